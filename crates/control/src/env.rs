@@ -1,0 +1,21 @@
+//! The environment variables between `sovia run` and the injected library.
+
+/// What may be accelerated: the text form of [`Rules`](crate::Rules). Unset or empty: everything.
+pub const RULES: &str = "SOVIA_RULES";
+
+/// Where the counters go: the path of a file that holds a [`StatsPage`](crate::StatsPage), of
+/// the form `/proc/<pid of sovia run>/fd/<number>`. Unset: nothing is counted.
+///
+/// A path, because a descriptor number would not survive programs that close all they do not
+/// know, and would be one more descriptor that they can see.
+pub const STATS: &str = "SOVIA_STATS";
+
+/// What becomes of `io_uring_setup`: [`IO_URING_ALLOW`] lets it through, anything else has it
+/// fail with ENOSYS, since the library cannot see what a ring does to a socket.
+pub const IO_URING: &str = "SOVIA_IO_URING";
+
+/// The value of [`IO_URING`] that lets programs have their rings.
+pub const IO_URING_ALLOW: &str = "allow";
+
+/// The path of the library to inject, where it is not installed beside `sovia`.
+pub const PRELOAD: &str = "SOVIA_PRELOAD";

@@ -1,0 +1,119 @@
+//! Why a connection is on TCP, and why a message at the meeting point was thrown away.
+
+/// Declares an enum of counters: fixed discriminants, the list of all, a sentence for each.
+macro_rules! counters {
+    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal, $text:literal;)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum $name {
+            $($(#[$vmeta])* $variant = $value,)*
+        }
+
+        impl $name {
+            /// Every value, in the order of the discriminants.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// A short sentence for people, without a full stop.
+            pub const fn describe(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// Its place among the counters of a page.
+            pub(crate) const fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+counters! {
+    /// Why an end of a connection ended its life on TCP.
+    ///
+    /// The discriminants are part of the page's layout: new reasons go to the end, and a number
+    /// is never used again for another one.
+    Reason {
+        /// The peer's address is not one of this host.
+        PeerNotLocal = 0, "the peer is on another machine";
+        /// Nobody answered at the meeting point: the peer runs without the library.
+        PeerPlain = 1, "the peer does not run under Sovia";
+        /// Closed before both ends had met; too short to be worth it.
+        ShortLived = 2, "closed before the two ends had met";
+        /// A rule of `--only` or `--except` keeps it on TCP.
+        Rule = 3, "kept on TCP by a rule";
+        /// The descriptor came by exec or SCM_RIGHTS.
+        Inherited = 4, "came from another program, by exec or over a Unix socket";
+        /// Several processes hold the descriptor.
+        SharedByProcesses = 5, "shared by several processes";
+        /// The program handed it to another one by exec.
+        RetreatExec = 6, "went back to TCP: the program replaced itself by another";
+        /// The program made a second descriptor of it that Sovia does not follow.
+        RetreatDup = 7, "went back to TCP: the descriptor was duplicated";
+        /// It became standard input, output or error, or a stdio stream.
+        RetreatStdio = 8, "went back to TCP: used as standard input or output";
+        /// An upper-layer protocol or a socket filter was attached in the kernel.
+        RetreatUlp = 9, "went back to TCP: the kernel was asked to process the stream";
+        /// The descriptor was sent to another process by SCM_RIGHTS.
+        RetreatPassed = 10, "went back to TCP: the descriptor was sent to another process";
+        /// The program used a call on it that Sovia does not carry.
+        RetreatCall = 11, "went back to TCP: used by a call that Sovia does not carry";
+        /// Who answered at the meeting point does not own the other end of the connection.
+        IdentityMismatch = 12, "who answered does not own the other end";
+        /// The two ends run different versions of the library.
+        VersionMismatch = 13, "the other end runs a different version of Sovia";
+        /// A segment could not be made or mapped.
+        NoMemory = 14, "shared memory could not be made or mapped";
+        /// A table of fixed size had no free entry.
+        TableFull = 15, "no free entry in Sovia's tables";
+        /// The segment held values that no correct peer writes.
+        Corrupt = 16, "the shared segment was damaged";
+    }
+}
+
+counters! {
+    /// Why a message at the meeting point was dropped. Its name is open to every user of the
+    /// machine, so junk is expected there; it never touches a connection.
+    Junk {
+        /// Not as long as any message.
+        Size = 0, "of a wrong size";
+        /// A segment without the seals that forbid to change its size.
+        Seal = 1, "with a segment that is not sealed";
+        /// Too few, too many or the wrong kind of descriptors.
+        Descriptor = 2, "with missing or wrong descriptors";
+        /// About a connection that is gone or already met.
+        Stale = 3, "about a connection that is gone";
+        /// From a user who does not own the other end.
+        User = 4, "from another user";
+        /// In a version of the protocol that is not ours.
+        Version = 5, "in another version";
+        /// More messages than anybody has use for.
+        Flood = 6, "beyond what is read at one time";
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_value_stands_at_its_own_index() {
+        for (place, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(reason.index(), place);
+        }
+        for (place, junk) in Junk::ALL.iter().enumerate() {
+            assert_eq!(junk.index(), place);
+        }
+    }
+
+    #[test]
+    fn sentences_are_distinct_and_bare() {
+        let all: std::vec::Vec<_> = Reason::ALL
+            .iter()
+            .map(|r| r.describe())
+            .chain(Junk::ALL.iter().map(|j| j.describe()))
+            .collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        assert!(all.iter().all(|text| !text.is_empty() && !text.ends_with('.')));
+    }
+}

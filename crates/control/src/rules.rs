@@ -1,0 +1,133 @@
+//! Which connections may leave TCP.
+//!
+//! Text form, as on the command line and in [`env::RULES`](crate::env::RULES): rules joined by
+//! `;`, each `only:SPEC` or `except:SPEC`. A SPEC is a list of terms joined by `,`, which must
+//! all match: `port=6379` or `port=6000-6100` (the port of either end), `addr=127.0.0.1` or
+//! `addr=10.0.0.0/8` (the peer's address), `program=redis-server` (the program's file name).
+
+use core::fmt;
+use core::net::SocketAddr;
+
+use crate::term::{RuleError, RuleFault, Spec};
+
+/// Most rules in one list. Enough for what people write by hand, and the list stays a value of
+/// fixed size that a lookup walks without an allocator.
+pub const RULES_MAX: usize = 32;
+
+/// What a matching rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Accelerate; where such rules exist, what none of them matches stays on TCP.
+    Only,
+    /// Keep on TCP, whatever `Only` rules say.
+    Except,
+}
+
+impl Effect {
+    /// The word before the colon.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Only => "only",
+            Self::Except => "except",
+        }
+    }
+}
+
+/// A list of rules, at most [`RULES_MAX`]. An empty one allows everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    list: [Option<(Effect, Spec)>; RULES_MAX],
+}
+
+impl Rules {
+    /// No rules: everything may be accelerated.
+    pub const NONE: Self = Self { list: [None; RULES_MAX] };
+
+    /// Reads the text form. Empty text, and empty rules between two `;`, are no rules.
+    ///
+    /// # Errors
+    /// The first term that cannot be understood, and what is expected in its place.
+    pub fn parse(text: &str) -> Result<Self, RuleError> {
+        let mut rules = Self::NONE;
+        for rule in text.split(';').map(str::trim).filter(|rule| !rule.is_empty()) {
+            let (word, spec) =
+                rule.split_once(':').ok_or(RuleError::new(rule, RuleFault::Effect))?;
+            let effect = match word.trim() {
+                "only" => Effect::Only,
+                "except" => Effect::Except,
+                _ => return Err(RuleError::new(rule, RuleFault::Effect)),
+            };
+            rules.add(effect, spec)?;
+        }
+        Ok(rules)
+    }
+
+    /// Adds one rule, from the text of its SPEC.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse), and [`RuleFault::TooMany`] if the list is full.
+    pub fn add(&mut self, effect: Effect, spec: &str) -> Result<(), RuleError> {
+        let parsed = Spec::parse(spec)?;
+        let free = self.list.iter_mut().find(|rule| rule.is_none());
+        *free.ok_or(RuleError::new(spec.trim(), RuleFault::TooMany))? = Some((effect, parsed));
+        Ok(())
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// Whether this end of a connection may be accelerated. `program` is the path or the file
+    /// name of the program that holds it. Neither allocates nor blocks.
+    pub fn allows(&self, program: &[u8], local: SocketAddr, peer: SocketAddr) -> bool {
+        let mut only_seen = false;
+        let mut only_matched = false;
+        for (effect, spec) in self.iter() {
+            let matched = spec.matches(program, local, peer);
+            match effect {
+                Effect::Except if matched => return false,
+                Effect::Except => {}
+                Effect::Only => {
+                    only_seen = true;
+                    only_matched |= matched;
+                }
+            }
+        }
+        only_matched || !only_seen
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &(Effect, Spec)> {
+        // The list is filled from the front, so the first gap is its end.
+        self.list.iter().map_while(Option::as_ref)
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl core::str::FromStr for Rules {
+    type Err = RuleError;
+
+    fn from_str(text: &str) -> Result<Self, RuleError> {
+        Self::parse(text)
+    }
+}
+
+/// The text form; [`Rules::parse`] reads it back to an equal value.
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (effect, spec)) in self.iter().enumerate() {
+            let semicolon = if place == 0 { "" } else { ";" };
+            write!(f, "{semicolon}{}:{spec}", effect.word())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

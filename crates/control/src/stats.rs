@@ -1,0 +1,277 @@
+//! The page of counters that all processes of one run share.
+//!
+//! `sovia run -v` makes it; every process that loads the library maps it and adds to it;
+//! nothing in it is ever read back to decide anything, so a process that writes nonsense
+//! spoils a report and nothing else.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::reason::{Junk, Reason};
+
+/// "SOVIASTA" as the bytes of a little-endian number.
+const MAGIC: u64 = u64::from_le_bytes(*b"SOVIASTA");
+const VERSION: u64 = 1;
+
+/// Room for reasons; more than there are, so that a new one does not move what follows.
+const REASONS_MAX: usize = 64;
+/// Room for kinds of junk, likewise.
+const JUNK_MAX: usize = 16;
+
+const _: () = assert!(Reason::ALL.len() <= REASONS_MAX && Junk::ALL.len() <= JUNK_MAX);
+
+/// Counters of one run, summed over its processes. Numbers of connections count ends: one
+/// between two processes of the run counts twice.
+///
+/// Every counter wraps, none goes down. The page is shared by cores that do nothing but send:
+/// adding to it for every message would cost more than the message. [`Traffic`] is what a
+/// connection counts for itself, and adds now and then and at its end.
+#[repr(C, align(64))]
+pub struct StatsPage {
+    magic: AtomicU64,
+    version: AtomicU64,
+    accelerated: AtomicU64,
+    stayed: AtomicU64,
+    reasons: [AtomicU64; REASONS_MAX],
+    junk: [AtomicU64; JUNK_MAX],
+    bytes_sent: AtomicU64,
+    messages_sent: AtomicU64,
+    bytes_received: AtomicU64,
+    sleeps: AtomicU64,
+    rings: AtomicU64,
+}
+
+/// What went over VIs, and how often somebody slept over it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes that programs sent.
+    pub bytes_sent: u64,
+    /// Messages that carried them.
+    pub messages_sent: u64,
+    /// Bytes that programs received.
+    pub bytes_received: u64,
+    /// Times a process went to sleep to wait for its peer.
+    pub sleeps: u64,
+    /// Doorbells rung to wake a sleeping peer.
+    pub rings: u64,
+}
+
+/// Memory that is not a [`StatsPage`] of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageError {
+    /// Not [`StatsPage::SIZE`] bytes long, or not aligned to a cache line.
+    Shape,
+    /// Does not begin like one.
+    Magic,
+    /// Of another version, which is given.
+    Version(u64),
+}
+
+impl fmt::Display for PageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shape => write!(f, "too small or misaligned for a page of counters"),
+            Self::Magic => write!(f, "not a page of counters"),
+            Self::Version(version) => {
+                write!(f, "a page of counters of version {version}, expected {VERSION}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for PageError {}
+
+impl StatsPage {
+    /// Bytes to make the file long and to map: whole pages of 4 KB.
+    pub const SIZE: usize = size_of::<Self>().next_multiple_of(4096);
+
+    /// Makes a page out of zeroed memory, before anybody else can see it.
+    ///
+    /// # Errors
+    /// [`PageError::Shape`]
+    ///
+    /// # Safety
+    /// `memory` points to `len` bytes that are mapped, readable and writable for all of `'a`,
+    /// and are accessed as a `StatsPage` or by other atomic means only.
+    pub unsafe fn create<'a>(memory: *mut u8, len: usize) -> Result<&'a Self, PageError> {
+        // SAFETY: the caller's promises are those of `shape`.
+        let page = unsafe { Self::shape(memory, len)? };
+        page.version.store(VERSION, Ordering::Relaxed);
+        // Last: who sees the magic number sees the version.
+        page.magic.store(MAGIC, Ordering::Release);
+        Ok(page)
+    }
+
+    /// Looks at memory that another process made into a page.
+    ///
+    /// # Errors
+    /// All of [`PageError`].
+    ///
+    /// # Safety
+    /// As for [`create`](Self::create).
+    pub unsafe fn from_ptr<'a>(memory: *mut u8, len: usize) -> Result<&'a Self, PageError> {
+        // SAFETY: the caller's promises are those of `shape`.
+        let page = unsafe { Self::shape(memory, len)? };
+        if page.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(PageError::Magic);
+        }
+        match page.version.load(Ordering::Relaxed) {
+            VERSION => Ok(page),
+            other => Err(PageError::Version(other)),
+        }
+    }
+
+    /// # Safety
+    /// As for [`create`](Self::create).
+    unsafe fn shape<'a>(memory: *mut u8, len: usize) -> Result<&'a Self, PageError> {
+        let page = memory.cast::<Self>();
+        if len < Self::SIZE || page.is_null() || !page.is_aligned() {
+            return Err(PageError::Shape);
+        }
+        // SAFETY: aligned and long enough as just checked, mapped and shared only atomically by
+        // the caller's promise; a `StatsPage` is atomics alone, for which any bytes are a value.
+        Ok(unsafe { &*page })
+    }
+
+    /// Counts an end of a connection whose bytes moved to a VI. Once per end.
+    pub fn count_accelerated(&self) {
+        add(&self.accelerated, 1);
+    }
+
+    /// Counts an end of a connection that ended on TCP, and why. Once per end; one that was
+    /// accelerated and then went back is counted in both ways.
+    pub fn count(&self, reason: Reason) {
+        add(&self.stayed, 1);
+        add(&self.reasons[reason.index()], 1);
+    }
+
+    /// Counts a message dropped at the meeting point.
+    pub fn count_junk(&self, junk: Junk) {
+        add(&self.junk[junk.index()], 1);
+    }
+
+    /// Adds what was counted elsewhere since the last time.
+    pub fn add(&self, traffic: &Traffic) {
+        add(&self.bytes_sent, traffic.bytes_sent);
+        add(&self.messages_sent, traffic.messages_sent);
+        add(&self.bytes_received, traffic.bytes_received);
+        add(&self.sleeps, traffic.sleeps);
+        add(&self.rings, traffic.rings);
+    }
+
+    /// Ends of connections whose bytes moved to a VI.
+    pub fn accelerated(&self) -> u64 {
+        self.accelerated.load(Ordering::Relaxed)
+    }
+
+    /// Ends of connections that ended on TCP.
+    pub fn stayed(&self) -> u64 {
+        self.stayed.load(Ordering::Relaxed)
+    }
+
+    /// Ends of connections that ended on TCP for this reason.
+    pub fn stayed_for(&self, reason: Reason) -> u64 {
+        self.reasons[reason.index()].load(Ordering::Relaxed)
+    }
+
+    /// Messages dropped for being this kind of junk.
+    pub fn junk(&self, junk: Junk) -> u64 {
+        self.junk[junk.index()].load(Ordering::Relaxed)
+    }
+
+    /// What went over VIs so far.
+    pub fn traffic(&self) -> Traffic {
+        Traffic {
+            bytes_sent: self.bytes_sent.load(Ordering::Relaxed),
+            messages_sent: self.messages_sent.load(Ordering::Relaxed),
+            bytes_received: self.bytes_received.load(Ordering::Relaxed),
+            sleeps: self.sleeps.load(Ordering::Relaxed),
+            rings: self.rings.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Relaxed: counters order nothing.
+fn add(counter: &AtomicU64, by: u64) {
+    if by != 0 {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// Zeroed memory as a mapping gives it: aligned to 64 bytes and `SIZE` long.
+    #[repr(C, align(64))]
+    struct Line([u8; 64]);
+
+    fn memory() -> Vec<Line> {
+        (0..StatsPage::SIZE / 64).map(|_| Line([0; 64])).collect()
+    }
+
+    fn made(memory: &mut [Line]) -> &StatsPage {
+        // SAFETY: exclusively borrowed for as long as the page, and SIZE bytes long.
+        unsafe { StatsPage::create(memory.as_mut_ptr().cast(), StatsPage::SIZE).unwrap() }
+    }
+
+    fn seen(memory: &mut [Line], len: usize) -> Result<&StatsPage, PageError> {
+        // SAFETY: exclusively borrowed for as long as the page; `len` is at most its length.
+        unsafe { StatsPage::from_ptr(memory.as_mut_ptr().cast(), len) }
+    }
+
+    #[test]
+    fn every_counter_has_a_place_of_its_own() {
+        let mut memory = memory();
+        let page = made(&mut memory);
+        for (place, &reason) in Reason::ALL.iter().enumerate() {
+            (0..=place).for_each(|_| page.count(reason));
+        }
+        for (place, &junk) in Junk::ALL.iter().enumerate() {
+            (0..=place).for_each(|_| page.count_junk(junk));
+        }
+        page.count_accelerated();
+        let traffic =
+            Traffic { bytes_sent: 10, messages_sent: 2, bytes_received: 7, sleeps: 4, rings: 3 };
+        page.add(&traffic);
+        page.add(&Traffic::default());
+
+        let page = seen(&mut memory, StatsPage::SIZE).unwrap();
+        for (place, &reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(page.stayed_for(reason), place as u64 + 1);
+        }
+        for (place, &junk) in Junk::ALL.iter().enumerate() {
+            assert_eq!(page.junk(junk), place as u64 + 1);
+        }
+        assert_eq!(page.stayed(), (1..=Reason::ALL.len() as u64).sum::<u64>());
+        assert_eq!(page.accelerated(), 1);
+        assert_eq!(page.traffic(), traffic);
+    }
+
+    #[test]
+    fn other_memory_is_refused() {
+        let mut zeroed = memory();
+        assert_eq!(seen(&mut zeroed, StatsPage::SIZE).err(), Some(PageError::Magic));
+        assert_eq!(seen(&mut zeroed, StatsPage::SIZE - 1).err(), Some(PageError::Shape));
+        made(&mut zeroed).version.store(7, Ordering::Relaxed);
+        assert_eq!(seen(&mut zeroed, StatsPage::SIZE).err(), Some(PageError::Version(7)));
+        assert!(PageError::Version(7).to_string().contains("version 7"));
+
+        let mut bytes = vec![0u8; StatsPage::SIZE + 64];
+        let odd = bytes.as_mut_ptr().wrapping_add(1 + bytes.as_ptr().align_offset(64));
+        // SAFETY: within `bytes`, which outlives the page.
+        let page = unsafe { StatsPage::from_ptr(odd, StatsPage::SIZE) };
+        assert_eq!(page.err(), Some(PageError::Shape));
+    }
+
+    #[test]
+    fn the_layout_is_fixed() {
+        assert_eq!(core::mem::offset_of!(StatsPage, reasons), 32);
+        assert_eq!(core::mem::offset_of!(StatsPage, junk), 32 + 64 * 8);
+        assert_eq!(core::mem::offset_of!(StatsPage, bytes_sent), 32 + (64 + 16) * 8);
+        assert_eq!(StatsPage::SIZE, 4096);
+    }
+}
