@@ -2,7 +2,7 @@
 //!
 //! Downwards go the [`Rules`], which say what connections may leave TCP, as text in the
 //! environment. Upwards come counters, in a [`StatsPage`] that all processes of a run map.
-//! [`env`] names the variables that carry both.
+//! [`mod@env`] names the variables that carry both.
 //!
 //! The injected library must never meet its own hooks, so this crate has no standard library
 //! to reach a file or a socket with: it is `no_std`, and allocates only to describe an error.
