@@ -1,1 +1,20 @@
-//! Under construction.
+//! The bottom of Sovia: system calls, shared mappings, locks and sleeping.
+//!
+//! Everything here goes straight to the kernel, never through libc's symbols: those are what
+//! Sovia interposes, and the library must not meet itself. All `unsafe` that talks to the kernel
+//! lives in this crate; what leaves it are functions that are safe to call.
+
+pub mod call;
+pub mod clock;
+pub mod datagram;
+pub mod diag;
+pub mod fd;
+pub mod futex;
+pub mod lock;
+pub mod mapping;
+pub mod poll;
+
+pub use call::{Errno, Result};
+pub use fd::Fd;
+pub use lock::RobustLock;
+pub use mapping::Mapping;

@@ -1,0 +1,197 @@
+//! Raw system calls with typed errors.
+//!
+//! Functions that take plain numbers are safe: the kernel checks descriptors. Those that take
+//! memory take slices, or are `unsafe` and say what the caller owes.
+
+pub use syscalls::{Errno, Sysno};
+
+/// What a system call gives back.
+pub type Result<T> = core::result::Result<T, Errno>;
+
+/// A descriptor number as the kernel knows it; it may or may not be open.
+pub type RawFd = i32;
+
+macro_rules! sys {
+    ($name:ident $(, $arg:expr)* $(,)?) => {
+        // SAFETY: the callers in this module pass only pointers that they derive from live
+        // references (or, in `unsafe fn`s, that their own contract covers), with true lengths.
+        unsafe { syscalls::syscall!(Sysno::$name $(, $arg)*) }
+    };
+}
+
+/// Reads into `buf`; returns the bytes read.
+pub fn read(fd: RawFd, buf: &mut [u8]) -> Result<usize> {
+    sys!(read, fd, buf.as_mut_ptr(), buf.len())
+}
+
+/// Writes from `buf`; returns the bytes written.
+pub fn write(fd: RawFd, buf: &[u8]) -> Result<usize> {
+    sys!(write, fd, buf.as_ptr(), buf.len())
+}
+
+/// Reads at `offset` without moving the file position.
+pub fn pread(fd: RawFd, buf: &mut [u8], offset: i64) -> Result<usize> {
+    sys!(pread64, fd, buf.as_mut_ptr(), buf.len(), offset)
+}
+
+/// Moves the file position (`lseek`).
+pub fn seek(fd: RawFd, offset: i64, whence: i32) -> Result<usize> {
+    sys!(lseek, fd, offset, whence)
+}
+
+/// Receives with `flags` (`MSG_*`).
+pub fn recv(fd: RawFd, buf: &mut [u8], flags: i32) -> Result<usize> {
+    sys!(recvfrom, fd, buf.as_mut_ptr(), buf.len(), flags, 0usize, 0usize)
+}
+
+/// Sends with `flags` (`MSG_*`).
+pub fn send(fd: RawFd, buf: &[u8], flags: i32) -> Result<usize> {
+    sys!(sendto, fd, buf.as_ptr(), buf.len(), flags, 0usize, 0usize)
+}
+
+/// `recvmsg`, for scattered buffers and ancillary data.
+///
+/// # Safety
+/// Every pointer in `msg` must be valid for what the kernel does with it.
+pub unsafe fn recvmsg(fd: RawFd, msg: *mut libc::msghdr, flags: i32) -> Result<usize> {
+    sys!(recvmsg, fd, msg, flags)
+}
+
+/// `sendmsg`, for gathered buffers and ancillary data.
+///
+/// # Safety
+/// Every pointer in `msg` must be valid for what the kernel does with it.
+pub unsafe fn sendmsg(fd: RawFd, msg: *const libc::msghdr, flags: i32) -> Result<usize> {
+    sys!(sendmsg, fd, msg, flags)
+}
+
+/// Closes a descriptor.
+pub fn close(fd: RawFd) -> Result<()> {
+    sys!(close, fd).map(drop)
+}
+
+/// A socket; `kind` may carry `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
+pub fn socket(domain: i32, kind: i32, protocol: i32) -> Result<RawFd> {
+    sys!(socket, domain, kind, protocol).map(|n| n as RawFd)
+}
+
+/// Shuts one or both directions of a socket down.
+pub fn shutdown(fd: RawFd, how: i32) -> Result<()> {
+    sys!(shutdown, fd, how).map(drop)
+}
+
+/// `fcntl` with a plain argument.
+pub fn fcntl(fd: RawFd, command: i32, argument: usize) -> Result<usize> {
+    sys!(fcntl, fd, command, argument)
+}
+
+/// Whether `fd` is in non-blocking mode; a closed descriptor counts as blocking.
+pub fn is_nonblocking(fd: RawFd) -> bool {
+    fcntl(fd, libc::F_GETFL, 0).is_ok_and(|f| f as i32 & libc::O_NONBLOCK != 0)
+}
+
+/// Reads a socket option of a plain type.
+pub fn getsockopt<T: Copy + Default>(fd: RawFd, level: i32, name: i32) -> Result<T> {
+    let mut value = T::default();
+    let mut len = size_of::<T>() as u32;
+    sys!(getsockopt, fd, level, name, &raw mut value, &raw mut len)?;
+    Ok(value)
+}
+
+/// Sets a socket option of a plain type.
+pub fn setsockopt<T: Copy>(fd: RawFd, level: i32, name: i32, value: &T) -> Result<()> {
+    sys!(setsockopt, fd, level, name, core::ptr::from_ref(value), size_of::<T>()).map(drop)
+}
+
+/// The number of bytes that a read would give at once (`FIONREAD`).
+pub fn bytes_unread(fd: RawFd) -> Result<usize> {
+    let mut n: i32 = 0;
+    sys!(ioctl, fd, libc::FIONREAD, &raw mut n)?;
+    Ok(n.max(0) as usize)
+}
+
+/// An event counter, used as a doorbell.
+pub fn eventfd(flags: i32) -> Result<RawFd> {
+    sys!(eventfd2, 0usize, flags).map(|n| n as RawFd)
+}
+
+/// Anonymous memory as a file; `name` only shows in `/proc`.
+pub fn memfd_create(name: &core::ffi::CStr, flags: u32) -> Result<RawFd> {
+    sys!(memfd_create, name.as_ptr(), flags).map(|n| n as RawFd)
+}
+
+/// Opens a path.
+pub fn open(path: &core::ffi::CStr, flags: i32, mode: u32) -> Result<RawFd> {
+    sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags, mode).map(|n| n as RawFd)
+}
+
+/// Sets a file's size.
+pub fn ftruncate(fd: RawFd, len: u64) -> Result<()> {
+    sys!(ftruncate, fd, len).map(drop)
+}
+
+/// A file's size in bytes.
+pub fn file_size(fd: RawFd) -> Result<u64> {
+    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    sys!(fstat, fd, &raw mut st)?;
+    Ok(st.st_size as u64)
+}
+
+/// A new pidfd-free identity: this process's id, fresh from the kernel.
+pub fn getpid() -> i32 {
+    sys!(getpid).map_or(0, |n| n as i32)
+}
+
+/// This thread's id.
+pub fn gettid() -> i32 {
+    sys!(gettid).map_or(0, |n| n as i32)
+}
+
+/// The effective user id.
+pub fn geteuid() -> u32 {
+    sys!(geteuid).map_or(u32::MAX, |n| n as u32)
+}
+
+/// Whether a thread or process with that id still exists (zombies count as existing).
+pub fn task_exists(id: i32) -> bool {
+    id > 0 && sys!(tkill, id, 0) != Err(Errno::ESRCH)
+}
+
+/// Gives the processor to another runnable thread, if there is one.
+pub fn sched_yield() {
+    let _ = sys!(sched_yield);
+}
+
+/// The processors this thread may run on, counted.
+pub fn cpus_allowed() -> u32 {
+    let mut mask = [0u64; 16];
+    match sys!(sched_getaffinity, 0usize, size_of_val(&mask), mask.as_mut_ptr()) {
+        Ok(_) => mask.iter().map(|w| w.count_ones()).sum::<u32>().max(1),
+        Err(_) => 1,
+    }
+}
+
+/// The processor this thread runs on just now.
+pub fn current_cpu() -> u32 {
+    // SAFETY: sched_getcpu reads no memory of ours; it is served by the vDSO or rseq, and is
+    // not one of the calls that Sovia interposes.
+    (unsafe { libc::sched_getcpu() }) as u32
+}
+
+/// Fills `buf` with random bytes.
+pub fn getrandom(buf: &mut [u8]) -> Result<usize> {
+    sys!(getrandom, buf.as_mut_ptr(), buf.len(), 0usize)
+}
+
+/// Sends signal `signal` to the calling thread.
+pub fn raise(signal: i32) {
+    let _ = sys!(tgkill, getpid(), gettid(), signal);
+}
+
+/// A soft resource limit, or `None` where it is unlimited.
+pub fn soft_limit(resource: u32) -> Option<u64> {
+    let mut limits = [0u64; 2];
+    sys!(prlimit64, 0usize, resource, 0usize, limits.as_mut_ptr()).ok()?;
+    (limits[0] != u64::MAX).then_some(limits[0])
+}

@@ -1,0 +1,237 @@
+//! Datagrams over abstract Unix names, with descriptors and proven credentials.
+
+use crate::call::{self, Errno, RawFd, Result, Sysno};
+use crate::fd::Fd;
+
+/// Descriptors that one datagram may carry here.
+pub const FDS_MAX: usize = 12;
+const CONTROL_LEN: usize = 256;
+
+/// An abstract name: at most 107 bytes after the leading zero.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    len: u8,
+    bytes: [u8; 107],
+}
+
+impl core::fmt::Debug for Name {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "@{}", String::from_utf8_lossy(self.as_bytes()))
+    }
+}
+
+impl Name {
+    /// A name from its bytes; `None` if it is empty or too long.
+    pub fn new(name: &[u8]) -> Option<Name> {
+        let mut bytes = [0; 107];
+        bytes.get_mut(..name.len())?.copy_from_slice(name);
+        (!name.is_empty()).then_some(Name { len: name.len() as u8, bytes })
+    }
+
+    /// The bytes after the leading zero.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
+
+    fn to_sockaddr(self) -> (libc::sockaddr_un, u32) {
+        let mut path: [libc::c_char; 108] = [0; 108];
+        for (to, from) in path[1..].iter_mut().zip(self.as_bytes()) {
+            *to = *from as libc::c_char;
+        }
+        let address =
+            libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: path };
+        (address, 3 + u32::from(self.len))
+    }
+
+    fn from_sockaddr(address: &libc::sockaddr_un, len: u32) -> Option<Name> {
+        let n = (len as usize).checked_sub(3)?;
+        if n > 107 || address.sun_path[0] != 0 {
+            return None;
+        }
+        let mut bytes = [0; 107];
+        for (to, from) in bytes[..n].iter_mut().zip(&address.sun_path[1..]) {
+            *to = *from as u8;
+        }
+        (n > 0).then_some(Name { len: n as u8, bytes })
+    }
+}
+
+/// A received datagram's envelope. Descriptors are closed with it unless taken.
+#[derive(Debug)]
+pub struct Received {
+    /// Payload bytes put into the buffer.
+    pub len: usize,
+    /// Whether payload or control data did not fit and was cut.
+    pub truncated: bool,
+    /// The name that the sender's socket is bound to.
+    pub sender: Option<Name>,
+    /// Process and user id of the sender, vouched for by the kernel.
+    pub credentials: Option<(i32, u32)>,
+    /// Descriptors that came along.
+    pub fds: Vec<Fd>,
+}
+
+/// A datagram socket of the abstract Unix name space.
+#[derive(Debug)]
+pub struct Datagram(Fd);
+
+impl Datagram {
+    /// A socket bound to `name`, or to a fresh name of the kernel's choosing.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` where somebody holds the name.
+    pub fn bind(name: Option<&Name>) -> Result<Datagram> {
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let socket = Datagram(Fd::adopt(call::socket(libc::AF_UNIX, kind, 0)?));
+        call::setsockopt(socket.0.raw(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32)?;
+        let (address, len) = match name {
+            Some(name) => name.to_sockaddr(),
+            // A bare family asks for autobind.
+            None => (
+                libc::sockaddr_un {
+                    sun_family: libc::AF_UNIX as libc::sa_family_t,
+                    sun_path: [0; 108],
+                },
+                2,
+            ),
+        };
+        // SAFETY: the address outlives the call and `len` lies within it.
+        unsafe { syscalls::syscall!(Sysno::bind, socket.0.raw(), &raw const address, len) }?;
+        Ok(socket)
+    }
+
+    /// The descriptor, to wait on.
+    pub fn raw(&self) -> RawFd {
+        self.0.raw()
+    }
+
+    /// Sends `payload` and up to [`FDS_MAX`] descriptors to `to`; never blocks.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED` where nobody is bound to the name, `EAGAIN` where its queue is full.
+    pub fn send_to(&self, to: &Name, payload: &[u8], fds: &[RawFd]) -> Result<()> {
+        if fds.len() > FDS_MAX {
+            return Err(Errno::EINVAL);
+        }
+        let (mut address, len) = to.to_sockaddr();
+        let mut iov =
+            libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() };
+        let mut control = Control([0; CONTROL_LEN]);
+        // SAFETY: an all-zero msghdr is a valid empty one.
+        let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
+        msg.msg_name = (&raw mut address).cast();
+        msg.msg_namelen = len;
+        msg.msg_iov = &raw mut iov;
+        msg.msg_iovlen = 1;
+        if !fds.is_empty() {
+            let bytes = size_of_val(fds) as u32;
+            // SAFETY: CMSG_SPACE and CMSG_LEN only compute.
+            let (space, cmsg_len) =
+                unsafe { (libc::CMSG_SPACE(bytes) as usize, libc::CMSG_LEN(bytes) as usize) };
+            msg.msg_control = (&raw mut control).cast();
+            msg.msg_controllen = space as _;
+            // SAFETY: the control buffer is aligned (`Control`) and larger than `space` for
+            // FDS_MAX descriptors, so the first header and its data lie within it.
+            unsafe {
+                let header = libc::CMSG_FIRSTHDR(&raw const msg);
+                (*header).cmsg_level = libc::SOL_SOCKET;
+                (*header).cmsg_type = libc::SCM_RIGHTS;
+                (*header).cmsg_len = cmsg_len as _;
+                let data = libc::CMSG_DATA(header);
+                core::ptr::copy_nonoverlapping(fds.as_ptr().cast::<u8>(), data, bytes as usize);
+            }
+        }
+        // SAFETY: every pointer in `msg` refers to a local that outlives the call.
+        unsafe {
+            call::sendmsg(
+                self.0.raw(),
+                &raw const msg,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        }
+        .map(drop)
+    }
+
+    /// Takes the next datagram; never blocks.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is none.
+    pub fn receive(&self, buf: &mut [u8]) -> Result<Received> {
+        // SAFETY: all-zero values of plain C structs.
+        let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+        let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+        let mut control = Control([0; CONTROL_LEN]);
+        // SAFETY: as above.
+        let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
+        msg.msg_name = (&raw mut address).cast();
+        msg.msg_namelen = size_of::<libc::sockaddr_un>() as u32;
+        msg.msg_iov = &raw mut iov;
+        msg.msg_iovlen = 1;
+        msg.msg_control = (&raw mut control).cast();
+        msg.msg_controllen = CONTROL_LEN as _;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        // SAFETY: every pointer in `msg` refers to a local that outlives the call.
+        let len = unsafe { call::recvmsg(self.0.raw(), &raw mut msg, flags) }?;
+        let mut received = Received {
+            len,
+            truncated: msg.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
+            sender: Name::from_sockaddr(&address, msg.msg_namelen),
+            credentials: None,
+            fds: Vec::new(),
+        };
+        // SAFETY: the kernel wrote well-formed control messages of `msg_controllen` bytes into
+        // the aligned buffer; the walk stays within them.
+        unsafe {
+            let mut header = libc::CMSG_FIRSTHDR(&raw const msg);
+            while !header.is_null() {
+                let data = libc::CMSG_DATA(header);
+                let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                match ((*header).cmsg_level, (*header).cmsg_type) {
+                    (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                        for i in 0..bytes / size_of::<RawFd>() {
+                            let fd = data.cast::<RawFd>().add(i).read_unaligned();
+                            received.fds.push(Fd::adopt(fd));
+                        }
+                    }
+                    (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
+                        let cred = data.cast::<libc::ucred>().read_unaligned();
+                        received.credentials = Some((cred.pid, cred.uid));
+                    }
+                    _ => {}
+                }
+                header = libc::CMSG_NXTHDR(&raw const msg, header);
+            }
+        }
+        Ok(received)
+    }
+}
+
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_LEN]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_and_credentials_travel() {
+        let a = Datagram::bind(None).unwrap();
+        let name = Name::new(format!("sovia-sys-test-{}", call::getpid()).as_bytes()).unwrap();
+        let b = Datagram::bind(Some(&name)).unwrap();
+        assert_eq!(Datagram::bind(Some(&name)).unwrap_err(), Errno::EADDRINUSE);
+        let bell = Fd::adopt(call::eventfd(0).unwrap());
+        a.send_to(&name, b"hello", &[bell.raw()]).unwrap();
+        let mut buf = [0; 16];
+        let got = b.receive(&mut buf).unwrap();
+        assert_eq!(&buf[..got.len], b"hello");
+        assert_eq!(got.credentials, Some((call::getpid(), call::geteuid())));
+        assert_eq!(got.fds.len(), 1);
+        call::write(got.fds[0].raw(), &1u64.to_ne_bytes()).unwrap();
+        let mut count = [0; 8];
+        call::read(bell.raw(), &mut count).unwrap();
+        assert_eq!(u64::from_ne_bytes(count), 1);
+        b.send_to(&got.sender.unwrap(), b"back", &[]).unwrap();
+        assert_eq!(a.receive(&mut buf).unwrap().len, 4);
+        assert_eq!(a.receive(&mut buf).unwrap_err(), Errno::EAGAIN);
+    }
+}

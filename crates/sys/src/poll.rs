@@ -1,0 +1,75 @@
+//! Waiting for kernel descriptors.
+
+use crate::call::{RawFd, Result, Sysno};
+
+/// One entry of a poll set.
+pub use libc::pollfd as PollFd;
+
+/// `ppoll`: waits up to `timeout_ns` (for ever if `None`); `mask` is the signal mask to wait
+/// under.
+///
+/// # Errors
+/// `EINTR` for a signal, `EINVAL` for too many entries.
+pub fn ppoll(
+    fds: &mut [PollFd],
+    timeout_ns: Option<u64>,
+    mask: Option<&libc::sigset_t>,
+) -> Result<usize> {
+    let mut ts = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    });
+    let ts = ts.as_mut().map_or(core::ptr::null_mut(), core::ptr::from_mut);
+    let mask = mask.map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: all three point to live values or are null; 8 is the kernel's sigset size.
+    unsafe { syscalls::syscall!(Sysno::ppoll, fds.as_mut_ptr(), fds.len(), ts, mask, 8usize) }
+}
+
+/// The events that hold for one descriptor at this moment.
+pub fn probe(fd: RawFd, events: i16) -> i16 {
+    let mut fds = [PollFd { fd, events, revents: 0 }];
+    match ppoll(&mut fds, Some(0), None) {
+        Ok(_) => fds[0].revents,
+        Err(_) => 0,
+    }
+}
+
+/// A new epoll instance.
+pub fn epoll_create() -> Result<RawFd> {
+    // SAFETY: takes a flag word only.
+    unsafe { syscalls::syscall!(Sysno::epoll_create1, libc::EPOLL_CLOEXEC) }.map(|n| n as RawFd)
+}
+
+/// Adds, changes or removes a descriptor's interest.
+pub fn epoll_ctl(epfd: RawFd, op: i32, fd: RawFd, events: u32, data: u64) -> Result<()> {
+    let mut event = libc::epoll_event { events, u64: data };
+    // SAFETY: the event outlives the call.
+    unsafe { syscalls::syscall!(Sysno::epoll_ctl, epfd, op, fd, &raw mut event) }.map(drop)
+}
+
+/// `epoll_pwait2`: like [`ppoll`] for an epoll instance.
+pub fn epoll_wait(
+    epfd: RawFd,
+    events: &mut [libc::epoll_event],
+    timeout_ns: Option<u64>,
+    mask: Option<&libc::sigset_t>,
+) -> Result<usize> {
+    let ts = timeout_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    });
+    let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let mask = mask.map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: all pointers are live or null; 8 is the kernel's sigset size.
+    unsafe {
+        syscalls::syscall!(
+            Sysno::epoll_pwait2,
+            epfd,
+            events.as_mut_ptr(),
+            events.len(),
+            ts,
+            mask,
+            8usize
+        )
+    }
+}
