@@ -1,1 +1,40 @@
-//! Differential tests live in tests/.
+//! Differential tests: the same program over the kernel and over Sovia must
+//! see the same calls return the same things.
+//!
+//! A scenario is a small C or Python program that writes down what it sees.
+//! Its server and its client are started separately, in all four pairings of
+//! the kernel and Sovia, and each end's transcript has to be the one that it
+//! writes when both are on the kernel.
+
+mod apps;
+mod launch;
+mod leftovers;
+mod pairing;
+mod programs;
+mod scenario;
+mod summary;
+mod transcript;
+mod workspace;
+
+pub use launch::{Launch, Outcome, Running, finish};
+pub use leftovers::Leftovers;
+pub use pairing::{Pairing, Stack};
+pub use programs::{Service, free_port, installed, reachable, skipped};
+pub use scenario::{Observation, Scenario};
+pub use summary::accelerated;
+pub use transcript::difference;
+pub use workspace::{TempDir, sovia};
+
+/// Scenarios of one C program, each a test of the same name.
+#[macro_export]
+macro_rules! scenarios {
+    ($program:literal: $($(#[$attribute:meta])* $case:ident),+ $(,)?) => {
+        $(
+            $(#[$attribute])*
+            #[test]
+            fn $case() {
+                $crate::Scenario::c($program, stringify!($case)).run();
+            }
+        )+
+    };
+}

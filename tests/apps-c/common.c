@@ -1,0 +1,431 @@
+#include "common.h"
+
+static int transcript = 1;
+
+// --- the transcript
+
+static void put_line(const char *format, va_list arguments) {
+    char line[2048];
+    int count = vsnprintf(line, sizeof line - 1, format, arguments);
+    if (count > (int)sizeof line - 2)
+        count = sizeof line - 2;
+    line[count++] = '\n';
+    if (write(transcript, line, count) != count)
+        _exit(3);
+}
+
+void say(const char *format, ...) {
+    int saved = errno;
+    va_list arguments;
+    va_start(arguments, format);
+    put_line(format, arguments);
+    va_end(arguments);
+    errno = saved;
+}
+
+void die(const char *format, ...) {
+    char line[1024] = "FAILED: ";
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line + 8, sizeof line - 8, format, arguments);
+    va_end(arguments);
+    say("%s", line);
+    _exit(1);
+}
+
+void report(const char *call, long result, int error) {
+    if (result < 0)
+        say("%s = %ld %s", call, result, strerrorname_np(error));
+    else
+        say("%s = %ld", call, result);
+}
+
+void say_text(const char *what, const void *bytes, long count) {
+    if (count < 0)
+        say("%s: nothing", what);
+    else
+        say("%s: %ld '%.*s'", what, count, (int)count, (const char *)bytes);
+}
+
+struct bit {
+    uint32_t mask;
+    const char *name;
+};
+
+static const char *bit_names(uint32_t mask, const struct bit *bits, size_t count) {
+    static __thread char text[200];
+    text[0] = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (mask & bits[i].mask) {
+            strcat(strcat(text, text[0] ? "|" : ""), bits[i].name);
+            mask &= ~bits[i].mask;
+        }
+    }
+    if (mask)
+        snprintf(text + strlen(text), 30, "|%#x", mask);
+    return text[0] ? text : "none";
+}
+
+// IN is said together with RDNORM, which the kernel always sets beside it.
+const char *poll_names(int mask) {
+    static const struct bit bits[] = {
+        {POLLIN, "IN"},           {POLLPRI, "PRI"},       {POLLOUT, "OUT"},
+        {POLLERR, "ERR"},         {POLLHUP, "HUP"},       {POLLNVAL, "NVAL"},
+        {POLLRDHUP, "RDHUP"},     {POLLRDNORM, "RDNORM"}, {POLLRDBAND, "RDBAND"},
+        {POLLWRNORM, "WRNORM"},   {POLLWRBAND, "WRBAND"},
+    };
+    return bit_names((uint32_t)mask & 0xffff, bits, sizeof bits / sizeof bits[0]);
+}
+
+const char *epoll_names(uint32_t mask) { return poll_names((int)mask); }
+
+void say_status(const char *who, int status) {
+    if (WIFSIGNALED(status))
+        say("%s: killed by SIG%s", who, sigabbrev_np(WTERMSIG(status)));
+    else
+        say("%s: exit %d", who, WEXITSTATUS(status));
+}
+
+// --- meeting
+
+static socklen_t loopback(int family, int port, struct sockaddr_storage *address) {
+    memset(address, 0, sizeof *address);
+    if (family == AF_INET6) {
+        struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)address;
+        in6->sin6_family = AF_INET6;
+        in6->sin6_addr = in6addr_loopback;
+        in6->sin6_port = htons(port);
+        return sizeof *in6;
+    }
+    struct sockaddr_in *in = (struct sockaddr_in *)address;
+    in->sin_family = AF_INET;
+    in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    in->sin_port = htons(port);
+    return sizeof *in;
+}
+
+int listen_on(struct peer *p, int family, const char *port_file) {
+    struct sockaddr_storage address;
+    socklen_t length = loopback(family, 0, &address);
+    int fd = MUST(socket(family, SOCK_STREAM, 0));
+    MUST(bind(fd, (struct sockaddr *)&address, length));
+    MUST(listen(fd, 128));
+    MUST(getsockname(fd, (struct sockaddr *)&address, &length));
+    // sin_port and sin6_port lie at the same place.
+    int port = ntohs(((struct sockaddr_in *)&address)->sin_port);
+    char path[512], fresh[520];
+    snprintf(path, sizeof path, "%s/%s", p->dir, port_file);
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    FILE *file = fopen(fresh, "w");
+    if (!file)
+        die("cannot write %s", fresh);
+    fprintf(file, "%d\n", port);
+    fclose(file);
+    MUST(rename(fresh, path));
+    return fd;
+}
+
+int port_of(struct peer *p, const char *port_file) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", p->dir, port_file);
+    for (int tries = 0; tries < 10000; tries++) {
+        FILE *file = fopen(path, "r");
+        int port = 0;
+        if (file) {
+            int got = fscanf(file, "%d", &port);
+            fclose(file);
+            if (got == 1)
+                return port;
+        }
+        nap(2);
+    }
+    die("no server has left its port");
+}
+
+int connect_to(struct peer *p, int family, const char *port_file) {
+    struct sockaddr_storage address;
+    socklen_t length = loopback(family, port_of(p, port_file), &address);
+    int fd = MUST(socket(family, SOCK_STREAM, 0));
+    MUST(connect(fd, (struct sockaddr *)&address, length));
+    return fd;
+}
+
+int accept_one(int listener) {
+    int fd = accept(listener, NULL, NULL);
+    if (fd < 0)
+        die("accept: %s", strerrorname_np(errno));
+    return fd;
+}
+
+static int warm_rounds(void) {
+    const char *text = getenv("SOVIA_TEST_WARMUP");
+    return text ? atoi(text) : 20;
+}
+
+void warm(int fd, bool server) {
+    char buffer[64] = "warm-up";
+    for (int i = 0; i < warm_rounds(); i++) {
+        if (!server)
+            send_all(fd, buffer, sizeof buffer);
+        recv_all(fd, buffer, sizeof buffer);
+        if (server)
+            send_all(fd, buffer, sizeof buffer);
+    }
+}
+
+void warm_both(int one, int other) {
+    char buffer[64] = "warm-up";
+    for (int i = 0; i < warm_rounds(); i++) {
+        send_all(one, buffer, sizeof buffer);
+        recv_all(other, buffer, sizeof buffer);
+        send_all(other, buffer, sizeof buffer);
+        recv_all(one, buffer, sizeof buffer);
+    }
+}
+
+// --- the side channel: two FIFOs, so that no socket is involved
+
+static int open_fifo(const char *dir, const char *name) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    if (mkfifo(path, 0600) < 0 && errno != EEXIST)
+        die("mkfifo %s: %s", path, strerrorname_np(errno));
+    int fd = MUST(open(path, O_RDWR | O_CLOEXEC));
+    // Out of the way of scenarios that look at descriptor numbers.
+    int high = MUST(fcntl(fd, F_DUPFD_CLOEXEC, 200));
+    close(fd);
+    return high;
+}
+
+void tell(struct peer *p, uint64_t value) {
+    if (write(p->tell, &value, sizeof value) != sizeof value)
+        die("side channel: %s", strerrorname_np(errno));
+}
+
+uint64_t hear(struct peer *p) {
+    uint64_t value;
+    ssize_t got;
+    while ((got = read(p->hear, &value, sizeof value)) < 0 && errno == EINTR)
+        ;
+    if (got != sizeof value)
+        die("side channel: %s", strerrorname_np(errno));
+    return value;
+}
+
+void meet(struct peer *p) {
+    tell(p, 0);
+    hear(p);
+}
+
+// --- the entry
+
+static void run_pair(struct peer *p, const struct scenario *s) {
+    int family = s->flags & V6 ? AF_INET6 : AF_INET;
+    p->hear = open_fifo(p->dir, p->server ? "to-server" : "to-client");
+    p->tell = open_fifo(p->dir, p->server ? "to-client" : "to-server");
+    if (!(s->flags & RAW)) {
+        if (p->server) {
+            p->listener = listen_on(p, family, "port");
+            p->fd = accept_one(p->listener);
+        } else {
+            p->fd = connect_to(p, family, "port");
+        }
+        if (!(s->flags & COLD))
+            warm(p->fd, p->server);
+    }
+    (p->server ? s->server : s->client)(p);
+}
+
+static void run_both(struct peer *p, const struct scenario *s) {
+    p->listener = listen_on(p, s->flags & V6 ? AF_INET6 : AF_INET, "port");
+    p->other = connect_to(p, s->flags & V6 ? AF_INET6 : AF_INET, "port");
+    p->fd = accept_one(p->listener);
+    if (!(s->flags & COLD))
+        warm_both(p->other, p->fd);
+    s->server(p);
+}
+
+int scenario_main(int argc, char **argv, const struct scenario *all, size_t count) {
+    if (argc < 4) {
+        fprintf(stderr, "usage: %s server|client|both DIR CASE\n", argv[0]);
+        return 2;
+    }
+    // Scenarios may put a socket in the place of standard output.
+    transcript = MUST(fcntl(1, F_DUPFD, 210));
+    struct peer p = {.server = strcmp(argv[1], "client") != 0,
+                     .self = argv[0],
+                     .dir = argv[2],
+                     .name = argv[3],
+                     .listener = -1,
+                     .fd = -1};
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(all[i].name, argv[3]) == 0) {
+            if (strcmp(argv[1], "both") == 0)
+                run_both(&p, &all[i]);
+            else
+                run_pair(&p, &all[i]);
+            say("end");
+            return 0;
+        }
+    }
+    fprintf(stderr, "%s: no case %s\n", argv[0], argv[3]);
+    return 2;
+}
+
+// --- bytes
+
+static unsigned char pattern(uint64_t offset) {
+    return (unsigned char)((offset * 0x9E3779B97F4A7C15ull) >> 56);
+}
+
+void fill(void *buffer, size_t count, uint64_t offset) {
+    unsigned char *bytes = buffer;
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = pattern(offset + i);
+}
+
+bool matches(const void *buffer, size_t count, uint64_t offset) {
+    const unsigned char *bytes = buffer;
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i] != pattern(offset + i))
+            return false;
+    return true;
+}
+
+uint32_t checksum(uint32_t sum, const void *buffer, size_t count) {
+    const unsigned char *bytes = buffer;
+    for (size_t i = 0; i < count; i++)
+        sum = (sum ^ bytes[i]) * 16777619u;
+    return sum;
+}
+
+void send_all(int fd, const void *buffer, size_t count) {
+    const char *bytes = buffer;
+    while (count) {
+        ssize_t sent = send(fd, bytes, count, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            die("send of %zu bytes: %s", count, strerrorname_np(errno));
+        bytes += sent;
+        count -= sent;
+    }
+}
+
+void recv_all(int fd, void *buffer, size_t count) {
+    char *bytes = buffer;
+    while (count) {
+        ssize_t got = recv(fd, bytes, count, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            die("recv with %zu bytes to come: %s", count,
+                got ? strerrorname_np(errno) : "end of stream");
+        bytes += got;
+        count -= got;
+    }
+}
+
+void send_pattern(int fd, uint64_t offset, uint64_t count, size_t piece) {
+    char *buffer = malloc(piece);
+    while (count) {
+        size_t step = count < piece ? count : piece;
+        fill(buffer, step, offset);
+        send_all(fd, buffer, step);
+        offset += step;
+        count -= step;
+    }
+    free(buffer);
+}
+
+void recv_pattern(int fd, uint64_t offset, uint64_t count, size_t piece) {
+    char *buffer = malloc(piece);
+    while (count) {
+        size_t step = count < piece ? count : piece;
+        ssize_t got = recv(fd, buffer, step, 0);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            die("recv at %llu: %s", (unsigned long long)offset,
+                got ? strerrorname_np(errno) : "end of stream");
+        if (!matches(buffer, got, offset))
+            die("wrong bytes in the %zd from %llu on", got, (unsigned long long)offset);
+        offset += got;
+        count -= got;
+    }
+    free(buffer);
+}
+
+void drain_to_eof(int fd, uint64_t offset) {
+    static char buffer[65536];
+    uint64_t total = 0;
+    bool right = true;
+    ssize_t got;
+    while ((got = recv(fd, buffer, sizeof buffer, 0)) > 0) {
+        right = right && matches(buffer, got, offset + total);
+        total += got;
+    }
+    say("drained %llu bytes, %s, then %s", (unsigned long long)total,
+        right ? "right" : "WRONG", got ? strerrorname_np(errno) : "end of stream");
+}
+
+void say_alive(int fd, bool server, const char *when) {
+    char text[8] = "ping";
+    if (server) {
+        recv_all(fd, text, 4);
+        send_all(fd, "pong", 4);
+    } else {
+        send_all(fd, text, 4);
+        recv_all(fd, text, 4);
+    }
+    say("%s: alive, %.4s", when, text);
+}
+
+// --- time
+
+void nap(int milliseconds) {
+    struct timespec left = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+    while (nanosleep(&left, &left) < 0 && errno == EINTR)
+        ;
+}
+
+int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void await_bytes(int fd, int count) {
+    int there = 0;
+    for (int tries = 0; tries < 5000; tries++) {
+        MUST(ioctl(fd, FIONREAD, &there));
+        if (there >= count)
+            return;
+        nap(1);
+    }
+    die("only %d of %d bytes have arrived", there, count);
+}
+
+int await_events(int fd, short events, short wanted) {
+    struct pollfd one = {.fd = fd, .events = events};
+    for (int tries = 0; tries < 5000; tries++) {
+        MUST(poll(&one, 1, 5000));
+        if ((one.revents & wanted) == wanted)
+            return one.revents;
+        nap(1);
+    }
+    die("events stay at %s", poll_names(one.revents));
+}
+
+void set_nonblocking(int fd, bool on) {
+    int flags = MUST(fcntl(fd, F_GETFL));
+    MUST(fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK));
+}
+
+void say_elapsed(int64_t since, int at_least, int at_most) {
+    int64_t took = now_ms() - since;
+    if (took >= at_least && took <= at_most)
+        say("in time");
+    else
+        say("took %lld ms, not %d to %d", (long long)took, at_least, at_most);
+}

@@ -1,0 +1,256 @@
+//! Starting programs, over the kernel or over Sovia, and watching them end.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use crate::pairing::Stack;
+use crate::workspace::{kernel_only, sovia};
+
+/// A program about to be started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    stack: Stack,
+    command: Vec<OsString>,
+    environment: Vec<(String, String)>,
+    folder: Option<PathBuf>,
+    verbose: bool,
+}
+
+impl Launch {
+    /// A program and its arguments.
+    pub fn new<S: Into<OsString>>(stack: Stack, command: impl IntoIterator<Item = S>) -> Self {
+        let command = command.into_iter().map(Into::into).collect();
+        Self { stack, command, environment: Vec::new(), folder: None, verbose: false }
+    }
+
+    /// With `sovia run -v`, for the summary at exit.
+    #[must_use]
+    pub fn verbose(mut self, verbose: bool) -> Self {
+        self.verbose = verbose;
+        self
+    }
+
+    /// With a variable in its environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Within a folder.
+    #[must_use]
+    pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        if self.stack == Stack::Sovia && !kernel_only() {
+            words.extend([sovia().into(), "run".into()]);
+            words.extend(self.verbose.then(|| "-v".into()));
+            words.push("--".into());
+        }
+        words.extend(self.command.iter().cloned());
+        words
+    }
+
+    /// What a person would type.
+    pub fn shell(&self) -> String {
+        let words = self.words();
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Starts it in a process group of its own, so that it can be ended with
+    /// everything that it has started.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start(&self) -> Running {
+        let words = self.words();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).process_group(0);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(folder) = &self.folder {
+            command.current_dir(folder);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|e| panic!("{}: {e}", self.shell()));
+        let stdout = Capture::of(child.stdout.take().expect("stdout is a pipe"));
+        let stderr = Capture::of(child.stderr.take().expect("stderr is a pipe"));
+        Running { child, stdout, stderr }
+    }
+}
+
+/// A pipe that a thread reads to its end.
+#[derive(Debug)]
+struct Capture {
+    text: Arc<Mutex<Vec<u8>>>,
+    ended: Receiver<()>,
+}
+
+impl Capture {
+    fn of(mut pipe: impl Read + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let (sender, ended) = channel::<()>();
+        let shared = Arc::clone(&text);
+        thread::spawn(move || {
+            let mut piece = [0; 65536];
+            while let Ok(count @ 1..) = pipe.read(&mut piece) {
+                shared.lock().expect("no reader panics").extend_from_slice(&piece[..count]);
+            }
+            drop(sender);
+        });
+        Self { text, ended }
+    }
+
+    /// Whether the last process that could write has gone.
+    fn wait(&self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.ended.recv_timeout(left) == Err(RecvTimeoutError::Disconnected)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.text.lock().expect("no reader panics")).into_owned()
+    }
+}
+
+/// A program that has been started.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    stdout: Capture,
+    stderr: Capture,
+}
+
+impl Running {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has written to stdout so far.
+    pub fn stdout_so_far(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// Sends a signal to the process itself.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill has no memory effects; the child has not been waited for,
+        // so the id is still its own.
+        unsafe { libc::kill(self.child.id().cast_signed(), signal) };
+    }
+
+    /// Waits for its end and for the end of all that hold its output.
+    pub fn finish(mut self, limit: Duration) -> Outcome {
+        let deadline = Instant::now() + limit;
+        let ended = self.wait(deadline);
+        self.outcome(ended)
+    }
+
+    fn wait(&mut self, deadline: Instant) -> bool {
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            sleep(Duration::from_millis(2));
+        }
+        self.stdout.wait(deadline) && self.stderr.wait(deadline)
+    }
+
+    fn outcome(mut self, ended: bool) -> Outcome {
+        let stuck = if ended { Vec::new() } else { stuck_processes(self.child.id()) };
+        self.end_group();
+        let status = self.child.wait().expect("a child can be waited for");
+        // A killed group closes its pipes at once.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        self.stdout.wait(deadline);
+        self.stderr.wait(deadline);
+        Outcome {
+            stdout: self.stdout.text(),
+            stderr: self.stderr.text(),
+            status: ended.then_some(status),
+            stuck,
+        }
+    }
+
+    fn end_group(&self) {
+        // SAFETY: kill has no memory effects; the group was made for this child.
+        unsafe { libc::kill(-self.child.id().cast_signed(), libc::SIGKILL) };
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.end_group();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// How a program ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What it wrote to stdout.
+    pub stdout: String,
+    /// What it wrote to stderr.
+    pub stderr: String,
+    /// Its status; `None` if the watchdog had to end it.
+    pub status: Option<ExitStatus>,
+    /// What its processes were waiting for when the watchdog came.
+    pub stuck: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether it ended by itself, with status 0.
+    pub fn success(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// The transcript: stdout and how it ended, as a shell would name that.
+    pub fn transcript(&self) -> String {
+        let end = match self.status {
+            None => "did not end: killed by the watchdog".into(),
+            Some(status) => {
+                let code = status.code().or(status.signal().map(|signal| 128 + signal));
+                format!("status {}", code.unwrap_or(-1))
+            }
+        };
+        format!("{}{end}\n", self.stdout)
+    }
+}
+
+/// Waits for several programs under one watchdog.
+pub fn finish(mut programs: Vec<Running>, limit: Duration) -> Vec<Outcome> {
+    let deadline = Instant::now() + limit;
+    let ended: Vec<bool> = programs.iter_mut().map(|program| program.wait(deadline)).collect();
+    programs.into_iter().zip(ended).map(|(program, ended)| program.outcome(ended)).collect()
+}
+
+/// What each process of a group is waiting for, in the kernel's words.
+fn stuck_processes(group: u32) -> Vec<String> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let about = ids.filter_map(|id| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?;
+        let its_group = fields.nth(1)?.parse::<u32>().ok()?;
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{id}/{name}"));
+        let command = read("cmdline").unwrap_or_default().replace('\0', " ");
+        let call = read("syscall").unwrap_or_default();
+        let call = call.split_whitespace().next().unwrap_or("?");
+        let place = read("wchan").unwrap_or_default();
+        (its_group == group)
+            .then(|| format!("{id} state {state}, system call {call}, {place}: {command}"))
+    });
+    about.collect()
+}

@@ -1,0 +1,49 @@
+//! Which end runs over what.
+
+use std::fmt;
+
+/// What carries a program's streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    /// The kernel's TCP; the program is started as it is.
+    Kernel,
+    /// The program is started by `sovia run`.
+    Sovia,
+}
+
+/// The stacks of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pairing {
+    /// The end that accepts.
+    pub server: Stack,
+    /// The end that connects.
+    pub client: Stack,
+}
+
+impl Pairing {
+    /// The reference: no end is accelerated.
+    pub const KERNEL: Self = Self { server: Stack::Kernel, client: Stack::Kernel };
+    /// Both ends are accelerated.
+    pub const SOVIA: Self = Self { server: Stack::Sovia, client: Stack::Sovia };
+    /// Every pairing with an accelerated end.
+    pub const OTHERS: [Self; 3] = [
+        Self::SOVIA,
+        Self { server: Stack::Sovia, client: Stack::Kernel },
+        Self { server: Stack::Kernel, client: Stack::Sovia },
+    ];
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kernel => "kernel",
+            Self::Sovia => "sovia",
+        })
+    }
+}
+
+impl fmt::Display for Pairing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "server on {}, client on {}", self.server, self.client)
+    }
+}

@@ -1,0 +1,206 @@
+//! A scenario program in every pairing, against its transcript on the kernel.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::apps::App;
+use crate::launch::{Launch, Outcome, finish};
+use crate::pairing::{Pairing, Stack};
+use crate::summary::accelerated;
+use crate::transcript::difference;
+use crate::workspace::{TempDir, kernel_only};
+
+/// One case of a scenario program.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    app: App,
+    case: String,
+    single: bool,
+    watchdog: Duration,
+    accelerates: bool,
+    environment: Vec<(String, String)>,
+}
+
+/// What both ends of one run wrote down.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// Server first; one process holding both ends stands alone.
+    pub ends: Vec<(&'static str, Outcome)>,
+    commands: Vec<String>,
+}
+
+impl Scenario {
+    /// A case of the C program `apps-c/NAME.c`.
+    pub fn c(name: &'static str, case: &str) -> Self {
+        Self::new(App::C(name), case)
+    }
+
+    /// A case of the Python program `apps-py/NAME.py`.
+    pub fn python(name: &'static str, case: &str) -> Self {
+        Self::new(App::Python(name), case)
+    }
+
+    fn new(app: App, case: &str) -> Self {
+        Self {
+            app,
+            case: case.into(),
+            single: false,
+            watchdog: Duration::from_secs(60),
+            accelerates: true,
+            environment: Vec::new(),
+        }
+    }
+
+    /// One process holds both ends.
+    #[must_use]
+    pub fn single(mut self) -> Self {
+        self.single = true;
+        self
+    }
+
+    /// How long a run may take before it counts as hanging.
+    #[must_use]
+    pub fn watchdog(mut self, seconds: u64) -> Self {
+        self.watchdog = Duration::from_secs(seconds);
+        self
+    }
+
+    /// Its connections may stay on TCP, or nobody lives to tell.
+    #[must_use]
+    pub fn may_stay_on_tcp(mut self) -> Self {
+        self.accelerates = false;
+        self
+    }
+
+    /// With a variable in the environment of both ends.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl ToString) -> Self {
+        self.environment.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// Runs it once.
+    pub fn observe(&self, pairing: Pairing) -> Observation {
+        let folder = TempDir::new();
+        let roles = if self.single {
+            vec![("both", pairing.server)]
+        } else {
+            vec![("server", pairing.server), ("client", pairing.client)]
+        };
+        let verbose = pairing == Pairing::SOVIA;
+        let launches: Vec<Launch> =
+            roles.iter().map(|(role, stack)| self.launch(role, *stack, &folder, verbose)).collect();
+        let running = launches.iter().map(Launch::start).collect();
+        let outcomes = finish(running, self.watchdog);
+        let ends = roles.iter().map(|(role, _)| *role).zip(outcomes).collect();
+        let commands = launches.iter().map(Launch::shell).collect();
+        Observation { ends, commands }
+    }
+
+    fn launch(&self, role: &str, stack: Stack, folder: &TempDir, verbose: bool) -> Launch {
+        let mut command = self.app.command();
+        command.extend([role.into(), folder.path().into(), self.case.clone().into()]);
+        let launch = Launch::new(stack, command).verbose(verbose);
+        let environment = self.environment.iter();
+        environment.fold(launch, |launch, (name, value)| launch.env(name, value))
+    }
+
+    /// Runs it in every pairing.
+    ///
+    /// # Panics
+    /// If any transcript is not the one over the kernel.
+    pub fn run(&self) {
+        let others: &[Pairing] =
+            if self.single { &[Pairing::SOVIA] } else { Pairing::OTHERS.as_slice() };
+        let reference = self.reference();
+        let complaints: Vec<String> = others
+            .iter()
+            .filter_map(|&pairing| self.complaint(&reference, pairing, &self.observe(pairing)))
+            .collect();
+        assert!(complaints.is_empty(), "{}", complaints.concat());
+    }
+
+    /// Runs both ends under Sovia with everything from no transfer to several
+    /// before the scenario begins, so that the switch falls into it.
+    ///
+    /// # Panics
+    /// If any transcript is not the one over the kernel.
+    pub fn run_across_the_switch(&self) {
+        let reference = self.reference();
+        let mut complaints = String::new();
+        for rounds in 0..=6 {
+            let scenario = self.clone().env("SOVIA_TEST_WARMUP", rounds).may_stay_on_tcp();
+            let seen = scenario.observe(Pairing::SOVIA);
+            if let Some(text) = scenario.complaint(&reference, Pairing::SOVIA, &seen) {
+                let _ = write!(complaints, "\nwith {rounds} round trips before:{text}");
+            }
+        }
+        assert!(complaints.is_empty(), "{complaints}");
+    }
+
+    fn reference(&self) -> Observation {
+        let reference = self.observe(Pairing::KERNEL);
+        for (role, outcome) in &reference.ends {
+            let fine = outcome.status.is_some() && !outcome.stdout.contains("FAILED");
+            assert!(
+                fine,
+                "{} {}: the {role} fails over the kernel alone\n{}{}",
+                self.app.name(),
+                self.case,
+                outcome.transcript(),
+                outcome.stderr
+            );
+        }
+        reference
+    }
+
+    fn complaint(
+        &self,
+        reference: &Observation,
+        pairing: Pairing,
+        seen: &Observation,
+    ) -> Option<String> {
+        let mut text = String::new();
+        for ((role, expected), (_, outcome)) in reference.ends.iter().zip(&seen.ends) {
+            if let Some(lines) = difference(&expected.transcript(), &outcome.transcript()) {
+                let _ = write!(text, "  the {role} (- kernel, + {pairing}):\n{lines}");
+            }
+            for process in &outcome.stuck {
+                let _ = writeln!(text, "  still there: {process}");
+            }
+            if pairing != Pairing::SOVIA && expected.stderr != outcome.stderr {
+                let _ = writeln!(text, "  the {role} also wrote: {}", outcome.stderr.trim_end());
+            }
+        }
+        if pairing == Pairing::SOVIA && self.accelerates && !kernel_only() {
+            text += &unaccelerated(seen);
+        }
+        if text.is_empty() {
+            return None;
+        }
+        for (role, outcome) in &seen.ends {
+            if !outcome.stderr.is_empty() {
+                let _ = writeln!(text, "  {role}'s stderr: {}", outcome.stderr.trim_end());
+            }
+        }
+        let commands = seen.commands.join(" &\n    ");
+        Some(format!(
+            "\n{} {}: {pairing}\n{text}  run:\n    {commands}\n",
+            self.app.name(),
+            self.case
+        ))
+    }
+}
+
+/// Ends that did not report an accelerated connection.
+fn unaccelerated(seen: &Observation) -> String {
+    let mut text = String::new();
+    for (role, outcome) in &seen.ends {
+        match accelerated(&outcome.stderr) {
+            Some(1..) => {}
+            Some(0) => text += &format!("  the {role} stayed on TCP\n"),
+            None => text += &format!("  the {role} gave no summary\n"),
+        }
+    }
+    text
+}

@@ -1,0 +1,75 @@
+//! Where things are: the program under test, and scratch space.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, fs, process};
+
+/// The crate's own folder.
+pub(crate) fn tests_dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The `sovia` program under test: `SOVIA_BIN`, or the workspace's release build.
+///
+/// # Panics
+/// If it has not been built.
+pub fn sovia() -> PathBuf {
+    let path = env::var_os("SOVIA_BIN").map_or_else(
+        || tests_dir().parent().expect("the workspace").join("target/release/sovia"),
+        PathBuf::from,
+    );
+    assert!(
+        path.exists(),
+        "{} is missing: build it (cargo build --release), name one in SOVIA_BIN, \
+         or set SOVIA_TESTS_STACK=kernel to run the scenarios without it",
+        path.display()
+    );
+    path
+}
+
+/// Whether Sovia is left out, to test the scenarios themselves.
+pub(crate) fn kernel_only() -> bool {
+    env::var("SOVIA_TESTS_STACK").is_ok_and(|stack| stack == "kernel")
+}
+
+/// Where built programs are kept: beside the test's own executable.
+pub(crate) fn build_dir() -> PathBuf {
+    let own = env::current_exe().expect("a running program has a path");
+    own.parent().expect("programs lie in a folder").join("sovia-tests-apps")
+}
+
+/// A folder that goes away with its value.
+#[derive(Debug)]
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    /// Makes a fresh one.
+    ///
+    /// # Panics
+    /// If the system has no place for it.
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = env::temp_dir().join(format!("sovia-tests-{}-{number}", process::id()));
+        fs::create_dir_all(&path).expect("a folder for temporary files");
+        Self(path)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Default for TempDir {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        // Left behind, it harms nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

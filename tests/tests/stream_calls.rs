@@ -1,0 +1,36 @@
+//! The calls that move bytes return over Sovia what they return over the kernel.
+
+use sovia_tests::scenarios;
+
+scenarios!("stream_calls":
+    partial_reads_leave_the_rest,
+    partial_reads_over_ipv6,
+    zero_length_calls,
+    readv_scatters,
+    writev_and_sendmsg_gather,
+    addresses_of_a_connected_stream,
+    recvmmsg_takes_several,
+    sendmmsg_sends_several,
+    peek_leaves_the_bytes,
+    waitall_waits_for_all,
+    dontwait_does_not_wait,
+    trunc_discards,
+);
+
+scenarios!("bad_arguments":
+    reading_into_a_bad_pointer,
+    scattering_into_bad_pointers,
+    a_buffer_half_of_which_is_missing,
+    writing_from_a_bad_pointer,
+    writing_from_half_a_buffer,
+    descriptors_that_are_closed_or_no_stream,
+    calls_that_are_not_for_sockets,
+    flags_of_every_kind,
+);
+
+#[test]
+fn a_socket_that_is_not_connected() {
+    sovia_tests::Scenario::c("bad_arguments", "a_socket_that_is_not_connected")
+        .may_stay_on_tcp()
+        .run();
+}
