@@ -143,11 +143,7 @@ impl Datagram {
         }
         // SAFETY: every pointer in `msg` refers to a local that outlives the call.
         unsafe {
-            call::sendmsg(
-                self.0.raw(),
-                &raw const msg,
-                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-            )
+            call::sendmsg(self.0.raw(), &raw const msg, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
         }
         .map(drop)
     }

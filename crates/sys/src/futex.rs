@@ -15,17 +15,14 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> Result<
     let ts_ptr = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: the word is a live atomic, the timespec outlives the call. The futex is not
     // private: the other process waits on the same page of a shared mapping.
-    unsafe {
-        syscalls::syscall!(Sysno::futex, word.as_ptr(), libc::FUTEX_WAIT, expected, ts_ptr)
-    }
-    .map(drop)
+    unsafe { syscalls::syscall!(Sysno::futex, word.as_ptr(), libc::FUTEX_WAIT, expected, ts_ptr) }
+        .map(drop)
 }
 
 /// Wakes up to `count` sleepers on `word`; returns how many there were.
 pub fn wake(word: &AtomicU32, count: u32) -> usize {
     // SAFETY: the word is a live atomic; waking reads nothing through it.
-    unsafe { syscalls::syscall!(Sysno::futex, word.as_ptr(), libc::FUTEX_WAKE, count) }
-        .unwrap_or(0)
+    unsafe { syscalls::syscall!(Sysno::futex, word.as_ptr(), libc::FUTEX_WAKE, count) }.unwrap_or(0)
 }
 
 /// Whether a wait's error only means "look again".

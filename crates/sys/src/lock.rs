@@ -116,7 +116,12 @@ impl RobustLock {
                 if !call::task_exists(owner as i32)
                     && self
                         .0
-                        .compare_exchange(held, me | CONTENDED, Ordering::Acquire, Ordering::Relaxed)
+                        .compare_exchange(
+                            held,
+                            me | CONTENDED,
+                            Ordering::Acquire,
+                            Ordering::Relaxed,
+                        )
                         .is_ok()
                 {
                     return Acquired::FromTheDead;

@@ -60,9 +60,8 @@ impl Mapping {
 
     fn advise(&self, offset: usize, len: usize, advice: i32) {
         // SAFETY: the range lies in this mapping; none of the advice used here moves it.
-        let _ = unsafe {
-            syscalls::syscall!(Sysno::madvise, self.base as usize + offset, len, advice)
-        };
+        let _ =
+            unsafe { syscalls::syscall!(Sysno::madvise, self.base as usize + offset, len, advice) };
     }
 
     /// The first byte.
@@ -91,8 +90,7 @@ impl Drop for Mapping {
 
 /// The seals that a segment must carry before its bytes are looked at: a peer that could shrink
 /// it could kill us with SIGBUS.
-pub const SEALS: usize =
-    (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL) as usize;
+pub const SEALS: usize = (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL) as usize;
 
 /// A new sealed memory file of that size, all zero and sparse.
 pub fn sealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {

@@ -1,1 +1,42 @@
-//! Under construction.
+//! The `shm` provider: Virtual Interfaces between the processes of one host.
+//!
+//! It is a NIC that runs in its callers. Two processes share one sealed memory file, the
+//! [`Segment`]; it holds up to [`layout::VIS`] pairs of VIs. Each direction of a VI is
+//!
+//! - a ring of 128-byte queue entries ([`ring`]): a message of up to [`ring::INLINE`] bytes travels
+//!   inside its entry, one hand-over of a cache line for a few bytes;
+//! - a pool ([`pool`]) for larger ones, private to the VI, so that one which nobody reads never
+//!   delays another; it owns no memory until it is used;
+//! - credit: how many receives the far end has posted, and how much of the pool it has given back;
+//! - a doorbell ([`waiter`]): who waits for this direction, and whether they sleep.
+//!
+//! [`Endpoint`] puts the four together into one end of a connected VI.
+//!
+//! **Trust.** Everything in the segment can be scribbled on by the peer. Whatever is read from it
+//! is loaded once and checked before use; a value that cannot be true breaks the connection
+//! ([`Damaged`]), never the process. What one end alone must know lives outside the segment.
+
+pub mod ring;
+mod sync;
+pub mod waiter;
+
+#[cfg(not(loom))]
+pub mod endpoint;
+#[cfg(not(loom))]
+pub mod layout;
+#[cfg(not(loom))]
+pub mod pool;
+#[cfg(not(loom))]
+pub mod request;
+#[cfg(not(loom))]
+pub mod segment;
+
+#[cfg(not(loom))]
+pub use endpoint::Endpoint;
+#[cfg(not(loom))]
+pub use segment::Segment;
+
+/// The segment holds something that an honest peer cannot have written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the shared segment is damaged: {0}")]
+pub struct Damaged(pub &'static str);

@@ -1,0 +1,395 @@
+//! One end of a connected VI.
+//!
+//! An endpoint is plain data without a pointer to anything but the segment, so that it can live in
+//! memory which forked processes share; whoever shares it sees to it that one at a time uses each
+//! half. A send executes in the caller: when it returns, the message is in the segment and will
+//! be received whatever becomes of the sender. Receives are posted for the whole ring at the
+//! beginning, and again as entries are consumed; their memory is lent by the ring and the pool.
+
+use crate::Damaged;
+use crate::layout::{AREA, Direction};
+use crate::pool::{self, POOL};
+use crate::ring::{Entry, INLINE, SLOTS, Slot};
+use crate::segment::{Segment, SideIndex};
+use crate::waiter::Bell;
+use core::ptr::NonNull;
+use sovia_sys::futex;
+
+/// Bytes that one message may have.
+pub const MESSAGE_MAX: usize = 64 << 10;
+/// Consumed entries are posted again in batches of this many.
+const CREDIT_BATCH: u32 = 16;
+
+/// The sending half.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Sender {
+    direction: NonNull<Direction>,
+    slots: NonNull<[Slot; SLOTS as usize]>,
+    pool: NonNull<u8>,
+    /// Number of the next entry.
+    next: u32,
+    /// Receives that the peer is known to have posted.
+    credit: u32,
+    place: pool::Writer,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Receiver {
+    direction: NonNull<Direction>,
+    slots: NonNull<[Slot; SLOTS as usize]>,
+    pool: NonNull<u8>,
+    /// Number of the next entry.
+    next: u32,
+    /// Receives that the peer has been told of.
+    posted: u32,
+    place: pool::Reader,
+}
+
+/// Both halves.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Endpoint {
+    /// The sending half.
+    pub tx: Sender,
+    /// The receiving half.
+    pub rx: Receiver,
+}
+
+impl Endpoint {
+    /// One end of `vi`, fresh.
+    ///
+    /// # Safety
+    /// The segment must stay mapped at its address, in every process that uses the endpoint, for
+    /// as long as one does. At most one thread at a time may use each half.
+    pub unsafe fn new(segment: &Segment, vi: u32, side: SideIndex) -> Endpoint {
+        let half = |from: SideIndex| {
+            (
+                NonNull::from(segment.direction(vi, from)),
+                NonNull::from(segment.slots(vi, from)),
+                NonNull::new(segment.pool(vi, from)).unwrap_or(NonNull::dangling()),
+            )
+        };
+        let (direction, slots, pool) = half(side);
+        let tx =
+            Sender { direction, slots, pool, next: 0, credit: SLOTS, place: Default::default() };
+        let (direction, slots, pool) = half(side ^ 1);
+        let rx =
+            Receiver { direction, slots, pool, next: 0, posted: SLOTS, place: Default::default() };
+        Endpoint { tx, rx }
+    }
+}
+
+impl Sender {
+    /// The direction's control block.
+    #[inline]
+    pub fn direction(&self) -> &Direction {
+        // SAFETY: `Endpoint::new`'s contract keeps the segment mapped; the block is all atomics.
+        unsafe { self.direction.as_ref() }
+    }
+
+    #[inline]
+    fn slot(&self, n: u32) -> &Slot {
+        // SAFETY: as for `direction`.
+        unsafe { &self.slots.as_ref()[(n % SLOTS) as usize] }
+    }
+
+    /// The upper layer's area of this direction.
+    pub fn area(&self) -> Area {
+        Area(NonNull::new(self.pool.as_ptr().wrapping_add(POOL as usize)).unwrap_or(self.pool))
+    }
+
+    /// Entries sent so far.
+    pub fn sent(&self) -> u32 {
+        self.next
+    }
+
+    /// Sends one message; false if the peer has no receive posted for it, or no pool left.
+    /// The peer is not woken: see [`Sender::news`].
+    ///
+    /// # Errors
+    /// [`Damaged`] if the peer's credit is one that it cannot have given.
+    #[inline]
+    pub fn send(&mut self, immediate: u32, bytes: &[u8]) -> Result<bool, Damaged> {
+        debug_assert!(bytes.len() <= MESSAGE_MAX);
+        if self.credit.wrapping_sub(self.next) == 0 && !self.refresh_credit()? {
+            return Ok(false);
+        }
+        let slot = self.slot(self.next);
+        let len = bytes.len() as u32;
+        let pool_offset = if bytes.len() <= INLINE {
+            slot.copy_in(bytes);
+            None
+        } else {
+            let direction = self.direction;
+            // SAFETY: as in `direction()`; taken apart because `place` borrows `self.place`.
+            let released = || unsafe { direction.as_ref() }.credit.released();
+            let Some(at) = self.place.place(len, released)? else { return Ok(false) };
+            // SAFETY: `place` returned a range of `len` bytes within the pool, which the reader
+            // has released; the source is a live slice outside the segment.
+            unsafe {
+                core::ptr::copy_nonoverlapping(
+                    bytes.as_ptr(),
+                    self.pool.as_ptr().add(at as usize),
+                    bytes.len(),
+                );
+            }
+            Some(at)
+        };
+        self.slot(self.next).publish(self.next, Entry { immediate, len, pool_offset });
+        self.next = self.next.wrapping_add(1);
+        Ok(true)
+    }
+
+    #[cold]
+    fn refresh_credit(&mut self) -> Result<bool, Damaged> {
+        let posted = self.direction().credit.posted();
+        if posted.wrapping_sub(self.next) > SLOTS {
+            return Err(Damaged("posted receives out of range"));
+        }
+        self.credit = posted;
+        Ok(posted != self.next)
+    }
+
+    /// Makes the half whole after its user died between two steps of [`Sender::send`].
+    pub fn repair(&mut self) {
+        while self.slot(self.next).holds(self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+    }
+
+    /// Tells the reader that there is news: wakes sleepers, marks waiters; `ring` is called with
+    /// the waiters to notify (a bitmap, never 0).
+    #[inline]
+    pub fn news(&self, ring: impl FnOnce(u32)) {
+        tell(&self.direction().bell, ring);
+    }
+}
+
+impl Receiver {
+    /// The direction's control block.
+    #[inline]
+    pub fn direction(&self) -> &Direction {
+        // SAFETY: `Endpoint::new`'s contract keeps the segment mapped; the block is all atomics.
+        unsafe { self.direction.as_ref() }
+    }
+
+    #[inline]
+    fn slot(&self, n: u32) -> &Slot {
+        // SAFETY: as for `direction`.
+        unsafe { &self.slots.as_ref()[(n % SLOTS) as usize] }
+    }
+
+    /// The upper layer's area of this direction.
+    pub fn area(&self) -> Area {
+        Area(NonNull::new(self.pool.as_ptr().wrapping_add(POOL as usize)).unwrap_or(self.pool))
+    }
+
+    /// Whether a message is there; one load, and the line it loads is the message's own.
+    #[inline]
+    pub fn has_message(&self) -> bool {
+        self.slot(self.next).holds(self.next)
+    }
+
+    /// The message at the head of the queue.
+    ///
+    /// # Errors
+    /// [`Damaged`] if its header makes no sense.
+    #[inline]
+    pub fn head(&self) -> Result<Option<Entry>, Damaged> {
+        let Some(entry) = self.slot(self.next).read(self.next) else { return Ok(None) };
+        match entry.pool_offset {
+            None if entry.len as usize > INLINE => Err(Damaged("inline message too long")),
+            Some(at) if at as u64 + u64::from(entry.len) > POOL => {
+                Err(Damaged("message outside the pool"))
+            }
+            _ => Ok(Some(entry)),
+        }
+    }
+
+    /// Copies bytes of the head message out, from byte `from` on.
+    #[inline]
+    pub fn copy_head(&self, entry: &Entry, from: usize, out: &mut [u8]) {
+        match entry.pool_offset {
+            None => {
+                self.slot(self.next).copy_out(from, out);
+            }
+            Some(at) => self.copy_pooled(at, entry.len, from, out),
+        }
+    }
+
+    /// Copies bytes of a pooled message out; nothing for a range outside it.
+    #[inline]
+    pub fn copy_pooled(&self, at: u32, len: u32, from: usize, out: &mut [u8]) {
+        let end = from.saturating_add(out.len());
+        if end > len as usize || at as usize + end > POOL as usize {
+            return;
+        }
+        // SAFETY: the range was just checked to lie in the pool. The peer may scribble on it
+        // meanwhile: the bytes are its own message, and nothing is decided by them here.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                self.pool.as_ptr().add(at as usize + from),
+                out.as_mut_ptr(),
+                out.len(),
+            );
+        }
+    }
+
+    /// Takes the head message off the queue and posts its receive again. A pooled message's
+    /// bytes stay until [`Receiver::release`] is called with the position returned.
+    ///
+    /// # Errors
+    /// [`Damaged`] if its place makes no sense.
+    #[inline]
+    pub fn advance(&mut self, entry: &Entry) -> Result<Option<u64>, Damaged> {
+        let position = match entry.pool_offset {
+            None => None,
+            Some(at) => Some(self.place.take(at, entry.len)?),
+        };
+        self.next = self.next.wrapping_add(1);
+        let posted = self.next.wrapping_add(SLOTS);
+        if posted.wrapping_sub(self.posted) >= CREDIT_BATCH {
+            self.posted = posted;
+            self.direction().credit.post(posted);
+        }
+        Ok(position)
+    }
+
+    /// Gives pool bytes back up to a position that [`Receiver::advance`] returned.
+    #[inline]
+    pub fn release(&self, position: u64) {
+        self.direction().credit.release(position);
+    }
+
+    /// Tells the writer that there is room again, or that something about the path changed.
+    #[inline]
+    pub fn room(&self, ring: impl FnOnce(u32)) {
+        tell(&self.direction().room, ring);
+    }
+}
+
+#[inline]
+fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
+    if let Some(listeners) = bell.look() {
+        if listeners.sleepers {
+            bell.ring();
+            futex::wake(bell.word(), u32::MAX >> 1);
+        }
+        if listeners.waiters != 0 {
+            ring(listeners.waiters);
+        }
+    }
+}
+
+/// Memory of a direction that the layer above uses as it likes.
+#[derive(Debug, Clone, Copy)]
+pub struct Area(NonNull<u8>);
+
+impl Area {
+    /// Its length in bytes.
+    pub const LEN: usize = AREA;
+
+    /// Copies in; false if the range is not within the area.
+    #[inline]
+    pub fn write(&self, at: usize, bytes: &[u8]) -> bool {
+        let fits = at.checked_add(bytes.len()).is_some_and(|end| end <= AREA);
+        if fits {
+            // SAFETY: just checked; the area is mapped by the contract of `Endpoint::new`. Ends
+            // that use it agree on who may touch which bytes; a peer that does not can only spoil
+            // its own stream.
+            unsafe {
+                core::ptr::copy_nonoverlapping(
+                    bytes.as_ptr(),
+                    self.0.as_ptr().add(at),
+                    bytes.len(),
+                );
+            }
+        }
+        fits
+    }
+
+    /// Copies out; false if the range is not within the area.
+    #[inline]
+    pub fn read(&self, at: usize, out: &mut [u8]) -> bool {
+        let fits = at.checked_add(out.len()).is_some_and(|end| end <= AREA);
+        if fits {
+            // SAFETY: as for `write`.
+            unsafe {
+                core::ptr::copy_nonoverlapping(
+                    self.0.as_ptr().add(at),
+                    out.as_mut_ptr(),
+                    out.len(),
+                );
+            }
+        }
+        fits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Segment, Endpoint, Endpoint) {
+        let (segment, _fd) = Segment::create().unwrap();
+        segment.recycle(4);
+        // SAFETY: the segment is returned with the endpoints and outlives them in each test.
+        let (a, b) = unsafe { (Endpoint::new(&segment, 4, 0), Endpoint::new(&segment, 4, 1)) };
+        (segment, a, b)
+    }
+
+    #[test]
+    fn messages_of_every_size_arrive_whole_and_in_order() {
+        let (_segment, mut a, mut b) = pair();
+        for round in 0..500usize {
+            let sizes = [0, 1, 7, 8, 47, 48, 111, 112, 113, 4096, MESSAGE_MAX];
+            for (i, &size) in sizes.iter().enumerate() {
+                let bytes: Vec<u8> = (0..size).map(|k| (k + i + round) as u8).collect();
+                assert!(a.tx.send(i as u32, &bytes).unwrap());
+            }
+            for (i, &size) in sizes.iter().enumerate() {
+                let entry = b.rx.head().unwrap().unwrap();
+                assert_eq!((entry.immediate, entry.len as usize), (i as u32, size));
+                let mut out = vec![0; size];
+                b.rx.copy_head(&entry, 0, &mut out);
+                assert!(out.iter().enumerate().all(|(k, &v)| v == (k + i + round) as u8));
+                if let Some(position) = b.rx.advance(&entry).unwrap() {
+                    b.rx.release(position);
+                }
+            }
+            assert_eq!(b.rx.head().unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn without_a_posted_receive_nothing_is_sent() {
+        let (_segment, mut a, mut b) = pair();
+        for _ in 0..SLOTS {
+            assert!(a.tx.send(0, b"x").unwrap());
+        }
+        assert!(!a.tx.send(0, b"x").unwrap());
+        for _ in 0..CREDIT_BATCH {
+            let entry = b.rx.head().unwrap().unwrap();
+            b.rx.advance(&entry).unwrap();
+        }
+        assert!(a.tx.send(0, b"x").unwrap());
+    }
+
+    #[test]
+    fn a_lying_peer_is_found_out() {
+        let (segment, mut a, b) = pair();
+        segment.direction(4, 0).credit.post(1000);
+        for _ in 0..SLOTS {
+            a.tx.send(0, b"x").unwrap();
+        }
+        assert!(a.tx.send(0, b"x").is_err());
+        let slot = &segment.slots(4, 0)[0];
+        slot.publish(0, Entry { immediate: 0, len: 5000, pool_offset: None });
+        assert!(b.rx.head().is_err());
+        slot.publish(0, Entry { immediate: 0, len: 1 << 20, pool_offset: Some(3 << 20) });
+        assert!(b.rx.head().is_err());
+    }
+}

@@ -1,0 +1,87 @@
+//! What lies where in a segment.
+//!
+//! ```text
+//! header | connection requests | directions' control blocks | rings | pools and upper layers' areas
+//! ```
+//! A segment is sparse: address space for [`VIS`] VIs, memory for what has been touched.
+
+use crate::ring::{Credit, SLOTS, Slot};
+use crate::waiter::{Bell, Waiter};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// VIs of a segment, each with two ends.
+pub const VIS: u32 = crate::waiter::VIS;
+/// Waiters that each side may have.
+pub const WAITERS: u32 = 32;
+/// Doorbells (descriptors) that each side hands to the other.
+pub const DOORBELLS: usize = 5;
+/// Bytes per direction for the layer above (SOVIA gathers there what the window holds back).
+pub const AREA: usize = 8 << 20;
+/// Words per direction for the layer above, on lines that the sender writes.
+pub const WORDS: usize = 8;
+
+/// Says "a Sovia segment"; the low byte counts incompatible layouts.
+pub const MAGIC: u64 = 0x534f_5649_4153_4d01;
+
+/// First page of a segment.
+#[derive(Debug)]
+#[repr(C, align(4096))]
+pub struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) sides: [Side; 2],
+}
+
+/// What a side says of itself.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Side {
+    /// Increased at each connection request of this side.
+    pub requests: AtomicU32,
+    /// Not 0 once this side has left for good.
+    pub gone: AtomicU32,
+    /// A bit for each VI with an unanswered request of this side.
+    pub pending: [AtomicU64; VIS as usize / 64],
+    /// This side's waiters.
+    pub waiters: [Waiter; WAITERS as usize],
+}
+
+/// Control block of one direction of a VI.
+#[derive(Debug)]
+#[repr(C, align(512))]
+pub struct Direction {
+    /// The reader's bell: rung when there is a message.
+    pub bell: Bell,
+    /// The writer's bell: rung when there is room again, or something about the path changed.
+    pub room: Bell,
+    /// The reader's credit to the writer.
+    pub credit: Credit,
+    /// For the layer above; written by the writer of the direction.
+    pub writer: Words,
+    /// For the layer above; written by the reader of the direction.
+    pub reader: Words,
+    /// For the layer above; the writer's rare words.
+    pub path: Words,
+}
+
+/// A cache line of words for the layer above.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Words(pub [AtomicU64; WORDS]);
+
+pub(crate) const REQUESTS_AT: usize = 64 << 10;
+pub(crate) const REQUEST_SIZE: usize = 128;
+pub(crate) const DIRECTIONS_AT: usize = 256 << 10;
+pub(crate) const RINGS_AT: usize = 4 << 20;
+pub(crate) const RING_SIZE: usize = size_of::<Slot>() * SLOTS as usize;
+pub(crate) const BULK_AT: usize = 32 << 20;
+pub(crate) const BULK_SIZE: usize = AREA + crate::pool::POOL as usize;
+/// A segment's size in bytes.
+pub const SEGMENT: usize = BULK_AT + 2 * VIS as usize * BULK_SIZE;
+
+const _: () = {
+    assert!(size_of::<Header>() <= REQUESTS_AT);
+    assert!(REQUESTS_AT + REQUEST_SIZE * VIS as usize <= DIRECTIONS_AT);
+    assert!(DIRECTIONS_AT + 2 * VIS as usize * size_of::<Direction>() <= RINGS_AT);
+    assert!(RINGS_AT + 2 * VIS as usize * RING_SIZE <= BULK_AT);
+    assert!(BULK_SIZE.is_multiple_of(4096));
+};

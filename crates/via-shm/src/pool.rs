@@ -1,0 +1,162 @@
+//! Where a direction's larger messages lie: the writer's bookkeeping of its pool.
+//!
+//! Positions count bytes for the life of the VI; a position's place in the pool is its remainder
+//! by [`POOL`]. Messages are placed in order, never across the pool's end, and given back in
+//! order, so two numbers describe everything: where the writer is, and how far the reader has
+//! released. The writer starts over at the pool's beginning as soon as it may: memory that is
+//! still in the cache is worth more than memory that is free.
+
+use crate::Damaged;
+
+/// Bytes of a pool (address space; pages come with use).
+pub const POOL: u64 = 2 << 20;
+/// Beyond this place the writer asks whether it may start over.
+const REWIND: u64 = 128 << 10;
+/// Beyond this place it starts over once half of the beginning is free.
+const SOFT: u64 = 1 << 20;
+const ALIGN: u64 = 64;
+
+/// The writer's side of a pool.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Writer {
+    position: u64,
+    released: u64,
+}
+
+fn lap(position: u64) -> u64 {
+    position / POOL
+}
+
+fn round_up(len: u32) -> u64 {
+    (u64::from(len)).next_multiple_of(ALIGN)
+}
+
+impl Writer {
+    /// A place for `len` bytes, as an offset into the pool; `None` while there is no room.
+    /// `released` loads the reader's word; it is called at most once.
+    ///
+    /// # Errors
+    /// [`Damaged`] if the reader's word is one that it cannot have written.
+    #[inline]
+    pub fn place(
+        &mut self,
+        len: u32,
+        released: impl FnOnce() -> u64,
+    ) -> Result<Option<u32>, Damaged> {
+        let size = round_up(len);
+        let offset = self.position % POOL;
+        if offset < REWIND && lap(self.released) == lap(self.position) && offset + size <= POOL {
+            return Ok(Some(self.advance(size)));
+        }
+        let now = released();
+        if now > self.position {
+            return Err(Damaged("pool release out of range"));
+        }
+        // After starting over in an empty pool the writer is ahead of what the reader last said.
+        let now = now.max(self.released);
+        self.released = now;
+        if lap(now) == lap(self.position) {
+            let empty = now == self.position && offset != 0;
+            let beginning_free = offset >= SOFT && now % POOL >= SOFT / 2;
+            if empty || beginning_free || offset + size > POOL {
+                // The next lap; what is free there is what the reader has left behind.
+                let free = if empty { POOL } else { now % POOL };
+                if size <= free {
+                    self.position = (lap(self.position) + 1) * POOL;
+                    if empty {
+                        self.released = self.position;
+                    }
+                    return Ok(Some(self.advance(size)));
+                }
+                if offset + size > POOL {
+                    return Ok(None);
+                }
+            }
+            return Ok(Some(self.advance(size)));
+        }
+        if offset + size <= now % POOL { Ok(Some(self.advance(size))) } else { Ok(None) }
+    }
+
+    fn advance(&mut self, size: u64) -> u32 {
+        let offset = (self.position % POOL) as u32;
+        self.position += size;
+        offset
+    }
+}
+
+/// The reader's side: follows the writer from the offsets it names.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Reader {
+    position: u64,
+}
+
+impl Reader {
+    /// Checks a message's place and takes it; the position up to which the pool is free once
+    /// the message has been consumed.
+    ///
+    /// # Errors
+    /// [`Damaged`] if the place is not within the pool.
+    #[inline]
+    pub fn take(&mut self, offset: u32, len: u32) -> Result<u64, Damaged> {
+        let offset = u64::from(offset);
+        if !offset.is_multiple_of(ALIGN) || offset + u64::from(len) > POOL {
+            return Err(Damaged("message outside the pool"));
+        }
+        let mut base = lap(self.position) * POOL;
+        if offset < self.position % POOL {
+            base += POOL;
+        }
+        self.position = base + offset + round_up(len);
+        // A message that ends with the pool: stay in its lap by position, not beyond it.
+        Ok(self.position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        /// Whatever is placed and released in whatever rhythm: live messages never overlap.
+        #[test]
+        fn live_messages_never_overlap(
+            steps in proptest::collection::vec((any::<bool>(), 1u32..100_000, 1usize..40), 1..800)
+        ) {
+            let mut writer = Writer::default();
+            let mut reader = Reader::default();
+            let mut live: VecDeque<(u32, u32)> = VecDeque::new();
+            let mut released = 0;
+            for (send, len, count) in steps {
+                for _ in 0..count {
+                    if send {
+                        let Some(at) = writer.place(len, || released).unwrap() else { break };
+                        prop_assert!(u64::from(at) + u64::from(len) <= POOL);
+                        for &(o, l) in &live {
+                            prop_assert!(at >= o + l || o >= at + len, "{at}+{len} over {o}+{l}");
+                        }
+                        live.push_back((at, len));
+                    } else {
+                        let Some((o, l)) = live.pop_front() else { break };
+                        released = reader.take(o, l).unwrap();
+                    }
+                }
+            }
+            // Empty, there is always room for the largest message.
+            while let Some((o, l)) = live.pop_front() {
+                released = reader.take(o, l).unwrap();
+            }
+            prop_assert!(writer.place(1 << 20, || released).unwrap().is_some());
+        }
+    }
+
+    #[test]
+    fn an_impossible_release_is_damage() {
+        let mut writer = Writer::default();
+        writer.place(1 << 20, || 0).unwrap().unwrap();
+        assert!(writer.place(1, || 5 << 20).is_err());
+    }
+}

@@ -1,0 +1,184 @@
+//! Connecting a VI within a segment that two processes already share.
+//!
+//! VIA's model: one end requests a connection under a discriminator, the other finds the request
+//! by that discriminator and accepts it with a VI of its own. Here both ends have the same number,
+//! taken from the requester's half of the numbers, and the request lies in a table that both
+//! see; neither side needs a system call.
+
+use crate::layout::VIS;
+use crate::segment::{Segment, SideIndex};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of a discriminator.
+pub const DISCRIMINATOR: usize = 96;
+
+const PHASE: u32 = 0xff;
+const FREE: u32 = 0;
+const REQUESTED: u32 = 1;
+const ACCEPTED: u32 = 2;
+const CLOSED_REQUESTER: u32 = 1 << 8;
+const CLOSED_ACCEPTOR: u32 = 1 << 9;
+
+/// A VI's entry in the table.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Request {
+    state: AtomicU32,
+    _pad: AtomicU32,
+    words: [AtomicU64; DISCRIMINATOR / 8],
+}
+
+/// Where a request stands, as its requester sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Nobody has answered yet.
+    Pending,
+    /// The other end has taken its VI.
+    Accepted,
+    /// Withdrawn, closed, or overwritten.
+    Gone,
+}
+
+fn owner(vi: u32) -> SideIndex {
+    (vi & 1) as usize
+}
+
+impl Segment {
+    /// Takes a free VI of this side's half and requests a connection under `discriminator`.
+    /// `None` when all are in use.
+    pub fn request_connection(
+        &self,
+        side: SideIndex,
+        discriminator: &[u8; DISCRIMINATOR],
+    ) -> Option<u32> {
+        let vi = (0..VIS).find(|&vi| owner(vi) == side && self.claim(vi))?;
+        let entry = self.request(vi);
+        for (word, bytes) in entry.words.iter().zip(discriminator.chunks_exact(8)) {
+            let mut buf = [0; 8];
+            buf.copy_from_slice(bytes);
+            word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
+        }
+        self.recycle(vi);
+        entry.state.store(REQUESTED, Ordering::Release);
+        let me = self.side(side);
+        me.pending[(vi / 64) as usize].fetch_or(1 << (vi % 64), Ordering::SeqCst);
+        me.requests.fetch_add(1, Ordering::SeqCst);
+        Some(vi)
+    }
+
+    /// Whether `vi` could be claimed: free, or left by both ends. Claiming marks it so that a
+    /// forked relative of this process does not claim it as well.
+    fn claim(&self, vi: u32) -> bool {
+        const CLAIMED: u32 = 3;
+        let state = &self.request(vi).state;
+        let seen = state.load(Ordering::Relaxed);
+        let free = seen == FREE
+            || seen == ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR
+            || seen & PHASE == FREE;
+        free && state.compare_exchange(seen, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// How a request of ours stands.
+    pub fn progress(&self, vi: u32) -> Progress {
+        match self.request(vi).state.load(Ordering::Acquire) {
+            REQUESTED => Progress::Pending,
+            state if state & PHASE == ACCEPTED => Progress::Accepted,
+            _ => Progress::Gone,
+        }
+    }
+
+    /// Takes a request back. False if it has been accepted meanwhile.
+    pub fn withdraw(&self, side: SideIndex, vi: u32) -> bool {
+        self.side(side).pending[(vi / 64) as usize].fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
+        self.request(vi)
+            .state
+            .compare_exchange(REQUESTED, FREE, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// The unanswered requests of the other side, with their discriminators.
+    pub fn pending(&self, side: SideIndex, mut each: impl FnMut(u32, &[u8; DISCRIMINATOR])) {
+        let other = side ^ 1;
+        for (w, word) in self.side(other).pending.iter().enumerate() {
+            let mut bits = word.load(Ordering::Acquire);
+            while bits != 0 {
+                let vi = w as u32 * 64 + bits.trailing_zeros();
+                bits &= bits - 1;
+                let entry = self.request(vi);
+                if owner(vi) != other || entry.state.load(Ordering::Acquire) != REQUESTED {
+                    continue;
+                }
+                let mut discriminator = [0; DISCRIMINATOR];
+                for (bytes, word) in discriminator.chunks_exact_mut(8).zip(&entry.words) {
+                    bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+                }
+                each(vi, &discriminator);
+            }
+        }
+    }
+
+    /// How many requests the other side has ever made: unchanged means nothing new to look at.
+    pub fn requests_seen(&self, side: SideIndex) -> u32 {
+        self.side(side ^ 1).requests.load(Ordering::Acquire)
+    }
+
+    /// Accepts a request of the other side. False if it has been withdrawn.
+    pub fn accept(&self, side: SideIndex, vi: u32) -> bool {
+        let accepted = self
+            .request(vi)
+            .state
+            .compare_exchange(REQUESTED, ACCEPTED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        self.side(side ^ 1).pending[(vi / 64) as usize]
+            .fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
+        accepted
+    }
+
+    /// This end is done with the VI for good; when both are, its number is free again.
+    pub fn leave(&self, side: SideIndex, vi: u32) {
+        let mine = if owner(vi) == side { CLOSED_REQUESTER } else { CLOSED_ACCEPTOR };
+        self.request(vi).state.fetch_or(mine, Ordering::AcqRel);
+    }
+
+    /// Whether the other end has left the VI.
+    pub fn peer_left(&self, side: SideIndex, vi: u32) -> bool {
+        let theirs = if owner(vi) == side { CLOSED_ACCEPTOR } else { CLOSED_REQUESTER };
+        self.request(vi).state.load(Ordering::Acquire) & theirs != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vi_lives_from_request_to_the_last_leave() {
+        let (segment, _fd) = Segment::create().unwrap();
+        let discriminator = [7; DISCRIMINATOR];
+        let vi = segment.request_connection(0, &discriminator).unwrap();
+        assert_eq!(segment.progress(vi), Progress::Pending);
+        let mut found = Vec::new();
+        segment.pending(1, |vi, d| found.push((vi, *d)));
+        assert_eq!(found, [(vi, discriminator)]);
+        assert!(segment.accept(1, vi));
+        assert!(!segment.withdraw(0, vi));
+        assert_eq!(segment.progress(vi), Progress::Accepted);
+        segment.pending(1, |_, _| panic!("answered"));
+        segment.leave(0, vi);
+        assert_ne!(segment.request_connection(0, &discriminator), Some(vi));
+        segment.leave(1, vi);
+        assert_eq!(segment.request_connection(0, &discriminator), Some(vi));
+    }
+
+    #[test]
+    fn each_side_numbers_its_own_requests() {
+        let (segment, _fd) = Segment::create().unwrap();
+        let all: Vec<u32> = core::iter::from_fn(|| segment.request_connection(1, &[0; 96]))
+            .take(VIS as usize)
+            .collect();
+        assert_eq!(all.len(), VIS as usize / 2);
+        assert!(all.iter().all(|vi| vi % 2 == 1));
+        assert!(segment.withdraw(1, all[3]));
+        assert_eq!(segment.request_connection(1, &[0; 96]), Some(all[3]));
+    }
+}

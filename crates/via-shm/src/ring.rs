@@ -1,0 +1,187 @@
+//! The queue of one direction of a VI: entries in shared memory, one writer, one reader.
+//!
+//! Entry `n` (counted from 0 for the life of the VI) lies in slot `n % SLOTS`. The writer fills the
+//! slot and stores its tag, `n + 1`, last; the reader takes the slot when the tag is the one it
+//! expects. So the message and the news of it are the same cache line, and nobody else's line is
+//! touched. A slot is free again when the reader has posted a receive for it: [`Credit`] counts
+//! posted receives, and it is read only when the writer's last knowledge of it is used up.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Entries of a ring; a power of two.
+pub const SLOTS: u32 = 64;
+/// Bytes that travel inside an entry.
+pub const INLINE: usize = 8 * WORDS;
+const WORDS: usize = 14;
+const POOLED: u32 = 1 << 31;
+const LEN_MAX: u32 = (1 << 24) - 1;
+
+/// One queue entry: two cache lines, of which a message of up to 48 bytes touches the first only.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Slot {
+    /// Low half: the tag. High half: length, and whether the bytes are in the pool.
+    head: AtomicU64,
+    /// Low half: immediate data. High half: the pool offset in bytes, if pooled.
+    more: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+/// What an entry says of its message, loaded once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The 32 bits that travel beside the message.
+    pub immediate: u32,
+    /// The message's length in bytes.
+    pub len: u32,
+    /// Where in the pool it begins; `None` if it is in the entry.
+    pub pool_offset: Option<u32>,
+}
+
+impl Slot {
+    /// An empty slot.
+    #[cfg(loom)]
+    pub fn new() -> Slot {
+        Slot {
+            head: AtomicU64::new(0),
+            more: AtomicU64::new(0),
+            words: core::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// Whether entry `n` is here.
+    #[inline]
+    pub fn holds(&self, n: u32) -> bool {
+        self.head.load(Ordering::Acquire) as u32 == n.wrapping_add(1)
+    }
+
+    /// Reads entry `n`'s header if it is here.
+    #[inline]
+    pub fn read(&self, n: u32) -> Option<Entry> {
+        // SYNC: pairs with the Release store in `publish`; what was written before it is seen.
+        let head = self.head.load(Ordering::Acquire);
+        if head as u32 != n.wrapping_add(1) {
+            return None;
+        }
+        let more = self.more.load(Ordering::Relaxed);
+        let high = (head >> 32) as u32;
+        Some(Entry {
+            immediate: more as u32,
+            len: high & LEN_MAX,
+            pool_offset: (high & POOLED != 0).then_some((more >> 32) as u32),
+        })
+    }
+
+    /// Copies bytes `from..from + out.len()` of an inline message out.
+    /// What lies beyond [`INLINE`] reads as nothing; returns how many bytes were copied.
+    #[inline]
+    pub fn copy_out(&self, from: usize, out: &mut [u8]) -> usize {
+        let n = out.len().min(INLINE.saturating_sub(from));
+        let out = &mut out[..n];
+        if from.is_multiple_of(8) {
+            let mut words = self.words[from / 8..].iter();
+            let mut chunks = out.chunks_exact_mut(8);
+            for (chunk, word) in (&mut chunks).zip(&mut words) {
+                chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+            }
+            let rest = chunks.into_remainder();
+            if let (false, Some(word)) = (rest.is_empty(), words.next()) {
+                let bytes = word.load(Ordering::Relaxed).to_le_bytes();
+                for (to, from) in rest.iter_mut().zip(bytes) {
+                    *to = from;
+                }
+            }
+        } else {
+            for (i, byte) in out.iter_mut().enumerate() {
+                let at = from + i;
+                let word = self.words[at / 8].load(Ordering::Relaxed).to_le_bytes();
+                *byte = word[at % 8];
+            }
+        }
+        n
+    }
+
+    /// Copies the bytes of an inline message in. At most [`INLINE`] bytes in all.
+    #[inline]
+    pub fn copy_in(&self, bytes: &[u8]) {
+        let mut words = self.words.iter();
+        let mut chunks = bytes.chunks_exact(8);
+        for (chunk, word) in (&mut chunks).zip(&mut words) {
+            let mut buf = [0; 8];
+            buf.copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
+        }
+        let rest = chunks.remainder();
+        if let (false, Some(word)) = (rest.is_empty(), words.next()) {
+            let mut buf = [0; 8];
+            for (to, from) in buf.iter_mut().zip(rest) {
+                *to = *from;
+            }
+            word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
+        }
+    }
+
+    /// Makes entry `n` visible to the reader.
+    #[inline]
+    pub fn publish(&self, n: u32, entry: Entry) {
+        let mut high = entry.len & LEN_MAX;
+        if entry.pool_offset.is_some() {
+            high |= POOLED;
+        }
+        let offset = entry.pool_offset.unwrap_or(0);
+        self.more.store(u64::from(entry.immediate) | u64::from(offset) << 32, Ordering::Relaxed);
+        // SYNC: the reader's Acquire load of the tag sees all that was stored above.
+        self.head.store(u64::from(n.wrapping_add(1)) | u64::from(high) << 32, Ordering::Release);
+    }
+
+    /// Empties the slot, for a VI's next life.
+    pub fn clear(&self) {
+        self.head.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What the reader of a direction gives back to its writer. Written by the reader, and by the
+/// writer only read, when it has to.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Credit {
+    /// Receives posted since the VI's beginning; entry `n` may be sent once this is above `n`.
+    posted: AtomicU32,
+    _pad: AtomicU32,
+    /// Pool position up to which messages have been consumed.
+    released: AtomicU64,
+}
+
+impl Credit {
+    /// No credit.
+    #[cfg(loom)]
+    pub fn new() -> Credit {
+        Credit { posted: AtomicU32::new(0), _pad: AtomicU32::new(0), released: AtomicU64::new(0) }
+    }
+
+    /// Receives posted so far.
+    #[inline]
+    pub fn posted(&self) -> u32 {
+        // SYNC: pairs with `post`: the reader is done with the slots that this covers.
+        self.posted.load(Ordering::Acquire)
+    }
+
+    /// Publishes the number of receives posted so far.
+    #[inline]
+    pub fn post(&self, posted: u32) {
+        self.posted.store(posted, Ordering::Release);
+    }
+
+    /// Pool position up to which the reader has given bytes back.
+    #[inline]
+    pub fn released(&self) -> u64 {
+        // SYNC: pairs with `release`: the reader's copies out of the range are over.
+        self.released.load(Ordering::Acquire)
+    }
+
+    /// Publishes the pool position up to which messages have been consumed.
+    #[inline]
+    pub fn release(&self, position: u64) {
+        self.released.store(position, Ordering::Release);
+    }
+}

@@ -1,0 +1,162 @@
+//! The shared memory of a pair of processes.
+
+use crate::Damaged;
+use crate::layout::{
+    BULK_AT, BULK_SIZE, DIRECTIONS_AT, Direction, Header, MAGIC, REQUEST_SIZE, REQUESTS_AT,
+    RING_SIZE, RINGS_AT, SEGMENT, Side, VIS, WAITERS,
+};
+use crate::pool::POOL;
+use crate::request::Request;
+use crate::ring::{SLOTS, Slot};
+use crate::waiter::Waiter;
+use core::sync::atomic::Ordering;
+use sovia_sys::{Fd, Mapping, mapping};
+
+/// Which of the two processes: the one that made the segment is side 0.
+pub type SideIndex = usize;
+
+/// A mapped segment.
+#[derive(Debug)]
+pub struct Segment {
+    mapping: Mapping,
+}
+
+impl Segment {
+    /// Makes a segment; the descriptor is for the other process.
+    ///
+    /// # Errors
+    /// What memfd_create, its sealing or mmap say: no memory, a file-size or address-space limit.
+    pub fn create() -> sovia_sys::Result<(Segment, Fd)> {
+        let fd = mapping::sealed_memory(c"sovia", SEGMENT as u64)?;
+        let segment = Segment { mapping: Mapping::shared(fd.raw(), SEGMENT)? };
+        segment.header().magic.store(MAGIC, Ordering::Release);
+        Ok((segment, fd))
+    }
+
+    /// Maps a segment that the other process made.
+    ///
+    /// # Errors
+    /// [`AttachError`] says what is wrong with it.
+    pub fn attach(fd: &Fd) -> Result<Segment, AttachError> {
+        if !mapping::is_sealed_memory(fd.raw(), SEGMENT as u64) {
+            return Err(AttachError::Seals);
+        }
+        let mapping = Mapping::shared(fd.raw(), SEGMENT).map_err(AttachError::Map)?;
+        let segment = Segment { mapping };
+        if segment.header().magic.load(Ordering::Acquire) != MAGIC {
+            return Err(AttachError::Layout);
+        }
+        Ok(segment)
+    }
+
+    fn at<T>(&self, offset: usize) -> &T {
+        debug_assert!(offset + size_of::<T>() <= SEGMENT && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: the offset is computed from constants and masked indices and lies in the
+        // mapping (checked at compile time in `layout`); every T used consists of atomics, for
+        // which any bytes are valid and concurrent writes are no race.
+        unsafe { &*self.mapping.base().add(offset).cast::<T>() }
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        self.at(0)
+    }
+
+    /// What a side says of itself.
+    pub fn side(&self, side: SideIndex) -> &Side {
+        &self.header().sides[side & 1]
+    }
+
+    /// One of a side's waiters.
+    pub fn waiter(&self, side: SideIndex, index: u32) -> &Waiter {
+        &self.side(side).waiters[(index % WAITERS) as usize]
+    }
+
+    /// The connection request of a VI.
+    pub fn request(&self, vi: u32) -> &Request {
+        self.at(REQUESTS_AT + REQUEST_SIZE * (vi % VIS) as usize)
+    }
+
+    fn lane(vi: u32, from: SideIndex) -> usize {
+        (vi % VIS) as usize * 2 + (from & 1)
+    }
+
+    /// The control block of the direction of `vi` in which `from` sends.
+    pub fn direction(&self, vi: u32, from: SideIndex) -> &Direction {
+        self.at(DIRECTIONS_AT + size_of::<Direction>() * Self::lane(vi, from))
+    }
+
+    /// The ring of that direction.
+    pub fn slots(&self, vi: u32, from: SideIndex) -> &[Slot; SLOTS as usize] {
+        self.at(RINGS_AT + RING_SIZE * Self::lane(vi, from))
+    }
+
+    fn bulk(&self, vi: u32, from: SideIndex) -> usize {
+        BULK_AT + BULK_SIZE * Self::lane(vi, from)
+    }
+
+    /// The pool of that direction; [`POOL`] bytes.
+    pub(crate) fn pool(&self, vi: u32, from: SideIndex) -> *mut u8 {
+        self.mapping.base().wrapping_add(self.bulk(vi, from))
+    }
+
+    /// The upper layer's area of that direction; [`crate::layout::AREA`] bytes.
+    pub(crate) fn area(&self, vi: u32, from: SideIndex) -> *mut u8 {
+        self.pool(vi, from).wrapping_add(POOL as usize)
+    }
+
+    /// Whether the header is still what it was.
+    ///
+    /// # Errors
+    /// [`Damaged`] where it is not.
+    pub fn check(&self) -> Result<(), Damaged> {
+        match self.header().magic.load(Ordering::Relaxed) {
+            MAGIC => Ok(()),
+            _ => Err(Damaged("header overwritten")),
+        }
+    }
+
+    /// Makes a VI fresh for its next connection. For the side that owns the VI's number, while
+    /// no end is attached. Gives large memory back.
+    pub fn recycle(&self, vi: u32) {
+        for from in 0..2 {
+            for slot in self.slots(vi, from) {
+                slot.clear();
+            }
+            let direction = self.direction(vi, from);
+            direction.bell.clear();
+            direction.room.clear();
+            direction.credit.post(SLOTS);
+            direction.credit.release(0);
+            for words in [&direction.writer, &direction.reader, &direction.path] {
+                for word in &words.0 {
+                    word.store(0, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Gives back the memory that a VI's traffic had grown beyond `keep` bytes in each of its
+    /// four bulk ranges.
+    pub fn trim(&self, vi: u32, keep: usize) {
+        for from in 0..2 {
+            let at = self.bulk(vi, from);
+            self.mapping.discard(at + keep, POOL as usize - keep);
+            let area = at + POOL as usize;
+            self.mapping.discard(area + keep, crate::layout::AREA - keep);
+        }
+    }
+}
+
+/// Why a segment that a peer offers is not mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AttachError {
+    /// Not a memory file, not the right size, or not sealed against shrinking.
+    #[error("not a sealed memory file of a segment's size")]
+    Seals,
+    /// Not laid out as this version lays it out.
+    #[error("laid out by another version")]
+    Layout,
+    /// mmap failed.
+    #[error("cannot be mapped: {0}")]
+    Map(sovia_sys::Errno),
+}

@@ -1,0 +1,204 @@
+//! Doorbells: who waits for a direction of a VI, and how they are woken.
+//!
+//! Two kinds of sleepers. A thread blocked on one VI sleeps on that direction's own futex word
+//! ([`Bell`]). Whoever waits for many (an epoll instance, a call of poll or select) is a
+//! [`Waiter`]: a bitmap of VIs with news, so that looking costs by the ready and not by the
+//! registered, and a flag that says whether a kernel doorbell must be rung.
+//!
+//! The protocol against missed wake-ups is the same for both. The sleeper: publish "I sleep", full
+//! fence, look once more, sleep. The ringer: publish the news, full fence, look at the flag. At
+//! least one of the two sees the other. (`tests/loom.rs` checks this, and that without the fences
+//! it fails.)
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// VIs that one waiter can watch: as many as a segment has.
+pub const VIS: u32 = 1024;
+const WORDS: usize = (VIS / 64) as usize;
+
+/// Per direction: who is to be told of news in it. Written by the waiting side around sleeps
+/// only, so the ringer's look at it stays in its own cache.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Bell {
+    /// Low half: how many threads sleep on `word`. High half: a bit for each waiter of the
+    /// waiting side that watches this direction.
+    who: AtomicU64,
+    /// Changed at each ring.
+    word: AtomicU32,
+}
+
+/// Whom [`Bell::look`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listeners {
+    /// Threads asleep on the bell's word.
+    pub sleepers: bool,
+    /// Bitmap of waiters.
+    pub waiters: u32,
+}
+
+impl Bell {
+    /// Nobody listens.
+    #[cfg(loom)]
+    pub fn new() -> Bell {
+        Bell { who: AtomicU64::new(0), word: AtomicU32::new(0) }
+    }
+
+    /// For the ringer, after it has published its news: who must be told?
+    #[inline]
+    pub fn look(&self) -> Option<Listeners> {
+        fence(Ordering::SeqCst);
+        let who = self.who.load(Ordering::Relaxed);
+        (who != 0).then_some(Listeners { sleepers: who as u32 != 0, waiters: (who >> 32) as u32 })
+    }
+
+    /// The word to sleep on, and its present value; taken before the last look.
+    pub fn word(&self) -> &AtomicU32 {
+        &self.word
+    }
+
+    /// Announces one more sleeper. The caller looks for news once more before it sleeps on the
+    /// value of [`Bell::word`] that it had loaded earlier, and calls [`Bell::woke`] afterwards.
+    pub fn going_to_sleep(&self) {
+        self.who.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Takes the announcement back.
+    pub fn woke(&self) {
+        self.who.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Changes the word, so that nobody falls asleep on its old value; the ringer then wakes the
+    /// sleepers.
+    pub fn ring(&self) {
+        self.word.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Has waiter `index` told of news from now on.
+    pub fn watch(&self, index: u32) {
+        self.who.fetch_or(1 << (32 + (index & 31)), Ordering::SeqCst);
+    }
+
+    /// Stops telling waiter `index`.
+    pub fn unwatch(&self, index: u32) {
+        self.who.fetch_and(!(1 << (32 + (index & 31))), Ordering::SeqCst);
+    }
+
+    /// Forgets everybody, for a VI's next life.
+    pub fn clear(&self) {
+        self.who.store(0, Ordering::SeqCst);
+    }
+}
+
+/// One that waits for many VIs.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Waiter {
+    /// Not 0: asleep, ring the doorbell. A "sticky" sleeper stays flagged when rung.
+    sleeping: AtomicU32,
+    /// Which of its process's doorbells rings it.
+    doorbell: AtomicU32,
+    /// A bit for each word of `ready` that is not zero.
+    summary: AtomicU64,
+    ready: [AtomicU64; WORDS],
+}
+
+const AWAKE: u32 = 0;
+const ASLEEP: u32 = 1;
+const STICKY: u32 = 2;
+
+impl Waiter {
+    /// Awake, nothing ready.
+    #[cfg(loom)]
+    pub fn new() -> Waiter {
+        Waiter {
+            sleeping: AtomicU32::new(AWAKE),
+            doorbell: AtomicU32::new(0),
+            summary: AtomicU64::new(0),
+            ready: core::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// The ringer's part: marks a VI ready. Returns the doorbell to ring, if one must be.
+    /// The news itself must have been published, and [`Bell::look`]'s fence passed, before.
+    #[inline]
+    pub fn notify(&self, vi: u32) -> Option<u32> {
+        let word = (vi / 64) as usize % WORDS;
+        let bit = 1u64 << (vi % 64);
+        // A bit that is set is one that the waiter has yet to clear; it will look at the VI after
+        // that, and `look`'s fence lets it see the news.
+        if self.ready[word].load(Ordering::Relaxed) & bit == 0 {
+            self.ready[word].fetch_or(bit, Ordering::SeqCst);
+            if self.summary.load(Ordering::Relaxed) & (1 << word) == 0 {
+                self.summary.fetch_or(1 << word, Ordering::SeqCst);
+            }
+            fence(Ordering::SeqCst);
+        }
+        match self.sleeping.load(Ordering::Relaxed) {
+            AWAKE => None,
+            STICKY => Some(self.doorbell.load(Ordering::Relaxed)),
+            // Of several ringers one rings.
+            _ => (self
+                .sleeping
+                .compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok())
+            .then(|| self.doorbell.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Whether anything may be ready; costs one load.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.summary.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes all marks and hands each VI's number to `each`, which then looks at the VI.
+    #[inline]
+    pub fn drain(&self, mut each: impl FnMut(u32)) {
+        if !self.has_news() {
+            return;
+        }
+        let mut summary = self.summary.swap(0, Ordering::SeqCst);
+        while summary != 0 {
+            let word = summary.trailing_zeros() as usize;
+            summary &= summary - 1;
+            if word >= WORDS {
+                break;
+            }
+            let mut bits = self.ready[word].swap(0, Ordering::SeqCst);
+            while bits != 0 {
+                let bit = bits.trailing_zeros();
+                bits &= bits - 1;
+                each(word as u32 * 64 + bit);
+            }
+        }
+        // The caller's looks at the VIs come after the clearing of their bits.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Announces sleep; `sticky` stays announced until [`Waiter::awake`]. The caller looks once
+    /// more ([`Waiter::has_news`]) before it sleeps.
+    pub fn going_to_sleep(&self, sticky: bool) {
+        self.sleeping.store(if sticky { STICKY } else { ASLEEP }, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Takes the announcement back.
+    #[inline]
+    pub fn awake(&self) {
+        if self.sleeping.load(Ordering::Relaxed) != AWAKE {
+            self.sleeping.store(AWAKE, Ordering::SeqCst);
+        }
+    }
+
+    /// Makes the waiter fresh: awake, nothing ready, rung by `doorbell`.
+    pub fn reset(&self, doorbell: u32) {
+        self.sleeping.store(AWAKE, Ordering::SeqCst);
+        self.doorbell.store(doorbell, Ordering::SeqCst);
+        self.summary.store(0, Ordering::SeqCst);
+        for word in &self.ready {
+            word.store(0, Ordering::SeqCst);
+        }
+    }
+}
