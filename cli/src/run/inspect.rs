@@ -1,0 +1,244 @@
+//! Whether a program will take the library: what LD_PRELOAD does for it, said before it runs.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::elf::Elf;
+use super::{lookup, privilege};
+
+/// How much of a file the kernel reads for its `#!` line, in bytes.
+const SCRIPT_LINE_BYTES_MAX: usize = 256;
+/// How many interpreters of interpreters the kernel follows.
+const SCRIPT_DEPTH_MAX: usize = 5;
+/// Who runs a script without `#!`, for execvp and so for us.
+const SHELL: &str = "/bin/sh";
+
+/// What was found out about a program.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// Why its connections will stay on TCP.
+    pub(super) obstacle: Option<Obstacle>,
+    /// The interpreter that it needs and that is not there.
+    pub(super) missing: Option<PathBuf>,
+    /// A script that does not name an interpreter.
+    pub(super) is_bare_script: bool,
+}
+
+/// Why a program's connections stay on TCP, and which file is to blame: the program itself or
+/// its interpreter.
+#[derive(Debug)]
+pub(super) struct Obstacle {
+    file: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Static {
+        go: bool,
+    },
+    /// Dynamic, but its network calls do not go through libc.
+    Go,
+    Foreign,
+    OtherLibc(PathBuf),
+    Privileged(&'static str),
+}
+
+impl Obstacle {
+    /// Whether the library may stay in the environment, for the programs that this one starts.
+    /// Elsewhere the dynamic linker would complain, refuse to start, or drop it anyway.
+    pub(super) fn tolerates_library(&self) -> bool {
+        matches!(self.kind, Kind::Static { .. } | Kind::Go)
+    }
+
+    /// One line for the user of the program at `path`.
+    pub(super) fn line(&self, path: &Path) -> String {
+        if self.file == path {
+            format!("{} {}", path.display(), self.kind)
+        } else {
+            format!("{}: its interpreter {} {}", path.display(), self.file.display(), self.kind)
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Static { go } => {
+                let go = if *go { " (a Go program)" } else { "" };
+                write!(
+                    f,
+                    "is statically linked{go}: its connections stay on TCP, those of programs it starts need not"
+                )
+            }
+            Self::Go => {
+                write!(
+                    f,
+                    "is a Go program, which calls the kernel by itself: its connections stay on TCP"
+                )
+            }
+            Self::Foreign => write!(f, "is for another kind of processor: runs on plain TCP"),
+            Self::OtherLibc(interpreter) => {
+                write!(f, "uses {} and not glibc: runs on plain TCP", interpreter.display())
+            }
+            Self::Privileged(how) => {
+                write!(f, "is {how}, so no library may be loaded into it: runs on plain TCP")
+            }
+        }
+    }
+}
+
+/// Looks at the program at `path`. What cannot be read is taken to be all right: executing it
+/// shows the truth soon enough.
+pub(super) fn inspect(path: &Path) -> Findings {
+    inspect_to_depth(path, 0)
+}
+
+fn inspect_to_depth(path: &Path, depth: usize) -> Findings {
+    let Ok(file) = File::open(path) else {
+        // May be executable without being readable, and still be setuid.
+        return blame(path, privilege::gained(path).map(Kind::Privileged));
+    };
+    if let Some(elf) = Elf::read(&file) {
+        return inspect_elf(path, &elf);
+    }
+    let mut start = [0; SCRIPT_LINE_BYTES_MAX];
+    let len = file.read_at(&mut start, 0).unwrap_or(0);
+    match Shebang::parse(&start[..len]) {
+        Some(_) if depth == SCRIPT_DEPTH_MAX => Findings::default(),
+        Some(shebang) => inspect_interpreter(&shebang, depth),
+        None if start.starts_with(b"\x7fELF") => Findings::default(),
+        None => Findings {
+            is_bare_script: true,
+            ..inspect_to_depth(Path::new(SHELL), SCRIPT_DEPTH_MAX)
+        },
+    }
+}
+
+fn inspect_elf(path: &Path, elf: &Elf) -> Findings {
+    let privileged = privilege::gained(path).map(Kind::Privileged);
+    let Some(interpreter) = &elf.interpreter else {
+        // The dynamic linker itself, run as a program, has none but knows LD_PRELOAD.
+        let is_linker = is_glibc_linker(path);
+        return blame(path, privileged.or((!is_linker).then_some(Kind::Static { go: elf.go })));
+    };
+    let kind = if elf.is_foreign() {
+        Some(Kind::Foreign)
+    } else if !is_glibc_linker(interpreter) {
+        Some(Kind::OtherLibc(interpreter.clone()))
+    } else {
+        privileged.or(elf.go.then_some(Kind::Go))
+    };
+    Findings { missing: (!interpreter.exists()).then(|| interpreter.clone()), ..blame(path, kind) }
+}
+
+fn inspect_interpreter(shebang: &Shebang, depth: usize) -> Findings {
+    let interpreter = &shebang.interpreter;
+    if !interpreter.exists() {
+        return Findings { missing: Some(interpreter.clone()), ..Findings::default() };
+    }
+    let findings = inspect_to_depth(interpreter, depth + 1);
+    if findings.obstacle.is_some() || interpreter.file_name() != Some(OsStr::new("env")) {
+        return findings;
+    }
+    // `#!/usr/bin/env python3`: the program that matters is the one that env starts. Where it
+    // is missing, env says so itself.
+    match shebang.program_of_env().and_then(|name| lookup::find(&name).ok()) {
+        Some(program) => Findings {
+            missing: None,
+            ..inspect_to_depth(&program, (depth + 1).min(SCRIPT_DEPTH_MAX))
+        },
+        None => findings,
+    }
+}
+
+fn blame(path: &Path, kind: Option<Kind>) -> Findings {
+    let obstacle = kind.map(|kind| Obstacle { file: path.to_owned(), kind });
+    Findings { obstacle, ..Findings::default() }
+}
+
+/// By name: glibc's linkers are `ld-linux*.so.*`, `ld64.so.*` and, for old ports, `ld.so.1`.
+fn is_glibc_linker(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    [b"ld-linux".as_slice(), b"ld64.so.", b"ld.so.1"].iter().any(|start| name.starts_with(start))
+}
+
+/// The first line of a script.
+#[derive(Debug, PartialEq, Eq)]
+struct Shebang {
+    interpreter: PathBuf,
+    /// All that follows on the line, which the kernel passes as one argument.
+    argument: OsString,
+}
+
+impl Shebang {
+    fn parse(start: &[u8]) -> Option<Self> {
+        let line = start.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
+        let line = line.trim_ascii();
+        let end = line.iter().position(|byte| b" \t".contains(byte)).unwrap_or(line.len());
+        let (interpreter, argument) = line.split_at(end);
+        if interpreter.is_empty() {
+            return None;
+        }
+        let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        Some(Self {
+            interpreter: owned(interpreter).into(),
+            argument: owned(argument.trim_ascii()),
+        })
+    }
+
+    /// The program that `env` starts with this argument: with `-S` several words, else one.
+    fn program_of_env(&self) -> Option<OsString> {
+        let words = self.argument.as_bytes().split(|byte| b" \t".contains(byte));
+        let word = words
+            .map(|word| word.strip_prefix(b"-S").unwrap_or(word))
+            .find(|word| !word.is_empty() && !word.starts_with(b"-") && !word.contains(&b'='))?;
+        Some(OsString::from_vec(word.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shebang(text: &str) -> Option<(String, String)> {
+        let parsed = Shebang::parse(text.as_bytes())?;
+        Some((parsed.interpreter.to_str()?.into(), parsed.argument.to_str()?.into()))
+    }
+
+    #[test]
+    fn first_lines_are_read_as_the_kernel_reads_them() {
+        assert_eq!(shebang("#!/bin/sh\necho"), Some(("/bin/sh".into(), "".into())));
+        assert_eq!(shebang("#! /bin/sh  -e x \n"), Some(("/bin/sh".into(), "-e x".into())));
+        assert_eq!(shebang("#!/bin/sh"), Some(("/bin/sh".into(), "".into())));
+        assert_eq!(shebang("#!\n/bin/sh"), None);
+        assert_eq!(shebang("echo #!/bin/sh"), None);
+    }
+
+    #[test]
+    fn env_starts_the_first_word_that_is_no_option() {
+        let program = |line: &str| {
+            Shebang::parse(line.as_bytes())
+                .unwrap()
+                .program_of_env()
+                .map(|name| name.into_string().unwrap())
+        };
+        assert_eq!(program("#!/usr/bin/env python3"), Some("python3".into()));
+        assert_eq!(program("#!/usr/bin/env -S -i A=b node --x"), Some("node".into()));
+        assert_eq!(program("#!/usr/bin/env -Snode --x"), Some("node".into()));
+        assert_eq!(program("#!/usr/bin/env"), None);
+    }
+
+    #[test]
+    fn linkers_are_known_by_name() {
+        assert!(is_glibc_linker(Path::new("/lib64/ld-linux-x86-64.so.2")));
+        assert!(is_glibc_linker(Path::new("/lib/ld-linux-aarch64.so.1")));
+        assert!(is_glibc_linker(Path::new("/lib64/ld64.so.2")));
+        assert!(!is_glibc_linker(Path::new("/lib/ld-musl-x86_64.so.1")));
+        assert!(!is_glibc_linker(Path::new("/system/bin/linker64")));
+    }
+}

@@ -1,0 +1,89 @@
+//! Where the library to inject is, and how LD_PRELOAD comes to name it.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use sovia_control::env::PRELOAD;
+
+const FILE_NAME: &str = "libsovia_preload.so";
+
+/// The library's absolute path: what the environment says, else beside this executable (as
+/// built), else in `../lib/sovia` (as installed).
+pub(super) fn find() -> anyhow::Result<PathBuf> {
+    if let Some(given) = env::var_os(PRELOAD).filter(|given| !given.is_empty()) {
+        // Absolute, because the program may change its folder before it starts others.
+        return std::fs::canonicalize(&given)
+            .with_context(|| format!("{PRELOAD} names {}", given.to_string_lossy()));
+    }
+    let executable = env::current_exe().context("cannot tell where sovia itself is")?;
+    let folder = executable.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(FILE_NAME), folder.join("../lib/sovia").join(FILE_NAME)];
+    match places.iter().find_map(|place| std::fs::canonicalize(place).ok()) {
+        Some(found) => Ok(found),
+        None => bail!(
+            "{FILE_NAME} is neither in {} nor in {}; build it with `make build`, or set {PRELOAD} to its path",
+            folder.display(),
+            folder.join("../lib/sovia").display(),
+        ),
+    }
+}
+
+/// LD_PRELOAD with `library` in front of what is there already.
+///
+/// # Errors
+/// A path with a character that the dynamic linker would take for something else.
+pub(super) fn preload_value(library: &Path, present: Option<OsString>) -> anyhow::Result<OsString> {
+    let bytes = library.as_os_str().as_bytes();
+    if bytes.iter().any(|byte| b" :$".contains(byte)) {
+        bail!(
+            "{}: LD_PRELOAD cannot name a path with a space, `:` or `$` in it; put the library elsewhere",
+            library.display()
+        );
+    }
+    let present = present.unwrap_or_default();
+    // `sovia run` within `sovia run`.
+    if split(&present).any(|entry| entry == bytes) {
+        return Ok(present);
+    }
+    let mut value = bytes.to_vec();
+    if !present.is_empty() {
+        value.push(b':');
+        value.extend_from_slice(present.as_bytes());
+    }
+    Ok(OsString::from_vec(value))
+}
+
+fn split(value: &OsStr) -> impl Iterator<Item = &[u8]> {
+    value.as_bytes().split(|byte| b" :".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(library: &str, present: Option<&str>) -> anyhow::Result<String> {
+        Ok(preload_value(library.as_ref(), present.map(OsString::from))?.into_string().unwrap())
+    }
+
+    #[test]
+    fn what_is_there_stays() {
+        assert_eq!(value("/l/s.so", None).unwrap(), "/l/s.so");
+        assert_eq!(value("/l/s.so", Some("")).unwrap(), "/l/s.so");
+        assert_eq!(value("/l/s.so", Some("a.so b.so")).unwrap(), "/l/s.so:a.so b.so");
+    }
+
+    #[test]
+    fn once_is_enough() {
+        assert_eq!(value("/l/s.so", Some("a.so:/l/s.so")).unwrap(), "a.so:/l/s.so");
+    }
+
+    #[test]
+    fn a_path_that_would_be_split_is_refused() {
+        for path in ["/my lib/s.so", "/a:b/s.so", "/$LIB/s.so"] {
+            assert!(value(path, None).unwrap_err().to_string().contains(path));
+        }
+    }
+}

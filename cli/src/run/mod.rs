@@ -1,0 +1,145 @@
+//! `sovia run`: a program with the library in it.
+//!
+//! Without `-v` this process becomes the program, so there is nothing between it and whoever
+//! started it. With `-v` it waits for the program, passes signals on and then reports.
+
+mod board;
+mod elf;
+mod inspect;
+mod library;
+mod lookup;
+mod privilege;
+mod start;
+mod summary;
+mod supervise;
+
+use std::env;
+use std::ffi::OsString;
+
+use sovia_control::env as names;
+use sovia_control::{Effect, Rules};
+
+use self::board::Board;
+use self::start::Program;
+
+/// Exit status where `sovia run` itself failed, as `env` and `timeout` have it.
+const EXIT_OURSELVES: i32 = 125;
+/// Exit status for a program that cannot be executed, as in a shell.
+const EXIT_NOT_EXECUTABLE: i32 = 126;
+/// Exit status for a program that is not there, as in a shell.
+const EXIT_NOT_FOUND: i32 = 127;
+
+/// Run a program with its local TCP connections on Virtual Interfaces.
+///
+/// The program keeps its input and output, its signals and its exit status. What cannot be
+/// accelerated stays on TCP and works as before.
+///
+/// SPEC is a list of conditions, joined by commas, that must all hold: `port=6379` or
+/// `port=6000-6100` (of either end), `addr=127.0.0.1` or `addr=10.0.0.0/8` (of the peer),
+/// `program=redis-server` (the program's file name).
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Say at the end what was accelerated, and why the rest was not
+    #[arg(short, long)]
+    verbose: bool,
+    /// Accelerate only connections that match; several: that match one of them
+    #[arg(long, value_name = "SPEC")]
+    only: Vec<String>,
+    /// Leave connections that match on TCP
+    #[arg(long, value_name = "SPEC")]
+    except: Vec<String>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Runs the program; returns the exit status if this process is still itself afterwards.
+pub(crate) fn run(args: Args) -> anyhow::Result<i32> {
+    match prepare(&args) {
+        Ok(ready) => ready.go(),
+        Err(Refusal { status, error }) => {
+            eprintln!("sovia: {error:#}");
+            Ok(status)
+        }
+    }
+}
+
+/// Why nothing was started.
+struct Refusal {
+    status: i32,
+    error: anyhow::Error,
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        Self { status: EXIT_OURSELVES, error: error.into() }
+    }
+}
+
+struct Ready {
+    program: Program,
+    board: Option<Board>,
+}
+
+/// Looks at everything that can be wrong, and leaves the environment as the program shall have it.
+fn prepare(args: &Args) -> Result<Ready, Refusal> {
+    let rules = rules(args)?;
+    let path = lookup::find(&args.command[0])
+        .map_err(|error| Refusal { status: error.exit_status(), error: error.into() })?;
+    let findings = inspect::inspect(&path);
+    let program = Program::new(path, &args.command, &findings)?;
+
+    if let Some(obstacle) = &findings.obstacle {
+        eprintln!("sovia: {}", obstacle.line(program.path()));
+    }
+    if findings.obstacle.as_ref().is_none_or(|obstacle| obstacle.tolerates_library()) {
+        let library = library::find()?;
+        set_env("LD_PRELOAD", &library::preload_value(&library, env::var_os("LD_PRELOAD"))?);
+    }
+    if let Some(rules) = rules {
+        set_env(names::RULES, rules.to_string().as_ref());
+    }
+    let board = if args.verbose {
+        let board = Board::new()?;
+        set_env(names::STATS, board.path().as_ref());
+        Some(board)
+    } else {
+        None
+    };
+    Ok(Ready { program, board })
+}
+
+impl Ready {
+    fn go(self) -> anyhow::Result<i32> {
+        let Some(board) = self.board else { return Ok(self.program.become_it()) };
+        let end = supervise::supervise(|| self.program.become_it())?;
+        eprint!("{}", summary::Summary(board.page()));
+        Ok(end.follow())
+    }
+}
+
+/// The rules of the command line, or `None` where the environment's are to stay as they are.
+fn rules(args: &Args) -> anyhow::Result<Option<Rules>> {
+    let mut rules = Rules::NONE;
+    for (effect, specs) in [(Effect::Only, &args.only), (Effect::Except, &args.except)] {
+        for spec in specs {
+            rules
+                .add(effect, spec)
+                .map_err(|error| anyhow::anyhow!("--{}: {error}", effect.word()))?;
+        }
+    }
+    if rules.is_empty() {
+        // The library has nobody to complain to, so wrong rules in the environment end here.
+        if let Some(text) = env::var_os(names::RULES) {
+            let text = text.to_string_lossy();
+            Rules::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", names::RULES))?;
+        }
+        return Ok(None);
+    }
+    Ok(Some(rules))
+}
+
+fn set_env(name: &str, value: &std::ffi::OsStr) {
+    // SAFETY: `sovia run` never has a second thread that could read the environment meanwhile.
+    unsafe { env::set_var(name, value) }
+}

@@ -1,0 +1,66 @@
+//! A program ready to be executed, and the execution.
+
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use nix::errno::Errno;
+use nix::unistd::{execv, execvp};
+
+use super::inspect::Findings;
+use super::{EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND};
+
+/// A program, its arguments, and what to say if the kernel will not have it.
+pub(super) struct Program {
+    path: PathBuf,
+    file: CString,
+    args: Vec<CString>,
+    missing: Option<PathBuf>,
+    is_bare_script: bool,
+}
+
+impl Program {
+    /// The file at `path`, to be run with `command` as its arguments, of which the first is its
+    /// name as the user gave it.
+    pub(super) fn new(
+        path: PathBuf,
+        command: &[OsString],
+        findings: &Findings,
+    ) -> anyhow::Result<Self> {
+        let file = CString::new(path.as_os_str().as_bytes()).context("a path with a NUL in it")?;
+        let args: Result<_, _> = command.iter().map(|arg| CString::new(arg.as_bytes())).collect();
+        Ok(Self {
+            path,
+            file,
+            args: args.context("an argument with a NUL in it")?,
+            missing: findings.missing.clone(),
+            is_bare_script: findings.is_bare_script,
+        })
+    }
+
+    /// Where the program is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Becomes the program, in this process. Returns only if that fails, after saying why, with
+    /// the exit status to give.
+    pub(super) fn become_it(&self) -> i32 {
+        // execvp has the shell run what the kernel does not know, which is right for a script
+        // without `#!` and for nothing else: an executable of another machine is no script.
+        let Err(errno) = if self.is_bare_script {
+            execvp(&self.file, &self.args)
+        } else {
+            execv(&self.file, &self.args)
+        };
+        let path = self.path.display();
+        match (errno, &self.missing) {
+            (Errno::ENOENT, Some(interpreter)) => {
+                eprintln!("sovia: {path}: its interpreter {} is missing", interpreter.display());
+            }
+            _ => eprintln!("sovia: {path}: {}", errno.desc()),
+        }
+        if errno == Errno::ENOENT { EXIT_NOT_FOUND } else { EXIT_NOT_EXECUTABLE }
+    }
+}

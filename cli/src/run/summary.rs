@@ -1,0 +1,123 @@
+//! What `sovia run -v` says at the end.
+
+use std::fmt;
+
+use sovia_control::{Junk, Reason, StatsPage};
+
+/// The counters of a run as lines for people. Empty counters are left out.
+pub(super) struct Summary<'a>(pub(super) &'a StatsPage);
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let page = self.0;
+        let (accelerated, stayed) = (page.accelerated(), page.stayed());
+        if accelerated == 0 && stayed == 0 {
+            writeln!(f, "sovia: no TCP connections")?;
+        } else {
+            writeln!(
+                f,
+                "sovia: accelerated: {}",
+                plural(accelerated, "end of a connection", "ends of connections")
+            )?;
+            writeln!(f, "sovia: stayed on TCP: {stayed}")?;
+        }
+        for &reason in Reason::ALL {
+            if let count @ 1.. = page.stayed_for(reason) {
+                writeln!(f, "sovia: {count:>7}  {}", reason.describe())?;
+            }
+        }
+        let dropped: u64 = Junk::ALL.iter().map(|&junk| page.junk(junk)).sum();
+        if dropped > 0 {
+            writeln!(
+                f,
+                "sovia: dropped at the meeting point: {}",
+                plural(dropped, "message", "messages")
+            )?;
+        }
+        for &junk in Junk::ALL {
+            if let count @ 1.. = page.junk(junk) {
+                writeln!(f, "sovia: {count:>7}  {}", junk.describe())?;
+            }
+        }
+        let traffic = page.traffic();
+        if accelerated > 0 {
+            writeln!(
+                f,
+                "sovia: sent {} in {}, received {}",
+                Bytes(traffic.bytes_sent),
+                plural(traffic.messages_sent, "message", "messages"),
+                Bytes(traffic.bytes_received)
+            )?;
+            writeln!(
+                f,
+                "sovia: slept {}, woke a sleeping peer {}",
+                plural(traffic.sleeps, "time", "times"),
+                plural(traffic.rings, "time", "times")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A number of bytes in decimal units.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut value = self.0 as f64;
+        for unit in ["B", "kB", "MB", "GB"] {
+            if value < 1000.0 {
+                let decimals = if unit == "B" { 0 } else { 1 };
+                return write!(f, "{value:.decimals$} {unit}");
+            }
+            value /= 1000.0;
+        }
+        write!(f, "{value:.1} TB")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::board::Board;
+    use sovia_control::Traffic;
+
+    #[test]
+    fn an_idle_run_has_one_line() {
+        let board = Board::new().unwrap();
+        assert_eq!(Summary(board.page()).to_string(), "sovia: no TCP connections\n");
+    }
+
+    #[test]
+    fn every_counter_that_moved_is_told() {
+        let board = Board::new().unwrap();
+        let page = board.page();
+        page.count_accelerated();
+        page.count(Reason::PeerPlain);
+        page.count(Reason::PeerPlain);
+        page.count(Reason::Rule);
+        page.count_junk(Junk::User);
+        page.add(&Traffic {
+            bytes_sent: 1_500,
+            messages_sent: 1,
+            bytes_received: 7,
+            sleeps: 2,
+            rings: 0,
+        });
+        let expected = "\
+sovia: accelerated: 1 end of a connection
+sovia: stayed on TCP: 3
+sovia:       2  the peer does not run under Sovia
+sovia:       1  kept on TCP by a rule
+sovia: dropped at the meeting point: 1 message
+sovia:       1  from another user
+sovia: sent 1.5 kB in 1 message, received 7 B
+sovia: slept 2 times, woke a sleeping peer 0 times
+";
+        assert_eq!(Summary(page).to_string(), expected);
+    }
+}

@@ -1,0 +1,287 @@
+//! `sovia run` is not noticed: status, signals, input, output, environment and lookup are the
+//! program's own, with and without `-v`.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+
+use common::{Bench, Said};
+
+/// Both ways to run; what holds must hold in both.
+const WAYS: [&[&str]; 2] = [&[], &["-v"]];
+
+fn both(check: impl Fn(&Bench, &[&str])) {
+    let bench = Bench::new();
+    for way in WAYS {
+        check(&bench, way);
+    }
+}
+
+fn shell(bench: &Bench, way: &[&str], script: &str) -> Said {
+    bench.run(way.iter().copied().chain(["--", "/bin/sh", "-c", script]))
+}
+
+#[test]
+fn the_library_is_loaded_and_the_exit_status_is_the_programs() {
+    both(|bench, way| {
+        for status in [0, 1, 42, 255] {
+            let said = shell(bench, way, &format!("exit {status}"));
+            assert_eq!((said.code(), said.loads()), (status, 1), "{said:?}");
+        }
+    });
+}
+
+#[test]
+fn children_are_accelerated_too() {
+    both(|bench, way| assert_eq!(shell(bench, way, "/bin/true; /bin/true").loads(), 3));
+}
+
+#[test]
+fn a_signal_that_kills_the_program_kills_sovia() {
+    both(|bench, way| {
+        for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGSEGV, libc::SIGUSR1] {
+            let said = shell(bench, way, &format!("kill -{signal} $$"));
+            assert_eq!(said.status.signal(), Some(signal), "{said:?}");
+        }
+    });
+}
+
+#[test]
+fn input_and_output_pass_through() {
+    both(|bench, way| {
+        let mut child = bench
+            .sovia()
+            .args(way)
+            .args(["cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"through").unwrap();
+        assert_eq!(child.wait_with_output().unwrap().stdout, b"through");
+    });
+}
+
+#[test]
+fn options_behind_the_program_are_the_programs() {
+    let bench = Bench::new();
+    let said = bench.run(["echo", "-v", "--only", "--", "x"]);
+    assert_eq!((said.out.as_str(), said.code()), ("-v --only -- x\n", 0));
+}
+
+#[test]
+fn ignored_and_blocked_signals_are_inherited_as_they_were() {
+    both(|bench, way| {
+        for ignore_pipe in [false, true] {
+            let status = |command: &mut Command| {
+                // SAFETY: signal and sigprocmask may be called between fork and exec.
+                unsafe {
+                    command.pre_exec(move || {
+                        let action = if ignore_pipe { libc::SIG_IGN } else { libc::SIG_DFL };
+                        libc::signal(libc::SIGPIPE, action);
+                        libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+                        let mut set = std::mem::zeroed();
+                        libc::sigaddset(&mut set, libc::SIGUSR2);
+                        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+                        Ok(())
+                    });
+                }
+                let output =
+                    command.args(["grep", "^Sig[BI]", "/proc/self/status"]).output().unwrap();
+                String::from_utf8(output.stdout).unwrap()
+            };
+            let plain = status(Command::new("env").current_dir(bench.path(".")));
+            assert!(plain.contains("SigIgn"), "{plain}");
+            assert_eq!(status(bench.sovia().args(way)), plain);
+        }
+    });
+}
+
+#[test]
+fn closed_input_and_output_stay_closed() {
+    both(|bench, way| {
+        let list = |command: &mut Command| {
+            // SAFETY: close may be called between fork and exec.
+            unsafe {
+                command.pre_exec(|| {
+                    libc::close(0);
+                    libc::close(2);
+                    Ok(())
+                });
+            }
+            let output = command.args(["sh", "-c", "echo /proc/$$/fd/*"]).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            text.split_whitespace()
+                .map(|fd| fd.rsplit('/').next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let plain = list(&mut Command::new("env"));
+        assert_eq!(list(bench.sovia().args(way)), plain);
+    });
+}
+
+#[test]
+fn the_program_sees_no_descriptor_of_ours() {
+    both(|bench, way| {
+        // What the test was started with may be open as well.
+        let plain = Said::from(Command::new("ls").arg("/proc/self/fd").output().unwrap());
+        assert_eq!(bench.run(way.iter().copied().chain(["ls", "/proc/self/fd"])).out, plain.out);
+    });
+}
+
+/// Starts a shell script that says "ready" once it is.
+fn start(
+    bench: &Bench,
+    way: &[&str],
+    script: &str,
+) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut command = bench.sovia();
+    command.args(way).args(["--", "/bin/sh", "-c", script]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.process_group(0).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    assert_eq!(line(&mut out), "ready");
+    (child, out)
+}
+
+fn line(out: &mut impl BufRead) -> String {
+    let mut text = String::new();
+    out.read_line(&mut text).unwrap();
+    text.trim_end().to_owned()
+}
+
+fn send(child: &Child, signal: i32) {
+    // SAFETY: kill has no conditions; the child has not been waited for, so its id is its own.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+}
+
+#[test]
+fn signals_sent_to_sovia_reach_the_program() {
+    let signals = ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH"];
+    let numbers = [15, 2, 1, 3, 10, 12, 28];
+    both(|bench, way| {
+        let traps: String =
+            signals.iter().map(|name| format!("trap 'echo {name}' {name}; ")).collect();
+        let script =
+            format!("{traps} trap 'exit 7' CONT; echo ready; while :; do sleep 0.02; done");
+        let (mut child, mut out) = start(bench, way, &script);
+        for (name, number) in signals.iter().zip(numbers) {
+            send(&child, number);
+            assert_eq!(line(&mut out), *name);
+        }
+        send(&child, libc::SIGCONT);
+        assert_eq!(child.wait().unwrap().code(), Some(7));
+    });
+}
+
+#[test]
+fn a_stopped_program_is_a_stopped_job() {
+    both(|bench, way| {
+        let (mut child, mut out) = start(bench, way, "echo ready; kill -STOP $$; echo on; exit 3");
+        let mut status = 0;
+        // SAFETY: waits for our own child, with a place for its status.
+        let waited = unsafe { libc::waitpid(child.id() as i32, &mut status, libc::WUNTRACED) };
+        assert_eq!(waited, child.id() as i32);
+        assert!(libc::WIFSTOPPED(status), "{way:?}: {status:#x}");
+        send(&child, libc::SIGCONT);
+        assert_eq!(line(&mut out), "on");
+        assert_eq!(child.wait().unwrap().code(), Some(3));
+    });
+}
+
+#[test]
+fn a_signal_to_the_group_from_the_program_is_not_sent_twice() {
+    let bench = Bench::new();
+    let script = "trap 'n=$((n+1))' USR1; echo ready; kill -USR1 0; sleep 0.2; echo $n";
+    let (mut child, mut out) = start(&bench, &["-v"], script);
+    assert_eq!(line(&mut out), "1");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn programs_are_found_as_a_shell_finds_them() {
+    both(|bench, way| {
+        bench.file("here", "#!/bin/sh\necho $0", 0o755);
+        bench.file("shut", "#!/bin/sh\n", 0o644);
+        let run = |program: &str| bench.run(way.iter().copied().chain([program]));
+        assert_eq!(run("./here").out, "./here\n");
+        for (program, status, word) in [
+            ("no-such-program", 127, "not found in PATH"),
+            ("./no-such-program", 127, "no such file"),
+            ("", 127, "not found"),
+            ("./shut", 126, "not executable"),
+            ("/", 126, "folder"),
+        ] {
+            let said = run(program);
+            assert_eq!(said.code(), status, "{program}: {said:?}");
+            assert!(said.err.starts_with("sovia: ") && said.err.contains(word), "{said:?}");
+            assert_eq!(said.err.lines().count(), 1, "{said:?}");
+        }
+        // A file without permission is passed over, and the error only if there is no other.
+        let other = bench.path("other");
+        std::fs::create_dir_all(&other).unwrap();
+        std::fs::write(other.join("here"), "").unwrap();
+        let path = format!("{}:{}", other.display(), bench.path(".").display());
+        let found =
+            Said::from(bench.sovia().args(way).arg("here").env("PATH", &path).output().unwrap());
+        assert!(found.out.ends_with("here\n"), "{found:?}");
+        let refused =
+            Said::from(bench.sovia().args(way).arg("here").env("PATH", &other).output().unwrap());
+        assert_eq!(refused.code(), 126, "{refused:?}");
+    });
+}
+
+#[test]
+fn rules_reach_the_program_and_wrong_ones_do_not() {
+    let bench = Bench::new();
+    let said = bench.run([
+        "--only",
+        "port=6379",
+        "--except",
+        "program=x, addr=::1",
+        "printenv",
+        "SOVIA_RULES",
+    ]);
+    assert_eq!(said.out, "only:port=6379;except:addr=::1,program=x\n");
+
+    let said = bench.run(["--except", "port=http", "true"]);
+    assert_eq!(said.code(), 125);
+    assert!(said.err.contains("--except") && said.err.contains("port=http"), "{said:?}");
+
+    let said =
+        Said::from(bench.sovia().arg("true").env("SOVIA_RULES", "nonsense").output().unwrap());
+    assert_eq!(said.code(), 125);
+    assert!(said.err.contains("SOVIA_RULES"), "{said:?}");
+}
+
+#[test]
+fn a_library_that_is_there_already_stays() {
+    let bench = Bench::new();
+    let mut command = bench.sovia();
+    let output =
+        command.args(["printenv", "LD_PRELOAD"]).env("LD_PRELOAD", "libm.so.6").output().unwrap();
+    let ours = std::fs::canonicalize(bench.path("preload.so")).unwrap();
+    assert_eq!(Said::from(output).out, format!("{}:libm.so.6\n", ours.display()));
+}
+
+#[test]
+fn without_the_library_nothing_runs() {
+    let bench = Bench::new();
+    let mut command = bench.sovia();
+    let said =
+        Said::from(command.arg("true").env("SOVIA_PRELOAD", "/no/such.so").output().unwrap());
+    assert_eq!(said.code(), 125);
+    assert!(said.err.contains("/no/such.so"), "{said:?}");
+}
+
+#[test]
+fn verbose_reports_what_all_processes_counted() {
+    let bench = Bench::new();
+    let said = bench.run(["-v", "/bin/sh", "-c", "/bin/true; /bin/true"]);
+    assert!(said.err.contains("accelerated: 3"), "{said:?}");
+    let said = bench.run(["/bin/sh", "-c", "/bin/true"]);
+    assert!(!said.err.contains("sovia"), "{said:?}");
+}
