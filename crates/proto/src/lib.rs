@@ -1,1 +1,34 @@
-//! Under construction.
+//! SOVIA's protocol: what two ends say to each other over a VI, as state machines without I/O,
+//! clock or thread.
+//!
+//! - [`packet`]: the kinds of packets and the 32 bits of immediate data that carry them;
+//! - [`flow`]: the sliding window and the counted, piggybacked acknowledgements;
+//! - [`order`]: bytes that the window held back, and their place in the stream;
+//! - [`path`]: where each direction of a stream runs, kernel TCP or the VI, and the switch between
+//!   the two at an agreed byte;
+//! - [`close`]: FIN and FINACK.
+//!
+//! Papers: SOVIA, ICS 2001, sections 4.1 to 4.3 (cited below as ICS); SOVIA, CLUSTER 2001.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod close;
+pub mod flow;
+pub mod order;
+pub mod packet;
+pub mod path;
+
+/// The peer broke the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Violation(pub &'static str);
+
+impl core::fmt::Display for Violation {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "the peer broke the protocol: {}", self.0)
+    }
+}
+
+impl core::error::Error for Violation {}

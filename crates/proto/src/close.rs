@@ -1,0 +1,52 @@
+//! Closing: FIN says that an end sends no more, FINACK answers it (ICS figure 11).
+
+use crate::Violation;
+use crate::packet::Kind;
+
+/// How far an end has come in closing. Each direction closes by itself (half close).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(C)]
+pub struct Closing {
+    /// We have sent FIN.
+    pub fin_sent: bool,
+    /// The peer has answered it.
+    pub fin_acked: bool,
+    /// The peer's FIN has been reached in its stream.
+    pub fin_received: bool,
+}
+
+impl Closing {
+    /// Whether a FIN is due now that the program has closed its sending side.
+    pub const fn send_fin(&mut self) -> bool {
+        let first = !self.fin_sent;
+        self.fin_sent = true;
+        first
+    }
+
+    /// A FIN or FINACK has been reached; true if it must be answered by FINACK.
+    ///
+    /// # Errors
+    /// [`Violation`] for a second FIN, or for an answer to a FIN that was never sent.
+    pub const fn arrived(&mut self, kind: Kind) -> Result<bool, Violation> {
+        match kind {
+            Kind::Fin if self.fin_received => Err(Violation("a second FIN")),
+            Kind::Fin => {
+                self.fin_received = true;
+                Ok(true)
+            }
+            Kind::FinAck if !self.fin_sent || self.fin_acked => {
+                Err(Violation("FINACK without a FIN"))
+            }
+            Kind::FinAck => {
+                self.fin_acked = true;
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether both ends have finished.
+    pub const fn is_finished(&self) -> bool {
+        self.fin_sent && self.fin_acked && self.fin_received
+    }
+}

@@ -1,0 +1,79 @@
+//! Packets: their kinds, and the immediate data that tells them apart (ICS section 4.2: the type
+//! of a packet and the number of delayed acknowledgements travel in the 32 bits beside it).
+
+use crate::Violation;
+
+/// What a packet is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Bytes of the stream.
+    Data = 1,
+    /// Acknowledgements alone.
+    Ack = 2,
+    /// The sender has no more to send.
+    Fin = 3,
+    /// Answers [`Kind::Fin`].
+    FinAck = 4,
+    /// The stream goes on in the kernel's TCP from here (Sovia's; the papers' streams stay put).
+    ToTcp = 5,
+}
+
+impl Kind {
+    /// Whether the packet has a place in the stream (the others are taken when seen).
+    #[inline]
+    pub const fn is_ordered(self) -> bool {
+        matches!(self, Kind::Data | Kind::Fin | Kind::ToTcp)
+    }
+}
+
+/// A packet's immediate data, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Immediate {
+    /// The kind.
+    pub kind: Kind,
+    /// Data packets acknowledged.
+    pub acks: u16,
+}
+
+impl Immediate {
+    /// The 32 bits.
+    #[inline]
+    pub const fn encode(self) -> u32 {
+        (self.kind as u32) << 24 | self.acks as u32
+    }
+
+    /// Takes 32 received bits apart.
+    ///
+    /// # Errors
+    /// [`Violation`] for an unknown kind.
+    #[inline]
+    pub const fn decode(bits: u32) -> Result<Immediate, Violation> {
+        let kind = match bits >> 24 {
+            1 => Kind::Data,
+            2 => Kind::Ack,
+            3 => Kind::Fin,
+            4 => Kind::FinAck,
+            5 => Kind::ToTcp,
+            _ => return Err(Violation("unknown packet kind")),
+        };
+        Ok(Immediate { kind, acks: bits as u16 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        for kind in [Kind::Data, Kind::Ack, Kind::Fin, Kind::FinAck, Kind::ToTcp] {
+            for acks in [0, 1, 16, u16::MAX] {
+                let immediate = Immediate { kind, acks };
+                assert_eq!(Immediate::decode(immediate.encode()), Ok(immediate));
+            }
+        }
+        assert!(Immediate::decode(0).is_err());
+        assert!(Immediate::decode(u32::MAX).is_err());
+    }
+}
