@@ -1,0 +1,27 @@
+# Adds up the output of several `cargo test`.
+
+/^ +(Running|Doc-tests) / { started++ }
+/^test result: / {
+    ended++
+    passed += $4
+    failed += $6
+    skipped += $8
+}
+# `test a::name ... SKIPPED:` where output is not captured; one per test, whatever it prints.
+match($0, /SKIPPED: /) {
+    split(substr($0, RSTART + RLENGTH), part, ": ")
+    if (!(part[1] in seen)) {
+        seen[part[1]] = 1
+        skipped++
+        passed--
+    }
+}
+# A run without any failed test that still went wrong did not compile or was cut off.
+/^status / {
+    if ($2 != 0 && failed + started - ended == known) failed++
+    known = failed + started - ended
+}
+END {
+    # A test program that died has no result.
+    printf "%d passed, %d failed, %d skipped\n", passed, failed + started - ended, skipped
+}
