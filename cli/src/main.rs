@@ -4,7 +4,10 @@
 // or output is closed, and what `sovia run` executes would inherit both. So `main` is C's.
 #![cfg_attr(not(test), no_main)]
 
+mod bench;
+mod demo;
 mod run;
+mod table;
 
 use std::ffi::c_int;
 use std::io::Write;
@@ -22,12 +25,19 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
+    Bench(bench::Args),
+    Demo(demo::Args),
+    #[command(hide = true)]
+    Endpoint(bench::EndpointArgs),
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int {
     let status = match Cli::parse().command {
         Command::Run(args) => run::run(args),
+        Command::Bench(args) => bench::bench(args),
+        Command::Demo(args) => demo::demo(&args),
+        Command::Endpoint(args) => bench::endpoint(&args),
     };
     // Without Rust's own start there is none of its end either.
     let flushed = std::io::stdout().flush();

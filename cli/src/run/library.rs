@@ -12,7 +12,7 @@ const FILE_NAME: &str = "libsovia_preload.so";
 
 /// The library's absolute path: what the environment says, else beside this executable (as
 /// built), else in `../lib/sovia` (as installed).
-pub(super) fn find() -> anyhow::Result<PathBuf> {
+pub(crate) fn find() -> anyhow::Result<PathBuf> {
     if let Some(given) = env::var_os(PRELOAD).filter(|given| !given.is_empty()) {
         // Absolute, because the program may change its folder before it starts others.
         return std::fs::canonicalize(&given)
@@ -35,7 +35,7 @@ pub(super) fn find() -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 /// A path with a character that the dynamic linker would take for something else.
-pub(super) fn preload_value(library: &Path, present: Option<OsString>) -> anyhow::Result<OsString> {
+pub(crate) fn preload_value(library: &Path, present: Option<OsString>) -> anyhow::Result<OsString> {
     let bytes = library.as_os_str().as_bytes();
     if bytes.iter().any(|byte| b" :$".contains(byte)) {
         bail!(

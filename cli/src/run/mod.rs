@@ -6,7 +6,7 @@
 mod board;
 mod elf;
 mod inspect;
-mod library;
+pub(crate) mod library;
 mod lookup;
 mod privilege;
 mod start;
@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use sovia_control::env as names;
 use sovia_control::{Effect, Rules};
 
-use self::board::Board;
+pub(crate) use self::board::Board;
 use self::start::Program;
 
 /// Exit status where `sovia run` itself failed, as `env` and `timeout` have it.

@@ -1,0 +1,49 @@
+//! Which processors two spinning processes get: one each, of different cores where possible.
+
+use std::fs;
+
+use anyhow::Context;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+/// Two processors that this process may use, the second on another core than the first if
+/// there is one; `None` where there is only one processor.
+pub(super) fn two() -> Option<(usize, usize)> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
+    let mut cpus = (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false));
+    let first = cpus.next()?;
+    let rest: Vec<_> = cpus.collect();
+    let siblings = fs::read_to_string(format!(
+        "/sys/devices/system/cpu/cpu{first}/topology/thread_siblings_list"
+    ))
+    .unwrap_or_default();
+    let elsewhere = rest.iter().find(|&&cpu| !list_has(&siblings, cpu));
+    elsewhere.or(rest.first()).map(|&second| (first, second))
+}
+
+/// Keeps this process on one processor.
+pub(super) fn pin(cpu: usize) -> anyhow::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &set)
+        .with_context(|| format!("cannot stay on processor {cpu}"))
+}
+
+/// Whether a list such as `0-3,8` has `cpu` in it.
+fn list_has(list: &str, cpu: usize) -> bool {
+    list.trim().split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        matches!((first.parse(), last.parse()), (Ok(first), Ok(last)) if (first..=last).contains(&cpu))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        assert!(list_has("0-3,8\n", 2) && list_has("0-3,8\n", 8) && list_has("0\n", 0));
+        assert!(!list_has("0-3,8\n", 4) && !list_has("", 0));
+    }
+}

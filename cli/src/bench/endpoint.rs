@@ -1,0 +1,110 @@
+//! One process of a measurement: `sovia endpoint`, which people do not call.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{FromRawFd, RawFd};
+
+use anyhow::Context;
+
+use super::layer::Layer;
+use super::link::bytes::Bytes;
+use super::link::eventfd::Eventfds;
+use super::link::region::Region;
+use super::link::slots::{self, Slots};
+use super::link::{tcp, unix};
+use super::task::{Errand, Figure, Role, Scenario};
+use super::{cpus, scenario};
+
+/// How much longer than the measurement a process may live, in seconds.
+const GRACE_SECONDS: u32 = 30;
+
+/// What the process is told.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    errand: String,
+}
+
+/// Does its part of the measurement. A requester writes its figures in JSON, a responder that
+/// has made the meeting place says where it is; nothing else goes to standard output.
+pub(crate) fn endpoint(args: &Args) -> anyhow::Result<i32> {
+    let errand: Errand = serde_json::from_str(&args.errand).context("not an errand")?;
+    // An end whose peer has died in shared memory would spin for ever.
+    let limit = errand.task.seconds.ceil() as u32 + GRACE_SECONDS;
+    // SAFETY: alarm has no conditions; the signal's default action ends this process.
+    unsafe { libc::alarm(limit) };
+    if let Some(cpu) = errand.cpu {
+        cpus::pin(cpu)?;
+    }
+    let figures = play(&errand)?;
+    if errand.role == Role::Requester {
+        say(&serde_json::to_string(&figures)?)?;
+    }
+    Ok(0)
+}
+
+fn play(errand: &Errand) -> anyhow::Result<Vec<Figure>> {
+    let Errand { task, role, .. } = errand;
+    match task.layer {
+        Layer::Ring => {
+            let [file] = inherited(errand)?;
+            let region = Region::map(&file)?;
+            if task.size_bytes <= slots::MESSAGE_BYTES_MAX {
+                scenario::play(&mut Slots::new(region.slots(*role), task.size_bytes), task, *role)
+            } else {
+                scenario::play(&mut Bytes::new(region.bytes(*role)), task, *role)
+            }
+        }
+        Layer::Eventfd => {
+            let [there, back] = inherited(errand)?;
+            scenario::play(&mut Eventfds::new(there, back, *role), task, *role)
+        }
+        Layer::Tcp | Layer::Sovia if task.scenario == Scenario::Connect => match &errand.place {
+            Some(port) => scenario::connect::request(port, task),
+            None => {
+                let (listener, port) = tcp::listen()?;
+                say(&port)?;
+                scenario::connect::respond(&listener, task)?;
+                Ok(Vec::new())
+            }
+        },
+        Layer::Tcp | Layer::Sovia => {
+            let mut socket = match &errand.place {
+                Some(port) => tcp::connect(port, task)?,
+                None => {
+                    let (listener, port) = tcp::listen()?;
+                    say(&port)?;
+                    tcp::accept(&listener, task)?
+                }
+            };
+            scenario::play(&mut socket, task, *role)
+        }
+        Layer::Unix => {
+            let mut socket = match &errand.place {
+                Some(name) => unix::connect(name, task)?,
+                None => {
+                    let (listener, name) = unix::listen()?;
+                    say(&name)?;
+                    unix::accept(&listener, task)?
+                }
+            };
+            scenario::play(&mut socket, task, *role)
+        }
+    }
+}
+
+/// The descriptors whose numbers the errand's place lists.
+fn inherited<const N: usize>(errand: &Errand) -> anyhow::Result<[File; N]> {
+    let numbers: Result<Vec<RawFd>, _> =
+        errand.place.as_deref().unwrap_or_default().split(',').map(str::parse).collect();
+    let numbers: [RawFd; N] =
+        numbers?.try_into().map_err(|_| anyhow::anyhow!("expected {N} descriptors"))?;
+    // SAFETY: opened for this process by the one that started it, which says so in the errand,
+    // and known to nobody else in this process.
+    Ok(numbers.map(|number| unsafe { File::from_raw_fd(number) }))
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}

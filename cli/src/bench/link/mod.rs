@@ -1,0 +1,44 @@
+//! One end of a connection over some layer, with no more than the scenarios need.
+
+pub(super) mod bytes;
+pub(super) mod eventfd;
+pub(super) mod region;
+pub(super) mod slots;
+pub(super) mod socket;
+pub(super) mod tcp;
+pub(super) mod unix;
+
+use std::io;
+
+/// One end of a connection.
+pub(super) trait Link {
+    /// Sends all of `data`.
+    fn send(&mut self, data: &[u8]) -> io::Result<()>;
+
+    /// Receives at least one byte and at most all that fits; returns how many. The end of the
+    /// connection is an error.
+    fn receive(&mut self, data: &mut [u8]) -> io::Result<usize>;
+
+    /// Receives as much as fits.
+    fn receive_all(&mut self, mut data: &mut [u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            let len = self.receive(data)?;
+            data = &mut data[len..];
+        }
+        Ok(())
+    }
+}
+
+/// Spins until `ready` gives something.
+fn spin<T>(mut ready: impl FnMut() -> Option<T>) -> T {
+    loop {
+        // The other end answers within some hundred turns, unless it does not run at all.
+        for _ in 0..1 << 16 {
+            if let Some(value) = ready() {
+                return value;
+            }
+            std::hint::spin_loop();
+        }
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,58 @@
+//! A stream socket, used as programs use it: by libc's `read` and `write`.
+//!
+//! By these symbols and not by system calls, so that the library, where it is loaded, stands
+//! before them.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::Link;
+
+/// A connected stream socket. Where it is non-blocking, its calls spin.
+pub(in crate::bench) struct Socket {
+    fd: OwnedFd,
+}
+
+impl Socket {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+}
+
+impl Link for Socket {
+    fn send(&mut self, mut data: &[u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            // SAFETY: reads `data.len()` bytes at `data`, which are there.
+            let len = unsafe { libc::write(self.fd.as_raw_fd(), data.as_ptr().cast(), data.len()) };
+            match usize::try_from(len) {
+                Ok(len) => data = &data[len..],
+                Err(_) => wait_or_fail()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, data: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // SAFETY: writes at most `data.len()` bytes to `data`, where there is room for them.
+            let len =
+                unsafe { libc::read(self.fd.as_raw_fd(), data.as_mut_ptr().cast(), data.len()) };
+            match usize::try_from(len) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => return Ok(len),
+                Err(_) => wait_or_fail()?,
+            }
+        }
+    }
+}
+
+/// After a failed call: returns if it is to be tried again.
+fn wait_or_fail() -> io::Result<()> {
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock => std::hint::spin_loop(),
+        io::ErrorKind::Interrupted => {}
+        _ => return Err(error),
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! One measurement: two processes, what they need, and what they say.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, ensure};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use sovia_control::env as names;
+
+use super::cpus;
+use super::layer::Layer;
+use super::link::region::Region;
+use super::task::{Errand, Figure, Role, Task, Wait};
+use crate::run::{Board, library};
+
+/// Starts the processes of measurements.
+pub(super) struct Measurer {
+    library: anyhow::Result<PathBuf>,
+    cpus: Option<(usize, usize)>,
+}
+
+/// What came out.
+pub(super) struct Measured {
+    pub(super) figures: Vec<Figure>,
+    /// The layer `sovia` did not move its connection off TCP.
+    pub(super) on_tcp: bool,
+}
+
+impl Measurer {
+    pub(super) fn new() -> Self {
+        Self { library: library::find(), cpus: cpus::two() }
+    }
+
+    /// Why the layer `sovia` cannot be measured, if so.
+    pub(super) fn no_library(&self) -> Option<&anyhow::Error> {
+        self.library.as_ref().err()
+    }
+
+    /// Runs one pair of processes to its end.
+    pub(super) fn measure(&self, task: &Task) -> anyhow::Result<Measured> {
+        let task = Task { wait: task.layer.wait(task.wait), ..task.clone() };
+        let board = if task.layer == Layer::Sovia { Some(Board::new()?) } else { None };
+        let figures = self.pair(&task, board.as_ref()).with_context(|| {
+            format!("{} over {} with {} bytes", task.scenario, task.layer, task.size_bytes)
+        })?;
+        let on_tcp = board.is_some_and(|board| board.page().accelerated() == 0);
+        Ok(Measured { figures, on_tcp })
+    }
+
+    fn pair(&self, task: &Task, board: Option<&Board>) -> anyhow::Result<Vec<Figure>> {
+        // Dropped, and so closed here, when both processes are done.
+        let (_kept, place) = place(task.layer)?;
+        let mut responder = self.start(task, Role::Responder, place.clone(), board)?;
+        let place = match place {
+            Some(place) => place,
+            None => responder.line().context("the responder did not say where it listens")?,
+        };
+        let mut requester = self.start(task, Role::Requester, Some(place), board)?;
+        let text = requester.rest()?;
+        requester.end().context("the requester failed")?;
+        responder.end().context("the responder failed")?;
+        serde_json::from_str(&text).context("cannot read the figures")
+    }
+
+    fn start(
+        &self,
+        task: &Task,
+        role: Role,
+        place: Option<String>,
+        board: Option<&Board>,
+    ) -> anyhow::Result<End> {
+        let cpus = self.cpus.filter(|_| task.wait == Wait::Poll);
+        let cpu = cpus.map(|(first, second)| if role == Role::Requester { first } else { second });
+        let errand = serde_json::to_string(&Errand { task: task.clone(), role, cpu, place })?;
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["endpoint", &errand]).stdin(Stdio::null()).stdout(Stdio::piped());
+        for name in ["LD_PRELOAD", names::RULES, names::STATS] {
+            command.env_remove(name);
+        }
+        if let Some(board) = board {
+            let library = self.library.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
+            command.env("LD_PRELOAD", library::preload_value(library, None)?);
+            command.env(names::STATS, board.path());
+        }
+        let mut child = command.spawn().context("cannot start a process for the measurement")?;
+        let out = child.stdout.take().context("no output of the process")?;
+        Ok(End { child, out: BufReader::new(out) })
+    }
+}
+
+/// What both processes inherit and where they find it, or nothing where the responder makes it.
+fn place(layer: Layer) -> anyhow::Result<(Vec<File>, Option<String>)> {
+    let files = match layer {
+        Layer::Ring => vec![Region::file()?],
+        Layer::Eventfd => {
+            let make = || EventFd::from_value_and_flags(0, EfdFlags::empty());
+            vec![
+                File::from(std::os::fd::OwnedFd::from(make()?)),
+                File::from(std::os::fd::OwnedFd::from(make()?)),
+            ]
+        }
+        Layer::Tcp | Layer::Unix | Layer::Sovia => return Ok((Vec::new(), None)),
+    };
+    let numbers: Vec<_> = files.iter().map(|file| file.as_raw_fd().to_string()).collect();
+    Ok((files, Some(numbers.join(","))))
+}
+
+/// A process of a measurement; does not outlive it.
+struct End {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl End {
+    fn line(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        ensure!(self.out.read_line(&mut line)? > 0, "it ended");
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn rest(&mut self) -> anyhow::Result<String> {
+        let mut text = String::new();
+        self.out.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        let status = self.child.wait()?;
+        ensure!(status.success(), "{status}");
+        Ok(())
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // Both fail where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

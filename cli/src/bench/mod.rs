@@ -1,0 +1,192 @@
+//! `sovia bench`: Sovia against the kernel's sockets and against what the hardware allows.
+//!
+//! All layers are measured in one run and take turns, because machines change their speed from
+//! one minute to the next; what is compared was measured side by side. Each measurement is two
+//! processes of this executable (see [`endpoint`]), and what is reported is the median of the
+//! runs. The layer `sovia` is the very processes of the layer `tcp` with the library in them.
+
+mod cpus;
+mod endpoint;
+mod layer;
+mod link;
+mod measure;
+mod report;
+mod scenario;
+mod series;
+mod task;
+
+use std::collections::BTreeSet;
+
+use anyhow::bail;
+use clap::Subcommand;
+
+use self::layer::Layer;
+use self::measure::{Measured, Measurer};
+use self::series::Series;
+use self::task::{Scenario, Wait};
+
+pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
+
+/// Measure Sovia against kernel TCP, Unix sockets and the hardware's limit.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Half a round trip of a ping-pong by write and read
+    Latency(Messages),
+    /// One stream of writes, read with a buffer of 128 KB
+    Bandwidth(Messages),
+    /// Small messages with TCP_NODELAY: a stream of them, and request and response
+    Rate(Messages),
+    /// Connections set up, one byte each way, closed
+    Connect(Common),
+}
+
+#[derive(clap::Args)]
+struct Messages {
+    /// Bytes in a message; K is 1024, M 1024 x 1024; several, by commas
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "BYTES")]
+    size: Vec<usize>,
+    /// What both ends do while they wait: spin on non-blocking calls, or block
+    #[arg(long, value_enum, default_value_t = Wait::Poll)]
+    wait: Wait,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+struct Common {
+    /// How often everything is measured; the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// How long one measurement takes
+    #[arg(long, default_value_t = 0.3, value_parser = parse_seconds)]
+    seconds: f64,
+    /// What to measure, in this order; by commas [default: all that the scenario has]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    layers: Vec<Layer>,
+    /// One JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to measure, with nothing left open.
+struct Plan {
+    scenario: Scenario,
+    wait: Wait,
+    sizes: Vec<usize>,
+    layers: Vec<Layer>,
+    runs: u32,
+    seconds: f64,
+}
+
+/// Measures and reports; returns the exit status.
+pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
+    let (scenario, sizes, wait, common) = match args.what {
+        What::Latency(with) => (Scenario::Latency, with.size, with.wait, with.common),
+        What::Bandwidth(with) => (Scenario::Bandwidth, with.size, with.wait, with.common),
+        What::Rate(with) => (Scenario::Rate, with.size, with.wait, with.common),
+        What::Connect(with) => (Scenario::Connect, Vec::new(), Wait::Block, with),
+    };
+    let json = common.json;
+    let measurer = Measurer::new();
+    let plan = plan(&measurer, scenario, sizes, wait, common)?;
+    let series = run(&plan, &measurer)?;
+    if json {
+        report::json(&plan, &series)?;
+    } else {
+        report::table(&plan, &series);
+    }
+    Ok(0)
+}
+
+fn plan(
+    measurer: &Measurer,
+    scenario: Scenario,
+    mut sizes: Vec<usize>,
+    wait: Wait,
+    common: Common,
+) -> anyhow::Result<Plan> {
+    if sizes.is_empty() {
+        sizes = scenario.default_sizes().to_vec();
+    }
+    let possible = Layer::all_for(scenario, wait);
+    let mut layers = common.layers;
+    if let Some(layer) = layers.iter().find(|layer| !possible.contains(layer)) {
+        bail!("`{scenario} --wait {wait}` has no layer `{layer}`");
+    }
+    if layers.is_empty() {
+        layers = possible;
+        if let Some(why) = measurer.no_library() {
+            eprintln!("sovia: the layer `sovia` is left out: {why}");
+            layers.retain(|&layer| layer != Layer::Sovia);
+        }
+    }
+    Ok(Plan { scenario, wait, sizes, layers, runs: common.runs, seconds: common.seconds })
+}
+
+fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
+    let mut series = Series::default();
+    let mut plain = BTreeSet::new();
+    for _ in 0..plan.runs {
+        for &size in &plan.sizes {
+            for &layer in &plan.layers {
+                let task = task::Task {
+                    scenario: plan.scenario,
+                    layer,
+                    wait: plan.wait,
+                    size_bytes: size,
+                    seconds: plan.seconds,
+                };
+                let Measured { figures, on_tcp } = measurer.measure(&task)?;
+                series.add(size, layer, figures);
+                // Short connections are meant to stay there.
+                if on_tcp && plan.scenario != Scenario::Connect {
+                    plain.insert(size);
+                }
+            }
+        }
+    }
+    for size in plain {
+        eprintln!("sovia: the layer `sovia` stayed on TCP in some runs of size {size}");
+    }
+    Ok(series)
+}
+
+/// Messages are held in memory twice, so there is an upper bound.
+const SIZE_BYTES_MAX: usize = 1 << 30;
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    let size = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(unit));
+    size.filter(|size| (1..=SIZE_BYTES_MAX).contains(size))
+        .ok_or_else(|| "expected a number of bytes from 1 to 1024M, such as 64 or 16K".to_owned())
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.01..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected a number of seconds from 0.01 to 3600".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("64"), Ok(64));
+        assert_eq!(parse_size("16k"), Ok(16 << 10));
+        assert_eq!(parse_size("2M"), Ok(2 << 20));
+        for bad in ["", "K", "0", "-1", "1G", "2000M", "99999999999999999999K"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+}

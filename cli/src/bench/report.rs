@@ -1,0 +1,150 @@
+//! Results as a table for people, or as JSON for programs.
+
+use comfy_table::Table;
+use serde::Serialize;
+
+use super::Plan;
+use super::layer::Layer;
+use super::series::Series;
+use super::task::{Metric, Scenario, Wait};
+use crate::table::number;
+
+/// One line of JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    scenario: Scenario,
+    layer: Layer,
+    provider: &'a str,
+    wait: Wait,
+    size_bytes: usize,
+    metric: &'a str,
+    unit: &'a str,
+    median: f64,
+    p99: Option<f64>,
+    min: f64,
+    max: f64,
+    runs: u32,
+}
+
+/// One object a line, for every metric, size and layer.
+pub(super) fn json(plan: &Plan, series: &Series) -> anyhow::Result<()> {
+    for (metric, size_bytes, layer) in combinations(plan, series) {
+        let Some(summary) = series.summary(metric, size_bytes, layer) else { continue };
+        let line = Line {
+            scenario: plan.scenario,
+            layer,
+            provider: layer.provider(),
+            wait: layer.wait(plan.wait),
+            size_bytes,
+            metric: metric.name(),
+            unit: metric.unit(),
+            median: rounded(summary.median),
+            p99: summary.p99.map(rounded),
+            min: rounded(summary.min),
+            max: rounded(summary.max),
+            runs: plan.runs,
+        };
+        println!("{}", serde_json::to_string(&line)?);
+    }
+    Ok(())
+}
+
+/// A table for every metric, with how fast each layer is against the limit and against TCP.
+pub(super) fn table(plan: &Plan, series: &Series) {
+    println!("{}", explanation(plan));
+    for metric in series.metrics() {
+        println!("\n{}\n{}", title(metric), metric_table(plan, series, metric));
+    }
+}
+
+fn metric_table(plan: &Plan, series: &Series, metric: Metric) -> Table {
+    let bases: Vec<_> =
+        [Layer::Ring, Layer::Tcp].into_iter().filter(|base| plan.layers.contains(base)).collect();
+    let unit = metric.unit();
+    let mut header = vec!["bytes".to_owned(), "layer".to_owned(), format!("median {unit}")];
+    if metric.is_time() {
+        header.push(format!("p99 {unit}"));
+    }
+    header.extend(["min".to_owned(), "max".to_owned()]);
+    header.extend(bases.iter().map(|base| format!("speed / {base}")));
+    let mut table = crate::table::new(header, &[1]);
+
+    for &size in &plan.sizes {
+        for (place, &layer) in plan.layers.iter().enumerate() {
+            let Some(summary) = series.summary(metric, size, layer) else { continue };
+            let size_cell = if place == 0 { size.to_string() } else { String::new() };
+            let mut row = vec![size_cell, layer.to_string(), number(Some(summary.median))];
+            if metric.is_time() {
+                row.push(number(summary.p99));
+            }
+            row.extend([number(Some(summary.min)), number(Some(summary.max))]);
+            row.extend(bases.iter().map(|&base| {
+                let base = series.summary(metric, size, base).map(|base| base.median);
+                number(base.map(|base| {
+                    if metric.is_time() { base / summary.median } else { summary.median / base }
+                }))
+            }));
+            table.add_row(row);
+        }
+    }
+    table
+}
+
+fn combinations(plan: &Plan, series: &Series) -> Vec<(Metric, usize, Layer)> {
+    let mut all = Vec::new();
+    for metric in series.metrics() {
+        for &size in &plan.sizes {
+            all.extend(plan.layers.iter().map(|&layer| (metric, size, layer)));
+        }
+    }
+    all
+}
+
+fn title(metric: Metric) -> &'static str {
+    match metric {
+        Metric::HalfRoundTrip => "Latency: half a round trip",
+        Metric::Bandwidth => "Bandwidth of one stream (1 GB is 10^9 bytes)",
+        Metric::Messages => "Messages a second, one way, TCP_NODELAY",
+        Metric::Transactions => "Requests and their responses a second, one after the other",
+        Metric::Connections => "Connections a second: set up, one byte each way, closed",
+    }
+}
+
+fn explanation(plan: &Plan) -> String {
+    let mut text = match plan.wait {
+        Wait::Poll => {
+            "Both ends spin, each on a processor of its own where there are two.".to_owned()
+        }
+        Wait::Block => "Both ends block while they wait.".to_owned(),
+    };
+    if plan.layers.contains(&Layer::Ring) {
+        text.push_str(
+            "\nring: bare shared memory, always spinning, no sockets, no protocol: the hardware's limit.",
+        );
+    }
+    if plan.layers.contains(&Layer::Eventfd) {
+        text.push_str("\neventfd: nothing but waking each other: the limit where both ends sleep.");
+    }
+    let runs = if plan.runs == 1 { "run" } else { "runs" };
+    text.push_str(&format!("\nMedian of {} {runs}, layers in turn.", plan.runs));
+    text
+}
+
+/// Without digits that no measurement has.
+fn rounded(value: f64) -> f64 {
+    let digits = 5 - value.abs().max(f64::MIN_POSITIVE).log10().ceil() as i32;
+    let scale = 10f64.powi(digits.clamp(-300, 300));
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_keeps_five_digits() {
+        assert_eq!(rounded(0.058123456), 0.058123);
+        assert_eq!(rounded(1234567.8), 1234600.0);
+        assert_eq!(rounded(0.0), 0.0);
+    }
+}

@@ -1,0 +1,57 @@
+//! What the two processes of a measurement do, over any [`Link`].
+//!
+//! The first byte of a message says whether to go on: [`GO`], or [`STOP`] for the last one.
+
+pub(super) mod connect;
+pub(super) mod pingpong;
+pub(super) mod stream;
+
+use std::time::Duration;
+
+use super::link::Link;
+use super::task::{Figure, Metric, Role, Scenario, Task};
+
+const GO: u8 = 1;
+const STOP: u8 = 0;
+
+/// Plays one role over `link`; the requester returns figures.
+pub(super) fn play(link: &mut impl Link, task: &Task, role: Role) -> anyhow::Result<Vec<Figure>> {
+    let time = Duration::from_secs_f64(task.seconds);
+    match (task.scenario, role) {
+        (Scenario::Latency, Role::Requester) => {
+            let trip = pingpong::request(link, task.size_bytes, time)?;
+            Ok(vec![Figure {
+                metric: Metric::HalfRoundTrip,
+                value: trip.median_ns / 2e3,
+                p99: Some(trip.p99_ns / 2e3),
+            }])
+        }
+        (Scenario::Latency, Role::Responder) => {
+            pingpong::respond(link, task.size_bytes)?;
+            Ok(Vec::new())
+        }
+        (Scenario::Bandwidth, Role::Requester) => {
+            let bytes_per_second = stream::send(link, task.size_bytes, time)?;
+            Ok(vec![Figure { metric: Metric::Bandwidth, value: bytes_per_second / 1e9, p99: None }])
+        }
+        (Scenario::Bandwidth, Role::Responder) => {
+            stream::receive(link, task.size_bytes)?;
+            Ok(Vec::new())
+        }
+        // Both halves over the same connection, one after the other.
+        (Scenario::Rate, Role::Requester) => {
+            let messages = stream::send(link, task.size_bytes, time / 2)? / task.size_bytes as f64;
+            let trip = pingpong::request(link, task.size_bytes, time / 2)?;
+            Ok(vec![
+                Figure { metric: Metric::Messages, value: messages, p99: None },
+                Figure { metric: Metric::Transactions, value: 1e9 / trip.median_ns, p99: None },
+            ])
+        }
+        (Scenario::Rate, Role::Responder) => {
+            stream::receive(link, task.size_bytes)?;
+            pingpong::respond(link, task.size_bytes)?;
+            Ok(Vec::new())
+        }
+        (Scenario::Connect, _) => anyhow::bail!("connections are made by the scenario itself"),
+    }
+}

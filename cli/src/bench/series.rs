@@ -1,0 +1,84 @@
+//! The figures of several runs, and what is said of them.
+
+use std::collections::BTreeMap;
+
+use super::layer::Layer;
+use super::task::{Figure, Metric};
+
+/// All figures, by metric, message size and layer.
+#[derive(Default)]
+pub(super) struct Series {
+    figures: BTreeMap<(Metric, usize, Layer), Vec<Figure>>,
+}
+
+/// What is said of the runs of one measurement, in the metric's unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Summary {
+    pub(super) median: f64,
+    /// The median over the runs of the 99th percentile within each.
+    pub(super) p99: Option<f64>,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+impl Series {
+    pub(super) fn add(&mut self, size: usize, layer: Layer, figures: Vec<Figure>) {
+        for figure in figures {
+            self.figures.entry((figure.metric, size, layer)).or_default().push(figure);
+        }
+    }
+
+    /// The metrics that were measured.
+    pub(super) fn metrics(&self) -> Vec<Metric> {
+        let mut metrics: Vec<_> = self.figures.keys().map(|&(metric, ..)| metric).collect();
+        metrics.dedup();
+        metrics
+    }
+
+    /// Over all runs of one measurement; `None` if there was none.
+    pub(super) fn summary(&self, metric: Metric, size: usize, layer: Layer) -> Option<Summary> {
+        let figures = self.figures.get(&(metric, size, layer))?;
+        let values: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
+        Some(Summary {
+            median: median(values.clone())?,
+            p99: median(figures.iter().filter_map(|figure| figure.p99).collect()),
+            min: values.iter().copied().reduce(f64::min)?,
+            max: values.iter().copied().reduce(f64::max)?,
+        })
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        len if len % 2 == 0 => Some((values[middle - 1] + values[middle]) / 2.0),
+        _ => Some(values[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn runs_are_summed_up_by_metric_size_and_layer() {
+        let mut series = Series::default();
+        for (value, p99) in [(1.0, None), (9.0, Some(10.0)), (2.0, Some(3.0))] {
+            let figure = |metric| Figure { metric, value, p99 };
+            series.add(4, Layer::Tcp, vec![figure(Metric::Messages), figure(Metric::Transactions)]);
+        }
+        assert_eq!(series.metrics(), [Metric::Messages, Metric::Transactions]);
+        let expected = Summary { median: 2.0, p99: Some(6.5), min: 1.0, max: 9.0 };
+        assert_eq!(series.summary(Metric::Messages, 4, Layer::Tcp), Some(expected));
+        assert_eq!(series.summary(Metric::Messages, 8, Layer::Tcp), None);
+    }
+}

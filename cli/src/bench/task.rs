@@ -1,0 +1,138 @@
+//! What one pair of processes is to measure, and how they are told.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::layer::Layer;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Scenario {
+    Latency,
+    Bandwidth,
+    Rate,
+    Connect,
+}
+
+impl Scenario {
+    /// Message sizes, in bytes, if none are asked for.
+    pub(super) fn default_sizes(self) -> &'static [usize] {
+        match self {
+            Self::Latency => &[4, 64, 1024, 4096, 65536],
+            Self::Bandwidth => &[1024, 4096, 16384, 65536, 1048576],
+            Self::Rate => &[64],
+            Self::Connect => &[1],
+        }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Latency => "latency",
+            Self::Bandwidth => "bandwidth",
+            Self::Rate => "rate",
+            Self::Connect => "connect",
+        })
+    }
+}
+
+/// What an end does while it waits for the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Wait {
+    /// Spins on non-blocking calls.
+    Poll,
+    /// Blocks in the call.
+    Block,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Poll => "poll",
+            Self::Block => "block",
+        })
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    pub(super) scenario: Scenario,
+    pub(super) layer: Layer,
+    pub(super) wait: Wait,
+    pub(super) size_bytes: usize,
+    pub(super) seconds: f64,
+}
+
+/// Which end of the connection a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Role {
+    /// Sends first, and measures.
+    Requester,
+    Responder,
+}
+
+/// What one process is told, as JSON in its only argument.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Errand {
+    pub(super) task: Task,
+    pub(super) role: Role,
+    /// The processor to stay on.
+    pub(super) cpu: Option<usize>,
+    /// Where the two meet; what it is depends on the layer. A responder that is not told one
+    /// makes it, and says it in its first line.
+    pub(super) place: Option<String>,
+}
+
+/// One result of a measurement, as a requester writes it in JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Figure {
+    pub(super) metric: Metric,
+    /// In the metric's unit.
+    pub(super) value: f64,
+    /// Of single messages, in the same unit, where they are timed.
+    pub(super) p99: Option<f64>,
+}
+
+/// What a figure is a figure of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Metric {
+    HalfRoundTrip,
+    Bandwidth,
+    Messages,
+    Transactions,
+    Connections,
+}
+
+impl Metric {
+    /// Its name in results.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::HalfRoundTrip => "half_round_trip",
+            Self::Bandwidth => "bandwidth",
+            Self::Messages => "messages",
+            Self::Transactions => "transactions",
+            Self::Connections => "connections",
+        }
+    }
+
+    /// The unit of its figures. A GB is 10^9 bytes.
+    pub(super) fn unit(self) -> &'static str {
+        match self {
+            Self::HalfRoundTrip => "us",
+            Self::Bandwidth => "GB/s",
+            Self::Messages | Self::Transactions | Self::Connections => "1/s",
+        }
+    }
+
+    /// Whether less is better.
+    pub(super) fn is_time(self) -> bool {
+        self == Self::HalfRoundTrip
+    }
+}

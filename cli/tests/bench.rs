@@ -1,0 +1,101 @@
+//! `sovia bench` and `sovia demo` run, and say what they should. What the figures are is not
+//! for a test to say.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Bench, Said, is_there, skipped};
+use serde_json::Value;
+
+fn measure(bench: &Bench, args: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
+    command.arg("bench").args(args).args(["--runs", "2", "--seconds", "0.02"]);
+    // The layer `sovia` runs as well with a library that does nothing, which is then told.
+    command.env("SOVIA_PRELOAD", bench.path("preload.so"));
+    Said::from(command.output().unwrap())
+}
+
+#[track_caller]
+fn lines(said: &Said) -> Vec<Value> {
+    assert_eq!(said.code(), 0, "{said:?}");
+    said.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_layer_size_and_metric_gets_a_line() {
+    let bench = Bench::new();
+    for (args, layers, metrics) in [
+        (&["latency", "--size", "1,200,16K"][..], 4, 3),
+        (&["latency", "--size", "4", "--wait", "block"], 5, 1),
+        (&["bandwidth", "--size", "100,2M", "--wait", "block"], 4, 2),
+        (&["bandwidth", "--size", "64K"], 4, 1),
+        (&["rate", "--size", "64"], 4, 2),
+        (&["connect"], 2, 1),
+    ] {
+        let lines = lines(&measure(&bench, &[args, &["--json"]].concat()));
+        assert_eq!(lines.len(), layers * metrics, "{args:?}: {lines:#?}");
+        for line in lines {
+            let number =
+                |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"));
+            assert!(
+                number("min") <= number("median") && number("median") <= number("max"),
+                "{line}"
+            );
+            assert!(
+                number("min") > 0.0 && number("size_bytes") >= 1.0 && number("runs") == 2.0,
+                "{line}"
+            );
+            for key in ["scenario", "layer", "provider", "wait", "metric", "unit"] {
+                assert!(line[key].is_string(), "{key} in {line}");
+            }
+            assert_eq!(line["p99"].is_number(), args[0] == "latency", "{line}");
+        }
+    }
+}
+
+#[test]
+fn people_get_a_table() {
+    let bench = Bench::new();
+    let said = measure(&bench, &["latency", "--size", "4", "--layers", "tcp,unix"]);
+    assert_eq!(said.code(), 0, "{said:?}");
+    assert!(said.out.contains("half a round trip") && said.out.contains("speed / tcp"), "{said:?}");
+    assert!(!said.out.contains("ring"), "{said:?}");
+}
+
+#[test]
+fn a_layer_that_was_not_accelerated_is_told() {
+    let bench = Bench::new();
+    bench.cc("preload.so", "int nothing;", &["-shared", "-fPIC"]);
+    let said = measure(&bench, &["latency", "--size", "4", "--layers", "sovia"]);
+    assert!(said.err.contains("stayed on TCP"), "{said:?}");
+}
+
+#[test]
+fn what_a_scenario_does_not_have_is_refused() {
+    let bench = Bench::new();
+    let said = measure(&bench, &["connect", "--layers", "ring"]);
+    assert_eq!(said.code(), 1);
+    assert!(said.err.contains("`connect --wait block` has no layer `ring`"), "{said:?}");
+}
+
+#[test]
+fn redis_is_demonstrated() {
+    if !is_there("redis-server") || !is_there("redis-benchmark") {
+        return skipped("redis_is_demonstrated", "Redis is not installed");
+    }
+    let bench = Bench::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
+    command.args(["demo", "--runs", "1", "--seconds", "0.05"]);
+    command.env("SOVIA_PRELOAD", bench.path("preload.so")).env("TMPDIR", bench.path("."));
+    let said = Said::from(command.output().unwrap());
+    assert_eq!(said.code(), 0, "{said:?}");
+    for way in ["kernel TCP", "Unix socket", "sovia run"] {
+        assert_eq!(said.out.matches(way).count(), 3, "{said:?}");
+    }
+    let left: Vec<_> = std::fs::read_dir(bench.path("."))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left.len(), 2, "only the library and its source: {left:?}");
+}
