@@ -91,7 +91,8 @@ fn watch(child: Pid, signals: &SignalFd) -> anyhow::Result<End> {
 }
 
 /// Passes a signal on, unless the program has it already: what the terminal sends goes to the
-/// whole process group, and what the program sends to its group comes back to us.
+/// whole process group, and what the program sends to its group comes back to us. (Somebody
+/// else's signal to the group cannot be told from one to us alone, so the program gets it twice.)
 fn forward(child: Pid, info: &siginfo) {
     let from_kernel = info.ssi_code > 0;
     let from_program = info.ssi_pid == child.as_raw() as u32;
