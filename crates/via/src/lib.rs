@@ -1,1 +1,42 @@
-//! Under construction.
+//! The Virtual Interface Architecture, as software: what every provider of VIs has in common.
+//!
+//! VIA 1.0 gives a process protected, connection-oriented endpoints that it drives without the
+//! kernel. This crate has the architecture's nouns and rules, and no transport:
+//!
+//! - [`descriptor`]: what a program writes into registered memory to say "send this" or "receive
+//!   here", bit for bit as C programs lay it out, with the [`flags`] of its control and status;
+//! - [`memory`]: memory that a NIC may touch ([`Memory`]), protection tags, memory handles, and
+//!   the table that checks every access against them;
+//! - [`state`]: the life of a VI as one declared table;
+//! - [`queue`]: the bookkeeping of a work queue: in order, each descriptor done exactly once;
+//! - [`nic`]: the traits [`Nic`], [`Vi`] and [`Connection`] that providers implement, with
+//!   [`attributes`], [`address`]es and [`error`]s (each maps to VIPL's return codes).
+//!
+//! A provider brings the wire. `conformance` (a feature) is the suite that each must pass.
+//!
+//! Unsafe code is denied but for one module, [`memory::buffer`], which turns registered
+//! addresses into something that the rest can use safely.
+
+#![deny(unsafe_code)]
+
+pub mod address;
+pub mod attributes;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod descriptor;
+pub mod error;
+pub mod flags;
+pub mod memory;
+pub mod nic;
+pub mod queue;
+pub mod state;
+
+pub use address::NetAddress;
+pub use attributes::{Capabilities, MemAttributes, NicAttributes, Reliability, ViAttributes};
+pub use descriptor::{DataSegment, DescriptorAddress, DescriptorRef};
+pub use error::{Cause, ErrorCode, ReturnCode};
+pub use flags::{Control, Status};
+pub use memory::{MemHandle, Memory, Ptag};
+pub use nic::{Connection, Nic, Vi};
+pub use queue::{Completion, Done};
+pub use state::ViState;

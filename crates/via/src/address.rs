@@ -1,0 +1,55 @@
+//! Where a connection begins and ends.
+
+use core::fmt;
+
+/// A NIC's address and a discriminator: VIA's counterpart of a host and a port
+/// (`VIP_NET_ADDRESS`). Both are opaque bytes whose lengths the NIC's attributes limit.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NetAddress {
+    /// The NIC's address.
+    pub host: Box<[u8]>,
+    /// Which of the endpoints behind that address.
+    pub discriminator: Box<[u8]>,
+}
+
+impl NetAddress {
+    /// An address from its two parts.
+    pub fn new(host: &[u8], discriminator: &[u8]) -> NetAddress {
+        NetAddress { host: host.into(), discriminator: discriminator.into() }
+    }
+
+    /// The same NIC under another discriminator.
+    pub fn with_discriminator(&self, discriminator: &[u8]) -> NetAddress {
+        NetAddress { host: self.host.clone(), discriminator: discriminator.into() }
+    }
+}
+
+impl fmt::Debug for NetAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// `02:5b:10:00:00:01/65616368`: the host's bytes, then the discriminator's.
+impl fmt::Display for NetAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.host.iter().enumerate() {
+            let colon = if i == 0 { "" } else { ":" };
+            write!(f, "{colon}{byte:02x}")?;
+        }
+        write!(f, "/")?;
+        self.discriminator.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_reads_like_an_address() {
+        let address = NetAddress::new(&[2, 0x5b, 0], b"each");
+        assert_eq!(address.to_string(), "02:5b:00/65616368");
+        assert_eq!(address.with_discriminator(b"x").host, address.host);
+    }
+}

@@ -1,0 +1,117 @@
+//! What a NIC, a VI and a memory region are like, as data that upper layers read.
+
+use crate::memory::Ptag;
+use bitflags::bitflags;
+
+bitflags! {
+    /// Reliability levels (16 bits; `VIP_SERVICE_*`). A VI has one, a NIC offers a set.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub struct Reliability: u16 {
+        /// Data arrives at most once, uncorrupted if at all; errors leave the VI connected.
+        const UNRELIABLE = 1;
+        /// Data arrives exactly once and in order; any error breaks the connection. A send is
+        /// complete when the data is on its way for good.
+        const RELIABLE_DELIVERY = 2;
+        /// As reliable delivery, and a send is complete when the data is in the target's memory.
+        const RELIABLE_RECEPTION = 4;
+    }
+}
+
+/// What a NIC is and how much of everything it has (`VIP_NIC_ATTRIBUTES`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NicAttributes {
+    /// The device's name; at most 63 bytes.
+    pub name: String,
+    /// Version of the hardware, or of the software that stands in for it.
+    pub hardware_version: u32,
+    /// Version of the provider.
+    pub provider_version: u32,
+    /// The NIC's own address: the host part of every [`crate::NetAddress`] that names it.
+    pub local_address: Box<[u8]>,
+    /// Whether several threads may use the same VI at once.
+    pub thread_safe: bool,
+    /// Bytes that a discriminator may have.
+    pub max_discriminator_len: u16,
+    /// Bytes that may be registered in all.
+    pub max_register_bytes: u64,
+    /// Regions that may be registered at a time.
+    pub max_register_regions: u32,
+    /// Bytes of the largest single region.
+    pub max_register_block_bytes: u64,
+    /// VIs that may exist at a time.
+    pub max_vi: u32,
+    /// Descriptors that may be posted to one work queue at a time.
+    pub max_descriptors_per_queue: u32,
+    /// Segments of one descriptor.
+    pub max_segments_per_desc: u16,
+    /// Completion queues that may exist at a time; 0 where there are none.
+    pub max_cq: u32,
+    /// Entries of one completion queue.
+    pub max_cq_entries: u32,
+    /// Bytes of the longest message.
+    pub max_transfer_size: u32,
+    /// Bytes that the medium carries at once.
+    pub native_mtu: u32,
+    /// Protection tags that may exist at a time.
+    pub max_ptags: u32,
+    /// The reliability levels that VIs may have.
+    pub reliability: Reliability,
+    /// The reliability levels at which RDMA read works; empty where it does not.
+    pub rdma_read: Reliability,
+    /// What VIPL's structure has no field for.
+    pub capabilities: Capabilities,
+}
+
+/// How a provider works, as far as upper layers may want to choose by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Messages of up to this many bytes cost no second hand-over (bytes).
+    pub inline_size: u32,
+    /// Registering memory costs no system call and pins nothing.
+    pub registration_is_free: bool,
+    /// A posted send is carried out by the thread that posts it, and its buffer is free again
+    /// when the call returns, unless the far side has no room.
+    pub sends_execute_in_caller: bool,
+    /// RDMA writes work.
+    pub rdma_write: bool,
+}
+
+/// What a VI is like (`VIP_VI_ATTRIBUTES`). Both ends of a connection must agree on the
+/// reliability level and the maximum transfer size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViAttributes {
+    /// Exactly one level.
+    pub reliability: Reliability,
+    /// Bytes of the longest message; at most the NIC's.
+    pub max_transfer_size: u32,
+    /// The VI may touch regions of this tag only; `None`: the NIC's default tag.
+    pub ptag: Option<Ptag>,
+    /// The peer may write into regions that allow it.
+    pub enable_rdma_write: bool,
+    /// The peer may read from regions that allow it.
+    pub enable_rdma_read: bool,
+}
+
+impl Default for ViAttributes {
+    /// Reliable delivery, messages of up to 32 KB (what VIA asks of every NIC), no RDMA.
+    fn default() -> ViAttributes {
+        ViAttributes {
+            reliability: Reliability::RELIABLE_DELIVERY,
+            max_transfer_size: 32 << 10,
+            ptag: None,
+            enable_rdma_write: false,
+            enable_rdma_read: false,
+        }
+    }
+}
+
+/// What may be done with a region (`VIP_MEM_ATTRIBUTES`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemAttributes {
+    /// VIs of this tag may use the region; `None`: the NIC's default tag.
+    pub ptag: Option<Ptag>,
+    /// Peers may write into it.
+    pub enable_rdma_write: bool,
+    /// Peers may read from it.
+    pub enable_rdma_read: bool,
+}

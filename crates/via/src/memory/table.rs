@@ -1,0 +1,224 @@
+//! The memory table of a NIC: tags and regions.
+
+use crate::attributes::MemAttributes;
+use crate::error::{MemError, PtagError, RegisterError};
+use crate::memory::{MemHandle, Memory, Ptag, Region};
+use core::num::NonZeroU32;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How much a table takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Regions; at most [`MemHandle::PLACES`].
+    pub regions: u32,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes of one region.
+    pub block_bytes: u64,
+    /// Protection tags, the default one included.
+    pub ptags: u32,
+}
+
+/// Tags and registered regions of one NIC.
+#[derive(Debug)]
+pub struct MemoryTable {
+    limits: Limits,
+    default_ptag: Ptag,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    places: Vec<Place>,
+    /// Used places that are free again, the longest free first: the later a place is used again,
+    /// the longer stale handles are told apart.
+    free: VecDeque<u32>,
+    bytes: u64,
+    /// Regions and VIs of each tag.
+    ptags: HashMap<Ptag, usize>,
+    last_ptag: u32,
+}
+
+#[derive(Debug)]
+struct Place {
+    generation: NonZeroU32,
+    region: Option<Arc<Region>>,
+}
+
+/// Generations wrap at the handle's width; 0 is left out so that no handle is zero.
+fn next_generation(generation: NonZeroU32) -> NonZeroU32 {
+    let next = (generation.get() + 1) % (u32::MAX / MemHandle::PLACES);
+    NonZeroU32::new(next).unwrap_or(NonZeroU32::MIN)
+}
+
+impl MemoryTable {
+    /// An empty table with its default tag.
+    pub fn new(limits: Limits) -> MemoryTable {
+        let default_ptag = Ptag(NonZeroU32::MIN);
+        let mut inner = Inner { last_ptag: default_ptag.raw(), ..Inner::default() };
+        inner.ptags.insert(default_ptag, 1);
+        MemoryTable { limits, default_ptag, inner: Mutex::new(inner) }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Nothing in here panics half-way; a poisoned lock guards sound data.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tag that stands in where none is named.
+    pub fn default_ptag(&self) -> Ptag {
+        self.default_ptag
+    }
+
+    /// A new protection tag.
+    ///
+    /// # Errors
+    /// [`PtagError::TooMany`].
+    pub fn create_ptag(&self) -> Result<Ptag, PtagError> {
+        let mut inner = self.inner();
+        if inner.ptags.len() >= self.limits.ptags as usize {
+            return Err(PtagError::TooMany);
+        }
+        loop {
+            inner.last_ptag = inner.last_ptag.wrapping_add(1);
+            let Some(ptag) = Ptag::from_raw(inner.last_ptag) else { continue };
+            if let Entry::Vacant(entry) = inner.ptags.entry(ptag) {
+                entry.insert(0);
+                return Ok(ptag);
+            }
+        }
+    }
+
+    /// Destroys a tag that no region and no VI has.
+    ///
+    /// # Errors
+    /// [`PtagError::Unknown`], [`PtagError::InUse`].
+    pub fn destroy_ptag(&self, ptag: Ptag) -> Result<(), PtagError> {
+        let mut inner = self.inner();
+        match inner.ptags.get(&ptag) {
+            None => Err(PtagError::Unknown),
+            Some(0) => {
+                inner.ptags.remove(&ptag);
+                Ok(())
+            }
+            Some(_) => Err(PtagError::InUse),
+        }
+    }
+
+    /// Notes that a VI has the tag (the default one for `None`), so that it is not destroyed.
+    ///
+    /// # Errors
+    /// [`PtagError::Unknown`].
+    pub fn hold_ptag(&self, ptag: Option<Ptag>) -> Result<Ptag, PtagError> {
+        let ptag = ptag.unwrap_or(self.default_ptag);
+        *self.inner().ptags.get_mut(&ptag).ok_or(PtagError::Unknown)? += 1;
+        Ok(ptag)
+    }
+
+    /// Takes [`MemoryTable::hold_ptag`] back.
+    pub fn release_ptag(&self, ptag: Ptag) {
+        if let Some(uses) = self.inner().ptags.get_mut(&ptag) {
+            *uses = uses.saturating_sub(1);
+        }
+    }
+
+    /// Registers memory.
+    ///
+    /// # Errors
+    /// [`RegisterError`]: an unknown tag, no bytes, or a limit of the NIC.
+    pub fn register(
+        &self,
+        memory: &Memory,
+        attributes: MemAttributes,
+    ) -> Result<MemHandle, RegisterError> {
+        let bytes = memory.len() as u64;
+        if bytes == 0 {
+            return Err(RegisterError::Empty);
+        }
+        let mut inner = self.inner();
+        let ptag = attributes.ptag.unwrap_or(self.default_ptag);
+        if !inner.ptags.contains_key(&ptag) {
+            return Err(RegisterError::UnknownPtag);
+        }
+        if bytes > self.limits.block_bytes || bytes > self.limits.bytes - inner.bytes {
+            return Err(RegisterError::TooManyBytes);
+        }
+        let index = match inner.free.pop_front() {
+            Some(index) => index,
+            None if inner.places.len() < self.limits.regions.min(MemHandle::PLACES) as usize => {
+                inner.places.push(Place { generation: NonZeroU32::MIN, region: None });
+                inner.places.len() as u32 - 1
+            }
+            None => return Err(RegisterError::TooManyRegions),
+        };
+        inner.bytes += bytes;
+        *inner.ptags.entry(ptag).or_default() += 1;
+        let place = &mut inner.places[index as usize];
+        let handle = MemHandle::new(index, place.generation);
+        let attributes = MemAttributes { ptag: Some(ptag), ..attributes };
+        place.region = Some(Arc::new(Region::new(memory.clone(), handle, ptag, attributes)));
+        Ok(handle)
+    }
+
+    /// The live region under a raw handle.
+    pub fn find(&self, handle: u32) -> Option<Arc<Region>> {
+        let handle = MemHandle::from_raw(handle)?;
+        let inner = self.inner();
+        let region = inner.places.get(handle.index())?.region.as_ref()?;
+        (region.handle() == handle).then(|| region.clone())
+    }
+
+    /// Takes a region out of the table: nothing finds it any more. The NIC holds on to the
+    /// result, and returns to its caller, only when no transfer uses the region any more.
+    ///
+    /// # Errors
+    /// [`MemError::UnknownHandle`].
+    pub fn deregister(&self, handle: MemHandle) -> Result<Arc<Region>, MemError> {
+        let mut inner = self.inner();
+        let place = inner.places.get_mut(handle.index()).ok_or(MemError::UnknownHandle)?;
+        let region =
+            place.region.take_if(|r| r.handle() == handle).ok_or(MemError::UnknownHandle)?;
+        place.generation = next_generation(place.generation);
+        region.kill();
+        inner.free.push_back(handle.index() as u32);
+        inner.bytes -= region.memory().len() as u64;
+        if let Some(uses) = inner.ptags.get_mut(&region.ptag()) {
+            *uses -= 1;
+        }
+        Ok(region)
+    }
+
+    /// Changes what may be done with a region; the handle stays. As with
+    /// [`MemoryTable::deregister`], transfers may still go by the old attributes, which are
+    /// returned, until the NIC has waited for them.
+    ///
+    /// # Errors
+    /// [`MemError::UnknownHandle`], [`MemError::UnknownPtag`].
+    pub fn set_attributes(
+        &self,
+        handle: MemHandle,
+        attributes: MemAttributes,
+    ) -> Result<Arc<Region>, MemError> {
+        let mut inner = self.inner();
+        let ptag = attributes.ptag.unwrap_or(self.default_ptag);
+        if !inner.ptags.contains_key(&ptag) {
+            return Err(MemError::UnknownPtag);
+        }
+        let place = inner.places.get_mut(handle.index()).ok_or(MemError::UnknownHandle)?;
+        let old = place.region.take_if(|r| r.handle() == handle).ok_or(MemError::UnknownHandle)?;
+        let attributes = MemAttributes { ptag: Some(ptag), ..attributes };
+        place.region = Some(Arc::new(Region::new(old.memory().clone(), handle, ptag, attributes)));
+        old.kill();
+        *inner.ptags.entry(ptag).or_default() += 1;
+        if let Some(uses) = inner.ptags.get_mut(&old.ptag()) {
+            *uses -= 1;
+        }
+        Ok(old)
+    }
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;

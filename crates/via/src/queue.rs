@@ -1,0 +1,229 @@
+//! The bookkeeping of a work queue.
+//!
+//! A descriptor is posted, later done, later taken by the program: three positions that follow
+//! each other around a ring. So descriptors are done in the order in which they were posted, and
+//! each exactly once. The queue keeps what became of a descriptor beside the descriptor itself,
+//! whose memory may be gone by then.
+
+use crate::descriptor::DescriptorAddress;
+use crate::flags::Status;
+
+/// A descriptor that is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// Which descriptor.
+    pub descriptor: DescriptorAddress,
+    /// What became of it; holds [`Status::DONE`].
+    pub status: Status,
+    /// Bytes transferred.
+    pub length: u32,
+    /// The immediate data that came with a received message.
+    pub immediate: Option<u32>,
+}
+
+impl Completion {
+    /// The bytes transferred.
+    ///
+    /// # Errors
+    /// The status, if it has an error bit.
+    pub fn result(&self) -> Result<u32, Status> {
+        if self.status.errors().is_empty() { Ok(self.length) } else { Err(self.status) }
+    }
+}
+
+/// What a look at a work queue finds (`VipSendDone`, `VipRecvDone`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    /// The oldest descriptor is done, and with this no longer the queue's.
+    Completion(Completion),
+    /// The oldest descriptor is still in progress (`VIP_NOT_DONE`).
+    NotDone,
+    /// Nothing is posted (`VIP_DESCRIPTOR_ERROR` with a null descriptor).
+    Empty,
+}
+
+impl Done {
+    /// The completion, if there is one.
+    pub fn completion(self) -> Option<Completion> {
+        match self {
+            Done::Completion(completion) => Some(completion),
+            Done::NotDone | Done::Empty => None,
+        }
+    }
+}
+
+/// What became of a descriptor: its completion without its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// [`Status::DONE`] is added.
+    pub status: Status,
+    /// Bytes transferred.
+    pub length: u32,
+    /// The immediate data, if any.
+    pub immediate: Option<u32>,
+}
+
+impl Outcome {
+    /// An error, with nothing transferred.
+    pub fn error(status: Status) -> Outcome {
+        Outcome { status, length: 0, immediate: None }
+    }
+}
+
+/// A work queue without its wire.
+#[derive(Debug)]
+pub struct WorkQueue {
+    ring: Box<[Entry]>,
+    /// Entries ever posted, done and taken; `taken <= done <= posted <= taken + capacity`.
+    posted: u32,
+    done: u32,
+    taken: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    descriptor: DescriptorAddress,
+    outcome: Outcome,
+}
+
+/// The queue has no room for another descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the work queue is full")]
+pub struct Full;
+
+impl WorkQueue {
+    /// An empty queue for up to `capacity` descriptors that are posted or done and not taken.
+    /// `capacity` is rounded up to a power of two.
+    pub fn new(capacity: u32) -> WorkQueue {
+        let nowhere = DescriptorAddress { address: 0, handle: crate::MemHandle::NEVER };
+        let entry = Entry { descriptor: nowhere, outcome: Outcome::error(Status::empty()) };
+        let ring = vec![entry; capacity.next_power_of_two() as usize].into_boxed_slice();
+        WorkQueue { ring, posted: 0, done: 0, taken: 0 }
+    }
+
+    #[inline]
+    fn place(&self, n: u32) -> usize {
+        n as usize & (self.ring.len() - 1)
+    }
+
+    /// Posts a descriptor.
+    ///
+    /// # Errors
+    /// [`Full`].
+    #[inline]
+    pub fn post(&mut self, descriptor: DescriptorAddress) -> Result<(), Full> {
+        if self.posted.wrapping_sub(self.taken) as usize >= self.ring.len() {
+            return Err(Full);
+        }
+        let place = self.place(self.posted);
+        self.ring[place].descriptor = descriptor;
+        self.posted = self.posted.wrapping_add(1);
+        Ok(())
+    }
+
+    /// The oldest descriptor that is not done.
+    #[inline]
+    pub fn front(&self) -> Option<DescriptorAddress> {
+        (self.done != self.posted).then(|| self.ring[self.place(self.done)].descriptor)
+    }
+
+    /// The oldest descriptor is done.
+    #[inline]
+    pub fn complete(&mut self, mut outcome: Outcome) {
+        debug_assert!(self.done != self.posted, "nothing to complete");
+        if self.done == self.posted {
+            return;
+        }
+        outcome.status |= Status::DONE;
+        if outcome.immediate.is_some() {
+            outcome.status |= Status::IMMEDIATE;
+        }
+        let place = self.place(self.done);
+        self.ring[place].outcome = outcome;
+        self.done = self.done.wrapping_add(1);
+    }
+
+    /// Takes the oldest descriptor if it is done.
+    #[inline]
+    pub fn take(&mut self) -> Done {
+        if self.taken == self.done {
+            return if self.done == self.posted { Done::Empty } else { Done::NotDone };
+        }
+        let Entry { descriptor, outcome } = self.ring[self.place(self.taken)];
+        self.taken = self.taken.wrapping_add(1);
+        let Outcome { status, length, immediate } = outcome;
+        Done::Completion(Completion { descriptor, status, length, immediate })
+    }
+
+    /// Descriptors that are posted and not done.
+    #[inline]
+    pub fn outstanding(&self) -> u32 {
+        self.posted.wrapping_sub(self.done)
+    }
+
+    /// Whether nothing is posted, done or not.
+    pub fn is_empty(&self) -> bool {
+        self.posted == self.taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemHandle;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    fn descriptor(n: u64) -> DescriptorAddress {
+        DescriptorAddress { address: n, handle: MemHandle::from_raw(1).unwrap() }
+    }
+
+    proptest! {
+        /// Whatever the rhythm: in order, each exactly once, never more than fit.
+        #[test]
+        fn in_order_and_exactly_once(steps in proptest::collection::vec(0u8..3, 1..600)) {
+            let mut queue = WorkQueue::new(8);
+            let (mut posted, mut done) = (VecDeque::new(), VecDeque::new());
+            let mut n = 0u64;
+            for step in steps {
+                match step {
+                    0 => {
+                        let full = posted.len() + done.len() == 8;
+                        prop_assert_eq!(queue.post(descriptor(n)), if full { Err(Full) } else { Ok(()) });
+                        if !full {
+                            posted.push_back(n);
+                        }
+                        n += 1;
+                    }
+                    1 => {
+                        prop_assert_eq!(queue.front(), posted.front().map(|&n| descriptor(n)));
+                        if let Some(n) = posted.pop_front() {
+                            queue.complete(Outcome { status: Status::OP_RECEIVE, length: n as u32, immediate: None });
+                            done.push_back(n);
+                        }
+                    }
+                    _ => match (queue.take(), done.pop_front()) {
+                        (Done::Completion(c), Some(n)) => {
+                            prop_assert_eq!((c.descriptor, c.length), (descriptor(n), n as u32));
+                            prop_assert!(c.status.is_done());
+                        }
+                        (Done::NotDone, None) => prop_assert!(!posted.is_empty()),
+                        (Done::Empty, None) => prop_assert!(posted.is_empty()),
+                        other => prop_assert!(false, "{other:?}"),
+                    },
+                }
+                prop_assert_eq!(queue.outstanding() as usize, posted.len());
+                prop_assert_eq!(queue.is_empty(), posted.is_empty() && done.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_is_a_result() {
+        let mut queue = WorkQueue::new(2);
+        queue.post(descriptor(1)).unwrap();
+        queue.complete(Outcome::error(Status::DESC_FLUSHED_ERROR));
+        let completion = queue.take().completion().unwrap();
+        assert_eq!(completion.result(), Err(Status::DONE | Status::DESC_FLUSHED_ERROR));
+    }
+}

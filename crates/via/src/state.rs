@@ -1,0 +1,115 @@
+//! The life of a VI: four states and what moves between them, declared once.
+//!
+//! VIA 1.0: a VI is created IDLE. A connection request makes it CONNECT_PENDING until the far
+//! side answers; accepting somebody else's request, or being accepted, makes it CONNECTED. An
+//! error of a reliable connection, or its loss, makes it ERROR, where it stays until the program
+//! disconnects it. An idle VI may connect again, and only an idle one may be destroyed.
+
+use core::fmt;
+
+/// The state of a VI, with VIPL's values (`VIP_STATE_*`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ViState {
+    /// Not connected; receives may be posted.
+    Idle = 0,
+    /// Sends and receives flow.
+    Connected = 1,
+    /// A connection request is on its way.
+    ConnectPending = 2,
+    /// The connection is lost. What was posted has been flushed; so will be what is posted now.
+    Error = 3,
+}
+
+/// What happens to a VI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The program requests a connection.
+    Request,
+    /// The far side accepted the request.
+    Accepted,
+    /// The request was rejected, timed out, or met nobody.
+    Refused,
+    /// The program accepts somebody's request with this VI.
+    Accept,
+    /// The connection is lost, or an error broke it.
+    Break,
+    /// The program disconnects.
+    Disconnect,
+    /// The program destroys the VI.
+    Destroy,
+}
+
+/// An event that the VI's state does not allow (`VIP_INVALID_STATE`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{event} is not possible in state {state}")]
+pub struct IllegalTransition {
+    /// The state the VI is in, and stays in.
+    pub state: ViState,
+    /// What was to happen.
+    pub event: Event,
+}
+
+macro_rules! transitions {
+    ($($event:ident { $($from:ident => $to:ident),+ $(,)? })+) => {
+        impl ViState {
+            /// The state after `event`.
+            ///
+            /// # Errors
+            /// [`IllegalTransition`] where the table has no entry.
+            pub fn after(self, event: Event) -> Result<ViState, IllegalTransition> {
+                match (event, self) {
+                    $($((Event::$event, ViState::$from) => Ok(ViState::$to),)+)+
+                    _ => Err(IllegalTransition { state: self, event }),
+                }
+            }
+        }
+
+        impl Event {
+            /// Every event, in the table's order.
+            pub const ALL: &[Event] = &[$(Event::$event),+];
+        }
+    };
+}
+
+transitions! {
+    Request    { Idle => ConnectPending }
+    Accepted   { ConnectPending => Connected }
+    Refused    { ConnectPending => Idle }
+    Accept     { Idle => Connected }
+    Break      { Connected => Error, Error => Error }
+    // Disconnecting an idle VI flushes the receives that are posted to it.
+    Disconnect { Idle => Idle, ConnectPending => Idle, Connected => Idle, Error => Idle }
+    Destroy    { Idle => Idle }
+}
+
+impl ViState {
+    /// Every state, by VIPL's value.
+    pub const ALL: &[ViState] =
+        &[ViState::Idle, ViState::Connected, ViState::ConnectPending, ViState::Error];
+}
+
+impl fmt::Display for ViState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            ViState::Idle => "IDLE",
+            ViState::Connected => "CONNECTED",
+            ViState::ConnectPending => "CONNECT_PENDING",
+            ViState::Error => "ERROR",
+        })
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Event::Request => "request",
+            Event::Accepted => "accepted",
+            Event::Refused => "refused",
+            Event::Accept => "accept",
+            Event::Break => "break",
+            Event::Disconnect => "disconnect",
+            Event::Destroy => "destroy",
+        })
+    }
+}
