@@ -33,7 +33,7 @@ impl Name {
         &self.bytes[..self.len as usize]
     }
 
-    fn to_sockaddr(self) -> (libc::sockaddr_un, u32) {
+    pub(crate) fn to_sockaddr(self) -> (libc::sockaddr_un, u32) {
         let mut path: [libc::c_char; 108] = [0; 108];
         for (to, from) in path[1..].iter_mut().zip(self.as_bytes()) {
             *to = *from as libc::c_char;
@@ -110,42 +110,7 @@ impl Datagram {
     /// # Errors
     /// `ECONNREFUSED` where nobody is bound to the name, `EAGAIN` where its queue is full.
     pub fn send_to(&self, to: &Name, payload: &[u8], fds: &[RawFd]) -> Result<()> {
-        if fds.len() > FDS_MAX {
-            return Err(Errno::EINVAL);
-        }
-        let (mut address, len) = to.to_sockaddr();
-        let mut iov =
-            libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() };
-        let mut control = Control([0; CONTROL_LEN]);
-        // SAFETY: an all-zero msghdr is a valid empty one.
-        let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
-        msg.msg_name = (&raw mut address).cast();
-        msg.msg_namelen = len;
-        msg.msg_iov = &raw mut iov;
-        msg.msg_iovlen = 1;
-        if !fds.is_empty() {
-            let bytes = size_of_val(fds) as u32;
-            // SAFETY: CMSG_SPACE and CMSG_LEN only compute.
-            let (space, cmsg_len) =
-                unsafe { (libc::CMSG_SPACE(bytes) as usize, libc::CMSG_LEN(bytes) as usize) };
-            msg.msg_control = (&raw mut control).cast();
-            msg.msg_controllen = space as _;
-            // SAFETY: the control buffer is aligned (`Control`) and larger than `space` for
-            // FDS_MAX descriptors, so the first header and its data lie within it.
-            unsafe {
-                let header = libc::CMSG_FIRSTHDR(&raw const msg);
-                (*header).cmsg_level = libc::SOL_SOCKET;
-                (*header).cmsg_type = libc::SCM_RIGHTS;
-                (*header).cmsg_len = cmsg_len as _;
-                let data = libc::CMSG_DATA(header);
-                core::ptr::copy_nonoverlapping(fds.as_ptr().cast::<u8>(), data, bytes as usize);
-            }
-        }
-        // SAFETY: every pointer in `msg` refers to a local that outlives the call.
-        unsafe {
-            call::sendmsg(self.0.raw(), &raw const msg, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
-        }
-        .map(drop)
+        send_message(self.0.raw(), Some(to), payload, fds)
     }
 
     /// Takes the next datagram; never blocks.
@@ -153,53 +118,102 @@ impl Datagram {
     /// # Errors
     /// `EAGAIN` when there is none.
     pub fn receive(&self, buf: &mut [u8]) -> Result<Received> {
-        // SAFETY: all-zero values of plain C structs.
-        let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
-        let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
-        let mut control = Control([0; CONTROL_LEN]);
-        // SAFETY: as above.
-        let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
-        msg.msg_name = (&raw mut address).cast();
-        msg.msg_namelen = size_of::<libc::sockaddr_un>() as u32;
-        msg.msg_iov = &raw mut iov;
-        msg.msg_iovlen = 1;
-        msg.msg_control = (&raw mut control).cast();
-        msg.msg_controllen = CONTROL_LEN as _;
-        let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-        // SAFETY: every pointer in `msg` refers to a local that outlives the call.
-        let len = unsafe { call::recvmsg(self.0.raw(), &raw mut msg, flags) }?;
-        let mut received = Received {
-            len,
-            truncated: msg.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
-            sender: Name::from_sockaddr(&address, msg.msg_namelen),
-            credentials: None,
-            fds: Vec::new(),
-        };
-        // SAFETY: the kernel wrote well-formed control messages of `msg_controllen` bytes into
-        // the aligned buffer; the walk stays within them.
-        unsafe {
-            let mut header = libc::CMSG_FIRSTHDR(&raw const msg);
-            while !header.is_null() {
-                let data = libc::CMSG_DATA(header);
-                let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                match ((*header).cmsg_level, (*header).cmsg_type) {
-                    (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
-                        for i in 0..bytes / size_of::<RawFd>() {
-                            let fd = data.cast::<RawFd>().add(i).read_unaligned();
-                            received.fds.push(Fd::adopt(fd));
-                        }
-                    }
-                    (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
-                        let cred = data.cast::<libc::ucred>().read_unaligned();
-                        received.credentials = Some((cred.pid, cred.uid));
-                    }
-                    _ => {}
-                }
-                header = libc::CMSG_NXTHDR(&raw const msg, header);
-            }
-        }
-        Ok(received)
+        receive_message(self.0.raw(), buf)
     }
+}
+
+/// Sends one message with up to [`FDS_MAX`] descriptors, to a name or along a connection.
+pub(crate) fn send_message(
+    fd: RawFd,
+    to: Option<&Name>,
+    payload: &[u8],
+    fds: &[RawFd],
+) -> Result<()> {
+    if fds.len() > FDS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let mut to = to.map(|name| name.to_sockaddr());
+    let mut iov =
+        libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() };
+    let mut control = Control([0; CONTROL_LEN]);
+    // SAFETY: an all-zero msghdr is a valid empty one.
+    let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
+    if let Some((address, len)) = &mut to {
+        msg.msg_name = core::ptr::from_mut(address).cast();
+        msg.msg_namelen = *len;
+    }
+    msg.msg_iov = &raw mut iov;
+    msg.msg_iovlen = 1;
+    if !fds.is_empty() {
+        let bytes = size_of_val(fds) as u32;
+        // SAFETY: CMSG_SPACE and CMSG_LEN only compute.
+        let (space, cmsg_len) =
+            unsafe { (libc::CMSG_SPACE(bytes) as usize, libc::CMSG_LEN(bytes) as usize) };
+        msg.msg_control = (&raw mut control).cast();
+        msg.msg_controllen = space as _;
+        // SAFETY: the control buffer is aligned (`Control`) and larger than `space` for
+        // FDS_MAX descriptors, so the first header and its data lie within it.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&raw const msg);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = cmsg_len as _;
+            let data = libc::CMSG_DATA(header);
+            core::ptr::copy_nonoverlapping(fds.as_ptr().cast::<u8>(), data, bytes as usize);
+        }
+    }
+    // SAFETY: every pointer in `msg` refers to a local that outlives the call.
+    unsafe { call::sendmsg(fd, &raw const msg, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }.map(drop)
+}
+
+/// Takes the next message of a Unix socket that keeps messages apart.
+pub(crate) fn receive_message(fd: RawFd, buf: &mut [u8]) -> Result<Received> {
+    // SAFETY: all-zero values of plain C structs.
+    let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+    let mut control = Control([0; CONTROL_LEN]);
+    // SAFETY: as above.
+    let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
+    msg.msg_name = (&raw mut address).cast();
+    msg.msg_namelen = size_of::<libc::sockaddr_un>() as u32;
+    msg.msg_iov = &raw mut iov;
+    msg.msg_iovlen = 1;
+    msg.msg_control = (&raw mut control).cast();
+    msg.msg_controllen = CONTROL_LEN as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: every pointer in `msg` refers to a local that outlives the call.
+    let len = unsafe { call::recvmsg(fd, &raw mut msg, flags) }?;
+    let mut received = Received {
+        len,
+        truncated: msg.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
+        sender: Name::from_sockaddr(&address, msg.msg_namelen),
+        credentials: None,
+        fds: Vec::new(),
+    };
+    // SAFETY: the kernel wrote well-formed control messages of `msg_controllen` bytes into
+    // the aligned buffer; the walk stays within them.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&raw const msg);
+        while !header.is_null() {
+            let data = libc::CMSG_DATA(header);
+            let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                    for i in 0..bytes / size_of::<RawFd>() {
+                        let fd = data.cast::<RawFd>().add(i).read_unaligned();
+                        received.fds.push(Fd::adopt(fd));
+                    }
+                }
+                (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
+                    let cred = data.cast::<libc::ucred>().read_unaligned();
+                    received.credentials = Some((cred.pid, cred.uid));
+                }
+                _ => {}
+            }
+            header = libc::CMSG_NXTHDR(&raw const msg, header);
+        }
+    }
+    Ok(received)
 }
 
 #[repr(C, align(8))]

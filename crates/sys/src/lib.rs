@@ -13,6 +13,8 @@ pub mod futex;
 pub mod lock;
 pub mod mapping;
 pub mod poll;
+pub mod process;
+pub mod seqpacket;
 
 pub use call::{Errno, Result};
 pub use fd::Fd;

@@ -1,0 +1,50 @@
+//! Other processes, and this one's signals.
+
+use crate::call::{RawFd, Result, Sysno};
+use crate::fd::Fd;
+
+/// A handle on the process with that id: readable once it has ended, however many children hold
+/// its descriptors.
+///
+/// # Errors
+/// `ESRCH` where there is none.
+pub fn open(pid: i32) -> Result<Fd> {
+    // SAFETY: takes plain numbers.
+    unsafe { syscalls::syscall!(Sysno::pidfd_open, pid, 0usize) }.map(|fd| Fd::adopt(fd as RawFd))
+}
+
+/// Runs `f` with every signal blocked in this thread: a thread that it spawns then takes none of
+/// the program's signals.
+pub fn without_signals<R>(f: impl FnOnce() -> R) -> R {
+    let all = u64::MAX;
+    let mut before = 0u64;
+    let set = |how: i32, new: &u64, old: *mut u64| {
+        let new = core::ptr::from_ref(new);
+        // SAFETY: `new` is a live set and `old` null or one; 8 is the kernel's sigset size.
+        unsafe { syscalls::syscall!(Sysno::rt_sigprocmask, how, new, old, 8usize) }
+    };
+    let blocked = set(libc::SIG_SETMASK, &all, &raw mut before).is_ok();
+    let result = f();
+    if blocked {
+        let _ = set(libc::SIG_SETMASK, &before, core::ptr::null_mut());
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poll;
+
+    #[test]
+    fn a_process_is_seen_to_end() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let handle = open(child.id() as i32).unwrap();
+        assert_eq!(poll::probe(handle.raw(), libc::POLLIN), 0);
+        drop(child.stdin.take());
+        let mut fds = [poll::PollFd { fd: handle.raw(), events: libc::POLLIN, revents: 0 }];
+        assert_eq!(poll::ppoll(&mut fds, Some(5_000_000_000), None), Ok(1));
+        child.wait().unwrap();
+    }
+}
