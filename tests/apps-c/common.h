@@ -96,6 +96,8 @@ void say_text(const char *what, const void *bytes, long count);
 const char *poll_names(int mask);
 const char *epoll_names(uint32_t mask);
 void say_status(const char *who, int wait_status);
+// For people: not compared. Goes to stderr, as a line that begins with `note: `.
+__attribute__((format(printf, 1, 2))) void note(const char *format, ...);
 
 // --- meeting
 int listen_on(struct peer *p, int family, const char *port_file);

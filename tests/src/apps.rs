@@ -52,7 +52,7 @@ fn python() -> &'static Path {
 /// run share the result; a file lock lets one of them build at a time.
 fn build(name: &str) -> PathBuf {
     let sources = tests_dir().join("apps-c");
-    let parts = [format!("{name}.c"), "common.c".into(), "common.h".into()];
+    let parts = [format!("{name}.c"), "common.c".into(), "bytes.c".into(), "common.h".into()];
     let parts = parts.map(|part| sources.join(part));
     let folder = build_dir();
     fs::create_dir_all(&folder).expect("a folder for built programs");
@@ -65,7 +65,7 @@ fn build(name: &str) -> PathBuf {
         let fresh = folder.join(format!("{name}.new"));
         let compiled = Command::new("cc")
             .args(["-O1", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-pthread"])
-            .args([&parts[0], &parts[1]])
+            .args(&parts[..3])
             .arg("-o")
             .arg(&fresh)
             .status()

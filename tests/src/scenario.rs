@@ -92,8 +92,14 @@ impl Scenario {
             roles.iter().map(|(role, stack)| self.launch(role, *stack, &folder, verbose)).collect();
         let running = launches.iter().map(Launch::start).collect();
         let outcomes = finish(running, self.watchdog);
-        let ends = roles.iter().map(|(role, _)| *role).zip(outcomes).collect();
+        let ends = roles.iter().map(|(role, _)| *role).zip(outcomes);
         let commands = launches.iter().map(Launch::shell).collect();
+        let ends: Vec<(&'static str, Outcome)> = ends.collect();
+        for (role, outcome) in &ends {
+            for line in outcome.stderr.lines().filter(|line| line.starts_with("note: ")) {
+                println!("{pairing}, {role}: {line}");
+            }
+        }
         Observation { ends, commands }
     }
 
@@ -168,8 +174,9 @@ impl Scenario {
             for process in &outcome.stuck {
                 let _ = writeln!(text, "  still there: {process}");
             }
-            if pairing != Pairing::SOVIA && expected.stderr != outcome.stderr {
-                let _ = writeln!(text, "  the {role} also wrote: {}", outcome.stderr.trim_end());
+            let (expected, written) = (complaints(&expected.stderr), complaints(&outcome.stderr));
+            if pairing != Pairing::SOVIA && expected != written {
+                let _ = writeln!(text, "  the {role} also wrote: {}", written.join("\n"));
             }
         }
         if pairing == Pairing::SOVIA && self.accelerates && !kernel_only() {
@@ -190,6 +197,11 @@ impl Scenario {
             self.case
         ))
     }
+}
+
+/// What was written to stderr, without notes: those are shown, not compared.
+fn complaints(stderr: &str) -> Vec<&str> {
+    stderr.lines().filter(|line| !line.starts_with("note: ")).collect()
 }
 
 /// Ends that did not report an accelerated connection.

@@ -1,16 +1,13 @@
 //! What `sovia run -v` says at exit, read in one place.
 
-/// How many connections the summary on a program's stderr calls accelerated;
-/// `None` if there is no summary.
-///
-/// With several processes under one `sovia run` each number counts.
+/// How many ends of connections the summary on a program's stderr calls
+/// accelerated; `None` if there is no summary.
 pub fn accelerated(stderr: &str) -> Option<u64> {
-    let counts = stderr.lines().filter_map(|line| {
-        let (_, rest) = line.split_once("accelerated ")?;
-        let digits = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
-        digits.parse::<u64>().ok()
-    });
-    counts.reduce(|sum, count| sum + count)
+    if stderr.lines().any(|line| line == "sovia: no TCP connections") {
+        return Some(0);
+    }
+    let count = stderr.lines().find_map(|line| line.strip_prefix("sovia: accelerated: "))?;
+    count.split(' ').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -19,8 +16,10 @@ mod tests {
 
     #[test]
     fn the_count_follows_the_word() {
-        assert_eq!(accelerated("noise\nsovia: accelerated 3 of 4 connections\n"), Some(3));
-        assert_eq!(accelerated("sovia: accelerated 1\nsovia: accelerated 2\n"), Some(3));
+        let summary = "noise\nsovia: accelerated: 3 ends of connections\nsovia: stayed on TCP: 0\n";
+        assert_eq!(accelerated(summary), Some(3));
+        assert_eq!(accelerated("sovia: accelerated: 1 end of a connection\n"), Some(1));
+        assert_eq!(accelerated("sovia: no TCP connections\n"), Some(0));
         assert_eq!(accelerated("nothing here"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The calls that move bytes return over Sovia what they return over the kernel.
 
-use sovia_tests::scenarios;
+use sovia_tests::{Scenario, scenarios};
 
 scenarios!("stream_calls":
     partial_reads_leave_the_rest,
@@ -30,7 +30,21 @@ scenarios!("bad_arguments":
 
 #[test]
 fn a_socket_that_is_not_connected() {
-    sovia_tests::Scenario::c("bad_arguments", "a_socket_that_is_not_connected")
-        .may_stay_on_tcp()
-        .run();
+    Scenario::c("bad_arguments", "a_socket_that_is_not_connected").may_stay_on_tcp().run();
 }
+
+scenarios!("files":
+    sendfile_sends_what_it_says,
+    sendfile_of_more_than_there_is_room_for,
+    sendfile_after_shutdown,
+    sendfile_between_writes,
+    splice_from_a_pipe,
+    splice_to_a_pipe,
+    a_relay_of_splices,
+);
+
+scenarios!("urgent":
+    the_urgent_byte_beside_the_stream,
+    the_urgent_byte_in_line,
+    the_urgent_byte_from_the_client,
+);

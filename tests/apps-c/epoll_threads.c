@@ -1,0 +1,258 @@
+// Waiting in one thread while another changes what is waited for.
+#include "common.h"
+
+static char buffer[70000];
+static int set;
+
+static void feeds(struct peer *p) {
+    for (;;) {
+        switch (hear(p)) {
+        case 's': send_all(p->fd, "some", 4); break;
+        case 'l': nap(120); send_all(p->fd, "late", 4); break;
+        case 'h': MUST(shutdown(p->fd, SHUT_WR)); break;
+        case 'q': return;
+        }
+        tell(p, 0);
+    }
+}
+
+static void have(struct peer *p, int what) {
+    tell(p, what);
+    hear(p);
+}
+
+static int control(int operation, int fd, uint32_t events) {
+    struct epoll_event event = {.events = events, .data.u32 = 5};
+    return epoll_ctl(set, operation, fd, &event);
+}
+
+struct waiter {
+    pthread_t thread;
+    int set, timeout, count;
+    struct epoll_event event;
+};
+
+static void *waits(void *argument) {
+    struct waiter *w = argument;
+    w->count = epoll_wait(w->set, &w->event, 1, w->timeout);
+    return NULL;
+}
+
+static void start(struct waiter *w, int which, int timeout) {
+    *w = (struct waiter){.set = which, .timeout = timeout};
+    pthread_create(&w->thread, NULL, waits, w);
+    nap(80); // it sleeps by now
+}
+
+static void join(const char *who, struct waiter *w) {
+    pthread_join(w->thread, NULL);
+    say("%s: %d, %s", who, w->count, w->count > 0 ? epoll_names(w->event.events) : "none");
+}
+
+static void added_while_waiting(struct peer *p) {
+    struct waiter w;
+    set = MUST(epoll_create1(0));
+    have(p, 's');
+    await_bytes(p->fd, 4);
+    start(&w, set, 10000);
+    MUST(control(EPOLL_CTL_ADD, p->fd, EPOLLIN));
+    join("with bytes there", &w);
+    recv_all(p->fd, buffer, 4);
+    MUST(control(EPOLL_CTL_DEL, p->fd, 0));
+    start(&w, set, 10000);
+    MUST(control(EPOLL_CTL_ADD, p->fd, EPOLLIN));
+    nap(50);
+    have(p, 's');
+    join("with bytes to come", &w);
+    recv_all(p->fd, buffer, 4);
+    start(&w, set, 10000);
+    MUST(control(EPOLL_CTL_MOD, p->fd, EPOLLIN | EPOLLOUT));
+    join("with another mask", &w);
+    MUST(control(EPOLL_CTL_MOD, p->fd, 0));
+    have(p, 's');
+    start(&w, set, 10000);
+    MUST(control(EPOLL_CTL_MOD, p->fd, EPOLLIN | EPOLLONESHOT));
+    join("armed", &w);
+    recv_all(p->fd, buffer, 4);
+    tell(p, 'q');
+}
+
+static void removed_while_waiting(struct peer *p) {
+    struct waiter w;
+    set = MUST(epoll_create1(0));
+    MUST(control(EPOLL_CTL_ADD, p->fd, EPOLLIN));
+    start(&w, set, 400);
+    MUST(control(EPOLL_CTL_DEL, p->fd, 0));
+    have(p, 's');
+    join("removed", &w);
+    recv_all(p->fd, buffer, 4);
+    MUST(control(EPOLL_CTL_ADD, p->fd, EPOLLIN));
+    start(&w, set, 400);
+    close(p->fd);
+    have(p, 's');
+    join("closed", &w);
+    tell(p, 'q');
+}
+
+static void *polls(void *argument) {
+    struct waiter *w = argument;
+    struct pollfd one = {.fd = w->set, .events = POLLIN};
+    w->count = poll(&one, 1, w->timeout);
+    w->event.events = one.revents;
+    return NULL;
+}
+
+// A descriptor that is closed while another thread polls it: no crash, and the
+// poll still ends in time.
+static void closed_while_polled(struct peer *p) {
+    struct waiter w = {.set = p->fd, .timeout = 300};
+    pthread_create(&w.thread, NULL, polls, &w);
+    nap(80);
+    CALL(close(p->fd));
+    pthread_join(w.thread, NULL);
+    say("poll ended");
+    tell(p, 'q');
+}
+
+static void *reads(void *argument) {
+    struct waiter *w = argument;
+    w->count = recv(w->set, buffer, 10, 0);
+    w->timeout = errno;
+    return NULL;
+}
+
+// A shutdown by another thread ends a blocked read.
+static void shut_while_read(struct peer *p) {
+    struct waiter w = {.set = p->fd};
+    pthread_create(&w.thread, NULL, reads, &w);
+    nap(80);
+    CALL(shutdown(p->fd, SHUT_RDWR));
+    pthread_join(w.thread, NULL);
+    say("recv = %d", w.count);
+    tell(p, 'q');
+}
+
+// A close by another thread does not end a blocked read; the bytes still come.
+static void closed_while_read(struct peer *p) {
+    struct waiter w = {.set = p->fd};
+    pthread_create(&w.thread, NULL, reads, &w);
+    nap(80);
+    CALL(close(p->fd));
+    have(p, 's');
+    pthread_join(w.thread, NULL);
+    say_text("recv", buffer, w.count);
+    tell(p, 'q');
+}
+
+// Two threads in one set: an edge and a one-shot go to one of them.
+static void two_waiters(struct peer *p) {
+    struct waiter one, other;
+    set = MUST(epoll_create1(0));
+    MUST(control(EPOLL_CTL_ADD, p->fd, EPOLLIN | EPOLLONESHOT));
+    start(&one, set, 600);
+    start(&other, set, 600);
+    have(p, 's');
+    pthread_join(one.thread, NULL);
+    pthread_join(other.thread, NULL);
+    say("one-shot: %d", one.count + other.count);
+    MUST(control(EPOLL_CTL_MOD, p->fd, EPOLLIN));
+    start(&one, set, 600);
+    join("level", &one);
+    recv_all(p->fd, buffer, 4);
+    start(&one, set, 5000);
+    start(&other, set, 5000);
+    have(p, 's');
+    join("level", &one);
+    join("level", &other);
+    tell(p, 'q');
+}
+
+// Two sets that share a stream exclusively: at least one is told.
+static void exclusive(struct peer *p) {
+    struct waiter one, other;
+    int sets[2] = {MUST(epoll_create1(0)), MUST(epoll_create1(0))};
+    for (int i = 0; i < 2; i++) {
+        set = sets[i];
+        MUST(control(EPOLL_CTL_ADD, p->fd, EPOLLIN | EPOLLEXCLUSIVE));
+    }
+    start(&one, sets[0], 600);
+    start(&other, sets[1], 600);
+    have(p, 's');
+    pthread_join(one.thread, NULL);
+    pthread_join(other.thread, NULL);
+    say("%s", one.count + other.count >= 1 ? "told" : "NOBODY told");
+    recv_all(p->fd, buffer, 4);
+    start(&one, sets[0], 100);
+    join("empty", &one);
+    tell(p, 'q');
+}
+
+struct server_thread {
+    pthread_t thread;
+    struct peer *p;
+    long turns;
+};
+
+// One-shot handed round between threads, as thread pools do it.
+static void *serves(void *argument) {
+    struct server_thread *s = argument;
+    struct epoll_event event;
+    char byte;
+    for (;;) {
+        if (MUST(epoll_wait(set, &event, 1, 5000)) == 0)
+            return NULL;
+        ssize_t got = recv(s->p->fd, &byte, 1, MSG_DONTWAIT);
+        if (got == 0) {
+            // The others are to see it as well.
+            MUST(control(EPOLL_CTL_MOD, s->p->fd, EPOLLIN | EPOLLONESHOT));
+            return NULL;
+        }
+        if (got == 1) {
+            s->turns++;
+            byte++;
+            send_all(s->p->fd, &byte, 1);
+        }
+        MUST(control(EPOLL_CTL_MOD, s->p->fd, EPOLLIN | EPOLLONESHOT));
+    }
+}
+
+static void pool(struct peer *p) {
+    struct server_thread pool[3];
+    long turns = 0;
+    set = MUST(epoll_create1(0));
+    MUST(control(EPOLL_CTL_ADD, p->fd, EPOLLIN | EPOLLONESHOT));
+    for (int i = 0; i < 3; i++) {
+        pool[i] = (struct server_thread){.p = p};
+        pthread_create(&pool[i].thread, NULL, serves, &pool[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(pool[i].thread, NULL);
+        turns += pool[i].turns;
+    }
+    say("%ld turns", turns);
+}
+
+static void asks_pool(struct peer *p) {
+    char byte = 0;
+    unsigned wrong = 0;
+    for (int i = 0; i < 2000; i++) {
+        char sent = byte;
+        send_all(p->fd, &byte, 1);
+        recv_all(p->fd, &byte, 1);
+        wrong += byte != (char)(sent + 1);
+    }
+    say("%u wrong", wrong);
+    CALL(shutdown(p->fd, SHUT_WR));
+}
+
+static const struct scenario scenarios[] = {
+    {"joining_a_set_that_is_waited_for", feeds, added_while_waiting},
+    {"leaving_a_set_that_is_waited_for", feeds, removed_while_waiting},
+    {"closing_what_is_polled", feeds, closed_while_polled},
+    {"shutting_what_is_read", feeds, shut_while_read},
+    {"closing_what_is_read", feeds, closed_while_read},
+    {"two_threads_wait_for_one_set", feeds, two_waiters},
+    {"exclusive_entries_of_two_sets", feeds, exclusive},
+    {"a_pool_of_threads_with_one_shots", pool, asks_pool},
+};
+SCENARIO_MAIN(scenarios)

@@ -1,0 +1,262 @@
+// Programs started with a stream open, and programs that are given one.
+#include "common.h"
+#include <spawn.h>
+
+extern char **environ;
+static char buffer[70000];
+
+static void reap(const char *who, pid_t child) {
+    int status;
+    MUST(waitpid(child, &status, 0));
+    say_status(who, status);
+}
+
+static void converse(int fd, bool server, int count) {
+    for (int i = 0; i < count; i++) {
+        char out[100], in[100];
+        memset(out, 'a' + i % 20, sizeof out);
+        if (!server)
+            send_all(fd, out, sizeof out);
+        recv_all(fd, in, sizeof in);
+        if (server)
+            send_all(fd, in, sizeof in);
+        else if (memcmp(in, out, sizeof in))
+            die("answer %d is another's", i);
+    }
+}
+
+static void answers(struct peer *p) {
+    ssize_t got;
+    long total = 0;
+    while ((got = recv(p->fd, buffer, sizeof buffer, 0)) > 0) {
+        send_all(p->fd, buffer, got);
+        total += got;
+    }
+    say("%ld bytes answered, then %s", total, got ? strerrorname_np(errno) : "end of stream");
+}
+
+// --- this program again, with a stream that it inherits by number: it goes on
+// where its predecessor was, as a server that replaces itself does.
+
+static char number[16], offset_text[16];
+
+static char **again(struct peer *p, const char *role, uint64_t offset) {
+    static char *arguments[7];
+    snprintf(number, sizeof number, "%d", p->fd);
+    snprintf(offset_text, sizeof offset_text, "%llu", (unsigned long long)offset);
+    char *all[7] = {(char *)p->self, "--inherited", number, (char *)role, offset_text, NULL};
+    memcpy(arguments, all, sizeof arguments);
+    return arguments;
+}
+
+static int inherited(int argc, char **argv) {
+    int fd = atoi(argv[2]);
+    uint64_t offset = argc > 4 ? strtoull(argv[4], NULL, 10) : 0;
+    if (strcmp(argv[3], "client") == 0)
+        converse(fd, false, 100);
+    else if (strcmp(argv[3], "server") == 0)
+        converse(fd, true, 100);
+    else if (strcmp(argv[3], "echo") == 0)
+        answers(&(struct peer){.fd = fd});
+    else if (strcmp(argv[3], "drain") == 0)
+        drain_to_eof(fd, offset);
+    else if (strcmp(argv[3], "closed") == 0)
+        CALL(send(fd, "x", 1, MSG_NOSIGNAL));
+    say("successor is done");
+    return 0;
+}
+
+static void becomes_itself(struct peer *p) {
+    converse(p->fd, false, 10);
+    execv(p->self, again(p, "client", 0));
+    die("exec");
+}
+
+static void serves_after_exec(struct peer *p) {
+    close(p->listener);
+    execv(p->self, again(p, "echo", 0));
+    die("exec");
+}
+
+static void client_alone(struct peer *p) {
+    converse(p->fd, false, 100);
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
+static void both_become_themselves(struct peer *p) {
+    execv(p->self, again(p, p->server ? "server" : "client", 0));
+    die("exec");
+}
+
+// Unread bytes, of which the peer sends more while the exec is under way
+static void becomes_itself_unread(struct peer *p) {
+    await_bytes(p->fd, 3000);
+    recv_pattern(p->fd, 0, 1000, 1000);
+    meet(p);
+    execv(p->self, again(p, "drain", 1000));
+    die("exec");
+}
+
+static void sends_across_exec(struct peer *p) {
+    send_pattern(p->fd, 0, 3000, 3000);
+    meet(p);
+    send_pattern(p->fd, 3000, 8000000, 10000);
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
+// The library is left behind: the successor's environment is empty.
+static void becomes_plain(struct peer *p) {
+    converse(p->fd, false, 10);
+    char *nothing[] = {NULL};
+    execve(p->self, again(p, "client", 0), nothing);
+    die("exec");
+}
+
+static void becomes_plain_unread(struct peer *p) {
+    await_bytes(p->fd, 3000);
+    recv_pattern(p->fd, 0, 1000, 1000);
+    meet(p);
+    char *nothing[] = {NULL};
+    execve(p->self, again(p, "drain", 1000), nothing);
+    die("exec");
+}
+
+// What was sent and not yet read arrives, though the sender becomes another.
+static void sends_then_becomes(struct peer *p) {
+    send_pattern(p->fd, 0, 2000000, 50000);
+    execlp("true", "true", NULL);
+    die("exec");
+}
+
+static void reads_after_a_while(struct peer *p) {
+    nap(200);
+    drain_to_eof(p->fd, 0);
+}
+
+static void closes_on_exec(struct peer *p) {
+    MUST(fcntl(p->fd, F_SETFD, FD_CLOEXEC));
+    execv(p->self, again(p, "closed", 0));
+    die("exec");
+}
+
+static void fails_to_exec(struct peer *p) {
+    CALL(execl("/nonexistent/program", "program", NULL));
+    CALL(execlp("no-such-program-anywhere", "program", NULL));
+    char *bad[] = {"x", NULL};
+    CALL(execve("/dev/null", bad, environ));
+    converse(p->fd, false, 50);
+    say("still in order");
+}
+
+// A child becomes another program while its parent keeps the stream.
+static void child_becomes(struct peer *p) {
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        execv(p->self, again(p, "client", 0));
+        _exit(99);
+    }
+    reap("child", child);
+    converse(p->fd, false, 100);
+    say("parent is done");
+}
+
+static void child_becomes_plain(struct peer *p) {
+    char *nothing[] = {NULL};
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        execve(p->self, again(p, "client", 0), nothing);
+        _exit(99);
+    }
+    reap("child", child);
+    converse(p->fd, false, 100);
+    say("parent is done");
+}
+
+static void vforks(struct peer *p) {
+    char **arguments = again(p, "client", 0);
+    pid_t child = vfork();
+    if (child == 0) {
+        execv(p->self, arguments);
+        _exit(99);
+    }
+    reap("child", child);
+    converse(p->fd, false, 50);
+    // The child of a vfork closes and moves descriptors of its own.
+    int keep = p->fd;
+    child = vfork();
+    if (child == 0) {
+        dup2(keep, 0);
+        close(keep);
+        execlp("true", "true", NULL);
+        _exit(99);
+    }
+    reap("child", child);
+    converse(p->fd, false, 50);
+    child = vfork();
+    if (child == 0)
+        _exit(7);
+    reap("child", child);
+    converse(p->fd, false, 50);
+    say("parent is done");
+}
+
+static void spawns(struct peer *p) {
+    pid_t child;
+    int status = posix_spawn(&child, p->self, NULL, NULL, again(p, "client", 0), environ);
+    say("posix_spawn = %d", status);
+    reap("child", child);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, p->fd, 0);
+    posix_spawn_file_actions_adddup2(&actions, p->fd, 1);
+    posix_spawn_file_actions_addclose(&actions, p->fd);
+    char *shell[] = {"sh", "-c", "echo hello; read back; test \"$back\" = hello", NULL};
+    status = posix_spawnp(&child, "sh", &actions, NULL, shell, environ);
+    say("posix_spawnp = %d", status);
+    reap("shell", child);
+    converse(p->fd, false, 50);
+    say("parent is done");
+}
+
+static void systems(struct peer *p) {
+    int status = system("exit 3");
+    say_status("system", status);
+    converse(p->fd, false, 50);
+    FILE *pipe = popen("echo from a pipe", "r");
+    char line[50] = "";
+    if (!fgets(line, sizeof line, pipe))
+        die("nothing from popen");
+    say("popen: %.11s", line);
+    converse(p->fd, false, 50);
+    say_status("pclose", pclose(pipe));
+    converse(p->fd, false, 50);
+    // A command that lives on, with the stream open
+    say_status("system", system("sleep 0.3 &"));
+    converse(p->fd, false, 50);
+    say("parent is done");
+}
+
+static const struct scenario scenarios[] = {
+    {"a_client_becomes_itself", answers, becomes_itself},
+    {"a_server_becomes_itself", serves_after_exec, client_alone},
+    {"both_become_themselves", both_become_themselves, both_become_themselves},
+    {"unread_bytes_cross_an_exec", sends_across_exec, becomes_itself_unread},
+    {"becoming_a_program_without_the_library", answers, becomes_plain},
+    {"unread_bytes_for_a_program_without_the_library", sends_across_exec, becomes_plain_unread},
+    {"what_was_sent_before_an_exec_arrives", reads_after_a_while, sends_then_becomes},
+    {"close_on_exec_ends_the_stream", answers, closes_on_exec},
+    {"an_exec_that_fails", answers, fails_to_exec},
+    {"a_child_becomes_another_program", answers, child_becomes},
+    {"a_child_leaves_the_library", answers, child_becomes_plain},
+    {"vfork_and_exec", answers, vforks},
+    {"posix_spawn_with_and_without_the_stream", answers, spawns},
+    {"system_and_popen", answers, systems},
+};
+
+int main(int argc, char **argv) {
+    if (argc > 3 && strcmp(argv[1], "--inherited") == 0)
+        return inherited(argc, argv);
+    return scenario_main(argc, argv, scenarios, sizeof scenarios / sizeof scenarios[0]);
+}

@@ -1,0 +1,343 @@
+// A connection and the processes that come to share it.
+#include "common.h"
+
+static char buffer[70000];
+
+static pid_t spawn(void) { return MUST(fork()); }
+
+static void reap(const char *who, pid_t child) {
+    int status;
+    MUST(waitpid(child, &status, 0));
+    say_status(who, status);
+}
+
+// Waits for a word from another process, and gives one.
+static int turns[2][2];
+static void make_turns(void) {
+    MUST(pipe(turns[0]));
+    MUST(pipe(turns[1]));
+}
+static void pass_turn(int to) { MUST(write(turns[to][1], "x", 1)); }
+static void await_turn(int of) {
+    char x;
+    if (read(turns[of][0], &x, 1) != 1)
+        die("no turn");
+}
+
+// `count` requests and answers
+static void converse(int fd, bool server, int count, char tag) {
+    for (int i = 0; i < count; i++) {
+        char out[100], in[100];
+        memset(out, tag + i % 20, sizeof out);
+        if (!server)
+            send_all(fd, out, sizeof out);
+        recv_all(fd, in, sizeof in);
+        if (server)
+            send_all(fd, in, sizeof in);
+        else if (memcmp(in, out, sizeof in))
+            die("answer %d is another's", i);
+    }
+}
+
+// --- the other end of most scenarios: answers until the end of the stream
+
+static void answers(struct peer *p) {
+    ssize_t got;
+    long total = 0;
+    while ((got = recv(p->fd, buffer, sizeof buffer, 0)) > 0) {
+        send_all(p->fd, buffer, got);
+        total += got;
+    }
+    say("%ld bytes answered, then %s", total, got ? strerrorname_np(errno) : "end of stream");
+}
+
+// --- the servers of daemons
+
+static void prefork(struct peer *p) {
+    p->listener = listen_on(p, AF_INET, "prefork");
+    pid_t workers[2];
+    for (int w = 0; w < 2; w++) {
+        if ((workers[w] = spawn()) == 0) {
+            for (;;) {
+                int fd = accept_one(p->listener);
+                char last;
+                warm(fd, true);
+                converse(fd, true, 100, 'a');
+                recv_all(fd, &last, 1);
+                close(fd);
+                if (last == 'q')
+                    _exit(0);
+            }
+        }
+    }
+    reap("worker", workers[0]);
+    reap("worker", workers[1]);
+}
+
+// One after the other, the last two of which end a worker each.
+static void visits_prefork(struct peer *p) {
+    for (int i = 0; i < 8; i++) {
+        int fd = connect_to(p, AF_INET, "prefork");
+        warm(fd, false);
+        converse(fd, false, 100, 'a');
+        send_all(fd, i < 6 ? "n" : "q", 1);
+        say("connection %d served", i);
+        CALL(recv(fd, buffer, 1, 0));
+        close(fd);
+    }
+}
+
+static void forks_for_each(struct peer *p) {
+    p->listener = listen_on(p, AF_INET, "forks");
+    for (int i = 0; i < 4; i++) {
+        int fd = accept_one(p->listener);
+        pid_t child = spawn();
+        if (child == 0) {
+            close(p->listener);
+            warm(fd, true);
+            converse(fd, true, 200, 'a');
+            _exit(0);
+        }
+        close(fd);
+        reap("child", child);
+    }
+}
+
+static void visits_forks(struct peer *p) {
+    for (int i = 0; i < 4; i++) {
+        int fd = connect_to(p, AF_INET, "forks");
+        warm(fd, false);
+        converse(fd, false, 200, 'a');
+        CALL(recv(fd, buffer, 1, 0));
+        close(fd);
+    }
+}
+
+// --- a connection that is in use already
+
+static void child_serves(struct peer *p) {
+    pid_t child = spawn();
+    if (child == 0) {
+        converse(p->fd, false, 300, 'a');
+        CALL(shutdown(p->fd, SHUT_WR));
+        CALL(recv(p->fd, buffer, 1, 0));
+        _exit(0);
+    }
+    close(p->fd);
+    reap("child", child);
+}
+
+static void alternate(struct peer *p) {
+    make_turns();
+    pid_t child = spawn();
+    if (child == 0) {
+        for (int i = 0; i < 20; i++) {
+            await_turn(1);
+            converse(p->fd, false, 5, 'a');
+            pass_turn(0);
+        }
+        say("child has had its turns");
+        _exit(0);
+    }
+    for (int i = 0; i < 20; i++) {
+        converse(p->fd, false, 5, 'A');
+        pass_turn(1);
+        await_turn(0);
+    }
+    reap("child", child);
+    converse(p->fd, false, 5, 'A');
+    say("parent has had its turns");
+}
+
+// One process writes, the other reads, as pipelines of filters do it.
+static void split_directions(struct peer *p) {
+    pid_t child = spawn();
+    if (child == 0) {
+        send_pattern(p->fd, 0, 5000000, 30000);
+        MUST(shutdown(p->fd, SHUT_WR));
+        _exit(0);
+    }
+    drain_to_eof(p->fd, 0);
+    reap("child", child);
+}
+
+static void untouched(struct peer *p) {
+    for (int i = 0; i < 5; i++) {
+        pid_t child = spawn();
+        if (child == 0)
+            _exit(i);
+        converse(p->fd, false, 20, 'a');
+        reap("child", child);
+        converse(p->fd, false, 20, 'a');
+    }
+    pid_t child = spawn();
+    if (child == 0) {
+        CALL(close(p->fd));
+        _exit(0);
+    }
+    reap("child", child);
+    converse(p->fd, false, 20, 'a');
+}
+
+static void parent_leaves(struct peer *p) {
+    make_turns();
+    if (spawn() == 0) {
+        close(turns[1][1]);
+        await_turn(1);
+        char x;
+        say("parent gone: %zd", read(turns[1][0], &x, 1));
+        converse(p->fd, false, 200, 'a');
+        say("child is done");
+        _exit(0);
+    }
+    converse(p->fd, false, 20, 'A');
+    pass_turn(1);
+    say("parent leaves");
+    _exit(0);
+}
+
+static void generations(struct peer *p) {
+    pid_t child = spawn();
+    if (child == 0) {
+        converse(p->fd, false, 20, 'a');
+        pid_t grandchild = spawn();
+        if (grandchild == 0) {
+            converse(p->fd, false, 20, 'k');
+            _exit(3);
+        }
+        reap("grandchild", grandchild);
+        converse(p->fd, false, 20, 'b');
+        _exit(2);
+    }
+    reap("child", child);
+    converse(p->fd, false, 20, 'A');
+}
+
+// Children write records at once; none is torn.
+static void writers(struct peer *p) {
+    pid_t children[4];
+    for (int c = 0; c < 4; c++) {
+        if ((children[c] = spawn()) == 0) {
+            char record[64];
+            memset(record, 'a' + c, sizeof record);
+            for (int i = 0; i < 2000; i++)
+                send_all(p->fd, record, sizeof record);
+            _exit(0);
+        }
+    }
+    for (int c = 0; c < 4; c++)
+        reap("child", children[c]);
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
+static void reads_records(struct peer *p) {
+    int counts[4] = {0}, torn = 0;
+    char record[64];
+    ssize_t got;
+    while ((got = recv(p->fd, record, sizeof record, MSG_WAITALL)) == sizeof record) {
+        for (size_t i = 1; i < sizeof record; i++)
+            torn += record[i] != record[0];
+        counts[(record[0] - 'a') & 3]++;
+    }
+    say("%d %d %d %d records, %d bytes torn, then %zd", counts[0], counts[1], counts[2], counts[3], torn, got);
+}
+
+// Both ends fork, and both children go on.
+static void both_fork(struct peer *p) {
+    pid_t child = spawn();
+    if (child == 0) {
+        converse(p->fd, p->server, 100, 'a');
+        _exit(0);
+    }
+    reap("child", child);
+    converse(p->fd, p->server, 100, 'A');
+    meet(p);
+}
+
+// Parent and child wait for the same bytes; both are woken.
+static void both_wait(struct peer *p) {
+    pid_t child = spawn();
+    struct pollfd one = {.fd = p->fd, .events = POLLIN};
+    int ready = poll(&one, 1, 10000);
+    if (child == 0)
+        _exit(ready == 1 ? one.revents : 99);
+    say("parent: poll = %d, %s", ready, poll_names(one.revents));
+    reap("child", child);
+    say_text("received", buffer, recv(p->fd, buffer, 10, 0));
+    meet(p);
+}
+
+static void wakes_both(struct peer *p) {
+    nap(200);
+    send_all(p->fd, "wake", 4);
+    meet(p);
+}
+
+// One of two readers takes the bytes; the other one's read goes on.
+static void both_read(struct peer *p) {
+    pid_t child = spawn();
+    int got = 0, here;
+    while ((here = recv(p->fd, buffer, 100, 0)) > 0)
+        got += here;
+    if (child == 0)
+        _exit(0);
+    reap("child", child);
+    say("both have seen the end: %d", here == 0);
+    meet(p);
+}
+
+static void sends_to_both(struct peer *p) {
+    for (int i = 0; i < 200; i++) {
+        send_all(p->fd, buffer, 100);
+        if (i % 20 == 0)
+            nap(1);
+    }
+    CALL(shutdown(p->fd, SHUT_WR));
+    meet(p);
+}
+
+static void child_shuts(struct peer *p) {
+    pid_t child = spawn();
+    if (child == 0) {
+        CALL(shutdown(p->fd, SHUT_WR));
+        _exit(0);
+    }
+    reap("child", child);
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
+// Bytes that arrived before the fork are there for either.
+static void unread_bytes(struct peer *p) {
+    send_pattern(p->fd, 0, 10000, 10000);
+    await_bytes(p->fd, 10000);
+    recv_pattern(p->fd, 0, 1000, 1000);
+    pid_t child = spawn();
+    if (child == 0) {
+        recv_pattern(p->fd, 1000, 4000, 4000);
+        _exit(0);
+    }
+    reap("child", child);
+    recv_pattern(p->fd, 5000, 5000, 5000);
+    converse(p->fd, false, 20, 'a');
+    say("all there");
+}
+
+static const struct scenario scenarios[] = {
+    {"workers_share_a_listener", prefork, visits_prefork},
+    {"a_child_for_each_connection", forks_for_each, visits_forks},
+    {"a_child_takes_a_connection_over", answers, child_serves},
+    {"parent_and_child_take_turns", answers, alternate},
+    {"a_child_writes_and_its_parent_reads", answers, split_directions},
+    {"children_that_leave_it_alone", answers, untouched},
+    {"a_child_goes_on_without_its_parent", answers, parent_leaves},
+    {"three_generations", answers, generations},
+    {"children_write_whole_records", reads_records, writers},
+    {"both_ends_fork", both_fork, both_fork},
+    {"parent_and_child_are_both_woken", wakes_both, both_wait},
+    {"parent_and_child_both_read", sends_to_both, both_read},
+    {"a_childs_shutdown_is_its_parents", answers, child_shuts},
+    {"unread_bytes_are_there_for_either", answers, unread_bytes},
+};
+SCENARIO_MAIN(scenarios)

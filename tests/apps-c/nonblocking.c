@@ -1,0 +1,177 @@
+// Non-blocking sockets: nothing to read, no room to write, and room again.
+#include "common.h"
+
+static char buffer[70000];
+// What the kernel's socket takes unread before it says EAGAIN, at the least:
+// 3.9 to 4.0 MB, with pieces of 64 KB always 3866624.
+static long unread_least(size_t piece) { return piece < 65536 ? 3900000 : 3866624; }
+
+static void empty(struct peer *p) {
+    set_nonblocking(p->fd, true);
+    struct iovec one = {buffer, 10};
+    struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1};
+    CALL(read(p->fd, buffer, 10));
+    CALL(readv(p->fd, &one, 1));
+    CALL(recv(p->fd, buffer, 10, 0));
+    CALL(recv(p->fd, buffer, 10, MSG_WAITALL));
+    CALL(recv(p->fd, buffer, 10, MSG_PEEK));
+    CALL(recvmsg(p->fd, &message, 0));
+    meet(p);
+    await_bytes(p->fd, 6);
+    CALL(recv(p->fd, buffer, 10, MSG_WAITALL));
+    CALL(recv(p->fd, buffer, 10, MSG_WAITALL));
+    set_nonblocking(p->fd, false);
+    meet(p);
+    CALL(recv(p->fd, buffer, 6, 0));
+    set_nonblocking(p->fd, true);
+    meet(p);
+    await_events(p->fd, POLLIN | POLLRDHUP, POLLRDHUP);
+    CALL(read(p->fd, buffer, 10));
+}
+
+static void feeds_empty(struct peer *p) {
+    meet(p);
+    CALL(send(p->fd, "six by", 6, 0));
+    meet(p);
+    nap(50);
+    CALL(send(p->fd, "6 more", 6, 0));
+    meet(p);
+    CALL(close(p->fd));
+}
+
+static uint64_t filled;
+
+// Writes pieces of one size until there is no room.
+static long fill_up(int fd, size_t piece, int flags) {
+    long count = 0;
+    for (;;) {
+        fill(buffer, piece, filled);
+        ssize_t sent = send(fd, buffer, piece, flags);
+        if (sent < 0) {
+            if (errno != EAGAIN)
+                die("send after %ld: %s", count, strerrorname_np(errno));
+            return count;
+        }
+        count += sent;
+        filled += sent;
+    }
+}
+
+static void say_writable(int fd) {
+    struct pollfd one = {.fd = fd, .events = POLLOUT | POLLIN};
+    MUST(poll(&one, 1, 0));
+    say("events %s", poll_names(one.revents));
+}
+
+static void fills(struct peer *p, size_t piece) {
+    set_nonblocking(p->fd, true);
+    say_writable(p->fd);
+    long count = fill_up(p->fd, piece, 0);
+    say(count >= unread_least(piece) ? "enough" : "only %ld bytes unread", count);
+    say_writable(p->fd);
+    CALL(send(p->fd, buffer, piece, 0));
+    tell(p, count);
+    // The reader takes all: there is room again, and it is told.
+    await_events(p->fd, POLLOUT, POLLOUT);
+    hear(p);
+    say_writable(p->fd);
+    count = fill_up(p->fd, piece, 0);
+    say(count > 1000000 ? "refilled" : "refilled with only %ld bytes", count);
+    tell(p, count);
+    hear(p);
+    set_nonblocking(p->fd, false);
+    send_pattern(p->fd, filled, 100000, 10000);
+    CALL(close(p->fd));
+}
+
+static void takes(struct peer *p) {
+    uint64_t count = hear(p);
+    recv_pattern(p->fd, 0, count, 65536);
+    tell(p, 0);
+    uint64_t more = hear(p);
+    recv_pattern(p->fd, count, more, 5000);
+    CALL(recv(p->fd, buffer, 1, MSG_DONTWAIT));
+    tell(p, 0);
+    drain_to_eof(p->fd, count + more);
+}
+
+static void fill_1(struct peer *p) {
+    int on = 1;
+    MUST(setsockopt(p->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
+    fills(p, 1);
+}
+static void fill_64(struct peer *p) { fills(p, 64); }
+static void fill_4096(struct peer *p) { fills(p, 4096); }
+static void fill_65536(struct peer *p) { fills(p, 65536); }
+
+// Both ends fill their direction before either reads.
+static void fills_both_ways(struct peer *p) {
+    long count = fill_up(p->fd, 3000, MSG_DONTWAIT);
+    say(count >= unread_least(3000) ? "enough" : "only %ld bytes unread", count);
+    tell(p, count);
+    uint64_t theirs = hear(p);
+    recv_pattern(p->fd, 0, theirs, 4096);
+    meet(p);
+    say_writable(p->fd);
+    meet(p);
+    say_alive(p->fd, p->server, "afterwards");
+    meet(p);
+}
+
+// A blocked writer goes on when the reader does.
+static void blocked_writer(struct peer *p) {
+    size_t size = 16 << 20;
+    char *much = malloc(size);
+    fill(much, size, 0);
+    CALL(write(p->fd, much, size));
+    struct iovec halves[2] = {{much, size / 2}, {much + size / 2, size / 2}};
+    CALL(writev(p->fd, halves, 2));
+    CALL(close(p->fd));
+}
+
+static void slow_reader(struct peer *p) {
+    nap(200);
+    recv_pattern(p->fd, 0, 5 << 20, 4096);
+    nap(100);
+    recv_pattern(p->fd, 5 << 20, 11 << 20, 65536);
+    nap(50);
+    drain_to_eof(p->fd, 0);
+}
+
+// A non-blocking write of more than there is room for takes a part of it.
+static void large_writes(struct peer *p) {
+    size_t size = 32 << 20;
+    char *much = malloc(size);
+    fill(much, size, 0);
+    set_nonblocking(p->fd, true);
+    ssize_t sent = write(p->fd, much, size);
+    say(sent >= 1000000 && sent < (ssize_t)size ? "a part" : "%zd taken", sent);
+    tell(p, 0);
+    while (sent < (ssize_t)size) {
+        await_events(p->fd, POLLOUT, POLLOUT);
+        ssize_t more = write(p->fd, much + sent, size - sent);
+        if (more < 0 && errno != EAGAIN)
+            die("write: %s", strerrorname_np(errno));
+        sent += more > 0 ? more : 0;
+    }
+    say("all written");
+    CALL(close(p->fd));
+}
+
+static void reads_after_word(struct peer *p) {
+    hear(p);
+    drain_to_eof(p->fd, 0);
+}
+
+static const struct scenario scenarios[] = {
+    {"nothing_to_read_is_eagain", feeds_empty, empty},
+    {"single_bytes_fill_no_earlier_than_tcp", takes, fill_1},
+    {"pieces_of_64_fill_no_earlier_than_tcp", takes, fill_64},
+    {"pieces_of_4096_fill_no_earlier_than_tcp", takes, fill_4096},
+    {"pieces_of_65536_fill_no_earlier_than_tcp", takes, fill_65536},
+    {"the_server_fills_too", fill_64, takes},
+    {"both_directions_fill_at_once", fills_both_ways, fills_both_ways},
+    {"a_blocked_writer_goes_on_with_the_reader", slow_reader, blocked_writer},
+    {"a_large_nonblocking_write_is_taken_in_part", reads_after_word, large_writes},
+};
+SCENARIO_MAIN(scenarios)

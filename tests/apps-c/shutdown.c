@@ -1,0 +1,324 @@
+// Half and full close, end of stream, and writing to a peer that has gone.
+#include "common.h"
+
+static char buffer[70000];
+static volatile sig_atomic_t pipe_signals;
+
+static void count_pipe(int signal) {
+    (void)signal;
+    pipe_signals++;
+}
+
+static void catch_pipe(void) { signal(SIGPIPE, count_pipe); }
+
+static void say_events(struct peer *p) {
+    struct pollfd one = {.fd = p->fd, .events = POLLIN | POLLOUT | POLLRDHUP | POLLPRI};
+    MUST(poll(&one, 1, 0));
+    say("events %s", poll_names(one.revents));
+}
+
+static void say_error(struct peer *p) {
+    int error = -1;
+    socklen_t length = sizeof error;
+    MUST(getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &error, &length));
+    say("SO_ERROR %s", error ? strerrorname_np(error) : "none");
+}
+
+static void await_end(struct peer *p) { await_events(p->fd, POLLIN | POLLRDHUP, POLLRDHUP); }
+static void await_reset(struct peer *p) { await_events(p->fd, POLLIN, POLLHUP); }
+
+// One end says it is done, the other goes on sending and then closes.
+static void closes_first(struct peer *p) {
+    send_pattern(p->fd, 0, 1000, 1000);
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+    meet(p);
+    recv_pattern(p->fd, 0, 300000, 65536);
+    meet(p);
+    await_end(p);
+    say_events(p);
+    CALL(recv(p->fd, buffer, 1, 0));
+    CALL(close(p->fd));
+}
+
+static void goes_on(struct peer *p) {
+    meet(p);
+    await_end(p);
+    say_events(p);
+    drain_to_eof(p->fd, 0);
+    CALL(recv(p->fd, buffer, 1, 0));
+    CALL(read(p->fd, buffer, 1));
+    CALL(recv(p->fd, buffer, 1, MSG_PEEK));
+    CALL(recv(p->fd, buffer, 1, MSG_DONTWAIT));
+    CALL(recv(p->fd, buffer, 10, MSG_WAITALL));
+    say_events(p);
+    int there = -1;
+    CALL(ioctl(p->fd, FIONREAD, &there));
+    say("%d there", there);
+    send_pattern(p->fd, 0, 300000, 65536);
+    meet(p);
+    CALL(close(p->fd));
+}
+
+static void shut_reading(struct peer *p) {
+    CALL(shutdown(p->fd, SHUT_RD));
+    CALL(recv(p->fd, buffer, 10, 0));
+    say_events(p);
+    meet(p);
+    // What comes later is there all the same.
+    await_bytes(p->fd, 5);
+    say_text("received", buffer, recv(p->fd, buffer, 10, 0));
+    CALL(recv(p->fd, buffer, 10, 0));
+    CALL(send(p->fd, "still", 5, 0));
+    meet(p);
+}
+
+static void sends_to_shut(struct peer *p) {
+    CALL(send(p->fd, "hello", 5, 0));
+    meet(p);
+    recv_all(p->fd, buffer, 5);
+    say_text("received", buffer, 5);
+    say_events(p);
+    meet(p);
+}
+
+static void shut_both(struct peer *p) {
+    catch_pipe();
+    send_all(p->fd, "last words", 10);
+    CALL(shutdown(p->fd, SHUT_RDWR));
+    CALL(recv(p->fd, buffer, 10, 0));
+    CALL(send(p->fd, "x", 1, 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    CALL(shutdown(p->fd, SHUT_WR));
+    meet(p);
+    meet(p);
+}
+
+static void sees_both_shut(struct peer *p) {
+    meet(p);
+    await_end(p);
+    say_text("received", buffer, recv(p->fd, buffer, 100, 0));
+    CALL(recv(p->fd, buffer, 10, 0));
+    say_events(p);
+    meet(p);
+}
+
+// Writing after one's own shutdown: EPIPE and a signal for each call.
+static void own_shutdown(struct peer *p) {
+    catch_pipe();
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(send(p->fd, "x", 1, 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    CALL(write(p->fd, "x", 1));
+    say("SIGPIPE %d", (int)pipe_signals);
+    struct iovec one = {"x", 1};
+    CALL(writev(p->fd, &one, 1));
+    say("SIGPIPE %d", (int)pipe_signals);
+    struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1};
+    CALL(sendmsg(p->fd, &message, 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    CALL(sendmsg(p->fd, &message, MSG_NOSIGNAL));
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL | MSG_DONTWAIT));
+    CALL(write(p->fd, "x", 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    say_events(p);
+    signal(SIGPIPE, SIG_DFL);
+    fflush(NULL);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        CALL(write(p->fd, "x", 1));
+        _exit(0);
+    }
+    int status;
+    MUST(waitpid(child, &status, 0));
+    say_status("child", status);
+    meet(p);
+}
+
+static void reads_end(struct peer *p) {
+    CALL(recv(p->fd, buffer, 10, 0));
+    meet(p);
+}
+
+// The peer closes with everything read: the first write goes out, the next fail.
+static void writes_after_close(struct peer *p) {
+    catch_pipe();
+    meet(p);
+    await_end(p);
+    say_events(p);
+    CALL(send(p->fd, "x", 1, 0));
+    await_reset(p);
+    say_events(p);
+    CALL(send(p->fd, "x", 1, 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    CALL(send(p->fd, "x", 1, 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    CALL(recv(p->fd, buffer, 10, 0));
+    say_error(p);
+    CALL(shutdown(p->fd, SHUT_RDWR));
+    CALL(close(p->fd));
+}
+
+static void closes(struct peer *p) {
+    CALL(close(p->fd));
+    meet(p);
+}
+
+// The peer closes with unread bytes: a reset, after what it had sent.
+static void closes_with_unread(struct peer *p) {
+    send_all(p->fd, "goodbye", 7);
+    meet(p);
+    await_bytes(p->fd, 1000);
+    CALL(recv(p->fd, buffer, 400, 0));
+    CALL(close(p->fd));
+    meet(p);
+}
+
+static void is_reset(struct peer *p) {
+    send_pattern(p->fd, 0, 1000, 1000);
+    await_bytes(p->fd, 7);
+    meet(p);
+    meet(p);
+    await_reset(p);
+    say_events(p);
+    say_text("received", buffer, recv(p->fd, buffer, 100, 0));
+    CALL(recv(p->fd, buffer, 100, 0));
+    CALL(recv(p->fd, buffer, 100, 0));
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+    say_error(p);
+    say_events(p);
+}
+
+static void is_reset_asks(struct peer *p) {
+    send_pattern(p->fd, 0, 1000, 1000);
+    await_bytes(p->fd, 7);
+    recv_all(p->fd, buffer, 7);
+    meet(p);
+    meet(p);
+    await_reset(p);
+    say_error(p);
+    say_error(p);
+    CALL(recv(p->fd, buffer, 100, 0));
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+    CALL(shutdown(p->fd, SHUT_WR));
+}
+
+static void is_reset_sends(struct peer *p) {
+    catch_pipe();
+    send_pattern(p->fd, 0, 1000, 1000);
+    await_bytes(p->fd, 7);
+    recv_all(p->fd, buffer, 7);
+    meet(p);
+    meet(p);
+    await_reset(p);
+    CALL(send(p->fd, "x", 1, 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    CALL(send(p->fd, "x", 1, 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    CALL(recv(p->fd, buffer, 100, 0));
+}
+
+static void lingers_zero(struct peer *p) {
+    struct linger none = {.l_onoff = 1, .l_linger = 0};
+    CALL(setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none));
+    meet(p);
+    CALL(close(p->fd));
+    meet(p);
+}
+
+static void lingered_at(struct peer *p) {
+    meet(p);
+    meet(p);
+    await_reset(p);
+    say_events(p);
+    CALL(recv(p->fd, buffer, 10, 0));
+    CALL(recv(p->fd, buffer, 10, 0));
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+}
+
+// A close that waits is over as soon as the bytes are there.
+static void lingers(struct peer *p) {
+    struct linger some = {.l_onoff = 1, .l_linger = 10};
+    CALL(setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &some, sizeof some));
+    send_pattern(p->fd, 0, 50000, 50000);
+    int64_t start = now_ms();
+    CALL(close(p->fd));
+    say_elapsed(start, 0, 5000);
+    meet(p);
+}
+
+static void lingered_for(struct peer *p) {
+    drain_to_eof(p->fd, 0);
+    meet(p);
+}
+
+static void reads_blocked(struct peer *p) {
+    meet(p);
+    CALL(recv(p->fd, buffer, 10, 0));
+    CALL(recv(p->fd, buffer, 10, 0));
+    meet(p);
+}
+
+static void ends_blocked_reader(struct peer *p) {
+    meet(p);
+    nap(100);
+    CALL(close(p->fd));
+    meet(p);
+}
+
+static void resets_blocked_reader(struct peer *p) {
+    struct linger none = {.l_onoff = 1, .l_linger = 0};
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none));
+    ends_blocked_reader(p);
+}
+
+static void sends_much_and_exits(struct peer *p) {
+    send_pattern(p->fd, 0, 3000000, 100000);
+    say("sent");
+}
+
+static void reads_it_slowly(struct peer *p) {
+    nap(200);
+    drain_to_eof(p->fd, 0);
+}
+
+static void both_say_goodbye(struct peer *p) {
+    send_pattern(p->fd, 0, 2000, 2000);
+    meet(p);
+    CALL(shutdown(p->fd, SHUT_WR));
+    drain_to_eof(p->fd, 0);
+    meet(p);
+    say_events(p);
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+    CALL(recv(p->fd, buffer, 10, 0));
+    CALL(close(p->fd));
+}
+
+static void wrong_how(struct peer *p) {
+    CALL(shutdown(p->fd, 3));
+    CALL(shutdown(p->fd, -1));
+    say_alive(p->fd, p->server, "after it");
+}
+
+static const struct scenario scenarios[] = {
+    {"the_client_closes_half", goes_on, closes_first},
+    {"the_server_closes_half", closes_first, goes_on},
+    {"half_close_over_ipv6", closes_first, goes_on, V6},
+    {"half_close_of_a_fresh_connection", closes_first, goes_on, COLD},
+    {"shutting_the_reading_half", sends_to_shut, shut_reading},
+    {"shutting_both_halves", shut_both, sees_both_shut},
+    {"writing_after_ones_own_shutdown", own_shutdown, reads_end},
+    {"writing_after_the_peer_closed", writes_after_close, closes},
+    {"closing_with_unread_bytes_resets", closes_with_unread, is_reset},
+    {"a_reset_is_told_once_by_so_error", closes_with_unread, is_reset_asks},
+    {"a_reset_is_told_once_by_send", closes_with_unread, is_reset_sends},
+    {"lingering_zero_resets", lingered_at, lingers_zero},
+    {"lingering_waits_no_longer_than_needed", lingered_for, lingers},
+    {"a_close_ends_a_blocked_read", reads_blocked, ends_blocked_reader},
+    {"a_reset_ends_a_blocked_read", reads_blocked, resets_blocked_reader},
+    {"what_was_sent_before_exit_arrives", sends_much_and_exits, reads_it_slowly},
+    {"both_close_half_at_once", both_say_goodbye, both_say_goodbye},
+    {"a_wrong_half_is_refused", wrong_how, wrong_how},
+};
+SCENARIO_MAIN(scenarios)

@@ -1,0 +1,336 @@
+// Signals, jumps and cancellations that come while a stream is waited for.
+#include "common.h"
+#include <setjmp.h>
+
+static char buffer[70000];
+static volatile sig_atomic_t caught;
+
+static void on_signal(int signal) {
+    (void)signal;
+    caught++;
+}
+
+static void handle(int signal, int flags) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = flags};
+    MUST(sigaction(signal, &action, NULL));
+    caught = 0;
+}
+
+static void alarm_in(int ms) {
+    struct itimerspec when = {.it_value = {ms / 1000, ms % 1000 * 1000000}};
+    struct sigevent how = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
+    static timer_t timer;
+    static bool made;
+    if (!made)
+        MUST(timer_create(CLOCK_MONOTONIC, &how, &timer));
+    made = true;
+    MUST(timer_settime(timer, 0, &when, NULL));
+}
+
+static void answers(struct peer *p) {
+    ssize_t got;
+    long total = 0;
+    while ((got = recv(p->fd, buffer, sizeof buffer, 0)) > 0) {
+        send_all(p->fd, buffer, got);
+        total += got;
+    }
+    say("%ld bytes answered, then %s", total, got ? strerrorname_np(errno) : "end of stream");
+}
+
+static void still_alive(struct peer *p) {
+    for (int i = 0; i < 20; i++) {
+        send_all(p->fd, "still?", 6);
+        recv_all(p->fd, buffer, 6);
+    }
+    say("still in order");
+}
+
+static void interrupted(struct peer *p) {
+    struct iovec one = {buffer, 10};
+    struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1};
+    struct pollfd ready = {.fd = p->fd, .events = POLLIN};
+    struct epoll_event event = {.events = EPOLLIN};
+    int set = MUST(epoll_create1(0));
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->fd, &event));
+    handle(SIGALRM, 0);
+    alarm_in(60);
+    CALL(read(p->fd, buffer, 10));
+    alarm_in(60);
+    CALL(recv(p->fd, buffer, 10, 0));
+    alarm_in(60);
+    CALL(recvmsg(p->fd, &message, 0));
+    alarm_in(60);
+    CALL(readv(p->fd, &one, 1));
+    alarm_in(60);
+    CALL(recv(p->fd, buffer, 10, MSG_PEEK));
+    alarm_in(60);
+    CALL(poll(&ready, 1, -1));
+    alarm_in(60);
+    CALL(epoll_wait(set, &event, 1, -1));
+    say("caught %d", (int)caught);
+    // Wherever the flag says so, reads go on; poll and epoll_wait never do.
+    handle(SIGALRM, SA_RESTART);
+    alarm_in(60);
+    CALL(poll(&ready, 1, -1));
+    alarm_in(60);
+    CALL(epoll_wait(set, &event, 1, -1));
+    say("caught %d", (int)caught);
+    still_alive(p);
+}
+
+static void restarted(struct peer *p) {
+    handle(SIGALRM, SA_RESTART);
+    for (int i = 0; i < 4; i++) {
+        alarm_in(60);
+        tell(p, 0);
+        if (i == 0)
+            CALL(read(p->fd, buffer, 10));
+        else if (i == 1)
+            CALL(recv(p->fd, buffer, 10, 0));
+        else if (i == 2)
+            CALL(recv(p->fd, buffer, 5, MSG_WAITALL));
+        else
+            CALL(recv(p->fd, buffer, 10, MSG_PEEK));
+        say("caught %d", (int)caught);
+    }
+    recv_all(p->fd, buffer, 5);
+    tell(p, 1);
+}
+
+static void feeds_late(struct peer *p) {
+    while (hear(p) == 0) {
+        nap(150);
+        send_all(p->fd, "late!", 5);
+    }
+}
+
+// A part has come when the signal does: the part is returned.
+static void part_then_signal(struct peer *p) {
+    handle(SIGALRM, 0);
+    meet(p);
+    await_bytes(p->fd, 5);
+    alarm_in(60);
+    CALL(recv(p->fd, buffer, 10, MSG_WAITALL));
+    say("caught %d", (int)caught);
+    meet(p);
+}
+
+static void sends_part(struct peer *p) {
+    send_all(p->fd, "part!", 5);
+    meet(p);
+    meet(p);
+}
+
+// A timeout and a restarting handler: the wait ends with EINTR all the same.
+static void timed_and_interrupted(struct peer *p) {
+    struct timeval t = {5, 0};
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
+    handle(SIGALRM, SA_RESTART);
+    alarm_in(60);
+    CALL(recv(p->fd, buffer, 10, 0));
+    say("caught %d", (int)caught);
+    still_alive(p);
+}
+
+static void blocked_write(struct peer *p) {
+    static char much[32 << 20];
+    fill(much, sizeof much, 0);
+    handle(SIGALRM, 0);
+    alarm_in(300);
+    ssize_t sent = send(p->fd, much, sizeof much, 0);
+    say(sent > 1000000 && sent < (ssize_t)sizeof much ? "a part was sent" : "sent %zd", sent);
+    say("caught %d", (int)caught);
+    tell(p, sent);
+    // Full, and nothing taken: EINTR.
+    ssize_t more;
+    do {
+        more = send(p->fd, much + sent, 50000, MSG_DONTWAIT);
+        sent += more > 0 ? more : 0;
+    } while (more > 0);
+    alarm_in(100);
+    CALL(send(p->fd, much + sent, 50000, 0));
+    say("caught %d", (int)caught);
+    tell(p, sent);
+    hear(p);
+    say_alive(p->fd, p->server, "afterwards");
+}
+
+static void reads_when_told(struct peer *p) {
+    hear(p);
+    recv_pattern(p->fd, 0, hear(p), 65536);
+    tell(p, 0);
+    say_alive(p->fd, p->server, "afterwards");
+}
+
+// SIGINT, and nobody handles it: the waiting process dies of it at once.
+static void dies_waiting(struct peer *p) {
+    static const char *const ways[] = {"epoll_wait", "recv", "poll", "send"};
+    for (int way = 0; way < 4; way++) {
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            struct epoll_event event = {.events = EPOLLIN};
+            struct pollfd ready = {.fd = p->fd, .events = POLLIN};
+            int set = MUST(epoll_create1(0));
+            MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->fd, &event));
+            if (way == 0)
+                epoll_wait(set, &event, 1, -1);
+            else if (way == 1)
+                recv(p->fd, buffer, 10, 0);
+            else if (way == 2)
+                poll(&ready, 1, -1);
+            while (way == 3 && send(p->fd, buffer, sizeof buffer, 0) > 0)
+                ;
+            _exit(0);
+        }
+        nap(150);
+        MUST(kill(child, SIGINT));
+        int64_t start = now_ms();
+        int status;
+        MUST(waitpid(child, &status, 0));
+        say_status(ways[way], status);
+        say_elapsed(start, 0, 1000);
+    }
+    meet(p);
+}
+
+static void stays_silent(struct peer *p) { meet(p); }
+
+// A signal stops and continues a process that waits.
+static void stopped_waiting(struct peer *p) {
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        CALL(recv(p->fd, buffer, 6, MSG_WAITALL));
+        _exit(0);
+    }
+    nap(100);
+    MUST(kill(child, SIGSTOP));
+    int status;
+    MUST(waitpid(child, &status, WUNTRACED));
+    say("stopped %d", WIFSTOPPED(status));
+    send_all(p->fd, "answer", 6);
+    nap(50);
+    MUST(kill(child, SIGCONT));
+    MUST(waitpid(child, &status, 0));
+    say_status("child", status);
+    still_alive(p);
+}
+
+static sigjmp_buf back;
+static void on_jump(int signal) {
+    (void)signal;
+    siglongjmp(back, 1);
+}
+
+// A handler that never returns, as old network programs use for timeouts
+static void jumps_out(struct peer *p) {
+    struct sigaction action = {.sa_handler = on_jump};
+    struct epoll_event event = {.events = EPOLLIN};
+    int set = MUST(epoll_create1(0));
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->fd, &event));
+    MUST(sigaction(SIGALRM, &action, NULL));
+    for (int way = 0; way < 9; way++) {
+        if (sigsetjmp(back, 1) == 0) {
+            struct pollfd ready = {.fd = p->fd, .events = POLLIN};
+            alarm_in(40);
+            if (way % 3 == 0)
+                recv(p->fd, buffer, 10, 0);
+            else if (way % 3 == 1)
+                poll(&ready, 1, -1);
+            else
+                epoll_wait(set, &event, 1, -1);
+            say("nothing came");
+        } else {
+            say("jumped out of wait %d", way);
+        }
+        still_alive(p);
+    }
+}
+
+// Signals by the hundred while bytes move both ways
+static void signal_storm(struct peer *p) {
+    handle(SIGALRM, SA_RESTART);
+    struct itimerspec often = {{0, 300000}, {0, 300000}};
+    struct sigevent how = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
+    timer_t timer;
+    MUST(timer_create(CLOCK_MONOTONIC, &how, &timer));
+    MUST(timer_settime(timer, 0, &often, NULL));
+    uint32_t wrong = 0;
+    char out[3000], in[3000];
+    for (int i = 0; i < 3000; i++) {
+        size_t size = 1 + (i * 37) % sizeof out;
+        fill(out, size, i);
+        send_all(p->fd, out, size);
+        recv_all(p->fd, in, size);
+        wrong += memcmp(in, out, size) != 0;
+    }
+    often = (struct itimerspec){{0, 0}, {0, 0}};
+    MUST(timer_settime(timer, 0, &often, NULL));
+    say("%u wrong, signals %s", wrong, caught > 10 ? "came" : "MISSING");
+}
+
+// A handler that uses the stream itself, which POSIX allows
+static struct peer *handled_peer;
+static void on_write(int signal) {
+    (void)signal;
+    if (write(handled_peer->fd, "h", 1) == 1)
+        caught++;
+}
+
+static void writes_in_handler(struct peer *p) {
+    struct sigaction action = {.sa_handler = on_write, .sa_flags = SA_RESTART};
+    handled_peer = p;
+    MUST(sigaction(SIGALRM, &action, NULL));
+    alarm_in(60);
+    CALL(recv(p->fd, buffer, 1, 0));
+    say("handler wrote %d, and '%c' came back", (int)caught, buffer[0]);
+    still_alive(p);
+}
+
+static void *reads_forever(void *argument) {
+    struct peer *p = argument;
+    recv(p->fd, buffer, 10, 0);
+    return NULL;
+}
+
+static void *polls_forever(void *argument) {
+    struct pollfd ready = {.fd = ((struct peer *)argument)->fd, .events = POLLIN};
+    poll(&ready, 1, -1);
+    return NULL;
+}
+
+static void *waits_forever(void *argument) {
+    struct epoll_event event = {.events = EPOLLIN};
+    int set = MUST(epoll_create1(0));
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, ((struct peer *)argument)->fd, &event));
+    epoll_wait(set, &event, 1, -1);
+    return NULL;
+}
+
+static void cancelled(struct peer *p) {
+    void *(*const ways[])(void *) = {reads_forever, polls_forever, waits_forever};
+    for (int way = 0; way < 6; way++) {
+        pthread_t thread;
+        void *result;
+        pthread_create(&thread, NULL, ways[way % 3], p);
+        nap(80);
+        pthread_cancel(thread);
+        pthread_join(thread, &result);
+        say("cancelled %d", result == PTHREAD_CANCELED);
+        still_alive(p);
+    }
+}
+
+static const struct scenario scenarios[] = {
+    {"a_signal_interrupts", answers, interrupted},
+    {"a_signal_that_restarts", feeds_late, restarted},
+    {"a_part_is_kept_when_interrupted", sends_part, part_then_signal},
+    {"a_timeout_does_not_restart", answers, timed_and_interrupted},
+    {"a_signal_during_a_blocked_write", reads_when_told, blocked_write},
+    {"ctrl_c_kills_whoever_waits", stays_silent, dies_waiting},
+    {"stopping_and_continuing", answers, stopped_waiting},
+    {"jumping_out_of_a_wait", answers, jumps_out},
+    {"a_storm_of_signals", answers, signal_storm},
+    {"writing_in_a_handler", answers, writes_in_handler},
+    {"cancelling_a_waiting_thread", answers, cancelled},
+};
+SCENARIO_MAIN(scenarios)

@@ -1,0 +1,219 @@
+// Streams in the place of standard input and output, and under FILE pointers.
+#include "common.h"
+
+static char buffer[70000];
+
+static void asks(struct peer *p) {
+    send_all(p->fd, "first line\nsecond 42 words\n", 27);
+    ssize_t got = recv(p->fd, buffer, 34, MSG_WAITALL);
+    say_text("received", buffer, got);
+    meet(p);
+    send_all(p->fd, "last\n", 5);
+    MUST(shutdown(p->fd, SHUT_WR));
+    got = recv(p->fd, buffer, sizeof buffer, MSG_WAITALL);
+    say_text("received", buffer, got);
+}
+
+static void standard(struct peer *p) {
+    CALL(dup2(p->fd, 0));
+    CALL(dup2(p->fd, 1));
+    CALL(close(p->fd));
+    char line[100], word[20];
+    int number;
+    if (!fgets(line, sizeof line, stdin))
+        die("no line");
+    say_text("line", line, strlen(line));
+    say("scanf %d", scanf("%19s %d %19s", word, &number, line));
+    say("%s %d %s", word, number, line);
+    printf("printed %d\n", 7);
+    puts("and put");
+    fputs("without a newline", stdout);
+    CALL(fflush(stdout));
+    meet(p);
+    if (getchar() != '\n' || !fgets(line, sizeof line, stdin))
+        die("no last line");
+    say_text("line", line, strlen(line));
+    say("end of file: %d", fgets(line, sizeof line, stdin) == NULL && feof(stdin));
+    printf("bye\n");
+    exit(0); // flushes
+}
+
+static void file_pointers(struct peer *p) {
+    FILE *in = fdopen(p->fd, "r"), *out = fdopen(dup(p->fd), "w");
+    char *line = NULL;
+    size_t room = 0;
+    say("fileno %d", fileno(in) == p->fd);
+    say("getline %zd", getline(&line, &room, in));
+    say("getline %zd", getline(&line, &room, in));
+    fprintf(out, "printed %d\n", 7);
+    fwrite("and put\n", 1, 8, out);
+    setvbuf(out, NULL, _IONBF, 0);
+    fputs("without a newline", out);
+    meet(p);
+    say("getline %zd", getline(&line, &room, in));
+    say("getline %zd", getline(&line, &room, in));
+    say("end of file %d, error %d", !!feof(in), !!ferror(in));
+    fprintf(out, "bye\n");
+    CALL(fclose(out));
+    CALL(fclose(in));
+    CALL(write(p->fd, "x", 1));
+    free(line);
+}
+
+static void direct(struct peer *p) {
+    FILE *both = fdopen(p->fd, "r+");
+    setbuf(both, NULL);
+    char line[100];
+    for (int i = 0; i < 2; i++)
+        if (fgets(line, sizeof line, both))
+            say_text("line", line, strlen(line));
+    say("dprintf %d", dprintf(p->fd, "printed %d\n", 7));
+    fputs("and put\n", both);
+    fputs("without a newline", both);
+    meet(p);
+    say("fread %zu", fread(line, 1, 50, both));
+    fputs("bye\n", both);
+    CALL(fclose(both));
+}
+
+// A large transfer by fwrite and fread
+static void writes_files(struct peer *p) {
+    FILE *out = fdopen(p->fd, "w");
+    for (int i = 0; i < 300; i++) {
+        fill(buffer, 10000, i * 10000);
+        if (fwrite(buffer, 100, 100, out) != 100)
+            die("fwrite of piece %d: %s", i, strerrorname_np(errno));
+    }
+    CALL(fclose(out));
+}
+
+static void reads_files(struct peer *p) {
+    FILE *in = fdopen(p->fd, "r");
+    size_t got, total = 0;
+    bool right = true;
+    while ((got = fread(buffer, 1, 7777, in)) > 0) {
+        right = right && matches(buffer, got, total);
+        total += got;
+    }
+    say("%zu bytes, %s", total, right ? "right" : "WRONG");
+    fclose(in);
+}
+
+static int run_with_stream(struct peer *p, char *const arguments[]) {
+    pid_t child = MUST(fork());
+    int status;
+    if (child == 0) {
+        MUST(dup2(p->fd, 0));
+        MUST(dup2(p->fd, 1));
+        execvp(arguments[0], arguments);
+        _exit(99);
+    }
+    MUST(waitpid(child, &status, 0));
+    return status;
+}
+
+static void becomes_cat(struct peer *p) {
+    say_status("cat", run_with_stream(p, (char *[]){"cat", NULL}));
+    // The child has read to the end; the stream is still open for writing here.
+    send_all(p->fd, "after cat", 9);
+}
+
+static void talks_to_cat(struct peer *p) {
+    for (int i = 0; i < 10; i++) {
+        fill(buffer, 1000, i * 1000);
+        send_all(p->fd, buffer, 1000);
+        recv_pattern(p->fd, i * 1000, 1000, 1000);
+    }
+    say("ten round trips with cat");
+    send_all(p->fd, "end of it", 9);
+    MUST(shutdown(p->fd, SHUT_WR));
+    long got = recv(p->fd, buffer, 18, MSG_WAITALL);
+    say_text("received", buffer, got);
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
+// Bytes that arrived before the exec are the new program's to read.
+static void becomes_cat_late(struct peer *p) {
+    meet(p);
+    await_bytes(p->fd, 1000);
+    recv_pattern(p->fd, 0, 100, 100);
+    say_status("cat", run_with_stream(p, (char *[]){"cat", NULL}));
+}
+
+static void sends_before_cat(struct peer *p) {
+    send_pattern(p->fd, 0, 1000, 1000);
+    meet(p);
+    nap(150);
+    send_pattern(p->fd, 1000, 50000, 10000);
+    MUST(shutdown(p->fd, SHUT_WR));
+    drain_to_eof(p->fd, 100);
+}
+
+static void becomes_shell(struct peer *p) {
+    int status = run_with_stream(p, (char *[]){"sh", "-c", "read a b; echo \"got $b $a\"; read c; echo \"and $c\"; exit 5", NULL});
+    say_status("sh", status);
+}
+
+static void talks_to_shell(struct peer *p) {
+    send_all(p->fd, "one two\n", 8);
+    say_text("received", buffer, recv(p->fd, buffer, 12, MSG_WAITALL));
+    send_all(p->fd, "three\n", 6);
+    say_text("received", buffer, recv(p->fd, buffer, 10, MSG_WAITALL));
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
+// The process itself becomes the program, without a fork.
+static void execs_itself_away(struct peer *p) {
+    MUST(dup2(p->fd, 0));
+    MUST(dup2(p->fd, 1));
+    MUST(dup2(p->fd, 2));
+    close(p->fd);
+    close(p->listener);
+    execlp("cat", "cat", NULL);
+    die("exec");
+}
+
+static void cat_is_replaced(struct peer *p) {
+    send_all(p->fd, "end of it", 9);
+    long got = recv(p->fd, buffer, 9, MSG_WAITALL);
+    say_text("received", buffer, got);
+    nap(50);
+    talks_to_cat(p);
+}
+
+static void only_output(struct peer *p) {
+    pid_t child = MUST(fork());
+    int status;
+    if (child == 0) {
+        MUST(dup2(p->fd, 1));
+        execlp("seq", "seq", "1", "20000", NULL);
+        _exit(99);
+    }
+    MUST(waitpid(child, &status, 0));
+    say_status("seq", status);
+    send_all(p->fd, "done\n", 5);
+    close(p->fd);
+}
+
+static void counts_output(struct peer *p) {
+    uint32_t sum = CHECKSUM_START;
+    long total = 0, got;
+    while ((got = recv(p->fd, buffer, sizeof buffer, 0)) > 0) {
+        sum = checksum(sum, buffer, got);
+        total += got;
+    }
+    say("%ld bytes, checksum %08x", total, sum);
+}
+
+static const struct scenario scenarios[] = {
+    {"printf_and_fgets_on_0_and_1", asks, standard},
+    {"fdopen_reads_and_writes", asks, file_pointers},
+    {"one_unbuffered_file_for_both", asks, direct},
+    {"much_through_fwrite_and_fread", reads_files, writes_files},
+    {"exec_of_cat_on_a_stream", becomes_cat, talks_to_cat},
+    {"exec_leaves_unread_bytes_to_cat", becomes_cat_late, sends_before_cat},
+    {"exec_of_a_shell_on_a_stream", becomes_shell, talks_to_shell},
+    {"becoming_cat_without_a_fork", execs_itself_away, cat_is_replaced},
+    {"exec_of_a_writer_on_a_stream", only_output, counts_output},
+};
+SCENARIO_MAIN(scenarios)

@@ -1,0 +1,50 @@
+//! Half close, full close, reset, and death: what each end sees of the other's end.
+
+use sovia_tests::{Scenario, scenarios};
+
+scenarios!("shutdown":
+    the_client_closes_half,
+    the_server_closes_half,
+    half_close_over_ipv6,
+    shutting_the_reading_half,
+    shutting_both_halves,
+    writing_after_ones_own_shutdown,
+    writing_after_the_peer_closed,
+    closing_with_unread_bytes_resets,
+    a_reset_is_told_once_by_so_error,
+    a_reset_is_told_once_by_send,
+    lingering_zero_resets,
+    lingering_waits_no_longer_than_needed,
+    a_close_ends_a_blocked_read,
+    a_reset_ends_a_blocked_read,
+    what_was_sent_before_exit_arrives,
+    both_close_half_at_once,
+    a_wrong_half_is_refused,
+);
+
+#[test]
+fn half_close_of_a_fresh_connection() {
+    Scenario::c("shutdown", "half_close_of_a_fresh_connection").may_stay_on_tcp().run();
+}
+
+scenarios!("death":
+    little_is_sent_before_death,
+    little_is_sent_and_read_after_death,
+    small_pieces_before_death,
+    much_is_sent_before_death,
+    the_server_sends_and_dies,
+    gathered_bytes_before_death,
+    a_death_ends_a_blocked_read,
+    a_death_in_recv,
+    a_death_shows_in_epoll,
+    a_death_shows_in_poll,
+    an_abort_after_sending,
+    an_exit_after_sending,
+    a_reader_dies_in_full_swing,
+    a_reader_dies_without_reading,
+    killed_at_any_moment,
+    one_of_two_dies_idle,
+    one_of_two_dies_waiting,
+    one_of_two_dies_sending,
+    the_parent_of_two_dies,
+);

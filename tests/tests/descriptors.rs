@@ -1,0 +1,59 @@
+//! Streams under several numbers, in the place of standard input and output, with
+//! options, and how connections come about.
+
+use sovia_tests::{Scenario, scenarios};
+
+scenarios!("dup":
+    every_kind_of_duplicate_works,
+    the_last_number_ends_the_stream,
+    duplicates_share_their_flags,
+    wrong_numbers_are_refused,
+    a_file_takes_a_streams_number,
+    a_stream_takes_anothers_number,
+    a_closed_number_is_used_again,
+    ranges_of_numbers_are_closed,
+    closing_everything_in_a_loop,
+);
+
+scenarios!("stdio":
+    printf_and_fgets_on_0_and_1,
+    fdopen_reads_and_writes,
+    one_unbuffered_file_for_both,
+    much_through_fwrite_and_fread,
+    exec_of_cat_on_a_stream,
+    exec_leaves_unread_bytes_to_cat,
+    exec_of_a_shell_on_a_stream,
+    becoming_cat_without_a_fork,
+    exec_of_a_writer_on_a_stream,
+);
+
+scenarios!("options":
+    options_are_kept,
+    options_with_structures,
+    receive_timeouts,
+    send_timeouts,
+    bytes_are_counted,
+    modes_and_flags,
+    sigio_when_bytes_come,
+    a_low_water_mark,
+    the_cork,
+);
+
+scenarios!("connect":
+    addresses_are_the_kernels,
+    addresses_over_ipv6,
+    one_listener_for_both_families,
+    accept_with_flags,
+    connecting_without_blocking,
+    connections_are_refused,
+    many_connections_of_one_pair,
+    other_sockets_are_left_alone,
+);
+
+/// Too short, or too one-sided, to be worth a switch: that is up to the library.
+#[test]
+fn connections_that_need_not_be_switched() {
+    for case in ["bytes_before_the_accept", "one_way_from_the_start", "short_connections"] {
+        Scenario::c("connect", case).may_stay_on_tcp().run();
+    }
+}

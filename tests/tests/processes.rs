@@ -1,0 +1,46 @@
+//! Streams that several processes share, inherit and hand to each other.
+
+use sovia_tests::scenarios;
+
+scenarios!("fork":
+    workers_share_a_listener,
+    a_child_for_each_connection,
+    a_child_takes_a_connection_over,
+    parent_and_child_take_turns,
+    a_child_writes_and_its_parent_reads,
+    children_that_leave_it_alone,
+    a_child_goes_on_without_its_parent,
+    three_generations,
+    children_write_whole_records,
+    both_ends_fork,
+    parent_and_child_are_both_woken,
+    parent_and_child_both_read,
+    a_childs_shutdown_is_its_parents,
+    unread_bytes_are_there_for_either,
+);
+
+scenarios!("exec":
+    a_client_becomes_itself,
+    a_server_becomes_itself,
+    both_become_themselves,
+    unread_bytes_cross_an_exec,
+    becoming_a_program_without_the_library,
+    unread_bytes_for_a_program_without_the_library,
+    what_was_sent_before_an_exec_arrives,
+    close_on_exec_ends_the_stream,
+    an_exec_that_fails,
+    a_child_becomes_another_program,
+    a_child_leaves_the_library,
+    vfork_and_exec,
+    posix_spawn_with_and_without_the_stream,
+    system_and_popen,
+);
+
+scenarios!("passing":
+    a_stream_is_given_away,
+    a_stream_is_lent,
+    a_stream_is_given_away_with_unread_bytes,
+    a_stream_goes_there_and_back,
+    a_stream_is_handed_to_oneself,
+    a_dispatcher_hands_connections_out,
+);

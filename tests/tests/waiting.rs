@@ -1,0 +1,82 @@
+//! Non-blocking streams, poll, select and epoll, signals and threads that wait.
+
+use sovia_tests::scenarios;
+
+scenarios!("nonblocking":
+    nothing_to_read_is_eagain,
+    single_bytes_fill_no_earlier_than_tcp,
+    pieces_of_64_fill_no_earlier_than_tcp,
+    pieces_of_4096_fill_no_earlier_than_tcp,
+    pieces_of_65536_fill_no_earlier_than_tcp,
+    the_server_fills_too,
+    both_directions_fill_at_once,
+    a_blocked_writer_goes_on_with_the_reader,
+    a_large_nonblocking_write_is_taken_in_part,
+);
+
+scenarios!("poll_select":
+    poll_shows_each_state,
+    poll_shows_a_reset,
+    poll_shows_ones_own_shutdown,
+    poll_waits_as_long_as_asked,
+    poll_checks_its_arguments,
+    select_shows_each_state,
+    ppoll_lets_signals_in_while_waiting,
+    poll_mixes_kinds_of_descriptors,
+    poll_over_thirty_streams,
+);
+
+scenarios!("epoll_modes":
+    level_triggered_while_there_is_something,
+    level_triggered_room_to_write,
+    edge_triggered_once_for_each_arrival,
+    edge_triggered_both_ways,
+    edge_triggered_when_room_comes_back,
+    level_triggered_when_room_comes_back,
+    one_shot_until_armed_again,
+    leaving_and_coming_back,
+    epoll_shows_half_close_and_hang_up,
+    epoll_shows_a_reset,
+    epoll_shows_a_reset_as_an_edge,
+    epoll_checks_its_arguments,
+    epoll_waits_as_long_as_asked,
+);
+
+scenarios!("epoll_sets":
+    epoll_mixes_kinds_of_descriptors,
+    neither_kind_starves_the_other,
+    sets_within_sets_and_under_poll,
+    a_stream_in_several_sets,
+    a_stream_under_two_numbers,
+    an_entry_outlives_its_number,
+    a_number_that_is_used_again,
+    a_set_inherited_by_a_child,
+    a_childs_own_set,
+    joining_before_connecting,
+    fifty_streams_in_a_set,
+);
+
+scenarios!("epoll_threads":
+    joining_a_set_that_is_waited_for,
+    leaving_a_set_that_is_waited_for,
+    closing_what_is_polled,
+    shutting_what_is_read,
+    closing_what_is_read,
+    two_threads_wait_for_one_set,
+    exclusive_entries_of_two_sets,
+    a_pool_of_threads_with_one_shots,
+);
+
+scenarios!("signals":
+    a_signal_interrupts,
+    a_signal_that_restarts,
+    a_part_is_kept_when_interrupted,
+    a_timeout_does_not_restart,
+    a_signal_during_a_blocked_write,
+    ctrl_c_kills_whoever_waits,
+    stopping_and_continuing,
+    jumping_out_of_a_wait,
+    a_storm_of_signals,
+    writing_in_a_handler,
+    cancelling_a_waiting_thread,
+);
