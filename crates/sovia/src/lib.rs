@@ -1,1 +1,51 @@
-//! Under construction.
+//! Sockets over Virtual Interfaces.
+//!
+//! Every connection is, and stays, the kernel TCP connection that the program asked for: its
+//! anchor. This crate watches stream sockets from their first byte, finds out whether the other
+//! end runs under Sovia on the same host ([`meeting`]), and if so moves the bytes of either
+//! direction onto a VI ([`stream`]). The program's descriptor numbers, names, listeners and
+//! errors stay the kernel's.
+//!
+//! From the outside in:
+//! - [`ops`]: what each family of libc calls does with a descriptor that is ours;
+//! - [`table`]: which descriptors those are;
+//! - [`conn`]: a connection's state, in memory that forked processes share ([`family`]);
+//! - [`stream`]: sending and receiving on the two paths; [`retreat`]: back to TCP;
+//! - [`pair`], [`meeting`]: the other process, the segment shared with it, and how the two met;
+//! - [`wait`], [`epoll`], [`pollset`], [`progress`]: waiting.
+//!
+//! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
+//! kernel (`sovia-sys`).
+
+pub mod config;
+pub mod conn;
+pub mod epoll;
+pub mod family;
+pub mod meeting;
+mod message;
+pub mod ops;
+pub mod pair;
+pub mod pollset;
+pub mod progress;
+pub mod retreat;
+pub mod stats;
+pub mod stream;
+pub mod table;
+pub mod wait;
+
+/// An errno value: what the program will find in `errno`.
+pub type Errno = i32;
+
+/// The result of a call in the program's terms.
+pub type Outcome = Result<usize, Errno>;
+
+pub(crate) fn errno(e: sovia_sys::Errno) -> Errno {
+    e.into_raw()
+}
+
+/// Takes over in a new process: after exec, before the program's own code.
+pub fn start() {
+    config::load();
+    family::start();
+    table::start();
+}

@@ -195,3 +195,55 @@ pub fn soft_limit(resource: u32) -> Option<u64> {
     sys!(prlimit64, 0usize, resource, 0usize, limits.as_mut_ptr()).ok()?;
     (limits[0] != u64::MAX).then_some(limits[0])
 }
+
+/// The target of the symbolic link that `/proc` has for a descriptor; its length.
+pub fn read_link(fd: RawFd, out: &mut [u8]) -> Result<usize> {
+    let mut path = [0u8; 32];
+    let prefix = b"/proc/self/fd/";
+    path[..prefix.len()].copy_from_slice(prefix);
+    let mut digits = [0u8; 10];
+    let mut n = fd.unsigned_abs();
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    path[prefix.len()..prefix.len() + digits.len() - at].copy_from_slice(&digits[at..]);
+    sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
+}
+
+/// A timeout option of a socket (`SO_RCVTIMEO`, `SO_SNDTIMEO`) in nanoseconds; 0 for none.
+pub fn timeout_ns(fd: RawFd, option: i32) -> Result<u64> {
+    let [seconds, micros] = getsockopt::<[i64; 2]>(fd, libc::SOL_SOCKET, option)?;
+    Ok(seconds.max(0) as u64 * 1_000_000_000 + micros.max(0) as u64 * 1000)
+}
+
+/// The address of a TCP socket, or of its peer.
+///
+/// # Errors
+/// `ENOTCONN`, or `EAFNOSUPPORT` for another family.
+pub fn socket_name(fd: RawFd, peer: bool) -> Result<core::net::SocketAddr> {
+    use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+    let mut a = [0u8; 28];
+    let mut len = a.len() as u32;
+    if peer {
+        sys!(getpeername, fd, a.as_mut_ptr(), &raw mut len)?;
+    } else {
+        sys!(getsockname, fd, a.as_mut_ptr(), &raw mut len)?;
+    }
+    let port = u16::from_be_bytes([a[2], a[3]]);
+    let ip = match i32::from(u16::from_ne_bytes([a[0], a[1]])) {
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::new(a[4], a[5], a[6], a[7])),
+        libc::AF_INET6 => {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&a[8..24]);
+            IpAddr::V6(Ipv6Addr::from(octets))
+        }
+        _ => return Err(Errno::EAFNOSUPPORT),
+    };
+    Ok(SocketAddr::new(ip, port))
+}

@@ -52,6 +52,11 @@ pub enum Acquired {
 pub struct RobustLock(AtomicU32);
 
 impl RobustLock {
+    /// An unlocked lock.
+    pub const fn new() -> RobustLock {
+        RobustLock(AtomicU32::new(0))
+    }
+
     /// Takes the lock.
     ///
     /// A thread that finds itself to be the owner got here from a signal handler, or left the

@@ -39,6 +39,10 @@ pub struct Side {
     pub requests: AtomicU32,
     /// Not 0 once this side has left for good.
     pub gone: AtomicU32,
+    /// The processor, plus one, on which a thread of this side last waited.
+    pub cpu: AtomicU32,
+    /// A bit for each waiter of this side that is taken.
+    pub taken: AtomicU32,
     /// A bit for each VI with an unanswered request of this side.
     pub pending: [AtomicU64; VIS as usize / 64],
     /// This side's waiters.

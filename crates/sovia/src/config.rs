@@ -1,0 +1,101 @@
+//! What the user decided, read once from the environment.
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `SOVIA_RULES` | which connections may be accelerated ([`sovia_control::Rules`]) | all |
+//! | `SOVIA_STATS` | file to count into, made by `sovia run -v` | none |
+//! | `SOVIA_SPIN` | longest spin before sleep, in microseconds; 0: sleep at once | 50 |
+//! | `SOVIA_MEET` | transfers of an end before it looks for its peer | 3 |
+//! | `SOVIA_IO_URING` | `allow`: io_uring is let through | refused |
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use sovia_control::Rules;
+
+static SPIN_US: AtomicU32 = AtomicU32::new(50);
+static MEET_AFTER: AtomicU32 = AtomicU32::new(3);
+static IO_URING: AtomicBool = AtomicBool::new(false);
+static CPUS: AtomicU32 = AtomicU32::new(1);
+static RULES: AtomicPtr<Rules> = AtomicPtr::new(core::ptr::null_mut());
+static PROGRAM: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
+
+unsafe extern "C" {
+    static program_invocation_short_name: *mut libc::c_char;
+}
+
+fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: called before the program's code runs, so nobody changes the environment; the
+    // strings in it stay where they are.
+    unsafe {
+        let value = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    }
+}
+
+fn number(name: &CStr) -> Option<u32> {
+    variable(name)?.to_str().ok()?.parse().ok()
+}
+
+/// Reads the environment.
+pub fn load() {
+    // SAFETY: glibc sets it before any constructor runs.
+    PROGRAM.store(unsafe { program_invocation_short_name }, Ordering::Relaxed);
+    CPUS.store(sovia_sys::call::cpus_allowed(), Ordering::Relaxed);
+    if let Some(us) = number(c"SOVIA_SPIN") {
+        SPIN_US.store(us.min(10_000), Ordering::Relaxed);
+    }
+    if let Some(n) = number(c"SOVIA_MEET") {
+        MEET_AFTER.store(n.max(1), Ordering::Relaxed);
+    }
+    if variable(c"SOVIA_IO_URING").is_some_and(|v| v == c"allow") {
+        IO_URING.store(true, Ordering::Relaxed);
+    }
+    // `sovia run` has checked the rules; a hand-made bad one accelerates nothing.
+    if let Some(text) = variable(c"SOVIA_RULES") {
+        let rules = text
+            .to_str()
+            .ok()
+            .and_then(|text| Rules::parse(text).ok())
+            .or_else(|| Rules::parse("except:addr=0.0.0.0/0;except:addr=::/0").ok());
+        if let Some(rules) = rules {
+            RULES.store(Box::into_raw(Box::new(rules)), Ordering::Release);
+        }
+    }
+    if let Some(path) = variable(c"SOVIA_STATS") {
+        crate::stats::open(path);
+    }
+}
+
+/// Longest spin in nanoseconds.
+pub fn spin_max_ns() -> u64 {
+    u64::from(SPIN_US.load(Ordering::Relaxed)) * 1000
+}
+
+/// Transfers of an end before it looks for its peer.
+pub fn meet_after() -> u32 {
+    MEET_AFTER.load(Ordering::Relaxed)
+}
+
+/// Whether io_uring may be used.
+pub fn io_uring_allowed() -> bool {
+    IO_URING.load(Ordering::Relaxed)
+}
+
+/// Processors that this process may use.
+pub fn cpus() -> u32 {
+    CPUS.load(Ordering::Relaxed)
+}
+
+/// Whether the rules let a connection be accelerated.
+pub fn allows(local: core::net::SocketAddr, peer: core::net::SocketAddr) -> bool {
+    // SAFETY: null, or a leaked box.
+    let Some(rules) = (unsafe { RULES.load(Ordering::Acquire).as_ref() }) else { return true };
+    let name = PROGRAM.load(Ordering::Relaxed);
+    let program = if name.is_null() {
+        &[][..]
+    } else {
+        // SAFETY: glibc's pointer to the program's short name, a C string that stays.
+        unsafe { CStr::from_ptr(name) }.to_bytes()
+    };
+    rules.allows(program, local, peer)
+}

@@ -1,0 +1,318 @@
+//! A connection: what Sovia knows of one kernel TCP socket.
+//!
+//! It lies in the family's memory ([`crate::family`]), so it holds no pointer but those into a
+//! segment that every process with this connection has mapped at the same address. The atomics
+//! may be looked at by anyone; the [`Body`] belongs to the holder of the lock.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sovia_control::Traffic;
+use sovia_proto::close::Closing;
+use sovia_proto::flow::Flow;
+use sovia_proto::order::{Gatherer, Taker};
+use sovia_proto::path::{Rx, Tx};
+use sovia_sys::RobustLock;
+use sovia_sys::lock::Acquired;
+use via_shm::Endpoint;
+use via_shm::ring::{INLINE, SLOTS};
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Phase {
+    /// Slot not in use.
+    Free = 0,
+    /// On TCP; may be accelerated.
+    Candidate = 1,
+    /// Both ends hold a VI for it.
+    Attached = 2,
+    /// On TCP for good.
+    Plain = 3,
+}
+
+/// Which end opened the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// By `connect`.
+    Connector,
+    /// By `accept`.
+    Acceptor,
+}
+
+/// Bits of [`Conn::flags`].
+pub mod flag {
+    /// The descriptor is in non-blocking mode (kept up to date once attached).
+    pub const NONBLOCK: u32 = 1;
+    /// The anchor had an event (data, end, reset) that has not been looked at.
+    pub const ANCHOR: u32 = 1 << 1;
+    /// The program has shut its sending side.
+    pub const SHUT_WR: u32 = 1 << 2;
+    /// The program has shut its receiving side.
+    pub const SHUT_RD: u32 = 1 << 3;
+    /// The peer's FIN has been reached: end of file.
+    pub const EOF: u32 = 1 << 4;
+    /// The segment is damaged: errors from now on.
+    pub const DAMAGED: u32 = 1 << 5;
+    /// The peer's process has left without a FIN: sends go to the kernel for its verdict.
+    pub const PEER_GONE: u32 = 1 << 6;
+    /// The connection was opened by `connect`.
+    pub const CONNECTOR: u32 = 1 << 7;
+    /// The meeting has counted this connection in the statistics.
+    pub const COUNTED: u32 = 1 << 8;
+    /// Being taken back to TCP: nobody may start anything new on the VI.
+    pub const RETREATING: u32 = 1 << 9;
+}
+
+/// A message taken off the ring before the program wanted it.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Held {
+    /// [`sovia_proto::packet::Kind`] as a number.
+    pub kind: u8,
+    /// Whether the bytes are in the pool.
+    pub pooled: bool,
+    /// Length in bytes.
+    pub len: u32,
+    /// Offset in the pool.
+    pub at: u32,
+    /// Pool position to release once consumed.
+    pub release: u64,
+    /// The bytes, if not pooled.
+    pub bytes: [u8; INLINE],
+}
+
+/// Ordered packets that can be held: a whole ring's worth, more than the window.
+pub const HELD: usize = SLOTS as usize;
+
+/// What the holder of the lock may touch.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Body {
+    /// Our end of the VI; valid once attached.
+    pub endpoint: MaybeUninit<Endpoint>,
+    /// Window and acknowledgements.
+    pub flow: Flow,
+    /// FIN and FINACK.
+    pub closing: Closing,
+    /// Our gathered bytes.
+    pub gatherer: Gatherer,
+    /// The peer's gathered bytes.
+    pub taker: Taker,
+    /// What went over the VI and is not yet in the statistics.
+    pub traffic: Traffic,
+    /// Bytes of the first unread packet that the program has had.
+    pub front: u32,
+    /// Number of the first held packet.
+    pub held_first: u32,
+    /// Number after the last held packet.
+    pub held_end: u32,
+    /// Packets held back by [`crate::stream`] so that acknowledgements behind them could be seen.
+    pub held: [Held; HELD],
+}
+
+/// One connection.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Conn {
+    lock: RobustLock,
+    generation: AtomicU32,
+    phase: AtomicU32,
+    flags: AtomicU32,
+    tx: AtomicU32,
+    rx: AtomicU32,
+    /// Index of the pair of processes, in the table of each process that has this connection.
+    pub pair: AtomicU32,
+    /// Number of the VI in the pair's segment.
+    pub vi: AtomicU32,
+    /// Processes that hold the socket.
+    pub holders: AtomicU32,
+    /// Calls that moved bytes so far, until met.
+    pub transfers: AtomicU32,
+    /// Threads inside a kernel receive.
+    pub rx_pins: AtomicU32,
+    /// Threads inside a kernel send.
+    pub tx_pins: AtomicU32,
+    /// Bytes received over TCP.
+    pub rx_tcp: AtomicU64,
+    /// Bytes sent over TCP.
+    pub tx_tcp: AtomicU64,
+    /// SO_RCVTIMEO in nanoseconds; 0 for none (kept up to date once attached).
+    pub receive_timeout: AtomicU64,
+    /// SO_SNDTIMEO likewise.
+    pub send_timeout: AtomicU64,
+    /// Which side of the segment we are.
+    pub side: AtomicU32,
+    /// Processes other than the peer may wait on these: threads that wait outside the lock.
+    pub waiting: AtomicU32,
+    body: UnsafeCell<Body>,
+}
+
+// SAFETY: everything is atomic but the body, which only the holder of the lock touches
+// (`Conn::lock` hands out the only path to it).
+unsafe impl Sync for Conn {}
+
+impl Conn {
+    /// Makes a taken slot a new connection on TCP.
+    pub fn open(&self, role: Role) -> u32 {
+        let generation = self.generation.load(Ordering::Relaxed);
+        self.flags.store(
+            if role == Role::Connector { flag::CONNECTOR } else { 0 },
+            Ordering::Relaxed,
+        );
+        self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
+        self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
+        self.holders.store(1, Ordering::Relaxed);
+        for counter in [&self.transfers, &self.rx_pins, &self.tx_pins, &self.waiting] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        for counter in [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.phase.store(Phase::Candidate as u32, Ordering::Release);
+        generation
+    }
+
+    /// Ends the slot's present life; references with the old generation are void from here.
+    pub fn end(&self) {
+        self.phase.store(Phase::Free as u32, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Whether the slot still lives the life with that generation.
+    #[inline]
+    pub fn is_generation(&self, generation: u32) -> bool {
+        self.generation.load(Ordering::Acquire) & 0xff_ffff == generation & 0xff_ffff
+    }
+
+    /// Like [`Conn::is_generation`], by the lowest 12 bits.
+    pub(crate) fn is_generation_low(&self, generation: u32) -> bool {
+        self.generation.load(Ordering::Acquire) & 0xfff == generation & 0xfff
+    }
+
+    /// How far it has come.
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Free,
+            1 => Phase::Candidate,
+            2 => Phase::Attached,
+            _ => Phase::Plain,
+        }
+    }
+
+    /// Moves on to another phase.
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u32, Ordering::Release);
+    }
+
+    /// Which end opened it.
+    pub fn role(&self) -> Role {
+        if self.has(flag::CONNECTOR) { Role::Connector } else { Role::Acceptor }
+    }
+
+    /// The sender's path.
+    #[inline]
+    pub fn tx(&self) -> Tx {
+        Tx::from_u32(self.tx.load(Ordering::Acquire))
+    }
+
+    /// Moves the sender's path on; under the lock once attached.
+    pub fn set_tx(&self, tx: Tx) {
+        self.tx.store(tx as u32, Ordering::Release);
+    }
+
+    /// The receiver's path.
+    #[inline]
+    pub fn rx(&self) -> Rx {
+        Rx::from_u32(self.rx.load(Ordering::Acquire))
+    }
+
+    /// Moves the receiver's path on; under the lock once attached.
+    pub fn set_rx(&self, rx: Rx) {
+        self.rx.store(rx as u32, Ordering::Release);
+    }
+
+    /// Whether any of those flags is set.
+    #[inline]
+    pub fn has(&self, flags: u32) -> bool {
+        self.flags.load(Ordering::Relaxed) & flags != 0
+    }
+
+    /// Sets flags; returns those that were set before.
+    pub fn set(&self, flags: u32) -> u32 {
+        self.flags.fetch_or(flags, Ordering::AcqRel)
+    }
+
+    /// Clears flags; returns those that were set before.
+    pub fn clear(&self, flags: u32) -> u32 {
+        self.flags.fetch_and(!flags, Ordering::AcqRel)
+    }
+
+    /// Takes the lock and with it the body.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_> {
+        let acquired = self.lock.lock();
+        let mut guard = Guard { conn: self };
+        if acquired == Acquired::FromTheDead && self.phase() == Phase::Attached {
+            crate::stream::repair(&mut guard);
+        }
+        guard
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Guard<'_>> {
+        self.lock.try_lock().then_some(Guard { conn: self })
+    }
+}
+
+/// The locked body of a connection.
+#[derive(Debug)]
+pub struct Guard<'a> {
+    /// The connection.
+    pub conn: &'a Conn,
+}
+
+impl Deref for Guard<'_> {
+    type Target = Body;
+
+    #[inline]
+    fn deref(&self) -> &Body {
+        // SAFETY: a Guard exists only while the lock is held.
+        unsafe { &*self.conn.body.get() }
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Body {
+        // SAFETY: as for `deref`, and the guard is borrowed mutably.
+        unsafe { &mut *self.conn.body.get() }
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.conn.lock.unlock();
+    }
+}
+
+impl Body {
+    /// Our end of the VI. Only for attached connections.
+    #[inline]
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        // SAFETY: callers reach this only where the phase is Attached, and `attach` wrote the
+        // endpoint before it set that phase; the segment stays mapped while one is attached.
+        unsafe { self.endpoint.assume_init_mut() }
+    }
+
+    /// Our end of the VI, to look at.
+    #[inline]
+    pub fn endpoint_ref(&self) -> &Endpoint {
+        // SAFETY: as for `endpoint`.
+        unsafe { self.endpoint.assume_init_ref() }
+    }
+}

@@ -1,0 +1,175 @@
+//! What two processes say to each other when they first meet.
+//!
+//! Fixed size, versioned; everything in it is checked by whoever receives it.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use via_shm::request::DISCRIMINATOR;
+
+const MAGIC: [u8; 8] = *b"SOVIAMT\0";
+/// Changed whenever two builds could not share a segment.
+const VERSION: u32 = 1;
+/// Bytes of a message.
+pub(crate) const LEN: usize = 32 + DISCRIMINATOR;
+
+/// The steps of a first meeting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Step {
+    /// Acceptor to connector's rendezvous name: I have the other end.
+    Hello = 1,
+    /// Connector to acceptor: here is the segment, and my doorbells.
+    Offer = 2,
+    /// Acceptor to connector: my doorbells.
+    Accept = 3,
+}
+
+/// A process, told apart from all that had its number before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) nonce: u64,
+}
+
+/// A connection by its addresses, and the kernel's cookie of the speaker's end of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) connector: SocketAddr,
+    pub(crate) acceptor: SocketAddr,
+    pub(crate) cookie: u64,
+}
+
+/// A whole message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Message {
+    pub(crate) step: Step,
+    pub(crate) from: Process,
+    pub(crate) link: Link,
+}
+
+/// Why a message is not one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Junk {
+    /// Not ours at all, or cut.
+    Shape,
+    /// Of another version.
+    Version,
+}
+
+impl Link {
+    /// The form in which a segment's table of requests has it.
+    pub(crate) fn encode(&self) -> [u8; DISCRIMINATOR] {
+        let mut out = [0; DISCRIMINATOR];
+        put_address(&mut out[0..20], self.connector);
+        put_address(&mut out[20..40], self.acceptor);
+        out[40..48].copy_from_slice(&self.cookie.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8; DISCRIMINATOR]) -> Option<Link> {
+        Some(Link {
+            connector: get_address(&bytes[0..20])?,
+            acceptor: get_address(&bytes[20..40])?,
+            cookie: u64::from_le_bytes(bytes[40..48].try_into().ok()?),
+        })
+    }
+
+    /// Whether both mean the same connection, whoever speaks.
+    pub(crate) fn same_connection(&self, other: &Link) -> bool {
+        self.connector == other.connector && self.acceptor == other.acceptor
+    }
+}
+
+fn put_address(out: &mut [u8], address: SocketAddr) {
+    out[2..4].copy_from_slice(&address.port().to_le_bytes());
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            out[0] = 4;
+            out[4..8].copy_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out[0] = 6;
+            out[4..20].copy_from_slice(&ip.octets());
+        }
+    }
+}
+
+fn get_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let port = u16::from_le_bytes(bytes.get(2..4)?.try_into().ok()?);
+    let ip = match bytes.first()? {
+        4 => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?)),
+        6 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(4..20)?).ok()?)),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+impl Message {
+    pub(crate) fn encode(&self) -> [u8; LEN] {
+        let mut out = [0; LEN];
+        out[0..8].copy_from_slice(&MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[12..16].copy_from_slice(&(self.step as u32).to_le_bytes());
+        out[16..20].copy_from_slice(&self.from.pid.to_le_bytes());
+        out[24..32].copy_from_slice(&self.from.nonce.to_le_bytes());
+        out[32..].copy_from_slice(&self.link.encode());
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Message, Junk> {
+        let bytes: &[u8; LEN] = bytes.try_into().map_err(|_| Junk::Shape)?;
+        if bytes[0..8] != MAGIC {
+            return Err(Junk::Shape);
+        }
+        let u32_at = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        if u32_at(8) != VERSION {
+            return Err(Junk::Version);
+        }
+        let step = match u32_at(12) {
+            1 => Step::Hello,
+            2 => Step::Offer,
+            3 => Step::Accept,
+            _ => return Err(Junk::Shape),
+        };
+        let mut nonce = [0; 8];
+        nonce.copy_from_slice(&bytes[24..32]);
+        let mut link = [0; DISCRIMINATOR];
+        link.copy_from_slice(&bytes[32..]);
+        Ok(Message {
+            step,
+            from: Process { pid: u32_at(16) as i32, nonce: u64::from_le_bytes(nonce) },
+            link: Link::decode(&link).ok_or(Junk::Shape)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_survives_its_encoding_and_junk_does_not_pass() {
+        let message = Message {
+            step: Step::Offer,
+            from: Process { pid: 42, nonce: 7 },
+            link: Link {
+                connector: "127.0.0.1:5".parse().unwrap(),
+                acceptor: "[::1]:6".parse().unwrap(),
+                cookie: 9,
+            },
+        };
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes), Ok(message));
+        assert_eq!(Message::decode(&bytes[..LEN - 1]), Err(Junk::Shape));
+        let mut other = bytes;
+        other[8] += 1;
+        assert_eq!(Message::decode(&other), Err(Junk::Version));
+        other = bytes;
+        other[12] = 9;
+        assert_eq!(Message::decode(&other), Err(Junk::Shape));
+        other = bytes;
+        other[32] = 5;
+        assert_eq!(Message::decode(&other), Err(Junk::Shape));
+    }
+}

@@ -1,0 +1,122 @@
+//! Descriptors come and go: dup, close, shutdown, fork.
+
+use crate::conn::{Phase, flag};
+use crate::table::{self, Entry, Ref};
+use crate::{Outcome, epoll, meeting, pair, progress, stats, stream};
+use core::sync::atomic::Ordering;
+use sovia_control::Reason;
+use sovia_proto::path::Rx;
+use sovia_sys::{call, lock};
+
+/// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
+pub fn close(fd: i32) {
+    match table::remove(fd) {
+        Entry::Conn(at) => {
+            if table::release(at.index) && at.conn.is_generation(at.generation) {
+                last_here(fd, at);
+            }
+        }
+        Entry::Epoll(index) => epoll::closed(index),
+        Entry::Foreign | Entry::Private => {}
+    }
+}
+
+/// The process's last descriptor of a connection goes.
+fn last_here(fd: i32, at: Ref) {
+    let conn = at.conn;
+    epoll::conn_closed(at);
+    if conn.phase() == Phase::Candidate {
+        meeting::closed(at);
+        meeting::count_stay(at, Reason::ShortLived);
+    }
+    let attached = conn.phase() == Phase::Attached;
+    let last = conn.holders.fetch_sub(1, Ordering::AcqRel) == 1;
+    if attached {
+        let mut guard = conn.lock();
+        let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
+        if let Some(page) = stats::page() {
+            page.add(&core::mem::take(&mut guard.traffic));
+        }
+        let vi = conn.vi.load(Ordering::Relaxed);
+        if last {
+            // Unread bytes: TCP answers the peer with a reset, and so does the anchor.
+            if conn.rx() == Rx::Vi
+                && !conn.has(flag::EOF | flag::SHUT_RD)
+                && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0)
+            {
+                let abort = [1i32, 0];
+                let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
+            }
+            stream::finish(&mut guard, fd);
+            pair.segment.leave(pair.side, vi);
+            conn.end();
+        }
+        drop(guard);
+        // Threads that still wait on it must not find the segment gone.
+        if last {
+            wake_and_wait(at);
+        }
+        pair.vacate(vi);
+    } else if last {
+        conn.end();
+    }
+    if last {
+        crate::family::give_back(at.index);
+    }
+}
+
+/// Wakes the threads that wait for a connection which has ended, and lets them leave.
+fn wake_and_wait(at: Ref) {
+    let mut patience = 10_000;
+    while at.conn.waiting.load(Ordering::Acquire) != 0 && patience > 0 {
+        stream::wake_all(at.conn);
+        call::sched_yield();
+        patience -= 1;
+    }
+}
+
+/// `to` has become a second descriptor of what `from` is.
+pub fn dup(from: i32, to: i32) {
+    match table::get(from) {
+        Entry::Conn(at) if at.conn.is_generation(at.generation) => table::refer(to, at),
+        Entry::Epoll(index) => table::enter_epoll(to, index),
+        _ => {}
+    }
+}
+
+/// `shutdown`. `kernel` makes the real call.
+pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) -> Outcome {
+    let conn = at.conn;
+    if conn.phase() == Phase::Attached {
+        let mut guard = conn.lock();
+        if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
+            stream::finish(&mut guard, fd);
+            conn.set(flag::SHUT_WR);
+        }
+        if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
+            conn.set(flag::SHUT_RD);
+        }
+    }
+    let result = kernel();
+    if conn.phase() == Phase::Attached {
+        progress::tell_own(conn);
+    }
+    result
+}
+
+/// Before fork: the child will hold every connection that we hold. Counted in advance, so that
+/// neither can be the last by mistake.
+pub fn forking() {
+    let mut seen = std::collections::BTreeSet::new();
+    table::for_each_conn(|_, at| {
+        if seen.insert(at.index) {
+            at.conn.holders.fetch_add(1, Ordering::AcqRel);
+        }
+    });
+}
+
+/// In the child.
+pub fn forked() {
+    lock::forked();
+    pair::forked();
+}

@@ -1,0 +1,12 @@
+//! What each family of libc calls does with a descriptor that is ours.
+//!
+//! The preload library decodes a call's arguments and comes here for descriptors that
+//! [`crate::table`] knows; `kernel` is always the real call.
+
+mod close;
+mod option;
+mod transfer;
+
+pub use close::{close, dup, forked, forking, shutdown};
+pub use option::{fionread, nonblocking, note_option};
+pub use transfer::{Flags, receive, send};

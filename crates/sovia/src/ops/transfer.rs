@@ -1,0 +1,347 @@
+//! The calls that move bytes.
+
+use crate::conn::{Conn, Phase, flag};
+use crate::stream::{self, Got, Put};
+use crate::table::Ref;
+use crate::wait::{self, Want};
+use crate::{Outcome, meeting};
+use core::sync::atomic::Ordering;
+use sovia_proto::path::{Rx, Tx};
+use sovia_sys::{call, clock};
+
+/// How a call behaves.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Flags {
+    /// MSG_DONTWAIT.
+    pub dont_wait: bool,
+    /// MSG_PEEK.
+    pub peek: bool,
+    /// MSG_WAITALL.
+    pub wait_all: bool,
+    /// MSG_NOSIGNAL.
+    pub no_signal: bool,
+}
+
+/// Counts a thread into a kernel call, so that the path is not switched under it.
+struct Pin<'a>(&'a core::sync::atomic::AtomicU32);
+
+impl<'a> Pin<'a> {
+    fn new(pins: &'a core::sync::atomic::AtomicU32) -> Pin<'a> {
+        pins.fetch_add(1, Ordering::SeqCst);
+        Pin(pins)
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn deadline(conn: &Conn, timeout: &core::sync::atomic::AtomicU64) -> Option<u64> {
+    let _ = conn;
+    match timeout.load(Ordering::Relaxed) {
+        0 => None,
+        ns => Some(clock::now_ns().saturating_add(ns)),
+    }
+}
+
+/// read, readv, recv, recvfrom, recvmsg: fills `parts` one after the other.
+/// `kernel` makes the program's own call, for a connection on TCP.
+#[inline]
+pub fn receive(
+    fd: i32,
+    at: Ref,
+    parts: &mut [&mut [u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let conn = at.conn;
+    match conn.phase() {
+        Phase::Attached => {}
+        Phase::Candidate => {
+            let pin = Pin::new(&conn.rx_pins);
+            if conn.phase() != Phase::Attached || conn.rx() == Rx::Tcp {
+                let n = kernel()?;
+                if !flags.peek {
+                    conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+                }
+                drop(pin);
+                if n > 0 && conn.phase() == Phase::Candidate {
+                    meeting::transferred(fd, at);
+                }
+                return Ok(n);
+            }
+            drop(pin);
+        }
+        _ => return kernel(),
+    }
+    if conn.rx() == Rx::Back {
+        return kernel();
+    }
+    // The common case: one part, something there.
+    if let [part] = parts
+        && !flags.peek
+        && !flags.wait_all
+    {
+        let mut guard = conn.lock();
+        if conn.is_generation(at.generation) {
+            match stream::receive(&mut guard, fd, part) {
+                Got::Bytes(n) => return Ok(n),
+                Got::End => return Ok(0),
+                Got::Failed(e) => return Err(e),
+                Got::Nothing if part.is_empty() => return Ok(0),
+                Got::Nothing => {}
+            }
+            if flags.dont_wait || conn.has(flag::NONBLOCK) {
+                return Err(libc::EAGAIN);
+            }
+        }
+    }
+    receive_slowly(fd, at, parts, flags)
+}
+
+fn receive_slowly(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) -> Outcome {
+    let conn = at.conn;
+    let wanted: usize = parts.iter().map(|part| part.len()).sum();
+    if wanted == 0 {
+        return Ok(0);
+    }
+    let deadline = deadline(conn, &conn.receive_timeout);
+    let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
+    let mut done = 0;
+    loop {
+        let attempt = |guard: &mut crate::conn::Guard<'_>| {
+            let got = if flags.peek {
+                peek(guard, fd, parts)
+            } else {
+                scatter(guard, fd, parts, done)
+            };
+            match got {
+                Got::Bytes(n) => Some(Ok(n)),
+                Got::End => Some(Ok(0)),
+                Got::Failed(e) => Some(Err(e)),
+                Got::Nothing => None,
+            }
+        };
+        let result = if patient {
+            wait::until(at, Want::Receive, deadline, attempt).and_then(|r| r)
+        } else {
+            let mut attempt = attempt;
+            let mut guard = conn.lock();
+            attempt(&mut guard).unwrap_or(Err(libc::EAGAIN))
+        };
+        match result {
+            Ok(n) if flags.peek => {
+                // MSG_PEEK with MSG_WAITALL waits for all, and consumes nothing.
+                if !flags.wait_all || !patient || n == wanted || n == done {
+                    return Ok(n);
+                }
+                done = n;
+                call::sched_yield();
+            }
+            Ok(0) => return Ok(done),
+            Ok(n) => {
+                done += n;
+                if done == wanted || !flags.wait_all || !patient {
+                    return Ok(done);
+                }
+            }
+            Err(_) if done > 0 => return Ok(done),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn scatter(
+    guard: &mut crate::conn::Guard<'_>,
+    fd: i32,
+    parts: &mut [&mut [u8]],
+    mut skip: usize,
+) -> Got {
+    let mut done = 0;
+    for part in parts {
+        if skip >= part.len() {
+            skip -= part.len();
+            continue;
+        }
+        let out = &mut part[skip..];
+        skip = 0;
+        match stream::receive(guard, fd, out) {
+            Got::Bytes(n) => {
+                done += n;
+                if n < out.len() {
+                    break;
+                }
+            }
+            _ if done > 0 => break,
+            other => return other,
+        }
+    }
+    Got::Bytes(done)
+}
+
+fn peek(guard: &mut crate::conn::Guard<'_>, fd: i32, parts: &mut [&mut [u8]]) -> Got {
+    if let [part] = parts {
+        return stream::peek(guard, fd, part);
+    }
+    let wanted = parts.iter().map(|part| part.len()).sum();
+    let mut all = vec![0; wanted];
+    let got = stream::peek(guard, fd, &mut all);
+    if let Got::Bytes(n) = got {
+        let mut from = &all[..n];
+        for part in parts {
+            let n = part.len().min(from.len());
+            part[..n].copy_from_slice(&from[..n]);
+            from = &from[n..];
+        }
+    }
+    got
+}
+
+/// write, writev, send, sendto, sendmsg: takes `parts` one after the other.
+/// `kernel` makes the program's own call, for a connection on TCP.
+#[inline]
+pub fn send(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let conn = at.conn;
+    match conn.phase() {
+        Phase::Attached => {}
+        Phase::Candidate => {
+            let pin = Pin::new(&conn.tx_pins);
+            if conn.phase() != Phase::Attached || conn.tx() == Tx::Tcp {
+                let n = kernel()?;
+                conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+                drop(pin);
+                if n > 0 && conn.phase() == Phase::Candidate {
+                    meeting::transferred(fd, at);
+                }
+                return Ok(n);
+            }
+            drop(pin);
+        }
+        _ => return kernel(),
+    }
+    if let [part] = parts {
+        let mut guard = conn.lock();
+        if conn.is_generation(at.generation) {
+            match stream::send(&mut guard, fd, part) {
+                Put::Bytes(n) if n == part.len() => return Ok(n),
+                Put::Bytes(n) => {
+                    if flags.dont_wait || conn.has(flag::NONBLOCK) {
+                        return Ok(n);
+                    }
+                    drop(guard);
+                    return send_slowly(fd, at, parts, flags, n);
+                }
+                Put::Failed(e) => return Err(e),
+                Put::AskKernel => {
+                    drop(guard);
+                    return send_tcp(conn, kernel);
+                }
+                Put::Full => {
+                    if flags.dont_wait || conn.has(flag::NONBLOCK) {
+                        return Err(libc::EAGAIN);
+                    }
+                }
+            }
+        }
+    }
+    // A short gathered write goes as one packet.
+    let total: usize = parts.iter().map(|part| part.len()).sum();
+    let mut short = [0u8; 4096];
+    if parts.len() > 1 && total <= short.len() {
+        let mut at_byte = 0;
+        for part in parts {
+            short[at_byte..at_byte + part.len()].copy_from_slice(part);
+            at_byte += part.len();
+        }
+        return send_or_kernel(fd, at, &[&short[..total]], flags, kernel);
+    }
+    send_or_kernel(fd, at, parts, flags, kernel)
+}
+
+fn send_or_kernel(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    {
+        // The kernel's own call serves a connection that is on TCP all through.
+        let mut guard = at.conn.lock();
+        if stream::send(&mut guard, fd, &[]) == Put::AskKernel {
+            drop(guard);
+            return send_tcp(at.conn, kernel);
+        }
+    }
+    send_slowly(fd, at, parts, flags, 0)
+}
+
+/// The kernel's call on an attached connection that is on TCP now.
+fn send_tcp(conn: &Conn, kernel: impl FnOnce() -> Outcome) -> Outcome {
+    let pin = Pin::new(&conn.tx_pins);
+    // Switched meanwhile by another thread: the bytes would be in the wrong place.
+    if conn.tx() == Tx::Vi && !conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::DAMAGED) {
+        drop(pin);
+        return Err(libc::EINTR);
+    }
+    let n = kernel()?;
+    conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+    drop(pin);
+    Ok(n)
+}
+
+/// Sends the rest, waiting for room.
+fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -> Outcome {
+    let conn = at.conn;
+    let total: usize = parts.iter().map(|part| part.len()).sum();
+    let deadline = deadline(conn, &conn.send_timeout);
+    let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
+    while done < total {
+        let mut skip = done;
+        let Some(rest) = parts.iter().find_map(|part| {
+            if skip >= part.len() {
+                skip -= part.len();
+                None
+            } else {
+                Some(&part[skip..])
+            }
+        }) else {
+            break;
+        };
+        let attempt = |guard: &mut crate::conn::Guard<'_>| match stream::send(guard, fd, rest) {
+            Put::Bytes(n) => Some(Ok(n)),
+            Put::Failed(e) => Some(Err(e)),
+            Put::AskKernel => Some(raw_send(guard.conn, fd, rest, flags)),
+            Put::Full => None,
+        };
+        let result = if patient {
+            wait::until(at, Want::Send, deadline, attempt).and_then(|r| r)
+        } else {
+            let mut attempt = attempt;
+            let mut guard = conn.lock();
+            attempt(&mut guard).unwrap_or(Err(libc::EAGAIN))
+        };
+        match result {
+            Ok(n) => done += n,
+            Err(_) if done > 0 => return Ok(done),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
+/// The kernel's verdict on a send whose path has ended. Never blocks.
+fn raw_send(conn: &Conn, fd: i32, bytes: &[u8], flags: Flags) -> Outcome {
+    let no_signal = if flags.no_signal { libc::MSG_NOSIGNAL } else { 0 };
+    let n = call::send(fd, bytes, libc::MSG_DONTWAIT | no_signal).map_err(crate::errno)?;
+    conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+    Ok(n)
+}

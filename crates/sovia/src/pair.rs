@@ -1,0 +1,328 @@
+//! The other processes that this one shares a segment with.
+//!
+//! The table is each process's own; a forked child inherits a copy, with the mappings and the
+//! descriptors behind it.
+
+use crate::conn::Conn;
+use crate::message::Process;
+use crate::{config, table};
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use sovia_sys::datagram::Datagram;
+use sovia_sys::{Fd, RobustLock, call};
+use std::sync::OnceLock;
+use via_shm::Segment;
+use via_shm::layout::{DOORBELLS, VIS, WAITERS};
+use via_shm::segment::SideIndex;
+
+/// Processes that one can be paired with at a time.
+const PAIRS: usize = 1024;
+
+static TABLE: [AtomicPtr<Pair>; PAIRS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; PAIRS];
+/// One above the highest index in use.
+static TOP: AtomicU32 = AtomicU32::new(0);
+/// Guards additions and removals.
+static CHANGE: RobustLock = RobustLock::new();
+/// This process's own doorbells, 0 for one not made yet.
+static DOORS: [AtomicI32; DOORBELLS] = [const { AtomicI32::new(0) }; DOORBELLS];
+static ME: AtomicU64 = AtomicU64::new(0);
+
+/// A process that we share a segment with.
+#[derive(Debug)]
+pub struct Pair {
+    /// The segment.
+    pub segment: Segment,
+    /// Which side of it we are.
+    pub side: SideIndex,
+    pub(crate) peer: Process,
+    /// Where the peer has accepted connections of ours.
+    server: Option<SocketAddr>,
+    /// The peer's doorbells.
+    doors: OnceLock<[Fd; DOORBELLS]>,
+    /// Where the peer's doorbells are still to come from.
+    pub(crate) greeting: RobustBox<Option<Datagram>>,
+    /// The segment's file, until the peer has it.
+    pub(crate) file: RobustBox<Option<Fd>>,
+    /// For each VI the connection on it, plus one.
+    conns: [AtomicU32; VIS as usize],
+    /// Connections attached in this process.
+    refs: AtomicU32,
+}
+
+/// A value behind a robust lock.
+#[derive(Debug)]
+pub(crate) struct RobustBox<T> {
+    lock: RobustLock,
+    value: core::cell::UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through `with` only, which holds the lock.
+unsafe impl<T: Send> Sync for RobustBox<T> {}
+
+impl<T> RobustBox<T> {
+    pub(crate) const fn new(value: T) -> RobustBox<T> {
+        RobustBox { lock: RobustLock::new(), value: core::cell::UnsafeCell::new(value) }
+    }
+
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        self.lock.lock();
+        // SAFETY: the lock is held, so this is the only reference.
+        let result = f(unsafe { &mut *self.value.get() });
+        self.lock.unlock();
+        result
+    }
+}
+
+/// This process.
+pub(crate) fn me() -> Process {
+    let pid = call::getpid();
+    let mut nonce = ME.load(Ordering::Acquire);
+    if nonce == 0 {
+        let mut bytes = [0; 8];
+        let _ = call::getrandom(&mut bytes);
+        nonce = u64::from_ne_bytes(bytes) | 1;
+        if let Err(first) = ME.compare_exchange(0, nonce, Ordering::AcqRel, Ordering::Acquire) {
+            nonce = first;
+        }
+    }
+    Process { pid, nonce }
+}
+
+/// One of this process's doorbells, made when first asked for.
+pub(crate) fn door(index: usize) -> Option<i32> {
+    let door = &DOORS[index % DOORBELLS];
+    let fd = door.load(Ordering::Acquire);
+    if fd != 0 {
+        return Some(fd);
+    }
+    CHANGE.lock();
+    let fd = door.load(Ordering::Acquire);
+    let fd = if fd != 0 {
+        Some(fd)
+    } else {
+        call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).ok().map(|fd| {
+            let fd = Fd::adopt(fd).into_raw();
+            table::enter_private(fd);
+            door.store(fd, Ordering::Release);
+            fd
+        })
+    };
+    CHANGE.unlock();
+    fd
+}
+
+/// All doorbells, to be handed to a peer.
+pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
+    let mut all = [0; DOORBELLS];
+    for (i, fd) in all.iter_mut().enumerate() {
+        *fd = door(i)?;
+    }
+    Some(all)
+}
+
+/// In a forked child: it is somebody else now, and its doorbells must ring only here.
+pub(crate) fn forked() {
+    ME.store(0, Ordering::Release);
+    for door in &DOORS {
+        // Left open: pairs from before the fork still ring it, and both relatives look then.
+        door.store(0, Ordering::Release);
+    }
+}
+
+/// The pair with that index.
+#[inline]
+pub fn get(index: u32) -> Option<&'static Pair> {
+    // SAFETY: null, or a leaked box that is freed only by `collect`, which requires that no
+    // connection refers to it; whoever holds an attached connection's lock keeps one referring.
+    unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// All pairs with their indices.
+pub(crate) fn each(mut f: impl FnMut(u32, &'static Pair)) {
+    for index in 0..TOP.load(Ordering::Acquire) {
+        if let Some(pair) = get(index) {
+            f(index, pair);
+        }
+    }
+}
+
+/// Adds a pair; its index.
+pub(crate) fn add(
+    segment: Segment,
+    side: SideIndex,
+    peer: Process,
+    server: Option<SocketAddr>,
+) -> Option<u32> {
+    collect();
+    let pair = Box::new(Pair {
+        segment,
+        side,
+        peer,
+        server,
+        doors: OnceLock::new(),
+        greeting: RobustBox::new(None),
+        file: RobustBox::new(None),
+        conns: [const { AtomicU32::new(0) }; VIS as usize],
+        refs: AtomicU32::new(0),
+    });
+    CHANGE.lock();
+    let free = TABLE.iter().position(|p| p.load(Ordering::Acquire).is_null());
+    if let Some(index) = free {
+        TABLE[index].store(Box::into_raw(pair), Ordering::Release);
+        TOP.fetch_max(index as u32 + 1, Ordering::AcqRel);
+    }
+    CHANGE.unlock();
+    free.map(|index| index as u32)
+}
+
+/// Unmaps the segments of peers that have died and that no connection uses any more.
+fn collect() {
+    CHANGE.lock();
+    for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
+        // SAFETY: as in `get`.
+        let Some(pair) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
+        if pair.refs.load(Ordering::Acquire) == 0 && !call::task_exists(pair.peer.pid) {
+            let dead = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
+            crate::epoll::forget_pair(dead);
+            crate::pollset::forget_pair(dead);
+            // SAFETY: it came from Box::into_raw and has just been taken out of the table; no
+            // connection refers to it.
+            drop(unsafe { Box::from_raw(dead) });
+        }
+    }
+    CHANGE.unlock();
+}
+
+/// The pair with that process.
+pub(crate) fn with(process: Process) -> Option<(u32, &'static Pair)> {
+    let mut found = None;
+    each(|index, pair| {
+        if pair.peer == process {
+            found = Some((index, pair));
+        }
+    });
+    found
+}
+
+/// A pair whose peer has accepted connections at that address, the latest first.
+pub(crate) fn at(server: SocketAddr) -> Option<(u32, &'static Pair)> {
+    let mut found = None;
+    each(|index, pair| {
+        if pair.server == Some(server) && call::task_exists(pair.peer.pid) {
+            found = Some((index, pair));
+        }
+    });
+    found
+}
+
+/// Tells waiters of the peer that a connection has news for it; rings those asleep.
+#[inline]
+pub(crate) fn notify(conn: &Conn, waiters: u32) {
+    if let Some(pair) = get(conn.pair.load(Ordering::Relaxed)) {
+        let vi = conn.vi.load(Ordering::Relaxed);
+        pair.mark(pair.side ^ 1, vi, waiters, |door| pair.ring(door));
+    }
+}
+
+/// Tells waiters of this process (and its family) that a connection has news.
+pub(crate) fn notify_own(conn: &Conn, waiters: u32) {
+    if let Some(pair) = get(conn.pair.load(Ordering::Relaxed)) {
+        let vi = conn.vi.load(Ordering::Relaxed);
+        pair.mark(pair.side, vi, waiters, |index| {
+            if let Some(fd) = door(index as usize) {
+                let _ = call::write(fd, &1u64.to_ne_bytes());
+            }
+        });
+    }
+}
+
+impl Pair {
+    #[inline]
+    fn mark(&self, side: SideIndex, vi: u32, mut waiters: u32, mut ring: impl FnMut(u32)) {
+        while waiters != 0 {
+            let index = waiters.trailing_zeros();
+            waiters &= waiters - 1;
+            if let Some(door) = self.segment.waiter(side, index).notify(vi) {
+                ring(door);
+            }
+        }
+    }
+
+    /// Rings one of the peer's doorbells.
+    pub(crate) fn ring(&self, index: u32) {
+        if let Some(doors) = self.doors.get() {
+            let _ = call::write(doors[index as usize % DOORBELLS].raw(), &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Keeps the peer's doorbells. False if there were some already, or these are not all.
+    pub(crate) fn keep_doors(&self, fds: Vec<Fd>) -> bool {
+        let Ok(doors) = <[Fd; DOORBELLS]>::try_from(fds) else { return false };
+        for door in &doors {
+            table::enter_private(door.raw());
+        }
+        self.doors.set(doors).is_ok()
+    }
+
+    pub(crate) fn has_doors(&self) -> bool {
+        self.doors.get().is_some()
+    }
+
+    /// Notes which connection is on a VI.
+    pub(crate) fn occupy(&self, vi: u32, conn: u32) {
+        self.refs.fetch_add(1, Ordering::AcqRel);
+        self.conns[vi as usize].store(conn + 1, Ordering::Release);
+    }
+
+    /// The connection on a VI has gone.
+    pub(crate) fn vacate(&self, vi: u32) {
+        self.conns[vi as usize].store(0, Ordering::Release);
+        self.refs.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The connection on a VI.
+    #[inline]
+    pub(crate) fn conn_on(&self, vi: u32) -> Option<u32> {
+        self.conns[(vi % VIS) as usize].load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Takes a waiter on our side; `door` is the doorbell that wakes it.
+    pub(crate) fn take_waiter(&self, door: u32) -> Option<u32> {
+        let taken = &self.segment.side(self.side).taken;
+        let mut bits = taken.load(Ordering::Acquire);
+        loop {
+            let index = (!bits).trailing_zeros();
+            if index >= WAITERS {
+                return None;
+            }
+            let now = bits | 1 << index;
+            match taken.compare_exchange(bits, now, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    self.segment.waiter(self.side, index).reset(door);
+                    return Some(index);
+                }
+                Err(seen) => bits = seen,
+            }
+        }
+    }
+
+    /// Gives a waiter back.
+    pub(crate) fn give_waiter(&self, index: u32) {
+        self.segment.side(self.side).taken.fetch_and(!(1 << index), Ordering::AcqRel);
+    }
+
+    /// Whether it is worth spinning for this peer: not on one processor, and not against each
+    /// other.
+    #[inline]
+    pub(crate) fn worth_spinning(&self) -> bool {
+        if config::cpus() < 2 {
+            return false;
+        }
+        let cpu = call::current_cpu() + 1;
+        let mine = &self.segment.side(self.side).cpu;
+        if mine.load(Ordering::Relaxed) != cpu {
+            mine.store(cpu, Ordering::Relaxed);
+        }
+        self.segment.side(self.side ^ 1).cpu.load(Ordering::Relaxed) != cpu
+    }
+}

@@ -1,0 +1,303 @@
+//! poll and select over kernel descriptors and VIs at once.
+//!
+//! Nothing is registered between two calls, so each call looks at all its descriptors, as the
+//! kernel does. To sleep, a call borrows one of the process's sleepers: a waiter with an epoll
+//! instance of its own in which a doorbell lies, edge-triggered, and which the kernel's poll can
+//! wait on beside the program's descriptors.
+
+use crate::conn::Phase;
+use crate::pair::{self, Pair};
+use crate::stream::Watch;
+use crate::table::{self, Ref};
+use crate::wait::Spin;
+use crate::{Outcome, epoll, errno};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use sovia_sys::poll::{self, PollFd};
+use sovia_sys::{Fd, call, clock};
+use via_shm::layout::DOORBELLS;
+
+/// Calls that can sleep at once with a sleeper; more sleep in short steps.
+const SLEEPERS: usize = 16;
+/// The length of such a step, in nanoseconds.
+const STEP_NS: u64 = 1_000_000;
+/// While spinning the kernel is asked this often.
+const KERNEL_NS: u64 = 8_000;
+
+/// Whether any of the descriptors is an attached connection.
+pub fn is_ours(fds: &[PollFd]) -> bool {
+    fds.iter().any(|p| attached(p.fd).is_some())
+}
+
+fn attached(fd: i32) -> Option<Ref> {
+    table::conn(fd).filter(|at| at.conn.phase() == Phase::Attached)
+}
+
+/// An epoll instance that the program polls has no event of ours left unseen.
+fn nested(fd: i32) {
+    if let table::Entry::Epoll(index) = table::get(fd) {
+        epoll::polled(index);
+    }
+}
+
+/// `ppoll`. `timeout` in nanoseconds, `None` for ever.
+pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset_t>) -> Outcome {
+    let until = timeout.map(|t| clock::now_ns().saturating_add(t));
+    let ours: Vec<(usize, Ref)> =
+        fds.iter().enumerate().filter_map(|(i, p)| Some((i, attached(p.fd)?))).collect();
+    for p in fds.iter() {
+        nested(p.fd);
+    }
+    // What the kernel is asked: the same, without ours.
+    let mut kernel: Vec<PollFd> = fds.to_vec();
+    for &(i, _) in &ours {
+        kernel[i].fd = -1;
+    }
+    let only_ours = ours.len() == fds.iter().filter(|p| p.fd >= 0).count();
+    loop {
+        // A connection may have gone back to TCP meanwhile.
+        for &(i, at) in &ours {
+            let back = at.conn.phase() != Phase::Attached;
+            kernel[i].fd = if back { fds[i].fd } else { -1 };
+        }
+        let mut n = look(fds, &ours);
+        if n > 0 || timeout == Some(0) {
+            if !only_ours || n == 0 {
+                poll::ppoll(&mut kernel, Some(0), mask).map_err(errno)?;
+            }
+            n += merge(fds, &kernel);
+            return Ok(n);
+        }
+        let (mut spin, watches) = begin_spin(&ours);
+        let mut from_kernel = Ok(0);
+        let found = spin.run(
+            || watches.iter().any(Watch::changed),
+            KERNEL_NS,
+            || {
+                from_kernel = poll::ppoll(&mut kernel, Some(0), mask);
+                !matches!(from_kernel, Ok(0))
+            },
+        );
+        drop(watches);
+        end_spin(&ours);
+        if found {
+            spin.learn();
+            if let Err(e) = from_kernel {
+                return Err(errno(e));
+            }
+            let n = look(fds, &ours) + merge(fds, &kernel);
+            if n > 0 {
+                return Ok(n);
+            }
+            continue;
+        }
+        if crate::progress::is_missing() {
+            crate::progress::restart();
+        }
+        let slept = sleep(fds, &ours, &mut kernel, until, mask)?;
+        spin.learn();
+        let n = look(fds, &ours) + merge(fds, &kernel);
+        if n > 0 || (!slept && until.is_some_and(|until| clock::now_ns() >= until)) {
+            return Ok(n);
+        }
+    }
+}
+
+/// Sets `revents` of ours; how many have any.
+fn look(fds: &mut [PollFd], ours: &[(usize, Ref)]) -> usize {
+    let mut n = 0;
+    for &(i, at) in ours {
+        let p = &mut fds[i];
+        let interest = p.events as u16 as u32;
+        let mask = epoll::readiness(at, p.fd, interest);
+        p.revents = (mask as u16 as i16)
+            & (p.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
+        n += usize::from(p.revents != 0);
+    }
+    n
+}
+
+/// Takes the kernel's answers over; how many there are.
+fn merge(fds: &mut [PollFd], kernel: &[PollFd]) -> usize {
+    let mut n = 0;
+    for (to, from) in fds.iter_mut().zip(kernel) {
+        if from.fd >= 0 {
+            to.revents = from.revents;
+            n += usize::from(from.revents != 0);
+        } else if to.fd < 0 {
+            to.revents = 0;
+        }
+    }
+    n
+}
+
+fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch>) {
+    let mut worth = false;
+    let mut watches = Vec::with_capacity(ours.len());
+    for &(_, at) in ours {
+        let guard = at.conn.lock();
+        at.conn.waiting.fetch_add(1, Ordering::AcqRel);
+        if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
+            watches.push(Watch::new(&guard));
+            worth |= pair::get(at.conn.pair.load(Ordering::Relaxed))
+                .is_some_and(Pair::worth_spinning);
+        }
+    }
+    (Spin::begin(worth), watches)
+}
+
+fn end_spin(ours: &[(usize, Ref)]) {
+    for &(_, at) in ours {
+        at.conn.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+struct Sleeper {
+    used: AtomicU32,
+    epfd: AtomicI32,
+    /// The process that the instance belongs to.
+    owner: AtomicI32,
+    lanes: UnsafeCell<Vec<(&'static Pair, u32)>>,
+}
+
+// SAFETY: `lanes` is touched only by the one who has set `used`.
+unsafe impl Sync for Sleeper {}
+
+static POOL: [Sleeper; SLEEPERS] = [const {
+    Sleeper {
+        used: AtomicU32::new(0),
+        epfd: AtomicI32::new(-1),
+        owner: AtomicI32::new(0),
+        lanes: UnsafeCell::new(Vec::new()),
+    }
+}; SLEEPERS];
+
+/// Sleeps until something may have happened. False if the time ran out.
+fn sleep(
+    fds: &mut [PollFd],
+    ours: &[(usize, Ref)],
+    kernel: &mut Vec<PollFd>,
+    until: Option<u64>,
+    mask: Option<&libc::sigset_t>,
+) -> Result<bool, crate::Errno> {
+    let mut left = until.map(|until| until.saturating_sub(clock::now_ns()));
+    let Some((number, sleeper)) = POOL.iter().enumerate().find(|(_, sleeper)| {
+        sleeper.used.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }) else {
+        left = Some(left.unwrap_or(STEP_NS).min(STEP_NS));
+        return poll::ppoll(kernel, left, mask).map(|_| true).map_err(errno);
+    };
+    let result = sleeper.sleep(number, fds, ours, kernel, left, mask);
+    sleeper.used.store(0, Ordering::Release);
+    result
+}
+
+impl Sleeper {
+    fn sleep(
+        &self,
+        number: usize,
+        fds: &mut [PollFd],
+        ours: &[(usize, Ref)],
+        kernel: &mut Vec<PollFd>,
+        left: Option<u64>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Result<bool, crate::Errno> {
+        let door = 1 + number as u32 % (DOORBELLS as u32 - 1);
+        // SAFETY: `used` is set, by us.
+        let lanes = unsafe { &mut *self.lanes.get() };
+        let pid = call::getpid();
+        if self.owner.load(Ordering::Relaxed) != pid {
+            // A relative's: its instance knows the relative's doorbell.
+            lanes.clear();
+            self.epfd.store(-1, Ordering::Relaxed);
+            self.owner.store(pid, Ordering::Relaxed);
+        }
+        if self.epfd.load(Ordering::Relaxed) < 0 {
+            let Some(bell) = pair::door(door as usize) else { return step(kernel, left, mask) };
+            let Ok(epfd) = poll::epoll_create() else { return step(kernel, left, mask) };
+            let epfd = Fd::adopt(epfd);
+            let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+            if poll::epoll_ctl(epfd.raw(), libc::EPOLL_CTL_ADD, bell, events, 0).is_err() {
+                return step(kernel, left, mask);
+            }
+            table::enter_private(epfd.raw());
+            self.epfd.store(epfd.into_raw(), Ordering::Relaxed);
+        }
+        let epfd = self.epfd.load(Ordering::Relaxed);
+        for &(_, at) in ours {
+            let Some(pair) = pair::get(at.conn.pair.load(Ordering::Relaxed)) else { continue };
+            let waiter = match lanes.iter().find(|(known, _)| core::ptr::eq(*known, pair)) {
+                Some(&(_, waiter)) => waiter,
+                None => match pair.take_waiter(door) {
+                    Some(waiter) => {
+                        lanes.push((pair, waiter));
+                        waiter
+                    }
+                    None => return step(kernel, left, mask),
+                },
+            };
+            let guard = at.conn.lock();
+            if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
+                let endpoint = guard.endpoint_ref();
+                endpoint.rx.direction().bell.watch(waiter);
+                endpoint.tx.direction().room.watch(waiter);
+            }
+        }
+        for &(pair, waiter) in lanes.iter() {
+            let waiter = pair.segment.waiter(pair.side, waiter);
+            waiter.drain(|_| {});
+            waiter.going_to_sleep(false);
+        }
+        let result = if look(fds, ours) > 0 {
+            Ok(true)
+        } else {
+            crate::stats::slept();
+            kernel.push(PollFd { fd: epfd, events: libc::POLLIN, revents: 0 });
+            let n = poll::ppoll(kernel, left, mask);
+            let rung = kernel.pop().is_some_and(|p| p.revents != 0);
+            if rung {
+                let mut events = [epoll::Event { events: 0, u64: 0 }];
+                let _ = poll::epoll_wait(epfd, &mut events, Some(0), None);
+            }
+            n.map(|n| n > 0).map_err(errno)
+        };
+        for &(pair, waiter) in lanes.iter() {
+            pair.segment.waiter(pair.side, waiter).awake();
+        }
+        // Senders need not mark for a call that is over.
+        for &(_, at) in ours {
+            let guard = at.conn.lock();
+            if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
+                let endpoint = guard.endpoint_ref();
+                for &(_, waiter) in lanes.iter() {
+                    endpoint.rx.direction().bell.unwatch(waiter);
+                    endpoint.tx.direction().room.unwatch(waiter);
+                }
+            }
+        }
+        result
+    }
+}
+
+/// Without a sleeper: a short sleep, then another look.
+fn step(
+    kernel: &mut [PollFd],
+    left: Option<u64>,
+    mask: Option<&libc::sigset_t>,
+) -> Result<bool, crate::Errno> {
+    poll::ppoll(kernel, Some(left.unwrap_or(STEP_NS).min(STEP_NS)), mask)
+        .map(|_| true)
+        .map_err(errno)
+}
+
+/// A pair is about to be unmapped.
+pub(crate) fn forget_pair(pair: *const Pair) {
+    for sleeper in &POOL {
+        while sleeper.used.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            sovia_sys::call::sched_yield();
+        }
+        // SAFETY: `used` is set, by us.
+        unsafe { &mut *sleeper.lanes.get() }.retain(|(known, _)| !core::ptr::eq(*known, pair));
+        sleeper.used.store(0, Ordering::Release);
+    }
+}

@@ -1,0 +1,176 @@
+//! The progress thread: watches the anchors.
+//!
+//! A thread that waits for a VI sleeps on memory, where the kernel's news of the anchor (the
+//! peer's end, its death, bytes on TCP) does not reach it. One thread for each process, which
+//! sleeps in epoll until an anchor has an event, passes such news on. It also answers a peer that
+//! wants a direction back on TCP while the program computes ([`crate::retreat`]).
+
+use crate::conn::{Phase, flag};
+use crate::table::{self, Ref};
+use crate::{family, pair, retreat};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use sovia_sys::poll;
+use sovia_sys::{Fd, RobustLock, call, futex};
+use via_shm::waiter::Bell;
+
+/// The process that the thread runs in; another number: not in this one.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+static EPOLL: AtomicI32 = AtomicI32::new(-1);
+static START: RobustLock = RobustLock::new();
+/// Counted up for anyone who wants to know that the thread is alive.
+static ROUNDS: AtomicU32 = AtomicU32::new(0);
+
+const DOOR: u64 = u64::MAX;
+/// Stack of the thread: the program's thread-local storage comes out of it.
+const STACK: usize = 256 << 10;
+
+/// The doorbell that wakes the thread.
+pub(crate) const DOORBELL: u32 = 0;
+
+fn token(at: Ref, fd: i32) -> u64 {
+    // The descriptor is needed to ask the kernel; generation and index to know that it still is
+    // the same connection.
+    u64::from(at.index) | u64::from(at.generation & 0xfff) << 20 | u64::from(fd as u32) << 32
+}
+
+/// Starts the thread if this process has none. False if it cannot be had.
+pub(crate) fn start() -> bool {
+    let pid = call::getpid();
+    if OWNER.load(Ordering::Acquire) == pid {
+        return true;
+    }
+    START.lock();
+    let started = OWNER.load(Ordering::Acquire) == pid || spawn(pid);
+    START.unlock();
+    started
+}
+
+/// In a forked child: the thread has stayed with the parent.
+pub(crate) fn is_missing() -> bool {
+    let owner = OWNER.load(Ordering::Relaxed);
+    owner != 0 && owner != call::getpid()
+}
+
+/// Starts the thread in a forked child, and has it watch all connections that came along.
+pub(crate) fn restart() {
+    if start() {
+        table::for_each_conn(|fd, at| {
+            if at.conn.phase() == Phase::Attached {
+                watch(fd, at);
+            }
+        });
+    }
+}
+
+fn spawn(pid: i32) -> bool {
+    let Ok(epoll) = poll::epoll_create() else { return false };
+    let epoll = Fd::adopt(epoll);
+    let Some(door) = pair::door(DOORBELL as usize) else { return false };
+    let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    if poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, DOOR).is_err() {
+        return false;
+    }
+    // SAFETY: plain pthread calls on local, initialised objects; the new thread gets the epoll
+    // descriptor by value. All signals are blocked around its creation, so that it inherits the
+    // block and the program's handlers never run on it.
+    let created = unsafe {
+        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
+        let mut all: libc::sigset_t = core::mem::zeroed();
+        let mut before: libc::sigset_t = core::mem::zeroed();
+        let mut thread: libc::pthread_t = core::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_attr_init(&raw mut attributes);
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let argument = epoll.raw() as usize as *mut libc::c_void;
+        let result =
+            libc::pthread_create(&raw mut thread, &raw const attributes, run, argument);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
+        libc::pthread_attr_destroy(&raw mut attributes);
+        result == 0
+    };
+    if created {
+        let fd = epoll.into_raw();
+        table::enter_private(fd);
+        EPOLL.store(fd, Ordering::Release);
+        OWNER.store(pid, Ordering::Release);
+    }
+    created
+}
+
+/// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.
+pub(crate) fn watch(fd: i32, at: Ref) {
+    let epoll = EPOLL.load(Ordering::Acquire);
+    let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+    // An edge that is there already is reported at once.
+    let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token(at, fd));
+}
+
+extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
+    let epoll = argument as usize as i32;
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+    loop {
+        ROUNDS.fetch_add(1, Ordering::Relaxed);
+        let n = match poll::epoll_wait(epoll, &mut events, retreat::pump_pause(), None) {
+            Ok(n) => n,
+            Err(call::Errno::EINTR) => 0,
+            // The program has closed our descriptor behind our back.
+            Err(_) => return core::ptr::null_mut(),
+        };
+        for event in &events[..n] {
+            let token = event.u64;
+            if token != DOOR {
+                anchor_event(token);
+            }
+        }
+        // Whoever rang wants a path changed, or bytes have waited for room on TCP.
+        retreat::serve();
+    }
+}
+
+fn anchor_event(token: u64) {
+    let index = token as u32 & 0xf_ffff;
+    let generation = (token >> 20) as u32 & 0xfff;
+    let Some(conn) = family::conn(index) else { return };
+    if conn.phase() != Phase::Attached || !conn.is_generation_low(generation) {
+        return;
+    }
+    conn.set(flag::ANCHOR);
+    tell_own(conn);
+}
+
+/// Wakes everybody of this family who waits for a connection, in either direction.
+pub(crate) fn tell_own(conn: &crate::conn::Conn) {
+    if conn.phase() != Phase::Attached {
+        return;
+    }
+    let (rx, tx) = {
+        let guard = conn.lock();
+        if conn.phase() != Phase::Attached {
+            return;
+        }
+        let endpoint = guard.endpoint_ref();
+        (bell(&endpoint.rx.direction().bell), bell(&endpoint.tx.direction().room))
+    };
+    let mut waiters = 0;
+    for bell in [rx, tx] {
+        if let Some(listeners) = bell.look() {
+            if listeners.sleepers {
+                bell.ring();
+                futex::wake(bell.word(), u32::MAX >> 1);
+            }
+            waiters |= listeners.waiters;
+        }
+    }
+    if waiters != 0 {
+        pair::notify_own(conn, waiters);
+    }
+}
+
+fn bell(bell: &Bell) -> &'static Bell {
+    // SAFETY: a segment is unmapped only when this process has no attached connection on it and
+    // its peer has died; the one caller uses the reference right after it has seen one attached.
+    // The window in between is closed by `pair::collect` running only when a new pair is made.
+    unsafe { &*core::ptr::from_ref(bell) }
+}

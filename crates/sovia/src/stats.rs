@@ -1,0 +1,50 @@
+//! Counting, for whoever started the program with `sovia run -v`.
+
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use sovia_control::{Reason, StatsPage};
+use sovia_sys::{Fd, Mapping, call};
+
+static PAGE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Maps the page at `path`, if it is one.
+pub fn open(path: &CStr) {
+    let Ok(fd) = call::open(path, libc::O_RDWR | libc::O_CLOEXEC, 0) else { return };
+    let fd = Fd::keep(fd);
+    if call::file_size(fd.raw()).unwrap_or(0) < StatsPage::SIZE as u64 {
+        return;
+    }
+    if let Ok(mapping) = Mapping::shared(fd.raw(), StatsPage::SIZE) {
+        PAGE.store(mapping.base(), Ordering::Release);
+        core::mem::forget(mapping);
+        if page().is_none() {
+            // Not a page of this version: count nowhere.
+            PAGE.store(core::ptr::null_mut(), Ordering::Release);
+        }
+    }
+}
+
+/// The page, if there is one.
+#[inline]
+pub fn page() -> Option<&'static StatsPage> {
+    let base = PAGE.load(Ordering::Relaxed);
+    if base.is_null() {
+        return None;
+    }
+    // SAFETY: a mapping of at least StatsPage::SIZE bytes that is never unmapped.
+    unsafe { StatsPage::from_ptr(base, StatsPage::SIZE) }.ok()
+}
+
+/// Counts a connection that stays on TCP, or went back to it.
+pub fn reason(reason: Reason) {
+    if let Some(page) = page() {
+        page.count(reason);
+    }
+}
+
+/// Counts a sleep that belongs to no connection.
+pub fn slept() {
+    if let Some(page) = page() {
+        page.add(&sovia_control::Traffic { sleeps: 1, ..Default::default() });
+    }
+}

@@ -1,0 +1,218 @@
+//! Waiting for one connection: spin for a while, then sleep.
+//!
+//! A peer that answers within microseconds is worth spinning for (a sleep and a wake cost a
+//! hundred hand-overs); one that does not is not. Each thread keeps a budget: a wait that turned
+//! out short puts it to its maximum, a long one halves it, so an idle thread spins for a
+//! microsecond or two and then sleeps without using the processor.
+
+use crate::conn::Guard;
+use crate::stream::Watch;
+use crate::table::Ref;
+use crate::{Errno, config, pair};
+use core::cell::Cell;
+use core::sync::atomic::Ordering;
+use sovia_sys::{call, clock, futex};
+use via_shm::waiter::Bell;
+
+/// Which direction is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// Something to receive.
+    Receive,
+    /// Room to send.
+    Send,
+}
+
+/// Spins without looking at the clock.
+const FIRST: u32 = 64;
+/// Never spin less than this, in nanoseconds, unless spinning is off.
+const LEAST_NS: u64 = 2_000;
+
+thread_local! {
+    static BUDGET: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// A spin's budget, and what it learns.
+pub(crate) struct Spin {
+    max: u64,
+    start: u64,
+}
+
+impl Spin {
+    /// A wait begins. `worth` says whether spinning can help at all.
+    pub(crate) fn begin(worth: bool) -> Spin {
+        Spin { max: if worth { config::spin_max_ns() } else { 0 }, start: 0 }
+    }
+
+    /// Spins until `found`, or until the budget is used up; true if found.
+    /// `also` is called about every `also_ns`, for what only a system call can tell.
+    #[inline]
+    pub(crate) fn run(
+        &mut self,
+        mut found: impl FnMut() -> bool,
+        also_ns: u64,
+        mut also: impl FnMut() -> bool,
+    ) -> bool {
+        if self.max == 0 {
+            return found();
+        }
+        for _ in 0..FIRST {
+            if found() {
+                return true;
+            }
+            core::hint::spin_loop();
+        }
+        self.start = clock::now_ns();
+        let budget = BUDGET.get().clamp(LEAST_NS, self.max.max(LEAST_NS));
+        let mut next_also = self.start + also_ns / 4;
+        loop {
+            for _ in 0..16 {
+                if found() {
+                    return true;
+                }
+                core::hint::spin_loop();
+            }
+            let now = clock::now_ns();
+            if now >= next_also {
+                if also() {
+                    return true;
+                }
+                next_also = now + also_ns;
+            }
+            if now - self.start > budget {
+                return false;
+            }
+        }
+    }
+
+    /// The wait is over, after a sleep if the spin had failed.
+    pub(crate) fn learn(&self) {
+        if self.max == 0 || self.start == 0 {
+            return;
+        }
+        let took = clock::now_ns() - self.start;
+        let budget = BUDGET.get().min(self.max);
+        BUDGET.set(if took <= self.max { self.max } else { (budget / 2).max(LEAST_NS) });
+    }
+}
+
+/// Tries `attempt` until it gives something, waiting in between.
+///
+/// # Errors
+/// `EAGAIN` at the deadline, `EINTR` for a signal, `EBADF` if the connection went away.
+pub fn until<T>(
+    at: Ref,
+    want: Want,
+    deadline: Option<u64>,
+    mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>,
+) -> Result<T, Errno> {
+    let conn = at.conn;
+    loop {
+        let (watch, bell) = {
+            let mut guard = conn.lock();
+            if !conn.is_generation(at.generation) {
+                return Err(libc::EBADF);
+            }
+            if let Some(value) = attempt(&mut guard) {
+                return Ok(value);
+            }
+            conn.waiting.fetch_add(1, Ordering::AcqRel);
+            let endpoint = guard.endpoint_ref();
+            let bell: &Bell = match want {
+                Want::Receive => &endpoint.rx.direction().bell,
+                Want::Send => &endpoint.tx.direction().room,
+            };
+            (Watch::new(&guard), core::ptr::from_ref(bell))
+        };
+        // SAFETY: we are counted in `waiting`, which keeps the segment mapped.
+        let bell = unsafe { &*bell };
+        let result = wait_once(at, want, deadline, &watch, bell, &mut attempt);
+        conn.waiting.fetch_sub(1, Ordering::AcqRel);
+        match result {
+            Ok(Some(value)) => return Ok(value),
+            Ok(None) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn wait_once<T>(
+    at: Ref,
+    want: Want,
+    deadline: Option<u64>,
+    watch: &Watch,
+    bell: &Bell,
+    attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
+) -> Result<Option<T>, Errno> {
+    let worth = pair::get(at.conn.pair.load(Ordering::Relaxed))
+        .is_some_and(|pair| pair.worth_spinning());
+    let mut spin = Spin::begin(worth);
+    let word = bell.word();
+    let before = word.load(Ordering::SeqCst);
+    let found = match want {
+        Want::Receive => spin.run(|| watch.changed(), u64::MAX / 2, || false),
+        Want::Send => {
+            // Room shows only in the peer's words: look again after a short spin.
+            let mut left = 200;
+            spin.run(
+                || {
+                    left -= 1;
+                    left == 0 || watch.changed()
+                },
+                u64::MAX / 2,
+                || false,
+            )
+        }
+    };
+    if found {
+        if let Some(value) = once(at, attempt)? {
+            spin.learn();
+            return Ok(Some(value));
+        }
+        if want == Want::Receive {
+            return Ok(None);
+        }
+    }
+    if crate::progress::is_missing() {
+        crate::progress::restart();
+    }
+    bell.going_to_sleep();
+    let result = match once(at, attempt) {
+        Ok(None) => sleep(word, before, deadline).map(|()| None),
+        other => other,
+    };
+    bell.woke();
+    spin.learn();
+    result
+}
+
+fn once<T>(
+    at: Ref,
+    attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
+) -> Result<Option<T>, Errno> {
+    let mut guard = at.conn.lock();
+    if !at.conn.is_generation(at.generation) {
+        return Err(libc::EBADF);
+    }
+    guard.traffic.sleeps += 1;
+    Ok(attempt(&mut guard))
+}
+
+fn sleep(
+    word: &core::sync::atomic::AtomicU32,
+    before: u32,
+    deadline: Option<u64>,
+) -> Result<(), Errno> {
+    let left = match deadline {
+        None => None,
+        Some(deadline) => match deadline.checked_sub(clock::now_ns()) {
+            None | Some(0) => return Err(libc::EAGAIN),
+            left => left,
+        },
+    };
+    match futex::wait(word, before, left) {
+        Ok(()) | Err(call::Errno::EAGAIN) => Ok(()),
+        Err(call::Errno::ETIMEDOUT) => Err(libc::EAGAIN),
+        Err(e) => Err(crate::errno(e)),
+    }
+}

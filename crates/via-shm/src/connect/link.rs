@@ -1,0 +1,226 @@
+//! What a pair of processes shares: one segment for many VIs; and one end of one of them.
+
+use crate::endpoint::tell;
+use crate::layout::Direction;
+use crate::segment::{Segment, SideIndex};
+use crate::waiter::Bell;
+use core::sync::atomic::{AtomicBool, Ordering};
+use sovia_sys::{Fd, call, futex, seqpacket::Packets};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use via::error::Cause;
+
+/// Says which process: random, chosen anew by each one.
+pub(crate) type Token = [u8; 16];
+
+/// One end of a VI, to be told when the process at the other end dies.
+pub(crate) trait End: Send + Sync + core::fmt::Debug {
+    /// The peer's process is no more. For the end to ignore if it has left the link.
+    fn peer_died(&self, link: &Link);
+}
+
+type Ends = HashMap<(u32, SideIndex), Weak<dyn End>>;
+
+/// A shared segment and the means to notice the other process's death.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) segment: Segment,
+    /// Names the segment among those of the pair.
+    pub(crate) id: u64,
+    pub(crate) peer: Token,
+    /// Which side this process is; `None`: both, a link between its own threads.
+    side: Option<SideIndex>,
+    /// Ends when the peer's process ends or executes another program.
+    pub(crate) socket: Option<Arc<Packets>>,
+    /// Ends when the peer's process ends, even if a forked child of it holds the socket.
+    pub(crate) process: Option<Fd>,
+    /// The process that this is; its forked children must keep their hands off.
+    owner: i32,
+    dead: AtomicBool,
+    ends: Mutex<Ends>,
+}
+
+impl Link {
+    /// A link to the process with token `peer`; `socket` leads there, if it is another one.
+    pub(crate) fn new(
+        segment: Segment,
+        id: u64,
+        peer: Token,
+        side: Option<SideIndex>,
+        socket: Option<Arc<Packets>>,
+    ) -> Link {
+        Link {
+            segment,
+            id,
+            peer,
+            side,
+            process: socket.as_ref().and_then(|s| s.peer_process().ok()),
+            socket,
+            owner: call::getpid(),
+            dead: AtomicBool::new(false),
+            ends: Mutex::default(),
+        }
+    }
+
+    /// The side on which this process requests connections.
+    pub(crate) fn requester(&self) -> SideIndex {
+        self.side.unwrap_or(0)
+    }
+
+    /// The side on which this process accepts connections.
+    pub(crate) fn acceptor(&self) -> SideIndex {
+        self.side.unwrap_or(1)
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The peer's process is no more: every VI of the link learns it.
+    pub(crate) fn died(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+        // Not under the lock: an end that is told may leave.
+        let ends: Vec<_> = self.ends().values().cloned().collect();
+        for end in ends.iter().filter_map(Weak::upgrade) {
+            end.peer_died(self);
+        }
+    }
+}
+
+/// Why an end closes its side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Close {
+    /// The program disconnected the VI, or dropped it.
+    Disconnected = 1,
+    /// An error broke the connection.
+    Broken = 2,
+    /// A message met no posted receive.
+    NoReceive = 3,
+}
+
+/// The word of [`Direction::path`] in which an end says that it has closed.
+const CLOSE_WORD: usize = 0;
+
+/// Why the writer of `direction` has closed it, if it has, as its reader sees it.
+#[inline]
+pub(crate) fn closed(direction: &Direction) -> Option<Cause> {
+    // SYNC: pairs with `Attachment::close`: every message sent before it is seen.
+    match direction.path.0[CLOSE_WORD].load(Ordering::Acquire) {
+        0 => None,
+        why => Some(cause(why)),
+    }
+}
+
+#[cold]
+fn cause(why: u64) -> Cause {
+    const DISCONNECTED: u64 = Close::Disconnected as u64;
+    const BROKEN: u64 = Close::Broken as u64;
+    const NO_RECEIVE: u64 = Close::NoReceive as u64;
+    match why {
+        DISCONNECTED => Cause::PeerDisconnected,
+        BROKEN => Cause::PeerBroke,
+        NO_RECEIVE => Cause::ReceiveQueueEmpty,
+        _ => Cause::Damaged("unknown reason for the end"),
+    }
+}
+
+/// One end of a VI of a link, taken until dropped.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    pub(crate) link: Arc<Link>,
+    pub(crate) vi: u32,
+    pub(crate) side: SideIndex,
+}
+
+impl Attachment {
+    /// Takes a free VI of the link, with no receives posted at either end, and requests a
+    /// connection for it. `None` when all are in use.
+    pub(crate) fn request(link: &Arc<Link>) -> Option<Attachment> {
+        /// What a VI's earlier life may leave in memory, in each range (bytes).
+        const KEEP: usize = 128 << 10;
+        let side = link.requester();
+        let segment = &link.segment;
+        let vi = segment.request_connection(side, &[0; crate::request::DISCRIMINATOR])?;
+        segment.trim(vi, KEEP);
+        for from in 0..2 {
+            segment.direction(vi, from).credit.post(0);
+        }
+        Some(Attachment { link: link.clone(), vi, side })
+    }
+
+    /// Takes the other end of a VI that the peer has requested. `None` if it has not, or has
+    /// given up.
+    pub(crate) fn accept(link: &Arc<Link>, vi: u32) -> Option<Attachment> {
+        let side = link.acceptor();
+        let theirs = vi < crate::layout::VIS && vi as usize & 1 == side ^ 1;
+        (theirs && link.segment.accept(side, vi)).then(|| Attachment {
+            link: link.clone(),
+            vi,
+            side,
+        })
+    }
+
+    /// Has `end` told of the peer's death, at once if it has died already.
+    pub(crate) fn watch(&self, end: Weak<dyn End>) {
+        self.link.ends().insert((self.vi, self.side), end.clone());
+        if self.link.is_dead()
+            && let Some(end) = end.upgrade()
+        {
+            end.peer_died(&self.link);
+        }
+    }
+
+    /// The direction in which this end sends.
+    pub(crate) fn out(&self) -> &Direction {
+        self.link.segment.direction(self.vi, self.side)
+    }
+
+    /// The direction in which this end receives.
+    pub(crate) fn back(&self) -> &Direction {
+        self.link.segment.direction(self.vi, self.side ^ 1)
+    }
+
+    /// The bell that a thread of this end sleeps on: for messages, or for room.
+    pub(crate) fn bell(&self, receiving: bool) -> &Bell {
+        if receiving { &self.back().bell } else { &self.out().room }
+    }
+
+    /// Tells the peer that this end is closed; what was sent before it, it still receives.
+    pub(crate) fn close(&self, why: Close) {
+        let word = &self.out().path.0[CLOSE_WORD];
+        // The first reason stands.
+        let _ = word.compare_exchange(0, why as u64, Ordering::SeqCst, Ordering::Relaxed);
+        tell(&self.out().bell, |_| {});
+        tell(&self.back().room, |_| {});
+    }
+
+    /// Wakes this end's own sleepers.
+    pub(crate) fn wake_local(&self) {
+        for receiving in [true, false] {
+            let bell = self.bell(receiving);
+            bell.ring();
+            futex::wake(bell.word(), u32::MAX >> 1);
+        }
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        // A forked child has a copy of the value, not the VI.
+        if call::getpid() != self.link.owner {
+            return;
+        }
+        self.link.ends().remove(&(self.vi, self.side));
+        let segment = &self.link.segment;
+        let requested = self.vi as usize & 1 == self.side;
+        if !(requested && segment.withdraw(self.side, self.vi)) {
+            self.close(Close::Disconnected);
+            segment.leave(self.side, self.vi);
+        }
+    }
+}
