@@ -63,6 +63,10 @@ pub mod flag {
     pub const COUNTED: u32 = 1 << 8;
     /// Being taken back to TCP: nobody may start anything new on the VI.
     pub const RETREATING: u32 = 1 << 9;
+    /// The peer has recalled the direction in which we send.
+    pub const RECALLED: u32 = 1 << 10;
+    /// What the peer returned after a recall has gone to TCP.
+    pub const PUMPED: u32 = 1 << 11;
 }
 
 /// A message taken off the ring before the program wanted it.
@@ -102,6 +106,8 @@ pub struct Body {
     pub taker: Taker,
     /// What went over the VI and is not yet in the statistics.
     pub traffic: Traffic,
+    /// Bytes that a recall returned and that have gone to TCP.
+    pub pumped: u32,
     /// Bytes of the first unread packet that the program has had.
     pub front: u32,
     /// Number of the first held packet.

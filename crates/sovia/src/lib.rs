@@ -43,6 +43,11 @@ pub(crate) fn errno(e: sovia_sys::Errno) -> Errno {
     e.into_raw()
 }
 
+/// This process's id, fresh from the kernel.
+pub fn process_id() -> i32 {
+    sovia_sys::call::getpid()
+}
+
 /// Takes over in a new process: after exec, before the program's own code.
 pub fn start() {
     config::load();

@@ -521,6 +521,7 @@ fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
         guard.gatherer = Default::default();
         guard.taker = Default::default();
         guard.traffic = Default::default();
+        guard.pumped = 0;
         guard.front = 0;
         guard.held_first = 0;
         guard.held_end = 0;

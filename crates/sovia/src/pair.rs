@@ -280,10 +280,13 @@ impl Pair {
         self.refs.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// The connection on a VI.
-    #[inline]
-    pub(crate) fn conn_on(&self, vi: u32) -> Option<u32> {
-        self.conns[(vi % VIS) as usize].load(Ordering::Acquire).checked_sub(1)
+    /// The connections of this process on this pair's VIs.
+    pub(crate) fn each_conn(&self, mut each: impl FnMut(u32)) {
+        for conn in &self.conns {
+            if let Some(index) = conn.load(Ordering::Acquire).checked_sub(1) {
+                each(index);
+            }
+        }
     }
 
     /// Takes a waiter on our side; `door` is the doorbell that wakes it.

@@ -4,6 +4,7 @@
 //! direction is on; [`crate::wait`] and [`crate::ops`] decide what to do when that is nothing.
 
 use crate::conn::{Conn, Guard, HELD, Held, flag};
+use crate::retreat::{CANCELLED, ENTERED};
 use crate::{Errno, errno, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::Violation;
@@ -222,16 +223,15 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     grant(guard);
     let mut limit = out.len();
     if conn.rx() == Rx::Granted {
-        let path = &rx(guard).path;
-        let switch = load(path, word::SWITCH);
+        let switch = switched(guard);
         match sovia_proto::path::source(switch, conn.rx_tcp.load(Ordering::Acquire)) {
             Source::Tcp => {}
             Source::TcpUpTo(n) => limit = limit.min(usize::try_from(n).unwrap_or(usize::MAX)),
             Source::Vi => {
-                conn.set_rx(Rx::Vi);
-                store(path, word::GRANT, Grant::Entered as u64);
-                tell_writer(conn, guard.endpoint_ref());
-                return receive(guard, fd, out);
+                if enter(guard, switch) {
+                    return receive(guard, fd, out);
+                }
+                return receive_tcp(guard, fd, out);
             }
             Source::Impossible => return Got::Failed(damaged(conn, fd)),
         }
@@ -251,9 +251,8 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         Err(call::Errno::EAGAIN) => {
             // The switch may have been made after it was looked at.
             if conn.rx() == Rx::Granted {
-                let switch = load(&rx(guard).path, word::SWITCH);
                 let read = conn.rx_tcp.load(Ordering::Acquire);
-                if sovia_proto::path::source(switch, read) == Source::Vi {
+                if sovia_proto::path::source(switched(guard), read) == Source::Vi {
                     return receive_tcp(guard, fd, out);
                 }
             }
@@ -264,6 +263,29 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
             Got::Failed(errno(e))
         }
     }
+}
+
+/// The sender's switch, or 0 if it has not switched or has taken it back.
+fn switched(guard: &Guard<'_>) -> u64 {
+    match load(&rx(guard).path, word::SWITCH) {
+        CANCELLED => 0,
+        word => word,
+    }
+}
+
+/// TCP has been read up to the switch: goes over to the VI, unless the sender has just taken the
+/// switch back.
+fn enter(guard: &mut Guard<'_>, switch: u64) -> bool {
+    let path = &rx(guard).path;
+    let entered = path.0[word::SWITCH]
+        .compare_exchange(switch, switch | ENTERED, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok();
+    if entered {
+        guard.conn.set_rx(Rx::Vi);
+        store(path, word::GRANT, Grant::Entered as u64);
+        tell_writer(guard.conn, guard.endpoint_ref());
+    }
+    entered
 }
 
 /// Grants the VI, unless another thread is inside a kernel receive.
@@ -489,12 +511,9 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         // One byte read, then looked at again: enters the VI where the switch has been reached.
         grant(guard);
         if conn.rx() == Rx::Granted {
-            let path = &rx(guard).path;
-            let switch = load(path, word::SWITCH);
+            let switch = switched(guard);
             let read = conn.rx_tcp.load(Ordering::Acquire);
-            if sovia_proto::path::source(switch, read) == Source::Vi {
-                conn.set_rx(Rx::Vi);
-                store(path, word::GRANT, Grant::Entered as u64);
+            if sovia_proto::path::source(switch, read) == Source::Vi && enter(guard, switch) {
                 return peek(guard, fd, out);
             }
         }
@@ -664,6 +683,12 @@ fn switch(guard: &mut Guard<'_>) {
     }
     let sent = conn.tx_tcp.load(Ordering::Acquire);
     store(path, word::SWITCH, sovia_proto::path::switch_word(sent));
+    core::sync::atomic::fence(Ordering::SeqCst);
+    if Grant::from_word(load(path, word::GRANT)) == Grant::Recalled {
+        // The receiver may have looked before the switch was there.
+        store(path, word::SWITCH, CANCELLED);
+        conn.set_tx(Tx::Back);
+    }
     tell_reader(conn, guard.endpoint_ref());
 }
 
@@ -731,23 +756,57 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
     Ok(done)
 }
 
-/// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the anchor, too.
-pub fn finish(guard: &mut Guard<'_>, fd: i32) {
+/// Sends a packet without bytes that no window holds back.
+pub(crate) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
+    let packet = guard.flow.send(kind).encode();
+    if guard.endpoint().tx.send(packet, &[]).is_ok() && kind.is_ordered() {
+        guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
+    }
+}
+
+/// All bytes that we have put on the VI, for a receiver that has entered it never.
+pub(crate) fn take_own_back(guard: &mut Guard<'_>) -> Vec<u8> {
+    let mut bytes = guard.endpoint_ref().tx.own_messages();
+    let line = &tx(guard).writer;
+    let gathered = guard.gatherer.tail as usize;
+    let start = bytes.len();
+    bytes.resize(start + gathered, 0);
+    debug_assert_eq!(load(line, word::START), 0, "gathered once at most before the receiver came");
+    guard.endpoint_ref().tx.area().read(0, &mut bytes[start..]);
+    bytes
+}
+
+/// Like [`receive`] on a VI that is being recalled: never looks at TCP.
+pub(crate) fn receive_unread(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
-    if conn.tx() == Tx::Vi
-        && !conn.has(flag::DAMAGED)
-        && guard.closing.send_fin()
-    {
-        let packet = guard.flow.send(Kind::Fin).encode();
-        match guard.endpoint().tx.send(packet, &[]) {
-            Ok(_) => {
-                guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
-                tell_reader(conn, guard.endpoint_ref());
-            }
-            Err(_) => {
-                damaged(conn, fd);
-            }
-        }
+    match receive_vi(guard, out) {
+        Ok(0) if conn.rx() != Rx::Vi || conn.has(flag::EOF) => Got::End,
+        Ok(0) if conn.has(flag::ANCHOR) => match anchor(conn, fd) {
+            Got::Nothing => Got::Nothing,
+            // What it wrote before it died is seen by now.
+            _ => match receive_vi(guard, out) {
+                Ok(0) => Got::End,
+                Ok(n) => Got::Bytes(n),
+                Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
+            },
+        },
+        Ok(0) => Got::Nothing,
+        Ok(n) => Got::Bytes(n),
+        Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
+    }
+}
+
+/// Whether the anchor is at its end or in error.
+pub(crate) fn anchor_has_ended(conn: &Conn, fd: i32) -> bool {
+    conn.has(flag::ANCHOR) && !matches!(anchor(conn, fd), Got::Nothing)
+}
+
+/// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the anchor, too.
+pub fn finish(guard: &mut Guard<'_>) {
+    let conn = guard.conn;
+    if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
+        send_control(guard, Kind::Fin);
+        tell_reader(conn, guard.endpoint_ref());
     }
 }
 
@@ -782,7 +841,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             conn.has(flag::EOF | flag::DAMAGED | flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE)
                 && idle(guard, fd, &mut []) != Got::Nothing
         }
-        Rx::Granted if load(&rx(guard).path, word::SWITCH) != 0 => {
+        Rx::Granted if switched(guard) != 0 => {
             let mut byte = [0];
             peek(guard, fd, &mut byte) != Got::Nothing
         }

@@ -216,3 +216,8 @@ fn sleep(
         Err(e) => Err(crate::errno(e)),
     }
 }
+
+/// Nanoseconds of the monotonic clock.
+pub fn now_ns() -> u64 {
+    clock::now_ns()
+}

@@ -247,3 +247,27 @@ pub fn socket_name(fd: RawFd, peer: bool) -> Result<core::net::SocketAddr> {
     };
     Ok(SocketAddr::new(ip, port))
 }
+
+/// Two connected sockets.
+pub fn socketpair(domain: i32, kind: i32) -> Result<(crate::Fd, crate::Fd)> {
+    let mut fds = [0i32; 2];
+    sys!(socketpair, domain, kind, 0usize, fds.as_mut_ptr())?;
+    Ok((crate::Fd::keep(fds[0]), crate::Fd::keep(fds[1])))
+}
+
+/// Makes `to` a descriptor of what `fd` is, keeping `to`'s number (`dup3` without flags).
+pub fn dup_onto(fd: RawFd, to: RawFd) -> Result<()> {
+    sys!(dup3, fd, to, 0usize).map(drop)
+}
+
+/// Runs `f` in a forked child which then exits; the parent goes on and never waits for it.
+/// `f` may only make system calls.
+pub fn in_child(f: impl FnOnce()) {
+    // SAFETY: a plain fork by clone; exit signal 0 leaves no trace for the program's wait calls.
+    let pid = unsafe { syscalls::syscall!(Sysno::clone, 0usize, 0usize, 0usize, 0usize, 0usize) };
+    if pid == Ok(0) {
+        f();
+        // SAFETY: ends the child at once, without running the program's exit handlers.
+        let _ = unsafe { syscalls::syscall!(Sysno::exit_group, 0usize) };
+    }
+}

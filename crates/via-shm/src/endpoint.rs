@@ -98,7 +98,32 @@ impl Sender {
 
     /// The upper layer's area of this direction.
     pub fn area(&self) -> Area {
-        Area(NonNull::new(self.pool.as_ptr().wrapping_add(POOL as usize)).unwrap_or(self.pool))
+        Range(NonNull::new(self.pool.as_ptr().wrapping_add(POOL as usize)).unwrap_or(self.pool))
+    }
+
+    /// The pool and the area of this direction as one piece.
+    pub fn bulk(&self) -> Bulk {
+        Range(self.pool)
+    }
+
+    /// Copies of all messages sent so far, one after the other. Only while the reader has
+    /// consumed none of them.
+    pub fn own_messages(&self) -> Vec<u8> {
+        let mut all = Vec::new();
+        for n in 0..self.next.min(SLOTS) {
+            let Some(entry) = self.slot(n).read(n) else { break };
+            let start = all.len();
+            all.resize(start + entry.len as usize, 0);
+            match entry.pool_offset {
+                None => {
+                    self.slot(n).copy_out(0, &mut all[start..]);
+                }
+                Some(at) => {
+                    self.bulk().read(at as usize, &mut all[start..]);
+                }
+            }
+        }
+        all
     }
 
     /// Entries sent so far.
@@ -184,7 +209,12 @@ impl Receiver {
 
     /// The upper layer's area of this direction.
     pub fn area(&self) -> Area {
-        Area(NonNull::new(self.pool.as_ptr().wrapping_add(POOL as usize)).unwrap_or(self.pool))
+        Range(NonNull::new(self.pool.as_ptr().wrapping_add(POOL as usize)).unwrap_or(self.pool))
+    }
+
+    /// The pool and the area of this direction as one piece.
+    pub fn bulk(&self) -> Bulk {
+        Range(self.pool)
     }
 
     /// Whether a message is there; one load, and the line it loads is the message's own.
@@ -287,19 +317,24 @@ pub(crate) fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
 }
 
 /// Memory of a direction that the layer above uses as it likes.
+pub type Area = Range<AREA>;
+/// A direction's pool and area in one.
+pub type Bulk = Range<{ AREA + POOL as usize }>;
+
+/// `N` bytes of a segment.
 #[derive(Debug, Clone, Copy)]
-pub struct Area(NonNull<u8>);
+pub struct Range<const N: usize>(NonNull<u8>);
 
-impl Area {
+impl<const N: usize> Range<N> {
     /// Its length in bytes.
-    pub const LEN: usize = AREA;
+    pub const LEN: usize = N;
 
-    /// Copies in; false if the range is not within the area.
+    /// Copies in; false if the place is not within the range.
     #[inline]
     pub fn write(&self, at: usize, bytes: &[u8]) -> bool {
-        let fits = at.checked_add(bytes.len()).is_some_and(|end| end <= AREA);
+        let fits = at.checked_add(bytes.len()).is_some_and(|end| end <= N);
         if fits {
-            // SAFETY: just checked; the area is mapped by the contract of `Endpoint::new`. Ends
+            // SAFETY: just checked; the range is mapped by the contract of `Endpoint::new`. Ends
             // that use it agree on who may touch which bytes; a peer that does not can only spoil
             // its own stream.
             unsafe {
@@ -313,18 +348,14 @@ impl Area {
         fits
     }
 
-    /// Copies out; false if the range is not within the area.
+    /// Copies out; false if the place is not within the range.
     #[inline]
     pub fn read(&self, at: usize, out: &mut [u8]) -> bool {
-        let fits = at.checked_add(out.len()).is_some_and(|end| end <= AREA);
+        let fits = at.checked_add(out.len()).is_some_and(|end| end <= N);
         if fits {
             // SAFETY: as for `write`.
             unsafe {
-                core::ptr::copy_nonoverlapping(
-                    self.0.as_ptr().add(at),
-                    out.as_mut_ptr(),
-                    out.len(),
-                );
+                core::ptr::copy_nonoverlapping(self.0.as_ptr().add(at), out.as_mut_ptr(), out.len());
             }
         }
         fits

@@ -99,11 +99,6 @@ impl Segment {
         self.mapping.base().wrapping_add(self.bulk(vi, from))
     }
 
-    /// The upper layer's area of that direction; [`crate::layout::AREA`] bytes.
-    pub(crate) fn area(&self, vi: u32, from: SideIndex) -> *mut u8 {
-        self.pool(vi, from).wrapping_add(POOL as usize)
-    }
-
     /// Whether the header is still what it was.
     ///
     /// # Errors

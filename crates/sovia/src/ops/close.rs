@@ -47,7 +47,7 @@ fn last_here(fd: i32, at: Ref) {
                 let abort = [1i32, 0];
                 let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
             }
-            stream::finish(&mut guard, fd);
+            stream::finish(&mut guard);
             pair.segment.leave(pair.side, vi);
             conn.end();
         }
@@ -90,7 +90,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
     if conn.phase() == Phase::Attached {
         let mut guard = conn.lock();
         if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
-            stream::finish(&mut guard, fd);
+            stream::finish(&mut guard);
             conn.set(flag::SHUT_WR);
         }
         if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
@@ -119,4 +119,13 @@ pub fn forking() {
 pub fn forked() {
     lock::forked();
     pair::forked();
+}
+
+/// A new stream socket: connected, or on its way.
+pub fn opened(fd: i32, role: crate::conn::Role) {
+    // The number's last owner may have been closed past every hook.
+    if !matches!(table::get(fd), Entry::Foreign) {
+        close(fd);
+    }
+    table::enter_conn(fd, role);
 }

@@ -77,6 +77,7 @@ pub fn receive(
         _ => return kernel(),
     }
     if conn.rx() == Rx::Back {
+        crate::retreat::settle(fd, at);
         return kernel();
     }
     // The common case: one part, something there.
@@ -242,6 +243,7 @@ pub fn send(
                 Put::Failed(e) => return Err(e),
                 Put::AskKernel => {
                     drop(guard);
+                    crate::retreat::settle(fd, at);
                     return send_tcp(conn, kernel);
                 }
                 Put::Full => {
@@ -344,4 +346,79 @@ fn raw_send(conn: &Conn, fd: i32, bytes: &[u8], flags: Flags) -> Outcome {
     let n = call::send(fd, bytes, libc::MSG_DONTWAIT | no_signal).map_err(crate::errno)?;
     conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
     Ok(n)
+}
+
+/// A receive that only the kernel can do, on a connection that has gone back to TCP.
+pub fn receive_plain(at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
+    let _ = at;
+    kernel()
+}
+
+/// A send that only the kernel can do, on a connection that has gone back to TCP.
+pub fn send_plain(at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
+    let _ = at;
+    kernel()
+}
+
+/// sendfile to a connection: on a VI the file is read, and sent as bytes.
+pub fn send_file(
+    fd: i32,
+    at: Ref,
+    from: i32,
+    mut place: Option<&mut i64>,
+    count: usize,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    const PIECE: usize = 128 << 10;
+    let conn = at.conn;
+    let on_tcp = match conn.phase() {
+        Phase::Attached => {
+            let mut guard = conn.lock();
+            stream::send(&mut guard, fd, &[]) == Put::AskKernel
+        }
+        _ => true,
+    };
+    if on_tcp {
+        return send(fd, at, &[&[], &[]], Flags::default(), kernel);
+    }
+    let mut piece = vec![0u8; PIECE.min(count.max(1))];
+    let mut done = 0;
+    while done < count {
+        let want = piece.len().min(count - done);
+        let read = match &place {
+            Some(offset) => call::pread(from, &mut piece[..want], **offset),
+            None => call::read(from, &mut piece[..want]),
+        };
+        let got = match read {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(_) if done > 0 => break,
+            Err(e) => return Err(crate::errno(e)),
+        };
+        let sent = send(fd, at, &[&piece[..got]], Flags::default(), || Err(libc::EAGAIN));
+        let n = match sent {
+            Ok(n) => n,
+            Err(e) => {
+                put_back(from, place.is_none(), got);
+                return if done > 0 { Ok(done) } else { Err(e) };
+            }
+        };
+        if let Some(offset) = &mut place {
+            **offset += n as i64;
+        } else if n < got {
+            put_back(from, true, got - n);
+        }
+        done += n;
+        if n < got {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Bytes that were read and could not be sent are to be read again.
+fn put_back(from: i32, moved: bool, n: usize) {
+    if moved {
+        let _ = call::seek(from, -(n as i64), libc::SEEK_CUR);
+    }
 }

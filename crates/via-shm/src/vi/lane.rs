@@ -136,9 +136,16 @@ impl TxLane {
         if (exact.wrapping_sub(self.next) as i32) > 0 {
             return Ok(Permit::RingFull);
         }
-        // The count may have been given up for the credit between the two looks.
+        // A receive may have been posted between the two looks.
         let again = direction.credit.posted();
-        if again == self.next { Ok(Permit::NoReceive) } else { self.ask_permit() }
+        match again.wrapping_sub(self.next) {
+            0 => Ok(Permit::NoReceive),
+            1..=SLOTS => {
+                self.credit = again;
+                Ok(Permit::Yes)
+            }
+            _ => Err(Damaged("posted receives out of range")),
+        }
     }
 
     /// Sends a message of up to [`INLINE`] bytes. The caller has a permit.

@@ -1,0 +1,209 @@
+//! Descriptors are duplicated, closed and configured.
+
+use crate::{finish, outcome};
+use libc::{c_char, c_int, c_uint, c_ulong, FILE};
+use sovia::ops;
+use sovia::retreat::{self, Cause};
+use sovia::table::{self, Entry};
+
+/// A descriptor of the library's own: the program cannot know of it.
+fn is_private(fd: c_int) -> bool {
+    matches!(table::get(fd), Entry::Private)
+}
+
+/// Standard input, output and error: read and written by libc itself, past every hook.
+fn is_standard(fd: c_int) -> bool {
+    (0..=2).contains(&fd)
+}
+
+hooks! {
+    fn close(fd: c_int) -> c_int {
+        match table::get(fd) {
+            Entry::Foreign => {}
+            Entry::Private => {
+                crate::set_errno(libc::EBADF);
+                return -1;
+            }
+            Entry::Conn(_) | Entry::Epoll(_) => {
+                // A vfork'ed child shares our tables, but not our descriptors.
+                if !crate::process::is_borrowed() {
+                    ops::close(fd);
+                }
+            }
+        }
+        unsafe { real!()(fd) }
+    }
+
+    fn fclose(file: *mut FILE) -> c_int {
+        if !file.is_null() {
+            let fd = unsafe { libc::fileno(file) };
+            if !matches!(table::get(fd), Entry::Foreign | Entry::Private) {
+                unsafe { libc::fflush(file) };
+                ops::close(fd);
+            }
+        }
+        unsafe { real!()(file) }
+    }
+
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+        // stdio calls the kernel by itself.
+        if let Some(at) = table::conn(fd) {
+            retreat::now(fd, at, Cause::Stdio);
+        }
+        unsafe { real!()(fd, mode) }
+    }
+
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        // Ours stay: the range is closed in pieces around them.
+        const CLOEXEC: c_int = libc::CLOSE_RANGE_CLOEXEC as c_int;
+        let top = last.min(table::FDS as c_uint - 1);
+        let mut from = first;
+        let mut fd = first;
+        let borrowed = crate::process::is_borrowed();
+        while fd <= top {
+            match table::get(fd as c_int) {
+                Entry::Private => {
+                    if fd > from && unsafe { real!()(from, fd - 1, flags) } != 0 {
+                        return -1;
+                    }
+                    from = fd + 1;
+                }
+                Entry::Foreign => {}
+                _ if flags & CLOEXEC != 0 || borrowed => {}
+                _ => ops::close(fd as c_int),
+            }
+            fd += 1;
+        }
+        if from > last {
+            return 0;
+        }
+        unsafe { real!()(from, last, flags) }
+    }
+
+    fn closefrom(first: c_int) -> () {
+        let real_missing = reals::closefrom.address() == 0;
+        if real_missing {
+            return;
+        }
+        unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+    }
+
+    fn dup(fd: c_int) -> c_int {
+        let new = unsafe { real!()(fd) };
+        if new >= 0 {
+            duplicated(fd, new);
+        }
+        new
+    }
+
+    fn dup2(fd: c_int, to: c_int) -> c_int {
+        if fd != to {
+            if is_private(to) {
+                crate::set_errno(libc::EBUSY);
+                return -1;
+            }
+            before_replacing(fd, to);
+        }
+        let new = unsafe { real!()(fd, to) };
+        if new >= 0 && fd != to {
+            replaced(fd, new);
+        }
+        new
+    }
+
+    fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+        if fd != to {
+            if is_private(to) {
+                crate::set_errno(libc::EBUSY);
+                return -1;
+            }
+            before_replacing(fd, to);
+        }
+        let new = unsafe { real!()(fd, to, flags) };
+        if new >= 0 {
+            replaced(fd, new);
+        }
+        new
+    }
+
+    fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        let result = unsafe { real!()(fd, command, argument) };
+        configured(fd, command, argument, result);
+        result
+    }
+
+    fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+        let result = unsafe { real!()(fd, command, argument) };
+        configured(fd, command, argument, result);
+        result
+    }
+
+    fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, request, argument) } };
+        if request == libc::FIONREAD as c_ulong {
+            let answer = argument as *mut c_int;
+            let kernel = || {
+                outcome(unsafe { real!()(fd, request, argument) } as isize)
+                    .map(|_| unsafe { *answer } as usize)
+            };
+            return match ops::fionread(fd, at, kernel) {
+                Ok(n) if !answer.is_null() => {
+                    unsafe { *answer = n.min(c_int::MAX as usize) as c_int };
+                    0
+                }
+                Ok(_) => finish(Err(libc::EFAULT)) as c_int,
+                Err(e) => finish(Err(e)) as c_int,
+            };
+        }
+        let result = unsafe { real!()(fd, request, argument) };
+        if result == 0 && request == libc::FIONBIO as c_ulong {
+            ops::nonblocking(at, unsafe { *(argument as *const c_int) } != 0);
+        }
+        result
+    }
+}
+
+fn duplicated(fd: c_int, new: c_int) {
+    if is_standard(new)
+        && let Some(at) = table::conn(fd)
+    {
+        retreat::now(fd, at, Cause::Stdio);
+    }
+    if !crate::process::is_borrowed() {
+        ops::dup(fd, new);
+    }
+}
+
+/// `to` is about to become `fd`.
+fn before_replacing(fd: c_int, to: c_int) {
+    if is_standard(to)
+        && let Some(at) = table::conn(fd)
+    {
+        retreat::now(fd, at, Cause::Stdio);
+    }
+    let valid = unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
+    if valid && !matches!(table::get(to), Entry::Foreign) && !crate::process::is_borrowed() {
+        ops::close(to);
+    }
+}
+
+fn replaced(fd: c_int, new: c_int) {
+    if !crate::process::is_borrowed() {
+        ops::dup(fd, new);
+    }
+}
+
+fn configured(fd: c_int, command: c_int, argument: usize, result: c_int) {
+    if result < 0 {
+        return;
+    }
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+        libc::F_SETFL => {
+            if let Some(at) = table::conn(fd) {
+                ops::nonblocking(at, argument as c_int & libc::O_NONBLOCK != 0);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,207 @@
+//! read and its relatives.
+
+use crate::{finish, outcome};
+use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
+use sovia::ops::{self, Flags};
+use sovia::retreat::{self, Cause};
+use sovia::table;
+
+/// Flags that are carried on a VI; a call with any other goes back to TCP first.
+const CARRIED: c_int = libc::MSG_DONTWAIT
+    | libc::MSG_PEEK
+    | libc::MSG_WAITALL
+    | libc::MSG_NOSIGNAL
+    | libc::MSG_CMSG_CLOEXEC;
+
+fn flags(flags: c_int) -> Flags {
+    Flags {
+        dont_wait: flags & libc::MSG_DONTWAIT != 0,
+        peek: flags & libc::MSG_PEEK != 0,
+        wait_all: flags & libc::MSG_WAITALL != 0,
+        no_signal: true,
+    }
+}
+
+/// The program's buffer. What the kernel would refuse as a bad address is refused here as far as
+/// it shows.
+///
+/// # Safety
+/// `buf` must be valid for `len` bytes, as the hooked function demands.
+pub(crate) unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<&'a mut [u8]> {
+    if len == 0 {
+        return Some(&mut []);
+    }
+    if (buf as usize) < 4096 || len > isize::MAX as usize {
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    Some(unsafe { core::slice::from_raw_parts_mut(buf.cast(), len) })
+}
+
+/// The buffers of a scattered call, at most [`PARTS`] of them (a stream may be read in part).
+///
+/// # Safety
+/// `iov` must be valid for `count` entries, each valid for its length.
+unsafe fn parts<'a>(
+    iov: *const iovec,
+    count: usize,
+    out: &mut [&'a mut [u8]; PARTS],
+) -> Option<usize> {
+    let mut n = 0;
+    for i in 0..count.min(PARTS) {
+        // SAFETY: the caller's contract.
+        let part = unsafe { &*iov.add(i) };
+        // SAFETY: as above.
+        out[n] = unsafe { buffer(part.iov_base, part.iov_len) }?;
+        n += 1;
+    }
+    Some(n)
+}
+
+/// Buffers that one call is served with.
+const PARTS: usize = 64;
+
+hooks! {
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> isize {
+        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, buf, len) } };
+        // SAFETY: read's own contract.
+        let Some(part) = (unsafe { buffer(buf, len) }) else { return finish(Err(libc::EFAULT)) };
+        let kernel = || outcome(unsafe { real!()(fd, buf, len) });
+        finish(ops::receive(fd, at, &mut [part], Flags::default(), kernel))
+    }
+
+    fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t) -> isize {
+        if table::conn(fd).is_none() || len > size {
+            return unsafe { real!()(fd, buf, len, size) };
+        }
+        unsafe { read(fd, buf, len) }
+    }
+
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, how: c_int) -> isize {
+        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, buf, len, how) } };
+        let kernel = || outcome(unsafe { real!()(fd, buf, len, how) });
+        if how & !CARRIED != 0 {
+            retreat::now(fd, at, Cause::Call);
+            return finish(ops::receive_plain(at, kernel));
+        }
+        // SAFETY: recv's own contract.
+        let Some(part) = (unsafe { buffer(buf, len) }) else { return finish(Err(libc::EFAULT)) };
+        finish(ops::receive(fd, at, &mut [part], flags(how), kernel))
+    }
+
+    fn __recv_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t, how: c_int) -> isize {
+        if table::conn(fd).is_none() || len > size {
+            return unsafe { real!()(fd, buf, len, size, how) };
+        }
+        unsafe { recv(fd, buf, len, how) }
+    }
+
+    fn recvfrom(
+        fd: c_int, buf: *mut c_void, len: size_t, how: c_int,
+        from: *mut sockaddr, from_len: *mut socklen_t,
+    ) -> isize {
+        if table::conn(fd).is_none() {
+            return unsafe { real!()(fd, buf, len, how, from, from_len) };
+        }
+        // A stream has no sender's address to tell: the kernel leaves `from` and zeroes its length.
+        if !from.is_null() && !from_len.is_null() {
+            unsafe { *from_len = 0 };
+        }
+        unsafe { recv(fd, buf, len, how) }
+    }
+
+    fn __recvfrom_chk(
+        fd: c_int, buf: *mut c_void, len: size_t, size: size_t, how: c_int,
+        from: *mut sockaddr, from_len: *mut socklen_t,
+    ) -> isize {
+        if table::conn(fd).is_none() || len > size {
+            return unsafe { real!()(fd, buf, len, size, how, from, from_len) };
+        }
+        unsafe { recvfrom(fd, buf, len, how, from, from_len) }
+    }
+
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize {
+        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, iov, count) } };
+        let kernel = || outcome(unsafe { real!()(fd, iov, count) });
+        if !(0..=1024).contains(&count) {
+            return finish(Err(libc::EINVAL));
+        }
+        let mut list = [const { &mut [][..] }; PARTS];
+        // SAFETY: readv's own contract.
+        let Some(n) = (unsafe { parts(iov, count as usize, &mut list) }) else {
+            return finish(Err(libc::EFAULT));
+        };
+        finish(ops::receive(fd, at, &mut list[..n], Flags::default(), kernel))
+    }
+
+    fn recvmsg(fd: c_int, msg: *mut msghdr, how: c_int) -> isize {
+        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, msg, how) } };
+        let kernel = || outcome(unsafe { real!()(fd, msg, how) });
+        if how & !CARRIED != 0 {
+            retreat::now(fd, at, Cause::Call);
+            return finish(ops::receive_plain(at, kernel));
+        }
+        if msg.is_null() {
+            return finish(Err(libc::EFAULT));
+        }
+        let (iov, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen as usize) };
+        let mut list = [const { &mut [][..] }; PARTS];
+        // SAFETY: recvmsg's own contract.
+        let Some(n) = (unsafe { parts(iov, count, &mut list) }) else {
+            return finish(Err(libc::EFAULT));
+        };
+        let attached = at.conn.phase() == sovia::conn::Phase::Attached;
+        let result = ops::receive(fd, at, &mut list[..n], flags(how), kernel);
+        if result.is_ok() && attached {
+            unsafe {
+                (*msg).msg_namelen = 0;
+                (*msg).msg_controllen = 0;
+                (*msg).msg_flags = 0;
+            }
+        }
+        finish(result)
+    }
+
+    fn recvmmsg(
+        fd: c_int, list: *mut mmsghdr, count: u32, how: c_int, timeout: *mut timespec,
+    ) -> c_int {
+        if table::conn(fd).is_none() {
+            return unsafe { real!()(fd, list, count, how, timeout) };
+        }
+        // On a stream each message takes what is there; only the first may wait.
+        let wait_for_one = how & libc::MSG_WAITFORONE != 0;
+        let mut each = how & !libc::MSG_WAITFORONE;
+        let mut done = 0;
+        while done < count {
+            let entry = unsafe { &mut *list.add(done as usize) };
+            let n = unsafe { recvmsg(fd, &raw mut entry.msg_hdr, each) };
+            if n < 0 {
+                break;
+            }
+            entry.msg_len = n as u32;
+            done += 1;
+            if wait_for_one {
+                each |= libc::MSG_DONTWAIT;
+            }
+            if n == 0 {
+                break;
+            }
+        }
+        if done > 0 { done as c_int } else { -1 }
+    }
+
+    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, how: c_int) -> isize {
+        let Some(at) = table::conn(fd) else {
+            return unsafe { real!()(fd, iov, count, offset, how) };
+        };
+        if offset == -1 && how == 0 {
+            return unsafe { readv(fd, iov, count) };
+        }
+        let kernel = || outcome(unsafe { real!()(fd, iov, count, offset, how) });
+        if offset != -1 {
+            return finish(kernel());
+        }
+        retreat::now(fd, at, Cause::Call);
+        finish(ops::receive_plain(at, kernel))
+    }
+}

@@ -1,0 +1,202 @@
+//! How two processes, or two threads of one, find each other and connect a VI.
+//!
+//! Whoever waits for a connection listens at an abstract Unix name made of the user's id, the
+//! NIC's address and the discriminator, for just as long as somebody waits: a request that meets
+//! nobody is refused by the kernel, at once. The two processes introduce themselves; the kernel
+//! vouches for the user, and another user is turned away. At their first connection the requester
+//! makes a segment and hands it over. Further VIs between the two, in either direction, use the
+//! same segment, and another one is made when its VIs are all taken. A process that connects
+//! to itself does the same, without handing anything over.
+//!
+//! A forked child has no part in its parent's VIs; it opens NICs and connects VIs of its own.
+
+pub(crate) mod hub;
+pub(crate) mod link;
+mod listen;
+pub(crate) mod watch;
+mod wire;
+
+pub(crate) use listen::Incoming;
+
+use hub::Hub;
+use link::{Attachment, Link, Token};
+use sovia_sys::datagram::{Name, Received};
+use sovia_sys::poll::{PollFd, ppoll};
+use sovia_sys::seqpacket::Packets;
+use sovia_sys::{Errno, Fd, call, clock};
+use std::sync::Arc;
+use via::error::ConnectError;
+use via::{NetAddress, ViAttributes};
+use wire::{Answer, Request};
+
+/// Bytes that a discriminator may have.
+pub const DISCRIMINATOR_MAX: usize = 32;
+/// Bytes of a NIC's address.
+pub const HOST_LEN: usize = 6;
+
+/// A point in time (nanoseconds of the monotonic clock); `None`: never.
+pub(crate) type Deadline = Option<u64>;
+
+/// The time left until a deadline; `None` if there is none.
+pub(crate) fn left(deadline: Deadline) -> Option<u64> {
+    deadline.map(|at| at.saturating_sub(clock::now_ns()))
+}
+
+pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> ConnectError {
+    move |errno| ConnectError::System { call, errno: errno.into_raw() }
+}
+
+/// The name at which an address is waited at.
+fn name_of(uid: u32, address: &NetAddress) -> Result<Name, ConnectError> {
+    if address.host.len() != HOST_LEN {
+        return Err(ConnectError::InvalidParameter("not the address of a shared-memory NIC"));
+    }
+    if address.discriminator.len() > DISCRIMINATOR_MAX {
+        return Err(ConnectError::InvalidParameter("the discriminator is too long"));
+    }
+    let text = format!("sovia-vi-{uid}-{address}");
+    Name::new(text.as_bytes()).ok_or(ConnectError::InvalidParameter("the address is too long"))
+}
+
+/// The next message on a connection; `None` when the other end is gone.
+fn receive(socket: &Packets, buf: &mut [u8], until: Deadline) -> Result<Option<Received>, ConnectError> {
+    loop {
+        match socket.receive(buf) {
+            Ok(received) if received.len == 0 => return Ok(None),
+            Ok(received) => return Ok(Some(received)),
+            Err(Errno::ECONNRESET) => return Ok(None),
+            Err(Errno::EAGAIN | Errno::EINTR) => wait_readable(socket.raw(), until)?,
+            Err(e) => return Err(system("recvmsg")(e)),
+        }
+    }
+}
+
+fn wait_readable(fd: i32, until: Deadline) -> Result<(), ConnectError> {
+    let mut fds = [PollFd { fd, events: libc::POLLIN, revents: 0 }];
+    match ppoll(&mut fds, left(until), None) {
+        Ok(0) => Err(ConnectError::Timeout),
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(e) => Err(system("ppoll")(e)),
+    }
+}
+
+/// Connects to whoever listens at `name`, waiting while too many others do.
+fn reach(name: &Name, until: Deadline) -> Result<Packets, ConnectError> {
+    const PAUSE: u64 = 1_000_000;
+    loop {
+        match Packets::connect(name) {
+            Ok(socket) => return Ok(socket),
+            Err(Errno::ECONNREFUSED) => return Err(ConnectError::NoMatch),
+            Err(Errno::EAGAIN) if left(until) == Some(0) => return Err(ConnectError::Timeout),
+            Err(Errno::EAGAIN | Errno::EINTR) => {
+                let _ = ppoll(&mut [], Some(left(until).unwrap_or(PAUSE).min(PAUSE)), None);
+            }
+            Err(e) => return Err(system("connect")(e)),
+        }
+    }
+}
+
+/// A request for a connection, from the requester's side.
+#[derive(Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) hub: &'a Hub,
+    pub(crate) local: &'a NetAddress,
+    pub(crate) remote: &'a NetAddress,
+    pub(crate) attributes: ViAttributes,
+    pub(crate) until: Deadline,
+}
+
+impl Outgoing<'_> {
+    /// Carries the request out. `attach` is called with the end taken before the peer hears of
+    /// it, more than once if a first one turns out to be of no use.
+    pub(crate) fn run(
+        &self,
+        mut attach: impl FnMut(&Arc<Attachment>) -> Result<(), ConnectError>,
+    ) -> Result<(Arc<Attachment>, ViAttributes), ConnectError> {
+        let name = name_of(self.hub.uid, self.remote)?;
+        let socket = Arc::new(reach(&name, self.until)?);
+        if socket.peer().map_err(system("getsockopt"))?.1 != self.hub.uid {
+            return Err(ConnectError::NotReachable("it belongs to another user"));
+        }
+        let mut buf = [0; wire::MESSAGE_MAX];
+        // Nobody waits any more, or never got round to it.
+        let welcome = receive(&socket, &mut buf, self.until)?.ok_or(ConnectError::NoMatch)?;
+        let peer = wire::read_welcome(&buf[..welcome.len])
+            .ok_or(ConnectError::NotReachable("it speaks another version"))?;
+
+        let (attachment, fd) = self.take(&peer, &socket)?;
+        attach(&attachment)?;
+        let mut answer = self.ask(&socket, &attachment, fd.as_ref())?;
+        if answer == Answer::UnknownLink {
+            self.hub.watch.forget(&attachment.link);
+            let (attachment, fd) = self.take_new(&peer, &socket)?;
+            attach(&attachment)?;
+            answer = self.ask(&socket, &attachment, fd.as_ref())?;
+            return accepted(answer, attachment);
+        }
+        accepted(answer, attachment)
+    }
+
+    /// Takes a VI of a link that there is already, or of a new one, with the segment to hand over.
+    fn take(
+        &self,
+        peer: &Token,
+        socket: &Arc<Packets>,
+    ) -> Result<(Arc<Attachment>, Option<Fd>), ConnectError> {
+        let links = self.hub.watch.links();
+        let taken = links.iter().filter(|link| link.peer == *peer).find_map(Attachment::request);
+        match taken {
+            Some(attachment) => Ok((Arc::new(attachment), None)),
+            None => self.take_new(peer, socket),
+        }
+    }
+
+    fn take_new(
+        &self,
+        peer: &Token,
+        socket: &Arc<Packets>,
+    ) -> Result<(Arc<Attachment>, Option<Fd>), ConnectError> {
+        let (segment, fd) = crate::Segment::create().map_err(system("memfd_create or mmap"))?;
+        let mut id = [0; 8];
+        call::getrandom(&mut id).map_err(system("getrandom"))?;
+        let to_self = *peer == self.hub.token;
+        let (side, via) = if to_self { (None, None) } else { (Some(0), Some(socket.clone())) };
+        let link = Arc::new(Link::new(segment, u64::from_le_bytes(id), *peer, side, via));
+        self.hub.watch.keep(link.clone());
+        let attachment =
+            Attachment::request(&link).ok_or(ConnectError::Resource("VIs of a new segment"))?;
+        Ok((Arc::new(attachment), (!to_self).then_some(fd)))
+    }
+
+    fn ask(
+        &self,
+        socket: &Packets,
+        attachment: &Attachment,
+        fd: Option<&Fd>,
+    ) -> Result<Answer, ConnectError> {
+        const GONE: ConnectError = ConnectError::NotReachable("its process has ended");
+        let request = Request {
+            token: self.hub.token,
+            link: attachment.link.id,
+            vi: attachment.vi,
+            attributes: self.attributes,
+            local: self.local.clone(),
+        };
+        let fds = fd.map(Fd::raw);
+        socket.send(&request.write(), fds.as_slice()).map_err(|_| GONE)?;
+        let mut buf = [0; wire::MESSAGE_MAX];
+        let received = receive(socket, &mut buf, self.until)?.ok_or(GONE)?;
+        Answer::read(&buf[..received.len])
+            .ok_or(ConnectError::NotReachable("it speaks another version"))
+    }
+}
+
+fn accepted(
+    answer: Answer,
+    attachment: Arc<Attachment>,
+) -> Result<(Arc<Attachment>, ViAttributes), ConnectError> {
+    match answer {
+        Answer::Accepted(attributes) => Ok((attachment, attributes)),
+        refused => Err(refused.error()),
+    }
+}

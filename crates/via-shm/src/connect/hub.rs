@@ -1,0 +1,47 @@
+//! What the NICs of a process have in common: who the process is, its links, its listeners.
+
+use crate::connect::link::Token;
+use crate::connect::listen::Listeners;
+use crate::connect::watch::Watch;
+use sovia_sys::call;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// One per process that has a NIC open.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    /// The process that this is the hub of.
+    owner: i32,
+    /// Tells the process from all others, now and before.
+    pub(crate) token: Token,
+    pub(crate) uid: u32,
+    pub(crate) watch: Watch,
+    pub(crate) listeners: Listeners,
+}
+
+impl Hub {
+    /// The hub of this process. It ends with its last user.
+    ///
+    /// # Errors
+    /// What the system says where it has no more descriptors or threads.
+    pub(crate) fn open() -> std::io::Result<Arc<Hub>> {
+        static CURRENT: Mutex<Weak<Hub>> = Mutex::new(Weak::new());
+        let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = call::getpid();
+        // A forked child finds its parent's, whose thread is not there.
+        if let Some(hub) = current.upgrade().filter(|hub| hub.owner == owner) {
+            return Ok(hub);
+        }
+        let mut token = Token::default();
+        call::getrandom(&mut token)
+            .map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;
+        let hub = Arc::new(Hub {
+            owner,
+            token,
+            uid: call::geteuid(),
+            watch: Watch::start()?,
+            listeners: Listeners::default(),
+        });
+        *current = Arc::downgrade(&hub);
+        Ok(hub)
+    }
+}

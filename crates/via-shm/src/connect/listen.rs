@@ -1,0 +1,180 @@
+//! Waiting for requests, and answering them.
+
+use super::wire::{self, Answer, Request};
+use super::{Deadline, left, name_of, receive, system, wait_readable};
+use crate::Segment;
+use crate::connect::hub::Hub;
+use crate::connect::link::{Attachment, Link};
+use core::sync::atomic::{AtomicU32, Ordering};
+use sovia_sys::seqpacket::{Listener, Packets};
+use sovia_sys::{Errno, clock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use via::error::ConnectError;
+use via::{NetAddress, ViAttributes};
+
+/// How long a requester may take to state its request once it has been welcomed (nanoseconds);
+/// its call does so at once.
+const PATIENCE: u64 = 500_000_000;
+
+/// The addresses at which this process waits.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners(Mutex<HashMap<NetAddress, Arc<Place>>>);
+
+/// One of them.
+#[derive(Debug)]
+struct Place {
+    listener: Listener,
+    /// Threads that wait here; the last to leave closes it.
+    waiters: AtomicU32,
+}
+
+/// A thread's stay at a place.
+struct Stay<'a> {
+    listeners: &'a Listeners,
+    address: &'a NetAddress,
+    /// Dropped by `Stay::drop` itself.
+    place: ManuallyDrop<Arc<Place>>,
+}
+
+impl Listeners {
+    fn places(&self) -> MutexGuard<'_, HashMap<NetAddress, Arc<Place>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stay<'a>(&'a self, uid: u32, address: &'a NetAddress) -> Result<Stay<'a>, ConnectError> {
+        let name = name_of(uid, address)?;
+        let mut places = self.places();
+        let place = match places.get(address) {
+            Some(place) => place.clone(),
+            None => {
+                let listener = Listener::bind(&name).map_err(|e| match e {
+                    Errno::EADDRINUSE => {
+                        ConnectError::Resource("another process waits at this address")
+                    }
+                    e => system("bind")(e),
+                })?;
+                let place = Arc::new(Place { listener, waiters: AtomicU32::new(0) });
+                places.insert(address.clone(), place.clone());
+                place
+            }
+        };
+        place.waiters.fetch_add(1, Ordering::Relaxed);
+        Ok(Stay { listeners: self, address, place: ManuallyDrop::new(place) })
+    }
+}
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        let mut places = self.listeners.places();
+        let Some(place) = self.place.take() else { return };
+        if place.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // Requests that nobody has accepted yet are refused by this.
+            places.remove(self.address);
+        }
+        // Closed before another thread looks for the address: it would find the name taken.
+        drop(place);
+    }
+}
+
+/// A request that waits for its answer. Dropped without one, it is rejected.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) request: Request,
+    link: Arc<Link>,
+    socket: Arc<Packets>,
+    answered: bool,
+}
+
+impl Incoming {
+    /// Waits for a request at `local`.
+    pub(crate) fn wait(
+        hub: &Hub,
+        local: &NetAddress,
+        until: Deadline,
+    ) -> Result<Incoming, ConnectError> {
+        let stay = hub.listeners.stay(hub.uid, local)?;
+        let listener = &stay.place.listener;
+        loop {
+            match listener.accept() {
+                Ok(socket) => {
+                    if let Some(incoming) = Incoming::admit(hub, socket) {
+                        return Ok(incoming);
+                    }
+                }
+                Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNABORTED) => {
+                    wait_readable(listener.raw(), until)?;
+                }
+                Err(e) => return Err(system("accept")(e)),
+            }
+            if left(until) == Some(0) {
+                return Err(ConnectError::Timeout);
+            }
+        }
+    }
+
+    /// Hears a requester out. One that is of another user, or makes no sense, is turned away.
+    fn admit(hub: &Hub, socket: Packets) -> Option<Incoming> {
+        if socket.peer().ok()?.1 != hub.uid {
+            return None;
+        }
+        let socket = Arc::new(socket);
+        socket.send(&wire::welcome(&hub.token), &[]).ok()?;
+        let until = Some(clock::now_ns() + PATIENCE);
+        // Once more, for a requester that named a link which is no more.
+        for _ in 0..2 {
+            let mut buf = [0; wire::MESSAGE_MAX];
+            let received = receive(&socket, &mut buf, until).ok()??;
+            let request = Request::read(&buf[..received.len])?;
+            let link = match received.fds.first() {
+                Some(fd) if request.token != hub.token => {
+                    let segment = Segment::attach(fd).ok()?;
+                    let (id, peer) = (request.link, request.token);
+                    let link = Link::new(segment, id, peer, Some(1), Some(socket.clone()));
+                    let link = Arc::new(link);
+                    hub.watch.keep(link.clone());
+                    Some(link)
+                }
+                Some(_) => return None,
+                None => {
+                    let mut links = hub.watch.links().into_iter();
+                    links.find(|l| l.id == request.link && l.peer == request.token)
+                }
+            };
+            if let Some(link) = link {
+                return Some(Incoming { request, link, socket, answered: false });
+            }
+            socket.send(&Answer::UnknownLink.write(), &[]).ok()?;
+        }
+        None
+    }
+
+    /// Takes this side's end of the requested VI. `None` if the requester has given up.
+    pub(crate) fn take(&self) -> Option<Attachment> {
+        Attachment::accept(&self.link, self.request.vi)
+    }
+
+    /// Tells the requester that it is accepted.
+    pub(crate) fn accept(mut self, attributes: ViAttributes) -> Result<(), ConnectError> {
+        self.answer(Answer::Accepted(attributes)).map_err(|_| ConnectError::Timeout)
+    }
+
+    /// Tells the requester why it is not.
+    pub(crate) fn refuse(mut self, answer: Answer) {
+        // Whoever has given up need not know.
+        let _ = self.answer(answer);
+    }
+
+    fn answer(&mut self, answer: Answer) -> sovia_sys::Result<()> {
+        self.answered = true;
+        self.socket.send(&answer.write(), &[])
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if !self.answered {
+            let _ = self.answer(Answer::Rejected);
+        }
+    }
+}

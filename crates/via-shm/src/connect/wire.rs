@@ -1,0 +1,229 @@
+//! The messages of a connection's beginning, as bytes.
+//!
+//! Welcome from the waiting side, Request from the requester, Answer from the waiting side.
+
+use crate::connect::link::Token;
+use via::error::ConnectError;
+use via::{NetAddress, Reliability, ViAttributes};
+
+/// Says "this protocol"; the low byte counts incompatible versions.
+const MAGIC: u32 = 0x5649_5301;
+/// Bytes that a message may have.
+pub(crate) const MESSAGE_MAX: usize = 512;
+/// Bytes of the parts of an address.
+pub(crate) const ADDRESS_MAX: usize = 64;
+
+/// A request for a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) token: Token,
+    /// The link in which the requester has taken a VI.
+    pub(crate) link: u64,
+    pub(crate) vi: u32,
+    pub(crate) attributes: ViAttributes,
+    pub(crate) local: NetAddress,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Accepted(ViAttributes),
+    Rejected,
+    Reliability,
+    MaxTransferSize,
+    /// The request names a link that is no more: make a new one.
+    UnknownLink,
+}
+
+impl Answer {
+    /// What it means to the requester, but for an acceptance.
+    pub(crate) fn error(self) -> ConnectError {
+        match self {
+            Answer::Accepted(_) | Answer::Rejected => ConnectError::Rejected,
+            Answer::Reliability => ConnectError::Reliability,
+            Answer::MaxTransferSize => ConnectError::MaxTransferSize,
+            Answer::UnknownLink => ConnectError::NotReachable("it has no part in the segment"),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Out(Vec<u8>);
+
+impl Out {
+    fn u8(mut self, v: u8) -> Out {
+        self.0.push(v);
+        self
+    }
+    fn u32(mut self, v: u32) -> Out {
+        self.0.extend(v.to_le_bytes());
+        self
+    }
+    fn u64(mut self, v: u64) -> Out {
+        self.0.extend(v.to_le_bytes());
+        self
+    }
+    fn bytes(mut self, v: &[u8]) -> Out {
+        self.0.extend(v);
+        self
+    }
+    fn counted(self, v: &[u8]) -> Out {
+        self.u8(v.len() as u8).bytes(v)
+    }
+    fn attributes(self, a: &ViAttributes) -> Out {
+        let flags = u8::from(a.enable_rdma_write) | u8::from(a.enable_rdma_read) << 1;
+        self.u32(u32::from(a.reliability.bits())).u32(a.max_transfer_size).u8(flags)
+    }
+}
+
+struct In<'a>(&'a [u8]);
+
+impl<'a> In<'a> {
+    fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(head)
+    }
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+    fn u8(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[v]| v)
+    }
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+    fn counted(&mut self) -> Option<&'a [u8]> {
+        let n = usize::from(self.u8()?);
+        if n <= ADDRESS_MAX { self.bytes(n) } else { None }
+    }
+    fn attributes(&mut self) -> Option<ViAttributes> {
+        let reliability = Reliability::from_bits(u16::try_from(self.u32()?).ok()?)?;
+        let max_transfer_size = self.u32()?;
+        let flags = self.u8()?;
+        Some(ViAttributes {
+            reliability,
+            max_transfer_size,
+            ptag: None,
+            enable_rdma_write: flags & 1 != 0,
+            enable_rdma_read: flags & 2 != 0,
+        })
+    }
+    /// Begins a message: `None` if it is of another kind or version.
+    fn begin(message: &'a [u8]) -> Option<In<'a>> {
+        let mut input = In(message);
+        (input.u32()? == MAGIC).then_some(input)
+    }
+    fn end<T>(&self, value: T) -> Option<T> {
+        self.0.is_empty().then_some(value)
+    }
+}
+
+pub(crate) fn welcome(token: &Token) -> Vec<u8> {
+    Out::default().u32(MAGIC).bytes(token).0
+}
+
+pub(crate) fn read_welcome(message: &[u8]) -> Option<Token> {
+    let mut input = In::begin(message)?;
+    let token = input.array()?;
+    input.end(token)
+}
+
+impl Request {
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let out = Out::default().u32(MAGIC).bytes(&self.token).u64(self.link).u32(self.vi);
+        let out = out.attributes(&self.attributes);
+        out.counted(&self.local.host).counted(&self.local.discriminator).0
+    }
+
+    pub(crate) fn read(message: &[u8]) -> Option<Request> {
+        let mut input = In::begin(message)?;
+        let token = input.array()?;
+        let link = input.u64()?;
+        let vi = input.u32()?;
+        let attributes = input.attributes()?;
+        let host = input.counted()?;
+        let discriminator = input.counted()?;
+        let local = NetAddress::new(host, discriminator);
+        input.end(Request { token, link, vi, attributes, local })
+    }
+}
+
+impl Answer {
+    pub(crate) fn write(&self) -> Vec<u8> {
+        let out = Out::default().u32(MAGIC);
+        match self {
+            Answer::Accepted(attributes) => out.u8(0).attributes(attributes),
+            Answer::Rejected => out.u8(1),
+            Answer::Reliability => out.u8(2),
+            Answer::MaxTransferSize => out.u8(3),
+            Answer::UnknownLink => out.u8(4),
+        }
+        .0
+    }
+
+    pub(crate) fn read(message: &[u8]) -> Option<Answer> {
+        let mut input = In::begin(message)?;
+        let answer = match input.u8()? {
+            0 => Answer::Accepted(input.attributes()?),
+            1 => Answer::Rejected,
+            2 => Answer::Reliability,
+            3 => Answer::MaxTransferSize,
+            4 => Answer::UnknownLink,
+            _ => return None,
+        };
+        input.end(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn request() -> Request {
+        Request {
+            token: [7; 16],
+            link: 1 << 40,
+            vi: 12,
+            attributes: ViAttributes { enable_rdma_read: true, ..ViAttributes::default() },
+            local: NetAddress::new(&[1, 2, 3], b"discriminator"),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let request = request();
+        assert_eq!(Request::read(&request.write()), Some(request.clone()));
+        assert_eq!(read_welcome(&welcome(&[3; 16])), Some([3; 16]));
+        for answer in [
+            Answer::Accepted(request.attributes),
+            Answer::Rejected,
+            Answer::Reliability,
+            Answer::MaxTransferSize,
+            Answer::UnknownLink,
+        ] {
+            assert_eq!(Answer::read(&answer.write()), Some(answer));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn junk_is_no_message(
+            at in 0usize..80,
+            junk in any::<u8>(),
+            cut in 0usize..80,
+            random in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut bytes = request().write();
+            if let Some(byte) = bytes.get_mut(at) { *byte = junk; }
+            let _ = Request::read(&bytes);
+            let len = bytes.len();
+            prop_assert_eq!(Request::read(&bytes[..len.saturating_sub(1 + cut)]), None);
+            let _ = (Request::read(&random), Answer::read(&random), read_welcome(&random));
+        }
+    }
+}
