@@ -126,7 +126,7 @@ hooks! {
         if !(0..=1024).contains(&count) {
             return finish(Err(libc::EINVAL));
         }
-        let mut list = [const { &mut [][..] }; PARTS];
+        let mut list: [&mut [u8]; PARTS] = core::array::from_fn(|_| &mut [][..]);
         // SAFETY: readv's own contract.
         let Some(n) = (unsafe { parts(iov, count as usize, &mut list) }) else {
             return finish(Err(libc::EFAULT));
@@ -145,7 +145,7 @@ hooks! {
             return finish(Err(libc::EFAULT));
         }
         let (iov, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen as usize) };
-        let mut list = [const { &mut [][..] }; PARTS];
+        let mut list: [&mut [u8]; PARTS] = core::array::from_fn(|_| &mut [][..]);
         // SAFETY: recvmsg's own contract.
         let Some(n) = (unsafe { parts(iov, count, &mut list) }) else {
             return finish(Err(libc::EFAULT));

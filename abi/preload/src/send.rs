@@ -152,7 +152,7 @@ hooks! {
         }
         let Some(at) = table::conn(out) else { return unsafe { real!()(out, from, offset, count) } };
         let kernel = || outcome(unsafe { real!()(out, from, offset, count) });
-        let place = if offset.is_null() { None } else { Some(unsafe { &mut *offset }) };
+        let place = unsafe { offset.as_mut() };
         finish(ops::send_file(out, at, from, place, count, kernel))
     }
 

@@ -29,20 +29,32 @@ struct Place {
     waiters: AtomicU32,
 }
 
-/// A thread's stay at a place.
-struct Stay<'a> {
-    listeners: &'a Listeners,
-    address: &'a NetAddress,
-    /// Dropped by `Stay::drop` itself.
-    place: ManuallyDrop<Arc<Place>>,
-}
-
 impl Listeners {
     fn places(&self) -> MutexGuard<'_, HashMap<NetAddress, Arc<Place>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn stay<'a>(&'a self, uid: u32, address: &'a NetAddress) -> Result<Stay<'a>, ConnectError> {
+    /// Listens at an address for as long as `wait` takes.
+    fn at<R>(
+        &self,
+        uid: u32,
+        address: &NetAddress,
+        wait: impl FnOnce(&Listener) -> Result<R, ConnectError>,
+    ) -> Result<R, ConnectError> {
+        let place = self.enter(uid, address)?;
+        let result = wait(&place.listener);
+        let mut places = self.places();
+        if place.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // Requests that nobody has accepted yet are refused by this.
+            places.remove(address);
+        }
+        // Closed before another thread looks for the address: it would find the name taken.
+        drop(place);
+        drop(places);
+        result
+    }
+
+    fn enter(&self, uid: u32, address: &NetAddress) -> Result<Arc<Place>, ConnectError> {
         let name = name_of(uid, address)?;
         let mut places = self.places();
         let place = match places.get(address) {
@@ -60,20 +72,7 @@ impl Listeners {
             }
         };
         place.waiters.fetch_add(1, Ordering::Relaxed);
-        Ok(Stay { listeners: self, address, place: ManuallyDrop::new(place) })
-    }
-}
-
-impl Drop for Stay<'_> {
-    fn drop(&mut self) {
-        let mut places = self.listeners.places();
-        let Some(place) = self.place.take() else { return };
-        if place.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // Requests that nobody has accepted yet are refused by this.
-            places.remove(self.address);
-        }
-        // Closed before another thread looks for the address: it would find the name taken.
-        drop(place);
+        Ok(place)
     }
 }
 
@@ -93,24 +92,24 @@ impl Incoming {
         local: &NetAddress,
         until: Deadline,
     ) -> Result<Incoming, ConnectError> {
-        let stay = hub.listeners.stay(hub.uid, local)?;
-        let listener = &stay.place.listener;
-        loop {
-            match listener.accept() {
-                Ok(socket) => {
-                    if let Some(incoming) = Incoming::admit(hub, socket) {
-                        return Ok(incoming);
+        hub.listeners.at(hub.uid, local, |listener| {
+            loop {
+                match listener.accept() {
+                    Ok(socket) => {
+                        if let Some(incoming) = Incoming::admit(hub, socket) {
+                            return Ok(incoming);
+                        }
                     }
+                    Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNABORTED) => {
+                        wait_readable(listener.raw(), until)?;
+                    }
+                    Err(e) => return Err(system("accept")(e)),
                 }
-                Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNABORTED) => {
-                    wait_readable(listener.raw(), until)?;
+                if left(until) == Some(0) {
+                    return Err(ConnectError::Timeout);
                 }
-                Err(e) => return Err(system("accept")(e)),
             }
-            if left(until) == Some(0) {
-                return Err(ConnectError::Timeout);
-            }
-        }
+        })
     }
 
     /// Hears a requester out. One that is of another user, or makes no sense, is turned away.

@@ -1,0 +1,146 @@
+//! The receive queue: messages are scattered into posted buffers when the program looks.
+
+use crate::nic::Shared;
+use crate::vi::access::{self, Queue};
+use crate::vi::lane::{Message, RxLane};
+use via::error::Cause;
+use via::memory::{Ptag, RegionCache};
+use via::queue::Outcome;
+use via::{DescriptorRef, Status};
+
+/// The receive queue and its direction of the connection.
+#[derive(Debug)]
+pub(crate) struct RecvSide {
+    pub(crate) queue: Queue,
+    /// There from a connection's beginning, before it is answered, to the disconnect.
+    pub(crate) lane: Option<RxLane>,
+    ptag: Ptag,
+}
+
+impl RecvSide {
+    pub(crate) fn new(capacity: u32, ptag: Ptag) -> RecvSide {
+        RecvSide { queue: Queue::new(capacity), lane: None, ptag }
+    }
+
+    /// Tells the peer how many receives are posted.
+    #[inline]
+    pub(crate) fn publish(&mut self) {
+        if let Some(lane) = &mut self.lane {
+            lane.publish(self.queue.work.outstanding());
+        }
+    }
+
+    /// Receives one message, if one is there.
+    ///
+    /// # Errors
+    /// Why the connection is to be broken.
+    #[inline]
+    pub(crate) fn progress(&mut self, nic: &Shared) -> Result<bool, Cause> {
+        let Some(lane) = &mut self.lane else { return Ok(false) };
+        let message = match lane.head() {
+            Ok(Some(message)) => message,
+            Ok(None) => return self.quiet(),
+            Err(damaged) => return Err(Cause::Damaged(damaged.0)),
+        };
+        let Some(front) = self.queue.work.front() else {
+            return Err(Cause::Damaged("a message for which no receive is posted"));
+        };
+        let ptag = self.ptag;
+        let Some((descriptor, data)) = self.queue.descriptor(nic, ptag, front) else {
+            // Its memory was deregistered after it was posted.
+            return Err(self.fail(nic, Status::PROTECTION_ERROR));
+        };
+        let receive = Receive { descriptor, nic, ptag };
+        if let Err(status) = receive.deliver(lane, data, &message) {
+            return Err(self.fail(nic, status));
+        }
+        let Message { len: length, immediate, .. } = message;
+        descriptor.complete(Status::OP_RECEIVE, length, immediate);
+        self.queue.work.complete(Outcome { status: Status::OP_RECEIVE, length, immediate });
+        let left = self.queue.work.outstanding();
+        lane.consume(&message, left).map_err(|damaged| Cause::Damaged(damaged.0))?;
+        Ok(true)
+    }
+
+    /// No message is there: has the peer closed?
+    fn quiet(&mut self) -> Result<bool, Cause> {
+        let Some(lane) = &self.lane else { return Ok(false) };
+        let Some(cause) = lane.peer_closed() else { return Ok(false) };
+        // What it sent before it closed may have come between the two looks.
+        match lane.head() {
+            Ok(Some(_)) => Ok(true),
+            Ok(None) => Err(cause),
+            Err(damaged) => Err(Cause::Damaged(damaged.0)),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, nic: &Shared, status: Status) -> Cause {
+        self.queue.complete(nic, self.ptag, Outcome::error(Status::OP_RECEIVE | status));
+        Cause::Descriptor(status)
+    }
+
+    /// Receives what the peer sent before the connection broke, then flushes what is not done.
+    pub(crate) fn drain_and_flush(&mut self, nic: &Shared) {
+        while self.queue.work.outstanding() > 0 && matches!(self.progress(nic), Ok(true)) {}
+        self.flush(nic);
+    }
+
+    /// Flushes what is not done.
+    pub(crate) fn flush(&mut self, nic: &Shared) {
+        self.queue.flush(nic, self.ptag, Status::OP_RECEIVE);
+    }
+}
+
+/// A receive that meets its message.
+struct Receive<'a> {
+    descriptor: DescriptorRef<'a>,
+    nic: &'a Shared,
+    ptag: Ptag,
+}
+
+impl Receive<'_> {
+    /// Everything is checked before anything is moved.
+    #[inline]
+    fn deliver(
+        &self,
+        lane: &RxLane,
+        data: &mut RegionCache,
+        message: &Message,
+    ) -> Result<(), Status> {
+        let count = access::form(&self.descriptor, self.descriptor.control())?;
+        if count == 1 {
+            let (to, room) = access::segment(&self.descriptor, 0, data, self.nic, self.ptag)?;
+            if message.len > room {
+                return Err(Status::LENGTH_ERROR);
+            }
+            // SAFETY: `segment` vouches for `room` bytes.
+            unsafe { lane.copy(message, 0, to, message.len) };
+            return Ok(());
+        }
+        let mut room = 0u32;
+        for i in 0..count {
+            room = room.saturating_add(self.segment(i, data)?.1);
+        }
+        if message.len > room {
+            return Err(Status::LENGTH_ERROR);
+        }
+        let mut done = 0;
+        for i in 0..count {
+            let (to, len) = self.segment(i, data)?;
+            let len = len.min(message.len - done);
+            // SAFETY: `segment` vouches for the target; `done + len` is at most the message.
+            unsafe { lane.copy(message, done, to, len) };
+            done += len;
+        }
+        Ok(())
+    }
+
+    fn segment(
+        &self,
+        i: usize,
+        data: &mut RegionCache,
+    ) -> Result<(core::ptr::NonNull<u8>, u32), Status> {
+        access::segment(&self.descriptor, i, data, self.nic, self.ptag)
+    }
+}
