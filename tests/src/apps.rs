@@ -32,7 +32,7 @@ impl App {
             Self::C(name) => vec![build(name).into()],
             Self::Python(name) => {
                 let script = tests_dir().join("apps-py").join(format!("{name}.py"));
-                vec![python().into(), "-u".into(), script.into()]
+                vec![python().into(), "-B".into(), "-u".into(), script.into()]
             }
         }
     }

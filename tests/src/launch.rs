@@ -1,6 +1,7 @@
 //! Starting programs, over the kernel or over Sovia, and watching them end.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ pub struct Launch {
     command: Vec<OsString>,
     environment: Vec<(String, String)>,
     folder: Option<PathBuf>,
+    input: Option<PathBuf>,
     verbose: bool,
 }
 
@@ -27,7 +29,8 @@ impl Launch {
     /// A program and its arguments.
     pub fn new<S: Into<OsString>>(stack: Stack, command: impl IntoIterator<Item = S>) -> Self {
         let command = command.into_iter().map(Into::into).collect();
-        Self { stack, command, environment: Vec::new(), folder: None, verbose: false }
+        let environment = Vec::new();
+        Self { stack, command, environment, folder: None, input: None, verbose: false }
     }
 
     /// With `sovia run -v`, for the summary at exit.
@@ -48,6 +51,13 @@ impl Launch {
     #[must_use]
     pub fn current_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
+        self
+    }
+
+    /// With a file as its standard input.
+    #[must_use]
+    pub fn input(mut self, file: impl Into<PathBuf>) -> Self {
+        self.input = Some(file.into());
         self
     }
 
@@ -81,7 +91,11 @@ impl Launch {
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let input = self.input.as_ref().map(|file| File::open(file).expect("the input file"));
+        command
+            .stdin(input.map_or_else(Stdio::null, Stdio::from))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{}: {e}", self.shell()));
         let stdout = Capture::of(child.stdout.take().expect("stdout is a pipe"));
         let stderr = Capture::of(child.stderr.take().expect("stderr is a pipe"));

@@ -19,7 +19,7 @@ mod workspace;
 pub use launch::{Launch, Outcome, Running, finish};
 pub use leftovers::Leftovers;
 pub use pairing::{Pairing, Stack};
-pub use programs::{Service, free_port, installed, reachable, skipped};
+pub use programs::{Client, Service, free_port, installed, skipped};
 pub use scenario::{Observation, Scenario};
 pub use summary::accelerated;
 pub use transcript::difference;

@@ -1,12 +1,16 @@
-//! Real programs: whether they are there, ports for them, services that end.
+//! Real programs: whether they are there, ports for them, services and clients.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use crate::launch::{Launch, Outcome, Running};
+use crate::pairing::{Pairing, Stack};
+use crate::summary::accelerated;
+use crate::workspace::kernel_only;
 
 /// Where a program is installed.
 pub fn installed(name: &str) -> Option<PathBuf> {
@@ -17,9 +21,10 @@ pub fn installed(name: &str) -> Option<PathBuf> {
 
 /// Whether a test has to be left out because programs are missing; says so.
 pub fn skipped(test: &str, programs: &[&str]) -> bool {
-    let missing: Vec<&&str> = programs.iter().filter(|name| installed(name).is_none()).collect();
+    let missing: Vec<&str> =
+        programs.iter().copied().filter(|name| installed(name).is_none()).collect();
     if !missing.is_empty() {
-        println!("SKIPPED: {test}: {missing:?} not installed");
+        println!("SKIPPED: {test}: not installed: {}", missing.join(", "));
     }
     !missing.is_empty()
 }
@@ -33,17 +38,39 @@ pub fn free_port() -> u16 {
     probe.local_addr().expect("a bound socket has an address").port()
 }
 
-/// Waits until a service accepts connections.
-pub fn reachable(port: u16, limit: Duration) -> bool {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+/// Whether somebody listens, waited for without connecting: a stray connection
+/// would take the place of the client's.
+fn listening(port: u16, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
-    while TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_err() {
+    while !listeners().contains(&port) {
         if Instant::now() >= deadline {
             return false;
         }
         sleep(Duration::from_millis(20));
     }
     true
+}
+
+/// The ports that are listened on, as the kernel lists them.
+fn listeners() -> BTreeSet<u16> {
+    const LISTEN: &str = "0A";
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
+    let text: String = tables.into_iter().flatten().collect();
+    let port = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let (local, state) = (fields.nth(1)?, fields.nth(1)?);
+        let (_, port) = local.rsplit_once(':')?;
+        u16::from_str_radix(port, 16).ok().filter(|_| state == LISTEN)
+    };
+    text.lines().filter_map(port).collect()
+}
+
+/// A command line: its words, the first of them looked up where services live.
+fn launch(stack: Stack, line: &str) -> Launch {
+    let mut words = line.split_whitespace();
+    let program = words.next().expect("a command has a first word");
+    let path = installed(program).unwrap_or_else(|| panic!("{program} is not installed"));
+    Launch::new(stack, std::iter::once(path.into_os_string()).chain(words.map(Into::into)))
 }
 
 /// A service of a test; it does not outlive it.
@@ -54,13 +81,14 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts it and waits for its port.
+    /// Starts a command line and waits until it listens.
     ///
     /// # Panics
     /// If it does not listen in time.
-    pub fn start(launch: &Launch, port: u16) -> Self {
+    pub fn start(stack: Stack, line: &str, port: u16) -> Self {
+        let launch = launch(stack, line);
         let service = Self { running: launch.start(), shell: launch.shell() };
-        if !reachable(port, Duration::from_secs(20)) {
+        if !listening(port, Duration::from_secs(20)) {
             let shell = service.shell.clone();
             let outcome = service.running.finish(Duration::ZERO);
             panic!("{shell} does not listen:\n{}{}", outcome.stdout, outcome.stderr);
@@ -68,9 +96,70 @@ impl Service {
         service
     }
 
-    /// Asks it to end and returns how it did.
+    /// Asks it to end by a signal and returns how it did.
+    ///
+    /// # Panics
+    /// If it does not end in time.
     pub fn end(self, signal: i32) -> Outcome {
         self.running.signal(signal);
-        self.running.finish(Duration::from_secs(20))
+        self.ended()
+    }
+
+    /// Waits for the end that it has been asked for.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    pub fn ended(self) -> Outcome {
+        let outcome = self.running.finish(Duration::from_secs(20));
+        assert!(outcome.status.is_some(), "{} does not end: {outcome:#?}", self.shell);
+        outcome
+    }
+}
+
+/// What clients are started with.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pairing: Pairing,
+    must_accelerate: bool,
+}
+
+impl Client {
+    /// The client of a pairing.
+    pub fn of(pairing: Pairing) -> Self {
+        Self { pairing, must_accelerate: pairing == Pairing::SOVIA && !kernel_only() }
+    }
+
+    /// One whose connections may stay on TCP.
+    #[must_use]
+    pub fn may_stay_on_tcp(mut self) -> Self {
+        self.must_accelerate = false;
+        self
+    }
+
+    /// Runs a command line to its end, within a minute, and returns its output.
+    ///
+    /// # Panics
+    /// If it does not end by itself with status 0, or stays on TCP without need.
+    pub fn run(&self, line: &str) -> String {
+        self.run_with_input(line, None)
+    }
+
+    /// The same with a file as standard input.
+    ///
+    /// # Panics
+    /// If it does not end by itself with status 0, or stays on TCP without need.
+    pub fn run_with_input(&self, line: &str, input: Option<PathBuf>) -> String {
+        let mut launch = launch(self.pairing.client, line).verbose(self.must_accelerate);
+        if let Some(file) = input {
+            launch = launch.input(file);
+        }
+        let outcome = launch.start().finish(Duration::from_secs(60));
+        let (shell, pairing) = (launch.shell(), self.pairing);
+        assert!(outcome.success(), "{shell}\n{pairing}: {outcome:#?}");
+        if self.must_accelerate {
+            let count = accelerated(&outcome.stderr);
+            assert!(count > Some(0), "{shell}\nstayed on TCP: {}", outcome.stderr);
+        }
+        outcome.stdout
     }
 }

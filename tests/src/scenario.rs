@@ -116,8 +116,18 @@ impl Scenario {
     /// # Panics
     /// If any transcript is not the one over the kernel.
     pub fn run(&self) {
-        let others: &[Pairing] =
-            if self.single { &[Pairing::SOVIA] } else { Pairing::OTHERS.as_slice() };
+        self.run_in(if self.single { &[Pairing::SOVIA] } else { &Pairing::OTHERS });
+    }
+
+    /// Runs it with both ends on the kernel and both on Sovia; for long ones.
+    ///
+    /// # Panics
+    /// If a transcript is not the one over the kernel.
+    pub fn run_accelerated(&self) {
+        self.run_in(&[Pairing::SOVIA]);
+    }
+
+    fn run_in(&self, others: &[Pairing]) {
         let reference = self.reference();
         let complaints: Vec<String> = others
             .iter()
