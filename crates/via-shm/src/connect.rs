@@ -59,7 +59,11 @@ fn name_of(uid: u32, address: &NetAddress) -> Result<Name, ConnectError> {
 }
 
 /// The next message on a connection; `None` when the other end is gone.
-fn receive(socket: &Packets, buf: &mut [u8], until: Deadline) -> Result<Option<Received>, ConnectError> {
+fn receive(
+    socket: &Packets,
+    buf: &mut [u8],
+    until: Deadline,
+) -> Result<Option<Received>, ConnectError> {
     loop {
         match socket.receive(buf) {
             Ok(received) if received.len == 0 => return Ok(None),

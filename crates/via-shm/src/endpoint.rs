@@ -18,7 +18,7 @@ use sovia_sys::futex;
 /// Bytes that one message may have.
 pub const MESSAGE_MAX: usize = 64 << 10;
 /// Consumed entries are posted again in batches of this many.
-const CREDIT_BATCH: u32 = 16;
+pub const CREDIT_BATCH: u32 = 16;
 
 /// The sending half.
 #[derive(Debug)]
@@ -355,7 +355,11 @@ impl<const N: usize> Range<N> {
         if fits {
             // SAFETY: as for `write`.
             unsafe {
-                core::ptr::copy_nonoverlapping(self.0.as_ptr().add(at), out.as_mut_ptr(), out.len());
+                core::ptr::copy_nonoverlapping(
+                    self.0.as_ptr().add(at),
+                    out.as_mut_ptr(),
+                    out.len(),
+                );
             }
         }
         fits

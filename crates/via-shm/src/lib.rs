@@ -21,20 +21,32 @@ mod sync;
 pub mod waiter;
 
 #[cfg(not(loom))]
+pub mod connect;
+#[cfg(not(loom))]
 pub mod endpoint;
 #[cfg(not(loom))]
 pub mod layout;
+#[cfg(not(loom))]
+pub mod nic;
 #[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]
 pub mod request;
 #[cfg(not(loom))]
 pub mod segment;
+#[cfg(not(loom))]
+mod spin;
+#[cfg(not(loom))]
+pub mod vi;
 
 #[cfg(not(loom))]
 pub use endpoint::Endpoint;
 #[cfg(not(loom))]
+pub use nic::{ShmConnection, ShmNic};
+#[cfg(not(loom))]
 pub use segment::Segment;
+#[cfg(not(loom))]
+pub use vi::ShmVi;
 
 /// The segment holds something that an honest peer cannot have written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

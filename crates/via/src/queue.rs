@@ -73,17 +73,28 @@ impl Outcome {
 /// A work queue without its wire.
 #[derive(Debug)]
 pub struct WorkQueue {
+    /// A power of two of entries, which grows with need.
     ring: Box<[Entry]>,
+    capacity: u32,
     /// Entries ever posted, done and taken; `taken <= done <= posted <= taken + capacity`.
     posted: u32,
     done: u32,
     taken: u32,
 }
 
+/// Entries of a fresh queue.
+const FIRST: u32 = 16;
+
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     descriptor: DescriptorAddress,
     outcome: Outcome,
+}
+
+fn empty_ring(entries: u32) -> Box<[Entry]> {
+    let nowhere = DescriptorAddress { address: 0, handle: crate::MemHandle::NEVER };
+    let entry = Entry { descriptor: nowhere, outcome: Outcome::error(Status::empty()) };
+    vec![entry; entries.max(1).next_power_of_two() as usize].into_boxed_slice()
 }
 
 /// The queue has no room for another descriptor.
@@ -93,12 +104,9 @@ pub struct Full;
 
 impl WorkQueue {
     /// An empty queue for up to `capacity` descriptors that are posted or done and not taken.
-    /// `capacity` is rounded up to a power of two.
     pub fn new(capacity: u32) -> WorkQueue {
-        let nowhere = DescriptorAddress { address: 0, handle: crate::MemHandle::NEVER };
-        let entry = Entry { descriptor: nowhere, outcome: Outcome::error(Status::empty()) };
-        let ring = vec![entry; capacity.next_power_of_two() as usize].into_boxed_slice();
-        WorkQueue { ring, posted: 0, done: 0, taken: 0 }
+        let ring = empty_ring(capacity.min(FIRST));
+        WorkQueue { ring, capacity, posted: 0, done: 0, taken: 0 }
     }
 
     #[inline]
@@ -112,12 +120,28 @@ impl WorkQueue {
     /// [`Full`].
     #[inline]
     pub fn post(&mut self, descriptor: DescriptorAddress) -> Result<(), Full> {
-        if self.posted.wrapping_sub(self.taken) as usize >= self.ring.len() {
-            return Err(Full);
+        let held = self.posted.wrapping_sub(self.taken);
+        if held as usize >= self.ring.len() || held >= self.capacity {
+            self.grow()?;
         }
         let place = self.place(self.posted);
         self.ring[place].descriptor = descriptor;
         self.posted = self.posted.wrapping_add(1);
+        Ok(())
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Result<(), Full> {
+        let held = self.posted.wrapping_sub(self.taken);
+        if held >= self.capacity {
+            return Err(Full);
+        }
+        let mut ring = empty_ring((held * 2).min(self.capacity));
+        for n in 0..held {
+            let n = self.taken.wrapping_add(n);
+            ring[n as usize & (ring.len() - 1)] = self.ring[self.place(n)];
+        }
+        self.ring = ring;
         Ok(())
     }
 
@@ -181,14 +205,14 @@ mod tests {
     proptest! {
         /// Whatever the rhythm: in order, each exactly once, never more than fit.
         #[test]
-        fn in_order_and_exactly_once(steps in proptest::collection::vec(0u8..3, 1..600)) {
-            let mut queue = WorkQueue::new(8);
+        fn in_order_and_exactly_once(steps in proptest::collection::vec(0u8..4, 1..900)) {
+            let mut queue = WorkQueue::new(24);
             let (mut posted, mut done) = (VecDeque::new(), VecDeque::new());
             let mut n = 0u64;
             for step in steps {
                 match step {
-                    0 => {
-                        let full = posted.len() + done.len() == 8;
+                    0 | 3 => {
+                        let full = posted.len() + done.len() == 24;
                         prop_assert_eq!(queue.post(descriptor(n)), if full { Err(Full) } else { Ok(()) });
                         if !full {
                             posted.push_back(n);

@@ -32,8 +32,7 @@ impl Hub {
             return Ok(hub);
         }
         let mut token = Token::default();
-        call::getrandom(&mut token)
-            .map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;
+        call::getrandom(&mut token).map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;
         let hub = Arc::new(Hub {
             owner,
             token,

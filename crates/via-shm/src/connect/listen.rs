@@ -159,7 +159,12 @@ impl Incoming {
     }
 
     /// Tells the requester why it is not.
-    pub(crate) fn refuse(mut self, answer: Answer) {
+    pub(crate) fn refuse(mut self, why: &ConnectError) {
+        let answer = match why {
+            ConnectError::Reliability => Answer::Reliability,
+            ConnectError::MaxTransferSize => Answer::MaxTransferSize,
+            _ => Answer::Rejected,
+        };
         // Whoever has given up need not know.
         let _ = self.answer(answer);
     }

@@ -10,7 +10,7 @@ use via::{Control, DescriptorAddress, DescriptorRef, Status};
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) work: WorkQueue,
-    descriptors: RegionCache,
+    pub(crate) descriptors: RegionCache,
     pub(crate) data: RegionCache,
 }
 
@@ -23,23 +23,11 @@ impl Queue {
         }
     }
 
-    /// The descriptor at an address, if the NIC may use it, and the cache for its data.
-    #[inline]
-    pub(crate) fn descriptor(
-        &mut self,
-        nic: &Shared,
-        ptag: Ptag,
-        at: DescriptorAddress,
-    ) -> Option<(DescriptorRef<'_>, &mut RegionCache)> {
-        let region = self.descriptors.find(&nic.table, at.handle.raw(), ptag)?;
-        Some((region.descriptor(at.address)?, &mut self.data))
-    }
-
     /// The oldest descriptor is done. If its memory is gone, only the queue remembers how.
     #[inline]
     pub(crate) fn complete(&mut self, nic: &Shared, ptag: Ptag, outcome: Outcome) {
         if let Some(front) = self.work.front()
-            && let Some((descriptor, _)) = self.descriptor(nic, ptag, front)
+            && let Some(descriptor) = descriptor(&mut self.descriptors, nic, ptag, front)
         {
             descriptor.complete(outcome.status, outcome.length, outcome.immediate);
         }
@@ -53,6 +41,17 @@ impl Queue {
             self.complete(nic, ptag, outcome);
         }
     }
+}
+
+/// The descriptor at an address, if the NIC may use it.
+#[inline]
+pub(crate) fn descriptor<'a>(
+    cache: &'a mut RegionCache,
+    nic: &Shared,
+    ptag: Ptag,
+    at: DescriptorAddress,
+) -> Option<DescriptorRef<'a>> {
+    cache.find(&nic.table, at.handle.raw(), ptag)?.descriptor(at.address)
 }
 
 /// Control bits that mean nothing to this NIC; RDMA is one that it does not do.
@@ -83,9 +82,7 @@ pub(crate) fn segment(
         // No bytes, no memory: whatever address and handle say.
         return Ok((NonNull::dangling(), 0));
     }
-    let region = cache
-        .find(&nic.table, segment.handle, ptag)
-        .ok_or(Status::PROTECTION_ERROR)?;
+    let region = cache.find(&nic.table, segment.handle, ptag).ok_or(Status::PROTECTION_ERROR)?;
     let at = region.range(segment.address, segment.length).ok_or(Status::PROTECTION_ERROR)?;
     Ok((at, segment.length))
 }

@@ -262,8 +262,7 @@ impl RxLane {
         match message.pool_offset {
             None => {
                 // SAFETY: by contract; registered memory is lent to no one else as a slice.
-                let out =
-                    unsafe { core::slice::from_raw_parts_mut(to.as_ptr(), len as usize) };
+                let out = unsafe { core::slice::from_raw_parts_mut(to.as_ptr(), len as usize) };
                 self.half.slot(self.next).copy_out(from as usize, out);
             }
             // SAFETY: `head` has checked that the message lies in the pool; the target is valid by

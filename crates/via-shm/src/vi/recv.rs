@@ -1,5 +1,6 @@
 //! The receive queue: messages are scattered into posted buffers when the program looks.
 
+use crate::Damaged;
 use crate::nic::Shared;
 use crate::vi::access::{self, Queue};
 use crate::vi::lane::{Message, RxLane};
@@ -13,13 +14,27 @@ use via::{DescriptorRef, Status};
 pub(crate) struct RecvSide {
     pub(crate) queue: Queue,
     /// There from a connection's beginning, before it is answered, to the disconnect.
-    pub(crate) lane: Option<RxLane>,
+    lane: Option<RxLane>,
+    /// No more messages are to be taken from it.
+    ended: bool,
     ptag: Ptag,
 }
 
 impl RecvSide {
     pub(crate) fn new(capacity: u32, ptag: Ptag) -> RecvSide {
-        RecvSide { queue: Queue::new(capacity), lane: None, ptag }
+        RecvSide { queue: Queue::new(capacity), lane: None, ended: false, ptag }
+    }
+
+    /// Where messages come from.
+    pub(crate) fn lane(&self) -> Option<&RxLane> {
+        self.lane.as_ref()
+    }
+
+    /// Begins with a connection, or ends with it.
+    pub(crate) fn attach(&mut self, lane: Option<RxLane>) {
+        self.lane = lane;
+        self.ended = false;
+        self.publish();
     }
 
     /// Tells the peer how many receives are posted.
@@ -40,13 +55,14 @@ impl RecvSide {
         let message = match lane.head() {
             Ok(Some(message)) => message,
             Ok(None) => return self.quiet(),
-            Err(damaged) => return Err(Cause::Damaged(damaged.0)),
+            Err(damaged) => return Err(self.damaged(damaged)),
         };
         let Some(front) = self.queue.work.front() else {
-            return Err(Cause::Damaged("a message for which no receive is posted"));
+            return Err(self.damaged(Damaged("a message for which no receive is posted")));
         };
         let ptag = self.ptag;
-        let Some((descriptor, data)) = self.queue.descriptor(nic, ptag, front) else {
+        let Queue { work, descriptors, data } = &mut self.queue;
+        let Some(descriptor) = access::descriptor(descriptors, nic, ptag, front) else {
             // Its memory was deregistered after it was posted.
             return Err(self.fail(nic, Status::PROTECTION_ERROR));
         };
@@ -56,10 +72,11 @@ impl RecvSide {
         }
         let Message { len: length, immediate, .. } = message;
         descriptor.complete(Status::OP_RECEIVE, length, immediate);
-        self.queue.work.complete(Outcome { status: Status::OP_RECEIVE, length, immediate });
-        let left = self.queue.work.outstanding();
-        lane.consume(&message, left).map_err(|damaged| Cause::Damaged(damaged.0))?;
-        Ok(true)
+        work.complete(Outcome { status: Status::OP_RECEIVE, length, immediate });
+        match lane.consume(&message, work.outstanding()) {
+            Ok(()) => Ok(true),
+            Err(damaged) => Err(self.damaged(damaged)),
+        }
     }
 
     /// No message is there: has the peer closed?
@@ -75,14 +92,26 @@ impl RecvSide {
     }
 
     #[cold]
+    fn damaged(&mut self, damaged: Damaged) -> Cause {
+        self.ended = true;
+        Cause::Damaged(damaged.0)
+    }
+
+    #[cold]
     fn fail(&mut self, nic: &Shared, status: Status) -> Cause {
+        self.ended = true;
         self.queue.complete(nic, self.ptag, Outcome::error(Status::OP_RECEIVE | status));
         Cause::Descriptor(status)
     }
 
-    /// Receives what the peer sent before the connection broke, then flushes what is not done.
-    pub(crate) fn drain_and_flush(&mut self, nic: &Shared) {
-        while self.queue.work.outstanding() > 0 && matches!(self.progress(nic), Ok(true)) {}
+    /// Ends the queue of a broken connection: receives what the peer sent before, unless it was a
+    /// receive that went wrong, and flushes the rest.
+    #[cold]
+    pub(crate) fn wind_up(&mut self, nic: &Shared) {
+        if !self.ended {
+            while self.queue.work.outstanding() > 0 && matches!(self.progress(nic), Ok(true)) {}
+            self.ended = true;
+        }
         self.flush(nic);
     }
 

@@ -57,14 +57,14 @@ impl SendSide {
     /// Why the connection is to be broken.
     #[inline]
     pub(crate) fn progress(&mut self, nic: &Shared) -> Result<(), Cause> {
-        while self.queue.work.outstanding() > 0 {
+        while let Some(front) = self.queue.work.front() {
             let Some(lane) = &mut self.lane else { return Ok(()) };
             if let Some(cause) = lane.peer_closed() {
                 return Err(cause);
             }
             let ptag = self.ptag;
-            let Some(front) = self.queue.work.front() else { return Ok(()) };
-            let Some((descriptor, data)) = self.queue.descriptor(nic, ptag, front) else {
+            let Queue { work, descriptors, data } = &mut self.queue;
+            let Some(descriptor) = access::descriptor(descriptors, nic, ptag, front) else {
                 // Its memory was deregistered after it was posted.
                 return Err(self.fail(nic, Status::PROTECTION_ERROR.into()));
             };
@@ -73,7 +73,7 @@ impl SendSide {
                 Ok(Attempt::Sent(length)) => {
                     let status = Status::OP_SEND;
                     descriptor.complete(status, length, None);
-                    self.queue.work.complete(Outcome { status, length, immediate: None });
+                    work.complete(Outcome { status, length, immediate: None });
                 }
                 Ok(Attempt::NoRoom) => return Ok(()),
                 Ok(failed) | Err(failed) => return Err(self.fail(nic, failed)),

@@ -1,0 +1,292 @@
+//! What a VI is made of: two queues, a state, and what breaks them.
+
+use crate::connect::link::{Attachment, Close, End, Link};
+use crate::connect::watch::{Progress, Waiting};
+use crate::nic::Shared;
+use crate::spin::Spin;
+use crate::vi::access;
+use crate::vi::recv::RecvSide;
+use crate::vi::send::SendSide;
+use crate::vi::wait::Budget;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use via::error::{Cause, PostError};
+use via::memory::Ptag;
+use via::queue::Done;
+use via::state::Event;
+use via::{DescriptorAddress, ViAttributes, ViState};
+
+/// What a VI is made of.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) nic: Arc<Shared>,
+    /// The VI's number among the NIC's, for as long as it lives.
+    pub(crate) id: u64,
+    pub(super) attributes: ViAttributes,
+    pub(super) ptag: Ptag,
+    pub(super) machine: Mutex<Machine>,
+    /// Why the connection is broken, while `broken` is set.
+    cause: Mutex<Option<Cause>>,
+    /// Set under a queue's lock while that queue has its lane, cleared when both have lost it: so
+    /// it always speaks of the present connection.
+    pub(super) broken: AtomicBool,
+    /// The watch looks after waiting sends.
+    pub(super) looked_after: AtomicBool,
+    /// Changed when a connection begins or ends, for those who wait outside of one.
+    pub(super) changes: AtomicU32,
+    pub(super) send: Spin<SendSide>,
+    pub(super) recv: Spin<RecvSide>,
+    pub(super) send_budget: Budget,
+    pub(super) recv_budget: Budget,
+}
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(super) state: ViState,
+    /// Counts requests, so that one that was cut short is not mistaken for a later one.
+    pub(super) attempt: u64,
+    pub(super) attachment: Option<Arc<Attachment>>,
+}
+
+impl Core {
+    pub(crate) fn new(nic: Arc<Shared>, id: u64, attributes: ViAttributes, ptag: Ptag) -> Core {
+        let capacity = nic.attributes.max_descriptors_per_queue;
+        Core {
+            id,
+            attributes: ViAttributes { ptag: Some(ptag), ..attributes },
+            ptag,
+            machine: Mutex::new(Machine { state: ViState::Idle, attempt: 0, attachment: None }),
+            cause: Mutex::new(None),
+            broken: AtomicBool::new(false),
+            looked_after: AtomicBool::new(false),
+            changes: AtomicU32::new(0),
+            send: Spin::new(SendSide::new(capacity, &attributes, ptag)),
+            recv: Spin::new(RecvSide::new(capacity, ptag)),
+            send_budget: Budget::default(),
+            recv_budget: Budget::default(),
+            nic,
+        }
+    }
+
+    /// Waits until nobody uses a region that he found before.
+    pub(crate) fn quiesce(&self) {
+        drop(self.send.lock());
+        drop(self.recv.lock());
+    }
+
+    pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn cause(&self) -> MutexGuard<'_, Option<Cause>> {
+        self.cause.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Breaks the connection of `attachment`. The caller holds the lock of a queue that has a
+    /// lane of it, and calls [`Core::settle`] without the lock.
+    #[cold]
+    fn break_up(&self, attachment: &Attachment, cause: Cause) {
+        self.cause().get_or_insert(cause);
+        self.broken.store(true, Ordering::SeqCst);
+        let tell = match cause {
+            Cause::ReceiveQueueEmpty => Close::NoReceive,
+            _ => Close::Broken,
+        };
+        attachment.close(tell);
+        attachment.wake_local();
+    }
+
+    /// After [`Core::break_up`]: receives what has come, flushes the rest.
+    #[cold]
+    fn settle(&self) {
+        if self.is_broken() {
+            let mut send = self.send.lock();
+            send.flush(&self.nic);
+            drop(send);
+            self.recv.lock().wind_up(&self.nic);
+        }
+    }
+
+    /// Looks for news from the far side, so that what is said of the state is true.
+    pub(crate) fn catch_up(&self) {
+        let recv = self.recv.lock();
+        let closed = recv.lane().and_then(|lane| Some((lane, lane.peer_closed()?)));
+        if let Some((lane, cause)) = closed
+            && !self.is_broken()
+        {
+            self.break_up(&lane.attachment().clone(), cause);
+            drop(recv);
+            self.settle();
+        }
+    }
+
+    pub(crate) fn state(&self) -> ViState {
+        self.catch_up();
+        let mut machine = self.machine();
+        if self.is_broken()
+            && let Ok(state) = machine.state.after(Event::Break)
+        {
+            machine.state = state;
+        }
+        machine.state
+    }
+
+    #[inline]
+    pub(crate) fn post_send(self: &Arc<Self>, at: DescriptorAddress) -> Result<(), PostError> {
+        let mut guard = self.send.lock();
+        let send = &mut *guard;
+        if send.lane.is_none() {
+            drop(guard);
+            return Err(PostError::State(self.state()));
+        }
+        access::descriptor(&mut send.queue.descriptors, &self.nic, self.ptag, at)
+            .ok_or(PostError::Descriptor)?
+            .clear_status();
+        send.queue.work.post(at).map_err(|_| PostError::QueueFull)?;
+        if self.is_broken() {
+            send.flush(&self.nic);
+            return Ok(());
+        }
+        let result = send.progress(&self.nic);
+        if let (Err(cause), Some(lane)) = (result, &send.lane) {
+            self.break_up(&lane.attachment().clone(), cause);
+            drop(guard);
+            self.settle();
+            return Ok(());
+        }
+        if send.queue.work.outstanding() != 0 {
+            drop(guard);
+            self.have_looked_after();
+        }
+        Ok(())
+    }
+
+    /// For somebody who waits for something else: sends what waits for room, if anything does.
+    pub(super) fn help_sends(&self) {
+        if self.looked_after.load(Ordering::Relaxed) {
+            let _ = self.progress();
+        }
+    }
+
+    /// A send waits for room: if its program never calls again, the watch sends it.
+    #[cold]
+    fn have_looked_after(self: &Arc<Self>) {
+        if !self.looked_after.swap(true, Ordering::SeqCst) {
+            let queue: Weak<dyn Waiting> = Arc::downgrade(self) as _;
+            self.nic.hub.watch.look_after(queue);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn post_recv(&self, at: DescriptorAddress) -> Result<(), PostError> {
+        let mut guard = self.recv.lock();
+        let recv = &mut *guard;
+        access::descriptor(&mut recv.queue.descriptors, &self.nic, self.ptag, at)
+            .ok_or(PostError::Descriptor)?
+            .clear_status();
+        recv.queue.work.post(at).map_err(|_| PostError::QueueFull)?;
+        if self.is_broken() {
+            recv.wind_up(&self.nic);
+        } else {
+            recv.publish();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn send_done(&self) -> Done {
+        let mut guard = self.send.lock();
+        let send = &mut *guard;
+        match send.queue.work.take() {
+            Done::NotDone => {}
+            done => return done,
+        }
+        if self.is_broken() {
+            send.flush(&self.nic);
+        } else if let (Err(cause), Some(lane)) = (send.progress(&self.nic), &send.lane) {
+            self.break_up(&lane.attachment().clone(), cause);
+            drop(guard);
+            self.settle();
+            return self.send.lock().queue.work.take();
+        }
+        send.queue.work.take()
+    }
+
+    #[inline]
+    pub(crate) fn recv_done(&self) -> Done {
+        let mut guard = self.recv.lock();
+        let recv = &mut *guard;
+        match recv.queue.work.take() {
+            Done::NotDone => {}
+            done => return done,
+        }
+        if self.is_broken() {
+            recv.wind_up(&self.nic);
+        } else {
+            match recv.progress(&self.nic) {
+                Ok(false) => return Done::NotDone,
+                Ok(true) => {}
+                Err(cause) => {
+                    if let Some(lane) = recv.lane() {
+                        self.break_up(&lane.attachment().clone(), cause);
+                    }
+                    drop(guard);
+                    self.settle();
+                    return self.recv.lock().queue.work.take();
+                }
+            }
+        }
+        recv.queue.work.take()
+    }
+}
+
+impl End for Core {
+    fn peer_died(&self, link: &Link) {
+        let recv = self.recv.lock();
+        let Some(lane) = recv.lane() else { return };
+        if core::ptr::eq(&*lane.attachment().link, link) && !self.is_broken() {
+            // It may have said why it leaves before it left.
+            let cause = lane.peer_closed().unwrap_or(Cause::PeerDied);
+            self.break_up(&lane.attachment().clone(), cause);
+            drop(recv);
+            self.settle();
+        }
+    }
+}
+
+impl Waiting for Core {
+    fn progress(&self) -> Progress {
+        let mut guard = self.send.lock();
+        if self.is_broken() {
+            guard.flush(&self.nic);
+        }
+        let before = guard.queue.work.outstanding();
+        let result = guard.progress(&self.nic);
+        let after = guard.queue.work.outstanding();
+        if let (Err(cause), Some(lane)) = (result, &guard.lane) {
+            self.break_up(&lane.attachment().clone(), cause);
+            drop(guard);
+            self.settle();
+            self.looked_after.store(false, Ordering::SeqCst);
+            return Progress::Finished;
+        }
+        if after == 0 || guard.lane.is_none() {
+            // Under the lock: a send that is posted next is noted again.
+            self.looked_after.store(false, Ordering::SeqCst);
+            return Progress::Finished;
+        }
+        if after < before { Progress::Moved } else { Progress::Stuck }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.disconnect();
+        self.nic.vi_gone(self.id, self.ptag);
+    }
+}

@@ -1,0 +1,181 @@
+//! Waiting for a descriptor: spinning for a while, then sleeping.
+//!
+//! A thread sleeps on the bell of its direction, in the segment, by the protocol of
+//! [`crate::waiter`]; one that waits on a VI without a connection, on a word of the VI's own. Who
+//! rings: the peer, with each message or with room; this process, when the connection ends or the
+//! peer's process does.
+
+use crate::connect::{Deadline, left};
+use crate::layout::Direction;
+use crate::vi::inner::Core;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+use sovia_sys::{call, clock, futex};
+use via::error::WaitError;
+use via::queue::{Completion, Done};
+
+/// Looks at the queue before the clock is looked at for the first time.
+const QUICK_LOOKS: u32 = 64;
+/// Looks at the queue between two looks at the clock.
+const LOOKS: u32 = 16;
+/// Bounds of the time to spin (nanoseconds): what waking a sleeper costs, several times over; and
+/// what is never worth saving.
+const SPIN_MAX: u32 = 50_000;
+const SPIN_MIN: u32 = 2_000;
+/// A sleeper looks again after this time at the latest (nanoseconds): a peer may have spoiled the
+/// words by which it should have been woken.
+const NAP_MAX: u64 = 1_000_000_000;
+
+/// The word of [`Direction::reader`] that says on which processor, plus one, its reader waits.
+const CPU_WORD: usize = 1;
+
+/// Which work queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Send,
+    Recv,
+}
+
+/// When a timeout from now is over.
+pub(crate) fn deadline(timeout: Option<Duration>) -> Deadline {
+    let timeout = u64::try_from(timeout?.as_nanos()).ok()?;
+    clock::now_ns().checked_add(timeout)
+}
+
+/// For how long it has paid to spin on a queue (nanoseconds).
+#[derive(Debug)]
+pub(crate) struct Budget(AtomicU32);
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget(AtomicU32::new(SPIN_MAX))
+    }
+}
+
+impl Budget {
+    fn get(&self) -> u64 {
+        u64::from(self.0.load(Ordering::Relaxed))
+    }
+
+    /// A wait is over that took `waited` nanoseconds, asleep at its end or not.
+    fn learn(&self, waited: u64, slept: bool) {
+        let now = self.0.load(Ordering::Relaxed);
+        let next = if !slept {
+            now.saturating_mul(2).min(SPIN_MAX)
+        } else if waited < u64::from(SPIN_MAX) {
+            SPIN_MAX
+        } else {
+            (now / 2).max(SPIN_MIN)
+        };
+        if next != now {
+            self.0.store(next, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The end of a look that settles a wait.
+fn settled(done: Done) -> Option<Result<Completion, WaitError>> {
+    match done {
+        Done::Completion(completion) => Some(Ok(completion)),
+        Done::Empty => Some(Err(WaitError::Empty)),
+        Done::NotDone => None,
+    }
+}
+
+impl Core {
+    #[inline]
+    fn look(&self, side: Side) -> Option<Result<Completion, WaitError>> {
+        settled(match side {
+            Side::Send => self.send_done(),
+            Side::Recv => self.recv_done(),
+        })
+    }
+
+    /// Takes the oldest descriptor of a queue once it is done.
+    #[inline]
+    pub(crate) fn wait(
+        &self,
+        side: Side,
+        timeout: Option<Duration>,
+    ) -> Result<Completion, WaitError> {
+        for _ in 0..QUICK_LOOKS {
+            if let Some(result) = self.look(side) {
+                return result;
+            }
+        }
+        self.wait_longer(side, timeout)
+    }
+
+    #[inline(never)]
+    fn wait_longer(&self, side: Side, timeout: Option<Duration>) -> Result<Completion, WaitError> {
+        let start = clock::now_ns();
+        let until = deadline(timeout);
+        let budget = match side {
+            Side::Send => &self.send_budget,
+            Side::Recv => &self.recv_budget,
+        };
+        if self.may_spin() {
+            let mut end = start + budget.get();
+            if let Some(until) = until {
+                end = end.min(until);
+            }
+            while clock::now_ns() < end {
+                for _ in 0..LOOKS {
+                    if let Some(result) = self.look(side) {
+                        budget.learn(0, false);
+                        return result;
+                    }
+                    core::hint::spin_loop();
+                }
+                self.help_sends();
+            }
+        }
+        let result = loop {
+            if let Some(result) = self.nap(side, until) {
+                break result;
+            }
+            if left(until) == Some(0) {
+                return Err(WaitError::Timeout);
+            }
+        };
+        budget.learn(clock::now_ns() - start, true);
+        result
+    }
+
+    /// Whether spinning can help: not if the far side's thread last waited on this very
+    /// processor, where it can only run if this one does not.
+    fn may_spin(&self) -> bool {
+        let Some(attachment) = self.machine().attachment.clone() else { return false };
+        let mine = u64::from(call::current_cpu()) + 1;
+        let word = |direction: &Direction| direction.reader.0[CPU_WORD].load(Ordering::Relaxed);
+        if word(attachment.back()) != mine {
+            attachment.back().reader.0[CPU_WORD].store(mine, Ordering::Relaxed);
+        }
+        word(attachment.out()) != mine
+    }
+
+    /// Sleeps once, unless there is something to find, and looks.
+    fn nap(&self, side: Side, until: Deadline) -> Option<Result<Completion, WaitError>> {
+        let time = Some(left(until).unwrap_or(NAP_MAX).min(NAP_MAX));
+        // Before the attachment is looked at: it changes after that.
+        let seen = self.changes.load(Ordering::SeqCst);
+        let attachment = self.machine().attachment.clone();
+        let Some(attachment) = attachment else {
+            if let Some(result) = self.look(side) {
+                return Some(result);
+            }
+            let _ = futex::wait(&self.changes, seen, time);
+            return self.look(side);
+        };
+        let bell = attachment.bell(side == Side::Recv);
+        let seen = bell.word().load(Ordering::SeqCst);
+        bell.going_to_sleep();
+        let mut found = self.look(side);
+        if found.is_none() {
+            let _ = futex::wait(bell.word(), seen, time);
+            found = self.look(side);
+        }
+        bell.woke();
+        found
+    }
+}
