@@ -242,9 +242,28 @@ impl Outcome {
     }
 }
 
-/// Waits for several programs under one watchdog.
+/// How long the others may go on once one of several programs has failed.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Waits for several programs under one watchdog. Once one has failed the others
+/// are not waited for much longer: they may well be waiting for it.
 pub fn finish(mut programs: Vec<Running>, limit: Duration) -> Vec<Outcome> {
-    let deadline = Instant::now() + limit;
+    let mut deadline = Instant::now() + limit;
+    let mut failed = false;
+    loop {
+        let statuses: Vec<_> =
+            programs.iter_mut().map(|program| program.child.try_wait()).collect();
+        if statuses.iter().all(|status| !matches!(status, Ok(None))) || Instant::now() >= deadline {
+            break;
+        }
+        let failure =
+            |status: &_| matches!(status, Ok(Some(status)) if !ExitStatus::success(status));
+        if !failed && statuses.iter().any(failure) {
+            failed = true;
+            deadline = deadline.min(Instant::now() + GRACE);
+        }
+        sleep(Duration::from_millis(2));
+    }
     let ended: Vec<bool> = programs.iter_mut().map(|program| program.wait(deadline)).collect();
     programs.into_iter().zip(ended).map(|(program, ended)| program.outcome(ended)).collect()
 }

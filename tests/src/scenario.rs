@@ -1,5 +1,6 @@
 //! A scenario program in every pairing, against its transcript on the kernel.
 
+use std::env;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ impl Scenario {
             app,
             case: case.into(),
             single: false,
-            watchdog: Duration::from_secs(60),
+            watchdog: Duration::from_secs(60).min(longest_wait()),
             accelerates: true,
             environment: Vec::new(),
         }
@@ -61,7 +62,7 @@ impl Scenario {
     /// How long a run may take before it counts as hanging.
     #[must_use]
     pub fn watchdog(mut self, seconds: u64) -> Self {
-        self.watchdog = Duration::from_secs(seconds);
+        self.watchdog = Duration::from_secs(seconds).min(longest_wait());
         self
     }
 
@@ -207,6 +208,12 @@ impl Scenario {
             self.case
         ))
     }
+}
+
+/// `SOVIA_TESTS_WATCHDOG` seconds, for people who wait for what they know to hang.
+fn longest_wait() -> Duration {
+    let seconds = env::var("SOVIA_TESTS_WATCHDOG").ok().and_then(|text| text.parse().ok());
+    seconds.map_or(Duration::MAX, Duration::from_secs)
 }
 
 /// What was written to stderr, without notes: those are shown, not compared.
