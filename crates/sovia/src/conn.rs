@@ -152,6 +152,8 @@ pub struct Conn {
     pub side: AtomicU32,
     /// Processes other than the peer may wait on these: threads that wait outside the lock.
     pub waiting: AtomicU32,
+    /// The thread that takes the connection back to TCP.
+    pub retreater: AtomicU32,
     body: UnsafeCell<Body>,
 }
 

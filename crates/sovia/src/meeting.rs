@@ -26,14 +26,17 @@ use core::sync::atomic::Ordering;
 use sovia_control::{Junk, Reason};
 use sovia_proto::flow::{DACKS, Flow};
 use sovia_sys::datagram::{Datagram, Name, Received};
-use sovia_sys::{call, diag};
+use sovia_sys::{call, clock, diag};
 use via_shm::layout::DOORBELLS;
 use via_shm::request::{DISCRIMINATOR, Progress};
 use via_shm::segment::AttachError;
 use via_shm::{Endpoint, Segment};
 
-/// Transfers after which an end gives its peer up.
+/// Transfers after which an end gives its peer up, if as many nanoseconds have passed as well.
 const PATIENCE: u32 = 4096;
+const PATIENCE_NS: u64 = 200_000_000;
+/// Nanoseconds after which an end tries the other way: another process may have the other end.
+const RETRY_NS: u64 = 5_000_000;
 /// Connections that may be on their way to a meeting at a time in one process.
 const MEETINGS: usize = 128;
 /// Junk datagrams that one look takes off a socket; more wait for the next look.
@@ -43,7 +46,9 @@ struct Meeting {
     at: Ref,
     link: Link,
     stage: Stage,
-    begun: u32,
+    begun: u64,
+    /// When the present stage was reached.
+    since: u64,
 }
 
 enum Stage {
@@ -72,9 +77,14 @@ pub fn transferred(fd: i32, at: Ref) {
     if n < first {
         return;
     }
-    // Each time for a while, then ever more seldom.
+    // Each time for a while, then more seldom: a look is a system call or two.
     let since = n - first;
-    if since < 64 || since.is_power_of_two() {
+    let due = match since {
+        0..64 => true,
+        64..1024 => since.is_multiple_of(16),
+        _ => since.is_multiple_of(256),
+    };
+    if due {
         step(fd, at, n);
     }
 }
@@ -149,24 +159,25 @@ impl Meetings {
         }
         let i = match self.find(at) {
             Some(i) => i,
-            None => match self.begin(fd, at, n) {
+            None => match self.begin(fd, at) {
                 Some(i) => i,
                 None => return,
             },
         };
         match at.conn.role() {
-            Role::Connector => self.step_connector(fd, i, n),
+            Role::Connector => self.step_connector(fd, i),
             Role::Acceptor => self.step_acceptor(fd, i),
         }
         if let Some(i) = self.find(at)
-            && n.saturating_sub(self.list[i].begun) >= PATIENCE
+            && n >= PATIENCE
+            && clock::now_ns() - self.list[i].begun >= PATIENCE_NS
         {
             self.end(i);
             give_up(at, Reason::PeerPlain);
         }
     }
 
-    fn begin(&mut self, fd: i32, at: Ref, n: u32) -> Option<usize> {
+    fn begin(&mut self, fd: i32, at: Ref) -> Option<usize> {
         let Some((local, peer)) = addresses(fd) else {
             give_up(at, Reason::PeerNotLocal);
             return None;
@@ -193,11 +204,12 @@ impl Meetings {
                 Stage::Looking { greeted: false },
             ),
         };
-        self.list.push(Meeting { at, link, stage, begun: n });
+        let begun = clock::now_ns();
+        self.list.push(Meeting { at, link, stage, begun, since: begun });
         Some(self.list.len() - 1)
     }
 
-    fn step_connector(&mut self, fd: i32, i: usize, n: u32) {
+    fn step_connector(&mut self, fd: i32, i: usize) {
         let meeting = &mut self.list[i];
         match &meeting.stage {
             Stage::Requested { pair: index, vi } => {
@@ -219,11 +231,9 @@ impl Meetings {
                     }
                     Progress::Pending => {
                         // Another process may have accepted this connection: meet that one.
-                        let waited = n.saturating_sub(meeting.begun);
-                        if waited >= 24
-                            && waited.is_multiple_of(8)
-                            && pair.segment.withdraw(pair.side, vi)
+                        if clock::now_ns() - meeting.since >= RETRY_NS
                             && let Some(stage) = bind(&meeting.link)
+                            && pair.segment.withdraw(pair.side, vi)
                         {
                             meeting.stage = stage;
                         }
@@ -236,6 +246,7 @@ impl Meetings {
                     if let Some(stage) = answer_hello(&meeting.link, &message, &received) {
                         let Stage::Requested { pair, .. } = stage else { break };
                         let old = core::mem::replace(&mut meeting.stage, stage);
+                        meeting.since = clock::now_ns();
                         if let (Stage::Bound(name), Some(pair)) = (old, pair::get(pair)) {
                             let offer = Message {
                                 step: Step::Offer,
@@ -265,7 +276,8 @@ impl Meetings {
             }
             return;
         }
-        if let Stage::Looking { greeted: false } = meeting.stage {
+        let Stage::Looking { greeted } = meeting.stage else { return };
+        if !greeted || clock::now_ns() - meeting.since >= RETRY_NS {
             if self.inbox.is_none() {
                 self.inbox = Datagram::bind(None).ok();
                 if let Some(inbox) = &self.inbox {
@@ -277,6 +289,7 @@ impl Meetings {
                 && inbox.send_to(&name, &hello.encode(), &[]).is_ok()
             {
                 meeting.stage = Stage::Looking { greeted: true };
+                meeting.since = clock::now_ns();
             }
         }
     }

@@ -3,11 +3,12 @@
 //! A thread that waits for a VI sleeps on memory, where the kernel's news of the anchor (the
 //! peer's end, its death, bytes on TCP) does not reach it. One thread for each process, which
 //! sleeps in epoll until an anchor has an event, passes such news on. It also answers a peer that
-//! wants a direction back on TCP while the program computes ([`crate::retreat`]).
+//! wants a direction back on TCP while the program computes ([`answer`]).
 
 use crate::conn::{Phase, flag};
 use crate::table::{self, Ref};
-use crate::{family, pair, retreat};
+use crate::retreat::answer;
+use crate::{family, pair};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sys::poll;
 use sovia_sys::{Fd, RobustLock, call, futex};
@@ -112,7 +113,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     loop {
         ROUNDS.fetch_add(1, Ordering::Relaxed);
-        let n = match poll::epoll_wait(epoll, &mut events, retreat::pump_pause(), None) {
+        let n = match poll::epoll_wait(epoll, &mut events, answer::pause(), None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
             // The program has closed our descriptor behind our back.
@@ -125,7 +126,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             }
         }
         // Whoever rang wants a path changed, or bytes have waited for room on TCP.
-        retreat::serve();
+        answer::serve();
     }
 }
 

@@ -4,18 +4,24 @@
 //! direction is on; [`crate::wait`] and [`crate::ops`] decide what to do when that is nothing.
 
 use crate::conn::{Conn, Guard, HELD, Held, flag};
-use crate::retreat::{CANCELLED, ENTERED};
 use crate::{Errno, errno, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::Violation;
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::{Grant, Rx, Source, Tx};
+use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Source, Tx};
 use sovia_sys::call;
 use via_shm::endpoint::Area;
 use via_shm::layout::{Direction, Words};
 use via_shm::ring::Entry;
 use via_shm::{Damaged, Endpoint};
+
+const _: () = {
+    // A FIN, a FINACK and a switch of path always find a posted receive, even while the peer's last
+    // batch of them is still unpublished.
+    let receives = sovia_proto::flow::DACKS.receives() as u32;
+    assert!(receives + via_shm::endpoint::CREDIT_BATCH <= via_shm::ring::SLOTS);
+};
 
 /// Largest packet: the papers' chunk.
 pub const CHUNK: usize = 32 << 10;
@@ -40,6 +46,10 @@ pub(crate) mod word {
     pub(crate) const RETURNED: usize = 2;
     /// Path line: not 0 once the sender has put the returned bytes on TCP.
     pub(crate) const PUMPED: usize = 3;
+    /// Path line: not 0 once all bytes of a switch that was taken back are on TCP.
+    pub(crate) const TAKEN: usize = 4;
+    /// Path line: bytes that went over TCP before the switch.
+    pub(crate) const FROM: usize = 5;
 }
 
 #[inline]
@@ -108,6 +118,14 @@ fn damaged(conn: &Conn, fd: i32) -> Errno {
 /// Makes a body whole whose last owner died in the middle of something.
 pub(crate) fn repair(guard: &mut Guard<'_>) {
     guard.endpoint().tx.repair();
+    // Bytes may have been taken from TCP and not been counted; the kernel has counted them.
+    let conn = guard.conn;
+    if conn.rx() == Rx::Granted
+        && let Some(fd) = crate::table::descriptor_of(conn)
+        && let (Ok(received), Ok(unread)) = (call::tcp_bytes_received(fd), call::bytes_unread(fd))
+    {
+        conn.rx_tcp.fetch_max(received.saturating_sub(unread as u64), Ordering::AcqRel);
+    }
 }
 
 fn tx(guard: &Guard<'_>) -> &'static Direction {
@@ -145,6 +163,10 @@ pub(crate) fn tell_writer(conn: &Conn, endpoint: &Endpoint) {
 pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
     if conn.rx() == Rx::Vi {
+        if conn.has(flag::RETREATING) {
+            // Somebody (a relative, perhaps) is reading the VI to its end for everybody.
+            return Got::Nothing;
+        }
         match receive_vi(guard, out) {
             Ok(0) => {}
             Ok(n) => return Got::Bytes(n),
@@ -239,28 +261,35 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     conn.clear(flag::ANCHOR);
     match call::recv(fd, &mut out[..limit], libc::MSG_DONTWAIT) {
         Ok(0) if limit == 0 => Got::Bytes(0),
-        Ok(0) => {
-            conn.set(flag::ANCHOR);
-            Got::End
-        }
-        Ok(n) => {
+        Ok(n) if n > 0 => {
             conn.set(flag::ANCHOR);
             conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             Got::Bytes(n)
         }
-        Err(call::Errno::EAGAIN) => {
-            // The switch may have been made after it was looked at.
+        // Nothing more on TCP, now or ever. The switch may have been made, and the connection
+        // even closed, after the switch was looked at: what is on the VI comes first.
+        other => {
+            if other != Err(call::Errno::EAGAIN) {
+                conn.set(flag::ANCHOR);
+            }
             if conn.rx() == Rx::Granted {
                 let read = conn.rx_tcp.load(Ordering::Acquire);
                 if sovia_proto::path::source(switched(guard), read) == Source::Vi {
                     return receive_tcp(guard, fd, out);
                 }
             }
-            Got::Nothing
-        }
-        Err(e) => {
-            conn.set(flag::ANCHOR);
-            Got::Failed(errno(e))
+            if other != Err(call::Errno::EAGAIN) {
+                match rescue(guard) {
+                    Ok(false) => {}
+                    Ok(true) => return receive(guard, fd, out),
+                    Err(Fault::Damaged) => return Got::Failed(damaged(conn, fd)),
+                }
+            }
+            match other {
+                Ok(_) => Got::End,
+                Err(call::Errno::EAGAIN) => Got::Nothing,
+                Err(e) => Got::Failed(errno(e)),
+            }
         }
     }
 }
@@ -271,6 +300,30 @@ fn switched(guard: &Guard<'_>) -> u64 {
         CANCELLED => 0,
         word => word,
     }
+}
+
+/// TCP has ended in the middle of the sender's taking its bytes back: the rest of them is on the
+/// VI, after those that made it to TCP.
+#[cold]
+fn rescue(guard: &mut Guard<'_>) -> Result<bool, Fault> {
+    let path = &rx(guard).path;
+    let switch = load(path, word::SWITCH);
+    let conn = guard.conn;
+    if conn.rx() != Rx::Granted || switch != CANCELLED || load(path, word::TAKEN) != 0 {
+        return Ok(false);
+    }
+    let n = load(path, word::FROM);
+    conn.set_rx(Rx::Vi);
+    let mut skip = conn.rx_tcp.load(Ordering::Acquire).saturating_sub(n) as usize;
+    let mut scrap = [0u8; 4096];
+    while skip > 0 {
+        let part = scrap.len().min(skip);
+        match receive_vi(guard, &mut scrap[..part])? {
+            0 => break,
+            got => skip -= got,
+        }
+    }
+    Ok(true)
 }
 
 /// TCP has been read up to the switch: goes over to the VI, unless the sender has just taken the
@@ -343,6 +396,19 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
                 }
             }
             kind => {
+                if kind.is_ordered() {
+                    // What was gathered before it was sent is there by now, though perhaps not
+                    // yet when the tail was loaded above.
+                    let tail = load(&direction.writer, word::TAIL);
+                    let after = load(&direction.writer, word::AFTER) as u32;
+                    if let Take::Gathered(n) = guard.taker.next(tail, after) {
+                        done += take_gathered(guard, direction, n, &mut out[done..])?;
+                        // Its arrival has been counted already, if it carries acknowledgements.
+                        guard.endpoint().rx.advance(&entry)?;
+                        hold_control(guard, kind);
+                        continue;
+                    }
+                }
                 guard.endpoint().rx.advance(&entry)?;
                 if !control(guard, kind)? {
                     break;
@@ -484,6 +550,14 @@ fn scan(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Holds a packet without bytes whose turn has not come.
+fn hold_control(guard: &mut Guard<'_>, kind: Kind) {
+    let held = Held { kind: kind as u8, pooled: false, len: 0, at: 0, release: 0, bytes: [0; _] };
+    let index = guard.held_end as usize % HELD;
+    guard.held[index] = held;
+    guard.held_end = guard.held_end.wrapping_add(1);
+}
+
 fn hold(guard: &mut Guard<'_>, entry: &Entry, kind: Kind) -> Result<(), Fault> {
     let mut held = Held {
         kind: kind as u8,
@@ -517,13 +591,26 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
                 return peek(guard, fd, out);
             }
         }
-        return match call::recv(fd, out, libc::MSG_DONTWAIT | libc::MSG_PEEK) {
-            Ok(0) if !out.is_empty() => Got::End,
-            Ok(n) => Got::Bytes(n),
-            Err(call::Errno::EAGAIN) => {
-                conn.clear(flag::ANCHOR);
-                Got::Nothing
+        conn.clear(flag::ANCHOR);
+        let result = call::recv(fd, out, libc::MSG_DONTWAIT | libc::MSG_PEEK);
+        if result != Err(call::Errno::EAGAIN) {
+            conn.set(flag::ANCHOR);
+        }
+        if let Ok(1..) = result {
+            return Got::Bytes(result.unwrap_or(0));
+        }
+        // As in `receive_tcp`: the switch may be newer than the look at it.
+        if conn.rx() == Rx::Granted {
+            let switch = switched(guard);
+            let read = conn.rx_tcp.load(Ordering::Acquire);
+            if sovia_proto::path::source(switch, read) == Source::Vi && enter(guard, switch) {
+                return peek(guard, fd, out);
             }
+        }
+        return match result {
+            Ok(_) if out.is_empty() => Got::Bytes(0),
+            Ok(_) => Got::End,
+            Err(call::Errno::EAGAIN) => Got::Nothing,
             Err(e) => Got::Failed(errno(e)),
         };
     }
@@ -621,7 +708,7 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
         return Put::AskKernel;
     }
     if conn.tx() != Tx::Vi {
-        return if crate::retreat::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
+        return if crate::retreat::answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
     }
     if conn.has(flag::SHUT_WR | flag::PEER_GONE) {
         return Put::AskKernel;
@@ -630,8 +717,8 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
         return Put::AskKernel;
     }
     if Grant::from_word(load(&tx(guard).path, word::GRANT)) == Grant::Recalled {
-        crate::retreat::answer_recall(guard);
-        return if crate::retreat::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
+        crate::retreat::answer::recalled(guard);
+        return if crate::retreat::answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
     }
     match send_vi(guard, bytes) {
         Ok(0) if !bytes.is_empty() => Put::Full,
@@ -682,12 +769,18 @@ fn switch(guard: &mut Guard<'_>) {
         return;
     }
     let sent = conn.tx_tcp.load(Ordering::Acquire);
-    store(path, word::SWITCH, sovia_proto::path::switch_word(sent));
+    let switch = sovia_proto::path::switch_word(sent);
+    store(path, word::FROM, sent);
+    store(path, word::SWITCH, switch);
     core::sync::atomic::fence(Ordering::SeqCst);
-    if Grant::from_word(load(path, word::GRANT)) == Grant::Recalled {
-        // The receiver may have looked before the switch was there.
-        store(path, word::SWITCH, CANCELLED);
-        conn.set_tx(Tx::Back);
+    let grant = Grant::from_word(load(path, word::GRANT));
+    if !sovia_proto::path::keeps_switch(grant) {
+        // The receiver may have looked before the switch was there. Nothing is on the VI yet.
+        store(path, word::TAKEN, 1);
+        let word = &path.0[word::SWITCH];
+        if word.compare_exchange(switch, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            conn.set_tx(Tx::Back);
+        }
     }
     tell_reader(conn, guard.endpoint_ref());
 }
@@ -781,14 +874,12 @@ pub(crate) fn receive_unread(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> 
     let conn = guard.conn;
     match receive_vi(guard, out) {
         Ok(0) if conn.rx() != Rx::Vi || conn.has(flag::EOF) => Got::End,
-        Ok(0) if conn.has(flag::ANCHOR) => match anchor(conn, fd) {
-            Got::Nothing => Got::Nothing,
+        // TCP may still hold bytes from before the switch: only its end tells of the peer's.
+        Ok(0) if anchor_has_ended(fd) => match receive_vi(guard, out) {
             // What it wrote before it died is seen by now.
-            _ => match receive_vi(guard, out) {
-                Ok(0) => Got::End,
-                Ok(n) => Got::Bytes(n),
-                Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
-            },
+            Ok(0) => Got::End,
+            Ok(n) => Got::Bytes(n),
+            Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
         },
         Ok(0) => Got::Nothing,
         Ok(n) => Got::Bytes(n),
@@ -796,14 +887,16 @@ pub(crate) fn receive_unread(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> 
     }
 }
 
-/// Whether the anchor is at its end or in error.
-pub(crate) fn anchor_has_ended(conn: &Conn, fd: i32) -> bool {
-    conn.has(flag::ANCHOR) && !matches!(anchor(conn, fd), Got::Nothing)
+/// Whether the peer has closed the anchor, or it is in error.
+pub(crate) fn anchor_has_ended(fd: i32) -> bool {
+    let ends = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    sovia_sys::poll::probe(fd, libc::POLLRDHUP) & ends != 0
 }
 
 /// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the anchor, too.
-pub fn finish(guard: &mut Guard<'_>) {
+pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
+    crate::retreat::answer::refuse_or_pump(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
         send_control(guard, Kind::Fin);
         tell_reader(conn, guard.endpoint_ref());
@@ -858,7 +951,7 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
         }
         let taken = load(&tx(guard).reader, word::HEAD);
         guard.gatherer.next(taken) == Next::Packet || guard.gatherer.waiting() <= ROOM
-    } else if crate::retreat::holds_back(guard, fd) {
+    } else if crate::retreat::answer::holds_back(guard, fd) {
         false
     } else {
         sovia_sys::poll::probe(fd, libc::POLLOUT) != 0

@@ -195,3 +195,14 @@ pub fn for_each_conn(mut each: impl FnMut(i32, Ref)) {
         }
     }
 }
+
+/// A descriptor that this process has for a connection.
+pub fn descriptor_of(conn: &Conn) -> Option<i32> {
+    let mut found = None;
+    for_each_conn(|fd, at| {
+        if core::ptr::eq(at.conn, conn) {
+            found = Some(fd);
+        }
+    });
+    found
+}

@@ -271,3 +271,49 @@ pub fn in_child(f: impl FnOnce()) {
         let _ = unsafe { syscalls::syscall!(Sysno::exit_group, 0usize) };
     }
 }
+
+/// Bytes that a connected TCP socket has received in order so far (`tcpi_bytes_received`).
+///
+/// # Errors
+/// `ENOTCONN` unless it is in state ESTABLISHED: a FIN would count as a byte.
+pub fn tcp_bytes_received(fd: RawFd) -> Result<u64> {
+    // The counter lies at byte 128 of struct tcp_info; the state is its first byte.
+    let info = getsockopt::<[u64; 17]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    if info[0] & 0xff != 1 {
+        return Err(Errno::ENOTCONN);
+    }
+    Ok(info[16])
+}
+
+/// Closes a range of descriptors, `last` included.
+pub fn close_range(first: RawFd, last: RawFd) {
+    if first <= last {
+        let _ = sys!(close_range, first, last, 0usize);
+    }
+}
+
+/// Ends the process at once, without the program's exit handlers.
+pub fn exit_now() -> ! {
+    loop {
+        let _ = sys!(exit_group, 0usize);
+    }
+}
+
+/// Takes the exit status of a child that ends at once.
+pub fn reap(pid: i32) {
+    while sys!(wait4, pid, 0usize, libc::__WALL, 0usize) == Err(Errno::EINTR) {}
+}
+
+/// Reads, waiting for bytes even if the descriptor is in non-blocking mode.
+pub fn read_blocking(fd: RawFd, buf: &mut [u8]) -> Result<usize> {
+    loop {
+        match read(fd, buf) {
+            Err(Errno::EAGAIN) => {
+                let mut fds = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+                let _ = crate::poll::ppoll(&mut fds, None, None);
+            }
+            Err(Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}

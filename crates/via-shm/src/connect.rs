@@ -128,33 +128,39 @@ impl Outgoing<'_> {
         let peer = wire::read_welcome(&buf[..welcome.len])
             .ok_or(ConnectError::NotReachable("it speaks another version"))?;
 
-        let (attachment, fd) = self.take(&peer, &socket)?;
-        attach(&attachment)?;
-        let mut answer = self.ask(&socket, &attachment, fd.as_ref())?;
-        if answer == Answer::UnknownLink {
-            self.hub.watch.forget(&attachment.link);
-            let (attachment, fd) = self.take_new(&peer, &socket)?;
+        if let Some(attachment) = self.take(&peer) {
             attach(&attachment)?;
-            answer = self.ask(&socket, &attachment, fd.as_ref())?;
-            return accepted(answer, attachment);
+            let answer = self.ask(&socket, &attachment, None)?;
+            if answer != Answer::UnknownLink {
+                return accepted(answer, attachment);
+            }
+            self.hub.watch.forget(&attachment.link);
         }
-        accepted(answer, attachment)
+        let (attachment, fd) = self.take_new(&peer, &socket)?;
+        let link = attachment.link.clone();
+        let answer = attach(&attachment).and_then(|()| self.ask(&socket, &attachment, fd.as_ref()));
+        match answer {
+            Ok(answer) => {
+                link.set_shared();
+                accepted(answer, attachment)
+            }
+            Err(error) => {
+                // Nobody can say whether the peer has it.
+                drop(attachment);
+                self.hub.watch.forget(&link);
+                Err(error)
+            }
+        }
     }
 
-    /// Takes a VI of a link that there is already, or of a new one, with the segment to hand over.
-    fn take(
-        &self,
-        peer: &Token,
-        socket: &Arc<Packets>,
-    ) -> Result<(Arc<Attachment>, Option<Fd>), ConnectError> {
+    /// Takes a VI of a link to the peer that there is already.
+    fn take(&self, peer: &Token) -> Option<Arc<Attachment>> {
         let links = self.hub.watch.links();
-        let taken = links.iter().filter(|link| link.peer == *peer).find_map(Attachment::request);
-        match taken {
-            Some(attachment) => Ok((Arc::new(attachment), None)),
-            None => self.take_new(peer, socket),
-        }
+        let mut links = links.iter().filter(|link| link.peer == *peer && link.is_shared());
+        links.find_map(Attachment::request).map(Arc::new)
     }
 
+    /// Takes a VI of a new link, with the segment to hand over.
     fn take_new(
         &self,
         peer: &Token,

@@ -47,7 +47,7 @@ fn last_here(fd: i32, at: Ref) {
                 let abort = [1i32, 0];
                 let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
             }
-            stream::finish(&mut guard);
+            stream::finish(&mut guard, fd);
             pair.segment.leave(pair.side, vi);
             conn.end();
         }
@@ -90,7 +90,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
     if conn.phase() == Phase::Attached {
         let mut guard = conn.lock();
         if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
-            stream::finish(&mut guard);
+            stream::finish(&mut guard, fd);
             conn.set(flag::SHUT_WR);
         }
         if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
@@ -128,4 +128,20 @@ pub fn opened(fd: i32, role: crate::conn::Role) {
         close(fd);
     }
     table::enter_conn(fd, role);
+}
+
+/// In a relative that serves one purpose: closes every descriptor but those and the library's own.
+pub fn keep_only(keep: &[i32]) {
+    let mut from = 0;
+    let limit = call::soft_limit(libc::RLIMIT_NOFILE).unwrap_or(table::FDS as u64);
+    for fd in 0..limit.min(table::FDS as u64) as i32 {
+        let stays = keep.contains(&fd) || matches!(table::get(fd), Entry::Private);
+        if stays {
+            if fd > from {
+                call::close_range(from, fd - 1);
+            }
+            from = fd + 1;
+        }
+    }
+    call::close_range(from, i32::MAX);
 }

@@ -77,7 +77,7 @@ pub fn receive(
         _ => return kernel(),
     }
     if conn.rx() == Rx::Back {
-        crate::retreat::settle(fd, at);
+        crate::retreat::settle(at);
         return kernel();
     }
     // The common case: one part, something there.
@@ -243,7 +243,7 @@ pub fn send(
                 Put::Failed(e) => return Err(e),
                 Put::AskKernel => {
                     drop(guard);
-                    crate::retreat::settle(fd, at);
+                    crate::retreat::settle(at);
                     return send_tcp(conn, kernel);
                 }
                 Put::Full => {
@@ -327,7 +327,6 @@ fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize)
         let result = if patient {
             wait::until(at, Want::Send, deadline, attempt).and_then(|r| r)
         } else {
-            let mut attempt = attempt;
             let mut guard = conn.lock();
             attempt(&mut guard).unwrap_or(Err(libc::EAGAIN))
         };

@@ -36,6 +36,8 @@ pub(crate) struct Link {
     pub(crate) process: Option<Fd>,
     /// The process that this is; its forked children must keep their hands off.
     owner: i32,
+    /// The peer is known to have it.
+    shared: AtomicBool,
     dead: AtomicBool,
     ends: Mutex<Ends>,
 }
@@ -57,6 +59,7 @@ impl Link {
             process: socket.as_ref().and_then(|s| s.peer_process().ok()),
             socket,
             owner: call::getpid(),
+            shared: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             ends: Mutex::default(),
         }
@@ -70,6 +73,16 @@ impl Link {
     /// The side on which this process accepts connections.
     pub(crate) fn acceptor(&self) -> SideIndex {
         self.side.unwrap_or(1)
+    }
+
+    /// Whether the peer is known to have the link, so that VIs of it may be requested.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::SeqCst)
+    }
+
+    /// The peer has the link.
+    pub(crate) fn set_shared(&self) {
+        self.shared.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn is_dead(&self) -> bool {

@@ -6,6 +6,7 @@ use crate::Segment;
 use crate::connect::hub::Hub;
 use crate::connect::link::{Attachment, Link};
 use core::sync::atomic::{AtomicU32, Ordering};
+use sovia_sys::poll::ppoll;
 use sovia_sys::seqpacket::{Listener, Packets};
 use sovia_sys::{Errno, clock};
 use std::collections::HashMap;
@@ -55,24 +56,29 @@ impl Listeners {
     }
 
     fn enter(&self, uid: u32, address: &NetAddress) -> Result<Arc<Place>, ConnectError> {
+        // The name may have been ours a moment ago: a child that is just being started keeps its
+        // parent's descriptors until it executes its program.
+        const PAUSE: u64 = 1_000_000;
+        const PAUSES: u32 = 200;
         let name = name_of(uid, address)?;
-        let mut places = self.places();
-        let place = match places.get(address) {
-            Some(place) => place.clone(),
-            None => {
-                let listener = Listener::bind(&name).map_err(|e| match e {
-                    Errno::EADDRINUSE => {
-                        ConnectError::Resource("another process waits at this address")
-                    }
-                    e => system("bind")(e),
-                })?;
-                let place = Arc::new(Place { listener, waiters: AtomicU32::new(0) });
-                places.insert(address.clone(), place.clone());
-                place
+        for _ in 0..PAUSES {
+            let mut places = self.places();
+            if let Some(place) = places.get(address) {
+                place.waiters.fetch_add(1, Ordering::Relaxed);
+                return Ok(place.clone());
             }
-        };
-        place.waiters.fetch_add(1, Ordering::Relaxed);
-        Ok(place)
+            match Listener::bind(&name) {
+                Ok(listener) => {
+                    let place = Arc::new(Place { listener, waiters: AtomicU32::new(1) });
+                    places.insert(address.clone(), place.clone());
+                    return Ok(place);
+                }
+                Err(Errno::EADDRINUSE) => drop(places),
+                Err(e) => return Err(system("bind")(e)),
+            }
+            let _ = ppoll(&mut [], Some(PAUSE), None);
+        }
+        Err(ConnectError::Resource("another process waits at this address"))
     }
 }
 
@@ -131,6 +137,7 @@ impl Incoming {
                     let (id, peer) = (request.link, request.token);
                     let link = Link::new(segment, id, peer, Some(1), Some(socket.clone()));
                     let link = Arc::new(link);
+                    link.set_shared();
                     hub.watch.keep(link.clone());
                     Some(link)
                 }

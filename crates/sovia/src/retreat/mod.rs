@@ -1,0 +1,219 @@
+//! Back to TCP: for what only the kernel can do with a socket.
+//!
+//! Before an exec, before a descriptor becomes standard input or travels to another process, and
+//! for calls that Sovia does not carry, both directions of a connection return to the anchor
+//! ([`sovia_proto::path`], steps 4 and 5).
+//!
+//! - Our own direction just ends its part on the VI ([`leave_sending`]).
+//! - For the other we [`recall`] the grant and read the VI to its end. Bytes that the program has
+//!   not had yet must now come out of the kernel, and only the peer can put them in: they go back
+//!   through the segment, and the peer (its next call, or its progress thread: [`answer`]) writes
+//!   them to its anchor before anything newer.
+//! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than
+//!   [`PATIENCE_NS`]) leaves one way: a [`relay`], a small relative of this process that keeps the
+//!   connection, and a Unix socket to it in the place of the program's descriptors.
+
+pub(crate) mod answer;
+mod recall;
+mod relay;
+
+use crate::conn::{Guard, Phase, flag};
+use crate::stream::{self, tell_reader, word};
+use crate::table::{self, Ref};
+use crate::{epoll, meeting, pair, stats};
+use core::sync::atomic::Ordering;
+use recall::Verdict;
+use sovia_control::Reason;
+use sovia_proto::packet::Kind;
+use sovia_proto::path::{self, CANCELLED, Leave, Rx, Tx};
+use sovia_sys::{call, lock, poll};
+
+/// Why a connection goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It is inherited by another program.
+    Exec,
+    /// It becomes standard input, output or error, or a stdio stream.
+    Stdio,
+    /// The kernel is to process the stream.
+    Ulp,
+    /// It is sent to another process.
+    Passed,
+    /// A call that Sovia does not carry.
+    Call,
+}
+
+impl Cause {
+    fn reason(self) -> Reason {
+        match self {
+            Cause::Exec => Reason::RetreatExec,
+            Cause::Stdio => Reason::RetreatStdio,
+            Cause::Ulp => Reason::RetreatUlp,
+            Cause::Passed => Reason::RetreatPassed,
+            Cause::Call => Reason::RetreatCall,
+        }
+    }
+}
+
+/// How long a retreat waits for a peer that lives but does not answer.
+pub const PATIENCE_NS: u64 = 2_000_000_000;
+/// One step of waiting for it.
+const STEP_NS: u64 = 10_000_000;
+
+/// Takes a connection back to TCP, for good. When this returns, the kernel's calls on the
+/// descriptor do what they would have done without Sovia.
+pub fn now(fd: i32, at: Ref, cause: Cause) {
+    let conn = at.conn;
+    if conn.phase() == Phase::Candidate {
+        conn.set_phase(Phase::Plain);
+        meeting::closed(at);
+        meeting::count_stay(at, cause.reason());
+        return;
+    }
+    if conn.phase() != Phase::Attached {
+        return;
+    }
+    if conn.set(flag::RETREATING) & flag::RETREATING != 0 {
+        await_other(at);
+        return;
+    }
+    conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
+    stats::reason(cause.reason());
+    let asked = {
+        let mut guard = conn.lock();
+        leave_sending(&mut guard, fd);
+        recall::ask(&mut guard)
+    };
+    let verdict = if asked { recall::finish(fd, at) } else { Verdict::OnTcp };
+    match verdict {
+        Verdict::OnTcp => detach(at),
+        Verdict::Relay(left) => {
+            if !relay::start(fd, at, &left) {
+                // No process to be had: what was accepted cannot be delivered, and must not look
+                // as if nothing were missing.
+                let _ = call::shutdown(fd, libc::SHUT_RDWR);
+                detach(at);
+            }
+        }
+    }
+}
+
+/// Another thread, or a relative, is taking the connection back.
+fn await_other(at: Ref) {
+    let conn = at.conn;
+    while conn.phase() == Phase::Attached && conn.has(flag::RETREATING) {
+        let other = conn.retreater.load(Ordering::Acquire);
+        if other != 0 && !call::task_exists(other as i32) {
+            // It died with bytes in its hands: they are lost as those of any dead reader.
+            conn.set(flag::DAMAGED);
+            detach(at);
+            return;
+        }
+        call::sched_yield();
+    }
+}
+
+/// Everything that a new program would inherit goes back to TCP.
+pub fn before_exec() {
+    let mut inherited = Vec::new();
+    table::for_each_conn(|fd, at| {
+        let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);
+        if flags & libc::FD_CLOEXEC as usize == 0 && at.conn.phase() == Phase::Attached {
+            inherited.push((fd, at));
+        }
+    });
+    for (fd, at) in inherited {
+        now(fd, at, Cause::Exec);
+    }
+}
+
+/// Ends our sending direction's part on the VI.
+fn leave_sending(guard: &mut Guard<'_>, fd: i32) {
+    let conn = guard.conn;
+    answer::refuse_or_pump(guard, fd);
+    let path = &guard.endpoint_ref().tx.direction().path;
+    let switch = &path.0[word::SWITCH];
+    let how = path::leave(conn.tx(), switch.load(Ordering::Acquire), guard.closing.fin_sent);
+    conn.set_tx(Tx::Back);
+    let cancelled = match how {
+        Leave::Quietly => return,
+        Leave::End => false,
+        Leave::Cancel(seen) => switch
+            .compare_exchange(seen, CANCELLED, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok(),
+    };
+    if cancelled {
+        // The receiver has seen nothing of the VI: the bytes go to TCP after all. Until they are
+        // all there, a receiver that finds TCP at its end takes them from the VI.
+        let bytes = stream::take_own_back(guard);
+        write_all(fd, &bytes);
+        stream::store(&guard.endpoint_ref().tx.direction().path, word::TAKEN, 1);
+    } else {
+        stream::send_control(guard, Kind::ToTcp);
+    }
+    tell_reader(conn, guard.endpoint_ref());
+}
+
+fn write_all(fd: i32, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match call::send(fd, bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(call::Errno::EINTR) => {}
+            Err(call::Errno::EAGAIN) => {
+                let mut fds = [poll::PollFd { fd, events: libc::POLLOUT, revents: 0 }];
+                let _ = poll::ppoll(&mut fds, None, None);
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+/// The connection is on TCP in both directions: it is an ordinary socket from here on.
+fn detach(at: Ref) {
+    let conn = at.conn;
+    let (pair, vi) = {
+        let mut guard = conn.lock();
+        if conn.phase() != Phase::Attached {
+            return;
+        }
+        if let Some(page) = stats::page() {
+            page.add(&core::mem::take(&mut guard.traffic));
+        }
+        conn.set_rx(Rx::Back);
+        conn.set_tx(Tx::Back);
+        (pair::get(conn.pair.load(Ordering::Relaxed)), conn.vi.load(Ordering::Relaxed))
+    };
+    epoll::detached(at);
+    {
+        let _guard = conn.lock();
+        conn.set_phase(Phase::Plain);
+    }
+    conn.clear(flag::RETREATING);
+    if let Some(pair) = pair {
+        let mut patience = 1000;
+        while conn.waiting.load(Ordering::Acquire) != 0 && patience > 0 {
+            stream::wake_all(conn);
+            call::sched_yield();
+            patience -= 1;
+        }
+        pair.segment.leave(pair.side, vi);
+        pair.vacate(vi);
+    }
+}
+
+/// After a call: if the peer has taken both directions back, the connection becomes an ordinary
+/// socket at this end, too.
+pub(crate) fn settle(at: Ref) {
+    let conn = at.conn;
+    if conn.phase() == Phase::Attached
+        && conn.rx() == Rx::Back
+        && conn.tx() == Tx::Back
+        && !conn.has(flag::RETREATING)
+        && (!conn.has(flag::RECALLED) || conn.has(flag::PUMPED))
+        && conn.set(flag::RETREATING) & flag::RETREATING == 0
+    {
+        conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
+        stats::reason(Reason::RetreatCall);
+        detach(at);
+    }
+}
