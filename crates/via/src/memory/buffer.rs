@@ -24,8 +24,8 @@ pub struct Memory(Arc<Range>);
 struct Range {
     base: NonNull<u8>,
     len: usize,
-    /// How it was allocated, if it is ours to free.
-    layout: Option<Layout>,
+    /// What was allocated for it, if it is ours to free.
+    allocation: Option<(NonNull<u8>, Layout)>,
 }
 
 // SAFETY: a `Range` is an address range that stays valid while it lives. Its bytes are only
@@ -36,9 +36,9 @@ unsafe impl Sync for Range {}
 
 impl Drop for Range {
     fn drop(&mut self) {
-        if let Some(layout) = self.layout {
-            // SAFETY: `base` came from `alloc_zeroed` with this layout, and this is the last use.
-            unsafe { dealloc(self.base.as_ptr(), layout) }
+        if let Some((start, layout)) = self.allocation {
+            // SAFETY: `start` came from `alloc_zeroed` with this layout, and this is the last use.
+            unsafe { dealloc(start.as_ptr(), layout) }
         }
     }
 }
@@ -48,14 +48,18 @@ impl Memory {
     /// clone. A registered region is such a clone.
     pub fn zeroed(len: usize) -> Memory {
         const PAGE: usize = 4096;
-        let size = len.max(1).next_multiple_of(ALIGNMENT);
-        // Only sizes that no allocator could serve have no layout.
-        let layout = Layout::from_size_align(size, PAGE).unwrap_or(Layout::new::<[u8; PAGE]>());
-        assert!(layout.size() >= len, "{len} bytes is more memory than there can be");
+        let len = len.max(1);
+        // A page more, and aligned by hand: allocators hand out untouched memory for ordinary
+        // alignments only.
+        let layout = len.checked_add(PAGE).and_then(|size| Layout::from_size_align(size, 8).ok());
+        let Some(layout) = layout else { panic!("{len} bytes is more memory than there can be") };
         // SAFETY: the layout's size is not zero.
-        let base = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-        Memory(Arc::new(Range { base, len: len.max(1), layout: Some(layout) }))
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        let skip = start.as_ptr().align_offset(PAGE);
+        // SAFETY: less than a page is skipped, which leaves `len` bytes of the allocation.
+        let base = unsafe { start.add(skip) };
+        Memory(Arc::new(Range { base, len, allocation: Some((start, layout)) }))
     }
 
     /// Memory that somebody else keeps: what a C program registers.
@@ -65,7 +69,7 @@ impl Memory {
     /// clones are gone; those which NICs hold count until `deregister_mem` has returned (after
     /// that no NIC touches the memory). Rust code must hold no reference into it meanwhile.
     pub unsafe fn from_raw(base: NonNull<u8>, len: usize) -> Memory {
-        Memory(Arc::new(Range { base, len, layout: None }))
+        Memory(Arc::new(Range { base, len, allocation: None }))
     }
 
     /// Bytes.
