@@ -31,18 +31,18 @@ hooks! {
                 }
             }
         }
-        unsafe { real!()(fd) }
+        real!()(fd)
     }
 
     fn fclose(file: *mut FILE) -> c_int {
         if !file.is_null() {
-            let fd = unsafe { libc::fileno(file) };
+            let fd = libc::fileno(file);
             if !matches!(table::get(fd), Entry::Foreign | Entry::Private) {
-                unsafe { libc::fflush(file) };
+                libc::fflush(file);
                 ops::close(fd);
             }
         }
-        unsafe { real!()(file) }
+        real!()(file)
     }
 
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
@@ -50,7 +50,7 @@ hooks! {
         if let Some(at) = table::conn(fd) {
             retreat::now(fd, at, Cause::Stdio);
         }
-        unsafe { real!()(fd, mode) }
+        real!()(fd, mode)
     }
 
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
@@ -63,7 +63,7 @@ hooks! {
         while fd <= top {
             match table::get(fd as c_int) {
                 Entry::Private => {
-                    if fd > from && unsafe { real!()(from, fd - 1, flags) } != 0 {
+                    if fd > from && real!()(from, fd - 1, flags) != 0 {
                         return -1;
                     }
                     from = fd + 1;
@@ -77,7 +77,7 @@ hooks! {
         if from > last {
             return 0;
         }
-        unsafe { real!()(from, last, flags) }
+        real!()(from, last, flags)
     }
 
     fn closefrom(first: c_int) -> () {
@@ -85,11 +85,11 @@ hooks! {
         if real_missing {
             return;
         }
-        unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+        close_range(first.max(0) as c_uint, c_uint::MAX, 0);
     }
 
     fn dup(fd: c_int) -> c_int {
-        let new = unsafe { real!()(fd) };
+        let new = real!()(fd);
         if new >= 0 {
             duplicated(fd, new);
         }
@@ -104,7 +104,7 @@ hooks! {
             }
             before_replacing(fd, to);
         }
-        let new = unsafe { real!()(fd, to) };
+        let new = real!()(fd, to);
         if new >= 0 && fd != to {
             replaced(fd, new);
         }
@@ -119,7 +119,7 @@ hooks! {
             }
             before_replacing(fd, to);
         }
-        let new = unsafe { real!()(fd, to, flags) };
+        let new = real!()(fd, to, flags);
         if new >= 0 {
             replaced(fd, new);
         }
@@ -127,37 +127,37 @@ hooks! {
     }
 
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
-        let result = unsafe { real!()(fd, command, argument) };
+        let result = real!()(fd, command, argument);
         configured(fd, command, argument, result);
         result
     }
 
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
-        let result = unsafe { real!()(fd, command, argument) };
+        let result = real!()(fd, command, argument);
         configured(fd, command, argument, result);
         result
     }
 
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, request, argument) } };
+        let Some(at) = table::conn(fd) else { return real!()(fd, request, argument) };
         if request == libc::FIONREAD as c_ulong {
             let answer = argument as *mut c_int;
             let kernel = || {
-                outcome(unsafe { real!()(fd, request, argument) } as isize)
-                    .map(|_| unsafe { *answer } as usize)
+                outcome(real!()(fd, request, argument) as isize)
+                    .map(|_| *answer as usize)
             };
             return match ops::fionread(fd, at, kernel) {
                 Ok(n) if !answer.is_null() => {
-                    unsafe { *answer = n.min(c_int::MAX as usize) as c_int };
+                    *answer = n.min(c_int::MAX as usize) as c_int;
                     0
                 }
                 Ok(_) => finish(Err(libc::EFAULT)) as c_int,
                 Err(e) => finish(Err(e)) as c_int,
             };
         }
-        let result = unsafe { real!()(fd, request, argument) };
+        let result = real!()(fd, request, argument);
         if result == 0 && request == libc::FIONBIO as c_ulong {
-            ops::nonblocking(at, unsafe { *(argument as *const c_int) } != 0);
+            ops::nonblocking(at, *(argument as *const c_int) != 0);
         }
         result
     }

@@ -12,6 +12,7 @@ mod real;
 mod descriptors;
 mod poll;
 mod process;
+mod raw;
 mod receive;
 mod send;
 mod sockets;
@@ -48,6 +49,7 @@ fn outcome(result: isize) -> Outcome {
 extern "C" fn start() {
     let before = errno();
     real::resolve_all();
+    process::resolve_variadic();
     sovia::start();
     process::start();
     set_errno(before);

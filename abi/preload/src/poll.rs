@@ -73,36 +73,36 @@ unsafe fn epoll_any(
 hooks! {
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
         // SAFETY: poll's own contract.
-        let list = unsafe { pollfds(fds, count) };
+        let list = pollfds(fds, count);
         if !pollset::is_ours(list) {
-            return unsafe { real!()(fds, count, timeout) };
+            return real!()(fds, count, timeout);
         }
         finish(pollset::wait(list, ms(timeout), None)) as c_int
     }
 
     fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, size: size_t) -> c_int {
         if (size / size_of::<pollfd>()) < count as usize {
-            return unsafe { real!()(fds, count, timeout, size) };
+            return real!()(fds, count, timeout, size);
         }
-        unsafe { poll(fds, count, timeout) }
+        poll(fds, count, timeout)
     }
 
     fn ppoll(
         fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int {
         // SAFETY: ppoll's own contract.
-        let list = unsafe { pollfds(fds, count) };
+        let list = pollfds(fds, count);
         if !pollset::is_ours(list) {
-            return unsafe { real!()(fds, count, timeout, mask) };
+            return real!()(fds, count, timeout, mask);
         }
-        let timeout = match unsafe { timeout.as_ref() } {
+        let timeout = match timeout.as_ref() {
             None => None,
             Some(ts) => match ns(ts) {
                 Some(ns) => Some(ns),
                 None => return finish(Err(libc::EINVAL)) as c_int,
             },
         };
-        finish(pollset::wait(list, timeout, unsafe { mask.as_ref() })) as c_int
+        finish(pollset::wait(list, timeout, mask.as_ref())) as c_int
     }
 
     fn __ppoll_chk(
@@ -110,9 +110,9 @@ hooks! {
         size: size_t,
     ) -> c_int {
         if (size / size_of::<pollfd>()) < count as usize {
-            return unsafe { real!()(fds, count, timeout, mask, size) };
+            return real!()(fds, count, timeout, mask, size);
         }
-        unsafe { ppoll(fds, count, timeout, mask) }
+        ppoll(fds, count, timeout, mask)
     }
 
     fn select(
@@ -120,11 +120,11 @@ hooks! {
         timeout: *mut timeval,
     ) -> c_int {
         // SAFETY: select's own contract.
-        let mut sets = unsafe { Sets::new(count, read, write, except) };
+        let mut sets = Sets::new(count, read, write, except);
         if !sets.list.as_deref().is_some_and(pollset::is_ours) {
-            return unsafe { real!()(count, read, write, except, timeout) };
+            return real!()(count, read, write, except, timeout);
         }
-        let time = unsafe { timeout.as_mut() };
+        let time = timeout.as_mut();
         let limit = match &time {
             None => None,
             Some(tv) if tv.tv_sec < 0 || tv.tv_usec < 0 => {
@@ -151,22 +151,22 @@ hooks! {
         timeout: *const timespec, mask: *const sigset_t,
     ) -> c_int {
         // SAFETY: pselect's own contract.
-        let mut sets = unsafe { Sets::new(count, read, write, except) };
+        let mut sets = Sets::new(count, read, write, except);
         if !sets.list.as_deref().is_some_and(pollset::is_ours) {
-            return unsafe { real!()(count, read, write, except, timeout, mask) };
+            return real!()(count, read, write, except, timeout, mask);
         }
-        let limit = match unsafe { timeout.as_ref() } {
+        let limit = match timeout.as_ref() {
             None => None,
             Some(ts) => match ns(ts) {
                 Some(ns) => Some(ns),
                 None => return finish(Err(libc::EINVAL)) as c_int,
             },
         };
-        sets.wait(limit, unsafe { mask.as_ref() })
+        sets.wait(limit, mask.as_ref())
     }
 
     fn epoll_create(size: c_int) -> c_int {
-        let epfd = unsafe { real!()(size) };
+        let epfd = real!()(size);
         if epfd >= 0 {
             epoll::created(epfd);
         }
@@ -174,7 +174,7 @@ hooks! {
     }
 
     fn epoll_create1(flags: c_int) -> c_int {
-        let epfd = unsafe { real!()(flags) };
+        let epfd = real!()(flags);
         if epfd >= 0 {
             epoll::created(epfd);
         }
@@ -182,14 +182,14 @@ hooks! {
     }
 
     fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-        let Some(index) = followed(epfd) else { return unsafe { real!()(epfd, op, fd, event) } };
-        let wanted = unsafe { event.as_ref() }.map(|event| (event.events, event.u64));
-        let kernel = || outcome(unsafe { real!()(epfd, op, fd, event) } as isize);
+        let Some(index) = followed(epfd) else { return real!()(epfd, op, fd, event) };
+        let wanted = event.as_ref().map(|event| (event.events, event.u64));
+        let kernel = || outcome(real!()(epfd, op, fd, event) as isize);
         finish(epoll::control(index, op, fd, wanted, kernel)) as c_int
     }
 
     fn epoll_wait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int {
-        let kernel = || unsafe { real!()(epfd, events, max, timeout) };
+        let kernel = || real!()(epfd, events, max, timeout);
         match followed(epfd) {
             // SAFETY: epoll_wait's own contract.
             Some(index) => unsafe {
@@ -202,10 +202,10 @@ hooks! {
     fn epoll_pwait(
         epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t,
     ) -> c_int {
-        let kernel = || unsafe { real!()(epfd, events, max, timeout, mask) };
+        let kernel = || real!()(epfd, events, max, timeout, mask);
         match followed(epfd) {
             // SAFETY: epoll_pwait's own contract.
-            Some(index) => unsafe { epoll_any(index, events, max, ms(timeout), mask, kernel) },
+            Some(index) => epoll_any(index, events, max, ms(timeout), mask, kernel),
             None => kernel(),
         }
     }
@@ -214,8 +214,8 @@ hooks! {
         epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec,
         mask: *const sigset_t,
     ) -> c_int {
-        let kernel = || unsafe { real!()(epfd, events, max, timeout, mask) };
-        let limit = unsafe { timeout.as_ref() };
+        let kernel = || real!()(epfd, events, max, timeout, mask);
+        let limit = timeout.as_ref();
         match (followed(epfd), limit.map(ns)) {
             (Some(index), None) => unsafe {
                 epoll_any(index, events, max, None, mask, kernel)

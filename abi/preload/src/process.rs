@@ -1,6 +1,6 @@
 //! Processes: fork, exec, and what they take along.
 
-use libc::{c_char, c_int, msghdr};
+use libc::{FILE, c_char, c_int, c_long, c_void, msghdr, pid_t};
 use core::sync::atomic::{AtomicI32, Ordering};
 use sovia::ops;
 use sovia::retreat::{self, Cause};
@@ -66,28 +66,134 @@ fn before_exec() {
 hooks! {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         before_exec();
-        unsafe { real!()(path, argv, envp) }
+        real!()(path, argv, envp)
     }
 
     fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
         before_exec();
-        unsafe { real!()(path, argv) }
+        real!()(path, argv)
     }
 
     fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
         before_exec();
-        unsafe { real!()(file, argv) }
+        real!()(file, argv)
     }
 
     fn execvpe(
         file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int {
         before_exec();
-        unsafe { real!()(file, argv, envp) }
+        real!()(file, argv, envp)
     }
 
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         before_exec();
-        unsafe { real!()(fd, argv, envp) }
+        real!()(fd, argv, envp)
     }
+
+    fn posix_spawn(
+        pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        argv: *const *mut c_char, envp: *const *mut c_char,
+    ) -> c_int {
+        before_exec();
+        real!()(pid, path, actions, attributes, argv, envp)
+    }
+
+    fn posix_spawnp(
+        pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void,
+        argv: *const *mut c_char, envp: *const *mut c_char,
+    ) -> c_int {
+        before_exec();
+        real!()(pid, file, actions, attributes, argv, envp)
+    }
+
+    fn system(command: *const c_char) -> c_int {
+        before_exec();
+        real!()(command)
+    }
+
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
+        before_exec();
+        real!()(command, mode)
+    }
+
+    /// The programs that reach io_uring through libc's `syscall` (all that do not bring their own
+    /// assembly) are told that there is none, unless the user allowed it: its operations would
+    /// pass every hook. Six arguments cover every system call.
+    fn syscall(
+        number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long,
+    ) -> c_long {
+        if number == libc::SYS_io_uring_setup && !sovia::config::io_uring_allowed() {
+            crate::set_errno(libc::ENOSYS);
+            return -1;
+        }
+        crate::raw::system_call(number, [a, b, c, d, e, f], || real!()(number, a, b, c, d, e, f))
+    }
+}
+
+// execl, execlp and execle take their arguments one by one, which a function written in Rust cannot
+// receive. These pass all registers and the stack on untouched, after the same preparation.
+macro_rules! variadic_exec {
+    ($($name:ident),*) => {
+        $(
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                #[cfg(target_arch = "x86_64")]
+                core::arch::naked_asm!(
+                    "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9",
+                    "push rax",
+                    "call {prepare}",
+                    "pop rax",
+                    "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
+                    "mov r11, qword ptr [rip + {real}]",
+                    "jmp r11",
+                    prepare = sym before_exec_c,
+                    real = sym variadic::$name,
+                );
+                #[cfg(target_arch = "aarch64")]
+                core::arch::naked_asm!(
+                    "stp x29, x30, [sp, #-16]!",
+                    "stp x0, x1, [sp, #-16]!",
+                    "stp x2, x3, [sp, #-16]!",
+                    "stp x4, x5, [sp, #-16]!",
+                    "stp x6, x7, [sp, #-16]!",
+                    "bl {prepare}",
+                    "ldp x6, x7, [sp], #16",
+                    "ldp x4, x5, [sp], #16",
+                    "ldp x2, x3, [sp], #16",
+                    "ldp x0, x1, [sp], #16",
+                    "ldp x29, x30, [sp], #16",
+                    "adrp x16, {real}",
+                    "ldr x16, [x16, #:lo12:{real}]",
+                    "br x16",
+                    prepare = sym before_exec_c,
+                    real = sym variadic::$name,
+                );
+            }
+        )*
+
+        mod variadic {
+            #![allow(non_upper_case_globals)]
+            use core::sync::atomic::AtomicUsize;
+            $(pub(super) static $name: AtomicUsize = AtomicUsize::new(0);)*
+        }
+
+        /// Resolves the functions that the trampolines jump to.
+        pub(crate) fn resolve_variadic() {
+            use core::sync::atomic::Ordering;
+            $(
+                let name = concat!(stringify!($name), "\0").as_ptr().cast();
+                // SAFETY: a C string and a pseudo handle that glibc defines.
+                let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name) } as usize;
+                variadic::$name.store(address, Ordering::Relaxed);
+            )*
+        }
+    };
+}
+
+variadic_exec!(execl, execlp, execle);
+
+extern "C" fn before_exec_c() {
+    before_exec();
 }

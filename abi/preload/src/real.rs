@@ -61,22 +61,22 @@ macro_rules! hooks {
         }
         $(
             $(#[$meta])*
-            #[allow(unused_unsafe)]
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
                 #[allow(unused_macros)]
                 macro_rules! real {
                     () => {
-                        // SAFETY: the address of the function of that name, whose C signature
-                        // this is; or of one that takes nothing and fails.
-                        unsafe {
-                            core::mem::transmute::<usize, unsafe extern "C" fn($($ty),*) -> $ret>(
-                                reals::$name.callable(),
-                            )
-                        }
+                        // The address of the function of that name, whose C signature this is; or
+                        // of one that takes nothing and fails.
+                        core::mem::transmute::<usize, unsafe extern "C" fn($($ty),*) -> $ret>(
+                            reals::$name.callable(),
+                        )
                     };
                 }
-                $body
+                // SAFETY: a hook has the contract of its libc function: its caller vouches for
+                // every pointer as for the real one, and gets from the body what it would get there.
+                #[allow(unused_unsafe)]
+                unsafe { $body }
             }
         )*
     };

@@ -63,37 +63,37 @@ const PARTS: usize = 64;
 
 hooks! {
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> isize {
-        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, buf, len) } };
+        let Some(at) = table::conn(fd) else { return real!()(fd, buf, len) };
         // SAFETY: read's own contract.
-        let Some(part) = (unsafe { buffer(buf, len) }) else { return finish(Err(libc::EFAULT)) };
-        let kernel = || outcome(unsafe { real!()(fd, buf, len) });
+        let Some(part) = buffer(buf, len) else { return finish(Err(libc::EFAULT)) };
+        let kernel = || outcome(real!()(fd, buf, len));
         finish(ops::receive(fd, at, &mut [part], Flags::default(), kernel))
     }
 
     fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t) -> isize {
         if table::conn(fd).is_none() || len > size {
-            return unsafe { real!()(fd, buf, len, size) };
+            return real!()(fd, buf, len, size);
         }
-        unsafe { read(fd, buf, len) }
+        read(fd, buf, len)
     }
 
     fn recv(fd: c_int, buf: *mut c_void, len: size_t, how: c_int) -> isize {
-        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, buf, len, how) } };
-        let kernel = || outcome(unsafe { real!()(fd, buf, len, how) });
+        let Some(at) = table::conn(fd) else { return real!()(fd, buf, len, how) };
+        let kernel = || outcome(real!()(fd, buf, len, how));
         if how & !CARRIED != 0 {
             retreat::now(fd, at, Cause::Call);
             return finish(ops::receive_plain(at, kernel));
         }
         // SAFETY: recv's own contract.
-        let Some(part) = (unsafe { buffer(buf, len) }) else { return finish(Err(libc::EFAULT)) };
+        let Some(part) = buffer(buf, len) else { return finish(Err(libc::EFAULT)) };
         finish(ops::receive(fd, at, &mut [part], flags(how), kernel))
     }
 
     fn __recv_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t, how: c_int) -> isize {
         if table::conn(fd).is_none() || len > size {
-            return unsafe { real!()(fd, buf, len, size, how) };
+            return real!()(fd, buf, len, size, how);
         }
-        unsafe { recv(fd, buf, len, how) }
+        recv(fd, buf, len, how)
     }
 
     fn recvfrom(
@@ -101,13 +101,13 @@ hooks! {
         from: *mut sockaddr, from_len: *mut socklen_t,
     ) -> isize {
         if table::conn(fd).is_none() {
-            return unsafe { real!()(fd, buf, len, how, from, from_len) };
+            return real!()(fd, buf, len, how, from, from_len);
         }
         // A stream has no sender's address to tell: the kernel leaves `from` and zeroes its length.
         if !from.is_null() && !from_len.is_null() {
-            unsafe { *from_len = 0 };
+            *from_len = 0;
         }
-        unsafe { recv(fd, buf, len, how) }
+        recv(fd, buf, len, how)
     }
 
     fn __recvfrom_chk(
@@ -115,28 +115,28 @@ hooks! {
         from: *mut sockaddr, from_len: *mut socklen_t,
     ) -> isize {
         if table::conn(fd).is_none() || len > size {
-            return unsafe { real!()(fd, buf, len, size, how, from, from_len) };
+            return real!()(fd, buf, len, size, how, from, from_len);
         }
-        unsafe { recvfrom(fd, buf, len, how, from, from_len) }
+        recvfrom(fd, buf, len, how, from, from_len)
     }
 
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize {
-        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, iov, count) } };
-        let kernel = || outcome(unsafe { real!()(fd, iov, count) });
+        let Some(at) = table::conn(fd) else { return real!()(fd, iov, count) };
+        let kernel = || outcome(real!()(fd, iov, count));
         if !(0..=1024).contains(&count) {
             return finish(Err(libc::EINVAL));
         }
         let mut list: [&mut [u8]; PARTS] = core::array::from_fn(|_| &mut [][..]);
         // SAFETY: readv's own contract.
-        let Some(n) = (unsafe { parts(iov, count as usize, &mut list) }) else {
+        let Some(n) = parts(iov, count as usize, &mut list) else {
             return finish(Err(libc::EFAULT));
         };
         finish(ops::receive(fd, at, &mut list[..n], Flags::default(), kernel))
     }
 
     fn recvmsg(fd: c_int, msg: *mut msghdr, how: c_int) -> isize {
-        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, msg, how) } };
-        let kernel = || outcome(unsafe { real!()(fd, msg, how) });
+        let Some(at) = table::conn(fd) else { return real!()(fd, msg, how) };
+        let kernel = || outcome(real!()(fd, msg, how));
         if how & !CARRIED != 0 {
             retreat::now(fd, at, Cause::Call);
             return finish(ops::receive_plain(at, kernel));
@@ -144,10 +144,10 @@ hooks! {
         if msg.is_null() {
             return finish(Err(libc::EFAULT));
         }
-        let (iov, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen as usize) };
+        let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen as usize);
         let mut list: [&mut [u8]; PARTS] = core::array::from_fn(|_| &mut [][..]);
         // SAFETY: recvmsg's own contract.
-        let Some(n) = (unsafe { parts(iov, count, &mut list) }) else {
+        let Some(n) = parts(iov, count, &mut list) else {
             return finish(Err(libc::EFAULT));
         };
         let attached = at.conn.phase() == sovia::conn::Phase::Attached;
@@ -166,15 +166,15 @@ hooks! {
         fd: c_int, list: *mut mmsghdr, count: u32, how: c_int, timeout: *mut timespec,
     ) -> c_int {
         if table::conn(fd).is_none() {
-            return unsafe { real!()(fd, list, count, how, timeout) };
+            return real!()(fd, list, count, how, timeout);
         }
         // On a stream each message takes what is there; only the first may wait.
         let wait_for_one = how & libc::MSG_WAITFORONE != 0;
         let mut each = how & !libc::MSG_WAITFORONE;
         let mut done = 0;
         while done < count {
-            let entry = unsafe { &mut *list.add(done as usize) };
-            let n = unsafe { recvmsg(fd, &raw mut entry.msg_hdr, each) };
+            let entry = &mut *list.add(done as usize);
+            let n = recvmsg(fd, &raw mut entry.msg_hdr, each);
             if n < 0 {
                 break;
             }
@@ -192,12 +192,12 @@ hooks! {
 
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, how: c_int) -> isize {
         let Some(at) = table::conn(fd) else {
-            return unsafe { real!()(fd, iov, count, offset, how) };
+            return real!()(fd, iov, count, offset, how);
         };
         if offset == -1 && how == 0 {
-            return unsafe { readv(fd, iov, count) };
+            return readv(fd, iov, count);
         }
-        let kernel = || outcome(unsafe { real!()(fd, iov, count, offset, how) });
+        let kernel = || outcome(real!()(fd, iov, count, offset, how));
         if offset != -1 {
             return finish(kernel());
         }

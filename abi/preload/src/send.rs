@@ -43,22 +43,22 @@ unsafe fn parts<'a>(iov: *const iovec, count: usize, out: &mut [&'a [u8]; PARTS]
 
 hooks! {
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> isize {
-        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, buf, len) } };
+        let Some(at) = table::conn(fd) else { return real!()(fd, buf, len) };
         // SAFETY: write's own contract.
-        let Some(part) = (unsafe { bytes(buf, len) }) else { return finish(Err(libc::EFAULT)) };
-        let kernel = || outcome(unsafe { real!()(fd, buf, len) });
+        let Some(part) = bytes(buf, len) else { return finish(Err(libc::EFAULT)) };
+        let kernel = || outcome(real!()(fd, buf, len));
         finish(ops::send(fd, at, &[part], Flags::default(), kernel))
     }
 
     fn send(fd: c_int, buf: *const c_void, len: size_t, how: c_int) -> isize {
-        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, buf, len, how) } };
-        let kernel = || outcome(unsafe { real!()(fd, buf, len, how) });
+        let Some(at) = table::conn(fd) else { return real!()(fd, buf, len, how) };
+        let kernel = || outcome(real!()(fd, buf, len, how));
         if how & !CARRIED != 0 {
             retreat::now(fd, at, Cause::Call);
             return finish(ops::send_plain(at, kernel));
         }
         // SAFETY: send's own contract.
-        let Some(part) = (unsafe { bytes(buf, len) }) else { return finish(Err(libc::EFAULT)) };
+        let Some(part) = bytes(buf, len) else { return finish(Err(libc::EFAULT)) };
         finish(ops::send(fd, at, &[part], flags(how), kernel))
     }
 
@@ -67,24 +67,24 @@ hooks! {
         to: *const sockaddr, to_len: socklen_t,
     ) -> isize {
         if table::conn(fd).is_none() {
-            return unsafe { real!()(fd, buf, len, how, to, to_len) };
+            return real!()(fd, buf, len, how, to, to_len);
         }
         if how & libc::MSG_FASTOPEN != 0 {
-            return unsafe { real!()(fd, buf, len, how, to, to_len) };
+            return real!()(fd, buf, len, how, to, to_len);
         }
         // A connected stream's address is ignored, as the kernel does.
-        unsafe { send(fd, buf, len, how) }
+        send(fd, buf, len, how)
     }
 
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> isize {
-        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, iov, count) } };
-        let kernel = || outcome(unsafe { real!()(fd, iov, count) });
+        let Some(at) = table::conn(fd) else { return real!()(fd, iov, count) };
+        let kernel = || outcome(real!()(fd, iov, count));
         if !(0..=1024).contains(&count) {
             return finish(Err(libc::EINVAL));
         }
         let mut list = [&[][..]; PARTS];
         // SAFETY: writev's own contract.
-        let Some(n) = (unsafe { parts(iov, count as usize, &mut list) }) else {
+        let Some(n) = parts(iov, count as usize, &mut list) else {
             return finish(Err(libc::EFAULT));
         };
         finish(ops::send(fd, at, &list[..n], Flags::default(), kernel))
@@ -94,21 +94,21 @@ hooks! {
         let Some(at) = table::conn(fd) else {
             // A descriptor that travels must be one that its receiver can use.
             // SAFETY: sendmsg's own contract.
-            unsafe { crate::process::passing(msg) };
-            return unsafe { real!()(fd, msg, how) };
+            crate::process::passing(msg);
+            return real!()(fd, msg, how);
         };
-        let kernel = || outcome(unsafe { real!()(fd, msg, how) });
+        let kernel = || outcome(real!()(fd, msg, how));
         if msg.is_null() {
             return finish(Err(libc::EFAULT));
         }
-        if how & !CARRIED != 0 || unsafe { (*msg).msg_controllen } != 0 {
+        if how & !CARRIED != 0 || (*msg).msg_controllen != 0 {
             retreat::now(fd, at, Cause::Call);
             return finish(ops::send_plain(at, kernel));
         }
-        let (iov, count) = unsafe { ((*msg).msg_iov, (*msg).msg_iovlen as usize) };
+        let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen as usize);
         let mut list = [&[][..]; PARTS];
         // SAFETY: sendmsg's own contract.
-        let Some(n) = (unsafe { parts(iov, count, &mut list) }) else {
+        let Some(n) = parts(iov, count, &mut list) else {
             return finish(Err(libc::EFAULT));
         };
         finish(ops::send(fd, at, &list[..n], flags(how), kernel))
@@ -116,12 +116,12 @@ hooks! {
 
     fn sendmmsg(fd: c_int, list: *mut mmsghdr, count: u32, how: c_int) -> c_int {
         if table::conn(fd).is_none() {
-            return unsafe { real!()(fd, list, count, how) };
+            return real!()(fd, list, count, how);
         }
         let mut done = 0;
         while done < count {
-            let entry = unsafe { &mut *list.add(done as usize) };
-            let n = unsafe { sendmsg(fd, &raw const entry.msg_hdr, how) };
+            let entry = &mut *list.add(done as usize);
+            let n = sendmsg(fd, &raw const entry.msg_hdr, how);
             if n < 0 {
                 break;
             }
@@ -133,12 +133,12 @@ hooks! {
 
     fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, how: c_int) -> isize {
         let Some(at) = table::conn(fd) else {
-            return unsafe { real!()(fd, iov, count, offset, how) };
+            return real!()(fd, iov, count, offset, how);
         };
         if offset == -1 && how == 0 {
-            return unsafe { writev(fd, iov, count) };
+            return writev(fd, iov, count);
         }
-        let kernel = || outcome(unsafe { real!()(fd, iov, count, offset, how) });
+        let kernel = || outcome(real!()(fd, iov, count, offset, how));
         if offset != -1 {
             return finish(kernel());
         }
@@ -150,14 +150,14 @@ hooks! {
         if let Some(at) = table::conn(from) {
             retreat::now(from, at, Cause::Call);
         }
-        let Some(at) = table::conn(out) else { return unsafe { real!()(out, from, offset, count) } };
-        let kernel = || outcome(unsafe { real!()(out, from, offset, count) });
-        let place = unsafe { offset.as_mut() };
+        let Some(at) = table::conn(out) else { return real!()(out, from, offset, count) };
+        let kernel = || outcome(real!()(out, from, offset, count));
+        let place = offset.as_mut();
         finish(ops::send_file(out, at, from, place, count, kernel))
     }
 
     fn sendfile64(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> isize {
-        unsafe { sendfile(out, from, offset, count) }
+        sendfile(out, from, offset, count)
     }
 
     fn splice(
@@ -168,7 +168,7 @@ hooks! {
                 retreat::now(fd, at, Cause::Call);
             }
         }
-        let kernel = || outcome(unsafe { real!()(from, from_offset, to, to_offset, len, how) });
+        let kernel = || outcome(real!()(from, from_offset, to, to_offset, len, how));
         finish(match (table::conn(from), table::conn(to)) {
             (Some(at), _) => ops::receive_plain(at, kernel),
             (_, Some(at)) => ops::send_plain(at, kernel),

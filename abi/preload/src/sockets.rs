@@ -27,12 +27,12 @@ fn sovia_protocol(fd: c_int) -> c_int {
 
 hooks! {
     fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
-        let result = unsafe { real!()(fd, address, len) };
+        let result = real!()(fd, address, len);
         let error = crate::errno();
         if (result == 0 || error == libc::EINPROGRESS || error == libc::EINTR)
             && !address.is_null()
             && matches!(
-                c_int::from(unsafe { (*address).sa_family }),
+                c_int::from((*address).sa_family),
                 libc::AF_INET | libc::AF_INET6
             )
             && table::conn(fd).is_none()
@@ -44,7 +44,7 @@ hooks! {
     }
 
     fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
-        let new = unsafe { real!()(fd, address, len) };
+        let new = real!()(fd, address, len);
         if new >= 0 {
             record(new, Role::Acceptor);
         }
@@ -52,7 +52,7 @@ hooks! {
     }
 
     fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, how: c_int) -> c_int {
-        let new = unsafe { real!()(fd, address, len, how) };
+        let new = real!()(fd, address, len, how);
         if new >= 0 {
             record(new, Role::Acceptor);
         }
@@ -60,8 +60,8 @@ hooks! {
     }
 
     fn shutdown(fd: c_int, how: c_int) -> c_int {
-        let Some(at) = table::conn(fd) else { return unsafe { real!()(fd, how) } };
-        let kernel = || outcome(unsafe { real!()(fd, how) } as isize);
+        let Some(at) = table::conn(fd) else { return real!()(fd, how) };
+        let kernel = || outcome(real!()(fd, how) as isize);
         finish(ops::shutdown(fd, at, how, kernel)) as c_int
     }
 
@@ -69,7 +69,7 @@ hooks! {
         fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t,
     ) -> c_int {
         let Some(at) = table::conn(fd) else {
-            return unsafe { real!()(fd, level, name, value, len) };
+            return real!()(fd, level, name, value, len);
         };
         // The kernel is to work on the stream itself: then it must have it.
         const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
@@ -82,7 +82,7 @@ hooks! {
         if in_kernel {
             retreat::now(fd, at, Cause::Ulp);
         }
-        let result = unsafe { real!()(fd, level, name, value, len) };
+        let result = real!()(fd, level, name, value, len);
         if result == 0 {
             ops::note_option(fd, at, level, name);
         }
