@@ -166,7 +166,12 @@ impl Running {
     pub fn finish(mut self, limit: Duration) -> Outcome {
         let deadline = Instant::now() + limit;
         let ended = self.wait(deadline);
-        self.outcome(ended)
+        let stuck = self.stuck(ended);
+        self.outcome(ended, stuck)
+    }
+
+    fn stuck(&self, ended: bool) -> Vec<String> {
+        if ended { Vec::new() } else { stuck_processes(self.child.id()) }
     }
 
     fn wait(&mut self, deadline: Instant) -> bool {
@@ -179,8 +184,7 @@ impl Running {
         self.stdout.wait(deadline) && self.stderr.wait(deadline)
     }
 
-    fn outcome(mut self, ended: bool) -> Outcome {
-        let stuck = if ended { Vec::new() } else { stuck_processes(self.child.id()) };
+    fn outcome(mut self, ended: bool, stuck: Vec<String>) -> Outcome {
         self.end_group();
         let status = self.child.wait().expect("a child can be waited for");
         // A killed group closes its pipes at once.
@@ -265,7 +269,11 @@ pub fn finish(mut programs: Vec<Running>, limit: Duration) -> Vec<Outcome> {
         sleep(Duration::from_millis(2));
     }
     let ended: Vec<bool> = programs.iter_mut().map(|program| program.wait(deadline)).collect();
-    programs.into_iter().zip(ended).map(|(program, ended)| program.outcome(ended)).collect()
+    // Before anything is killed: what one waits for may be the death of the other.
+    let stuck: Vec<_> =
+        programs.iter().zip(&ended).map(|(program, ended)| program.stuck(*ended)).collect();
+    let all = programs.into_iter().zip(ended).zip(stuck);
+    all.map(|((program, ended), stuck)| program.outcome(ended, stuck)).collect()
 }
 
 /// What each process of a group is waiting for, in the kernel's words.
