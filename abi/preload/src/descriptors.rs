@@ -1,7 +1,7 @@
 //! Descriptors are duplicated, closed and configured.
 
 use crate::{finish, outcome};
-use libc::{c_char, c_int, c_uint, c_ulong, FILE};
+use libc::{FILE, c_char, c_int, c_uint, c_ulong};
 use sovia::ops;
 use sovia::retreat::{self, Cause};
 use sovia::table::{self, Entry};
@@ -181,6 +181,7 @@ fn before_replacing(fd: c_int, to: c_int) {
     {
         retreat::now(fd, at, Cause::Stdio);
     }
+    // SAFETY: takes and gives numbers only.
     let valid = unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
     if valid && !matches!(table::get(to), Entry::Foreign) && !crate::process::is_borrowed() {
         ops::close(to);

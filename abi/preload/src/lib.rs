@@ -5,6 +5,7 @@
 //! the `sovia` crate; here is the ABI only.
 
 #![allow(missing_docs, reason = "the functions are libc's and documented there")]
+#![allow(unreachable_pub, reason = "they are reached by name, from C")]
 #![allow(clippy::missing_safety_doc, reason = "each hook has the contract of its libc function")]
 
 #[macro_use]

@@ -191,10 +191,7 @@ hooks! {
     fn epoll_wait(epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int {
         let kernel = || real!()(epfd, events, max, timeout);
         match followed(epfd) {
-            // SAFETY: epoll_wait's own contract.
-            Some(index) => unsafe {
-                epoll_any(index, events, max, ms(timeout), core::ptr::null(), kernel)
-            },
+            Some(index) => epoll_any(index, events, max, ms(timeout), core::ptr::null(), kernel),
             None => kernel(),
         }
     }
@@ -215,14 +212,12 @@ hooks! {
         mask: *const sigset_t,
     ) -> c_int {
         let kernel = || real!()(epfd, events, max, timeout, mask);
-        let limit = timeout.as_ref();
-        match (followed(epfd), limit.map(ns)) {
-            (Some(index), None) => unsafe {
-                epoll_any(index, events, max, None, mask, kernel)
-            },
-            (Some(index), Some(Some(ns))) => unsafe {
-                epoll_any(index, events, max, Some(ns), mask, kernel)
-            },
+        let limit = timeout.as_ref().map(ns);
+        match (followed(epfd), limit) {
+            // A time that makes no sense is the kernel's to refuse.
+            (Some(index), None | Some(Some(_))) => {
+                epoll_any(index, events, max, limit.flatten(), mask, kernel)
+            }
             _ => kernel(),
         }
     }
@@ -305,11 +300,7 @@ impl Sets {
             let ends = libc::POLLHUP | libc::POLLERR;
             for (set, wanted, holds) in [
                 (self.read, libc::POLLIN, p.revents & (libc::POLLIN | ends) != 0),
-                (
-                    self.write,
-                    libc::POLLOUT,
-                    p.revents & (libc::POLLOUT | libc::POLLERR) != 0,
-                ),
+                (self.write, libc::POLLOUT, p.revents & (libc::POLLOUT | libc::POLLERR) != 0),
                 (self.except, libc::POLLPRI, p.revents & libc::POLLPRI != 0),
             ] {
                 if p.events & wanted != 0 {

@@ -1,7 +1,7 @@
 //! Processes: fork, exec, and what they take along.
 
-use libc::{FILE, c_char, c_int, c_long, c_void, msghdr, pid_t};
 use core::sync::atomic::{AtomicI32, Ordering};
+use libc::{FILE, c_char, c_int, c_long, c_void, msghdr, pid_t};
 use sovia::ops;
 use sovia::retreat::{self, Cause};
 use sovia::table;
@@ -44,7 +44,8 @@ pub(crate) unsafe fn passing(msg: *const msghdr) {
         while !header.is_null() {
             if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
                 let data = libc::CMSG_DATA(header).cast::<c_int>();
-                let bytes = ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                let bytes =
+                    ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
                 for i in 0..bytes / size_of::<c_int>() {
                     let fd = data.add(i).read_unaligned();
                     if let Some(at) = table::conn(fd) {

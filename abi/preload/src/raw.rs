@@ -39,21 +39,15 @@ pub(crate) unsafe fn system_call(
                 e as *const _,
                 f as u32,
             ) as c_long,
-            libc::SYS_recvmsg => {
-                crate::receive::recvmsg(fd, b as *mut _, c as c_int) as c_long
-            }
+            libc::SYS_recvmsg => crate::receive::recvmsg(fd, b as *mut _, c as c_int) as c_long,
             libc::SYS_sendmsg => crate::send::sendmsg(fd, b as *const _, c as c_int) as c_long,
             libc::SYS_close => c_long::from(crate::descriptors::close(fd)),
             libc::SYS_close_range => {
                 c_long::from(crate::descriptors::close_range(a as u32, b as u32, c as c_int))
             }
             libc::SYS_dup => c_long::from(crate::descriptors::dup(fd)),
-            libc::SYS_dup3 => {
-                c_long::from(crate::descriptors::dup3(fd, b as c_int, c as c_int))
-            }
-            libc::SYS_fcntl => {
-                c_long::from(crate::descriptors::fcntl(fd, b as c_int, c as usize))
-            }
+            libc::SYS_dup3 => c_long::from(crate::descriptors::dup3(fd, b as c_int, c as c_int)),
+            libc::SYS_fcntl => c_long::from(crate::descriptors::fcntl(fd, b as c_int, c as usize)),
             libc::SYS_shutdown => c_long::from(crate::sockets::shutdown(fd, b as c_int)),
             _ => kernel(),
         }

@@ -42,11 +42,7 @@ pub(crate) unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<&'a mut
 ///
 /// # Safety
 /// `iov` must be valid for `count` entries, each valid for its length.
-unsafe fn parts<'a>(
-    iov: *const iovec,
-    count: usize,
-    out: &mut [&'a mut [u8]; PARTS],
-) -> Option<usize> {
+unsafe fn parts(iov: *const iovec, count: usize, out: &mut [&mut [u8]; PARTS]) -> Option<usize> {
     let mut n = 0;
     for i in 0..count.min(PARTS) {
         // SAFETY: the caller's contract.
@@ -144,7 +140,7 @@ hooks! {
         if msg.is_null() {
             return finish(Err(libc::EFAULT));
         }
-        let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen as usize);
+        let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen);
         let mut list: [&mut [u8]; PARTS] = core::array::from_fn(|_| &mut [][..]);
         // SAFETY: recvmsg's own contract.
         let Some(n) = parts(iov, count, &mut list) else {
@@ -153,11 +149,9 @@ hooks! {
         let attached = at.conn.phase() == sovia::conn::Phase::Attached;
         let result = ops::receive(fd, at, &mut list[..n], flags(how), kernel);
         if result.is_ok() && attached {
-            unsafe {
-                (*msg).msg_namelen = 0;
-                (*msg).msg_controllen = 0;
-                (*msg).msg_flags = 0;
-            }
+            (*msg).msg_namelen = 0;
+            (*msg).msg_controllen = 0;
+            (*msg).msg_flags = 0;
         }
         finish(result)
     }

@@ -29,7 +29,7 @@ const PARTS: usize = 64;
 
 /// # Safety
 /// `iov` must be valid for `count` entries, each valid for its length.
-unsafe fn parts<'a>(iov: *const iovec, count: usize, out: &mut [&'a [u8]; PARTS]) -> Option<usize> {
+unsafe fn parts(iov: *const iovec, count: usize, out: &mut [&[u8]; PARTS]) -> Option<usize> {
     let mut n = 0;
     for i in 0..count.min(PARTS) {
         // SAFETY: the caller's contract.
@@ -105,7 +105,7 @@ hooks! {
             retreat::now(fd, at, Cause::Call);
             return finish(ops::send_plain(at, kernel));
         }
-        let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen as usize);
+        let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen);
         let mut list = [&[][..]; PARTS];
         // SAFETY: sendmsg's own contract.
         let Some(n) = parts(iov, count, &mut list) else {

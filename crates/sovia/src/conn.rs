@@ -165,10 +165,8 @@ impl Conn {
     /// Makes a taken slot a new connection on TCP.
     pub fn open(&self, role: Role) -> u32 {
         let generation = self.generation.load(Ordering::Relaxed);
-        self.flags.store(
-            if role == Role::Connector { flag::CONNECTOR } else { 0 },
-            Ordering::Relaxed,
-        );
+        self.flags
+            .store(if role == Role::Connector { flag::CONNECTOR } else { 0 }, Ordering::Relaxed);
         self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
         self.holders.store(1, Ordering::Relaxed);

@@ -701,8 +701,7 @@ pub(crate) fn polled(index: u32) {
     let mut one = [Event { events: 0, u64: 0 }; 64];
     set.with(|inner| {
         // The kernel's level: take the old edge, ring a new one if something is ready.
-        let before: Vec<(u32, bool)> =
-            inner.entries.iter().map(|e| (e.events, e.armed)).collect();
+        let before: Vec<(u32, bool)> = inner.entries.iter().map(|e| (e.events, e.armed)).collect();
         let n = set.collect(inner, &mut one);
         for (i, (events, armed)) in before.into_iter().enumerate() {
             let entry = &mut inner.entries[i];

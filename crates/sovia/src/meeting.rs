@@ -248,11 +248,8 @@ impl Meetings {
                         let old = core::mem::replace(&mut meeting.stage, stage);
                         meeting.since = clock::now_ns();
                         if let (Stage::Bound(name), Some(pair)) = (old, pair::get(pair)) {
-                            let offer = Message {
-                                step: Step::Offer,
-                                from: pair::me(),
-                                link: meeting.link,
-                            };
+                            let offer =
+                                Message { step: Step::Offer, from: pair::me(), link: meeting.link };
                             // A pair known already has all it needs.
                             if !pair.has_doors() {
                                 send_offer(pair, name, &offer, &received);

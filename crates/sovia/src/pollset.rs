@@ -110,8 +110,8 @@ fn look(fds: &mut [PollFd], ours: &[(usize, Ref)]) -> usize {
         let p = &mut fds[i];
         let interest = p.events as u16 as u32;
         let mask = epoll::readiness(at, p.fd, interest);
-        p.revents = (mask as u16 as i16)
-            & (p.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
+        p.revents =
+            (mask as u16 as i16) & (p.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
         n += usize::from(p.revents != 0);
     }
     n
@@ -139,8 +139,8 @@ fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch>) {
         at.conn.waiting.fetch_add(1, Ordering::AcqRel);
         if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
             watches.push(Watch::new(&guard));
-            worth |= pair::get(at.conn.pair.load(Ordering::Relaxed))
-                .is_some_and(Pair::worth_spinning);
+            worth |=
+                pair::get(at.conn.pair.load(Ordering::Relaxed)).is_some_and(Pair::worth_spinning);
         }
     }
     (Spin::begin(worth), watches)

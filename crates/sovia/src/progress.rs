@@ -6,8 +6,8 @@
 //! wants a direction back on TCP while the program computes ([`answer`]).
 
 use crate::conn::{Phase, flag};
-use crate::table::{self, Ref};
 use crate::retreat::answer;
+use crate::table::{self, Ref};
 use crate::{family, pair};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sys::poll;
@@ -85,8 +85,7 @@ fn spawn(pid: i32) -> bool {
         libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let argument = epoll.raw() as usize as *mut libc::c_void;
-        let result =
-            libc::pthread_create(&raw mut thread, &raw const attributes, run, argument);
+        let result = libc::pthread_create(&raw mut thread, &raw const attributes, run, argument);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
         result == 0

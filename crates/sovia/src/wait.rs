@@ -144,8 +144,8 @@ fn wait_once<T>(
     bell: &Bell,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<Option<T>, Errno> {
-    let worth = pair::get(at.conn.pair.load(Ordering::Relaxed))
-        .is_some_and(|pair| pair.worth_spinning());
+    let worth =
+        pair::get(at.conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.worth_spinning());
     let mut spin = Spin::begin(worth);
     let word = bell.word();
     let before = word.load(Ordering::SeqCst);

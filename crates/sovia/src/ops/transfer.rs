@@ -113,11 +113,8 @@ fn receive_slowly(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) -> Ou
     let mut done = 0;
     loop {
         let attempt = |guard: &mut crate::conn::Guard<'_>| {
-            let got = if flags.peek {
-                peek(guard, fd, parts)
-            } else {
-                scatter(guard, fd, parts, done)
-            };
+            let got =
+                if flags.peek { peek(guard, fd, parts) } else { scatter(guard, fd, parts, done) };
             match got {
                 Got::Bytes(n) => Some(Ok(n)),
                 Got::End => Some(Ok(0)),

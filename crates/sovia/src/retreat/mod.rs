@@ -138,9 +138,9 @@ fn leave_sending(guard: &mut Guard<'_>, fd: i32) {
     let cancelled = match how {
         Leave::Quietly => return,
         Leave::End => false,
-        Leave::Cancel(seen) => switch
-            .compare_exchange(seen, CANCELLED, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok(),
+        Leave::Cancel(seen) => {
+            switch.compare_exchange(seen, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        }
     };
     if cancelled {
         // The receiver has seen nothing of the VI: the bytes go to TCP after all. Until they are

@@ -48,9 +48,9 @@ pub(super) fn ask(guard: &mut Guard<'_>) -> bool {
     let on_vi = match path::recall(rx, word.load(Ordering::Acquire)) {
         Recall::Nothing => false,
         Recall::Drain => true,
-        Recall::Enter(seen) => word
-            .compare_exchange(seen, seen | ENTERED, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok(),
+        Recall::Enter(seen) => {
+            word.compare_exchange(seen, seen | ENTERED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        }
     };
     if !on_vi {
         conn.set_rx(Rx::Back);

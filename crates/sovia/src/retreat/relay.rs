@@ -120,7 +120,8 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd, piece: &mut [u8]) {
             match call::read_blocking(socket.raw(), piece) {
                 Ok(0) => {
                     outbound = false;
-                    let kernel = || call::shutdown(fd, libc::SHUT_WR).map(|()| 0).map_err(crate::errno);
+                    let kernel =
+                        || call::shutdown(fd, libc::SHUT_WR).map(|()| 0).map_err(crate::errno);
                     let _ = ops::shutdown(fd, at, libc::SHUT_WR, kernel);
                 }
                 Ok(n) => {

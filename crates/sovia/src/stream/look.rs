@@ -1,0 +1,105 @@
+//! Looking whether a call would find something.
+
+use super::hold::{peek, scan};
+use super::receive::{idle, switched};
+use super::{Got, load, rx, tx, word};
+use crate::conn::{Guard, flag};
+use crate::retreat::answer;
+use core::sync::atomic::Ordering;
+use sovia_proto::order::Next;
+use sovia_proto::packet::Immediate;
+use sovia_proto::path::{Rx, Tx};
+use via_shm::Endpoint;
+use via_shm::endpoint::Area;
+use via_shm::layout::Direction;
+
+/// A sender that waits for room is woken, and a poller told, when this much is free again.
+pub(super) const ROOM: u64 = (Area::LEN / 2) as u64;
+
+/// Whether a receive would find something (bytes, the end, an error).
+pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let conn = guard.conn;
+    match conn.rx() {
+        Rx::Vi => {
+            if guard.held_first != guard.held_end || guard.front != 0 {
+                return true;
+            }
+            if load(&rx(guard).writer, word::TAIL) != guard.taker.head {
+                return true;
+            }
+            loop {
+                match guard.endpoint_ref().rx.head() {
+                    Ok(None) => break,
+                    Err(_) => return true,
+                    Ok(Some(entry)) => match Immediate::decode(entry.immediate) {
+                        Ok(packet) if !packet.kind.is_ordered() => {
+                            if scan(guard).is_err() || guard.held_first != guard.held_end {
+                                return true;
+                            }
+                        }
+                        _ => return true,
+                    },
+                }
+            }
+            conn.has(flag::EOF | flag::DAMAGED | flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE)
+                && idle(guard, fd, &mut []) != Got::Nothing
+        }
+        Rx::Granted if switched(guard) != 0 => {
+            let mut byte = [0];
+            peek(guard, fd, &mut byte) != Got::Nothing
+        }
+        _ => sovia_sys::poll::probe(fd, libc::POLLIN) != 0,
+    }
+}
+
+/// Whether a send would accept something, or fail at once.
+pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let conn = guard.conn;
+    if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED | flag::SHUT_WR | flag::PEER_GONE) {
+        if !guard.gatherer.is_gathering() {
+            return true;
+        }
+        let taken = load(&tx(guard).reader, word::HEAD);
+        guard.gatherer.next(taken) == Next::Packet || guard.gatherer.waiting() <= ROOM
+    } else if answer::holds_back(guard, fd) {
+        false
+    } else {
+        sovia_sys::poll::probe(fd, libc::POLLOUT) != 0
+    }
+}
+
+/// Words that change when a receive may find something new; valid while the caller is counted in
+/// [`Conn::waiting`].
+#[derive(Clone, Copy)]
+pub struct Watch {
+    rx: &'static Direction,
+    endpoint: *const Endpoint,
+    head: u64,
+    switch: u64,
+}
+
+impl Watch {
+    /// Notes where the receiving side stands.
+    pub fn new(guard: &Guard<'_>) -> Watch {
+        let rx = rx(guard);
+        Watch {
+            rx,
+            endpoint: guard.endpoint_ref(),
+            head: guard.taker.head,
+            switch: load(&rx.path, word::SWITCH),
+        }
+    }
+
+    /// Whether something has changed since. Cheap; may err towards yes, and towards no only if
+    /// another thread has received meanwhile.
+    #[inline]
+    pub fn changed(&self) -> bool {
+        // SAFETY: the endpoint lies in the family's memory, which is never unmapped, and the
+        // segment it points to stays while we are counted as waiting. Another thread may move its
+        // `next` on meanwhile: a stale or torn look only delays, see above.
+        let endpoint = unsafe { &*self.endpoint };
+        endpoint.rx.has_message()
+            || self.rx.writer.0[word::TAIL].load(Ordering::Relaxed) != self.head
+            || self.rx.path.0[word::SWITCH].load(Ordering::Relaxed) != self.switch
+    }
+}

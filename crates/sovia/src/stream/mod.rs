@@ -1,0 +1,169 @@
+//! Moving a connection's bytes: what the holder of its lock does.
+//!
+//! Nothing here waits. [`receive`] and [`send`] do what can be done at once on whichever path the
+//! direction is on; [`crate::wait`] and [`crate::ops`] decide what to do when that is nothing.
+
+mod hold;
+mod look;
+mod receive;
+mod send;
+
+pub use hold::{peek, unread};
+pub use look::{Watch, readable, writable};
+pub use receive::receive;
+pub(crate) use receive::{anchor_has_ended, receive_unread};
+pub use send::{finish, send};
+pub(crate) use send::{send_control, take_own_back};
+
+use crate::conn::{Conn, Guard, flag};
+use crate::{Errno, pair};
+use core::sync::atomic::Ordering;
+use sovia_proto::Violation;
+use sovia_proto::path::Rx;
+use sovia_sys::call;
+use via_shm::layout::{Direction, Words};
+use via_shm::{Damaged, Endpoint};
+
+const _: () = {
+    // A FIN, a FINACK and a switch of path always find a posted receive, even while the peer's last
+    // batch of them is still unpublished.
+    let receives = sovia_proto::flow::DACKS.receives() as u32;
+    assert!(receives + via_shm::endpoint::CREDIT_BATCH <= via_shm::ring::SLOTS);
+};
+
+/// Words of a direction's shared lines.
+pub(crate) mod word {
+    /// Writer's line: gathered bytes.
+    pub(crate) const TAIL: usize = 0;
+    /// Writer's line: ordered packets that go before what is gathered.
+    pub(crate) const AFTER: usize = 1;
+    /// Writer's line: gathered position that lies at the beginning of the area.
+    pub(crate) const START: usize = 2;
+    /// Reader's line: gathered bytes taken.
+    pub(crate) const HEAD: usize = 0;
+    /// Path line: the sender's switch.
+    pub(crate) const SWITCH: usize = 0;
+    /// Path line: the receiver's grant.
+    pub(crate) const GRANT: usize = 1;
+    /// Path line: bytes returned by a receiver that recalled, plus one.
+    pub(crate) const RETURNED: usize = 2;
+    /// Path line: not 0 once the sender has put the returned bytes on TCP.
+    pub(crate) const PUMPED: usize = 3;
+    /// Path line: not 0 once all bytes of a switch that was taken back are on TCP.
+    pub(crate) const TAKEN: usize = 4;
+    /// Path line: bytes that went over TCP before the switch.
+    pub(crate) const FROM: usize = 5;
+}
+
+#[inline]
+pub(crate) fn load(line: &Words, word: usize) -> u64 {
+    line.0[word].load(Ordering::Acquire)
+}
+
+#[inline]
+pub(crate) fn store(line: &Words, word: usize, value: u64) {
+    line.0[word].store(value, Ordering::Release);
+}
+
+/// What a receive found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Got {
+    /// That many bytes.
+    Bytes(usize),
+    /// End of file.
+    End,
+    /// Nothing yet.
+    Nothing,
+    /// An error for the program.
+    Failed(Errno),
+}
+
+/// What a send achieved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// That many bytes accepted.
+    Bytes(usize),
+    /// No room now.
+    Full,
+    /// An error for the program.
+    Failed(Errno),
+    /// The kernel must be asked: its verdict, and its signal, are the program's.
+    AskKernel,
+}
+
+enum Fault {
+    Damaged,
+}
+
+impl From<Damaged> for Fault {
+    fn from(_: Damaged) -> Fault {
+        Fault::Damaged
+    }
+}
+
+impl From<Violation> for Fault {
+    fn from(_: Violation) -> Fault {
+        Fault::Damaged
+    }
+}
+
+/// The segment holds nonsense: this connection ends with an error, at both ends; nothing else
+/// is touched.
+#[cold]
+fn damaged(conn: &Conn, fd: i32) -> Errno {
+    if conn.set(flag::DAMAGED) & flag::DAMAGED == 0 {
+        crate::stats::reason(sovia_control::Reason::Corrupt);
+        let _ = call::shutdown(fd, libc::SHUT_RDWR);
+    }
+    libc::ECONNRESET
+}
+
+/// Makes a body whole whose last owner died in the middle of something.
+pub(crate) fn repair(guard: &mut Guard<'_>) {
+    guard.endpoint().tx.repair();
+    // Bytes may have been taken from TCP and not been counted; the kernel has counted them.
+    let conn = guard.conn;
+    if conn.rx() == Rx::Granted
+        && let Some(fd) = crate::table::descriptor_of(conn)
+        && let (Ok(received), Ok(unread)) = (call::tcp_bytes_received(fd), call::bytes_unread(fd))
+    {
+        conn.rx_tcp.fetch_max(received.saturating_sub(unread as u64), Ordering::AcqRel);
+    }
+}
+
+fn tx(guard: &Guard<'_>) -> &'static Direction {
+    direction(guard.endpoint_ref().tx.direction())
+}
+
+fn rx(guard: &Guard<'_>) -> &'static Direction {
+    direction(guard.endpoint_ref().rx.direction())
+}
+
+/// Frees a direction's control block from the borrow of the guard it was found through.
+fn direction(block: &Direction) -> &'static Direction {
+    // SAFETY: the segment of an attached connection stays mapped while anybody holds the lock or
+    // is counted as waiting, and no reference made here outlives that.
+    unsafe { &*core::ptr::from_ref(block) }
+}
+
+/// Tells the peer's reader that there is news for it.
+#[inline]
+pub(crate) fn tell_reader(conn: &Conn, endpoint: &Endpoint) {
+    endpoint.tx.news(|waiters| pair::notify(conn, waiters));
+}
+
+/// Tells the peer's writer that there is room, or that the path changed.
+#[inline]
+pub(crate) fn tell_writer(conn: &Conn, endpoint: &Endpoint) {
+    endpoint.rx.room(|waiters| pair::notify(conn, waiters));
+}
+
+/// Wakes every thread of this process that waits for the connection.
+pub(crate) fn wake_all(conn: &Conn) {
+    let guard = conn.lock();
+    let endpoint = guard.endpoint_ref();
+    for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room] {
+        bell.ring();
+        sovia_sys::futex::wake(bell.word(), u32::MAX >> 1);
+    }
+}

@@ -1,0 +1,398 @@
+//! Receiving: from TCP up to the switch, then from the VI.
+
+use super::hold::{copy_held, hold_control, kind_of, scan};
+use super::look::ROOM;
+use super::{Fault, Got, damaged, load, rx, store, tell_writer, word};
+use crate::conn::{Conn, Guard, HELD, flag};
+use crate::errno;
+use core::sync::atomic::Ordering;
+use sovia_proto::order::Take;
+use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Source};
+use sovia_sys::call;
+use via_shm::endpoint::Area;
+use via_shm::layout::Direction;
+
+/// Receives into `out` whatever is there. Grants the VI to the sender if the connection has one:
+/// the caller is the program itself, reading.
+pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+    let conn = guard.conn;
+    if conn.rx() == Rx::Vi {
+        if conn.has(flag::RETREATING) {
+            // Somebody (a relative, perhaps) is reading the VI to its end for everybody.
+            return Got::Nothing;
+        }
+        match receive_vi(guard, out) {
+            Ok(0) => {}
+            Ok(n) => return Got::Bytes(n),
+            Err(Fault::Damaged) => return Got::Failed(damaged(conn, fd)),
+        }
+        if conn.rx() == Rx::Vi {
+            return idle(guard, fd, out);
+        }
+    }
+    if conn.has(flag::DAMAGED) {
+        return Got::Failed(libc::ECONNRESET);
+    }
+    receive_tcp(guard, fd, out)
+}
+
+/// The VI has nothing: is that the end?
+pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+    const STATES: u32 = flag::EOF | flag::DAMAGED | flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE;
+    let conn = guard.conn;
+    if !conn.has(STATES) {
+        return Got::Nothing;
+    }
+    if conn.has(flag::EOF | flag::SHUT_RD) {
+        return Got::End;
+    }
+    if conn.has(flag::DAMAGED) {
+        return Got::Failed(libc::ECONNRESET);
+    }
+    let verdict = anchor(conn, fd);
+    if verdict == Got::Nothing {
+        return Got::Nothing;
+    }
+    // Whatever the peer put on the VI before it left is seen by now.
+    if scan(guard).is_err() {
+        return Got::Failed(damaged(conn, fd));
+    }
+    let gathered = load(&rx(guard).writer, word::TAIL) != guard.taker.head;
+    if guard.held_first == guard.held_end && !gathered {
+        conn.set(flag::PEER_GONE);
+        return verdict;
+    }
+    if out.is_empty() {
+        // Only asked whether there is something.
+        return Got::Bytes(0);
+    }
+    match receive_vi(guard, out) {
+        Ok(0) if conn.rx() == Rx::Vi => Got::End,
+        Ok(0) => receive_tcp(guard, fd, out),
+        Ok(n) => Got::Bytes(n),
+        Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
+    }
+}
+
+/// What the anchor says: its end, its error, or nothing.
+pub(super) fn anchor(conn: &Conn, fd: i32) -> Got {
+    conn.clear(flag::ANCHOR);
+    let mut byte = [0u8; 1];
+    match call::recv(fd, &mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+        Ok(0) => {
+            conn.set(flag::ANCHOR);
+            Got::End
+        }
+        // The peer went back to TCP; the VI says where, and is read first.
+        Ok(_) => Got::Nothing,
+        Err(call::Errno::EAGAIN) => Got::Nothing,
+        Err(e) => {
+            conn.set(flag::ANCHOR);
+            Got::Failed(errno(e))
+        }
+    }
+}
+
+fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+    let conn = guard.conn;
+    grant(guard);
+    let mut limit = out.len();
+    if conn.rx() == Rx::Granted {
+        let switch = switched(guard);
+        match sovia_proto::path::source(switch, conn.rx_tcp.load(Ordering::Acquire)) {
+            Source::Tcp => {}
+            Source::TcpUpTo(n) => limit = limit.min(usize::try_from(n).unwrap_or(usize::MAX)),
+            Source::Vi => {
+                if enter(guard, switch) {
+                    return receive(guard, fd, out);
+                }
+                return receive_tcp(guard, fd, out);
+            }
+            Source::Impossible => return Got::Failed(damaged(conn, fd)),
+        }
+    }
+    conn.clear(flag::ANCHOR);
+    match call::recv(fd, &mut out[..limit], libc::MSG_DONTWAIT) {
+        Ok(0) if limit == 0 => Got::Bytes(0),
+        Ok(n) if n > 0 => {
+            conn.set(flag::ANCHOR);
+            conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+            Got::Bytes(n)
+        }
+        // Nothing more on TCP, now or ever. The switch may have been made, and the connection
+        // even closed, after the switch was looked at: what is on the VI comes first.
+        other => {
+            if other != Err(call::Errno::EAGAIN) {
+                conn.set(flag::ANCHOR);
+            }
+            if conn.rx() == Rx::Granted {
+                let read = conn.rx_tcp.load(Ordering::Acquire);
+                if sovia_proto::path::source(switched(guard), read) == Source::Vi {
+                    return receive_tcp(guard, fd, out);
+                }
+            }
+            if other != Err(call::Errno::EAGAIN) {
+                match rescue(guard) {
+                    Ok(false) => {}
+                    Ok(true) => return receive(guard, fd, out),
+                    Err(Fault::Damaged) => return Got::Failed(damaged(conn, fd)),
+                }
+            }
+            match other {
+                Ok(_) => Got::End,
+                Err(call::Errno::EAGAIN) => Got::Nothing,
+                Err(e) => Got::Failed(errno(e)),
+            }
+        }
+    }
+}
+
+/// The sender's switch, or 0 if it has not switched or has taken it back.
+pub(super) fn switched(guard: &Guard<'_>) -> u64 {
+    match load(&rx(guard).path, word::SWITCH) {
+        CANCELLED => 0,
+        word => word,
+    }
+}
+
+/// TCP has ended in the middle of the sender's taking its bytes back: the rest of them is on the
+/// VI, after those that made it to TCP.
+#[cold]
+fn rescue(guard: &mut Guard<'_>) -> Result<bool, Fault> {
+    let path = &rx(guard).path;
+    let switch = load(path, word::SWITCH);
+    let conn = guard.conn;
+    if conn.rx() != Rx::Granted || switch != CANCELLED || load(path, word::TAKEN) != 0 {
+        return Ok(false);
+    }
+    let n = load(path, word::FROM);
+    conn.set_rx(Rx::Vi);
+    let mut skip = conn.rx_tcp.load(Ordering::Acquire).saturating_sub(n) as usize;
+    let mut scrap = [0u8; 4096];
+    while skip > 0 {
+        let part = scrap.len().min(skip);
+        match receive_vi(guard, &mut scrap[..part])? {
+            0 => break,
+            got => skip -= got,
+        }
+    }
+    Ok(true)
+}
+
+/// TCP has been read up to the switch: goes over to the VI, unless the sender has just taken the
+/// switch back.
+pub(super) fn enter(guard: &mut Guard<'_>, switch: u64) -> bool {
+    let path = &rx(guard).path;
+    let entered = path.0[word::SWITCH]
+        .compare_exchange(switch, switch | ENTERED, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok();
+    if entered {
+        guard.conn.set_rx(Rx::Vi);
+        store(path, word::GRANT, Grant::Entered as u64);
+        tell_writer(guard.conn, guard.endpoint_ref());
+    }
+    entered
+}
+
+/// Grants the VI, unless another thread is inside a kernel receive.
+pub(crate) fn grant(guard: &mut Guard<'_>) {
+    let conn = guard.conn;
+    if conn.rx() != Rx::Tcp || conn.has(flag::RETREATING) {
+        return;
+    }
+    conn.set_rx(Rx::Granted);
+    core::sync::atomic::fence(Ordering::SeqCst);
+    if conn.rx_pins.load(Ordering::SeqCst) != 0 {
+        conn.set_rx(Rx::Tcp);
+        return;
+    }
+    store(&rx(guard).path, word::GRANT, Grant::Granted as u64);
+}
+
+/// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
+fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
+    let direction = rx(guard);
+    let mut done = 0;
+    while done < out.len() {
+        let tail = load(&direction.writer, word::TAIL);
+        if tail != guard.taker.head {
+            let after = load(&direction.writer, word::AFTER) as u32;
+            if let Take::Gathered(n) = guard.taker.next(tail, after) {
+                done += take_gathered(guard, direction, n, &mut out[done..])?;
+                continue;
+            }
+        }
+        if guard.held_first != guard.held_end {
+            let n = take_held(guard, &mut out[done..])?;
+            done += n;
+            if n == 0 && guard.conn.rx() != Rx::Vi || guard.conn.has(flag::EOF) {
+                break;
+            }
+            continue;
+        }
+        let Some(entry) = guard.endpoint().rx.head()? else { break };
+        let packet = Immediate::decode(entry.immediate)?;
+        if guard.front == 0 {
+            guard.flow.arrived(packet)?;
+        }
+        match packet.kind {
+            Kind::Data => {
+                let from = guard.front as usize;
+                let n = (entry.len as usize).saturating_sub(from).min(out.len() - done);
+                guard.endpoint_ref().rx.copy_head(&entry, from, &mut out[done..done + n]);
+                done += n;
+                if from + n == entry.len as usize {
+                    let release = guard.endpoint().rx.advance(&entry)?;
+                    consumed(guard, release)?;
+                } else {
+                    guard.front = (from + n) as u32;
+                }
+            }
+            kind => {
+                if kind.is_ordered() {
+                    // What was gathered before it was sent is there by now, though perhaps not
+                    // yet when the tail was loaded above.
+                    let tail = load(&direction.writer, word::TAIL);
+                    let after = load(&direction.writer, word::AFTER) as u32;
+                    if let Take::Gathered(n) = guard.taker.next(tail, after) {
+                        done += take_gathered(guard, direction, n, &mut out[done..])?;
+                        // Its arrival has been counted already, if it carries acknowledgements.
+                        guard.endpoint().rx.advance(&entry)?;
+                        hold_control(guard, kind);
+                        continue;
+                    }
+                }
+                guard.endpoint().rx.advance(&entry)?;
+                if !control(guard, kind)? {
+                    break;
+                }
+            }
+        }
+    }
+    guard.traffic.bytes_received += done as u64;
+    Ok(done)
+}
+
+/// A data packet has been read to its end.
+#[inline]
+pub(super) fn consumed(guard: &mut Guard<'_>, release: Option<u64>) -> Result<(), Fault> {
+    guard.front = 0;
+    if let Some(position) = release {
+        guard.endpoint_ref().rx.release(position);
+    }
+    guard.taker.packets = guard.taker.packets.wrapping_add(1);
+    if guard.flow.consumed() {
+        acknowledge(guard)?;
+    }
+    Ok(())
+}
+
+/// Sends what is owed, alone.
+fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
+    let before = guard.flow;
+    let packet = guard.flow.send(Kind::Ack).encode();
+    if guard.endpoint().tx.send(packet, &[])? {
+        let conn = guard.conn;
+        tell_writer(conn, guard.endpoint_ref());
+    } else {
+        guard.flow = before;
+    }
+    Ok(())
+}
+
+/// A packet without bytes; false if nothing after it may be read here.
+pub(super) fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
+    let conn = guard.conn;
+    match kind {
+        Kind::Ack => Ok(true),
+        Kind::Data => Ok(true),
+        Kind::Fin => {
+            guard.taker.packets = guard.taker.packets.wrapping_add(1);
+            if guard.closing.arrived(Kind::Fin)? {
+                let packet = guard.flow.send(Kind::FinAck).encode();
+                guard.endpoint().tx.send(packet, &[])?;
+            }
+            conn.set(flag::EOF);
+            Ok(false)
+        }
+        Kind::FinAck => {
+            guard.closing.arrived(Kind::FinAck)?;
+            Ok(true)
+        }
+        Kind::ToTcp => {
+            guard.taker.packets = guard.taker.packets.wrapping_add(1);
+            conn.set_rx(Rx::Back);
+            conn.set(flag::ANCHOR);
+            Ok(false)
+        }
+    }
+}
+
+fn take_gathered(
+    guard: &mut Guard<'_>,
+    direction: &Direction,
+    available: u64,
+    out: &mut [u8],
+) -> Result<usize, Fault> {
+    if available > Area::LEN as u64 {
+        return Err(Fault::Damaged);
+    }
+    let start = load(&direction.writer, word::START);
+    let at = (guard.taker.head.wrapping_sub(start) % Area::LEN as u64) as usize;
+    let n = (available as usize).min(out.len()).min(Area::LEN - at);
+    if !guard.endpoint_ref().rx.area().read(at, &mut out[..n]) {
+        return Err(Fault::Damaged);
+    }
+    guard.taker.head += n as u64;
+    store(&direction.reader, word::HEAD, guard.taker.head);
+    if available - n as u64 <= ROOM {
+        tell_writer(guard.conn, guard.endpoint_ref());
+    }
+    Ok(n)
+}
+
+fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
+    let index = guard.held_first as usize % HELD;
+    let held = guard.held[index];
+    let Some(kind) = kind_of(held.kind) else { return Err(Fault::Damaged) };
+    if kind != Kind::Data {
+        guard.held_first = guard.held_first.wrapping_add(1);
+        control(guard, kind)?;
+        return Ok(0);
+    }
+    let from = guard.front as usize;
+    let n = (held.len as usize).saturating_sub(from).min(out.len());
+    copy_held(guard, &held, from, &mut out[..n]);
+    if from + n == held.len as usize {
+        guard.held_first = guard.held_first.wrapping_add(1);
+        consumed(guard, held.pooled.then_some(held.release))?;
+    } else {
+        guard.front = (from + n) as u32;
+    }
+    Ok(n)
+}
+
+/// Like [`receive`] on a VI that is being recalled: never looks at TCP.
+pub(crate) fn receive_unread(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+    let conn = guard.conn;
+    match receive_vi(guard, out) {
+        Ok(0) if conn.rx() != Rx::Vi || conn.has(flag::EOF) => Got::End,
+        // TCP may still hold bytes from before the switch: only its end tells of the peer's.
+        Ok(0) if anchor_has_ended(fd) => match receive_vi(guard, out) {
+            // What it wrote before it died is seen by now.
+            Ok(0) => Got::End,
+            Ok(n) => Got::Bytes(n),
+            Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
+        },
+        Ok(0) => Got::Nothing,
+        Ok(n) => Got::Bytes(n),
+        Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
+    }
+}
+
+/// Whether the peer has closed the anchor, or it is in error.
+pub(crate) fn anchor_has_ended(fd: i32) -> bool {
+    let ends = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+    sovia_sys::poll::probe(fd, libc::POLLRDHUP) & ends != 0
+}

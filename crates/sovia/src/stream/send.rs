@@ -1,0 +1,197 @@
+//! Sending: to TCP until the receiver has granted the VI, then over the VI, in packets while the
+//! window allows, and beyond it by gathering.
+
+use super::hold::scan;
+use super::receive::anchor;
+use super::{Fault, Got, Put, damaged, load, store, tell_reader, tx, word};
+use crate::conn::{Guard, HELD, flag};
+use crate::retreat::answer;
+use core::sync::atomic::Ordering;
+use sovia_proto::order::Next;
+use sovia_proto::packet::Kind;
+use sovia_proto::path::{CANCELLED, Grant, Rx, Tx};
+use via_shm::endpoint::Area;
+
+/// Largest packet: the papers' chunk.
+pub(super) const CHUNK: usize = 32 << 10;
+
+/// Sends as many of `bytes` as there is room for.
+pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
+    let conn = guard.conn;
+    if conn.tx() == Tx::Tcp {
+        switch(guard);
+    }
+    if conn.has(flag::DAMAGED) {
+        return Put::AskKernel;
+    }
+    if conn.tx() != Tx::Vi {
+        return if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
+    }
+    if conn.has(flag::SHUT_WR | flag::PEER_GONE) {
+        return Put::AskKernel;
+    }
+    if conn.has(flag::ANCHOR) && !conn.has(flag::EOF) && peer_has_gone(guard, fd) {
+        return Put::AskKernel;
+    }
+    if Grant::from_word(load(&tx(guard).path, word::GRANT)) == Grant::Recalled {
+        answer::recalled(guard);
+        return if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
+    }
+    match send_vi(guard, bytes) {
+        Ok(0) if !bytes.is_empty() => Put::Full,
+        Ok(n) => {
+            guard.traffic.bytes_sent += n as u64;
+            tell_reader(conn, guard.endpoint_ref());
+            Put::Bytes(n)
+        }
+        Err(Fault::Damaged) => Put::Failed(damaged(conn, fd)),
+    }
+}
+
+/// The anchor has ended, and the VI has no FIN: then the peer is no more, and the kernel's
+/// answer to a send is the right one.
+#[cold]
+fn peer_has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let conn = guard.conn;
+    if conn.rx() != Rx::Vi || scan(guard).is_err() || anchor(conn, fd) == Got::Nothing {
+        return false;
+    }
+    if scan(guard).is_err() {
+        return false;
+    }
+    let mut n = guard.held_first;
+    while n != guard.held_end {
+        if guard.held[n as usize % HELD].kind != Kind::Data as u8 {
+            return false;
+        }
+        n = n.wrapping_add(1);
+    }
+    conn.set(flag::PEER_GONE);
+    true
+}
+
+/// Moves the sending direction to the VI if the receiver has granted it.
+fn switch(guard: &mut Guard<'_>) {
+    let conn = guard.conn;
+    let path = &tx(guard).path;
+    if Grant::from_word(load(path, word::GRANT)) != Grant::Granted
+        || conn.has(flag::SHUT_WR | flag::RETREATING | flag::DAMAGED)
+    {
+        return;
+    }
+    conn.set_tx(Tx::Vi);
+    core::sync::atomic::fence(Ordering::SeqCst);
+    if conn.tx_pins.load(Ordering::SeqCst) != 0 {
+        conn.set_tx(Tx::Tcp);
+        return;
+    }
+    let sent = conn.tx_tcp.load(Ordering::Acquire);
+    let switch = sovia_proto::path::switch_word(sent);
+    store(path, word::FROM, sent);
+    store(path, word::SWITCH, switch);
+    core::sync::atomic::fence(Ordering::SeqCst);
+    let grant = Grant::from_word(load(path, word::GRANT));
+    if !sovia_proto::path::keeps_switch(grant) {
+        // The receiver may have looked before the switch was there. Nothing is on the VI yet.
+        store(path, word::TAKEN, 1);
+        let word = &path.0[word::SWITCH];
+        if word.compare_exchange(switch, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            conn.set_tx(Tx::Back);
+        }
+    }
+    tell_reader(conn, guard.endpoint_ref());
+}
+
+fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
+    if guard.gatherer.is_gathering() {
+        let taken = load(&tx(guard).reader, word::HEAD);
+        if guard.gatherer.next(taken) == Next::Gather {
+            return gather(guard, bytes);
+        }
+    }
+    let mut done = 0;
+    while done < bytes.len() {
+        if !guard.flow.can_send() {
+            scan(guard)?;
+            if !guard.flow.can_send() {
+                return Ok(done + gather(guard, &bytes[done..])?);
+            }
+        }
+        let chunk = &bytes[done..bytes.len().min(done + CHUNK)];
+        let before = guard.flow;
+        let packet = guard.flow.send(Kind::Data).encode();
+        if !guard.endpoint().tx.send(packet, chunk)? {
+            guard.flow = before;
+            return Ok(done + gather(guard, &bytes[done..])?);
+        }
+        guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
+        guard.traffic.messages_sent += 1;
+        done += chunk.len();
+        if done < bytes.len() {
+            // The receiver copies the first chunk while we copy the next.
+            tell_reader(guard.conn, guard.endpoint_ref());
+        }
+    }
+    Ok(done)
+}
+
+/// Puts bytes where the receiver takes them by itself.
+fn gather(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
+    let direction = tx(guard);
+    let line = &direction.writer;
+    let mut gatherer = guard.gatherer;
+    if !gatherer.is_gathering() {
+        // A new gathering starts at the area's beginning, where the cache is warm.
+        line.0[word::AFTER].store(u64::from(gatherer.packets), Ordering::Relaxed);
+        line.0[word::START].store(gatherer.tail, Ordering::Relaxed);
+    }
+    let start = line.0[word::START].load(Ordering::Relaxed);
+    let area = guard.endpoint_ref().tx.area();
+    let room = (Area::LEN as u64 - gatherer.waiting()) as usize;
+    let total = room.min(bytes.len());
+    let mut done = 0;
+    while done < total {
+        let at = (gatherer.tail.wrapping_sub(start) % Area::LEN as u64) as usize;
+        // In steps, so that the receiver copies one while we copy the next.
+        let n = (total - done).min(Area::LEN - at).min(CHUNK);
+        if !area.write(at, &bytes[done..done + n]) {
+            return Err(Fault::Damaged);
+        }
+        gatherer.tail += n as u64;
+        store(line, word::TAIL, gatherer.tail);
+        done += n;
+    }
+    guard.gatherer = gatherer;
+    guard.traffic.messages_sent += u64::from(done > 0);
+    Ok(done)
+}
+
+/// Sends a packet without bytes that no window holds back.
+pub(crate) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
+    let packet = guard.flow.send(kind).encode();
+    if guard.endpoint().tx.send(packet, &[]).is_ok() && kind.is_ordered() {
+        guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
+    }
+}
+
+/// All bytes that we have put on the VI, for a receiver that has entered it never.
+pub(crate) fn take_own_back(guard: &mut Guard<'_>) -> Vec<u8> {
+    let mut bytes = guard.endpoint_ref().tx.own_messages();
+    let line = &tx(guard).writer;
+    let gathered = guard.gatherer.tail as usize;
+    let start = bytes.len();
+    bytes.resize(start + gathered, 0);
+    debug_assert_eq!(load(line, word::START), 0, "gathered once at most before the receiver came");
+    guard.endpoint_ref().tx.area().read(0, &mut bytes[start..]);
+    bytes
+}
+
+/// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the anchor, too.
+pub fn finish(guard: &mut Guard<'_>, fd: i32) {
+    let conn = guard.conn;
+    answer::refuse_or_pump(guard, fd);
+    if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
+        send_control(guard, Kind::Fin);
+        tell_reader(conn, guard.endpoint_ref());
+    }
+}
