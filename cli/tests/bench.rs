@@ -68,7 +68,11 @@ fn a_layer_that_was_not_accelerated_is_told() {
     let bench = Bench::new();
     bench.cc("preload.so", "int nothing;", &["-shared", "-fPIC"]);
     let said = measure(&bench, &["latency", "--size", "4", "--layers", "sovia"]);
-    assert!(said.err.contains("stayed on TCP"), "{said:?}");
+    assert!(said.out.contains("stayed on TCP in 2 runs"), "{said:?}");
+    let json =
+        lines(&measure(&bench, &["latency", "--size", "4", "--layers", "tcp,sovia", "--json"]));
+    assert_eq!(json[1]["accelerated_runs"].as_u64(), Some(0));
+    assert!(json[0].get("accelerated_runs").is_none());
 }
 
 #[test]

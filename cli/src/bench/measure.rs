@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, ensure};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use sovia_control::env as names;
+use sovia_control::{Reason, StatsPage, env as names};
 
 use super::cpus;
 use super::layer::Layer;
@@ -25,8 +25,8 @@ pub(super) struct Measurer {
 /// What came out.
 pub(super) struct Measured {
     pub(super) figures: Vec<Figure>,
-    /// The layer `sovia` did not move its connection off TCP.
-    pub(super) on_tcp: bool,
+    /// Why the connection stayed on TCP, if it did and was to leave it.
+    pub(super) stayed: Option<Vec<Reason>>,
 }
 
 impl Measurer {
@@ -46,8 +46,8 @@ impl Measurer {
         let figures = self.pair(&task, board.as_ref()).with_context(|| {
             format!("{} over {} with {} bytes", task.scenario, task.layer, task.size_bytes)
         })?;
-        let on_tcp = board.is_some_and(|board| board.page().accelerated() == 0);
-        Ok(Measured { figures, on_tcp })
+        let stayed = board.and_then(|board| reasons(board.page()));
+        Ok(Measured { figures, stayed })
     }
 
     fn pair(&self, task: &Task, board: Option<&Board>) -> anyhow::Result<Vec<Figure>> {
@@ -89,6 +89,12 @@ impl Measurer {
         let out = child.stdout.take().context("no output of the process")?;
         Ok(End { child, out: BufReader::new(out) })
     }
+}
+
+/// Why nothing left TCP, unless something did.
+fn reasons(page: &StatsPage) -> Option<Vec<Reason>> {
+    let counted = || Reason::ALL.iter().copied().filter(|&reason| page.stayed_for(reason) > 0);
+    (page.accelerated() == 0).then(|| counted().collect())
 }
 
 /// What both processes inherit and where they find it, or nothing where the responder makes it.

@@ -15,8 +15,6 @@ mod scenario;
 mod series;
 mod task;
 
-use std::collections::BTreeSet;
-
 use anyhow::bail;
 use clap::Subcommand;
 
@@ -131,7 +129,6 @@ fn plan(
 
 fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
     let mut series = Series::default();
-    let mut plain = BTreeSet::new();
     for _ in 0..plan.runs {
         for &size in &plan.sizes {
             for &layer in &plan.layers {
@@ -142,17 +139,14 @@ fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
                     size_bytes: size,
                     seconds: plan.seconds,
                 };
-                let Measured { figures, on_tcp } = measurer.measure(&task)?;
+                let Measured { figures, stayed } = measurer.measure(&task)?;
                 series.add(size, layer, figures);
                 // Short connections are meant to stay there.
-                if on_tcp && plan.scenario != Scenario::Connect {
-                    plain.insert(size);
+                if let Some(reasons) = stayed.filter(|_| plan.scenario != Scenario::Connect) {
+                    series.add_stay(size, reasons);
                 }
             }
         }
-    }
-    for size in plain {
-        eprintln!("sovia: the layer `sovia` stayed on TCP in some runs of size {size}");
     }
     Ok(series)
 }

@@ -24,12 +24,17 @@ struct Line<'a> {
     min: f64,
     max: f64,
     runs: u32,
+    /// Of the layer `sovia`: in how many runs the connection left TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accelerated_runs: Option<u32>,
 }
 
 /// One object a line, for every metric, size and layer.
 pub(super) fn json(plan: &Plan, series: &Series) -> anyhow::Result<()> {
     for (metric, size_bytes, layer) in combinations(plan, series) {
         let Some(summary) = series.summary(metric, size_bytes, layer) else { continue };
+        // Connections of a few bytes are not meant to leave it.
+        let is_sovia = layer == Layer::Sovia && plan.scenario != Scenario::Connect;
         let line = Line {
             scenario: plan.scenario,
             layer,
@@ -43,9 +48,11 @@ pub(super) fn json(plan: &Plan, series: &Series) -> anyhow::Result<()> {
             min: rounded(summary.min),
             max: rounded(summary.max),
             runs: plan.runs,
+            accelerated_runs: is_sovia.then(|| plan.runs - series.stays(size_bytes)),
         };
         println!("{}", serde_json::to_string(&line)?);
     }
+    series.notes().for_each(|note| eprintln!("sovia: {note}"));
     Ok(())
 }
 
@@ -55,6 +62,7 @@ pub(super) fn table(plan: &Plan, series: &Series) {
     for metric in series.metrics() {
         println!("\n{}\n{}", title(metric), metric_table(plan, series, metric));
     }
+    series.notes().for_each(|note| println!("\n{note}"));
 }
 
 fn metric_table(plan: &Plan, series: &Series, metric: Metric) -> Table {

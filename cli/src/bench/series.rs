@@ -1,6 +1,8 @@
 //! The figures of several runs, and what is said of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use sovia_control::Reason;
 
 use super::layer::Layer;
 use super::task::{Figure, Metric};
@@ -9,6 +11,14 @@ use super::task::{Figure, Metric};
 #[derive(Default)]
 pub(super) struct Series {
     figures: BTreeMap<(Metric, usize, Layer), Vec<Figure>>,
+    stays: BTreeMap<usize, Stays>,
+}
+
+/// Runs in which the layer `sovia` was TCP all the same, and why.
+#[derive(Default)]
+struct Stays {
+    runs: u32,
+    reasons: BTreeSet<Reason>,
 }
 
 /// What is said of the runs of one measurement, in the metric's unit.
@@ -26,6 +36,32 @@ impl Series {
         for figure in figures {
             self.figures.entry((figure.metric, size, layer)).or_default().push(figure);
         }
+    }
+
+    /// Notes a run of the layer `sovia` that stayed on TCP.
+    pub(super) fn add_stay(&mut self, size: usize, reasons: Vec<Reason>) {
+        let stays = self.stays.entry(size).or_default();
+        stays.runs += 1;
+        stays.reasons.extend(reasons);
+    }
+
+    /// How many runs of a size stayed on TCP.
+    pub(super) fn stays(&self, size: usize) -> u32 {
+        self.stays.get(&size).map_or(0, |stays| stays.runs)
+    }
+
+    /// A line for every size of which some runs stayed on TCP.
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        self.stays.iter().map(|(size, Stays { runs, reasons })| {
+            let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+            let reasons: Vec<_> = reasons.iter().map(|reason| reason.describe()).collect();
+            let why = if reasons.is_empty() {
+                "no reason was counted".to_owned()
+            } else {
+                reasons.join("; ")
+            };
+            format!("sovia stayed on TCP in {runs} of {size} bytes: {why}")
+        })
     }
 
     /// The metrics that were measured.
