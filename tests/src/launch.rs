@@ -166,12 +166,17 @@ impl Running {
     pub fn finish(mut self, limit: Duration) -> Outcome {
         let deadline = Instant::now() + limit;
         let ended = self.wait(deadline);
-        let stuck = self.stuck(ended);
-        self.outcome(ended, stuck)
+        let last = self.last(ended);
+        self.outcome(last)
     }
 
-    fn stuck(&self, ended: bool) -> Vec<String> {
-        if ended { Vec::new() } else { stuck_processes(self.child.id()) }
+    /// What there is to say of a program that has not ended in time.
+    fn last(&self, ended: bool) -> Option<Last> {
+        (!ended).then(|| Last {
+            stdout: self.stdout.text(),
+            stderr: self.stderr.text(),
+            stuck: stuck_processes(self.child.id()),
+        })
     }
 
     fn wait(&mut self, deadline: Instant) -> bool {
@@ -184,19 +189,14 @@ impl Running {
         self.stdout.wait(deadline) && self.stderr.wait(deadline)
     }
 
-    fn outcome(mut self, ended: bool, stuck: Vec<String>) -> Outcome {
+    fn outcome(mut self, last: Option<Last>) -> Outcome {
         self.end_group();
         let status = self.child.wait().expect("a child can be waited for");
-        // A killed group closes its pipes at once.
-        let deadline = Instant::now() + Duration::from_secs(5);
-        self.stdout.wait(deadline);
-        self.stderr.wait(deadline);
-        Outcome {
-            stdout: self.stdout.text(),
-            stderr: self.stderr.text(),
-            status: ended.then_some(status),
-            stuck,
+        if let Some(Last { stdout, stderr, stuck }) = last {
+            return Outcome { stdout, stderr, status: None, stuck };
         }
+        let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
+        Outcome { stdout, stderr, status: Some(status), stuck: Vec::new() }
     }
 
     fn end_group(&self) {
@@ -212,6 +212,14 @@ impl Drop for Running {
             let _ = self.child.wait();
         }
     }
+}
+
+/// A program that has not ended, before anything is done about it.
+#[derive(Debug)]
+struct Last {
+    stdout: String,
+    stderr: String,
+    stuck: Vec<String>,
 }
 
 /// How a program ended.

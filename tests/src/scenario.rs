@@ -130,9 +130,9 @@ impl Scenario {
 
     fn run_in(&self, others: &[Pairing]) {
         let reference = self.reference();
-        let complaints: Vec<String> = others
-            .iter()
-            .filter_map(|&pairing| self.complaint(&reference, pairing, &self.observe(pairing)))
+        let runs = others.iter().flat_map(|&pairing| (0..repetitions()).map(move |_| pairing));
+        let complaints: Vec<String> = runs
+            .filter_map(|pairing| self.complaint(&reference, pairing, &self.observe(pairing)))
             .collect();
         assert!(complaints.is_empty(), "{}", complaints.concat());
     }
@@ -214,6 +214,11 @@ impl Scenario {
 fn longest_wait() -> Duration {
     let seconds = env::var("SOVIA_TESTS_WATCHDOG").ok().and_then(|text| text.parse().ok());
     seconds.map_or(Duration::MAX, Duration::from_secs)
+}
+
+/// `SOVIA_TESTS_REPEAT` runs of each pairing, to find what fails now and then.
+fn repetitions() -> usize {
+    env::var("SOVIA_TESTS_REPEAT").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 /// What was written to stderr, without notes: those are shown, not compared.
