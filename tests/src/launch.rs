@@ -276,12 +276,11 @@ pub fn finish(mut programs: Vec<Running>, limit: Duration) -> Vec<Outcome> {
         }
         sleep(Duration::from_millis(2));
     }
-    let ended: Vec<bool> = programs.iter_mut().map(|program| program.wait(deadline)).collect();
     // Before anything is killed: what one waits for may be the death of the other.
-    let stuck: Vec<_> =
-        programs.iter().zip(&ended).map(|(program, ended)| program.stuck(*ended)).collect();
-    let all = programs.into_iter().zip(ended).zip(stuck);
-    all.map(|((program, ended), stuck)| program.outcome(ended, stuck)).collect()
+    let ended: Vec<bool> = programs.iter_mut().map(|program| program.wait(deadline)).collect();
+    let last = programs.iter().zip(ended).map(|(program, ended)| program.last(ended));
+    let last: Vec<_> = last.collect();
+    programs.into_iter().zip(last).map(|(program, last)| program.outcome(last)).collect()
 }
 
 /// What each process of a group is waiting for, in the kernel's words.
