@@ -144,10 +144,10 @@ hooks! {
             let answer = argument as *mut c_int;
             let kernel = || {
                 outcome(real!()(fd, request, argument) as isize)
-                    .map(|_| *answer as usize)
+                    .map(|_| if crate::poll::is_bad(answer) { 0 } else { *answer as usize })
             };
             return match ops::fionread(fd, at, kernel) {
-                Ok(n) if !answer.is_null() => {
+                Ok(n) if !crate::poll::is_bad(answer) => {
                     *answer = n.min(c_int::MAX as usize) as c_int;
                     0
                 }

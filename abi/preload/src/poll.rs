@@ -5,6 +5,11 @@ use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespe
 use sovia::table::{self, Entry};
 use sovia::{epoll, pollset};
 
+/// A pointer into the first page, where nothing is ever mapped.
+pub(crate) fn is_bad<T>(pointer: *const T) -> bool {
+    (pointer as usize) < 4096
+}
+
 fn ns(ts: &timespec) -> Option<u64> {
     let (s, n) = (u64::try_from(ts.tv_sec).ok()?, u64::try_from(ts.tv_nsec).ok()?);
     (n < 1_000_000_000).then(|| s.saturating_mul(1_000_000_000).saturating_add(n))
@@ -17,7 +22,8 @@ fn ms(timeout: c_int) -> Option<u64> {
 /// # Safety
 /// `fds` must be valid for `count` entries.
 unsafe fn pollfds<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
-    if count == 0 || fds.is_null() {
+    // What cannot be a list of descriptors is the kernel's to refuse.
+    if count == 0 || is_bad(fds) || count as usize > table::FDS {
         return &mut [];
     }
     // SAFETY: the caller's contract.
@@ -35,7 +41,7 @@ fn followed(epfd: c_int) -> Option<u32> {
 /// # Safety
 /// `events` must be valid for `max` entries.
 unsafe fn slice<'a>(events: *mut epoll_event, max: c_int) -> &'a mut [epoll_event] {
-    if max <= 0 || events.is_null() {
+    if max <= 0 || is_bad(events) {
         return &mut [];
     }
     // SAFETY: the caller's contract.
@@ -183,7 +189,8 @@ hooks! {
 
     fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
         let Some(index) = followed(epfd) else { return real!()(epfd, op, fd, event) };
-        let wanted = event.as_ref().map(|event| (event.events, event.u64));
+        let wanted =
+            if is_bad(event) { None } else { event.as_ref().map(|event| (event.events, event.u64)) };
         let kernel = || outcome(real!()(epfd, op, fd, event) as isize);
         finish(epoll::control(index, op, fd, wanted, kernel)) as c_int
     }

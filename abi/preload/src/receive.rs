@@ -19,6 +19,7 @@ fn flags(flags: c_int) -> Flags {
         peek: flags & libc::MSG_PEEK != 0,
         wait_all: flags & libc::MSG_WAITALL != 0,
         no_signal: true,
+        empty_waits: true,
     }
 }
 
@@ -38,24 +39,79 @@ pub(crate) unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<&'a mut
     Some(unsafe { core::slice::from_raw_parts_mut(buf.cast(), len) })
 }
 
-/// The buffers of a scattered call, at most [`PARTS`] of them (a stream may be read in part).
+/// A list of buffers, as the kernel would take it.
+///
+/// # Errors
+/// `EINVAL` for too many, or lengths that add up to more than a call can return; `EFAULT` for
+/// addresses that cannot be.
 ///
 /// # Safety
-/// `iov` must be valid for `count` entries, each valid for its length.
-unsafe fn parts(iov: *const iovec, count: usize, out: &mut [&mut [u8]; PARTS]) -> Option<usize> {
-    let mut n = 0;
-    for i in 0..count.min(PARTS) {
+/// `iov` must be valid for `count` entries, each valid for its length, as the hooked function
+/// demands.
+pub(crate) unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_int> {
+    const IOV_MAX: usize = 1024;
+    if count > IOV_MAX {
+        return Err(libc::EINVAL);
+    }
+    if count > 0 && crate::poll::is_bad(iov) {
+        return Err(libc::EFAULT);
+    }
+    let mut all = Parts { few: [const { None }; FEW], many: Vec::new(), count };
+    let mut sum = 0usize;
+    for i in 0..count {
         // SAFETY: the caller's contract.
         let part = unsafe { &*iov.add(i) };
+        sum = sum.checked_add(part.iov_len).filter(|&n| n <= isize::MAX as usize).ok_or(libc::EINVAL)?;
         // SAFETY: as above.
-        out[n] = unsafe { buffer(part.iov_base, part.iov_len) }?;
-        n += 1;
+        let part = unsafe { buffer(part.iov_base, part.iov_len) }.ok_or(libc::EFAULT)?;
+        match all.few.get_mut(i) {
+            Some(place) if count <= FEW => *place = Some(part),
+            _ => all.many.push(part),
+        }
     }
-    Some(n)
+    Ok(all)
 }
 
-/// Buffers that one call is served with.
-const PARTS: usize = 64;
+const FEW: usize = 16;
+
+/// A call's buffers; a few need no allocation.
+pub(crate) struct Parts<'a> {
+    few: [Option<&'a mut [u8]>; FEW],
+    many: Vec<&'a mut [u8]>,
+    count: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// Hands the buffers out as one list.
+    pub(crate) fn with<R>(mut self, f: impl FnOnce(&mut [&'a mut [u8]]) -> R) -> R {
+        if self.count > FEW {
+            return f(&mut self.many);
+        }
+        let mut list: [&mut [u8]; FEW] = core::array::from_fn(|_| &mut [][..]);
+        for (to, from) in list.iter_mut().zip(&mut self.few) {
+            if let Some(part) = from.take() {
+                *to = part;
+            }
+        }
+        f(&mut list[..self.count])
+    }
+
+    /// Hands the buffers out as one list to read from.
+    pub(crate) fn with_bytes<R>(self, f: impl FnOnce(&[&[u8]]) -> R) -> R {
+        let count = self.count;
+        self.with(|list| {
+            if count > FEW {
+                let list: Vec<&[u8]> = list.iter().map(|part| &**part).collect();
+                return f(&list);
+            }
+            let mut few: [&[u8]; FEW] = [&[]; FEW];
+            for (to, from) in few.iter_mut().zip(list.iter()) {
+                *to = from;
+            }
+            f(&few[..count])
+        })
+    }
+}
 
 hooks! {
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> isize {
@@ -119,15 +175,12 @@ hooks! {
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize {
         let Some(at) = table::conn(fd) else { return real!()(fd, iov, count) };
         let kernel = || outcome(real!()(fd, iov, count));
-        if !(0..=1024).contains(&count) {
-            return finish(Err(libc::EINVAL));
+        match parts(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
+            Ok(list) => finish(list.with(|list| {
+                ops::receive(fd, at, list, Flags::default(), kernel)
+            })),
+            Err(e) => finish(Err(e)),
         }
-        let mut list: [&mut [u8]; PARTS] = core::array::from_fn(|_| &mut [][..]);
-        // SAFETY: readv's own contract.
-        let Some(n) = parts(iov, count as usize, &mut list) else {
-            return finish(Err(libc::EFAULT));
-        };
-        finish(ops::receive(fd, at, &mut list[..n], Flags::default(), kernel))
     }
 
     fn recvmsg(fd: c_int, msg: *mut msghdr, how: c_int) -> isize {
@@ -137,17 +190,17 @@ hooks! {
             retreat::now(fd, at, Cause::Call);
             return finish(ops::receive_plain(at, kernel));
         }
-        if msg.is_null() {
+        if crate::poll::is_bad(msg) {
             return finish(Err(libc::EFAULT));
         }
         let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen);
-        let mut list: [&mut [u8]; PARTS] = core::array::from_fn(|_| &mut [][..]);
-        // SAFETY: recvmsg's own contract.
-        let Some(n) = parts(iov, count, &mut list) else {
-            return finish(Err(libc::EFAULT));
+        let list = match parts(iov, count) {
+            Ok(list) => list,
+            Err(libc::EINVAL) => return finish(Err(libc::EMSGSIZE)),
+            Err(e) => return finish(Err(e)),
         };
         let attached = at.conn.phase() == sovia::conn::Phase::Attached;
-        let result = ops::receive(fd, at, &mut list[..n], flags(how), kernel);
+        let result = list.with(|list| ops::receive(fd, at, list, flags(how), kernel));
         if result.is_ok() && attached {
             (*msg).msg_namelen = 0;
             (*msg).msg_controllen = 0;
@@ -181,7 +234,7 @@ hooks! {
                 break;
             }
         }
-        if done > 0 { done as c_int } else { -1 }
+        if done > 0 || count == 0 { done as c_int } else { -1 }
     }
 
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, how: c_int) -> isize {

@@ -24,23 +24,6 @@ unsafe fn bytes<'a>(buf: *const c_void, len: size_t) -> Option<&'a [u8]> {
     unsafe { receive::buffer(buf.cast_mut(), len) }.map(|part| &*part)
 }
 
-/// Buffers that one call is served with; a stream may be written in part.
-const PARTS: usize = 64;
-
-/// # Safety
-/// `iov` must be valid for `count` entries, each valid for its length.
-unsafe fn parts(iov: *const iovec, count: usize, out: &mut [&[u8]; PARTS]) -> Option<usize> {
-    let mut n = 0;
-    for i in 0..count.min(PARTS) {
-        // SAFETY: the caller's contract.
-        let part = unsafe { &*iov.add(i) };
-        // SAFETY: as above.
-        out[n] = unsafe { bytes(part.iov_base, part.iov_len) }?;
-        n += 1;
-    }
-    Some(n)
-}
-
 hooks! {
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> isize {
         let Some(at) = table::conn(fd) else { return real!()(fd, buf, len) };
@@ -79,15 +62,12 @@ hooks! {
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> isize {
         let Some(at) = table::conn(fd) else { return real!()(fd, iov, count) };
         let kernel = || outcome(real!()(fd, iov, count));
-        if !(0..=1024).contains(&count) {
-            return finish(Err(libc::EINVAL));
+        match receive::parts(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
+            Ok(list) => finish(list.with_bytes(|list| {
+                ops::send(fd, at, list, Flags::default(), kernel)
+            })),
+            Err(e) => finish(Err(e)),
         }
-        let mut list = [&[][..]; PARTS];
-        // SAFETY: writev's own contract.
-        let Some(n) = parts(iov, count as usize, &mut list) else {
-            return finish(Err(libc::EFAULT));
-        };
-        finish(ops::send(fd, at, &list[..n], Flags::default(), kernel))
     }
 
     fn sendmsg(fd: c_int, msg: *const msghdr, how: c_int) -> isize {
@@ -98,7 +78,7 @@ hooks! {
             return real!()(fd, msg, how);
         };
         let kernel = || outcome(real!()(fd, msg, how));
-        if msg.is_null() {
+        if crate::poll::is_bad(msg) {
             return finish(Err(libc::EFAULT));
         }
         if how & !CARRIED != 0 || (*msg).msg_controllen != 0 {
@@ -106,12 +86,13 @@ hooks! {
             return finish(ops::send_plain(at, kernel));
         }
         let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen);
-        let mut list = [&[][..]; PARTS];
-        // SAFETY: sendmsg's own contract.
-        let Some(n) = parts(iov, count, &mut list) else {
-            return finish(Err(libc::EFAULT));
-        };
-        finish(ops::send(fd, at, &list[..n], flags(how), kernel))
+        match receive::parts(iov, count) {
+            Ok(list) => {
+                finish(list.with_bytes(|list| ops::send(fd, at, list, flags(how), kernel)))
+            }
+            Err(libc::EINVAL) => finish(Err(libc::EMSGSIZE)),
+            Err(e) => finish(Err(e)),
+        }
     }
 
     fn sendmmsg(fd: c_int, list: *mut mmsghdr, count: u32, how: c_int) -> c_int {

@@ -11,7 +11,7 @@ use crate::conn::{Phase, flag};
 use crate::pair::{self, Pair};
 use crate::table::{self, Ref};
 use crate::wait::Spin;
-use crate::{Errno, Outcome, errno, stream};
+use crate::{Errno, Outcome, errno, ops, stream};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use sovia_sys::{RobustLock, call, clock, poll};
@@ -23,10 +23,8 @@ use via_shm::waiter::Waiter;
 const SETS: usize = 4096;
 /// User data of the doorbell in the kernel's instance: no pointer, and unlikely as a number.
 const DOOR: u64 = 0xd5_0b1a_d00b_e115;
-/// With accelerated events at hand the kernel's are looked at every so many calls.
-const KERNEL_EVERY: u32 = 32;
-/// While spinning the kernel's are looked at this often.
-const KERNEL_NS: u64 = 8_000;
+/// The kernel's instance is looked at this often, in nanoseconds, however much the VIs have.
+const KERNEL_NS: u64 = 10_000;
 const NONE: u32 = u32::MAX;
 
 static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
@@ -53,7 +51,10 @@ struct Inner {
     free: Vec<u32>,
     ready: VecDeque<u32>,
     lanes: Vec<Lane>,
-    round: u32,
+    /// When the kernel's instance was last looked at.
+    looked: u64,
+    /// Whose turn it is to be first, where `out` may hold one kind only.
+    kernel_first: bool,
     door: u32,
     door_added: bool,
     /// The instance is itself watched by another: its doorbell must ring at all news.
@@ -104,7 +105,8 @@ pub fn created(epfd: i32) {
         free: Vec::new(),
         ready: VecDeque::new(),
         lanes: Vec::new(),
-        round: 0,
+        looked: 0,
+        kernel_first: false,
         door: 0,
         door_added: false,
         nested: false,
@@ -270,6 +272,13 @@ pub fn control(
             return kernel();
         }
         table::Entry::Private => return Err(libc::EBADF),
+        // A stream may join before it connects.
+        table::Entry::Foreign if op == libc::EPOLL_CTL_ADD && ops::opening(fd) => {
+            match table::conn(fd) {
+                Some(at) => at,
+                None => return kernel(),
+            }
+        }
         _ => return kernel(),
     };
     if at.conn.phase() == Phase::Plain {
@@ -572,15 +581,29 @@ pub fn wait(
     let Some(set) = get(index) else { return Err(libc::EBADF) };
     let mut deadline = None;
     loop {
-        let (n, look) = set.with(|inner| {
-            inner.round = inner.round.wrapping_add(1);
-            (set.collect(inner, out), inner.round.is_multiple_of(KERNEL_EVERY))
-        });
-        if n > 0 {
-            if look && n < out.len() {
-                return Ok(n + set.kernel(&mut out[n..], Some(0), mask).unwrap_or(0));
+        let (mut n, look) = set.with(|inner| {
+            let now = clock::now_ns();
+            let look = now - inner.looked >= KERNEL_NS;
+            if look {
+                inner.looked = now;
+                inner.kernel_first = !inner.kernel_first;
             }
-            return Ok(n);
+            // Neither kind may starve the other: half the places for the kernel's, in turn.
+            let places = if look && inner.kernel_first { out.len() / 2 } else { out.len() };
+            (set.collect(inner, &mut out[..places]), look)
+        });
+        if n > 0 || look {
+            if look && n < out.len() {
+                n += set.kernel(&mut out[n..], Some(0), mask).or_else(|e| {
+                    if n > 0 { Ok(0) } else { Err(e) }
+                })?;
+            }
+            if n == 0 {
+                n = set.with(|inner| set.collect(inner, out));
+            }
+            if n > 0 || timeout == Some(0) {
+                return Ok(n);
+            }
         }
         if timeout == Some(0) {
             return set.kernel(out, Some(0), mask);

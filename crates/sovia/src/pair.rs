@@ -9,7 +9,7 @@ use crate::{config, table};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::datagram::Datagram;
-use sovia_sys::{Fd, RobustLock, call};
+use sovia_sys::{Fd, RobustLock, call, clock};
 use std::sync::OnceLock;
 use via_shm::Segment;
 use via_shm::layout::{DOORBELLS, VIS, WAITERS};
@@ -132,8 +132,8 @@ pub(crate) fn forked() {
 /// The pair with that index.
 #[inline]
 pub fn get(index: u32) -> Option<&'static Pair> {
-    // SAFETY: null, or a leaked box that is freed only by `collect`, which requires that no
-    // connection refers to it; whoever holds an attached connection's lock keeps one referring.
+    // SAFETY: null, or a leaked box that is freed only by `collect`, a grace time after no
+    // connection has referred to it; whoever holds an attached connection's lock keeps one referring.
     unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
 }
 
@@ -175,8 +175,15 @@ pub(crate) fn add(
     free.map(|index| index as u32)
 }
 
+/// How long a segment that nobody should use any more stays mapped: a thread may have looked up a
+/// waiter in it and be about to look whether it has news.
+const GRACE_NS: u64 = 10_000_000_000;
+static DEAD: RobustBox<Vec<(u64, Box<Pair>)>> = RobustBox::new(Vec::new());
+
 /// Unmaps the segments of peers that have died and that no connection uses any more.
 fn collect() {
+    let now = clock::now_ns();
+    DEAD.with(|dead| dead.retain(|(since, _)| now - since < GRACE_NS));
     CHANGE.lock();
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
         // SAFETY: as in `get`.
@@ -187,7 +194,8 @@ fn collect() {
             crate::pollset::forget_pair(dead);
             // SAFETY: it came from Box::into_raw and has just been taken out of the table; no
             // connection refers to it.
-            drop(unsafe { Box::from_raw(dead) });
+            let dead = unsafe { Box::from_raw(dead) };
+            DEAD.with(|list| list.push((now, dead)));
         }
     }
     CHANGE.unlock();

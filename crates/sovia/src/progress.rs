@@ -12,7 +12,6 @@ use crate::{family, pair};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sys::poll;
 use sovia_sys::{Fd, RobustLock, call, futex};
-use via_shm::waiter::Bell;
 
 /// The process that the thread runs in; another number: not in this one.
 static OWNER: AtomicI32 = AtomicI32::new(0);
@@ -145,16 +144,14 @@ pub(crate) fn tell_own(conn: &crate::conn::Conn) {
     if conn.phase() != Phase::Attached {
         return;
     }
-    let (rx, tx) = {
-        let guard = conn.lock();
-        if conn.phase() != Phase::Attached {
-            return;
-        }
-        let endpoint = guard.endpoint_ref();
-        (bell(&endpoint.rx.direction().bell), bell(&endpoint.tx.direction().room))
-    };
+    // Under the lock: who closes the connection takes it too, before the segment may go.
+    let guard = conn.lock();
+    if conn.phase() != Phase::Attached {
+        return;
+    }
+    let endpoint = guard.endpoint_ref();
     let mut waiters = 0;
-    for bell in [rx, tx] {
+    for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room] {
         if let Some(listeners) = bell.look() {
             if listeners.sleepers {
                 bell.ring();
@@ -166,11 +163,4 @@ pub(crate) fn tell_own(conn: &crate::conn::Conn) {
     if waiters != 0 {
         pair::notify_own(conn, waiters);
     }
-}
-
-fn bell(bell: &Bell) -> &'static Bell {
-    // SAFETY: a segment is unmapped only when this process has no attached connection on it and
-    // its peer has died; the one caller uses the reference right after it has seen one attached.
-    // The window in between is closed by `pair::collect` running only when a new pair is made.
-    unsafe { &*core::ptr::from_ref(bell) }
 }

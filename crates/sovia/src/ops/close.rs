@@ -5,7 +5,6 @@ use crate::table::{self, Entry, Ref};
 use crate::{Outcome, epoll, meeting, pair, progress, stats, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_proto::path::Rx;
 use sovia_sys::{call, lock};
 
 /// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
@@ -39,15 +38,18 @@ fn last_here(fd: i32, at: Ref) {
         }
         let vi = conn.vi.load(Ordering::Relaxed);
         if last {
-            // Unread bytes: TCP answers the peer with a reset, and so does the anchor.
-            if conn.rx() == Rx::Vi
-                && !conn.has(flag::EOF | flag::SHUT_RD)
-                && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0)
-            {
+            // With unread bytes, or if the program asked for it, TCP ends by a reset: the anchor
+            // does, and the VI has no FIN.
+            let unread = !conn.has(flag::EOF | flag::SHUT_RD)
+                && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
+            if unread {
                 let abort = [1i32, 0];
                 let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
             }
-            stream::finish(&mut guard, fd);
+            if call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER) != Ok([1, 0]) {
+                stream::finish(&mut guard, fd);
+            }
+            stream::leave(&mut guard);
             pair.segment.leave(pair.side, vi);
             conn.end();
         }
@@ -144,4 +146,16 @@ pub fn keep_only(keep: &[i32]) {
         }
     }
     call::close_range(from, i32::MAX);
+}
+
+/// Records a TCP socket that has not been connected yet; false if it is none.
+pub fn opening(fd: i32) -> bool {
+    let option = |name| call::getsockopt::<i32>(fd, libc::SOL_SOCKET, name).unwrap_or(0);
+    let fresh = option(libc::SO_PROTOCOL) == libc::IPPROTO_TCP
+        && option(libc::SO_ACCEPTCONN) == 0
+        && call::socket_name(fd, true).is_err();
+    if fresh {
+        opened(fd, crate::conn::Role::Connector);
+    }
+    fresh
 }

@@ -20,6 +20,8 @@ pub struct Flags {
     pub wait_all: bool,
     /// MSG_NOSIGNAL.
     pub no_signal: bool,
+    /// A receive of no bytes waits until there are some, as recv does and read does not.
+    pub empty_waits: bool,
 }
 
 /// Counts a thread into a kernel call, so that the path is not switched under it.
@@ -91,7 +93,7 @@ pub fn receive(
                 Got::Bytes(n) => return Ok(n),
                 Got::End => return Ok(0),
                 Got::Failed(e) => return Err(e),
-                Got::Nothing if part.is_empty() => return Ok(0),
+                Got::Nothing if part.is_empty() && !flags.empty_waits => return Ok(0),
                 Got::Nothing => {}
             }
             if flags.dont_wait || conn.has(flag::NONBLOCK) {
@@ -105,7 +107,7 @@ pub fn receive(
 fn receive_slowly(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) -> Outcome {
     let conn = at.conn;
     let wanted: usize = parts.iter().map(|part| part.len()).sum();
-    if wanted == 0 {
+    if wanted == 0 && !flags.empty_waits {
         return Ok(0);
     }
     let deadline = deadline(conn, &conn.receive_timeout);

@@ -12,7 +12,7 @@ pub use hold::{peek, unread};
 pub use look::{Watch, readable, writable};
 pub use receive::receive;
 pub(crate) use receive::{anchor_has_ended, receive_unread};
-pub use send::{finish, send};
+pub use send::{finish, leave, send};
 pub(crate) use send::{send_control, take_own_back};
 
 use crate::conn::{Conn, Guard, flag};
@@ -51,6 +51,8 @@ pub(crate) mod word {
     pub(crate) const PUMPED: usize = 3;
     /// Path line: not 0 once all bytes of a switch that was taken back are on TCP.
     pub(crate) const TAKEN: usize = 4;
+    /// In the word of the grant: the receiver has closed.
+    pub(crate) const LEFT: u64 = 4;
     /// Path line: bytes that went over TCP before the switch.
     pub(crate) const FROM: usize = 5;
 }

@@ -17,6 +17,10 @@ use via_shm::layout::Direction;
 /// the caller is the program itself, reading.
 pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
+    if out.is_empty() {
+        grant(guard);
+        return if super::readable(guard, fd) { Got::Bytes(0) } else { Got::Nothing };
+    }
     if conn.rx() == Rx::Vi {
         if conn.has(flag::RETREATING) {
             // Somebody (a relative, perhaps) is reading the VI to its end for everybody.
@@ -50,8 +54,7 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     if conn.has(flag::DAMAGED) {
         return Got::Failed(libc::ECONNRESET);
     }
-    let verdict = anchor(conn, fd);
-    if verdict == Got::Nothing {
+    if !anchor_news(conn, fd) {
         return Got::Nothing;
     }
     // Whatever the peer put on the VI before it left is seen by now.
@@ -61,7 +64,8 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let gathered = load(&rx(guard).writer, word::TAIL) != guard.taker.head;
     if guard.held_first == guard.held_end && !gathered {
         conn.set(flag::PEER_GONE);
-        return verdict;
+        // The kernel tells of a reset once: not to one who only looks.
+        return if out.is_empty() { Got::End } else { anchor(fd) };
     }
     if out.is_empty() {
         // Only asked whether there is something.
@@ -75,22 +79,24 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     }
 }
 
-/// What the anchor says: its end, its error, or nothing.
-pub(super) fn anchor(conn: &Conn, fd: i32) -> Got {
+/// Whether the anchor has come to its end, or is in error. What the peer put on TCP does not count:
+/// if it went back there, the VI says where, and is read first.
+pub(super) fn anchor_news(conn: &Conn, fd: i32) -> bool {
     conn.clear(flag::ANCHOR);
+    let ended = anchor_has_ended(fd);
+    if ended {
+        conn.set(flag::ANCHOR);
+    }
+    ended
+}
+
+/// The kernel's verdict on an anchor that has ended.
+fn anchor(fd: i32) -> Got {
     let mut byte = [0u8; 1];
     match call::recv(fd, &mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
-        Ok(0) => {
-            conn.set(flag::ANCHOR);
-            Got::End
-        }
-        // The peer went back to TCP; the VI says where, and is read first.
-        Ok(_) => Got::Nothing,
+        Ok(_) => Got::End,
         Err(call::Errno::EAGAIN) => Got::Nothing,
-        Err(e) => {
-            conn.set(flag::ANCHOR);
-            Got::Failed(errno(e))
-        }
+        Err(e) => Got::Failed(errno(e)),
     }
 }
 

@@ -2,8 +2,8 @@
 //! window allows, and beyond it by gathering.
 
 use super::hold::scan;
-use super::receive::anchor;
-use super::{Fault, Got, Put, damaged, load, store, tell_reader, tx, word};
+use super::receive::anchor_news;
+use super::{Fault, Put, damaged, load, store, tell_reader, tx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::retreat::answer;
 use core::sync::atomic::Ordering;
@@ -30,12 +30,16 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
     if conn.has(flag::SHUT_WR | flag::PEER_GONE) {
         return Put::AskKernel;
     }
-    if conn.has(flag::ANCHOR) && !conn.has(flag::EOF) && peer_has_gone(guard, fd) {
+    if conn.has(flag::ANCHOR) && peer_has_gone(guard, fd) {
         return Put::AskKernel;
     }
-    if Grant::from_word(load(&tx(guard).path, word::GRANT)) == Grant::Recalled {
-        answer::recalled(guard);
-        return if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
+    match load(&tx(guard).path, word::GRANT) {
+        word::LEFT => return Put::AskKernel,
+        grant if Grant::from_word(grant) == Grant::Recalled => {
+            answer::recalled(guard);
+            return if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
+        }
+        _ => {}
     }
     match send_vi(guard, bytes) {
         Ok(0) if !bytes.is_empty() => Put::Full,
@@ -48,26 +52,25 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
     }
 }
 
-/// The anchor has ended, and the VI has no FIN: then the peer is no more, and the kernel's
-/// answer to a send is the right one.
+/// The anchor has ended. If the VI has no FIN, or the anchor is in error, the peer is no more, and
+/// the kernel's answer to a send is the right one.
 #[cold]
 fn peer_has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
-    if conn.rx() != Rx::Vi || scan(guard).is_err() || anchor(conn, fd) == Got::Nothing {
+    if conn.rx() != Rx::Vi || !anchor_news(conn, fd) || scan(guard).is_err() {
         return false;
     }
-    if scan(guard).is_err() {
-        return false;
-    }
+    let reset = sovia_sys::poll::probe(fd, 0) & libc::POLLERR != 0;
+    let mut half_closed = conn.has(flag::EOF);
     let mut n = guard.held_first;
     while n != guard.held_end {
-        if guard.held[n as usize % HELD].kind != Kind::Data as u8 {
-            return false;
-        }
+        half_closed |= guard.held[n as usize % HELD].kind != Kind::Data as u8;
         n = n.wrapping_add(1);
     }
-    conn.set(flag::PEER_GONE);
-    true
+    if reset || !half_closed {
+        conn.set(flag::PEER_GONE);
+    }
+    reset || !half_closed
 }
 
 /// Moves the sending direction to the VI if the receiver has granted it.
@@ -194,4 +197,9 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
         send_control(guard, Kind::Fin);
         tell_reader(conn, guard.endpoint_ref());
     }
+}
+
+/// This end closes: the peer's sends have only the kernel to go to from here on.
+pub fn leave(guard: &mut Guard<'_>) {
+    store(&super::rx(guard).path, word::GRANT, word::LEFT);
 }
