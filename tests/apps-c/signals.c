@@ -256,7 +256,7 @@ static void signal_storm(struct peer *p) {
     MUST(timer_settime(timer, 0, &often, NULL));
     uint32_t wrong = 0;
     char out[3000], in[3000];
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 3000 || caught < 100; i++) {
         size_t size = 1 + (i * 37) % sizeof out;
         fill(out, size, i);
         send_all(p->fd, out, size);
@@ -265,7 +265,15 @@ static void signal_storm(struct peer *p) {
     }
     often = (struct itimerspec){{0, 0}, {0, 0}};
     MUST(timer_settime(timer, 0, &often, NULL));
-    say("%u wrong, signals %s", wrong, caught > 10 ? "came" : "MISSING");
+    say("%u wrong", wrong);
+}
+
+// For requests of whatever number
+static void answers_silently(struct peer *p) {
+    ssize_t got;
+    while ((got = recv(p->fd, buffer, sizeof buffer, 0)) > 0)
+        send_all(p->fd, buffer, got);
+    say("%s", got ? strerrorname_np(errno) : "end of stream");
 }
 
 // A handler that uses the stream itself, which POSIX allows
@@ -329,7 +337,7 @@ static const struct scenario scenarios[] = {
     {"ctrl_c_kills_whoever_waits", stays_silent, dies_waiting},
     {"stopping_and_continuing", answers, stopped_waiting},
     {"jumping_out_of_a_wait", answers, jumps_out},
-    {"a_storm_of_signals", answers, signal_storm},
+    {"a_storm_of_signals", answers_silently, signal_storm},
     {"writing_in_a_handler", answers, writes_in_handler},
     {"cancelling_a_waiting_thread", answers, cancelled},
 };
