@@ -1,0 +1,159 @@
+//! Both directions of a connection. Each end has a lock, which whoever is in the middle of a call
+//! holds, and a retreat takes both directions: it leaves its own, then recalls the other.
+
+use crate::world::{Call, Limits, Mode, Precautions, ReceiverAt, SenderAt, World};
+use crate::{ALL, END, ORDER, is_excused, is_finished, receiver, sender};
+use sovia_proto::path::Rx;
+use stateright::{Model, Property};
+
+/// The sender of direction `i` is at end `i`, its receiver at end `1 - i`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Stream {
+    directions: [World; 2],
+    /// Ends in a retreat that has not come to recalling.
+    leaving: [bool; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Act {
+    Send(usize, sender::Act),
+    Receive(usize, receiver::Act),
+    /// Having left its own direction, an end recalls the other.
+    Recall(usize),
+    /// The end's process is killed.
+    Die(usize),
+}
+
+/// A connection, with what may happen in each of its directions.
+pub(crate) struct Connection {
+    pub(crate) limits: [Limits; 2],
+    pub(crate) precautions: Precautions,
+    /// Either end may be killed.
+    pub(crate) deaths: bool,
+}
+
+impl Stream {
+    fn is_dead(&self, end: usize) -> bool {
+        self.directions[1 - end].r.mode == Mode::Gone
+    }
+
+    fn sending_locked(&self, end: usize) -> bool {
+        self.directions[end].s.at != SenderAt::Idle
+    }
+
+    fn receiving_locked(&self, end: usize) -> bool {
+        let at = self.directions[1 - end].r.at;
+        !matches!(at, ReceiverAt::Idle | ReceiverAt::DrainAnchor | ReceiverAt::WaitPumped)
+    }
+
+    /// The end's program is inside its retreat.
+    fn is_retreating(&self, end: usize) -> bool {
+        self.leaving[end] || self.directions[1 - end].r.mode == Mode::Retreating
+    }
+}
+
+impl Connection {
+    fn acts(&self, stream: &Stream, mut add: impl FnMut(Act, bool)) {
+        for end in [0, 1] {
+            if stream.is_dead(end) {
+                continue;
+            }
+            if self.deaths {
+                add(Act::Die(end), false);
+            }
+            let busy = stream.is_retreating(end);
+            if !stream.receiving_locked(end) {
+                let w = &stream.directions[end];
+                sender::acts(w, &self.limits[end], &self.precautions, |act, by_itself| {
+                    // The program is busy retreating; only its progress thread can begin something.
+                    let may = match act {
+                        sender::Act::Begin(Call::Serve) => !stream.leaving[end],
+                        sender::Act::Begin(_) => !busy,
+                        _ => true,
+                    };
+                    if may {
+                        add(Act::Send(end, act), by_itself);
+                    }
+                });
+            }
+            if !stream.sending_locked(end) {
+                if stream.leaving[end] {
+                    add(Act::Recall(end), true);
+                    continue;
+                }
+                let from = 1 - end;
+                let w = &stream.directions[from];
+                receiver::acts(w, &self.limits[from], &self.precautions, |act, by_itself| {
+                    // A retreat begins with the other direction.
+                    if act != receiver::Act::Retreat {
+                        add(Act::Receive(from, act), by_itself);
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Model for Connection {
+    type State = Stream;
+    type Action = Act;
+
+    fn init_states(&self) -> Vec<Stream> {
+        vec![Stream { directions: [World::new(); 2], leaving: [false; 2] }]
+    }
+
+    fn actions(&self, stream: &Stream, actions: &mut Vec<Act>) {
+        self.acts(stream, |act, _| actions.push(act));
+    }
+
+    fn next_state(&self, stream: &Stream, act: Act) -> Option<Stream> {
+        let mut stream = *stream;
+        let g = &self.precautions;
+        match act {
+            Act::Send(end, act) => {
+                if act == sender::Act::Begin(Call::Retreat) {
+                    stream.leaving[end] = true;
+                }
+                sender::step(&mut stream.directions[end], act, g);
+            }
+            Act::Receive(from, act) => receiver::step(&mut stream.directions[from], act, g),
+            Act::Recall(end) => {
+                stream.leaving[end] = false;
+                receiver::step(&mut stream.directions[1 - end], receiver::Act::Retreat, g);
+            }
+            Act::Die(end) => {
+                sender::step(&mut stream.directions[end], sender::Act::Die, g);
+                receiver::step(&mut stream.directions[1 - end], receiver::Act::Die, g);
+            }
+        }
+        Some(stream)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(ORDER, |_, s: &Stream| s.directions.iter().all(|w| !w.wrong)),
+            Property::always(END, |_, s: &Stream| {
+                s.directions.iter().all(|w| !w.r.end || w.r.read == w.s.next || is_excused(w))
+            }),
+            Property::always(ALL, |model: &Connection, s: &Stream| {
+                let mut quiet = true;
+                model.acts(s, |_, by_itself| quiet &= !by_itself);
+                !quiet
+                    || [0, 1].iter().all(|&i| {
+                        is_finished(&model.limits[i], &s.directions[i])
+                            || is_excused(&s.directions[i])
+                    })
+            }),
+            Property::sometimes(
+                "both ends have retreated, and had used the VI",
+                |_, s: &Stream| {
+                    let gone =
+                        |w: &World| w.r.rx == Rx::Back && w.r.read > 0 && !w.s.own.is_empty();
+                    s.directions
+                        .iter()
+                        .all(|w| gone(w) && w.s.mode == Mode::Plain && w.r.mode != Mode::Library)
+                },
+            ),
+        ]
+    }
+}

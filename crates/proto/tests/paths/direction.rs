@@ -1,0 +1,89 @@
+//! One direction of a stream as a model: what can happen, and what must hold.
+
+use crate::world::{Limits, Mode, Precautions, World};
+use crate::{ALL, END, ORDER, is_excused, is_finished, receiver, sender};
+use sovia_proto::path::Rx;
+use stateright::{Model, Property};
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Act {
+    Sender(sender::Act),
+    Receiver(receiver::Act),
+}
+
+/// One direction.
+pub(crate) struct Direction {
+    pub(crate) limits: Limits,
+    pub(crate) precautions: Precautions,
+    /// The documented cases of loss are let pass.
+    pub(crate) excuse: bool,
+}
+
+impl Direction {
+    fn acts(&self, w: &World, mut add: impl FnMut(Act, bool)) {
+        sender::acts(w, &self.limits, &self.precautions, |act, by_itself| {
+            add(Act::Sender(act), by_itself);
+        });
+        receiver::acts(w, &self.limits, &self.precautions, |act, by_itself| {
+            add(Act::Receiver(act), by_itself);
+        });
+    }
+
+    /// Nothing happens any more unless somebody decides on something new.
+    fn is_quiet(&self, w: &World) -> bool {
+        let mut quiet = true;
+        self.acts(w, |_, by_itself| quiet &= !by_itself);
+        quiet
+    }
+
+    fn is_excused(&self, w: &World) -> bool {
+        self.excuse && is_excused(w)
+    }
+}
+
+impl Model for Direction {
+    type State = World;
+    type Action = Act;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new()]
+    }
+
+    fn actions(&self, w: &World, actions: &mut Vec<Act>) {
+        self.acts(w, |act, _| actions.push(act));
+    }
+
+    fn next_state(&self, w: &World, act: Act) -> Option<World> {
+        let mut w = *w;
+        match act {
+            Act::Sender(act) => sender::step(&mut w, act, &self.precautions),
+            Act::Receiver(act) => receiver::step(&mut w, act, &self.precautions),
+        }
+        Some(w)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(ORDER, |_, w: &World| !w.wrong),
+            Property::always(END, |model: &Direction, w: &World| {
+                !w.r.end || w.r.read == w.s.next || model.is_excused(w)
+            }),
+            Property::always(ALL, |model: &Direction, w: &World| {
+                !model.is_quiet(w) || is_finished(&model.limits, w) || model.is_excused(w)
+            }),
+            // The model does come to what it is about.
+            Property::sometimes("bytes come over the VI, and the end with them", |_, w: &World| {
+                w.r.end && w.r.read > 0 && w.s.own.len() == w.r.read && w.s.fin
+            }),
+            Property::sometimes("a sender takes its bytes back", |_, w: &World| {
+                w.s.mode == Mode::Plain && w.s.tcp_sent == 0 && w.r.read > 0 && w.r.rx != Rx::Back
+            }),
+            Property::sometimes("returned bytes are pumped and read", |_, w: &World| {
+                w.shared.pumped && !w.shared.bulk.is_empty() && w.r.mode == Mode::Plain && w.r.end
+            }),
+            Property::sometimes("a refused receiver becomes a relay", |_, w: &World| {
+                w.r.mode == Mode::Relay && w.s.mode == Mode::Plain && w.r.end
+            }),
+        ]
+    }
+}

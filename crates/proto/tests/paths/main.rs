@@ -1,0 +1,155 @@
+//! Every interleaving of two ends whose stream moves between kernel TCP and a VI
+//! ([`sovia_proto::path`]).
+//!
+//! The ends act at the granularity of single loads, stores and exchanges of the shared words, and
+//! of single reads and writes of the two queues; either end may compute, be stopped, or die at any
+//! of them. The checker visits every state that can come about.
+
+mod both;
+mod direction;
+mod receiver;
+mod sender;
+mod world;
+
+use both::Connection;
+use direction::Direction;
+use sovia_proto::path::Returned;
+use stateright::{Checker, HasDiscoveries, Model, Path};
+use world::{Limits, Mode, Precautions, SenderAt, World};
+
+const ORDER: &str = "what is read is what was sent, in order";
+const END: &str = "the end of file comes after everything that was accepted";
+const ALL: &str = "nobody waits for ever, and everything accepted is read";
+
+/// Whether a direction in which nothing happens any more has done what it was there for.
+fn is_finished(limits: &Limits, w: &World) -> bool {
+    let gone = matches!(w.s.mode, Mode::Gone | Mode::Stopped);
+    let sent = gone || w.s.shut || w.s.next == limits.bytes;
+    let read = w.r.read == w.s.next && (w.r.end || !w.shared.tcp_end);
+    sent && (read || w.r.mode == Mode::Gone)
+}
+
+/// The only cases in which bytes that a send has accepted are not read. The sender has been killed
+/// or stopped
+/// - in its own retreat, while it put bytes on TCP that the receiver had not come to see on the VI
+///   (a kill matters only if the receiver has retreated, too: else it finds them on the VI);
+/// - with bytes that it was to pump (a kill matters only if the receiver's patience was over: else
+///   it still has them).
+fn is_excused(w: &World) -> bool {
+    let taking_back = matches!(w.s.at, SenderAt::TakeBack(_)) && !w.shared.taken_back;
+    let returned = Returned::from_word(w.shared.returned);
+    let pumping = w.s.owes && matches!(returned, Returned::Bytes(n) if n > 0);
+    let retreated = matches!(w.r.mode, Mode::Plain | Mode::Gone);
+    match w.s.mode {
+        Mode::Gone => taking_back && retreated || pumping && w.r.let_go,
+        Mode::Stopped => taking_back || pumping,
+        _ => false,
+    }
+}
+
+/// How a state came about: what happened, and where both ends were before.
+fn trace(path: Path<World, direction::Act>) -> String {
+    let mut text = String::new();
+    for (w, act) in path.into_vec() {
+        text += &format!("  {:?} / {:?}: {act:?}\n", w.s.at, w.r.at);
+    }
+    text
+}
+
+/// Visits everything.
+#[track_caller]
+fn holds(limits: Limits) {
+    let model = Direction { limits, precautions: Precautions::ALL, excuse: true };
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    for (name, path) in checker.discoveries() {
+        if checker.discovery_classification(name).to_string() == "counterexample" {
+            panic!("not so: {name}\n{:?}\n{}", path.last_state(), trace(path.clone()));
+        }
+    }
+    checker.assert_properties();
+}
+
+#[test]
+fn two_ends_that_live_and_act_deliver_everything() {
+    for bytes in 1..=6 {
+        holds(Limits { bytes, ..Limits::CALM });
+    }
+}
+
+#[test]
+fn whatever_is_accepted_is_read_whoever_stops_or_dies() {
+    for (bytes, room) in [(1, 1), (2, 1), (3, 1), (3, 2), (2, 16), (3, 16), (5, 16)] {
+        holds(Limits { bytes, room, ..Limits::WILD });
+    }
+}
+
+#[test]
+fn both_directions_together_deliver_everything() {
+    let connection = |bytes: [u8; 2], closes, deaths| Connection {
+        limits: bytes.map(|bytes| Limits { bytes, closes, ..Limits::CALM }),
+        precautions: Precautions::ALL,
+        deaths,
+    };
+    for model in [
+        connection([1, 1], true, false),
+        connection([1, 1], false, true),
+        connection([2, 2], false, false),
+        connection([3, 1], false, false),
+    ] {
+        model.checker().threads(2).spawn_bfs().join().assert_properties();
+    }
+}
+
+/// Leaves something out, and says what the checker found then.
+fn without(limits: Limits, leave_out: impl Fn(&mut Precautions)) -> Vec<&'static str> {
+    let mut precautions = Precautions::ALL;
+    leave_out(&mut precautions);
+    let model = Direction { limits, precautions, excuse: true };
+    let found = HasDiscoveries::AnyFailures;
+    let checker = model.checker().finish_when(found).spawn_bfs().join();
+    checker.discoveries().into_keys().filter(|name| [ORDER, END, ALL].contains(name)).collect()
+}
+
+#[test]
+fn every_precaution_is_needed() {
+    type LeaveOut = fn(&mut Precautions);
+    let calm = Limits { bytes: 2, closes: false, ..Limits::CALM };
+    let close = Limits { bytes: 2, ..Limits::CALM };
+    let wild = Limits { bytes: 2, ..Limits::WILD };
+    let cases: [(&str, Limits, LeaveOut); 14] = [
+        ("look at the grant again", calm, |p| p.look_at_grant_again = false),
+        ("unswitch by exchange", calm, |p| p.unswitch_by_exchange = false),
+        ("enter by exchange", calm, |p| p.enter_by_exchange = false),
+        ("a recall enters", calm, |p| p.recall_enters = false),
+        ("cancel before entry", calm, |p| p.cancel_before_entry = false),
+        ("hold back", calm, |p| p.hold_back = false),
+        ("refuse to pump", calm, |p| p.refuse = false),
+        ("others wait", calm, |p| p.others_wait = false),
+        ("no cancelling after FIN", close, |p| p.keep_after_fin = false),
+        ("look at the switch at TCP's end", close, |p| p.look_at_end = false),
+        ("keep what is returned until it is pumped", wild, |p| p.keep_until_pumped = false),
+        ("rescue what was not taken back", wild, |p| p.rescue = false),
+        ("go on reading when impatient", wild, |p| p.keep_when_impatient = false),
+        ("see a death behind bytes", wild, |p| p.see_death_behind_bytes = false),
+    ];
+    for (name, limits, leave_out) in cases {
+        assert!(!without(limits, leave_out).is_empty(), "nothing went wrong without: {name}");
+    }
+}
+
+#[test]
+fn the_excuses_are_needed_and_concern_only_the_killed_and_the_stopped() {
+    let unexcused = |limits| {
+        let model = Direction { limits, precautions: Precautions::ALL, excuse: false };
+        let found = HasDiscoveries::AnyFailures;
+        let checker = model.checker().finish_when(found).spawn_bfs().join();
+        checker.discovery(ALL).is_some() || checker.discovery(END).is_some()
+    };
+    let calm = Limits { bytes: 3, impatience: true, receiver_dies: true, ..Limits::CALM };
+    assert!(!unexcused(calm));
+    assert!(unexcused(Limits { sender_dies: true, ..calm }));
+    assert!(unexcused(Limits { sender_stops: true, ..calm }));
+    // A sender that does not retreat may die wherever it likes, as long as the receiver waits.
+    let patient = Limits { impatience: false, sender_retreats: false, ..calm };
+    assert!(!unexcused(Limits { sender_dies: true, ..patient }));
+}

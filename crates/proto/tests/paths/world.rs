@@ -1,0 +1,355 @@
+//! What the model of one direction consists of: the kernel's queue, the VI, the shared words, and
+//! where each end stands. A byte of the stream is its own number, so what is read tells at once
+//! whether it is the right one.
+
+use sovia_proto::path::{Drained, Rx, Tx};
+
+/// A short queue of small numbers, packed so that states are cheap to copy and to hash.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Seq {
+    items: u64,
+    len: u8,
+}
+
+impl Seq {
+    pub(crate) fn len(self) -> u8 {
+        self.len
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn get(self, at: u8) -> u8 {
+        (self.items >> (4 * at)) as u8 & 15
+    }
+
+    pub(crate) fn first(self) -> Option<u8> {
+        (self.len > 0).then(|| self.get(0))
+    }
+
+    pub(crate) fn push(&mut self, item: u8) {
+        assert!(self.len < 16 && item < 16, "the model outgrew its queue");
+        self.items |= u64::from(item) << (4 * self.len);
+        self.len += 1;
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<u8> {
+        let first = self.first()?;
+        self.items >>= 4;
+        self.len -= 1;
+        Some(first)
+    }
+
+    /// Only the last `n` items stay.
+    pub(crate) fn keep_last(&mut self, n: u8) {
+        while self.len > n {
+            self.pop();
+        }
+    }
+}
+
+impl core::fmt::Debug for Seq {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries((0..self.len).map(|at| self.get(at))).finish()
+    }
+}
+
+/// Items of the VI's queue that are not bytes.
+pub(crate) const TO_TCP: u8 = 13;
+pub(crate) const FIN: u8 = 14;
+
+/// The precautions of the protocol. Each has a test that leaves it out and sees bytes go astray,
+/// or somebody wait for ever.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Precautions {
+    /// The sender looks at the grant again after it has published its switch.
+    pub(crate) look_at_grant_again: bool,
+    /// That switch is taken back by compare-exchange.
+    pub(crate) unswitch_by_exchange: bool,
+    /// The receiver enters by compare-exchange, against a sender that takes its switch back.
+    pub(crate) enter_by_exchange: bool,
+    /// So does a receiver that recalls.
+    pub(crate) recall_enters: bool,
+    /// A sender that leaves before the receiver has entered cancels, and sends no ToTcp.
+    pub(crate) cancel_before_entry: bool,
+    /// It does not cancel once FIN is on the VI.
+    pub(crate) keep_after_fin: bool,
+    /// New bytes wait until the returned ones have been pumped.
+    pub(crate) hold_back: bool,
+    /// At TCP's end the receiver looks at the switch again.
+    pub(crate) look_at_end: bool,
+    /// A sender that goes its own way refuses to pump.
+    pub(crate) refuse: bool,
+    /// At TCP's end the receiver looks on the VI for bytes that were not all taken back.
+    pub(crate) rescue: bool,
+
+    /// It keeps what it has returned until it is pumped, too.
+    pub(crate) keep_until_pumped: bool,
+    /// It keeps reading the VI when its patience with a sender is over.
+    pub(crate) keep_when_impatient: bool,
+    /// It sees a sender's death although TCP has unread bytes.
+    pub(crate) see_death_behind_bytes: bool,
+    /// Other readers of the receiver's family wait while one retreats.
+    pub(crate) others_wait: bool,
+}
+
+impl Precautions {
+    pub(crate) const ALL: Precautions = Precautions {
+        look_at_grant_again: true,
+        unswitch_by_exchange: true,
+        enter_by_exchange: true,
+        recall_enters: true,
+        cancel_before_entry: true,
+        keep_after_fin: true,
+        hold_back: true,
+        look_at_end: true,
+        refuse: true,
+        rescue: true,
+
+        keep_until_pumped: true,
+        keep_when_impatient: true,
+        see_death_behind_bytes: true,
+        others_wait: true,
+    };
+}
+
+/// What may happen in a run of the model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Bytes that the sender's program sends.
+    pub(crate) bytes: u8,
+    /// Bytes that kernel TCP holds unread.
+    pub(crate) room: u8,
+    /// The sender's program may shut its sending side, or close.
+    pub(crate) closes: bool,
+    /// The sender may retreat.
+    pub(crate) sender_retreats: bool,
+    /// The receiver may retreat.
+    pub(crate) receiver_retreats: bool,
+    /// The sender may be killed.
+    pub(crate) sender_dies: bool,
+    /// The sender may be stopped for ever.
+    pub(crate) sender_stops: bool,
+    /// The receiver may be killed.
+    pub(crate) receiver_dies: bool,
+    /// The receiver's patience may run out.
+    pub(crate) impatience: bool,
+}
+
+impl Limits {
+    /// Both ends live and act, and TCP has room.
+    pub(crate) const CALM: Limits = Limits {
+        bytes: 4,
+        room: 16,
+        closes: true,
+        sender_retreats: true,
+        receiver_retreats: true,
+        sender_dies: false,
+        sender_stops: false,
+        receiver_dies: false,
+        impatience: false,
+    };
+    /// Everything that may happen.
+    pub(crate) const WILD: Limits = Limits {
+        bytes: 4,
+        room: 16,
+        closes: true,
+        sender_retreats: true,
+        receiver_retreats: true,
+        sender_dies: true,
+        sender_stops: true,
+        receiver_dies: true,
+        impatience: true,
+    };
+}
+
+/// What both ends see.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Shared {
+    /// Bytes on kernel TCP.
+    pub(crate) tcp: Seq,
+    /// The sender's anchor is shut, closed, or has died with its process.
+    pub(crate) tcp_end: bool,
+    /// Unread items of the VI; gathered bytes are a part of it here.
+    pub(crate) vi: Seq,
+    pub(crate) switch: u64,
+    /// The byte of the switch.
+    pub(crate) from: u64,
+    /// All bytes of a switch that was taken back are on TCP.
+    pub(crate) taken_back: bool,
+    pub(crate) grant: u64,
+    pub(crate) returned: u64,
+    /// The returned bytes.
+    pub(crate) bulk: Seq,
+    pub(crate) pumped: bool,
+}
+
+/// What an end is by now.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Mode {
+    /// A process with Sovia.
+    Library,
+    /// The same, in the middle of a retreat.
+    Retreating,
+    /// Any program, reading and writing the kernel's socket.
+    Plain,
+    /// A relay that goes on reading for such a program.
+    Relay,
+    /// Stopped for ever.
+    Stopped,
+    /// Closed, or dead.
+    Gone,
+}
+
+/// What the sender is about to do, one shared access at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum SenderAt {
+    Idle,
+    /// A send on TCP: looks at the grant.
+    Grant,
+    Publish,
+    GrantAgain,
+    GrantGone,
+    Unswitch,
+    /// A call on the VI: looks for a recall.
+    Check,
+    Put,
+    /// Has put a byte; may put more without another look.
+    More,
+    Answer,
+    /// Has answered: looks at what was returned.
+    Returned,
+    Pump,
+    Pumped,
+    Kernel,
+    Leave,
+    Cancel(u64),
+    TakeBack(u8),
+    Refuse,
+    ToTcp,
+    Fin,
+    Shut,
+}
+
+/// The call in which a sender is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Call {
+    Send,
+    /// The progress thread's.
+    Serve,
+    Retreat,
+    Shutdown,
+    Close,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Sender {
+    pub(crate) mode: Mode,
+    pub(crate) tx: Tx,
+    pub(crate) at: SenderAt,
+    pub(crate) call: Call,
+    /// Next byte to send; all before have been accepted.
+    pub(crate) next: u8,
+    pub(crate) tcp_sent: u8,
+    /// Bytes that it has put on the VI.
+    pub(crate) own: Seq,
+    /// Has answered a recall, and not yet pumped.
+    pub(crate) owes: bool,
+    pub(crate) pumped: u8,
+    /// FIN is on the VI.
+    pub(crate) fin: bool,
+    /// The program sends no more.
+    pub(crate) shut: bool,
+}
+
+/// What the receiver is about to do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum ReceiverAt {
+    Idle,
+    Grant,
+    Look,
+    Enter(u64),
+    Entered,
+    /// At most so many bytes from TCP.
+    Recv(u8),
+    LookAgain,
+    EndAgain,
+    Vi,
+    Anchor,
+    Rescan,
+    Recall,
+    RecallLook,
+    RecallEnter(u64),
+    Drain,
+    DrainAnchor,
+    DrainRescan,
+    Drained(Drained),
+    GiveBack,
+    WaitPumped,
+
+    Keep,
+    /// A relay that had returned bytes, at TCP's end.
+    KeptEnd,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Receiver {
+    pub(crate) mode: Mode,
+    pub(crate) rx: Rx,
+    pub(crate) at: ReceiverAt,
+    pub(crate) rx_tcp: u8,
+    /// Bytes that the program has read.
+    pub(crate) read: u8,
+    /// The program has seen the end of file.
+    pub(crate) end: bool,
+    /// Bytes that a retreat has taken off the VI.
+    pub(crate) unread: Seq,
+    /// A relay's: they have been returned, and a part of them may have been pumped.
+    pub(crate) may_come: bool,
+    /// It waits no longer for returned bytes to be pumped.
+    pub(crate) let_go: bool,
+}
+
+/// One direction of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct World {
+    pub(crate) shared: Shared,
+    pub(crate) s: Sender,
+    pub(crate) r: Receiver,
+    /// The program has read a byte that was not the next one.
+    pub(crate) wrong: bool,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World {
+            shared: Shared::default(),
+            s: Sender {
+                mode: Mode::Library,
+                tx: Tx::Tcp,
+                at: SenderAt::Idle,
+                call: Call::Send,
+                next: 0,
+                tcp_sent: 0,
+                own: Seq::default(),
+                owes: false,
+                pumped: 0,
+                fin: false,
+                shut: false,
+            },
+            r: Receiver {
+                mode: Mode::Library,
+                rx: Rx::Tcp,
+                at: ReceiverAt::Idle,
+                rx_tcp: 0,
+                read: 0,
+                end: false,
+                unread: Seq::default(),
+                may_come: false,
+                let_go: false,
+            },
+            wrong: false,
+        }
+    }
+}
