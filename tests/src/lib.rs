@@ -25,15 +25,29 @@ pub use summary::accelerated;
 pub use transcript::difference;
 pub use workspace::{TempDir, sovia};
 
-/// Scenarios of one C program, each a test of the same name.
+/// Scenarios of one C program, each a test of the same name. What is common to
+/// them may follow the program: `scenarios!("bulk".single(): one, other)`.
 #[macro_export]
 macro_rules! scenarios {
-    ($program:literal: $($(#[$attribute:meta])* $case:ident),+ $(,)?) => {
+    ($program:literal $(.$modifier:ident())*: $($case:ident),+ $(,)?) => {
         $(
-            $(#[$attribute])*
             #[test]
             fn $case() {
-                $crate::Scenario::c($program, stringify!($case)).run();
+                $crate::Scenario::c($program, stringify!($case))$(.$modifier())*.run();
+            }
+        )+
+    };
+}
+
+/// The same, with the switch to shared memory falling before, into and after what
+/// the scenario does.
+#[macro_export]
+macro_rules! scenarios_across_the_switch {
+    ($program:literal: $($case:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $case() {
+                $crate::Scenario::c($program, stringify!($case)).run_across_the_switch();
             }
         )+
     };

@@ -1,6 +1,6 @@
 //! Half close, full close, reset, and death: what each end sees of the other's end.
 
-use sovia_tests::{Scenario, scenarios};
+use sovia_tests::scenarios;
 
 scenarios!("shutdown":
     the_client_closes_half,
@@ -22,10 +22,7 @@ scenarios!("shutdown":
     a_wrong_half_is_refused,
 );
 
-#[test]
-fn half_close_of_a_fresh_connection() {
-    Scenario::c("shutdown", "half_close_of_a_fresh_connection").may_stay_on_tcp().run();
-}
+scenarios!("shutdown".may_stay_on_tcp(): half_close_of_a_fresh_connection);
 
 scenarios!("death":
     little_is_sent_before_death,

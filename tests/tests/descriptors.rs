@@ -1,7 +1,7 @@
 //! Streams under several numbers, in the place of standard input and output, with
 //! options, and how connections come about.
 
-use sovia_tests::{Scenario, scenarios};
+use sovia_tests::scenarios;
 
 scenarios!("dup":
     every_kind_of_duplicate_works,
@@ -50,10 +50,9 @@ scenarios!("connect":
     other_sockets_are_left_alone,
 );
 
-/// Too short, or too one-sided, to be worth a switch: that is up to the library.
-#[test]
-fn connections_that_need_not_be_switched() {
-    for case in ["bytes_before_the_accept", "one_way_from_the_start", "short_connections"] {
-        Scenario::c("connect", case).may_stay_on_tcp().run();
-    }
-}
+// Too short, or too one-sided, to be worth a switch: that is up to the library.
+scenarios!("connect".may_stay_on_tcp():
+    bytes_before_the_accept,
+    one_way_from_the_start,
+    short_connections,
+);

@@ -1,6 +1,6 @@
 //! Streams that several processes share, inherit and hand to each other.
 
-use sovia_tests::{Scenario, scenarios};
+use sovia_tests::scenarios;
 
 scenarios!("fork":
     workers_share_a_listener,
@@ -44,9 +44,6 @@ scenarios!("passing":
     a_stream_is_handed_to_oneself,
 );
 
-/// Handed over before a byte was read: whether such streams are switched is up to
-/// the library.
-#[test]
-fn a_dispatcher_hands_connections_out() {
-    Scenario::c("passing", "a_dispatcher_hands_connections_out").may_stay_on_tcp().run();
-}
+// Handed over before a byte was read: whether such streams are switched is up to
+// the library.
+scenarios!("passing".may_stay_on_tcp(): a_dispatcher_hands_connections_out);

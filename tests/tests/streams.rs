@@ -1,6 +1,6 @@
 //! The calls that move bytes return over Sovia what they return over the kernel.
 
-use sovia_tests::{Scenario, scenarios};
+use sovia_tests::scenarios;
 
 scenarios!("stream_calls":
     partial_reads_leave_the_rest,
@@ -28,10 +28,7 @@ scenarios!("bad_arguments":
     flags_of_every_kind,
 );
 
-#[test]
-fn a_socket_that_is_not_connected() {
-    Scenario::c("bad_arguments", "a_socket_that_is_not_connected").may_stay_on_tcp().run();
-}
+scenarios!("bad_arguments".may_stay_on_tcp(): a_socket_that_is_not_connected);
 
 scenarios!("files":
     sendfile_sends_what_it_says,

@@ -1,90 +1,73 @@
 //! Scenarios that begin before, at and after the switch to shared memory: no byte,
 //! event or end may be lost wherever it falls.
 
-use sovia_tests::Scenario;
+use sovia_tests::scenarios_across_the_switch;
 
-fn across(program: &'static str, cases: &[&str]) {
-    for case in cases {
-        Scenario::c(program, case).run_across_the_switch();
-    }
-}
+scenarios_across_the_switch!("stream_calls":
+    partial_reads_leave_the_rest,
+    writev_and_sendmsg_gather,
+    recvmmsg_takes_several,
+    peek_leaves_the_bytes,
+    waitall_waits_for_all,
+);
 
-#[test]
-fn calls_across_the_switch() {
-    across(
-        "stream_calls",
-        &[
-            "partial_reads_leave_the_rest",
-            "writev_and_sendmsg_gather",
-            "recvmmsg_takes_several",
-            "peek_leaves_the_bytes",
-            "waitall_waits_for_all",
-        ],
-    );
-}
+scenarios_across_the_switch!("shutdown":
+    the_client_closes_half,
+    writing_after_the_peer_closed,
+    closing_with_unread_bytes_resets,
+    what_was_sent_before_exit_arrives,
+);
 
-#[test]
-fn closing_across_the_switch() {
-    across(
-        "shutdown",
-        &[
-            "the_client_closes_half",
-            "writing_after_the_peer_closed",
-            "closing_with_unread_bytes_resets",
-            "what_was_sent_before_exit_arrives",
-        ],
-    );
-}
+scenarios_across_the_switch!("nonblocking":
+    single_bytes_fill_no_earlier_than_tcp,
+    pieces_of_4096_fill_no_earlier_than_tcp,
+    both_directions_fill_at_once,
+);
 
-#[test]
-fn filling_across_the_switch() {
-    across(
-        "nonblocking",
-        &[
-            "single_bytes_fill_no_earlier_than_tcp",
-            "pieces_of_4096_fill_no_earlier_than_tcp",
-            "both_directions_fill_at_once",
-        ],
-    );
-}
+scenarios_across_the_switch!("poll_select":
+    poll_shows_each_state,
+    poll_over_thirty_streams,
+);
 
-#[test]
-fn events_across_the_switch() {
-    across("poll_select", &["poll_shows_each_state", "poll_over_thirty_streams"]);
-    across(
-        "epoll_modes",
-        &[
-            "level_triggered_while_there_is_something",
-            "edge_triggered_once_for_each_arrival",
-            "edge_triggered_both_ways",
-            "one_shot_until_armed_again",
-        ],
-    );
-    across("epoll_sets", &["fifty_streams_in_a_set", "a_stream_in_several_sets"]);
-}
+scenarios_across_the_switch!("epoll_modes":
+    level_triggered_while_there_is_something,
+    edge_triggered_once_for_each_arrival,
+    edge_triggered_both_ways,
+    one_shot_until_armed_again,
+);
 
-#[test]
-fn processes_across_the_switch() {
-    across(
-        "fork",
-        &[
-            "a_child_for_each_connection",
-            "parent_and_child_take_turns",
-            "a_child_writes_and_its_parent_reads",
-            "unread_bytes_are_there_for_either",
-        ],
-    );
-    across("exec", &["a_client_becomes_itself", "unread_bytes_cross_an_exec"]);
-    across("passing", &["a_stream_is_given_away_with_unread_bytes"]);
-}
+scenarios_across_the_switch!("epoll_sets":
+    fifty_streams_in_a_set,
+    a_stream_in_several_sets,
+);
 
-#[test]
-fn traffic_across_the_switch() {
-    across("bulk", &["sizes_around_every_border", "sixty_four_megabytes_each_way_by_edges"]);
-    across("threads", &["two_writers_and_two_readers", "small_messages_both_ways"]);
-}
+scenarios_across_the_switch!("fork":
+    a_child_for_each_connection,
+    parent_and_child_take_turns,
+    a_child_writes_and_its_parent_reads,
+    unread_bytes_are_there_for_either,
+);
 
-#[test]
-fn death_across_the_switch() {
-    across("death", &["little_is_sent_before_death", "much_is_sent_before_death"]);
-}
+scenarios_across_the_switch!("exec":
+    a_client_becomes_itself,
+    unread_bytes_cross_an_exec,
+);
+
+scenarios_across_the_switch!("passing":
+    a_stream_is_given_away_with_unread_bytes,
+);
+
+scenarios_across_the_switch!("bulk":
+    sizes_around_every_border,
+    sixty_four_megabytes_each_way_by_edges,
+);
+
+scenarios_across_the_switch!("threads":
+    two_writers_and_two_readers,
+    small_messages_both_ways,
+);
+
+scenarios_across_the_switch!("death":
+    little_is_sent_before_death,
+    much_is_sent_before_death,
+);

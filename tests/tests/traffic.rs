@@ -11,18 +11,13 @@ scenarios!("bulk":
     a_stream_of_pieces_of_every_size,
 );
 
-/// One process holds both ends, and writes before it reads.
-#[test]
-fn streams_to_oneself() {
-    for case in [
-        "a_megabyte_of_single_bytes_before_the_first_read",
-        "both_directions_before_the_first_read",
-        "ping_pong_with_oneself",
-        "polling_both_ends",
-    ] {
-        Scenario::c("bulk", case).single().may_stay_on_tcp().run();
-    }
-}
+// One process holds both ends, and may write before it reads.
+scenarios!("bulk".single().may_stay_on_tcp():
+    a_megabyte_of_single_bytes_before_the_first_read,
+    both_directions_before_the_first_read,
+    ping_pong_with_oneself,
+    polling_both_ends,
+);
 
 scenarios!("threads":
     two_writers_and_two_readers,
