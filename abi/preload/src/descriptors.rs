@@ -127,12 +127,14 @@ hooks! {
     }
 
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+        configuring(fd, command, argument);
         let result = real!()(fd, command, argument);
         configured(fd, command, argument, result);
         result
     }
 
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+        configuring(fd, command, argument);
         let result = real!()(fd, command, argument);
         configured(fd, command, argument, result);
         result
@@ -154,6 +156,9 @@ hooks! {
                 Ok(_) => finish(Err(libc::EFAULT)) as c_int,
                 Err(e) => finish(Err(e)) as c_int,
             };
+        }
+        if request == libc::FIOASYNC as c_ulong {
+            retreat::now(fd, at, Cause::Call);
         }
         let result = real!()(fd, request, argument);
         if result == 0 && request == libc::FIONBIO as c_ulong {
@@ -191,6 +196,16 @@ fn before_replacing(fd: c_int, to: c_int) {
 fn replaced(fd: c_int, new: c_int) {
     if !crate::process::is_borrowed() {
         ops::dup(fd, new);
+    }
+}
+
+/// Signals at news come from the kernel only.
+fn configuring(fd: c_int, command: c_int, argument: usize) {
+    if command == libc::F_SETFL
+        && argument as c_int & libc::O_ASYNC != 0
+        && let Some(at) = table::conn(fd)
+    {
+        retreat::now(fd, at, Cause::Call);
     }
 }
 

@@ -156,7 +156,10 @@ hooks! {
             return real!()(fd, buf, len, how, from, from_len);
         }
         // A stream has no sender's address to tell: the kernel leaves `from` and zeroes its length.
-        if !from.is_null() && !from_len.is_null() {
+        if !from.is_null() {
+            if crate::poll::is_bad(from_len) {
+                return finish(Err(libc::EFAULT));
+            }
             *from_len = 0;
         }
         recv(fd, buf, len, how)

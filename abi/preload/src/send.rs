@@ -128,10 +128,10 @@ hooks! {
     }
 
     fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> isize {
-        if let Some(at) = table::conn(from) {
-            retreat::now(from, at, Cause::Call);
-        }
         let Some(at) = table::conn(out) else { return real!()(out, from, offset, count) };
+        if !offset.is_null() && crate::poll::is_bad(offset) {
+            return finish(Err(libc::EFAULT));
+        }
         let kernel = || outcome(real!()(out, from, offset, count));
         let place = offset.as_mut();
         finish(ops::send_file(out, at, from, place, count, kernel))

@@ -82,6 +82,15 @@ hooks! {
         if in_kernel {
             retreat::now(fd, at, Cause::Ulp);
         }
+        // Readiness from a number of bytes on is the kernel's to judge.
+        if level == libc::SOL_SOCKET
+            && name == libc::SO_RCVLOWAT
+            && len as usize >= size_of::<c_int>()
+            && !crate::poll::is_bad(value)
+            && *value.cast::<c_int>() > 1
+        {
+            retreat::now(fd, at, Cause::Call);
+        }
         let result = real!()(fd, level, name, value, len);
         if result == 0 {
             ops::note_option(fd, at, level, name);

@@ -14,6 +14,7 @@ use crate::wait::Spin;
 use crate::{Errno, Outcome, errno, ops, stream};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use sovia_proto::path::Rx;
 use sovia_sys::{RobustLock, call, clock, poll};
 use std::collections::VecDeque;
 use via_shm::layout::{DOORBELLS, VIS};
@@ -39,6 +40,8 @@ pub struct Set {
     lock: RobustLock,
     /// Attached connections in the set.
     attached: AtomicU32,
+    /// Threads asleep in it.
+    asleep: AtomicU32,
     inner: UnsafeCell<Inner>,
 }
 
@@ -59,6 +62,8 @@ struct Inner {
     door_added: bool,
     /// The instance is itself watched by another: its doorbell must ring at all news.
     nested: bool,
+    /// Connections seen to be back on TCP in both directions.
+    settled: Vec<Ref>,
 }
 
 #[derive(Debug)]
@@ -110,6 +115,7 @@ pub fn created(epfd: i32) {
         door: 0,
         door_added: false,
         nested: false,
+        settled: Vec::new(),
     };
     for (index, slot) in TABLE.iter().enumerate() {
         if slot.load(Ordering::Acquire).is_null() {
@@ -117,6 +123,7 @@ pub fn created(epfd: i32) {
                 epfd,
                 lock: RobustLock::new(),
                 attached: AtomicU32::new(0),
+                asleep: AtomicU32::new(0),
                 inner: UnsafeCell::new(Inner {
                     door: 1 + index as u32 % (DOORBELLS as u32 - 1),
                     ..fresh()
@@ -400,6 +407,17 @@ impl Inner {
 }
 
 impl Set {
+    /// Lets connections that are back on TCP go, which takes the lock again.
+    fn settle(&self) {
+        // SAFETY: only looks whether there is something; the list is taken under the lock.
+        if unsafe { &*self.inner.get() }.settled.is_empty() {
+            return;
+        }
+        for at in self.with(|inner| core::mem::take(&mut inner.settled)) {
+            crate::retreat::settle(at);
+        }
+    }
+
     fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
         self.lock.lock();
         // SAFETY: the lock is held.
@@ -449,9 +467,10 @@ impl Set {
             endpoint.tx.direction().room.watch(waiter);
         }
         inner.enqueue(i);
-        // Somebody may be asleep in the kernel's instance right now.
-        if let Some(door) = pair::door(inner.door as usize) {
-            let _ = call::write(door, &1u64.to_ne_bytes());
+        // Somebody may be asleep in the kernel's instance right now, uncounted if there was nothing
+        // of ours in the set until now.
+        if self.attached.load(Ordering::Acquire) == 1 || self.asleep.load(Ordering::Acquire) != 0 {
+            self.ring(inner);
         }
     }
 
@@ -464,6 +483,10 @@ impl Set {
         event: Option<(u32, u64)>,
     ) -> Outcome {
         let found = inner.find(fd, at).filter(|&i| inner.entries[i as usize].registered);
+        let before = found.map_or(0, |i| inner.entries[i as usize].events);
+        if let Some((events, _)) = event {
+            check_exclusive(op, events, before)?;
+        }
         let i = match (op, found) {
             (libc::EPOLL_CTL_ADD, Some(_)) => return Err(libc::EEXIST),
             (libc::EPOLL_CTL_ADD, None) => inner.entry(fd, at),
@@ -484,12 +507,17 @@ impl Set {
             self.take_in(inner, i, fd);
         }
         inner.enqueue(i);
-        if inner.nested
-            && let Some(door) = pair::door(inner.door as usize)
-        {
-            let _ = call::write(door, &1u64.to_ne_bytes());
+        if inner.nested || self.asleep.load(Ordering::Acquire) != 0 {
+            self.ring(inner);
         }
         Ok(0)
+    }
+
+    /// Wakes those of this process who sleep in the set.
+    fn ring(&self, inner: &Inner) {
+        if let Some(door) = pair::door(inner.door as usize) {
+            let _ = call::write(door, &1u64.to_ne_bytes());
+        }
     }
 
     fn make_nested(&self) {
@@ -515,8 +543,12 @@ impl Set {
                 entry.queued = false;
                 continue;
             }
-            let mask = readiness(entry.at, entry.fd, entry.events)
+            let at = entry.at;
+            let mask = readiness(at, entry.fd, entry.events)
                 & (entry.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
+            if crate::retreat::is_back(at.conn) {
+                inner.settled.push(at);
+            }
             if mask == 0 {
                 entry.queued = false;
                 continue;
@@ -537,6 +569,24 @@ impl Set {
     }
 }
 
+/// What the kernel refuses about EPOLLEXCLUSIVE.
+fn check_exclusive(op: i32, events: u32, before: u32) -> Result<(), Errno> {
+    const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+    const ALLOWED: u32 = EXCLUSIVE
+        | (libc::EPOLLIN
+            | libc::EPOLLOUT
+            | libc::EPOLLERR
+            | libc::EPOLLHUP
+            | libc::EPOLLWAKEUP
+            | libc::EPOLLET) as u32;
+    let refused = match op {
+        libc::EPOLL_CTL_MOD => (events | before) & EXCLUSIVE != 0,
+        libc::EPOLL_CTL_ADD => events & EXCLUSIVE != 0 && events & !ALLOWED != 0,
+        _ => false,
+    };
+    if refused { Err(libc::EINVAL) } else { Ok(()) }
+}
+
 /// The events that hold for an attached connection, of those that matter for `interest`.
 #[inline]
 pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
@@ -547,6 +597,11 @@ pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
         return 0;
     }
     let mut mask = 0;
+    if at.conn.rx() == Rx::Back || stream::is_returning(&mut guard) {
+        // What the kernel alone knows: urgent data, bands.
+        const REST: u32 = (libc::EPOLLPRI | libc::EPOLLRDBAND | libc::EPOLLMSG) as u32;
+        mask |= poll::probe(fd, (interest & REST) as i16) as u16 as u32 & interest & REST;
+    }
     if interest & IN != 0 && stream::readable(&mut guard, fd) {
         mask |= IN;
     }
@@ -592,6 +647,7 @@ pub fn wait(
             let places = if look && inner.kernel_first { out.len() / 2 } else { out.len() };
             (set.collect(inner, &mut out[..places]), look)
         });
+        set.settle();
         if n > 0 || look {
             if look && n < out.len() {
                 n += set.kernel(&mut out[n..], Some(0), mask).or_else(|e| {
@@ -675,21 +731,24 @@ impl Set {
         if crate::progress::is_missing() {
             crate::progress::restart();
         }
-        let nested = self.with(|inner| {
+        self.asleep.fetch_add(1, Ordering::AcqRel);
+        let news = self.with(|inner| {
             for lane in &inner.lanes {
                 lane.waiter().going_to_sleep(inner.nested);
             }
-            inner.has_news().then_some(()).is_some() || !inner.ready.is_empty()
+            inner.has_news() || !inner.ready.is_empty()
         });
-        let result = if nested {
+        let result = if news {
             Ok(0)
         } else {
             let left = until.map(|until| until.saturating_sub(clock::now_ns()));
             crate::stats::slept();
-            self.kernel(out, left, mask)
+            crate::wait::cancellable(|| self.kernel(out, left, mask))
         };
+        let asleep = self.asleep.fetch_sub(1, Ordering::AcqRel) - 1;
         self.with(|inner| {
-            if !inner.nested {
+            // Another thread may sleep on, and must be rung for.
+            if !inner.nested && asleep == 0 {
                 for lane in &inner.lanes {
                     lane.waiter().awake();
                 }

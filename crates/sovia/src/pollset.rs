@@ -57,6 +57,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
     loop {
         // A connection may have gone back to TCP meanwhile.
         for &(i, at) in &ours {
+            crate::retreat::settle(at);
             let back = at.conn.phase() != Phase::Attached;
             kernel[i].fd = if back { fds[i].fd } else { -1 };
         }
@@ -253,7 +254,7 @@ impl Sleeper {
         } else {
             crate::stats::slept();
             kernel.push(PollFd { fd: epfd, events: libc::POLLIN, revents: 0 });
-            let n = poll::ppoll(kernel, left, mask);
+            let n = crate::wait::cancellable(|| poll::ppoll(kernel, left, mask));
             let rung = kernel.pop().is_some_and(|p| p.revents != 0);
             if rung {
                 let mut events = [epoll::Event { events: 0, u64: 0 }];

@@ -198,6 +198,27 @@ fn once<T>(
     Ok(attempt(&mut guard))
 }
 
+unsafe extern "C" {
+    fn pthread_setcanceltype(kind: i32, old: *mut i32) -> i32;
+    fn pthread_testcancel();
+}
+
+/// Sleeps so that `pthread_cancel` ends the thread, as it would in the kernel's call. What the
+/// sleeper had announced stays announced then: others look once too often for it, no more.
+pub(crate) fn cancellable<T>(sleep: impl FnOnce() -> T) -> T {
+    const ASYNCHRONOUS: i32 = 1;
+    let mut old = 0;
+    // SAFETY: in between runs one system call only, which holds no lock and no memory.
+    unsafe {
+        pthread_testcancel();
+        pthread_setcanceltype(ASYNCHRONOUS, &raw mut old);
+    }
+    let result = sleep();
+    // SAFETY: puts the program's own choice back.
+    unsafe { pthread_setcanceltype(old, core::ptr::null_mut()) };
+    result
+}
+
 fn sleep(
     word: &core::sync::atomic::AtomicU32,
     before: u32,
@@ -210,7 +231,7 @@ fn sleep(
             left => left,
         },
     };
-    match futex::wait(word, before, left) {
+    match cancellable(|| futex::wait(word, before, left)) {
         Ok(()) | Err(call::Errno::EAGAIN) => Ok(()),
         Err(call::Errno::ETIMEDOUT) => Err(libc::EAGAIN),
         Err(e) => Err(crate::errno(e)),

@@ -317,3 +317,32 @@ pub fn read_blocking(fd: RawFd, buf: &mut [u8]) -> Result<usize> {
         }
     }
 }
+
+/// The state of a TCP socket, as `tcpi_state` numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpState(u8);
+
+impl TcpState {
+    /// Whether the peer's FIN, or a reset, has arrived.
+    pub fn peer_has_ended(self) -> bool {
+        const TIME_WAIT: u8 = 6;
+        const CLOSE: u8 = 7;
+        const CLOSE_WAIT: u8 = 8;
+        const LAST_ACK: u8 = 9;
+        const CLOSING: u8 = 11;
+        matches!(self.0, TIME_WAIT | CLOSE | CLOSE_WAIT | LAST_ACK | CLOSING)
+    }
+}
+
+/// The state of a TCP socket; `None` if it is none.
+pub fn tcp_state(fd: RawFd) -> Option<TcpState> {
+    getsockopt::<u8>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok().map(TcpState)
+}
+
+/// Whether a descriptor is a regular file or a block device: what `sendfile` reads from.
+pub fn is_plain_file(fd: RawFd) -> Result<bool> {
+    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    sys!(fstat, fd, &raw mut st)?;
+    Ok(matches!(st.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK))
+}

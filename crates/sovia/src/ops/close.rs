@@ -24,12 +24,14 @@ pub fn close(fd: i32) {
 fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     epoll::conn_closed(at);
-    if conn.phase() == Phase::Candidate {
-        meeting::closed(at);
-        meeting::count_stay(at, Reason::ShortLived);
-    }
     let attached = conn.phase() == Phase::Attached;
     let last = conn.holders.fetch_sub(1, Ordering::AcqRel) == 1;
+    if conn.phase() == Phase::Candidate {
+        meeting::closed(at);
+        if last {
+            meeting::count_stay(at, Reason::ShortLived);
+        }
+    }
     if attached {
         let mut guard = conn.lock();
         let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };

@@ -379,6 +379,9 @@ pub fn send_file(
     if on_tcp {
         return send(fd, at, &[&[], &[]], Flags::default(), kernel);
     }
+    if !call::is_plain_file(from).map_err(crate::errno)? {
+        return Err(libc::EINVAL);
+    }
     let mut piece = vec![0u8; PIECE.min(count.max(1))];
     let mut done = 0;
     while done < count {

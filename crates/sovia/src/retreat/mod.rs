@@ -17,7 +17,7 @@ pub(crate) mod answer;
 mod recall;
 mod relay;
 
-use crate::conn::{Guard, Phase, flag};
+use crate::conn::{Conn, Guard, Phase, flag};
 use crate::stream::{self, tell_reader, word};
 use crate::table::{self, Ref};
 use crate::{epoll, meeting, pair, stats};
@@ -205,15 +205,18 @@ fn detach(at: Ref) {
 /// socket at this end, too.
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
-    if conn.phase() == Phase::Attached
-        && conn.rx() == Rx::Back
-        && conn.tx() == Tx::Back
-        && !conn.has(flag::RETREATING)
-        && (!conn.has(flag::RECALLED) || conn.has(flag::PUMPED))
-        && conn.set(flag::RETREATING) & flag::RETREATING == 0
-    {
+    if is_back(conn) && conn.set(flag::RETREATING) & flag::RETREATING == 0 {
         conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
         stats::reason(Reason::RetreatCall);
         detach(at);
     }
+}
+
+/// Whether an attached connection runs on TCP in both directions, with nothing left to move.
+pub(crate) fn is_back(conn: &Conn) -> bool {
+    conn.phase() == Phase::Attached
+        && conn.rx() == Rx::Back
+        && conn.tx() == Tx::Back
+        && !conn.has(flag::RETREATING)
+        && (!conn.has(flag::RECALLED) || conn.has(flag::PUMPED))
 }

@@ -1,13 +1,13 @@
 //! Looking whether a call would find something.
 
 use super::hold::{peek, scan};
-use super::receive::{idle, switched};
+use super::receive::{idle, switched, take_held};
 use super::{Got, load, rx, tx, word};
-use crate::conn::{Guard, flag};
+use crate::conn::{Guard, HELD, flag};
 use crate::retreat::answer;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
-use sovia_proto::packet::Immediate;
+use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};
 use via_shm::Endpoint;
 use via_shm::endpoint::Area;
@@ -16,9 +16,29 @@ use via_shm::layout::Direction;
 /// A sender that waits for room is woken, and a poller told, when this much is free again.
 pub(super) const ROOM: u64 = (Area::LEN / 2) as u64;
 
+/// Whether the direction in which we receive goes back to TCP here; takes the packet that says so.
+pub fn is_returning(guard: &mut Guard<'_>) -> bool {
+    if guard.conn.rx() != Rx::Vi || guard.front != 0 {
+        return false;
+    }
+    if load(&rx(guard).writer, word::TAIL) != guard.taker.head {
+        return false;
+    }
+    if guard.held_first == guard.held_end {
+        let head = guard.endpoint_ref().rx.head().ok().flatten();
+        let kind = head.and_then(|entry| Immediate::decode(entry.immediate).ok());
+        if kind.is_none_or(|packet| packet.kind != Kind::ToTcp) || scan(guard).is_err() {
+            return false;
+        }
+    }
+    let first = guard.held[guard.held_first as usize % HELD].kind;
+    first == Kind::ToTcp as u8 && take_held(guard, &mut []).is_ok()
+}
+
 /// Whether a receive would find something (bytes, the end, an error).
 pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
+    is_returning(guard);
     match conn.rx() {
         Rx::Vi => {
             if guard.held_first != guard.held_end || guard.front != 0 {

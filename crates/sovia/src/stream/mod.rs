@@ -9,7 +9,7 @@ mod receive;
 mod send;
 
 pub use hold::{peek, unread};
-pub use look::{Watch, readable, writable};
+pub use look::{Watch, is_returning, readable, writable};
 pub use receive::receive;
 pub(crate) use receive::{anchor_has_ended, receive_unread};
 pub use send::{finish, leave, send};

@@ -358,7 +358,7 @@ fn take_gathered(
     Ok(n)
 }
 
-fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
+pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
     let index = guard.held_first as usize % HELD;
     let held = guard.held[index];
     let Some(kind) = kind_of(held.kind) else { return Err(Fault::Damaged) };
@@ -397,8 +397,8 @@ pub(crate) fn receive_unread(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> 
     }
 }
 
-/// Whether the peer has closed the anchor, or it is in error.
+/// Whether the peer has closed the anchor, or it is in error. By the state of TCP: poll would tell
+/// the same of a receiving side that this end has shut itself.
 pub(crate) fn anchor_has_ended(fd: i32) -> bool {
-    let ends = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
-    sovia_sys::poll::probe(fd, libc::POLLRDHUP) & ends != 0
+    call::tcp_state(fd).is_none_or(|state| state.peer_has_ended())
 }
