@@ -26,14 +26,17 @@ pub use transcript::difference;
 pub use workspace::{TempDir, sovia};
 
 /// Scenarios of one C program, each a test of the same name. What is common to
-/// them may follow the program: `scenarios!("bulk".single(): one, other)`.
+/// them may follow the program: `scenarios!("bulk", Scenario::single: one, other)`.
 #[macro_export]
 macro_rules! scenarios {
-    ($program:literal $(.$modifier:ident())*: $($case:ident),+ $(,)?) => {
+    ($program:literal: $($case:ident),+ $(,)?) => {
+        $crate::scenarios!($program, std::convert::identity: $($case),+);
+    };
+    ($program:literal, $adapt:path: $($case:ident),+ $(,)?) => {
         $(
             #[test]
             fn $case() {
-                $crate::Scenario::c($program, stringify!($case))$(.$modifier())*.run();
+                $adapt($crate::Scenario::c($program, stringify!($case))).run();
             }
         )+
     };

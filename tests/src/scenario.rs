@@ -52,10 +52,11 @@ impl Scenario {
         }
     }
 
-    /// One process holds both ends.
+    /// One process holds both ends; it may well stay on TCP.
     #[must_use]
     pub fn single(mut self) -> Self {
         self.single = true;
+        self.accelerates = false;
         self
     }
 

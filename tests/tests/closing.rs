@@ -1,6 +1,6 @@
 //! Half close, full close, reset, and death: what each end sees of the other's end.
 
-use sovia_tests::scenarios;
+use sovia_tests::{Scenario, scenarios};
 
 scenarios!("shutdown":
     the_client_closes_half,
@@ -22,7 +22,7 @@ scenarios!("shutdown":
     a_wrong_half_is_refused,
 );
 
-scenarios!("shutdown".may_stay_on_tcp(): half_close_of_a_fresh_connection);
+scenarios!("shutdown", Scenario::may_stay_on_tcp: half_close_of_a_fresh_connection);
 
 scenarios!("death":
     little_is_sent_before_death,

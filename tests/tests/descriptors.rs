@@ -1,7 +1,7 @@
 //! Streams under several numbers, in the place of standard input and output, with
 //! options, and how connections come about.
 
-use sovia_tests::scenarios;
+use sovia_tests::{Scenario, scenarios};
 
 scenarios!("dup":
     every_kind_of_duplicate_works,
@@ -51,7 +51,7 @@ scenarios!("connect":
 );
 
 // Too short, or too one-sided, to be worth a switch: that is up to the library.
-scenarios!("connect".may_stay_on_tcp():
+scenarios!("connect", Scenario::may_stay_on_tcp:
     bytes_before_the_accept,
     one_way_from_the_start,
     short_connections,

@@ -1,6 +1,6 @@
 //! Streams that several processes share, inherit and hand to each other.
 
-use sovia_tests::scenarios;
+use sovia_tests::{Scenario, scenarios};
 
 scenarios!("fork":
     workers_share_a_listener,
@@ -46,4 +46,4 @@ scenarios!("passing":
 
 // Handed over before a byte was read: whether such streams are switched is up to
 // the library.
-scenarios!("passing".may_stay_on_tcp(): a_dispatcher_hands_connections_out);
+scenarios!("passing", Scenario::may_stay_on_tcp: a_dispatcher_hands_connections_out);

@@ -1,6 +1,6 @@
 //! The calls that move bytes return over Sovia what they return over the kernel.
 
-use sovia_tests::scenarios;
+use sovia_tests::{Scenario, scenarios};
 
 scenarios!("stream_calls":
     partial_reads_leave_the_rest,
@@ -28,7 +28,7 @@ scenarios!("bad_arguments":
     flags_of_every_kind,
 );
 
-scenarios!("bad_arguments".may_stay_on_tcp(): a_socket_that_is_not_connected);
+scenarios!("bad_arguments", Scenario::may_stay_on_tcp: a_socket_that_is_not_connected);
 
 scenarios!("files":
     sendfile_sends_what_it_says,

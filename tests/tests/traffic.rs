@@ -12,7 +12,7 @@ scenarios!("bulk":
 );
 
 // One process holds both ends, and may write before it reads.
-scenarios!("bulk".single().may_stay_on_tcp():
+scenarios!("bulk", Scenario::single:
     a_megabyte_of_single_bytes_before_the_first_read,
     both_directions_before_the_first_read,
     ping_pong_with_oneself,
