@@ -21,6 +21,8 @@ mod sync;
 pub mod waiter;
 
 #[cfg(not(loom))]
+mod bias;
+#[cfg(not(loom))]
 pub mod connect;
 #[cfg(not(loom))]
 pub mod endpoint;
@@ -34,8 +36,6 @@ pub mod pool;
 pub mod request;
 #[cfg(not(loom))]
 pub mod segment;
-#[cfg(not(loom))]
-mod spin;
 #[cfg(not(loom))]
 pub mod vi;
 

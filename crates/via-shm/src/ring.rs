@@ -86,10 +86,7 @@ impl Slot {
             }
             let rest = chunks.into_remainder();
             if let (false, Some(word)) = (rest.is_empty(), words.next()) {
-                let bytes = word.load(Ordering::Relaxed).to_le_bytes();
-                for (to, from) in rest.iter_mut().zip(bytes) {
-                    *to = from;
-                }
+                unpack(word.load(Ordering::Relaxed), rest);
             }
         } else {
             for (i, byte) in out.iter_mut().enumerate() {
@@ -113,11 +110,7 @@ impl Slot {
         }
         let rest = chunks.remainder();
         if let (false, Some(word)) = (rest.is_empty(), words.next()) {
-            let mut buf = [0; 8];
-            for (to, from) in buf.iter_mut().zip(rest) {
-                *to = *from;
-            }
-            word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
+            word.store(pack(rest), Ordering::Relaxed);
         }
     }
 
@@ -137,6 +130,39 @@ impl Slot {
     /// Empties the slot, for a VI's next life.
     pub fn clear(&self) {
         self.head.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Up to 7 bytes as a word. From overlapping pieces: a loop over bytes would go through memory,
+/// and the load of the whole would have to wait for the stores of the parts.
+#[inline]
+fn pack(bytes: &[u8]) -> u64 {
+    let len = bytes.len();
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(low), Some(high)) => {
+            let high = u64::from(u32::from_le_bytes(*high));
+            u64::from(u32::from_le_bytes(*low)) | high << (8 * (len & 7) - 32)
+        }
+        _ => {
+            let at = |i: usize| bytes.get(i).map_or(0, |&b| u64::from(b) << (8 * i));
+            at(0) | at(1) | at(2)
+        }
+    }
+}
+
+/// The other way round.
+#[inline]
+fn unpack(word: u64, bytes: &mut [u8]) {
+    let len = bytes.len();
+    if let Some(low) = bytes.first_chunk_mut::<4>() {
+        *low = (word as u32).to_le_bytes();
+        if let Some(high) = bytes.last_chunk_mut::<4>() {
+            *high = ((word >> (8 * (len & 7) - 32)) as u32).to_le_bytes();
+        }
+        return;
+    }
+    for (i, byte) in bytes.iter_mut().take(3).enumerate() {
+        *byte = (word >> (8 * i)) as u8;
     }
 }
 
@@ -183,5 +209,22 @@ impl Credit {
     #[inline]
     pub fn release(&self, position: u64) {
         self.released.store(position, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_survive_a_word() {
+        for len in 0..8 {
+            let bytes: Vec<u8> = (1..=len).collect();
+            let word = pack(&bytes);
+            assert_eq!(word.to_le_bytes()[..bytes.len()], bytes);
+            let mut out = vec![0; bytes.len()];
+            unpack(word | u64::MAX.checked_shl(8 * u32::from(len)).unwrap_or(0), &mut out);
+            assert_eq!(out, bytes);
+        }
     }
 }

@@ -44,21 +44,21 @@ impl Queue {
 }
 
 /// The descriptor at an address, if the NIC may use it.
-#[inline]
+#[inline(always)]
 pub(crate) fn descriptor<'a>(
     cache: &'a mut RegionCache,
     nic: &Shared,
     ptag: Ptag,
     at: DescriptorAddress,
 ) -> Option<DescriptorRef<'a>> {
-    cache.find(&nic.table, at.handle.raw(), ptag)?.descriptor(at.address)
+    cache.find(&nic.table, at.handle.raw(), ptag)?.descriptor_at(at.address)
 }
 
 /// Control bits that mean nothing to this NIC; RDMA is one that it does not do.
 const FOREIGN: Control = Control::RESERVED.union(Control::OP_MASK);
 
 /// A descriptor's number of segments, after a look at its form.
-#[inline]
+#[inline(always)]
 pub(crate) fn form(descriptor: &DescriptorRef<'_>, control: Control) -> Result<usize, Status> {
     let count = descriptor.seg_count();
     if control.intersects(FOREIGN) || count > descriptor.room() {
@@ -69,7 +69,7 @@ pub(crate) fn form(descriptor: &DescriptorRef<'_>, control: Control) -> Result<u
 
 /// Segment `i` of a descriptor: where its bytes are, and how many. The pointer is good while the
 /// queue's lock is held: deregistering waits for that.
-#[inline]
+#[inline(always)]
 pub(crate) fn segment(
     descriptor: &DescriptorRef<'_>,
     i: usize,
@@ -82,7 +82,7 @@ pub(crate) fn segment(
         // No bytes, no memory: whatever address and handle say.
         return Ok((NonNull::dangling(), 0));
     }
-    let region = cache.find(&nic.table, segment.handle, ptag).ok_or(Status::PROTECTION_ERROR)?;
-    let at = region.range(segment.address, segment.length).ok_or(Status::PROTECTION_ERROR)?;
+    let memory = cache.find(&nic.table, segment.handle, ptag).ok_or(Status::PROTECTION_ERROR)?;
+    let at = memory.range(segment.address, segment.length).ok_or(Status::PROTECTION_ERROR)?;
     Ok((at, segment.length))
 }

@@ -1,11 +1,11 @@
 //! What a VI is made of: two queues, a state, and what breaks them.
 
+use crate::bias::{Held, Lock};
 use crate::connect::link::{Attachment, Close, End, Link};
 use crate::connect::watch::{Progress, Waiting};
 use crate::nic::Shared;
-use crate::spin::Spin;
 use crate::vi::access;
-use crate::vi::recv::RecvSide;
+use crate::vi::recv::{News, RecvSide};
 use crate::vi::send::SendSide;
 use crate::vi::wait::Budget;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -34,8 +34,8 @@ pub(crate) struct Core {
     pub(super) looked_after: AtomicBool,
     /// Changed when a connection begins or ends, for those who wait outside of one.
     pub(super) changes: AtomicU32,
-    pub(super) send: Spin<SendSide>,
-    pub(super) recv: Spin<RecvSide>,
+    pub(super) send: Lock<SendSide>,
+    pub(super) recv: Lock<RecvSide>,
     pub(super) send_budget: Budget,
     pub(super) recv_budget: Budget,
 }
@@ -60,8 +60,8 @@ impl Core {
             broken: AtomicBool::new(false),
             looked_after: AtomicBool::new(false),
             changes: AtomicU32::new(0),
-            send: Spin::new(SendSide::new(capacity, &attributes, ptag)),
-            recv: Spin::new(RecvSide::new(capacity, ptag)),
+            send: Lock::new(SendSide::new(capacity, &attributes, ptag)),
+            recv: Lock::new(RecvSide::new(capacity, ptag)),
             send_budget: Budget::default(),
             recv_budget: Budget::default(),
             nic,
@@ -144,19 +144,8 @@ impl Core {
             drop(guard);
             return Err(PostError::State(self.state()));
         }
-        access::descriptor(&mut send.queue.descriptors, &self.nic, self.ptag, at)
-            .ok_or(PostError::Descriptor)?
-            .clear_status();
-        send.queue.work.post(at).map_err(|_| PostError::QueueFull)?;
-        if self.is_broken() {
-            send.flush(&self.nic);
-            return Ok(());
-        }
-        let result = send.progress(&self.nic);
-        if let (Err(cause), Some(lane)) = (result, &send.lane) {
-            self.break_up(&lane.attachment().clone(), cause);
-            drop(guard);
-            self.settle();
+        if !send.post(&self.nic, at, self.is_broken())? {
+            self.give_up_sending(guard);
             return Ok(());
         }
         if send.queue.work.outstanding() != 0 {
@@ -208,13 +197,33 @@ impl Core {
         }
         if self.is_broken() {
             send.flush(&self.nic);
-        } else if let (Err(cause), Some(lane)) = (send.progress(&self.nic), &send.lane) {
-            self.break_up(&lane.attachment().clone(), cause);
-            drop(guard);
-            self.settle();
+        } else if !send.progress(&self.nic) {
+            self.give_up_sending(guard);
             return self.send.lock().queue.work.take();
         }
         send.queue.work.take()
+    }
+
+    /// Breaks the connection for what the send queue has found out.
+    #[cold]
+    fn give_up_sending(&self, mut send: Held<'_, SendSide>) {
+        let cause = send.trouble.take().unwrap_or(Cause::PeerBroke);
+        if let Some(lane) = &send.lane {
+            self.break_up(&lane.attachment().clone(), cause);
+        }
+        drop(send);
+        self.settle();
+    }
+
+    /// Breaks the connection for what the receive queue has found out.
+    #[cold]
+    fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
+        let cause = recv.trouble.take().unwrap_or(Cause::PeerBroke);
+        if let Some(lane) = recv.lane() {
+            self.break_up(&lane.attachment().clone(), cause);
+        }
+        drop(recv);
+        self.settle();
     }
 
     #[inline]
@@ -229,14 +238,10 @@ impl Core {
             recv.wind_up(&self.nic);
         } else {
             match recv.progress(&self.nic) {
-                Ok(false) => return Done::NotDone,
-                Ok(true) => {}
-                Err(cause) => {
-                    if let Some(lane) = recv.lane() {
-                        self.break_up(&lane.attachment().clone(), cause);
-                    }
-                    drop(guard);
-                    self.settle();
+                News::Nothing => return Done::NotDone,
+                News::Message => {}
+                News::Trouble => {
+                    self.give_up_receiving(guard);
                     return self.recv.lock().queue.work.take();
                 }
             }
@@ -266,15 +271,12 @@ impl Waiting for Core {
             guard.flush(&self.nic);
         }
         let before = guard.queue.work.outstanding();
-        let result = guard.progress(&self.nic);
-        let after = guard.queue.work.outstanding();
-        if let (Err(cause), Some(lane)) = (result, &guard.lane) {
-            self.break_up(&lane.attachment().clone(), cause);
-            drop(guard);
-            self.settle();
+        if !guard.progress(&self.nic) {
+            self.give_up_sending(guard);
             self.looked_after.store(false, Ordering::SeqCst);
             return Progress::Finished;
         }
+        let after = guard.queue.work.outstanding();
         if after == 0 || guard.lane.is_none() {
             // Under the lock: a send that is posted next is noted again.
             self.looked_after.store(false, Ordering::SeqCst);

@@ -17,12 +17,14 @@ pub(crate) struct RecvSide {
     lane: Option<RxLane>,
     /// No more messages are to be taken from it.
     ended: bool,
+    /// Why the connection is to be broken, once that is found out.
+    pub(crate) trouble: Option<Cause>,
     ptag: Ptag,
 }
 
 impl RecvSide {
     pub(crate) fn new(capacity: u32, ptag: Ptag) -> RecvSide {
-        RecvSide { queue: Queue::new(capacity), lane: None, ended: false, ptag }
+        RecvSide { queue: Queue::new(capacity), lane: None, ended: false, trouble: None, ptag }
     }
 
     /// Where messages come from.
@@ -46,62 +48,71 @@ impl RecvSide {
     }
 
     /// Receives one message, if one is there.
-    ///
-    /// # Errors
-    /// Why the connection is to be broken.
     #[inline]
-    pub(crate) fn progress(&mut self, nic: &Shared) -> Result<bool, Cause> {
-        let Some(lane) = &mut self.lane else { return Ok(false) };
+    pub(crate) fn progress(&mut self, nic: &Shared) -> News {
+        let Some(lane) = &mut self.lane else { return News::Nothing };
         let message = match lane.head() {
             Ok(Some(message)) => message,
             Ok(None) => return self.quiet(),
-            Err(damaged) => return Err(self.damaged(damaged)),
+            Err(damaged) => return self.damaged(damaged),
         };
         let Some(front) = self.queue.work.front() else {
-            return Err(self.damaged(Damaged("a message for which no receive is posted")));
+            return self.damaged(Damaged("a message for which no receive is posted"));
         };
         let ptag = self.ptag;
         let Queue { work, descriptors, data } = &mut self.queue;
         let Some(descriptor) = access::descriptor(descriptors, nic, ptag, front) else {
             // Its memory was deregistered after it was posted.
-            return Err(self.fail(nic, Status::PROTECTION_ERROR));
+            return self.fail(nic, Status::PROTECTION_ERROR);
         };
         let receive = Receive { descriptor, nic, ptag };
         if let Err(status) = receive.deliver(lane, data, &message) {
-            return Err(self.fail(nic, status));
+            return self.fail(nic, status);
         }
         let Message { len: length, immediate, .. } = message;
         descriptor.complete(Status::OP_RECEIVE, length, immediate);
         work.complete(Outcome { status: Status::OP_RECEIVE, length, immediate });
         match lane.consume(&message, work.outstanding()) {
-            Ok(()) => Ok(true),
-            Err(damaged) => Err(self.damaged(damaged)),
+            Ok(()) => News::Message,
+            Err(damaged) => self.damaged(damaged),
         }
     }
 
     /// No message is there: has the peer closed?
-    fn quiet(&mut self) -> Result<bool, Cause> {
-        let Some(lane) = &self.lane else { return Ok(false) };
-        let Some(cause) = lane.peer_closed() else { return Ok(false) };
-        // What it sent before it closed may have come between the two looks.
-        match lane.head() {
-            Ok(Some(_)) => Ok(true),
-            Ok(None) => Err(cause),
-            Err(damaged) => Err(Cause::Damaged(damaged.0)),
+    #[inline]
+    fn quiet(&mut self) -> News {
+        match self.lane.as_ref().and_then(RxLane::peer_closed) {
+            None => News::Nothing,
+            Some(cause) => self.closed(cause),
         }
     }
 
     #[cold]
-    fn damaged(&mut self, damaged: Damaged) -> Cause {
-        self.ended = true;
-        Cause::Damaged(damaged.0)
+    fn closed(&mut self, cause: Cause) -> News {
+        // What it sent before it closed may have come between the two looks.
+        match self.lane.as_ref().map(RxLane::head) {
+            Some(Ok(Some(_))) => News::Message,
+            Some(Err(damaged)) => self.damaged(damaged),
+            Some(Ok(None)) | None => {
+                self.trouble = Some(cause);
+                News::Trouble
+            }
+        }
     }
 
     #[cold]
-    fn fail(&mut self, nic: &Shared, status: Status) -> Cause {
+    fn damaged(&mut self, damaged: Damaged) -> News {
+        self.ended = true;
+        self.trouble = Some(Cause::Damaged(damaged.0));
+        News::Trouble
+    }
+
+    #[cold]
+    fn fail(&mut self, nic: &Shared, status: Status) -> News {
         self.ended = true;
         self.queue.complete(nic, self.ptag, Outcome::error(Status::OP_RECEIVE | status));
-        Cause::Descriptor(status)
+        self.trouble = Some(Cause::Descriptor(status));
+        News::Trouble
     }
 
     /// Ends the queue of a broken connection: receives what the peer sent before, unless it was a
@@ -109,7 +120,7 @@ impl RecvSide {
     #[cold]
     pub(crate) fn wind_up(&mut self, nic: &Shared) {
         if !self.ended {
-            while self.queue.work.outstanding() > 0 && matches!(self.progress(nic), Ok(true)) {}
+            while self.queue.work.outstanding() > 0 && self.progress(nic) == News::Message {}
             self.ended = true;
         }
         self.flush(nic);
@@ -119,6 +130,16 @@ impl RecvSide {
     pub(crate) fn flush(&mut self, nic: &Shared) {
         self.queue.flush(nic, self.ptag, Status::OP_RECEIVE);
     }
+}
+
+/// What a look for messages has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    Nothing,
+    /// A message has been received, or is just coming.
+    Message,
+    /// The connection is to be broken.
+    Trouble,
 }
 
 /// A receive that meets its message.

@@ -102,6 +102,7 @@ impl Core {
             if let Some(result) = self.look(side) {
                 return result;
             }
+            core::hint::spin_loop();
         }
         self.wait_longer(side, timeout)
     }

@@ -18,28 +18,33 @@ use std::sync::Arc;
 /// While a descriptor that names some bytes is posted, they belong to the NIC (VIA 1.0): a
 /// program that reads or writes them then finds, or sends, bytes of no particular value.
 #[derive(Debug, Clone)]
-pub struct Memory(Arc<Range>);
-
-#[derive(Debug)]
-struct Range {
+pub struct Memory {
     base: NonNull<u8>,
     len: usize,
-    /// What was allocated for it, if it is ours to free.
-    allocation: Option<(NonNull<u8>, Layout)>,
+    /// Keeps it valid, if it is ours to free.
+    _allocation: Option<Arc<Allocation>>,
 }
 
-// SAFETY: a `Range` is an address range that stays valid while it lives. Its bytes are only
-// reached by copies, whose races spoil no more than the bytes, and by atomics.
-unsafe impl Send for Range {}
-// SAFETY: as above.
-unsafe impl Sync for Range {}
+#[derive(Debug)]
+struct Allocation {
+    start: NonNull<u8>,
+    layout: Layout,
+}
 
-impl Drop for Range {
+// SAFETY: a `Memory` is an address range that stays valid while it lives. Its bytes are only
+// reached by copies, whose races spoil no more than the bytes, and by atomics.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+// SAFETY: an allocation may be given back by any thread, and is nothing else here.
+unsafe impl Send for Allocation {}
+// SAFETY: there is nothing to do with a shared one.
+unsafe impl Sync for Allocation {}
+
+impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Some((start, layout)) = self.allocation {
-            // SAFETY: `start` came from `alloc_zeroed` with this layout, and this is the last use.
-            unsafe { dealloc(start.as_ptr(), layout) }
-        }
+        // SAFETY: `start` came from `alloc_zeroed` with this layout, and this is the last use.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }
 
@@ -59,7 +64,7 @@ impl Memory {
         let skip = start.as_ptr().align_offset(PAGE);
         // SAFETY: less than a page is skipped, which leaves `len` bytes of the allocation.
         let base = unsafe { start.add(skip) };
-        Memory(Arc::new(Range { base, len, allocation: Some((start, layout)) }))
+        Memory { base, len, _allocation: Some(Arc::new(Allocation { start, layout })) }
     }
 
     /// Memory that somebody else keeps: what a C program registers.
@@ -69,23 +74,23 @@ impl Memory {
     /// clones are gone; those which NICs hold count until `deregister_mem` has returned (after
     /// that no NIC touches the memory). Rust code must hold no reference into it meanwhile.
     pub unsafe fn from_raw(base: NonNull<u8>, len: usize) -> Memory {
-        Memory(Arc::new(Range { base, len, allocation: None }))
+        Memory { base, len, _allocation: None }
     }
 
     /// Bytes.
     pub fn len(&self) -> usize {
-        self.0.len
+        self.len
     }
 
     /// Whether there are no bytes, as only [`Memory::from_raw`] can make it.
     pub fn is_empty(&self) -> bool {
-        self.0.len == 0
+        self.len == 0
     }
 
     /// The address of byte `at`, as descriptors carry it.
     #[inline]
     pub fn address(&self, at: usize) -> u64 {
-        self.0.base.as_ptr() as u64 + at as u64
+        self.base.as_ptr() as u64 + at as u64
     }
 
     /// A data segment of `length` bytes from byte `at` on, under the handle of a registration.
@@ -97,17 +102,17 @@ impl Memory {
     /// Where byte `at` lies, counted from the beginning, if `len` bytes from there on are within.
     #[inline]
     fn within(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
-        if at > self.0.len || len > self.0.len - at {
+        if at > self.len || len > self.len - at {
             return None;
         }
         // SAFETY: `at` is at most the range's length, so the result is in it or just behind.
-        Some(unsafe { self.0.base.add(at) })
+        Some(unsafe { self.base.add(at) })
     }
 
     /// The bytes at an address, as a pointer good for `len` bytes; `None` if not all are within.
     #[inline]
     pub fn range(&self, address: u64, len: u32) -> Option<NonNull<u8>> {
-        let at = address.wrapping_sub(self.0.base.as_ptr() as u64);
+        let at = address.wrapping_sub(self.base.as_ptr() as u64);
         self.within(usize::try_from(at).ok()?, len as usize)
     }
 
@@ -115,7 +120,7 @@ impl Memory {
     /// bytes are within.
     #[inline]
     pub fn descriptor_at(&self, address: u64) -> Option<DescriptorRef<'_>> {
-        let at = address.wrapping_sub(self.0.base.as_ptr() as u64);
+        let at = address.wrapping_sub(self.base.as_ptr() as u64);
         self.descriptor(usize::try_from(at).ok()?)
     }
 
@@ -128,7 +133,7 @@ impl Memory {
         if !(start.as_ptr() as usize).is_multiple_of(ALIGNMENT) {
             return None;
         }
-        let room = ((self.0.len - at - CONTROL) / size_of::<Segment>()).min(SEGMENTS_MAX);
+        let room = ((self.len - at - CONTROL) / size_of::<Segment>()).min(SEGMENTS_MAX);
         // SAFETY: the control segment and `room` segments lie in the range, which lives as long
         // as `self`; both types consist of atomics, for which any bytes are valid and concurrent
         // access is no race; the address is aligned for both.

@@ -1,6 +1,6 @@
 //! Finding regions without a lock or a reference count.
 
-use crate::memory::{MemoryTable, Ptag, Region};
+use crate::memory::{MemHandle, Memory, MemoryTable, Ptag, Region};
 use std::sync::Arc;
 
 const WAYS: usize = 4;
@@ -9,23 +9,39 @@ const WAYS: usize = 4;
 /// comparisons; a region that is no longer live is looked up afresh.
 #[derive(Debug, Default)]
 pub struct RegionCache {
-    entries: [Option<Arc<Region>>; WAYS],
+    entries: [Option<Entry>; WAYS],
+}
+
+/// A region, with what a hit needs of it close at hand.
+#[derive(Debug)]
+struct Entry {
+    handle: MemHandle,
+    ptag: Ptag,
+    memory: Memory,
+    region: Arc<Region>,
 }
 
 impl RegionCache {
-    /// The live region under a raw handle, if its tag is `ptag`.
+    /// The memory of the live region under a raw handle, if its tag is `ptag`.
     #[inline]
-    pub fn find(&mut self, table: &MemoryTable, handle: u32, ptag: Ptag) -> Option<&Region> {
+    pub fn find(&mut self, table: &MemoryTable, handle: u32, ptag: Ptag) -> Option<&Memory> {
         let place = &mut self.entries[handle as usize % WAYS];
-        let hit = place.as_ref().is_some_and(|r| r.handle().raw() == handle && r.is_live());
+        let hit = place.as_ref().is_some_and(|e| e.handle.raw() == handle && e.region.is_live());
         if !hit {
-            *place = Some(table.find(handle)?);
+            *place = Some(look_up(table, handle)?);
         }
-        place.as_deref().filter(|region| region.ptag() == ptag)
+        place.as_ref().filter(|entry| entry.ptag == ptag).map(|entry| &entry.memory)
     }
 
     /// Lets go of every region.
     pub fn clear(&mut self) {
         self.entries = Default::default();
     }
+}
+
+#[cold]
+fn look_up(table: &MemoryTable, handle: u32) -> Option<Entry> {
+    let region = table.find(handle)?;
+    let (handle, ptag) = (region.handle(), region.ptag());
+    Some(Entry { handle, ptag, memory: region.memory().clone(), region })
 }

@@ -1,9 +1,7 @@
 //! A registered region.
 
 use crate::attributes::MemAttributes;
-use crate::descriptor::DescriptorRef;
 use crate::memory::{MemHandle, Memory, Ptag};
-use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// A registered region: memory, its handle, its tag.
@@ -59,17 +57,5 @@ impl Region {
     /// The memory itself.
     pub fn memory(&self) -> &Memory {
         &self.memory
-    }
-
-    /// The bytes at an address, as a pointer good for `len` bytes; `None` if not all are within.
-    #[inline]
-    pub fn range(&self, address: u64, len: u32) -> Option<NonNull<u8>> {
-        self.memory.range(address, len)
-    }
-
-    /// The descriptor at an address, if there can be one; see [`Memory::descriptor_at`].
-    #[inline]
-    pub fn descriptor(&self, address: u64) -> Option<DescriptorRef<'_>> {
-        self.memory.descriptor_at(address)
     }
 }
