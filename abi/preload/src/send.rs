@@ -36,6 +36,9 @@ hooks! {
     fn send(fd: c_int, buf: *const c_void, len: size_t, how: c_int) -> isize {
         let Some(at) = table::conn(fd) else { return real!()(fd, buf, len, how) };
         let kernel = || outcome(real!()(fd, buf, len, how));
+        if how & libc::MSG_OOB != 0 {
+            retreat::with_peer(fd, at, Cause::Call);
+        }
         if how & !CARRIED != 0 {
             retreat::now(fd, at, Cause::Call);
             return finish(ops::send_plain(at, kernel));
@@ -80,6 +83,9 @@ hooks! {
         let kernel = || outcome(real!()(fd, msg, how));
         if crate::poll::is_bad(msg) {
             return finish(Err(libc::EFAULT));
+        }
+        if how & libc::MSG_OOB != 0 {
+            retreat::with_peer(fd, at, Cause::Call);
         }
         if how & !CARRIED != 0 || (*msg).msg_controllen != 0 {
             retreat::now(fd, at, Cause::Call);

@@ -14,7 +14,6 @@ use crate::wait::Spin;
 use crate::{Errno, Outcome, errno, ops, stream};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use sovia_proto::path::Rx;
 use sovia_sys::{RobustLock, call, clock, poll};
 use std::collections::VecDeque;
 use via_shm::layout::{DOORBELLS, VIS};
@@ -26,6 +25,8 @@ const SETS: usize = 4096;
 const DOOR: u64 = 0xd5_0b1a_d00b_e115;
 /// The kernel's instance is looked at this often, in nanoseconds, however much the VIs have.
 const KERNEL_NS: u64 = 10_000;
+/// And at least every so many calls.
+const KERNEL_EVERY: u32 = 32;
 const NONE: u32 = u32::MAX;
 
 static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
@@ -56,6 +57,8 @@ struct Inner {
     lanes: Vec<Lane>,
     /// When the kernel's instance was last looked at.
     looked: u64,
+    /// Calls since then.
+    rounds: u32,
     /// Whose turn it is to be first, where `out` may hold one kind only.
     kernel_first: bool,
     door: u32,
@@ -111,6 +114,7 @@ pub fn created(epfd: i32) {
         ready: VecDeque::new(),
         lanes: Vec::new(),
         looked: 0,
+        rounds: 0,
         kernel_first: false,
         door: 0,
         door_added: false,
@@ -597,9 +601,9 @@ pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
         return 0;
     }
     let mut mask = 0;
-    if at.conn.rx() == Rx::Back || stream::is_returning(&mut guard) {
-        // What the kernel alone knows: urgent data, bands.
-        const REST: u32 = (libc::EPOLLPRI | libc::EPOLLRDBAND | libc::EPOLLMSG) as u32;
+    // What the kernel alone knows: urgent data, bands. Asked for only by those who want it.
+    const REST: u32 = (libc::EPOLLPRI | libc::EPOLLRDBAND | libc::EPOLLMSG) as u32;
+    if interest & REST != 0 {
         mask |= poll::probe(fd, (interest & REST) as i16) as u16 as u32 & interest & REST;
     }
     if interest & IN != 0 && stream::readable(&mut guard, fd) {
@@ -638,8 +642,10 @@ pub fn wait(
     loop {
         let (mut n, look) = set.with(|inner| {
             let now = clock::now_ns();
-            let look = now - inner.looked >= KERNEL_NS;
+            inner.rounds += 1;
+            let look = now - inner.looked >= KERNEL_NS || inner.rounds >= KERNEL_EVERY;
             if look {
+                inner.rounds = 0;
                 inner.looked = now;
                 inner.kernel_first = !inner.kernel_first;
             }

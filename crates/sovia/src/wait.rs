@@ -5,7 +5,7 @@
 //! out short puts it to its maximum, a long one halves it, so an idle thread spins for a
 //! microsecond or two and then sleeps without using the processor.
 
-use crate::conn::Guard;
+use crate::conn::{Guard, Phase};
 use crate::stream::Watch;
 use crate::table::Ref;
 use crate::{Errno, config, pair};
@@ -21,6 +21,15 @@ pub enum Want {
     Receive,
     /// Room to send.
     Send,
+}
+
+/// Why a wait ended without what it waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The deadline, a signal, or a closed descriptor: for the program.
+    Failed(Errno),
+    /// The connection has gone back to TCP meanwhile: the kernel's call is the one to make.
+    Plain,
 }
 
 /// Spins without looking at the clock.
@@ -99,20 +108,19 @@ impl Spin {
 /// Tries `attempt` until it gives something, waiting in between.
 ///
 /// # Errors
-/// `EAGAIN` at the deadline, `EINTR` for a signal, `EBADF` if the connection went away.
+/// [`Ended`]: `EAGAIN` at the deadline, `EINTR` for a signal, `EBADF` if the connection was closed,
+/// or that it is none of ours any more.
 pub fn until<T>(
     at: Ref,
     want: Want,
     deadline: Option<u64>,
     mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>,
-) -> Result<T, Errno> {
+) -> Result<T, Ended> {
     let conn = at.conn;
     loop {
         let (watch, bell) = {
             let mut guard = conn.lock();
-            if !conn.is_generation(at.generation) {
-                return Err(libc::EBADF);
-            }
+            still_ours(at)?;
             if let Some(value) = attempt(&mut guard) {
                 return Ok(value);
             }
@@ -143,7 +151,7 @@ fn wait_once<T>(
     watch: &Watch,
     bell: &Bell,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
-) -> Result<Option<T>, Errno> {
+) -> Result<Option<T>, Ended> {
     let worth =
         pair::get(at.conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.worth_spinning());
     let mut spin = Spin::begin(worth);
@@ -178,7 +186,7 @@ fn wait_once<T>(
     }
     bell.going_to_sleep();
     let result = match once(at, attempt) {
-        Ok(None) => sleep(word, before, deadline).map(|()| None),
+        Ok(None) => sleep(word, before, deadline).map(|()| None).map_err(Ended::Failed),
         other => other,
     };
     bell.woke();
@@ -186,14 +194,19 @@ fn wait_once<T>(
     result
 }
 
+fn still_ours(at: Ref) -> Result<(), Ended> {
+    if !at.conn.is_generation(at.generation) {
+        return Err(Ended::Failed(libc::EBADF));
+    }
+    if at.conn.phase() != Phase::Attached { Err(Ended::Plain) } else { Ok(()) }
+}
+
 fn once<T>(
     at: Ref,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
-) -> Result<Option<T>, Errno> {
+) -> Result<Option<T>, Ended> {
     let mut guard = at.conn.lock();
-    if !at.conn.is_generation(at.generation) {
-        return Err(libc::EBADF);
-    }
+    still_ours(at)?;
     guard.traffic.sleeps += 1;
     Ok(attempt(&mut guard))
 }

@@ -3,7 +3,7 @@
 use crate::conn::{Conn, Phase, flag};
 use crate::stream::{self, Got, Put};
 use crate::table::Ref;
-use crate::wait::{self, Want};
+use crate::wait::{self, Ended, Want};
 use crate::{Outcome, meeting};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
@@ -101,10 +101,16 @@ pub fn receive(
             }
         }
     }
-    receive_slowly(fd, at, parts, flags)
+    receive_slowly(fd, at, parts, flags, kernel)
 }
 
-fn receive_slowly(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) -> Outcome {
+fn receive_slowly(
+    fd: i32,
+    at: Ref,
+    parts: &mut [&mut [u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
     let conn = at.conn;
     let wanted: usize = parts.iter().map(|part| part.len()).sum();
     if wanted == 0 && !flags.empty_waits {
@@ -125,7 +131,12 @@ fn receive_slowly(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) -> Ou
             }
         };
         let result = if patient {
-            wait::until(at, Want::Receive, deadline, attempt).and_then(|r| r)
+            match wait::until(at, Want::Receive, deadline, attempt) {
+                Ok(result) => result,
+                Err(Ended::Plain) if done == 0 => return kernel(),
+                Err(Ended::Plain) => return Ok(done),
+                Err(Ended::Failed(e)) => Err(e),
+            }
         } else {
             let mut attempt = attempt;
             let mut guard = conn.lock();
@@ -243,7 +254,8 @@ pub fn send(
                 Put::AskKernel => {
                     drop(guard);
                     crate::retreat::settle(at);
-                    return send_tcp(conn, kernel);
+                    return send_tcp(conn, kernel)
+                        .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
                 }
                 Put::Full => {
                     if flags.dont_wait || conn.has(flag::NONBLOCK) {
@@ -279,24 +291,27 @@ fn send_or_kernel(
         let mut guard = at.conn.lock();
         if stream::send(&mut guard, fd, &[]) == Put::AskKernel {
             drop(guard);
-            return send_tcp(at.conn, kernel);
+            return send_tcp(at.conn, kernel)
+                .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
         }
     }
     send_slowly(fd, at, parts, flags, 0)
 }
 
+/// Another thread has switched the path between the look and the call.
+struct Switched;
+
 /// The kernel's call on an attached connection that is on TCP now.
-fn send_tcp(conn: &Conn, kernel: impl FnOnce() -> Outcome) -> Outcome {
+fn send_tcp(conn: &Conn, kernel: impl FnOnce() -> Outcome) -> Result<Outcome, Switched> {
     let pin = Pin::new(&conn.tx_pins);
-    // Switched meanwhile by another thread: the bytes would be in the wrong place.
     if conn.tx() == Tx::Vi && !conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::DAMAGED) {
         drop(pin);
-        return Err(libc::EINTR);
+        return Err(Switched);
     }
-    let n = kernel()?;
-    conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+    let result = kernel();
+    conn.tx_tcp.fetch_add(*result.as_ref().unwrap_or(&0) as u64, Ordering::AcqRel);
     drop(pin);
-    Ok(n)
+    Ok(result)
 }
 
 /// Sends the rest, waiting for room.
@@ -324,7 +339,11 @@ fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize)
             Put::Full => None,
         };
         let result = if patient {
-            wait::until(at, Want::Send, deadline, attempt).and_then(|r| r)
+            match wait::until(at, Want::Send, deadline, attempt) {
+                Ok(result) => result,
+                Err(Ended::Plain) => send_plainly(fd, rest, flags),
+                Err(Ended::Failed(e)) => Err(e),
+            }
         } else {
             let mut guard = conn.lock();
             attempt(&mut guard).unwrap_or(Err(libc::EAGAIN))
@@ -336,6 +355,12 @@ fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize)
         }
     }
     Ok(done)
+}
+
+/// The rest of a send whose connection has gone back to TCP in the middle.
+fn send_plainly(fd: i32, bytes: &[u8], flags: Flags) -> Outcome {
+    let no_signal = if flags.no_signal { libc::MSG_NOSIGNAL } else { 0 };
+    call::send(fd, bytes, no_signal).map_err(crate::errno)
 }
 
 /// The kernel's verdict on a send whose path has ended. Never blocks.

@@ -2,12 +2,15 @@
 
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::stream::{self, load, store, tell_reader, word};
+use super::{PATIENCE_NS, STEP_NS};
+use crate::table::Ref;
 use crate::{family, pair, progress, table};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{Grant, REFUSED, Tx};
-use sovia_sys::{call, poll};
+use sovia_sys::{call, clock, futex, poll};
 use via_shm::endpoint::Bulk;
+use via_shm::waiter::Bell;
 
 /// The progress thread's pause while returned bytes wait for room on TCP.
 const PUMP_NS: u64 = 2_000_000;
@@ -106,6 +109,43 @@ pub(crate) fn refuse_or_pump(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
+/// Has the receiver recall the direction in which we send, and puts on TCP what it returns.
+pub(super) fn ask_peer(fd: i32, at: Ref) {
+    let conn = at.conn;
+    let start = clock::now_ns();
+    let bell: &Bell = {
+        let guard = conn.lock();
+        let direction = guard.endpoint_ref().tx.direction();
+        store(&direction.path, word::ASKED, 1);
+        tell_reader(conn, guard.endpoint_ref());
+        if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
+            pair.ring(progress::DOORBELL);
+        }
+        let bell: *const Bell = &raw const direction.room;
+        // SAFETY: the connection stays attached until the retreat that we are part of.
+        unsafe { &*bell }
+    };
+    while clock::now_ns() - start < PATIENCE_NS && conn.phase() == Phase::Attached {
+        let before = bell.word().load(Ordering::SeqCst);
+        bell.going_to_sleep();
+        let done = {
+            let mut guard = conn.lock();
+            let path = &guard.endpoint_ref().tx.direction().path;
+            if Grant::from_word(load(path, word::GRANT)) == Grant::Recalled {
+                recalled(&mut guard);
+            }
+            conn.tx() != Tx::Vi && !holds_back(&mut guard, fd)
+        };
+        if !done {
+            let _ = futex::wait(bell.word(), before, Some(STEP_NS));
+        }
+        bell.woke();
+        if done || stream::anchor_has_ended(fd) {
+            return;
+        }
+    }
+}
+
 /// The progress thread's pause: short while bytes wait for room on TCP.
 pub(crate) fn pause() -> Option<u64> {
     PUMPING.load(Ordering::Relaxed).then_some(PUMP_NS)
@@ -117,6 +157,9 @@ fn is_wanted(conn: &Conn) -> bool {
         return false;
     }
     let guard = conn.lock();
+    if conn.phase() == Phase::Attached && is_asked(&guard) {
+        return true;
+    }
     conn.phase() == Phase::Attached
         && match conn.tx() {
             Tx::Vi => {
@@ -126,6 +169,12 @@ fn is_wanted(conn: &Conn) -> bool {
             Tx::Back => conn.has(flag::RECALLED) && !conn.has(flag::PUMPED),
             Tx::Tcp => false,
         }
+}
+
+/// Whether the peer wants us to go back to TCP.
+fn is_asked(guard: &Guard<'_>) -> bool {
+    !guard.conn.has(flag::RETREATING)
+        && load(&guard.endpoint_ref().rx.direction().path, word::ASKED) != 0
 }
 
 /// The progress thread: answers recalls, and moves returned bytes.
@@ -148,7 +197,15 @@ pub(crate) fn serve() {
             if at.conn.phase() != Phase::Attached {
                 return;
             }
-            recalled(&mut guard);
+            if is_asked(&guard) {
+                drop(guard);
+                super::now(fd, at, super::Cause::Call);
+                return;
+            }
+            let path = &guard.endpoint_ref().tx.direction().path;
+            if Grant::from_word(load(path, word::GRANT)) == Grant::Recalled {
+                recalled(&mut guard);
+            }
             left |= holds_back(&mut guard, fd);
             drop(guard);
             progress::tell_own(at.conn);

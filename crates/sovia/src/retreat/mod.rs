@@ -98,6 +98,15 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     }
 }
 
+/// Like [`now`], and the peer does the same first: what it has not read yet is on TCP before
+/// anything that this end sends afterwards. For urgent data, which has a place in the stream.
+pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
+    if at.conn.phase() == Phase::Attached && at.conn.tx() == Tx::Vi {
+        answer::ask_peer(fd, at);
+    }
+    now(fd, at, cause);
+}
+
 /// Another thread, or a relative, is taking the connection back.
 fn await_other(at: Ref) {
     let conn = at.conn;

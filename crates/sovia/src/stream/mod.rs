@@ -51,6 +51,8 @@ pub(crate) mod word {
     pub(crate) const PUMPED: usize = 3;
     /// Path line: not 0 once all bytes of a switch that was taken back are on TCP.
     pub(crate) const TAKEN: usize = 4;
+    /// Path line: not 0 when the sender wants the receiver to take the connection back to TCP.
+    pub(crate) const ASKED: usize = 6;
     /// In the word of the grant: the receiver has closed.
     pub(crate) const LEFT: u64 = 4;
     /// Path line: bytes that went over TCP before the switch.

@@ -34,7 +34,10 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
         return Put::AskKernel;
     }
     match load(&tx(guard).path, word::GRANT) {
-        word::LEFT => return Put::AskKernel,
+        word::LEFT => {
+            conn.set(flag::PEER_GONE);
+            return Put::AskKernel;
+        }
         grant if Grant::from_word(grant) == Grant::Recalled => {
             answer::recalled(guard);
             return if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
