@@ -50,3 +50,31 @@ impl Closing {
         self.fin_sent && self.fin_acked && self.fin_received
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_direction_closes_by_itself() {
+        let mut end = Closing::default();
+        assert_eq!(end.arrived(Kind::Fin), Ok(true));
+        assert!(!end.is_finished());
+        assert!(end.send_fin());
+        assert!(!end.send_fin(), "FIN is sent once");
+        assert_eq!(end.arrived(Kind::FinAck), Ok(false));
+        assert!(end.is_finished());
+    }
+
+    #[test]
+    fn nobody_closes_twice_or_answers_what_was_not_said() {
+        let mut end = Closing::default();
+        assert!(end.arrived(Kind::FinAck).is_err());
+        end.arrived(Kind::Fin).unwrap();
+        assert!(end.arrived(Kind::Fin).is_err());
+        end.send_fin();
+        end.arrived(Kind::FinAck).unwrap();
+        assert!(end.arrived(Kind::FinAck).is_err());
+        assert_eq!(end.arrived(Kind::Data), Ok(false));
+    }
+}

@@ -107,3 +107,56 @@ impl Flow {
         self.owed >= self.threshold
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: Immediate = Immediate { kind: Kind::Data, acks: 0 };
+
+    #[test]
+    fn the_window_closes_and_acknowledgements_open_it() {
+        let mut flow = Flow::new(Parameters { window: 2, threshold: 2 });
+        flow.send(Kind::Data);
+        assert!(flow.can_send());
+        flow.send(Kind::Data);
+        assert!(!flow.can_send());
+        flow.arrived(Immediate { kind: Kind::Ack, acks: 1 }).unwrap();
+        assert!(flow.can_send());
+        assert_eq!(flow.unacked(), 1);
+    }
+
+    #[test]
+    fn owed_acknowledgements_go_alone_at_the_threshold_or_ride_along() {
+        let mut flow = Flow::new(DACKS);
+        for n in 1..=16 {
+            flow.arrived(DATA).unwrap();
+            assert_eq!(flow.held(), 1);
+            assert_eq!(flow.consumed(), n == 16);
+        }
+        assert_eq!(flow.send(Kind::Ack).acks, 16);
+        flow.arrived(DATA).unwrap();
+        assert!(!flow.consumed());
+        assert_eq!(flow.send(Kind::Data).acks, 1);
+        assert_eq!(flow.send(Kind::Fin).acks, 0);
+    }
+
+    #[test]
+    fn a_peer_cannot_acknowledge_or_send_more_than_the_window() {
+        let mut flow = Flow::new(Parameters { window: 1, threshold: 1 });
+        assert!(flow.arrived(Immediate { kind: Kind::Ack, acks: 1 }).is_err());
+        flow.arrived(DATA).unwrap();
+        assert!(flow.arrived(DATA).is_err());
+        // Consumed and not yet acknowledged: the peer's window is still used up.
+        flow.consumed();
+        assert!(flow.arrived(DATA).is_err());
+        flow.send(Kind::Ack);
+        flow.arrived(DATA).unwrap();
+    }
+
+    #[test]
+    fn receives_cover_the_window_its_acknowledgements_and_the_rest() {
+        assert_eq!(DACKS.receives(), 32 + 2 + 3);
+        assert_eq!(Parameters { window: 5, threshold: 3 }.receives(), 5 + 2 + 3);
+    }
+}

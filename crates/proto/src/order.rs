@@ -75,6 +75,10 @@ pub struct Taker {
 impl Taker {
     /// What comes next. `tail` is the sender's published one; `after`, read later than `tail`, is
     /// the number of ordered packets that go before what is gathered.
+    ///
+    /// A packet that was not there when `tail` was read may have been sent after more was gathered.
+    /// Data is not (packets and gathered bytes are never both there); FIN and ToTcp may be, so
+    /// before one of them is taken, `tail` is read again and this is asked again.
     #[inline]
     pub const fn next(&self, tail: u64, after: u32) -> Take {
         if tail != self.head && after == self.packets {
@@ -82,5 +86,42 @@ impl Taker {
         } else {
             Take::Packet
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathering_lasts_until_everything_is_taken() {
+        let mut gatherer = Gatherer::default();
+        assert_eq!(gatherer.next(0), Next::Packet);
+        gatherer.tail = 10;
+        assert!(gatherer.is_gathering());
+        assert_eq!(gatherer.next(9), Next::Gather);
+        assert_eq!(gatherer.waiting(), 1);
+        assert_eq!(gatherer.next(10), Next::Packet);
+        assert!(!gatherer.is_gathering());
+    }
+
+    #[test]
+    fn a_receiver_that_lies_about_what_it_took_gains_nothing() {
+        let mut gatherer = Gatherer { tail: 10, taken: 5, packets: 0 };
+        assert_eq!(gatherer.next(3), Next::Gather);
+        assert_eq!(gatherer.waiting(), 5);
+        assert_eq!(gatherer.next(u64::MAX), Next::Packet);
+        assert_eq!(gatherer.waiting(), 0);
+    }
+
+    #[test]
+    fn gathered_bytes_come_after_the_packets_before_them() {
+        let mut taker = Taker::default();
+        assert_eq!(taker.next(0, 0), Take::Packet);
+        assert_eq!(taker.next(7, 1), Take::Packet);
+        taker.packets = 1;
+        assert_eq!(taker.next(7, 1), Take::Gathered(7));
+        taker.head = 7;
+        assert_eq!(taker.next(7, 1), Take::Packet);
     }
 }

@@ -329,3 +329,47 @@ pub const fn not_pumped(switch: u64, read: u64, returned: u64) -> u64 {
         Switch::Not | Switch::Cancelled => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_reads_tcp_up_to_the_switch_and_no_further() {
+        assert_eq!(source(0, 5), Source::Tcp);
+        assert_eq!(source(CANCELLED, 5), Source::Tcp);
+        assert_eq!(source(switch_word(7), 5), Source::TcpUpTo(2));
+        assert_eq!(source(switch_word(5), 5), Source::Vi);
+        assert_eq!(source(switch_word(4), 5), Source::Impossible);
+    }
+
+    #[test]
+    fn words_are_taken_apart_as_they_were_put_together() {
+        assert_eq!(Switch::from_word(0), Switch::Not);
+        assert_eq!(Switch::from_word(switch_word(0)), Switch::At(0));
+        assert_eq!(Switch::from_word(switch_word(9) | ENTERED), Switch::Entered(9));
+        assert_eq!(Switch::from_word(CANCELLED), Switch::Cancelled);
+        assert_eq!(Switch::from_word(ENTERED), Switch::Entered(0), "nonsense, and no panic");
+        assert_eq!(Returned::from_word(0).owed(), None);
+        assert_eq!(Returned::from_word(returned_word(3)).owed(), Some(3));
+        assert_eq!(Returned::from_word(REFUSED).owed(), Some(0));
+    }
+
+    #[test]
+    fn a_sender_that_leaves_cancels_only_what_nobody_has_entered() {
+        assert_eq!(leave(Tx::Vi, switch_word(3), false), Leave::Cancel(switch_word(3)));
+        assert_eq!(leave(Tx::Vi, switch_word(3) | ENTERED, false), Leave::End);
+        assert_eq!(leave(Tx::Vi, switch_word(3), true), Leave::Quietly);
+        assert_eq!(leave(Tx::Tcp, 0, false), Leave::Quietly);
+    }
+
+    #[test]
+    fn what_was_not_pumped_is_what_tcp_did_not_bring() {
+        let word = switch_word(10) | ENTERED;
+        assert_eq!(not_pumped(word, 10, 4), 4);
+        assert_eq!(not_pumped(word, 13, 4), 1);
+        assert_eq!(not_pumped(word, 20, 4), 0);
+        assert_eq!(rescue(Rx::Granted, CANCELLED, false, 10, 13), Some(3));
+        assert_eq!(rescue(Rx::Granted, CANCELLED, true, 10, 13), None);
+    }
+}
