@@ -61,7 +61,10 @@ pub(crate) unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<
     for i in 0..count {
         // SAFETY: the caller's contract.
         let part = unsafe { &*iov.add(i) };
-        sum = sum.checked_add(part.iov_len).filter(|&n| n <= isize::MAX as usize).ok_or(libc::EINVAL)?;
+        sum = sum
+            .checked_add(part.iov_len)
+            .filter(|&n| n <= isize::MAX as usize)
+            .ok_or(libc::EINVAL)?;
         // SAFETY: as above.
         let part = unsafe { buffer(part.iov_base, part.iov_len) }.ok_or(libc::EFAULT)?;
         match all.few.get_mut(i) {

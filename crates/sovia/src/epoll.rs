@@ -651,14 +651,19 @@ pub fn wait(
             }
             // Neither kind may starve the other: half the places for the kernel's, in turn.
             let places = if look && inner.kernel_first { out.len() / 2 } else { out.len() };
-            (set.collect(inner, &mut out[..places]), look)
+            let n = set.collect(inner, &mut out[..places]);
+            if n == out.len() {
+                // There was no place left for anything else.
+                inner.rounds += KERNEL_EVERY / 4;
+            }
+            (n, look)
         });
         set.settle();
         if n > 0 || look {
             if look && n < out.len() {
-                n += set.kernel(&mut out[n..], Some(0), mask).or_else(|e| {
-                    if n > 0 { Ok(0) } else { Err(e) }
-                })?;
+                n += set
+                    .kernel(&mut out[n..], Some(0), mask)
+                    .or_else(|e| if n > 0 { Ok(0) } else { Err(e) })?;
             }
             if n == 0 {
                 n = set.with(|inner| set.collect(inner, out));

@@ -91,7 +91,12 @@ pub fn dup(from: i32, to: i32) {
 /// `shutdown`. `kernel` makes the real call.
 pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) -> Outcome {
     let conn = at.conn;
-    if conn.phase() == Phase::Attached {
+    if conn.phase() != Phase::Attached {
+        return kernel();
+    }
+    let result = {
+        // The anchor is shut under the lock: a send that finds the flag asks the kernel, and must
+        // find it shut there as well.
         let mut guard = conn.lock();
         if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
             stream::finish(&mut guard, fd);
@@ -100,11 +105,9 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
             conn.set(flag::SHUT_RD);
         }
-    }
-    let result = kernel();
-    if conn.phase() == Phase::Attached {
-        progress::tell_own(conn);
-    }
+        kernel()
+    };
+    progress::tell_own(conn);
     result
 }
 

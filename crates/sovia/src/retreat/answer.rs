@@ -1,8 +1,8 @@
 //! The sender's side of a retreat: answer a recall, and put returned bytes on TCP.
 
+use super::{PATIENCE_NS, STEP_NS};
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::stream::{self, load, store, tell_reader, word};
-use super::{PATIENCE_NS, STEP_NS};
 use crate::table::Ref;
 use crate::{family, pair, progress, table};
 use core::sync::atomic::{AtomicBool, Ordering};
