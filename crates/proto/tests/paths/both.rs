@@ -43,7 +43,13 @@ impl Stream {
 
     fn receiving_locked(&self, end: usize) -> bool {
         let at = self.directions[1 - end].r.at;
-        !matches!(at, ReceiverAt::Idle | ReceiverAt::DrainAnchor | ReceiverAt::WaitPumped)
+        !matches!(
+            at,
+            ReceiverAt::Idle
+                | ReceiverAt::DrainAnchor
+                | ReceiverAt::WaitPumped
+                | ReceiverAt::AwaitTakenBack
+        )
     }
 
     /// The end's program is inside its retreat.

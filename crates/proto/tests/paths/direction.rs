@@ -1,7 +1,7 @@
 //! One direction of a stream as a model: what can happen, and what must hold.
 
 use crate::world::{Limits, Mode, Precautions, World};
-use crate::{ALL, END, ORDER, is_excused, is_finished, receiver, sender};
+use crate::{ALL, END, ORDER, is_finished, receiver, sender};
 use sovia_proto::path::Rx;
 use stateright::{Model, Property};
 
@@ -15,8 +15,8 @@ pub(crate) enum Act {
 pub(crate) struct Direction {
     pub(crate) limits: Limits,
     pub(crate) precautions: Precautions,
-    /// The documented cases of loss are let pass.
-    pub(crate) excuse: bool,
+    /// Cases of loss that are let pass.
+    pub(crate) excused: fn(&World) -> bool,
 }
 
 impl Direction {
@@ -34,10 +34,6 @@ impl Direction {
         let mut quiet = true;
         self.acts(w, |_, by_itself| quiet &= !by_itself);
         quiet
-    }
-
-    fn is_excused(&self, w: &World) -> bool {
-        self.excuse && is_excused(w)
     }
 }
 
@@ -66,10 +62,10 @@ impl Model for Direction {
         vec![
             Property::always(ORDER, |_, w: &World| !w.wrong),
             Property::always(END, |model: &Direction, w: &World| {
-                !w.r.end || w.r.read == w.s.next || model.is_excused(w)
+                !w.r.end || w.r.read == w.s.next || (model.excused)(w)
             }),
             Property::always(ALL, |model: &Direction, w: &World| {
-                !model.is_quiet(w) || is_finished(&model.limits, w) || model.is_excused(w)
+                !model.is_quiet(w) || is_finished(&model.limits, w) || (model.excused)(w)
             }),
             // The model does come to what it is about.
             Property::sometimes("bytes come over the VI, and the end with them", |_, w: &World| {

@@ -47,6 +47,11 @@ fn is_excused(w: &World) -> bool {
     }
 }
 
+/// The protocol as it is.
+fn within(limits: Limits) -> Direction {
+    Direction { limits, precautions: Precautions::IMPATIENT, excused: is_excused }
+}
+
 /// How a state came about: what happened, and where both ends were before.
 fn trace(path: Path<World, direction::Act>) -> String {
     let mut text = String::new();
@@ -58,8 +63,7 @@ fn trace(path: Path<World, direction::Act>) -> String {
 
 /// Visits everything.
 #[track_caller]
-fn holds(limits: Limits) {
-    let model = Direction { limits, precautions: Precautions::ALL, excuse: true };
+fn holds(model: Direction) {
     let checker = model.checker().threads(2).spawn_bfs().join();
     for (name, path) in checker.discoveries() {
         if checker.discovery_classification(name).to_string() == "counterexample" {
@@ -72,14 +76,14 @@ fn holds(limits: Limits) {
 #[test]
 fn two_ends_that_live_and_act_deliver_everything() {
     for bytes in 1..=6 {
-        holds(Limits { bytes, ..Limits::CALM });
+        holds(within(Limits { bytes, ..Limits::CALM }));
     }
 }
 
 #[test]
 fn whatever_is_accepted_is_read_whoever_stops_or_dies() {
     for (bytes, room) in [(1, 1), (2, 1), (3, 1), (3, 2), (2, 16), (3, 16), (5, 16)] {
-        holds(Limits { bytes, room, ..Limits::WILD });
+        holds(within(Limits { bytes, room, ..Limits::WILD }));
     }
 }
 
@@ -87,7 +91,7 @@ fn whatever_is_accepted_is_read_whoever_stops_or_dies() {
 fn both_directions_together_deliver_everything() {
     let connection = |bytes: [u8; 2], closes, deaths| Connection {
         limits: bytes.map(|bytes| Limits { bytes, closes, ..Limits::CALM }),
-        precautions: Precautions::ALL,
+        precautions: Precautions::IMPATIENT,
         deaths,
     };
     for model in [
@@ -102,9 +106,8 @@ fn both_directions_together_deliver_everything() {
 
 /// Leaves something out, and says what the checker found then.
 fn without(limits: Limits, leave_out: impl Fn(&mut Precautions)) -> Vec<&'static str> {
-    let mut precautions = Precautions::ALL;
-    leave_out(&mut precautions);
-    let model = Direction { limits, precautions, excuse: true };
+    let mut model = within(limits);
+    leave_out(&mut model.precautions);
     let found = HasDiscoveries::AnyFailures;
     let checker = model.checker().finish_when(found).spawn_bfs().join();
     checker.discoveries().into_keys().filter(|name| [ORDER, END, ALL].contains(name)).collect()
@@ -139,17 +142,27 @@ fn every_precaution_is_needed() {
 
 #[test]
 fn the_excuses_are_needed_and_concern_only_the_killed_and_the_stopped() {
-    let unexcused = |limits| {
-        let model = Direction { limits, precautions: Precautions::ALL, excuse: false };
+    let loses = |limits| {
+        let model = Direction { excused: |_| false, ..within(limits) };
         let found = HasDiscoveries::AnyFailures;
         let checker = model.checker().finish_when(found).spawn_bfs().join();
         checker.discovery(ALL).is_some() || checker.discovery(END).is_some()
     };
     let calm = Limits { bytes: 3, impatience: true, receiver_dies: true, ..Limits::CALM };
-    assert!(!unexcused(calm));
-    assert!(unexcused(Limits { sender_dies: true, ..calm }));
-    assert!(unexcused(Limits { sender_stops: true, ..calm }));
+    assert!(!loses(calm));
+    assert!(loses(Limits { sender_dies: true, ..calm }));
+    assert!(loses(Limits { sender_stops: true, ..calm }));
     // A sender that does not retreat may die wherever it likes, as long as the receiver waits.
     let patient = Limits { impatience: false, sender_retreats: false, ..calm };
-    assert!(!unexcused(Limits { sender_dies: true, ..patient }));
+    assert!(!loses(Limits { sender_dies: true, ..patient }));
+}
+
+#[test]
+fn with_more_patience_no_kill_would_lose_anything() {
+    for (bytes, room) in [(3, 1), (4, 16)] {
+        let limits = Limits { bytes, room, ..Limits::WILD };
+        let precautions = Precautions::ALL;
+        let excused = |w: &World| w.s.mode == Mode::Stopped && is_excused(w);
+        holds(Direction { limits, precautions, excused });
+    }
 }

@@ -45,8 +45,9 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
                 add(Act::Retreat, false);
             }
         }
-        ReceiverAt::DrainAnchor | ReceiverAt::WaitPumped => {
+        ReceiverAt::DrainAnchor | ReceiverAt::WaitPumped | ReceiverAt::AwaitTakenBack => {
             let goes_on = match r.at {
+                ReceiverAt::AwaitTakenBack => w.shared.taken_back || w.shared.tcp_end,
                 ReceiverAt::DrainAnchor => {
                     !w.shared.vi.is_empty() || sees_end(w, g) || cancelled(w, g)
                 }
@@ -286,9 +287,14 @@ fn give_up(w: &mut World, g: &Precautions) {
     if !g.keep_when_impatient {
         plain(w);
     } else if w.r.at == ReceiverAt::WaitPumped {
+        if g.relay_when_slow {
+            return become_relay(w, true);
+        }
         // The sender has them and lives: it delivers them as the program reads.
         w.r.let_go = true;
         plain(w);
+    } else if w.r.at == ReceiverAt::AwaitTakenBack {
+        become_relay(w, false);
     } else {
         w.r.at = ReceiverAt::Drained(Drained::Impatient);
     }
@@ -301,7 +307,7 @@ fn retreat(w: &mut World, at: ReceiverAt, g: &Precautions) {
             ReceiverAt::RecallLook
         }
         ReceiverAt::RecallLook => match path::recall(w.r.rx, w.shared.switch) {
-            Recall::Nothing => return plain(w),
+            Recall::Nothing => return nothing_to_recall(w, g),
             Recall::Enter(word) if g.recall_enters => ReceiverAt::RecallEnter(word),
             Recall::Enter(_) | Recall::Drain => {
                 w.r.rx = Rx::Vi;
@@ -310,12 +316,15 @@ fn retreat(w: &mut World, at: ReceiverAt, g: &Precautions) {
         },
         ReceiverAt::RecallEnter(word) => {
             if w.shared.switch != word {
-                return plain(w);
+                return nothing_to_recall(w, g);
             }
             w.shared.switch = word | ENTERED;
             w.r.rx = Rx::Vi;
             ReceiverAt::Drain
         }
+        ReceiverAt::AwaitTakenBack if w.shared.taken_back => return plain(w),
+        // The sender has died over it: a relay reads TCP to its end, and finds the rest.
+        ReceiverAt::AwaitTakenBack => return become_relay(w, false),
         ReceiverAt::Drain if cancelled(w, g) => ReceiverAt::Drained(Drained::ToTcp),
         ReceiverAt::Drain => match w.shared.vi.pop() {
             None => ReceiverAt::DrainAnchor,
@@ -353,6 +362,16 @@ fn retreat(w: &mut World, at: ReceiverAt, g: &Precautions) {
         }
         _ => unreachable!("not retreating: {at:?}"),
     };
+}
+
+/// The direction is on TCP, or will be when the sender has taken its bytes back.
+fn nothing_to_recall(w: &mut World, g: &Precautions) {
+    let cancelled = w.shared.switch == CANCELLED;
+    if g.await_taking_back && cancelled && !w.shared.taken_back {
+        w.r.at = ReceiverAt::AwaitTakenBack;
+    } else {
+        plain(w);
+    }
 }
 
 fn give_back(w: &mut World) {

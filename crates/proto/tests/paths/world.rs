@@ -92,9 +92,17 @@ pub(crate) struct Precautions {
     pub(crate) see_death_behind_bytes: bool,
     /// Other readers of the receiver's family wait while one retreats.
     pub(crate) others_wait: bool,
+    /// A receiver that retreats waits for a sender that is taking its bytes back.
+    pub(crate) await_taking_back: bool,
+    /// A receiver whose patience with a pumping sender is over becomes a relay.
+    pub(crate) relay_when_slow: bool,
 }
 
 impl Precautions {
+    /// Those without which somebody's kill can lose bytes that the receiver would have had to wait
+    /// for.
+    pub(crate) const IMPATIENT: Precautions =
+        Precautions { await_taking_back: false, relay_when_slow: false, ..Precautions::ALL };
     pub(crate) const ALL: Precautions = Precautions {
         look_at_grant_again: true,
         unswitch_by_exchange: true,
@@ -111,6 +119,8 @@ impl Precautions {
         keep_when_impatient: true,
         see_death_behind_bytes: true,
         others_wait: true,
+        await_taking_back: true,
+        relay_when_slow: true,
     };
 }
 
@@ -281,6 +291,8 @@ pub(crate) enum ReceiverAt {
     Recall,
     RecallLook,
     RecallEnter(u64),
+    /// Waits until the sender has put what it took back on TCP.
+    AwaitTakenBack,
     Drain,
     DrainAnchor,
     DrainRescan,
