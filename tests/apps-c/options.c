@@ -163,6 +163,7 @@ static void counts(struct peer *p) {
     CALL(ioctl(p->fd, FIONREAD, &there));
     say("%d there", there);
     meet(p);
+    meet(p);
     await_bytes(p->fd, 12345);
     CALL(ioctl(p->fd, FIONREAD, &there));
     say("%d there", there);
@@ -187,6 +188,7 @@ static void counts(struct peer *p) {
 }
 
 static void counted(struct peer *p) {
+    meet(p);
     send_pattern(p->fd, 0, 12345, 5000);
     meet(p);
     recv_all(p->fd, buffer, 5000);

@@ -65,6 +65,7 @@ static void shut_reading(struct peer *p) {
     CALL(recv(p->fd, buffer, 10, 0));
     say_events(p);
     meet(p);
+    meet(p);
     // What comes later is there all the same.
     await_bytes(p->fd, 5);
     say_text("received", buffer, recv(p->fd, buffer, 10, 0));
@@ -74,6 +75,7 @@ static void shut_reading(struct peer *p) {
 }
 
 static void sends_to_shut(struct peer *p) {
+    meet(p);
     CALL(send(p->fd, "hello", 5, 0));
     meet(p);
     recv_all(p->fd, buffer, 5);
