@@ -78,7 +78,7 @@ pub fn receive(
         }
         _ => return kernel(),
     }
-    if conn.rx() == Rx::Back {
+    if conn.rx() == Rx::Back && !conn.has(flag::RETREATING) {
         crate::retreat::settle(at);
         return kernel();
     }

@@ -78,7 +78,10 @@ fn pump(guard: &mut Guard<'_>, fd: i32, len: usize) -> bool {
             Err(call::Errno::EINTR) => {}
             Err(call::Errno::EAGAIN) => return false,
             // The connection is gone; so are its bytes, as with TCP.
-            Err(_) => break,
+            Err(_) => {
+                conn.set(flag::PUMPED);
+                return true;
+            }
         }
     }
     conn.set(flag::PUMPED);
@@ -97,10 +100,12 @@ pub(crate) fn refuse_or_pump(guard: &mut Guard<'_>, fd: i32) {
             guard.conn.set(flag::PUMPED);
         }
         Err(_) => {
-            // As long as a kernel send of the same bytes would take.
+            // They fit TCP's buffers, unless those are full of older bytes.
+            let start = clock::now_ns();
             while guard.conn.has(flag::RECALLED)
                 && holds_back(guard, fd)
                 && !stream::anchor_has_ended(fd)
+                && clock::now_ns() - start < PATIENCE_NS
             {
                 let mut fds = [poll::PollFd { fd, events: libc::POLLOUT, revents: 0 }];
                 let _ = poll::ppoll(&mut fds, Some(10 * PUMP_NS), None);

@@ -22,7 +22,7 @@ use crate::stream::{self, tell_reader, word};
 use crate::table::{self, Ref};
 use crate::{epoll, meeting, pair, stats};
 use core::sync::atomic::Ordering;
-use recall::Verdict;
+use recall::{Asked, Left, Verdict};
 use sovia_control::Reason;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Leave, Rx, Tx};
@@ -57,6 +57,8 @@ impl Cause {
 
 /// How long a retreat waits for a peer that lives but does not answer.
 pub const PATIENCE_NS: u64 = 2_000_000_000;
+/// Bytes that a sender takes back onto TCP from a VI that its receiver has not entered.
+const UNENTERED_MAX: u64 = 1 << 20;
 /// One step of waiting for it.
 const STEP_NS: u64 = 10_000_000;
 
@@ -78,13 +80,28 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
         return;
     }
     conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
-    stats::reason(cause.reason());
     let asked = {
         let mut guard = conn.lock();
-        leave_sending(&mut guard, fd);
-        recall::ask(&mut guard)
+        if cause == Cause::Exec && must_stay(&mut guard, fd) {
+            conn.clear(flag::RETREATING);
+            return;
+        }
+        stats::reason(cause.reason());
+        if stream::unentered(&guard) > UNENTERED_MAX {
+            None
+        } else {
+            leave_sending(&mut guard, fd);
+            Some(recall::ask(&mut guard))
+        }
     };
-    let verdict = if asked { recall::finish(fd, at) } else { Verdict::OnTcp };
+    let verdict = match asked {
+        // So much waits on the VI for a receiver that has not come there yet that TCP would not
+        // take it: the connection stays as it is, behind a relay.
+        None => Verdict::Relay(Left::default()),
+        Some(Asked::OnTcp) => Verdict::OnTcp,
+        Some(Asked::AwaitTaken) => recall::await_taken(fd, at),
+        Some(Asked::Drain) => recall::finish(fd, at),
+    };
     match verdict {
         Verdict::OnTcp => detach(at),
         Verdict::Relay(left) => {
@@ -96,6 +113,18 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
             }
         }
     }
+}
+
+/// A forked process that execs has a relative with the same descriptor, and bytes that the peer
+/// cannot put on TCP any more, because it has finished, are still unread: one of the two only can
+/// have them. A descriptor that merely leaks into the new program is by far the likelier case than
+/// one that both read, so the relative keeps the connection.
+fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let conn = guard.conn;
+    conn.holders.load(Ordering::Acquire) > 1
+        && conn.rx() == Rx::Vi
+        && stream::unread(guard, fd).is_ok_and(|n| n > 0)
+        && stream::anchor_has_ended(fd)
 }
 
 /// Like [`now`], and the peer does the same first: what it has not read yet is on TCP before

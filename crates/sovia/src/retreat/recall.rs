@@ -7,10 +7,15 @@ use crate::stream::{self, Got, load, store, tell_writer, word};
 use crate::table::Ref;
 use crate::{pair, progress};
 use core::sync::atomic::Ordering;
-use sovia_proto::path::{self, ENTERED, Grant, Recall, Rx};
+use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Recall, Rx};
 use sovia_sys::{clock, futex};
 use via_shm::endpoint::Bulk;
 use via_shm::waiter::Bell;
+
+/// More than this is not returned but relayed: TCP's buffers may not take it before the new program
+/// reads, and the peer may be dead by then.
+const RETURN_MAX: usize = 1 << 20;
+const _: () = assert!(RETURN_MAX <= Bulk::LEN);
 
 /// How a recall ended.
 pub(super) enum Verdict {
@@ -31,13 +36,24 @@ pub(super) struct Left {
     pub(super) part_returned: bool,
 }
 
-/// Recalls the direction in which we receive. False if nothing of it is on the VI.
-pub(super) fn ask(guard: &mut Guard<'_>) -> bool {
+/// What a recall found.
+#[derive(PartialEq, Eq)]
+pub(super) enum Asked {
+    /// Nothing of the direction is on the VI.
+    OnTcp,
+    /// The peer must answer, and the VI be read to its end.
+    Drain,
+    /// The peer is putting its bytes on TCP by itself.
+    AwaitTaken,
+}
+
+/// Recalls the direction in which we receive.
+pub(super) fn ask(guard: &mut Guard<'_>) -> Asked {
     let conn = guard.conn;
     let rx = conn.rx();
     if rx == Rx::Tcp || rx == Rx::Back {
         conn.set_rx(Rx::Back);
-        return false;
+        return Asked::OnTcp;
     }
     let path = &guard.endpoint_ref().rx.direction().path;
     store(path, word::GRANT, Grant::Recalled as u64);
@@ -53,14 +69,43 @@ pub(super) fn ask(guard: &mut Guard<'_>) -> bool {
         }
     };
     if !on_vi {
+        if word.load(Ordering::Acquire) == CANCELLED && load(path, word::TAKEN) == 0 {
+            return Asked::AwaitTaken;
+        }
         conn.set_rx(Rx::Back);
-        return false;
+        return Asked::OnTcp;
     }
     // From here on we read the VI; what TCP still holds comes first anyway.
     conn.set_rx(Rx::Vi);
     tell_writer(conn, guard.endpoint_ref());
     ring_progress(conn);
-    true
+    Asked::Drain
+}
+
+/// Waits for the peer to have put all its bytes on TCP. If it dies before, a relay takes the rest
+/// from the VI.
+pub(super) fn await_taken(fd: i32, at: Ref) -> Verdict {
+    let start = clock::now_ns();
+    let bell = bell(at);
+    loop {
+        let before = bell.word().load(Ordering::SeqCst);
+        bell.going_to_sleep();
+        let taken = {
+            let guard = at.conn.lock();
+            load(&guard.endpoint_ref().rx.direction().path, word::TAKEN) != 0
+        };
+        let over = stream::anchor_has_ended(fd) || clock::now_ns() - start >= PATIENCE_NS;
+        if !taken && !over {
+            let _ = futex::wait(bell.word(), before, Some(STEP_NS));
+        }
+        bell.woke();
+        if taken {
+            return Verdict::OnTcp;
+        }
+        if over {
+            return Verdict::Relay(Left::default());
+        }
+    }
 }
 
 /// The peer may be computing: its progress thread answers.
@@ -104,7 +149,7 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
             wake_peer(at);
             return Verdict::OnTcp;
         }
-        End::ToTcp if left.unread.len() <= Bulk::LEN => {
+        End::ToTcp if left.unread.len() <= RETURN_MAX => {
             {
                 let guard = conn.lock();
                 guard.endpoint_ref().rx.bulk().write(0, &left.unread);
@@ -112,7 +157,7 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
             let word = left.unread.len() as u64 + 1;
             if answer.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 wake_peer(at);
-                if await_pump(fd, at, left.unread.len()) {
+                if await_pump(fd, at) {
                     return Verdict::OnTcp;
                 }
                 left.part_returned = true;
@@ -166,7 +211,7 @@ fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>) -> End {
                 Got::End if conn.rx() != Rx::Vi || conn.has(flag::EOF) => {}
                 Got::End => break Some(End::Dead),
             }
-            if unread.len() > Bulk::LEN {
+            if unread.len() > RETURN_MAX {
                 break Some(End::Patience);
             }
         };
@@ -183,10 +228,9 @@ fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>) -> End {
     }
 }
 
-/// Waits until the peer has put everything on TCP, or, if that is more than TCP's buffers take,
-/// is at it. False if it has died before.
-fn await_pump(fd: i32, at: Ref, len: usize) -> bool {
-    const BUFFERED: usize = 1 << 20;
+/// Waits until the peer has put everything on TCP. False if it has died before. One that lives and
+/// is slow (stopped, or its TCP buffers are full) has the bytes, and will deliver them.
+fn await_pump(fd: i32, at: Ref) -> bool {
     let start = clock::now_ns();
     let bell = bell(at);
     loop {
@@ -198,19 +242,12 @@ fn await_pump(fd: i32, at: Ref, len: usize) -> bool {
         };
         let late = clock::now_ns() - start >= PATIENCE_NS;
         let dead = stream::anchor_has_ended(fd);
-        if pumped == 0 && !late && !dead && len <= BUFFERED {
+        if pumped == 0 && !late && !dead {
             let _ = futex::wait(bell.word(), before, Some(STEP_NS));
         }
         bell.woke();
-        if pumped != 0 {
-            return true;
-        }
-        if dead {
-            return false;
-        }
-        // It has the bytes and lives: it will deliver them as the new program reads.
-        if late || len > BUFFERED {
-            return true;
+        if pumped != 0 || dead || late {
+            return pumped != 0 || !dead;
         }
     }
 }

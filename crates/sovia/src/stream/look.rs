@@ -6,7 +6,7 @@ use super::{Got, load, rx, tx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::retreat::answer;
 use core::sync::atomic::Ordering;
-use sovia_proto::order::Next;
+use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};
 use via_shm::Endpoint;
@@ -21,9 +21,6 @@ pub fn is_returning(guard: &mut Guard<'_>) -> bool {
     if guard.conn.rx() != Rx::Vi || guard.front != 0 {
         return false;
     }
-    if load(&rx(guard).writer, word::TAIL) != guard.taker.head {
-        return false;
-    }
     if guard.held_first == guard.held_end {
         let head = guard.endpoint_ref().rx.head().ok().flatten();
         let kind = head.and_then(|entry| Immediate::decode(entry.immediate).ok());
@@ -31,13 +28,22 @@ pub fn is_returning(guard: &mut Guard<'_>) -> bool {
             return false;
         }
     }
-    let first = guard.held[guard.held_first as usize % HELD].kind;
-    first == Kind::ToTcp as u8 && take_held(guard, &mut []).is_ok()
+    if guard.held[guard.held_first as usize % HELD].kind != Kind::ToTcp as u8 {
+        return false;
+    }
+    // What was gathered before the packet was sent is visible now that the packet is.
+    let line = &rx(guard).writer;
+    let tail = load(line, word::TAIL);
+    let after = load(line, word::AFTER) as u32;
+    guard.taker.next(tail, after) == Take::Packet && take_held(guard, &mut []).is_ok()
 }
 
 /// Whether a receive would find something (bytes, the end, an error).
 pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
+    if conn.has(flag::RETREATING) {
+        return false;
+    }
     is_returning(guard);
     match conn.rx() {
         Rx::Vi => {

@@ -13,7 +13,7 @@ pub use look::{Watch, is_returning, readable, writable};
 pub use receive::receive;
 pub(crate) use receive::{anchor_has_ended, receive_unread};
 pub use send::{finish, leave, send};
-pub(crate) use send::{send_control, take_own_back};
+pub(crate) use send::{send_control, take_own_back, unentered};
 
 use crate::conn::{Conn, Guard, flag};
 use crate::{Errno, pair};

@@ -17,15 +17,15 @@ use via_shm::layout::Direction;
 /// the caller is the program itself, reading.
 pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
-    if out.is_empty() {
+    if out.is_empty() && !conn.has(flag::RETREATING) {
         grant(guard);
         return if super::readable(guard, fd) { Got::Bytes(0) } else { Got::Nothing };
     }
+    if conn.has(flag::RETREATING) {
+        // Somebody (a relative, perhaps) is reading the VI to its end for everybody.
+        return Got::Nothing;
+    }
     if conn.rx() == Rx::Vi {
-        if conn.has(flag::RETREATING) {
-            // Somebody (a relative, perhaps) is reading the VI to its end for everybody.
-            return Got::Nothing;
-        }
         match receive_vi(guard, out) {
             Ok(0) => {}
             Ok(n) => return Got::Bytes(n),

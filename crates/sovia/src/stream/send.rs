@@ -9,7 +9,7 @@ use crate::retreat::answer;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
-use sovia_proto::path::{CANCELLED, Grant, Rx, Tx};
+use sovia_proto::path::{self, CANCELLED, Grant, Rx, Tx};
 use via_shm::endpoint::Area;
 
 /// Largest packet: the papers' chunk.
@@ -205,4 +205,16 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
 /// This end closes: the peer's sends have only the kernel to go to from here on.
 pub fn leave(guard: &mut Guard<'_>) {
     store(&super::rx(guard).path, word::GRANT, word::LEFT);
+}
+
+/// Bytes that lie on the VI for a receiver that has not entered it.
+pub(crate) fn unentered(guard: &Guard<'_>) -> u64 {
+    let switch = load(&tx(guard).path, word::SWITCH);
+    match (guard.conn.tx(), path::Switch::from_word(switch)) {
+        // Packets are at most a chunk each, and few: none has been acknowledged.
+        (Tx::Vi, path::Switch::At(_)) => {
+            guard.gatherer.tail + u64::from(guard.flow.unacked()) * CHUNK as u64 / 4
+        }
+        _ => 0,
+    }
 }
