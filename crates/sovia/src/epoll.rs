@@ -11,9 +11,10 @@ use crate::conn::{Phase, flag};
 use crate::pair::{self, Pair};
 use crate::table::{self, Ref};
 use crate::wait::Spin;
+use crate::retreat::{self, Cause};
 use crate::{Errno, Outcome, errno, ops, stream};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use sovia_sys::{RobustLock, call, clock, poll};
 use std::collections::VecDeque;
 use via_shm::layout::{DOORBELLS, VIS};
@@ -29,6 +30,8 @@ const KERNEL_NS: u64 = 10_000;
 const KERNEL_EVERY: u32 = 32;
 const NONE: u32 = u32::MAX;
 
+/// Instances that are waited on themselves.
+static NESTED: AtomicU32 = AtomicU32::new(0);
 static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
 
 /// An epoll event as the program sees it.
@@ -43,6 +46,9 @@ pub struct Set {
     attached: AtomicU32,
     /// Threads asleep in it.
     asleep: AtomicU32,
+    /// Another instance, poll or select waits for this one. The kernel knows nothing of readiness
+    /// in memory, so nothing in it is accelerated.
+    nested: AtomicBool,
     inner: UnsafeCell<Inner>,
 }
 
@@ -63,8 +69,6 @@ struct Inner {
     kernel_first: bool,
     door: u32,
     door_added: bool,
-    /// The instance is itself watched by another: its doorbell must ring at all news.
-    nested: bool,
     /// Connections seen to be back on TCP in both directions.
     settled: Vec<Ref>,
 }
@@ -118,7 +122,6 @@ pub fn created(epfd: i32) {
         kernel_first: false,
         door: 0,
         door_added: false,
-        nested: false,
         settled: Vec::new(),
     };
     for (index, slot) in TABLE.iter().enumerate() {
@@ -128,6 +131,7 @@ pub fn created(epfd: i32) {
                 lock: RobustLock::new(),
                 attached: AtomicU32::new(0),
                 asleep: AtomicU32::new(0),
+                nested: AtomicBool::new(false),
                 inner: UnsafeCell::new(Inner {
                     door: 1 + index as u32 % (DOORBELLS as u32 - 1),
                     ..fresh()
@@ -292,6 +296,9 @@ pub fn control(
         }
         _ => return kernel(),
     };
+    if set.nested.load(Ordering::Acquire) && at.conn.phase() == Phase::Attached {
+        retreat::now(fd, at, Cause::Call);
+    }
     if at.conn.phase() == Phase::Plain {
         return kernel();
     }
@@ -418,7 +425,7 @@ impl Set {
             return;
         }
         for at in self.with(|inner| core::mem::take(&mut inner.settled)) {
-            crate::retreat::settle(at);
+            retreat::settle(at);
         }
     }
 
@@ -444,9 +451,6 @@ impl Set {
                 let Some(waiter) = pair.take_waiter(inner.door) else { return };
                 let entries = vec![NONE; VIS as usize];
                 inner.lanes.push(Lane { pair, waiter, entries });
-                if inner.nested {
-                    pair.segment.waiter(pair.side, waiter).going_to_sleep(true);
-                }
                 inner.lanes.len() - 1
             }
         };
@@ -511,7 +515,7 @@ impl Set {
             self.take_in(inner, i, fd);
         }
         inner.enqueue(i);
-        if inner.nested || self.asleep.load(Ordering::Acquire) != 0 {
+        if self.asleep.load(Ordering::Acquire) != 0 {
             self.ring(inner);
         }
         Ok(0)
@@ -524,11 +528,22 @@ impl Set {
         }
     }
 
+    /// From now on somebody waits for the instance itself: everything in it is the kernel's.
     fn make_nested(&self) {
+        if !self.nested.swap(true, Ordering::AcqRel) {
+            NESTED.fetch_add(1, Ordering::AcqRel);
+        }
+        let attached: Vec<(i32, Ref)> = self.with(|inner| {
+            inner.entries.iter().filter(|e| e.attached).map(|e| (e.fd, e.at)).collect()
+        });
+        for (fd, at) in attached {
+            retreat::now(fd, at, Cause::Call);
+        }
         self.with(|inner| {
-            inner.nested = true;
-            for lane in &inner.lanes {
-                lane.waiter().going_to_sleep(true);
+            if core::mem::take(&mut inner.door_added)
+                && let Some(door) = pair::door(inner.door as usize)
+            {
+                let _ = poll::epoll_ctl(self.epfd, libc::EPOLL_CTL_DEL, door, 0, 0);
             }
         });
     }
@@ -550,7 +565,7 @@ impl Set {
             let at = entry.at;
             let mask = readiness(at, entry.fd, entry.events)
                 & (entry.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
-            if crate::retreat::is_back(at.conn) {
+            if retreat::is_back(at.conn) {
                 inner.settled.push(at);
             }
             if mask == 0 {
@@ -745,7 +760,7 @@ impl Set {
         self.asleep.fetch_add(1, Ordering::AcqRel);
         let news = self.with(|inner| {
             for lane in &inner.lanes {
-                lane.waiter().going_to_sleep(inner.nested);
+                lane.waiter().going_to_sleep();
             }
             inner.has_news() || !inner.ready.is_empty()
         });
@@ -759,7 +774,7 @@ impl Set {
         let asleep = self.asleep.fetch_sub(1, Ordering::AcqRel) - 1;
         self.with(|inner| {
             // Another thread may sleep on, and must be rung for.
-            if !inner.nested && asleep == 0 {
+            if asleep == 0 {
                 for lane in &inner.lanes {
                     lane.waiter().awake();
                 }
@@ -783,31 +798,23 @@ pub fn filter(events: &mut [Event]) -> usize {
     kept
 }
 
-/// The instance is itself waited on by poll or select: its doorbell must ring at all news, and
-/// be there as long as an event is.
-pub(crate) fn polled(index: u32) {
-    let Some(set) = get(index) else { return };
-    if set.attached.load(Ordering::Acquire) == 0 {
-        return;
+/// The instance is itself waited on by poll or select.
+pub fn polled(index: u32) {
+    if let Some(set) = get(index) {
+        set.make_nested();
     }
-    set.make_nested();
-    let mut one = [Event { events: 0, u64: 0 }; 64];
-    set.with(|inner| {
-        // The kernel's level: take the old edge, ring a new one if something is ready.
-        let before: Vec<(u32, bool)> = inner.entries.iter().map(|e| (e.events, e.armed)).collect();
-        let n = set.collect(inner, &mut one);
-        for (i, (events, armed)) in before.into_iter().enumerate() {
-            let entry = &mut inner.entries[i];
-            entry.events = events;
-            if entry.armed != armed || entry.events & libc::EPOLLET as u32 != 0 {
-                entry.armed = armed;
-                inner.enqueue(i as u32);
-            }
-        }
-        if n > 0
-            && let Some(door) = pair::door(inner.door as usize)
-        {
-            let _ = call::write(door, &1u64.to_ne_bytes());
-        }
-    });
+}
+
+/// Whether a connection is in an instance that is itself waited on: then it stays on TCP.
+pub(crate) fn is_nested(at: Ref) -> bool {
+    let mut found = false;
+    if NESTED.load(Ordering::Acquire) != 0 {
+        each(|set| {
+            found |= set.nested.load(Ordering::Acquire)
+                && set.with(|inner| {
+                    inner.entries.iter().any(|e| e.registered && e.at.same(at))
+                });
+        });
+    }
+    found
 }

@@ -190,6 +190,10 @@ impl Meetings {
             give_up(at, Reason::Rule);
             return None;
         }
+        if epoll::is_nested(at) {
+            give_up(at, Reason::RetreatCall);
+            return None;
+        }
         if self.list.len() >= MEETINGS {
             return None;
         }

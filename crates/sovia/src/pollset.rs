@@ -24,20 +24,22 @@ const STEP_NS: u64 = 1_000_000;
 /// While spinning the kernel is asked this often.
 const KERNEL_NS: u64 = 8_000;
 
-/// Whether any of the descriptors is an attached connection.
+/// Whether any of the descriptors is an attached connection. An epoll instance among them is
+/// waited on from outside from here on.
 pub fn is_ours(fds: &[PollFd]) -> bool {
-    fds.iter().any(|p| attached(p.fd).is_some())
+    let mut ours = false;
+    for p in fds {
+        match table::get(p.fd) {
+            table::Entry::Foreign | table::Entry::Private => {}
+            table::Entry::Epoll(index) => epoll::polled(index),
+            table::Entry::Conn(_) => ours |= attached(p.fd).is_some(),
+        }
+    }
+    ours
 }
 
 fn attached(fd: i32) -> Option<Ref> {
     table::conn(fd).filter(|at| at.conn.phase() == Phase::Attached)
-}
-
-/// An epoll instance that the program polls has no event of ours left unseen.
-fn nested(fd: i32) {
-    if let table::Entry::Epoll(index) = table::get(fd) {
-        epoll::polled(index);
-    }
 }
 
 /// `ppoll`. `timeout` in nanoseconds, `None` for ever.
@@ -45,9 +47,6 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
     let until = timeout.map(|t| clock::now_ns().saturating_add(t));
     let ours: Vec<(usize, Ref)> =
         fds.iter().enumerate().filter_map(|(i, p)| Some((i, attached(p.fd)?))).collect();
-    for p in fds.iter() {
-        nested(p.fd);
-    }
     // What the kernel is asked: the same, without ours.
     let mut kernel: Vec<PollFd> = fds.to_vec();
     for &(i, _) in &ours {
@@ -247,7 +246,7 @@ impl Sleeper {
         for &(pair, waiter) in lanes.iter() {
             let waiter = pair.segment.waiter(pair.side, waiter);
             waiter.drain(|_| {});
-            waiter.going_to_sleep(false);
+            waiter.going_to_sleep();
         }
         let result = if look(fds, ours) > 0 {
             Ok(true)

@@ -95,7 +95,7 @@ impl Bell {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Waiter {
-    /// Not 0: asleep, ring the doorbell. A "sticky" sleeper stays flagged when rung.
+    /// Not 0: asleep, ring the doorbell.
     sleeping: AtomicU32,
     /// Which of its process's doorbells rings it.
     doorbell: AtomicU32,
@@ -106,7 +106,6 @@ pub struct Waiter {
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
-const STICKY: u32 = 2;
 
 impl Waiter {
     /// Awake, nothing ready.
@@ -137,7 +136,6 @@ impl Waiter {
         }
         match self.sleeping.load(Ordering::Relaxed) {
             AWAKE => None,
-            STICKY => Some(self.doorbell.load(Ordering::Relaxed)),
             // Of several ringers one rings.
             _ => (self
                 .sleeping
@@ -177,10 +175,9 @@ impl Waiter {
         fence(Ordering::SeqCst);
     }
 
-    /// Announces sleep; `sticky` stays announced until [`Waiter::awake`]. The caller looks once
-    /// more ([`Waiter::has_news`]) before it sleeps.
-    pub fn going_to_sleep(&self, sticky: bool) {
-        self.sleeping.store(if sticky { STICKY } else { ASLEEP }, Ordering::SeqCst);
+    /// Announces sleep. The caller looks once more ([`Waiter::has_news`]) before it sleeps.
+    pub fn going_to_sleep(&self) {
+        self.sleeping.store(ASLEEP, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 

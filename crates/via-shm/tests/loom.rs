@@ -364,7 +364,7 @@ mod waiter {
         }
 
         /// Waits as an epoll instance does, until each of the VIs has had news.
-        fn wait(&self, index: usize, vis: &[usize], sticky: bool) {
+        fn wait(&self, index: usize, vis: &[usize]) {
             let waiter = &self.waiters[index];
             let mut missing = vis.to_vec();
             // What came before the waiter watched, it finds by looking.
@@ -378,7 +378,7 @@ mod waiter {
                 if missing.is_empty() {
                     return;
                 }
-                waiter.going_to_sleep(sticky);
+                waiter.going_to_sleep();
                 if !waiter.has_news() {
                     self.doorbells[index].sleep();
                 }
@@ -392,7 +392,7 @@ mod waiter {
         }
     }
 
-    fn two_ringers(vis: [usize; 2], sticky: bool) {
+    fn two_ringers(vis: [usize; 2]) {
         let shared = Shared::new();
         let mut all = vis.to_vec();
         all.dedup();
@@ -404,23 +404,18 @@ mod waiter {
                 thread::spawn(move || shared.tell(vi))
             })
             .collect();
-        shared.wait(0, &all, sticky);
+        shared.wait(0, &all);
         ringers.into_iter().for_each(|thread| thread.join().unwrap());
     }
 
     #[test]
     fn two_ringers_of_two_vis() {
-        check(|| two_ringers([0, 1], false));
+        check(|| two_ringers([0, 1]));
     }
 
     #[test]
     fn two_ringers_of_one_vi() {
-        check(|| two_ringers([0, 0], false));
-    }
-
-    #[test]
-    fn two_ringers_of_a_sticky_sleeper() {
-        check(|| two_ringers([0, 1], true));
+        check(|| two_ringers([0, 0]));
     }
 
     #[test]
@@ -431,13 +426,13 @@ mod waiter {
             shared.watch(1, &[0]);
             let other = {
                 let shared = shared.clone();
-                thread::spawn(move || shared.wait(1, &[0], false))
+                thread::spawn(move || shared.wait(1, &[0]))
             };
             let ringer = {
                 let shared = shared.clone();
                 thread::spawn(move || shared.tell(0))
             };
-            shared.wait(0, &[0], false);
+            shared.wait(0, &[0]);
             other.join().unwrap();
             ringer.join().unwrap();
         });
@@ -453,7 +448,7 @@ mod waiter {
                 thread::spawn(move || shared.tell(0))
             };
             shared.watch(0, &[0]);
-            shared.wait(0, &[0], false);
+            shared.wait(0, &[0]);
             ringer.join().unwrap();
         });
     }
