@@ -419,7 +419,8 @@ fn new_pair(peer: Process, server: SocketAddr) -> Option<(u32, &'static pair::Pa
     Some((index, pair))
 }
 
-/// Connector: hands the segment and our doorbells to the process that has said Hello.
+/// Connector: hands the segment and our doorbells to the process that has said Hello. Again if an
+/// earlier offer has not been answered: it may have come too late for the connection it was about.
 fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to: &Received) {
     let Some(to) = to.sender else { return };
     pair.file.with(|file| {
@@ -428,7 +429,6 @@ fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to: &Received)
         fds[0] = segment.raw();
         fds[1..].copy_from_slice(&doors);
         if name.send_to(&to, &offer.encode(), &fds).is_ok() {
-            *file = None;
             // The answer comes to the name that the offer was sent from.
             pair.greeting.with(|greeting| *greeting = Some(name));
         }
@@ -441,7 +441,14 @@ fn take_offer(inbox: &Datagram, link: &Link, message: &Message, mut received: Re
         junk(Junk::Descriptor);
         return;
     }
-    if !proven(link, Role::Acceptor, message, &received) || pair::with(message.from).is_some() {
+    if !proven(link, Role::Acceptor, message, &received) {
+        return;
+    }
+    let (Some(to), Some(own)) = (received.sender, pair::doors()) else { return };
+    let accept = Message { step: Step::Accept, from: pair::me(), link: *link }.encode();
+    if pair::with(message.from).is_some() {
+        // Our answer to an earlier offer did not arrive.
+        let _ = inbox.send_to(&to, &accept, &own);
         return;
     }
     let doors = received.fds.split_off(1);
@@ -454,9 +461,7 @@ fn take_offer(inbox: &Datagram, link: &Link, message: &Message, mut received: Re
     if !doors.iter().all(|door| is_doorbell(door.raw())) {
         return junk(Junk::Descriptor);
     }
-    let (Some(to), Some(own)) = (received.sender, pair::doors()) else { return };
-    let accept = Message { step: Step::Accept, from: pair::me(), link: *link };
-    if inbox.send_to(&to, &accept.encode(), &own).is_err() {
+    if inbox.send_to(&to, &accept, &own).is_err() {
         return;
     }
     if let Some(pair) = pair::add(segment, 1, message.from, None).and_then(pair::get) {
@@ -475,6 +480,7 @@ fn hear_accept(index: u32) {
                 && received.credentials == Some((pair.peer.pid, call::geteuid()));
             if from_peer && received.fds.iter().all(|door| is_doorbell(door.raw())) {
                 if pair.keep_doors(received.fds) {
+                    pair.file.with(|file| *file = None);
                     *greeting = None;
                     return;
                 }
