@@ -26,11 +26,13 @@ fn lines(said: &Said) -> Vec<Value> {
 fn every_layer_size_and_metric_gets_a_line() {
     let bench = Bench::new();
     for (args, layers, metrics) in [
-        (&["latency", "--size", "1,200,16K"][..], 4, 3),
-        (&["latency", "--size", "4", "--wait", "block"], 5, 1),
-        (&["bandwidth", "--size", "100,2M", "--wait", "block"], 4, 2),
-        (&["bandwidth", "--size", "64K"], 4, 1),
-        (&["rate", "--size", "64"], 4, 2),
+        (&["latency", "--size", "1,200,16K"][..], 5, 3),
+        (&["latency", "--size", "4", "--wait", "block"], 6, 1),
+        (&["latency", "--size", "100K", "--wait", "sleep", "--cpus", "together"], 4, 1),
+        (&["bandwidth", "--size", "100,2M", "--wait", "block"], 5, 2),
+        (&["bandwidth", "--size", "64K"], 5, 1),
+        (&["bandwidth", "--size", "3", "--wait", "sleep", "--cpus", "apart"], 3, 1),
+        (&["rate", "--size", "64"], 5, 2),
         (&["connect"], 2, 1),
     ] {
         let lines = lines(&measure(&bench, &[args, &["--json"]].concat()));
@@ -46,7 +48,7 @@ fn every_layer_size_and_metric_gets_a_line() {
                 number("min") > 0.0 && number("size_bytes") >= 1.0 && number("runs") == 2.0,
                 "{line}"
             );
-            for key in ["scenario", "layer", "provider", "wait", "metric", "unit"] {
+            for key in ["scenario", "layer", "provider", "wait", "cpus", "metric", "unit"] {
                 assert!(line[key].is_string(), "{key} in {line}");
             }
             assert_eq!(line["p99"].is_number(), args[0] == "latency", "{line}");
@@ -76,11 +78,17 @@ fn a_layer_that_was_not_accelerated_is_told() {
 }
 
 #[test]
-fn what_a_scenario_does_not_have_is_refused() {
+fn what_makes_no_sense_is_refused() {
     let bench = Bench::new();
-    let said = measure(&bench, &["connect", "--layers", "ring"]);
-    assert_eq!(said.code(), 1);
-    assert!(said.err.contains("`connect --wait block` has no layer `ring`"), "{said:?}");
+    for (args, why) in [
+        (&["connect", "--layers", "ring"][..], "`connect --wait block` has no layer `ring`"),
+        (&["rate", "--wait", "sleep", "--layers", "via"], "`rate --wait sleep` has no layer `via`"),
+        (&["latency", "--cpus", "together"], "need a processor each"),
+    ] {
+        let said = measure(&bench, args);
+        assert_eq!(said.code(), 1);
+        assert!(said.err.contains(why), "{said:?}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::link::bytes::Bytes;
 use super::link::eventfd::Eventfds;
 use super::link::region::Region;
 use super::link::slots::{self, Slots};
-use super::link::{tcp, unix};
+use super::link::{tcp, unix, via};
 use super::task::{Errand, Figure, Role, Scenario};
 use super::{cpus, scenario};
 
@@ -57,6 +57,21 @@ fn play(errand: &Errand) -> anyhow::Result<Vec<Figure>> {
         Layer::Eventfd => {
             let [there, back] = inherited(errand)?;
             scenario::play(&mut Eventfds::new(there, back, *role), task, *role)
+        }
+        Layer::Via => {
+            let mut end = match &errand.place {
+                Some(name) => via::connect(name, task)?,
+                None => {
+                    let (listener, name) = via::listen(task)?;
+                    say(&name)?;
+                    listener.accept()?
+                }
+            };
+            let figures = scenario::play(&mut end, task, *role)?;
+            if *role == Role::Responder {
+                end.linger();
+            }
+            Ok(figures)
         }
         Layer::Tcp | Layer::Sovia if task.scenario == Scenario::Connect => match &errand.place {
             Some(port) => scenario::connect::request(port, task),

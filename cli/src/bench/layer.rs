@@ -5,7 +5,7 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::task::{Scenario, Wait};
+use super::task::{Cpus, Scenario, Wait};
 
 /// A way for bytes from one process to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -15,6 +15,8 @@ pub(super) enum Layer {
     Ring,
     /// An eventfd each way, no data: the limit where both ends sleep
     Eventfd,
+    /// A native Virtual Interface, by descriptors: what Sovia's sockets are built on
+    Via,
     /// The kernel's TCP over loopback
     Tcp,
     /// The kernel's Unix stream sockets
@@ -26,13 +28,17 @@ pub(super) enum Layer {
 impl Layer {
     /// All that make sense for a scenario, in the order of tables.
     pub(super) fn all_for(scenario: Scenario, wait: Wait) -> Vec<Self> {
-        match (scenario, wait) {
-            (Scenario::Connect, _) => vec![Self::Tcp, Self::Sovia],
-            (Scenario::Latency, Wait::Block) => {
-                vec![Self::Ring, Self::Eventfd, Self::Tcp, Self::Unix, Self::Sovia]
-            }
-            _ => vec![Self::Ring, Self::Tcp, Self::Unix, Self::Sovia],
+        let mut layers = match (scenario, wait) {
+            (Scenario::Connect, _) => return vec![Self::Tcp, Self::Sovia],
+            // Neither can be told to sleep at once.
+            (_, Wait::Sleep) => vec![],
+            (_, Wait::Poll | Wait::Block) => vec![Self::Ring, Self::Via],
+        };
+        if scenario == Scenario::Latency && wait != Wait::Poll {
+            layers.push(Self::Eventfd);
         }
+        layers.extend([Self::Tcp, Self::Unix, Self::Sovia]);
+        layers
     }
 
     /// What moves the bytes.
@@ -40,13 +46,18 @@ impl Layer {
         match self {
             Self::Ring => "memory",
             Self::Eventfd | Self::Tcp | Self::Unix => "kernel",
-            Self::Sovia => "shm",
+            Self::Via | Self::Sovia => "shm",
         }
     }
 
     /// How this layer waits where `wait` is asked for: a bare ring has nothing to block on.
     pub(super) fn wait(self, wait: Wait) -> Wait {
         if self == Self::Ring { Wait::Poll } else { wait }
+    }
+
+    /// Where this layer's ends run where `cpus` is asked for: those that spin need one each.
+    pub(super) fn cpus(self, cpus: Cpus) -> Cpus {
+        if self == Self::Ring { Cpus::Apart } else { cpus }
     }
 }
 
@@ -55,6 +66,7 @@ impl fmt::Display for Layer {
         f.pad(match self {
             Self::Ring => "ring",
             Self::Eventfd => "eventfd",
+            Self::Via => "via",
             Self::Tcp => "tcp",
             Self::Unix => "unix",
             Self::Sovia => "sovia",

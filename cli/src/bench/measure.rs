@@ -13,7 +13,7 @@ use sovia_control::{Reason, StatsPage, env as names};
 use super::cpus;
 use super::layer::Layer;
 use super::link::region::Region;
-use super::task::{Errand, Figure, Role, Task, Wait};
+use super::task::{Cpus, Errand, Figure, Role, Task, Wait};
 use crate::run::{Board, library};
 
 /// Starts the processes of measurements.
@@ -41,7 +41,8 @@ impl Measurer {
 
     /// Runs one pair of processes to its end.
     pub(super) fn measure(&self, task: &Task) -> anyhow::Result<Measured> {
-        let task = Task { wait: task.layer.wait(task.wait), ..task.clone() };
+        let (wait, cpus) = (task.layer.wait(task.wait), task.layer.cpus(task.cpus));
+        let task = Task { wait, cpus, ..task.clone() };
         let board = if task.layer == Layer::Sovia { Some(Board::new()?) } else { None };
         let figures = self.pair(&task, board.as_ref()).with_context(|| {
             format!("{} over {} with {} bytes", task.scenario, task.layer, task.size_bytes)
@@ -72,8 +73,11 @@ impl Measurer {
         place: Option<String>,
         board: Option<&Board>,
     ) -> anyhow::Result<End> {
-        let cpus = self.cpus.filter(|_| task.wait == Wait::Poll);
-        let cpu = cpus.map(|(first, second)| if role == Role::Requester { first } else { second });
+        let cpu = self.cpus.and_then(|(first, second)| match (task.cpus, role) {
+            (Cpus::Free, _) => None,
+            (Cpus::Together, _) | (Cpus::Apart, Role::Requester) => Some(first),
+            (Cpus::Apart, Role::Responder) => Some(second),
+        });
         let errand = serde_json::to_string(&Errand { task: task.clone(), role, cpu, place })?;
         let mut command = Command::new("/proc/self/exe");
         command.args(["endpoint", &errand]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -84,6 +88,9 @@ impl Measurer {
             let library = self.library.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
             command.env("LD_PRELOAD", library::preload_value(library, None)?);
             command.env(names::STATS, board.path());
+            if task.wait == Wait::Sleep {
+                command.env(names::SPIN, "0");
+            }
         }
         let mut child = command.spawn().context("cannot start a process for the measurement")?;
         let out = child.stdout.take().context("no output of the process")?;
@@ -108,7 +115,7 @@ fn place(layer: Layer) -> anyhow::Result<(Vec<File>, Option<String>)> {
                 File::from(std::os::fd::OwnedFd::from(make()?)),
             ]
         }
-        Layer::Tcp | Layer::Unix | Layer::Sovia => return Ok((Vec::new(), None)),
+        Layer::Via | Layer::Tcp | Layer::Unix | Layer::Sovia => return Ok((Vec::new(), None)),
     };
     let numbers: Vec<_> = files.iter().map(|file| file.as_raw_fd().to_string()).collect();
     Ok((files, Some(numbers.join(","))))

@@ -21,7 +21,7 @@ use clap::Subcommand;
 use self::layer::Layer;
 use self::measure::{Measured, Measurer};
 use self::series::Series;
-use self::task::{Scenario, Wait};
+use self::task::{Cpus, Scenario, Wait};
 
 pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
 
@@ -49,9 +49,12 @@ struct Messages {
     /// Bytes in a message; K is 1024, M 1024 x 1024; several, by commas
     #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "BYTES")]
     size: Vec<usize>,
-    /// What both ends do while they wait: spin on non-blocking calls, or block
+    /// What both ends do while they wait
     #[arg(long, value_enum, default_value_t = Wait::Poll)]
     wait: Wait,
+    /// Which processors they run on [default: apart for `poll`, free for `block` and `sleep`]
+    #[arg(long, value_enum)]
+    cpus: Option<Cpus>,
     #[command(flatten)]
     common: Common,
 }
@@ -76,6 +79,7 @@ struct Common {
 struct Plan {
     scenario: Scenario,
     wait: Wait,
+    cpus: Cpus,
     sizes: Vec<usize>,
     layers: Vec<Layer>,
     runs: u32,
@@ -84,15 +88,18 @@ struct Plan {
 
 /// Measures and reports; returns the exit status.
 pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
-    let (scenario, sizes, wait, common) = match args.what {
-        What::Latency(with) => (Scenario::Latency, with.size, with.wait, with.common),
-        What::Bandwidth(with) => (Scenario::Bandwidth, with.size, with.wait, with.common),
-        What::Rate(with) => (Scenario::Rate, with.size, with.wait, with.common),
-        What::Connect(with) => (Scenario::Connect, Vec::new(), Wait::Block, with),
+    let (scenario, how) = match args.what {
+        What::Latency(how) => (Scenario::Latency, how),
+        What::Bandwidth(how) => (Scenario::Bandwidth, how),
+        What::Rate(how) => (Scenario::Rate, how),
+        What::Connect(common) => {
+            let how = Messages { size: Vec::new(), wait: Wait::Block, cpus: None, common };
+            (Scenario::Connect, how)
+        }
     };
-    let json = common.json;
+    let json = how.common.json;
     let measurer = Measurer::new();
-    let plan = plan(&measurer, scenario, sizes, wait, common)?;
+    let plan = plan(&measurer, scenario, how)?;
     let series = run(&plan, &measurer)?;
     if json {
         report::json(&plan, &series)?;
@@ -102,13 +109,8 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-fn plan(
-    measurer: &Measurer,
-    scenario: Scenario,
-    mut sizes: Vec<usize>,
-    wait: Wait,
-    common: Common,
-) -> anyhow::Result<Plan> {
+fn plan(measurer: &Measurer, scenario: Scenario, how: Messages) -> anyhow::Result<Plan> {
+    let Messages { size: mut sizes, wait, cpus, common } = how;
     if sizes.is_empty() {
         sizes = scenario.default_sizes().to_vec();
     }
@@ -124,7 +126,13 @@ fn plan(
             layers.retain(|&layer| layer != Layer::Sovia);
         }
     }
-    Ok(Plan { scenario, wait, sizes, layers, runs: common.runs, seconds: common.seconds })
+    let cpus = cpus.unwrap_or(Cpus::default_for(wait));
+    if (wait, cpus) == (Wait::Poll, Cpus::Together) {
+        bail!(
+            "two ends that spin need a processor each: `--cpus together` goes with `--wait block` or `sleep`"
+        );
+    }
+    Ok(Plan { scenario, wait, cpus, sizes, layers, runs: common.runs, seconds: common.seconds })
 }
 
 fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
@@ -136,6 +144,7 @@ fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
                     scenario: plan.scenario,
                     layer,
                     wait: plan.wait,
+                    cpus: plan.cpus,
                     size_bytes: size,
                     seconds: plan.seconds,
                 };

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Plan;
 use super::layer::Layer;
 use super::series::Series;
-use super::task::{Metric, Scenario, Wait};
+use super::task::{Cpus, Metric, Scenario, Wait};
 use crate::table::number;
 
 /// One line of JSON.
@@ -16,6 +16,7 @@ struct Line<'a> {
     layer: Layer,
     provider: &'a str,
     wait: Wait,
+    cpus: Cpus,
     size_bytes: usize,
     metric: &'a str,
     unit: &'a str,
@@ -40,6 +41,7 @@ pub(super) fn json(plan: &Plan, series: &Series) -> anyhow::Result<()> {
             layer,
             provider: layer.provider(),
             wait: layer.wait(plan.wait),
+            cpus: layer.cpus(plan.cpus),
             size_bytes,
             metric: metric.name(),
             unit: metric.unit(),
@@ -67,7 +69,7 @@ pub(super) fn table(plan: &Plan, series: &Series) {
 
 fn metric_table(plan: &Plan, series: &Series, metric: Metric) -> Table {
     let bases: Vec<_> =
-        [Layer::Ring, Layer::Tcp].into_iter().filter(|base| plan.layers.contains(base)).collect();
+        bases(plan.wait).iter().copied().filter(|base| plan.layers.contains(base)).collect();
     let unit = metric.unit();
     let mut header = vec!["bytes".to_owned(), "layer".to_owned(), format!("median {unit}")];
     if metric.is_time() {
@@ -98,6 +100,14 @@ fn metric_table(plan: &Plan, series: &Series, metric: Metric) -> Table {
     table
 }
 
+/// The layers that the others are compared with.
+fn bases(wait: Wait) -> &'static [Layer] {
+    match wait {
+        Wait::Poll | Wait::Block => &[Layer::Ring, Layer::Via, Layer::Tcp],
+        Wait::Sleep => &[Layer::Eventfd, Layer::Tcp],
+    }
+}
+
 fn combinations(plan: &Plan, series: &Series) -> Vec<(Metric, usize, Layer)> {
     let mut all = Vec::new();
     for metric in series.metrics() {
@@ -119,16 +129,29 @@ fn title(metric: Metric) -> &'static str {
 }
 
 fn explanation(plan: &Plan) -> String {
-    let mut text = match plan.wait {
-        Wait::Poll => {
-            "Both ends spin, each on a processor of its own where there are two.".to_owned()
-        }
-        Wait::Block => "Both ends block while they wait.".to_owned(),
+    let wait = match plan.wait {
+        Wait::Poll => "Both ends spin on non-blocking calls",
+        Wait::Block => "Both ends make blocking calls",
+        Wait::Sleep => "Both ends make blocking calls that sleep at once",
     };
+    let cpus = match plan.cpus {
+        Cpus::Apart => ", each on a processor of its own where there are two",
+        Cpus::Together => ", on the same processor",
+        Cpus::Free => ", on whatever processors the kernel gives them",
+    };
+    let mut text = format!("{wait}{cpus}.");
+    if plan.wait == Wait::Block && plan.layers.contains(&Layer::Sovia) {
+        text.push_str(
+            "\nsovia and via spin for as long as it pays before they sleep; `--wait sleep` has sovia sleep at once.",
+        );
+    }
     if plan.layers.contains(&Layer::Ring) {
         text.push_str(
             "\nring: bare shared memory, always spinning, no sockets, no protocol: the hardware's limit.",
         );
+    }
+    if plan.layers.contains(&Layer::Via) {
+        text.push_str("\nvia: a native Virtual Interface used by descriptors, without sockets.");
     }
     if plan.layers.contains(&Layer::Eventfd) {
         text.push_str("\neventfd: nothing but waking each other: the limit where both ends sleep.");

@@ -44,10 +44,13 @@ impl fmt::Display for Scenario {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Wait {
-    /// Spins on non-blocking calls.
+    /// Spin on non-blocking calls
     Poll,
-    /// Blocks in the call.
+    /// Make blocking calls; Sovia's, and those of a native VI, spin for as long as it pays and
+    /// then sleep
     Block,
+    /// Make blocking calls that sleep at once, Sovia's too (SOVIA_SPIN=0)
+    Sleep,
 }
 
 impl fmt::Display for Wait {
@@ -55,7 +58,31 @@ impl fmt::Display for Wait {
         f.pad(match self {
             Self::Poll => "poll",
             Self::Block => "block",
+            Self::Sleep => "sleep",
         })
+    }
+}
+
+/// Which processors the two ends run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Cpus {
+    /// One each, of different cores where there are several
+    Apart,
+    /// The same one
+    Together,
+    /// Wherever the kernel puts them, from one moment to the next
+    Free,
+}
+
+impl Cpus {
+    /// What is taken if nothing is asked for: ends that spin must not be in each other's way,
+    /// ends that sleep run as programs do.
+    pub(super) fn default_for(wait: Wait) -> Self {
+        match wait {
+            Wait::Poll => Self::Apart,
+            Wait::Block | Wait::Sleep => Self::Free,
+        }
     }
 }
 
@@ -65,6 +92,7 @@ pub(super) struct Task {
     pub(super) scenario: Scenario,
     pub(super) layer: Layer,
     pub(super) wait: Wait,
+    pub(super) cpus: Cpus,
     pub(super) size_bytes: usize,
     pub(super) seconds: f64,
 }

@@ -17,5 +17,8 @@ pub const IO_URING: &str = "SOVIA_IO_URING";
 /// The value of [`IO_URING`] that lets programs have their rings.
 pub const IO_URING_ALLOW: &str = "allow";
 
+/// The longest spin before a wait sleeps, in microseconds; 0: sleep at once.
+pub const SPIN: &str = "SOVIA_SPIN";
+
 /// The path of the library to inject, where it is not installed beside `sovia`.
 pub const PRELOAD: &str = "SOVIA_PRELOAD";

@@ -7,6 +7,7 @@ pub(super) mod slots;
 pub(super) mod socket;
 pub(super) mod tcp;
 pub(super) mod unix;
+pub(super) mod via;
 
 use std::io;
 
