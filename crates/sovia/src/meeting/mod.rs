@@ -16,21 +16,23 @@
 //! only to the very address that a proven message came from. Everything else is dropped and
 //! counted.
 
+mod attach;
+mod offer;
+mod proof;
+
 use crate::conn::{Phase, Role, flag};
-use crate::message::{self, Link, Message, Process, Step};
+use crate::message::{Link, Message, Step};
 use crate::pair::{self, RobustBox};
 use crate::table::{self, Ref};
-use crate::{config, epoll, progress, stats};
-use core::net::{IpAddr, SocketAddr};
+use crate::{config, epoll, stats};
+use attach::{attach, attach_as_acceptor, find_request};
 use core::sync::atomic::Ordering;
+use offer::{answer_hello, hear_accept, send_offer, take_offer};
+use proof::{addresses, hear, rendezvous};
 use sovia_control::{Junk, Reason};
-use sovia_proto::flow::{DACKS, Flow};
-use sovia_sys::datagram::{Datagram, Name, Received};
+use sovia_sys::datagram::Datagram;
 use sovia_sys::{call, clock, diag};
-use via_shm::layout::DOORBELLS;
-use via_shm::request::{DISCRIMINATOR, Progress};
-use via_shm::segment::AttachError;
-use via_shm::{Endpoint, Segment};
+use via_shm::request::Progress;
 
 /// Transfers after which an end gives its peer up, if as many nanoseconds have passed as well.
 const PATIENCE: u32 = 4096;
@@ -311,71 +313,6 @@ impl Meetings {
     }
 }
 
-/// The next message that has the right form; others are counted and dropped.
-fn hear(socket: &Datagram) -> Option<(Message, Received)> {
-    let mut buf = [0; message::LEN + 1];
-    for _ in 0..DATAGRAMS {
-        let received = socket.receive(&mut buf).ok()?;
-        if received.truncated {
-            junk(Junk::Size);
-            continue;
-        }
-        match Message::decode(&buf[..received.len.min(buf.len())]) {
-            Ok(message) => return Some((message, received)),
-            Err(message::Junk::Shape) => junk(Junk::Size),
-            Err(message::Junk::Version) => junk(Junk::Version),
-        }
-    }
-    junk(Junk::Flood);
-    None
-}
-
-/// Whether a message comes from the process that holds the other end of `link`.
-fn proven(link: &Link, role: Role, message: &Message, received: &Received) -> bool {
-    if !message.link.same_connection(link) {
-        junk(Junk::Stale);
-        return false;
-    }
-    let Some((pid, uid)) = received.credentials else {
-        junk(Junk::User);
-        return false;
-    };
-    if uid != call::geteuid() || pid != message.from.pid {
-        junk(Junk::User);
-        return false;
-    }
-    if !owns_other_end(link, role, message.link.cookie, uid) {
-        junk(Junk::Stale);
-        return false;
-    }
-    true
-}
-
-/// Asks the kernel about the other end of `link`, where we play `role`.
-fn owns_other_end(link: &Link, role: Role, cookie: u64, uid: u32) -> bool {
-    let owner = match role {
-        Role::Connector => diag::tcp_owner(link.acceptor, link.connector),
-        Role::Acceptor => diag::tcp_owner(link.connector, link.acceptor),
-    };
-    owner.is_ok_and(|owner| owner.cookie == cookie && owner.uid == uid)
-}
-
-/// The connection's addresses as the program's own end sees them, local first.
-fn addresses(fd: i32) -> Option<(SocketAddr, SocketAddr)> {
-    let name = |peer| {
-        let address = call::socket_name(fd, peer).ok()?;
-        Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
-    };
-    let (local, peer): (SocketAddr, SocketAddr) = (name(false)?, name(true)?);
-    // A scoped address says nothing without its interface.
-    let scoped = |ip: IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    (!scoped(local.ip())).then_some((local, peer))
-}
-
-fn rendezvous(link: &Link) -> Option<Name> {
-    Name::new(format!("sovia/{}-{}", link.connector, link.acceptor).as_bytes())
-}
-
 fn bind(link: &Link) -> Option<Stage> {
     let name = Datagram::bind(Some(&rendezvous(link)?)).ok()?;
     table::enter_private(name.raw());
@@ -389,176 +326,4 @@ fn request_or_bind(link: &Link) -> Option<Stage> {
         return Some(Stage::Requested { pair: index, vi });
     }
     bind(link)
-}
-
-/// Connector: a Hello has come.
-fn answer_hello(link: &Link, message: &Message, received: &Received) -> Option<Stage> {
-    if message.step != Step::Hello {
-        junk(Junk::Stale);
-        return None;
-    }
-    if !proven(link, Role::Connector, message, received) {
-        return None;
-    }
-    let (index, pair) = match pair::with(message.from) {
-        Some(known) => known,
-        None => new_pair(message.from, link.acceptor)?,
-    };
-    let vi = pair.segment.request_connection(pair.side, &link.encode())?;
-    Some(Stage::Requested { pair: index, vi })
-}
-
-fn new_pair(peer: Process, server: SocketAddr) -> Option<(u32, &'static pair::Pair)> {
-    let Ok((segment, fd)) = Segment::create() else {
-        stats::reason(Reason::NoMemory);
-        return None;
-    };
-    let index = pair::add(segment, 0, peer, Some(server))?;
-    let pair = pair::get(index)?;
-    pair.file.with(|file| *file = Some(fd));
-    Some((index, pair))
-}
-
-/// Connector: hands the segment and our doorbells to the process that has said Hello. Again if an
-/// earlier offer has not been answered: it may have come too late for the connection it was about.
-fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to: &Received) {
-    let Some(to) = to.sender else { return };
-    pair.file.with(|file| {
-        let (Some(segment), Some(doors)) = (&*file, pair::doors()) else { return };
-        let mut fds = [0; DOORBELLS + 1];
-        fds[0] = segment.raw();
-        fds[1..].copy_from_slice(&doors);
-        if name.send_to(&to, &offer.encode(), &fds).is_ok() {
-            // The answer comes to the name that the offer was sent from.
-            pair.greeting.with(|greeting| *greeting = Some(name));
-        }
-    });
-}
-
-/// Acceptor: an Offer for one of our connections has come.
-fn take_offer(inbox: &Datagram, link: &Link, message: &Message, mut received: Received) {
-    if received.fds.len() != DOORBELLS + 1 {
-        junk(Junk::Descriptor);
-        return;
-    }
-    if !proven(link, Role::Acceptor, message, &received) {
-        return;
-    }
-    let (Some(to), Some(own)) = (received.sender, pair::doors()) else { return };
-    let accept = Message { step: Step::Accept, from: pair::me(), link: *link }.encode();
-    if pair::with(message.from).is_some() {
-        // Our answer to an earlier offer did not arrive.
-        let _ = inbox.send_to(&to, &accept, &own);
-        return;
-    }
-    let doors = received.fds.split_off(1);
-    let segment = match Segment::attach(&received.fds[0]) {
-        Ok(segment) => segment,
-        Err(AttachError::Seals) => return junk(Junk::Seal),
-        Err(AttachError::Layout) => return junk(Junk::Version),
-        Err(AttachError::Map(_)) => return stats::reason(Reason::NoMemory),
-    };
-    if !doors.iter().all(|door| is_doorbell(door.raw())) {
-        return junk(Junk::Descriptor);
-    }
-    if inbox.send_to(&to, &accept, &own).is_err() {
-        return;
-    }
-    if let Some(pair) = pair::add(segment, 1, message.from, None).and_then(pair::get) {
-        pair.keep_doors(doors);
-    }
-}
-
-/// Connector: takes the peer's doorbells, which it sent before it accepted.
-fn hear_accept(index: u32) {
-    let Some(pair) = pair::get(index) else { return };
-    pair.greeting.with(|greeting| {
-        let Some(name) = greeting else { return };
-        while let Some((message, received)) = hear(name) {
-            let from_peer = message.step == Step::Accept
-                && message.from == pair.peer
-                && received.credentials == Some((pair.peer.pid, call::geteuid()));
-            if from_peer && received.fds.iter().all(|door| is_doorbell(door.raw())) {
-                if pair.keep_doors(received.fds) {
-                    pair.file.with(|file| *file = None);
-                    *greeting = None;
-                    return;
-                }
-            } else {
-                junk(Junk::Stale);
-            }
-        }
-    });
-}
-
-/// Whether writing to a descriptor can neither block nor do anything but count.
-fn is_doorbell(fd: i32) -> bool {
-    let mut target = [0u8; 64];
-    let n = call::read_link(fd, &mut target).unwrap_or(0);
-    target[..n].starts_with(b"anon_inode:[eventfd]") && call::is_nonblocking(fd)
-}
-
-/// Acceptor: the request that mirrors our end of the connection.
-fn find_request(link: &Link) -> Option<(u32, u32)> {
-    let mut found = None;
-    pair::each(|index, pair| {
-        pair.segment.pending(pair.side, |vi, discriminator: &[u8; DISCRIMINATOR]| {
-            if let Some(theirs) = Link::decode(discriminator)
-                && theirs.same_connection(link)
-                && owns_other_end(link, Role::Acceptor, theirs.cookie, call::geteuid())
-            {
-                found = Some((index, vi));
-            }
-        });
-    });
-    found
-}
-
-fn attach_as_acceptor(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
-    let Some(pair) = pair::get(index) else { return false };
-    pair.has_doors() && pair.segment.accept(pair.side, vi) && attach(fd, at, index, vi)
-}
-
-/// Gives a connection its VI. From here on its calls go through [`crate::stream`].
-fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
-    let Some(pair) = pair::get(index) else { return false };
-    let conn = at.conn;
-    // The progress thread tells us of the anchor's death; without it there is no acceleration.
-    if !progress::start() {
-        return false;
-    }
-    {
-        let mut guard = conn.lock();
-        pair.occupy(vi, at.index);
-        conn.pair.store(index, Ordering::Relaxed);
-        conn.vi.store(vi, Ordering::Relaxed);
-        conn.side.store(pair.side as u32, Ordering::Relaxed);
-        // SAFETY: the pair keeps the segment mapped while the VI is occupied; forked processes
-        // inherit the mapping with the connection; the lock serialises the halves' use.
-        guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
-        guard.flow = Flow::new(DACKS);
-        guard.closing = Default::default();
-        guard.gatherer = Default::default();
-        guard.taker = Default::default();
-        guard.traffic = Default::default();
-        guard.pumped = 0;
-        guard.front = 0;
-        guard.held_first = 0;
-        guard.held_end = 0;
-        if call::is_nonblocking(fd) {
-            conn.set(flag::NONBLOCK);
-        }
-        let timeout = |name| call::timeout_ns(fd, name).unwrap_or(0);
-        conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
-        conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
-        conn.set_phase(Phase::Attached);
-    }
-    progress::watch(fd, at);
-    epoll::attached(fd, at);
-    if let Some(page) = stats::page()
-        && conn.set(flag::COUNTED) & flag::COUNTED == 0
-    {
-        page.count_accelerated();
-    }
-    true
 }

@@ -1,0 +1,176 @@
+//! What a set holds: connections by descriptor and by VI, and those that may be ready.
+
+use crate::conn::Phase;
+use crate::pair::Pair;
+use crate::table::Ref;
+use core::sync::atomic::Ordering;
+use std::collections::VecDeque;
+use via_shm::waiter::Waiter;
+
+pub(super) const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) entries: Vec<Entry>,
+    pub(super) free: Vec<u32>,
+    pub(super) ready: VecDeque<u32>,
+    pub(super) lanes: Vec<Lane>,
+    /// When the kernel's instance was last looked at.
+    pub(super) looked: u64,
+    /// Calls since then.
+    pub(super) rounds: u32,
+    /// Whose turn it is to be first, where `out` may hold one kind only.
+    pub(super) kernel_first: bool,
+    pub(super) door: u32,
+    pub(super) door_added: bool,
+    /// Connections seen to be back on TCP in both directions.
+    pub(super) settled: Vec<Ref>,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) fd: i32,
+    pub(super) at: Ref,
+    pub(super) events: u32,
+    pub(super) data: u64,
+    /// In the set, as the program knows it.
+    pub(super) registered: bool,
+    /// Kept here and not in the kernel's instance.
+    pub(super) attached: bool,
+    /// Not disabled by EPOLLONESHOT.
+    pub(super) armed: bool,
+    pub(super) queued: bool,
+    /// Next entry of the same connection.
+    pub(super) next: u32,
+}
+
+/// What connects a set with one pair of processes.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) pair: &'static Pair,
+    pub(super) waiter: u32,
+    /// For each VI the first entry of the connection on it.
+    pub(super) entries: Vec<u32>,
+}
+
+impl Lane {
+    pub(super) fn waiter(&self) -> &'static Waiter {
+        self.pair.segment.waiter(self.pair.side, self.waiter)
+    }
+}
+
+/// Takes an entry out of its lane's chain.
+pub(super) fn unlink(inner: &mut Inner, index: u32) {
+    let at = inner.entries[index as usize].at;
+    let next = core::mem::replace(&mut inner.entries[index as usize].next, NONE);
+    let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
+    for lane in &mut inner.lanes {
+        let Some(first) = lane.entries.get_mut(vi) else { continue };
+        if *first == index {
+            *first = next;
+            return;
+        }
+        let mut i = *first;
+        while let Some(entry) = inner.entries.get_mut(i as usize) {
+            if entry.next == index {
+                entry.next = next;
+                return;
+            }
+            i = entry.next;
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn find(&self, fd: i32, at: Ref) -> Option<u32> {
+        // The VI's chain is short; the list is the way for those not attached.
+        if at.conn.phase() == Phase::Attached {
+            let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
+            for lane in &self.lanes {
+                let mut i = lane.entries.get(vi).copied().unwrap_or(NONE);
+                while let Some(entry) = self.entries.get(i as usize) {
+                    if entry.fd == fd && entry.at.same(at) {
+                        return Some(i);
+                    }
+                    i = entry.next;
+                }
+            }
+        }
+        self.entries
+            .iter()
+            .position(|e| e.fd == fd && e.at.same(at) && (e.registered || e.attached))
+            .map(|i| i as u32)
+    }
+
+    pub(super) fn entry(&mut self, fd: i32, at: Ref) -> u32 {
+        if let Some(i) = self.find(fd, at) {
+            return i;
+        }
+        let entry = Entry {
+            fd,
+            at,
+            events: 0,
+            data: 0,
+            registered: false,
+            attached: false,
+            armed: true,
+            queued: false,
+            next: NONE,
+        };
+        match self.free.pop() {
+            Some(i) => {
+                let queued = self.entries[i as usize].queued;
+                self.entries[i as usize] = Entry { queued, ..entry };
+                i
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        }
+    }
+
+    pub(super) fn drop_entry(&mut self, fd: i32, at: Ref) {
+        if let Some(i) = self.find(fd, at) {
+            self.entries[i as usize].registered = false;
+            if !self.entries[i as usize].attached {
+                self.free.push(i);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn enqueue(&mut self, i: u32) {
+        let entry = &mut self.entries[i as usize];
+        if !entry.queued {
+            entry.queued = true;
+            self.ready.push_back(i);
+        }
+    }
+
+    /// Takes the peers' marks.
+    #[inline]
+    pub(super) fn drain(&mut self) {
+        for l in 0..self.lanes.len() {
+            let waiter = self.lanes[l].waiter();
+            if !waiter.has_news() {
+                continue;
+            }
+            waiter.drain(|vi| {
+                let mut i = self.lanes[l].entries.get(vi as usize).copied().unwrap_or(NONE);
+                while let Some(entry) = self.entries.get_mut(i as usize) {
+                    if !entry.queued {
+                        entry.queued = true;
+                        self.ready.push_back(i);
+                    }
+                    i = entry.next;
+                }
+            });
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.waiter().has_news())
+    }
+}

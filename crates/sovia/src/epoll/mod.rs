@@ -1,0 +1,253 @@
+//! epoll over kernel descriptors and VIs at once.
+//!
+//! The program's epoll instance is a real one, and everything but attached connections is in it
+//! as the program asked. An attached connection is kept here instead, so changing its interest
+//! costs no system call, and its readiness comes from memory: each pair of processes gets a
+//! waiter ([`via_shm::waiter`]) in which the peer marks the VIs that have news, and only those are
+//! looked at. To sleep, the set's doorbell is in the kernel's instance, edge-triggered, so that a
+//! ring needs no read to take it back.
+
+mod entries;
+mod ready;
+mod set;
+mod wait;
+
+pub(crate) use ready::readiness;
+pub use set::Set;
+pub use wait::{filter, is_ours, wait};
+
+use crate::conn::Phase;
+use crate::pair::Pair;
+use crate::retreat::Cause;
+use crate::table::{self, Ref};
+use crate::{Outcome, ops, retreat};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use entries::{Inner, unlink};
+use sovia_sys::{RobustLock, poll};
+use std::collections::VecDeque;
+use via_shm::layout::DOORBELLS;
+
+/// Epoll instances that are followed; in more, connections stay on TCP.
+const SETS: usize = 4096;
+/// Instances that are waited on themselves.
+static NESTED: AtomicU32 = AtomicU32::new(0);
+static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
+
+/// An epoll event as the program sees it.
+pub use libc::epoll_event as Event;
+
+fn get(index: u32) -> Option<&'static Set> {
+    // SAFETY: null, or a leaked box: sets are recycled, never freed.
+    unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// Follows a new epoll instance.
+pub fn created(epfd: i32) {
+    let fresh = || Inner {
+        entries: Vec::new(),
+        free: Vec::new(),
+        ready: VecDeque::new(),
+        lanes: Vec::new(),
+        looked: 0,
+        rounds: 0,
+        kernel_first: false,
+        door: 0,
+        door_added: false,
+        settled: Vec::new(),
+    };
+    for (index, slot) in TABLE.iter().enumerate() {
+        if slot.load(Ordering::Acquire).is_null() {
+            let set = Box::into_raw(Box::new(Set {
+                epfd,
+                lock: RobustLock::new(),
+                attached: AtomicU32::new(0),
+                asleep: AtomicU32::new(0),
+                nested: AtomicBool::new(false),
+                inner: UnsafeCell::new(Inner {
+                    door: 1 + index as u32 % (DOORBELLS as u32 - 1),
+                    ..fresh()
+                }),
+            }));
+            let null = core::ptr::null_mut();
+            if slot.compare_exchange(null, set, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                table::enter_epoll(epfd, index as u32);
+                return;
+            }
+            // SAFETY: it was made a moment ago and nobody else has seen it.
+            drop(unsafe { Box::from_raw(set) });
+        }
+    }
+}
+
+/// The instance's last known descriptor is closed.
+pub fn closed(index: u32) {
+    if let Some(set) = get(index) {
+        set.with(|inner| {
+            for lane in inner.lanes.drain(..) {
+                lane.pair.give_waiter(lane.waiter);
+            }
+            inner.entries.clear();
+            inner.ready.clear();
+        });
+        set.attached.store(0, Ordering::Release);
+        // A thread may still be inside a wait: the box stays, only its place is given up.
+        TABLE[index as usize].store(core::ptr::null_mut(), Ordering::Release);
+    }
+}
+
+fn each(mut f: impl FnMut(&'static Set)) {
+    for index in 0..SETS as u32 {
+        match get(index) {
+            Some(set) => f(set),
+            // Places are filled from the front.
+            None if index >= 64 => break,
+            None => {}
+        }
+    }
+}
+
+/// A pair is about to be unmapped.
+pub(crate) fn forget_pair(pair: *const Pair) {
+    each(|set| {
+        set.with(|inner| inner.lanes.retain(|lane| !core::ptr::eq(lane.pair, pair)));
+    });
+}
+
+/// A connection has been given its VI: take it out of the kernel's instances.
+pub(crate) fn attached(fd: i32, at: Ref) {
+    each(|set| {
+        set.with(|inner| {
+            for i in 0..inner.entries.len() {
+                let entry = &mut inner.entries[i];
+                if entry.registered && !entry.attached && entry.at.same(at) {
+                    let _ = poll::epoll_ctl(set.epfd, libc::EPOLL_CTL_DEL, entry.fd, 0, 0);
+                    set.take_in(inner, i as u32, fd);
+                }
+            }
+        });
+    });
+}
+
+/// A connection is back on TCP: put it where the program believes it to be.
+pub(crate) fn detached(at: Ref) {
+    each(|set| {
+        set.with(|inner| {
+            for i in 0..inner.entries.len() {
+                let entry = &mut inner.entries[i];
+                if entry.attached && entry.at.same(at) {
+                    entry.attached = false;
+                    set.attached.fetch_sub(1, Ordering::AcqRel);
+                    if entry.registered {
+                        let oneshot = libc::EPOLLONESHOT as u32;
+                        let events = if entry.armed { entry.events } else { oneshot };
+                        let _ = poll::epoll_ctl(
+                            set.epfd,
+                            libc::EPOLL_CTL_ADD,
+                            entry.fd,
+                            events,
+                            entry.data,
+                        );
+                    }
+                    unlink(inner, i as u32);
+                }
+            }
+        });
+    });
+}
+
+/// The last descriptor of a connection in this process is closed.
+pub(crate) fn conn_closed(at: Ref) {
+    each(|set| {
+        if set.is_empty() {
+            return;
+        }
+        set.with(|inner| {
+            for i in 0..inner.entries.len() {
+                let entry = &mut inner.entries[i];
+                if (entry.registered || entry.attached) && entry.at.same(at) {
+                    entry.registered = false;
+                    if core::mem::take(&mut entry.attached) {
+                        set.attached.fetch_sub(1, Ordering::AcqRel);
+                    }
+                    unlink(inner, i as u32);
+                    inner.entries[i].events = 0;
+                    inner.free.push(i as u32);
+                }
+            }
+        });
+    });
+}
+
+/// `epoll_ctl` for an instance that is followed; `kernel` makes the real call.
+pub fn control(
+    index: u32,
+    op: i32,
+    fd: i32,
+    event: Option<(u32, u64)>,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let Some(set) = get(index) else { return kernel() };
+    let at = match table::get(fd) {
+        table::Entry::Conn(at) if at.conn.is_generation(at.generation) => at,
+        table::Entry::Epoll(inner) => {
+            if let Some(inner) = get(inner) {
+                inner.make_nested();
+            }
+            return kernel();
+        }
+        table::Entry::Private => return Err(libc::EBADF),
+        // A stream may join before it connects.
+        table::Entry::Foreign if op == libc::EPOLL_CTL_ADD && ops::opening(fd) => {
+            match table::conn(fd) {
+                Some(at) => at,
+                None => return kernel(),
+            }
+        }
+        _ => return kernel(),
+    };
+    if set.nested.load(Ordering::Acquire) && at.conn.phase() == Phase::Attached {
+        retreat::now(fd, at, Cause::Call);
+    }
+    if at.conn.phase() == Phase::Plain {
+        return kernel();
+    }
+    // The lock is held across the phase's test and the kernel's call, so that the connection
+    // cannot be attached in between and be in both places, or in none.
+    set.with(|inner| match at.conn.phase() {
+        Phase::Attached => set.control_attached(inner, op, fd, at, event),
+        _ => {
+            let result = kernel()?;
+            match (op, event) {
+                (libc::EPOLL_CTL_DEL, _) => inner.drop_entry(fd, at),
+                (_, Some((events, data))) => {
+                    let i = inner.entry(fd, at);
+                    let entry = &mut inner.entries[i as usize];
+                    (entry.events, entry.data) = (events, data);
+                    (entry.registered, entry.armed) = (true, true);
+                }
+                _ => {}
+            }
+            Ok(result)
+        }
+    })
+}
+
+/// The instance is itself waited on by poll or select.
+pub fn polled(index: u32) {
+    if let Some(set) = get(index) {
+        set.make_nested();
+    }
+}
+
+/// Whether a connection is in an instance that is itself waited on: then it stays on TCP.
+pub(crate) fn is_nested(at: Ref) -> bool {
+    let mut found = false;
+    if NESTED.load(Ordering::Acquire) != 0 {
+        each(|set| {
+            found |= set.nested.load(Ordering::Acquire)
+                && set.with(|inner| inner.entries.iter().any(|e| e.registered && e.at.same(at)));
+        });
+    }
+    found
+}

@@ -1,0 +1,58 @@
+//! What holds for a connection at a moment.
+
+use crate::Errno;
+use crate::conn::{Phase, flag};
+use crate::stream;
+use crate::table::Ref;
+use sovia_sys::poll;
+
+/// What the kernel refuses about EPOLLEXCLUSIVE.
+pub(super) fn check_exclusive(op: i32, events: u32, before: u32) -> Result<(), Errno> {
+    const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+    const ALLOWED: u32 = EXCLUSIVE
+        | (libc::EPOLLIN
+            | libc::EPOLLOUT
+            | libc::EPOLLERR
+            | libc::EPOLLHUP
+            | libc::EPOLLWAKEUP
+            | libc::EPOLLET) as u32;
+    let refused = match op {
+        libc::EPOLL_CTL_MOD => (events | before) & EXCLUSIVE != 0,
+        libc::EPOLL_CTL_ADD => events & EXCLUSIVE != 0 && events & !ALLOWED != 0,
+        _ => false,
+    };
+    if refused { Err(libc::EINVAL) } else { Ok(()) }
+}
+
+/// The events that hold for an attached connection, of those that matter for `interest`.
+#[inline]
+pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
+    const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+    const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
+    let mut guard = at.conn.lock();
+    if !at.conn.is_generation(at.generation) || at.conn.phase() != Phase::Attached {
+        return 0;
+    }
+    let mut mask = 0;
+    // What the kernel alone knows: urgent data, bands. Asked for only by those who want it.
+    const REST: u32 = (libc::EPOLLPRI | libc::EPOLLRDBAND | libc::EPOLLMSG) as u32;
+    if interest & REST != 0 {
+        mask |= poll::probe(fd, (interest & REST) as i16) as u16 as u32 & interest & REST;
+    }
+    if interest & IN != 0 && stream::readable(&mut guard, fd) {
+        mask |= IN;
+    }
+    if interest & OUT != 0 && stream::writable(&mut guard, fd) {
+        mask |= OUT;
+    }
+    let conn = at.conn;
+    if conn.has(flag::ANCHOR | flag::EOF | flag::PEER_GONE | flag::DAMAGED | flag::SHUT_RD) {
+        // The anchor knows about ends and errors what the VI does not.
+        let probe = poll::probe(fd, libc::POLLRDHUP) as u32;
+        mask |= probe & (libc::EPOLLHUP | libc::EPOLLERR | libc::EPOLLRDHUP) as u32;
+        if conn.has(flag::DAMAGED) {
+            mask |= IN | OUT | (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+        }
+    }
+    mask
+}

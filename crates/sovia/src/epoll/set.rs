@@ -1,0 +1,205 @@
+//! One epoll instance: how connections come into it, and how its ready ones are found.
+
+use super::entries::{Inner, Lane, NONE};
+use super::ready::{check_exclusive, readiness};
+use super::{Event, NESTED};
+use crate::Outcome;
+use crate::pair;
+use crate::retreat::{self, Cause};
+use crate::table::Ref;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sovia_sys::{RobustLock, call, poll};
+use via_shm::layout::VIS;
+
+/// User data of the doorbell in the kernel's instance: no pointer, and unlikely as a number.
+pub(super) const DOOR: u64 = 0xd5_0b1a_d00b_e115;
+
+/// One epoll instance.
+#[derive(Debug)]
+pub struct Set {
+    pub(super) epfd: i32,
+    pub(super) lock: RobustLock,
+    /// Attached connections in the set.
+    pub(super) attached: AtomicU32,
+    /// Threads asleep in it.
+    pub(super) asleep: AtomicU32,
+    /// Another instance, poll or select waits for this one. The kernel knows nothing of readiness
+    /// in memory, so nothing in it is accelerated.
+    pub(super) nested: AtomicBool,
+    pub(super) inner: UnsafeCell<Inner>,
+}
+
+// SAFETY: `inner` is reached through `Set::with` only, under the lock.
+unsafe impl Sync for Set {}
+
+impl Set {
+    /// Lets connections that are back on TCP go, which takes the lock again.
+    pub(super) fn settle(&self) {
+        // SAFETY: only looks whether there is something; the list is taken under the lock.
+        if unsafe { &*self.inner.get() }.settled.is_empty() {
+            return;
+        }
+        for at in self.with(|inner| core::mem::take(&mut inner.settled)) {
+            retreat::settle(at);
+        }
+    }
+
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+        self.lock.lock();
+        // SAFETY: the lock is held.
+        let result = f(unsafe { &mut *self.inner.get() });
+        self.lock.unlock();
+        result
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.with(|inner| inner.entries.is_empty())
+    }
+
+    /// Starts to keep an entry here instead of in the kernel.
+    pub(super) fn take_in(&self, inner: &mut Inner, i: u32, _fd: i32) {
+        let at = inner.entries[i as usize].at;
+        let Some(pair) = pair::get(at.conn.pair.load(Ordering::Relaxed)) else { return };
+        let lane = match inner.lanes.iter().position(|lane| core::ptr::eq(lane.pair, pair)) {
+            Some(lane) => lane,
+            None => {
+                let Some(waiter) = pair.take_waiter(inner.door) else { return };
+                let entries = vec![NONE; VIS as usize];
+                inner.lanes.push(Lane { pair, waiter, entries });
+                inner.lanes.len() - 1
+            }
+        };
+        if !inner.door_added
+            && let Some(door) = pair::door(inner.door as usize)
+        {
+            let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+            let _ = poll::epoll_ctl(self.epfd, libc::EPOLL_CTL_ADD, door, events, DOOR);
+            inner.door_added = true;
+        }
+        let waiter = inner.lanes[lane].waiter;
+        let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
+        let first = core::mem::replace(&mut inner.lanes[lane].entries[vi], i);
+        let entry = &mut inner.entries[i as usize];
+        entry.next = if first == i { NONE } else { first };
+        entry.attached = true;
+        self.attached.fetch_add(1, Ordering::AcqRel);
+        {
+            let guard = at.conn.lock();
+            let endpoint = guard.endpoint_ref();
+            endpoint.rx.direction().bell.watch(waiter);
+            endpoint.tx.direction().room.watch(waiter);
+        }
+        inner.enqueue(i);
+        // Somebody may be asleep in the kernel's instance right now, uncounted if there was nothing
+        // of ours in the set until now.
+        if self.attached.load(Ordering::Acquire) == 1 || self.asleep.load(Ordering::Acquire) != 0 {
+            self.ring(inner);
+        }
+    }
+
+    pub(super) fn control_attached(
+        &self,
+        inner: &mut Inner,
+        op: i32,
+        fd: i32,
+        at: Ref,
+        event: Option<(u32, u64)>,
+    ) -> Outcome {
+        let found = inner.find(fd, at).filter(|&i| inner.entries[i as usize].registered);
+        let before = found.map_or(0, |i| inner.entries[i as usize].events);
+        if let Some((events, _)) = event {
+            check_exclusive(op, events, before)?;
+        }
+        let i = match (op, found) {
+            (libc::EPOLL_CTL_ADD, Some(_)) => return Err(libc::EEXIST),
+            (libc::EPOLL_CTL_ADD, None) => inner.entry(fd, at),
+            (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None) => return Err(libc::ENOENT),
+            (libc::EPOLL_CTL_MOD, Some(i)) => i,
+            (libc::EPOLL_CTL_DEL, Some(i)) => {
+                inner.entries[i as usize].registered = false;
+                return Ok(0);
+            }
+            _ => return Err(libc::EINVAL),
+        };
+        let Some((events, data)) = event else { return Err(libc::EFAULT) };
+        let entry = &mut inner.entries[i as usize];
+        (entry.events, entry.data) = (events, data);
+        (entry.registered, entry.armed) = (true, true);
+        let known = entry.attached;
+        if !known {
+            self.take_in(inner, i, fd);
+        }
+        inner.enqueue(i);
+        if self.asleep.load(Ordering::Acquire) != 0 {
+            self.ring(inner);
+        }
+        Ok(0)
+    }
+
+    /// Wakes those of this process who sleep in the set.
+    pub(super) fn ring(&self, inner: &Inner) {
+        if let Some(door) = pair::door(inner.door as usize) {
+            let _ = call::write(door, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// From now on somebody waits for the instance itself: everything in it is the kernel's.
+    pub(super) fn make_nested(&self) {
+        if !self.nested.swap(true, Ordering::AcqRel) {
+            NESTED.fetch_add(1, Ordering::AcqRel);
+        }
+        let attached: Vec<(i32, Ref)> = self.with(|inner| {
+            inner.entries.iter().filter(|e| e.attached).map(|e| (e.fd, e.at)).collect()
+        });
+        for (fd, at) in attached {
+            retreat::now(fd, at, Cause::Call);
+        }
+        self.with(|inner| {
+            if core::mem::take(&mut inner.door_added)
+                && let Some(door) = pair::door(inner.door as usize)
+            {
+                let _ = poll::epoll_ctl(self.epfd, libc::EPOLL_CTL_DEL, door, 0, 0);
+            }
+        });
+    }
+
+    /// Puts ready events into `out`; how many.
+    pub(super) fn collect(&self, inner: &mut Inner, out: &mut [Event]) -> usize {
+        inner.drain();
+        let mut n = 0;
+        for _ in 0..inner.ready.len() {
+            if n == out.len() {
+                break;
+            }
+            let Some(i) = inner.ready.pop_front() else { break };
+            let entry = &mut inner.entries[i as usize];
+            if !entry.registered || !entry.armed || !entry.attached {
+                entry.queued = false;
+                continue;
+            }
+            let at = entry.at;
+            let mask = readiness(at, entry.fd, entry.events)
+                & (entry.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
+            if retreat::is_back(at.conn) {
+                inner.settled.push(at);
+            }
+            if mask == 0 {
+                entry.queued = false;
+                continue;
+            }
+            out[n] = Event { events: mask, u64: entry.data };
+            n += 1;
+            if entry.events & libc::EPOLLONESHOT as u32 != 0 {
+                entry.armed = false;
+            }
+            if entry.events & (libc::EPOLLONESHOT | libc::EPOLLET) as u32 != 0 {
+                entry.queued = false;
+            } else {
+                // Level-triggered: to be looked at again, after the others.
+                inner.ready.push_back(i);
+            }
+        }
+        n
+    }
+}

@@ -1,0 +1,173 @@
+//! epoll_wait: the VIs' events first, the kernel's often enough, then spin, then sleep.
+
+use super::set::{DOOR, Set};
+use super::{Event, get};
+use crate::wait::Spin;
+use crate::{Errno, Outcome, errno};
+use core::sync::atomic::Ordering;
+use sovia_sys::{clock, poll};
+use via_shm::waiter::Waiter;
+
+/// The kernel's instance is looked at this often, in nanoseconds, however much the VIs have.
+const KERNEL_NS: u64 = 10_000;
+/// And at least every so many calls.
+const KERNEL_EVERY: u32 = 32;
+
+/// Whether `epoll_wait` on that instance needs us at all.
+#[inline]
+pub fn is_ours(index: u32) -> bool {
+    get(index).is_some_and(|set| set.attached.load(Ordering::Acquire) != 0)
+}
+
+/// `epoll_wait` and its relatives. `timeout` in nanoseconds, `None` for ever.
+pub fn wait(
+    index: u32,
+    out: &mut [Event],
+    timeout: Option<u64>,
+    mask: Option<&libc::sigset_t>,
+) -> Outcome {
+    let Some(set) = get(index) else { return Err(libc::EBADF) };
+    let mut deadline = None;
+    loop {
+        let (mut n, look) = set.with(|inner| {
+            let now = clock::now_ns();
+            inner.rounds += 1;
+            let look = now - inner.looked >= KERNEL_NS || inner.rounds >= KERNEL_EVERY;
+            if look {
+                inner.rounds = 0;
+                inner.looked = now;
+                inner.kernel_first = !inner.kernel_first;
+            }
+            // Neither kind may starve the other: half the places for the kernel's, in turn.
+            let places = if look && inner.kernel_first { out.len() / 2 } else { out.len() };
+            let n = set.collect(inner, &mut out[..places]);
+            if n == out.len() {
+                // There was no place left for anything else.
+                inner.rounds += KERNEL_EVERY / 4;
+            }
+            (n, look)
+        });
+        set.settle();
+        if n > 0 || look {
+            if look && n < out.len() {
+                n += set
+                    .kernel(&mut out[n..], Some(0), mask)
+                    .or_else(|e| if n > 0 { Ok(0) } else { Err(e) })?;
+            }
+            if n == 0 {
+                n = set.with(|inner| set.collect(inner, out));
+            }
+            if n > 0 || timeout == Some(0) {
+                return Ok(n);
+            }
+        }
+        if timeout == Some(0) {
+            return set.kernel(out, Some(0), mask);
+        }
+        let until = match (timeout, deadline) {
+            (None, _) => None,
+            (Some(_), Some(deadline)) => Some(deadline),
+            (Some(timeout), None) => Some(clock::now_ns().saturating_add(timeout)),
+        };
+        deadline = until;
+        match set.spin_or_sleep(out, until, mask) {
+            Ok(0) if until.is_some_and(|until| clock::now_ns() >= until) => {
+                return Ok(set.with(|inner| set.collect(inner, out)));
+            }
+            Ok(0) => {}
+            other => return other,
+        }
+    }
+}
+
+impl Set {
+    /// Asks the kernel's instance; the doorbell's event is taken out.
+    fn kernel(
+        &self,
+        out: &mut [Event],
+        timeout: Option<u64>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Outcome {
+        let n = poll::epoll_wait(self.epfd, out, timeout, mask).map_err(errno)?;
+        let mut kept = 0;
+        for i in 0..n {
+            let event = out[i];
+            if { event.u64 } != DOOR {
+                out[kept] = event;
+                kept += 1;
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Waits once; events of the kernel's instance, or 0 for "look again".
+    fn spin_or_sleep(
+        &self,
+        out: &mut [Event],
+        until: Option<u64>,
+        mask: Option<&libc::sigset_t>,
+    ) -> Result<usize, Errno> {
+        // The waiters stay where they are while we look, unless another thread closes the
+        // instance meanwhile; a few are remembered here, which is all but always all.
+        let mut waiters: [Option<&'static Waiter>; 16] = [None; 16];
+        let (count, worth) = self.with(|inner| {
+            for (to, lane) in waiters.iter_mut().zip(&inner.lanes) {
+                *to = Some(lane.waiter());
+            }
+            (inner.lanes.len(), inner.lanes.iter().any(|lane| lane.pair.worth_spinning()))
+        });
+        let waiters = &waiters[..count.min(16)];
+        let news = || waiters.iter().flatten().any(|waiter| waiter.has_news());
+        let mut spin = Spin::begin(worth);
+        let mut from_kernel = Ok(0);
+        let found = spin.run(news, KERNEL_NS, || {
+            from_kernel = self.kernel(out, Some(0), mask);
+            !matches!(from_kernel, Ok(0))
+        });
+        if found {
+            spin.learn();
+            return from_kernel;
+        }
+        if crate::progress::is_missing() {
+            crate::progress::restart();
+        }
+        self.asleep.fetch_add(1, Ordering::AcqRel);
+        let news = self.with(|inner| {
+            for lane in &inner.lanes {
+                lane.waiter().going_to_sleep();
+            }
+            inner.has_news() || !inner.ready.is_empty()
+        });
+        let result = if news {
+            Ok(0)
+        } else {
+            let left = until.map(|until| until.saturating_sub(clock::now_ns()));
+            crate::stats::slept();
+            crate::wait::cancellable(|| self.kernel(out, left, mask))
+        };
+        let asleep = self.asleep.fetch_sub(1, Ordering::AcqRel) - 1;
+        self.with(|inner| {
+            // Another thread may sleep on, and must be rung for.
+            if asleep == 0 {
+                for lane in &inner.lanes {
+                    lane.waiter().awake();
+                }
+            }
+        });
+        spin.learn();
+        result
+    }
+}
+
+/// Takes the library's own events out of what the kernel reported; how many are left.
+pub fn filter(events: &mut [Event]) -> usize {
+    let mut kept = 0;
+    for i in 0..events.len() {
+        let event = events[i];
+        if { event.u64 } != DOOR {
+            events[kept] = event;
+            kept += 1;
+        }
+    }
+    kept
+}

@@ -1,0 +1,77 @@
+//! A connection gets its VI.
+
+use super::proof::owns_other_end;
+use crate::conn::{Phase, Role, flag};
+use crate::message::Link;
+use crate::table::Ref;
+use crate::{epoll, pair, progress, stats};
+use core::sync::atomic::Ordering;
+use sovia_proto::flow::{DACKS, Flow};
+use sovia_sys::call;
+use via_shm::Endpoint;
+use via_shm::request::DISCRIMINATOR;
+
+/// Acceptor: the request that mirrors our end of the connection.
+pub(super) fn find_request(link: &Link) -> Option<(u32, u32)> {
+    let mut found = None;
+    pair::each(|index, pair| {
+        pair.segment.pending(pair.side, |vi, discriminator: &[u8; DISCRIMINATOR]| {
+            if let Some(theirs) = Link::decode(discriminator)
+                && theirs.same_connection(link)
+                && owns_other_end(link, Role::Acceptor, theirs.cookie, call::geteuid())
+            {
+                found = Some((index, vi));
+            }
+        });
+    });
+    found
+}
+
+pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
+    let Some(pair) = pair::get(index) else { return false };
+    pair.has_doors() && pair.segment.accept(pair.side, vi) && attach(fd, at, index, vi)
+}
+
+/// Gives a connection its VI. From here on its calls go through [`crate::stream`].
+pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
+    let Some(pair) = pair::get(index) else { return false };
+    let conn = at.conn;
+    // The progress thread tells us of the anchor's death; without it there is no acceleration.
+    if !progress::start() {
+        return false;
+    }
+    {
+        let mut guard = conn.lock();
+        pair.occupy(vi, at.index);
+        conn.pair.store(index, Ordering::Relaxed);
+        conn.vi.store(vi, Ordering::Relaxed);
+        conn.side.store(pair.side as u32, Ordering::Relaxed);
+        // SAFETY: the pair keeps the segment mapped while the VI is occupied; forked processes
+        // inherit the mapping with the connection; the lock serialises the halves' use.
+        guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
+        guard.flow = Flow::new(DACKS);
+        guard.closing = Default::default();
+        guard.gatherer = Default::default();
+        guard.taker = Default::default();
+        guard.traffic = Default::default();
+        guard.pumped = 0;
+        guard.front = 0;
+        guard.held_first = 0;
+        guard.held_end = 0;
+        if call::is_nonblocking(fd) {
+            conn.set(flag::NONBLOCK);
+        }
+        let timeout = |name| call::timeout_ns(fd, name).unwrap_or(0);
+        conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
+        conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
+        conn.set_phase(Phase::Attached);
+    }
+    progress::watch(fd, at);
+    epoll::attached(fd, at);
+    if let Some(page) = stats::page()
+        && conn.set(flag::COUNTED) & flag::COUNTED == 0
+    {
+        page.count_accelerated();
+    }
+    true
+}

@@ -1,0 +1,121 @@
+//! The first meeting of two processes: Hello, Offer, Accept.
+
+use super::proof::{hear, proven};
+use super::{Stage, junk};
+use crate::conn::Role;
+use crate::message::{Link, Message, Process, Step};
+use crate::{pair, stats};
+use core::net::SocketAddr;
+use sovia_control::{Junk, Reason};
+use sovia_sys::call;
+use sovia_sys::datagram::{Datagram, Received};
+use via_shm::Segment;
+use via_shm::layout::DOORBELLS;
+use via_shm::segment::AttachError;
+
+/// Connector: a Hello has come.
+pub(super) fn answer_hello(link: &Link, message: &Message, received: &Received) -> Option<Stage> {
+    if message.step != Step::Hello {
+        junk(Junk::Stale);
+        return None;
+    }
+    if !proven(link, Role::Connector, message, received) {
+        return None;
+    }
+    let (index, pair) = match pair::with(message.from) {
+        Some(known) => known,
+        None => new_pair(message.from, link.acceptor)?,
+    };
+    let vi = pair.segment.request_connection(pair.side, &link.encode())?;
+    Some(Stage::Requested { pair: index, vi })
+}
+
+pub(super) fn new_pair(peer: Process, server: SocketAddr) -> Option<(u32, &'static pair::Pair)> {
+    let Ok((segment, fd)) = Segment::create() else {
+        stats::reason(Reason::NoMemory);
+        return None;
+    };
+    let index = pair::add(segment, 0, peer, Some(server))?;
+    let pair = pair::get(index)?;
+    pair.file.with(|file| *file = Some(fd));
+    Some((index, pair))
+}
+
+/// Connector: hands the segment and our doorbells to the process that has said Hello. Again if an
+/// earlier offer has not been answered: it may have come too late for the connection it was about.
+pub(super) fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to: &Received) {
+    let Some(to) = to.sender else { return };
+    pair.file.with(|file| {
+        let (Some(segment), Some(doors)) = (&*file, pair::doors()) else { return };
+        let mut fds = [0; DOORBELLS + 1];
+        fds[0] = segment.raw();
+        fds[1..].copy_from_slice(&doors);
+        if name.send_to(&to, &offer.encode(), &fds).is_ok() {
+            // The answer comes to the name that the offer was sent from.
+            pair.greeting.with(|greeting| *greeting = Some(name));
+        }
+    });
+}
+
+/// Acceptor: an Offer for one of our connections has come.
+pub(super) fn take_offer(inbox: &Datagram, link: &Link, message: &Message, mut received: Received) {
+    if received.fds.len() != DOORBELLS + 1 {
+        junk(Junk::Descriptor);
+        return;
+    }
+    if !proven(link, Role::Acceptor, message, &received) {
+        return;
+    }
+    let (Some(to), Some(own)) = (received.sender, pair::doors()) else { return };
+    let accept = Message { step: Step::Accept, from: pair::me(), link: *link }.encode();
+    if pair::with(message.from).is_some() {
+        // Our answer to an earlier offer did not arrive.
+        let _ = inbox.send_to(&to, &accept, &own);
+        return;
+    }
+    let doors = received.fds.split_off(1);
+    let segment = match Segment::attach(&received.fds[0]) {
+        Ok(segment) => segment,
+        Err(AttachError::Seals) => return junk(Junk::Seal),
+        Err(AttachError::Layout) => return junk(Junk::Version),
+        Err(AttachError::Map(_)) => return stats::reason(Reason::NoMemory),
+    };
+    if !doors.iter().all(|door| is_doorbell(door.raw())) {
+        return junk(Junk::Descriptor);
+    }
+    if inbox.send_to(&to, &accept, &own).is_err() {
+        return;
+    }
+    if let Some(pair) = pair::add(segment, 1, message.from, None).and_then(pair::get) {
+        pair.keep_doors(doors);
+    }
+}
+
+/// Connector: takes the peer's doorbells, which it sent before it accepted.
+pub(super) fn hear_accept(index: u32) {
+    let Some(pair) = pair::get(index) else { return };
+    pair.greeting.with(|greeting| {
+        let Some(name) = greeting else { return };
+        while let Some((message, received)) = hear(name) {
+            let from_peer = message.step == Step::Accept
+                && message.from == pair.peer
+                && received.credentials == Some((pair.peer.pid, call::geteuid()));
+            if from_peer && received.fds.iter().all(|door| is_doorbell(door.raw())) {
+                if pair.keep_doors(received.fds) {
+                    pair.file.with(|file| *file = None);
+                    *greeting = None;
+                    return;
+                }
+            } else {
+                junk(Junk::Stale);
+            }
+        }
+    });
+}
+
+/// Whether writing to a descriptor can neither block nor do anything but count.
+pub(super) fn is_doorbell(fd: i32) -> bool {
+    let mut target = [0u8; 64];
+    let n = call::read_link(fd, &mut target).unwrap_or(0);
+    target[..n].starts_with(b"anon_inode:[eventfd]") && call::is_nonblocking(fd)
+}
