@@ -1,6 +1,7 @@
 // How connections come about: addresses, non-blocking connects, refusals,
 // bytes sent before anybody has accepted.
 #include "common.h"
+#include <sys/resource.h>
 
 static char buffer[70000];
 
@@ -252,6 +253,53 @@ static void medium_lives(struct peer *p) {
     say("200 connections");
 }
 
+// A thousand at the same time, all in use
+static void thousand(struct peer *p) {
+    static int fds[1000];
+    int listener = p->server ? listen_on(p, AF_INET, "thousand") : -1;
+    for (int i = 0; i < 1000; i++) {
+        fds[i] = p->server ? accept_one(listener) : connect_to(p, AF_INET, "thousand");
+        warm(fds[i], p->server);
+    }
+    char text[8];
+    for (int turn = 0; turn < 5; turn++) {
+        for (int i = 0; i < 1000; i++) {
+            snprintf(text, sizeof text, "%d.%d", turn, i);
+            if (!p->server)
+                send_all(fds[i], text, sizeof text);
+            char back[8];
+            recv_all(fds[i], back, sizeof back);
+            if (strcmp(text, back))
+                die("%s instead of %s", back, text);
+            if (p->server)
+                send_all(fds[i], text, sizeof text);
+        }
+    }
+    meet(p);
+    say("1000 connections");
+}
+
+// As many descriptors as the limit allows, and none less for the library's sake
+static void run_out(struct peer *p) {
+    struct rlimit few = {100, 100};
+    MUST(setrlimit(RLIMIT_NOFILE, &few));
+    int opened = 0;
+    while (opened < 1000 && open("/dev/null", O_RDONLY) >= 0)
+        opened++;
+    say("%d more, then %s", opened, strerrorname_np(errno));
+    CALL(dup(p->fd));
+    CALL(accept(p->listener, NULL, NULL));
+    say_alive(p->fd, p->server, "at the limit");
+    close(50);
+    CALL(dup(p->fd));
+    meet(p);
+}
+
+static void comes_too_late(struct peer *p) {
+    say_alive(p->fd, p->server, "at the limit");
+    meet(p);
+}
+
 static void datagrams_and_unix(struct peer *p) {
     int pair[2], fd = MUST(socket(AF_INET, SOCK_DGRAM, 0));
     struct sockaddr_in address = loopback(0);
@@ -283,6 +331,8 @@ static const struct scenario scenarios[] = {
     {"one_way_from_the_start", receives_only, sends_only, COLD},
     {"short_connections", short_lives, short_lives, RAW},
     {"many_connections_of_one_pair", medium_lives, medium_lives, RAW},
+    {"a_thousand_connections", thousand, thousand, RAW},
+    {"descriptors_run_out", run_out, comes_too_late},
     {"other_sockets_are_left_alone", datagrams_and_unix, datagrams_and_unix},
 };
 SCENARIO_MAIN(scenarios)

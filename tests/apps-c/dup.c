@@ -175,6 +175,30 @@ static void everything(struct peer *p) {
     meet(p);
 }
 
+// A daemon that has closed its standard descriptors gets streams in their place.
+static void number_zero(struct peer *p) {
+    close(0);
+    int fd = connect_to(p, AF_INET, "zero");
+    say("number %d", fd);
+    warm(fd, false);
+    say_alive(fd, false, "as 0");
+    CALL(read(0, buffer, 10));
+    CALL(close(0));
+    p->fd = MUST(open("/dev/null", O_RDONLY));
+    say("number %d", p->fd);
+}
+
+static void serves_zero(struct peer *p) {
+    int listener = listen_on(p, AF_INET, "zero");
+    close(1);
+    int fd = accept_one(listener);
+    say("number %d", fd);
+    warm(fd, true);
+    say_alive(fd, true, "as 1");
+    CALL(write(1, "by number", 9));
+    CALL(close(1));
+}
+
 static const struct scenario scenarios[] = {
     {"every_kind_of_duplicate_works", echo_then_told, kinds},
     {"the_last_number_ends_the_stream", sees_last_leave, last_leaves},
@@ -184,6 +208,7 @@ static const struct scenario scenarios[] = {
     {"a_stream_takes_anothers_number", second_stream, second_stream},
     {"a_closed_number_is_used_again", echo, lowest},
     {"ranges_of_numbers_are_closed", echo, ranges},
+    {"streams_numbered_0_and_1", serves_zero, number_zero, RAW},
     {"closing_everything_in_a_loop", echo, everything},
 };
 SCENARIO_MAIN(scenarios)

@@ -49,6 +49,14 @@ static char **again(struct peer *p, const char *role, uint64_t offset) {
     return arguments;
 }
 
+// 2000 bytes that were there before the exec, whatever the peer is doing.
+static void takes_soon(int fd, uint64_t offset) {
+    int64_t start = now_ms();
+    recv_pattern(fd, offset, 2000, 700);
+    say_elapsed(start, 0, 800);
+    drain_to_eof(fd, offset + 2000);
+}
+
 static int inherited(int argc, char **argv) {
     int fd = atoi(argv[2]);
     uint64_t offset = argc > 4 ? strtoull(argv[4], NULL, 10) : 0;
@@ -60,6 +68,8 @@ static int inherited(int argc, char **argv) {
         answers(&(struct peer){.fd = fd});
     else if (strcmp(argv[3], "drain") == 0)
         drain_to_eof(fd, offset);
+    else if (strcmp(argv[3], "take") == 0)
+        takes_soon(fd, offset);
     else if (strcmp(argv[3], "closed") == 0)
         CALL(send(fd, "x", 1, MSG_NOSIGNAL));
     say("successor is done");
@@ -104,6 +114,82 @@ static void sends_across_exec(struct peer *p) {
     send_pattern(p->fd, 3000, 8000000, 10000);
     CALL(shutdown(p->fd, SHUT_WR));
     CALL(recv(p->fd, buffer, 1, 0));
+}
+
+// The peer makes no call while the exec happens: it is stopped, or computes.
+static void becomes_itself_alone(struct peer *p) {
+    await_bytes(p->fd, 3000);
+    recv_pattern(p->fd, 0, 1000, 1000);
+    meet(p);
+    nap(100);
+    execv(p->self, again(p, "take", 1000));
+    die("exec");
+}
+
+static void becomes_plain_alone(struct peer *p) {
+    await_bytes(p->fd, 3000);
+    recv_pattern(p->fd, 0, 1000, 1000);
+    meet(p);
+    nap(100);
+    char *nothing[] = {NULL};
+    execve(p->self, again(p, "take", 1000), nothing);
+    die("exec");
+}
+
+static void sends_and_stops(struct peer *p) {
+    pid_t self = getpid();
+    send_pattern(p->fd, 0, 3000, 3000);
+    if (MUST(fork()) == 0) {
+        close(p->fd);
+        meet(p);
+        MUST(kill(self, SIGSTOP));
+        nap(2000);
+        MUST(kill(self, SIGCONT));
+        _exit(0);
+    }
+    nap(1000); // stopped in here
+    send_pattern(p->fd, 3000, 50000, 10000);
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
+static void sends_and_computes(struct peer *p) {
+    send_pattern(p->fd, 0, 3000, 3000);
+    meet(p);
+    int64_t start = now_ms();
+    while (now_ms() < start + 2000)
+        ;
+    send_pattern(p->fd, 3000, 50000, 10000);
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
+// A super-server: what it accepts is another program's from the first byte on.
+static void inetd(struct peer *p) {
+    int listener = listen_on(p, AF_INET, "inetd");
+    for (int i = 0; i < 3; i++) {
+        int fd = accept_one(listener);
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            dup2(fd, 0);
+            dup2(fd, 1);
+            close(fd);
+            execlp("cat", "cat", NULL);
+            _exit(99);
+        }
+        close(fd);
+        reap("cat", child);
+    }
+}
+
+static void visits_inetd(struct peer *p) {
+    for (int i = 0; i < 3; i++) {
+        int fd = connect_to(p, AF_INET, "inetd");
+        converse(fd, false, 200);
+        MUST(shutdown(fd, SHUT_WR));
+        CALL(recv(fd, buffer, 1, 0));
+        close(fd);
+    }
 }
 
 // The library is left behind: the successor's environment is empty.
@@ -243,6 +329,11 @@ static const struct scenario scenarios[] = {
     {"a_server_becomes_itself", serves_after_exec, client_alone},
     {"both_become_themselves", both_become_themselves, both_become_themselves},
     {"unread_bytes_cross_an_exec", sends_across_exec, becomes_itself_unread},
+    {"an_exec_while_the_peer_is_stopped", sends_and_stops, becomes_itself_alone},
+    {"an_exec_while_the_peer_computes", sends_and_computes, becomes_itself_alone},
+    {"leaving_the_library_while_the_peer_is_stopped", sends_and_stops, becomes_plain_alone},
+    {"leaving_the_library_while_the_peer_computes", sends_and_computes, becomes_plain_alone},
+    {"a_super_server_hands_streams_to_cat", inetd, visits_inetd, RAW},
     {"becoming_a_program_without_the_library", answers, becomes_plain},
     {"unread_bytes_for_a_program_without_the_library", sends_across_exec, becomes_plain_unread},
     {"what_was_sent_before_an_exec_arrives", reads_after_a_while, sends_then_becomes},

@@ -12,6 +12,7 @@ scenarios!("dup":
     a_stream_takes_anothers_number,
     a_closed_number_is_used_again,
     ranges_of_numbers_are_closed,
+    streams_numbered_0_and_1,
     closing_everything_in_a_loop,
 );
 
@@ -47,6 +48,8 @@ scenarios!("connect":
     connecting_without_blocking,
     connections_are_refused,
     many_connections_of_one_pair,
+    a_thousand_connections,
+    descriptors_run_out,
     other_sockets_are_left_alone,
 );
 

@@ -24,6 +24,10 @@ scenarios!("exec":
     a_server_becomes_itself,
     both_become_themselves,
     unread_bytes_cross_an_exec,
+    an_exec_while_the_peer_is_stopped,
+    an_exec_while_the_peer_computes,
+    leaving_the_library_while_the_peer_is_stopped,
+    leaving_the_library_while_the_peer_computes,
     becoming_a_program_without_the_library,
     unread_bytes_for_a_program_without_the_library,
     what_was_sent_before_an_exec_arrives,
@@ -47,3 +51,7 @@ scenarios!("passing":
 // Handed over before a byte was read: whether such streams are switched is up to
 // the library.
 scenarios!("passing", Scenario::may_stay_on_tcp: a_dispatcher_hands_connections_out);
+
+scenarios!("exec", Scenario::may_stay_on_tcp: a_super_server_hands_streams_to_cat);
+
+scenarios!("idle": waiting_costs_no_time, dropping_privileges, changing_the_root);
