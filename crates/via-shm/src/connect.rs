@@ -156,7 +156,8 @@ impl Outgoing<'_> {
     /// Takes a VI of a link to the peer that there is already.
     fn take(&self, peer: &Token) -> Option<Arc<Attachment>> {
         let links = self.hub.watch.links();
-        let mut links = links.iter().filter(|link| link.peer == *peer && link.is_shared());
+        let mut links =
+            links.iter().filter(|link| link.peer == *peer && link.is_shared() && link.is_sound());
         links.find_map(Attachment::request).map(Arc::new)
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Link {
     owner: i32,
     /// The peer is known to have it.
     shared: AtomicBool,
+    /// Something in it is not as it should be.
+    spoilt: AtomicBool,
     dead: AtomicBool,
     ends: Mutex<Ends>,
 }
@@ -60,6 +62,7 @@ impl Link {
             socket,
             owner: call::getpid(),
             shared: AtomicBool::new(false),
+            spoilt: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             ends: Mutex::default(),
         }
@@ -83,6 +86,21 @@ impl Link {
     /// The peer has the link.
     pub(crate) fn set_shared(&self) {
         self.shared.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the link is good for further connections.
+    pub(crate) fn is_sound(&self) -> bool {
+        !self.spoilt.load(Ordering::SeqCst) && self.segment.check().is_ok()
+    }
+
+    /// Whether the link is of no use to anybody.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_dead() || !self.is_sound() && self.ends().is_empty()
+    }
+
+    /// Something in the segment is not as it should be.
+    pub(crate) fn set_spoilt(&self) {
+        self.spoilt.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn is_dead(&self) -> bool {

@@ -144,7 +144,7 @@ impl Incoming {
                 Some(_) => return None,
                 None => {
                     let mut links = hub.watch.links().into_iter();
-                    links.find(|l| l.id == request.link && l.peer == request.token)
+                    links.find(|l| l.id == request.link && l.peer == request.token && l.is_sound())
                 }
             };
             if let Some(link) = link {

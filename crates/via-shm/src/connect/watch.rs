@@ -92,7 +92,10 @@ impl Watch {
 
     /// Keeps a link, and watches its peer.
     pub(crate) fn keep(&self, link: Arc<Link>) {
-        self.0.charges().links.push(link);
+        let mut charges = self.0.charges();
+        charges.links.retain(|link| !link.is_over());
+        charges.links.push(link);
+        drop(charges);
         self.0.nudge();
     }
 
@@ -141,7 +144,7 @@ fn run(shared: &Shared) {
                 link.died();
             }
         }
-        shared.charges().links.retain(|link| !link.is_dead());
+        shared.charges().links.retain(|link| !link.is_over());
         tick = look_after(shared, tick);
     }
 }

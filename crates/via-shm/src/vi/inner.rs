@@ -95,6 +95,10 @@ impl Core {
         self.broken.store(true, Ordering::SeqCst);
         let tell = match cause {
             Cause::ReceiveQueueEmpty => Close::NoReceive,
+            Cause::Damaged(_) => {
+                attachment.link.set_spoilt();
+                Close::Broken
+            }
             _ => Close::Broken,
         };
         attachment.close(tell);

@@ -1,0 +1,253 @@
+//! A peer that writes whatever it likes, wherever it can: into every part of the segment.
+//!
+//! Both ends are in this process, and the scribbler is a third party who found the segment. What
+//! must hold: nothing crashes or hangs, nothing outside the registered buffers is touched, and
+//! each connection goes on, or ends in an error. Other connections and later ones are as good as
+//! ever.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use via::conformance::{Context, End};
+use via::{Cause, Connection, Nic, Vi, ViAttributes, ViState};
+use via_shm::layout::{AREA, Direction, SEGMENT};
+use via_shm::pool::POOL;
+use via_shm::{Segment, ShmNic};
+
+/// A small random number generator (xorshift), so that a failure can be replayed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// Every segment mapped into this process, found as an intruder would.
+fn segments() -> Vec<usize> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let line = |line: &str| {
+        let (range, rest) = line.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let from = usize::from_str_radix(from, 16).ok()?;
+        let to = usize::from_str_radix(to, 16).ok()?;
+        (rest.contains("/memfd:sovia") && to - from == SEGMENT).then_some(from)
+    };
+    maps.lines().filter_map(line).collect()
+}
+
+/// Where the parts of a segment are that its first VI uses: offset and length.
+fn parts() -> Vec<(&'static str, usize, usize)> {
+    // A segment of this test's own tells the distances.
+    let (segment, _fd) = Segment::create().unwrap();
+    let base = std::ptr::from_ref(segment.side(0)) as usize & !0xfff;
+    let offset = |at: usize| at - base;
+    let directions = offset(std::ptr::from_ref(segment.direction(0, 0)) as usize);
+    let rings = offset(std::ptr::from_ref(segment.slots(0, 0)) as usize);
+    let requests = offset(std::ptr::from_ref(segment.request(0)) as usize);
+    let bulk = SEGMENT - 2 * via_shm::layout::VIS as usize * (AREA + POOL as usize);
+    // The requests come last: when they are spoilt, other VIs are taken.
+    vec![
+        ("control blocks", directions, 2 * size_of::<Direction>()),
+        ("rings", rings, 2 * size_of_val(segment.slots(0, 0))),
+        ("pool", bulk, 1 << 20),
+        ("header", 0, 16 << 10),
+        ("requests", requests, 1024),
+    ]
+}
+
+/// The segment in which the pair's first message lies. (It stays mapped while they live; that of
+/// an earlier, spoilt link may go at any time.)
+fn segment_of(pair: &[End<'_, ShmNic>; 2], rings: usize, mark: u64) -> Option<usize> {
+    let [server, client] = pair;
+    let mark = [mark.to_le_bytes(); 5].concat();
+    client.write(0, &mark);
+    client.send(600, 0, mark.len());
+    let memory = std::fs::File::open("/proc/self/mem").unwrap();
+    let found = segments().into_iter().find(|segment| {
+        let mut bytes = vec![0; 64 << 10];
+        memory.read_exact_at(&mut bytes, (segment + rings) as u64).is_ok()
+            && bytes.windows(mark.len()).any(|window| window == mark)
+    });
+    let done = server.received();
+    assert_eq!(done.result(), Ok(mark.len() as u32));
+    server.vi.post_recv(done.descriptor).unwrap();
+    found
+}
+
+fn scribble(at: usize, value: u64) {
+    // SAFETY: `at` is a multiple of 8 in a mapping of a segment, which lives while its VIs do;
+    // what lies there is atomics and pool bytes. (That is what the test is about.)
+    unsafe { AtomicU64::from_ptr(at as *mut u64) }.store(value, Ordering::Relaxed);
+}
+
+/// A value that is likely to hurt: random, near the limits, or with a bit turned.
+fn evil(random: &mut Random, at: usize) -> u64 {
+    // SAFETY: as for `scribble`.
+    let old = unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Relaxed);
+    match random.below(9) {
+        0 => random.next(),
+        5 => old & 0xffff_ffff | random.next() << 32,
+        6 => old & !0xffff_ffff | random.next() >> 32,
+        7 => old & 0xffff_ffff | (random.next() & 0x801f_ffff) << 32,
+        1 => u64::MAX,
+        2 => 0,
+        3 => old ^ 1 << random.below(64),
+        4 => old.wrapping_add(1 << random.below(34)),
+        _ => random.next() >> random.below(64),
+    }
+}
+
+/// Talks until the connection breaks or the time is over; then it must be an orderly end.
+fn talk(end: &End<'_, ShmNic>, stop: &AtomicBool, seed: u64) {
+    let short = Some(Duration::from_millis(1));
+    let mut random = Random(seed);
+    while !stop.load(Ordering::Relaxed) {
+        // A few at a time, so that there are always some on their way.
+        for i in 0..random.below(12) {
+            let len = [100, 4096, 30_000][random.below(3)];
+            let data = [end.data(0, random.below(len))];
+            let immediate = (i % 2 == 0).then_some(i as u32);
+            if end.vi.post_send(end.descriptor(500 + i, &data, immediate)).is_err() {
+                return;
+            }
+        }
+        while let Ok(done) = end.vi.send_wait(short) {
+            if done.result().is_err() {
+                return;
+            }
+        }
+        for _ in 0..random.below(12) {
+            let Ok(done) = end.vi.recv_wait(short) else { break };
+            let Ok(len) = done.result() else { return };
+            assert!(len <= 32 << 10);
+            end.vi.post_recv(done.descriptor).unwrap();
+        }
+    }
+}
+
+/// Two ends with receives posted, and a stretch of memory that no message may reach.
+fn pair<'n>(cx: &Context<'n, ShmNic>) -> Option<[End<'n, ShmNic>; 2]> {
+    let make = || {
+        let end = End::with(cx, 1 << 20, ViAttributes::default());
+        for i in 0..80 {
+            end.post_recv(i, 64 << 10, 32 << 10);
+        }
+        end.fill(96 << 10, 1 << 16, 99);
+        end
+    };
+    let (server, client) = (make(), make());
+    let connected = thread::scope(|s| {
+        let accepted = s.spawn(|| {
+            let connection = cx.nic.connect_wait(&cx.server, Some(Duration::from_secs(2)));
+            connection.is_ok_and(|connection| connection.accept(&server.vi).is_ok())
+        });
+        client.request(cx).is_ok() && accepted.join().unwrap()
+    });
+    connected.then_some([server, client])
+}
+
+/// What must be true whatever has happened.
+fn is_orderly(end: &End<'_, ShmNic>) {
+    end.expect(96 << 10, 1 << 16, 99);
+    end.vi.disconnect();
+    assert_eq!(end.vi.state(), ViState::Idle);
+    while end.vi.recv_done().completion().is_some() {}
+    while end.vi.send_done().completion().is_some() {}
+    end.nothing_posted();
+}
+
+#[test]
+fn no_scribbling_gets_anywhere() {
+    const ROUNDS: usize = 60;
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0x5eed);
+    println!("SEED={seed}");
+    let parts = parts();
+    let name = format!("hostile-{}", std::process::id());
+    // Somebody else, whose connection is none of the scribbler's business.
+    let bystander = common::start("bystander", &[("VIA_NIC", &name)]);
+    let nic = ShmNic::open(&name).unwrap();
+    let other = End::new(&Context { nic: &nic, server: nic.address(b"bystander") });
+    other.post_recv(0, 0, 1000);
+    other.request(&Context { nic: &nic, server: nic.address(b"bystander") }).unwrap();
+    let mut random = Random(seed);
+
+    let (mut connected, mut causes) = (0, Vec::new());
+    for round in 0..ROUNDS {
+        // A link that is spoilt without anybody's noticing refuses some connections: its own.
+        let discriminator = format!("round {round}");
+        let cx = Context { nic: &nic, server: nic.address(discriminator.as_bytes()) };
+        let Some(pair) = pair(&cx) else { continue };
+        let Some(segment) = segment_of(&pair, parts[1].1, random.next()) else { continue };
+        let [server, client] = pair;
+        connected += 1;
+        let (name, offset, len) = parts[round * parts.len() / ROUNDS];
+        let stop = AtomicBool::new(false);
+        let begin = Instant::now();
+        thread::scope(|s| {
+            s.spawn(|| {
+                for i in 0..8000 {
+                    let at = segment + offset + random.below(len / 8) * 8;
+                    scribble(at, evil(&mut random, at));
+                    if i % 100 == 0 {
+                        thread::sleep(Duration::from_micros(50));
+                    }
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            s.spawn(|| talk(&server, &stop, 1));
+            talk(&client, &stop, 2);
+        });
+        assert!(begin.elapsed() < Duration::from_secs(10), "{name}: {:?}", begin.elapsed());
+        for end in [&server, &client] {
+            let cause = end.vi.cause();
+            assert_eq!(cause.is_some(), end.vi.state() == ViState::Error);
+            causes.extend(cause.map(|cause| (name, cause)));
+        }
+        [&server, &client].into_iter().for_each(is_orderly);
+        other.send(1, 0, round);
+        assert_eq!(other.received().result(), Ok(round as u32));
+        other.post_recv(0, 0, 1000);
+    }
+    println!("{connected} connections, {} ends broke: {causes:#?}", causes.len());
+    assert!(connected > ROUNDS / 4, "only {connected} connections came about");
+    assert!(causes.iter().any(|cause| matches!(cause.1, Cause::Damaged(_))), "nothing noticed");
+    drop(other);
+    common::finish(bystander).unwrap();
+    drop(nic);
+
+    // With the NIC closed, the segment is gone; the next one is unspoilt.
+    let nic = ShmNic::open(&name).unwrap();
+    let [server, client] = pair(&Context { nic: &nic, server: nic.address(b"after") }).unwrap();
+    client.send(100, 0, 100);
+    assert_eq!(server.received().result(), Ok(100));
+}
+
+/// Echoes, in a process of its own; nothing without its variable.
+#[test]
+fn bystander() {
+    let Ok(name) = std::env::var("VIA_NIC") else { return };
+    let nic = ShmNic::open(&name).unwrap();
+    let cx = Context { nic: &nic, server: nic.address(b"bystander") };
+    let end = End::new(&cx);
+    end.post_recv(0, 0, 1000);
+    end.accept(&cx);
+    loop {
+        let done = end.vi.recv_wait(Some(Duration::from_secs(30))).unwrap();
+        let Ok(len) = done.result() else { break };
+        end.vi.post_recv(done.descriptor).unwrap();
+        end.send(1, 0, len as usize);
+    }
+    assert_eq!(end.vi.cause(), Some(Cause::PeerDisconnected));
+}
