@@ -13,6 +13,8 @@
 pub(crate) mod hub;
 pub(crate) mod link;
 mod listen;
+#[cfg(test)]
+mod tests;
 pub(crate) mod watch;
 mod wire;
 

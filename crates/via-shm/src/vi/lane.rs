@@ -300,3 +300,7 @@ impl RxLane {
         &self.half.direction().room
     }
 }
+
+#[cfg(test)]
+#[path = "lane_tests.rs"]
+mod tests;
