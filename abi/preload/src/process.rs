@@ -18,6 +18,10 @@ extern "C" fn prepare() {
     ops::forking();
 }
 
+extern "C" fn parent() {
+    ops::fork_done();
+}
+
 extern "C" fn child() {
     OWNER.store(sovia::process_id(), Ordering::Relaxed);
     ops::forked();
@@ -26,7 +30,7 @@ extern "C" fn child() {
 pub(crate) fn start() {
     OWNER.store(sovia::process_id(), Ordering::Relaxed);
     // SAFETY: plain functions without captured state; registered once.
-    unsafe { libc::pthread_atfork(Some(prepare), None, Some(child)) };
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
 /// A message is about to be sent that may carry descriptors.
@@ -64,32 +68,39 @@ fn before_exec() {
     retreat::before_exec();
 }
 
+/// An exec. If it comes back it has failed.
+fn replacing(exec: impl FnOnce() -> c_int) -> c_int {
+    before_exec();
+    if is_borrowed() {
+        return exec();
+    }
+    ops::leaving();
+    let result = exec();
+    ops::staying();
+    result
+}
+
 hooks! {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        before_exec();
-        real!()(path, argv, envp)
+        replacing(|| real!()(path, argv, envp))
     }
 
     fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
-        before_exec();
-        real!()(path, argv)
+        replacing(|| real!()(path, argv))
     }
 
     fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
-        before_exec();
-        real!()(file, argv)
+        replacing(|| real!()(file, argv))
     }
 
     fn execvpe(
         file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int {
-        before_exec();
-        real!()(file, argv, envp)
+        replacing(|| real!()(file, argv, envp))
     }
 
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        before_exec();
-        real!()(fd, argv, envp)
+        replacing(|| real!()(fd, argv, envp))
     }
 
     fn posix_spawn(
@@ -106,6 +117,18 @@ hooks! {
     ) -> c_int {
         before_exec();
         real!()(pid, file, actions, attributes, argv, envp)
+    }
+
+    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+        before_print(fd);
+        real!()(fd, format, arguments)
+    }
+
+    fn __vdprintf_chk(
+        fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void,
+    ) -> c_int {
+        before_print(fd);
+        real!()(fd, flag, format, arguments)
     }
 
     fn system(command: *const c_char) -> c_int {
@@ -132,10 +155,11 @@ hooks! {
     }
 }
 
-// execl, execlp and execle take their arguments one by one, which a function written in Rust cannot
-// receive. These pass all registers and the stack on untouched, after the same preparation.
-macro_rules! variadic_exec {
-    ($($name:ident),*) => {
+// Some functions take their arguments one by one, which a function written in Rust cannot receive.
+// These pass all registers and the stack on untouched, after a preparation that gets the first
+// argument.
+macro_rules! variadic {
+    ($($name:ident after $prepare:ident),*) => {
         $(
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
@@ -144,12 +168,23 @@ macro_rules! variadic_exec {
                 core::arch::naked_asm!(
                     "push rdi", "push rsi", "push rdx", "push rcx", "push r8", "push r9",
                     "push rax",
+                    // Floating-point arguments, too.
+                    "sub rsp, 128",
+                    "movups [rsp], xmm0", "movups [rsp + 16], xmm1",
+                    "movups [rsp + 32], xmm2", "movups [rsp + 48], xmm3",
+                    "movups [rsp + 64], xmm4", "movups [rsp + 80], xmm5",
+                    "movups [rsp + 96], xmm6", "movups [rsp + 112], xmm7",
                     "call {prepare}",
+                    "movups xmm0, [rsp]", "movups xmm1, [rsp + 16]",
+                    "movups xmm2, [rsp + 32]", "movups xmm3, [rsp + 48]",
+                    "movups xmm4, [rsp + 64]", "movups xmm5, [rsp + 80]",
+                    "movups xmm6, [rsp + 96]", "movups xmm7, [rsp + 112]",
+                    "add rsp, 128",
                     "pop rax",
                     "pop r9", "pop r8", "pop rcx", "pop rdx", "pop rsi", "pop rdi",
                     "mov r11, qword ptr [rip + {real}]",
                     "jmp r11",
-                    prepare = sym before_exec_c,
+                    prepare = sym $prepare,
                     real = sym variadic::$name,
                 );
                 #[cfg(target_arch = "aarch64")]
@@ -159,7 +194,15 @@ macro_rules! variadic_exec {
                     "stp x2, x3, [sp, #-16]!",
                     "stp x4, x5, [sp, #-16]!",
                     "stp x6, x7, [sp, #-16]!",
+                    "stp q0, q1, [sp, #-32]!",
+                    "stp q2, q3, [sp, #-32]!",
+                    "stp q4, q5, [sp, #-32]!",
+                    "stp q6, q7, [sp, #-32]!",
                     "bl {prepare}",
+                    "ldp q6, q7, [sp], #32",
+                    "ldp q4, q5, [sp], #32",
+                    "ldp q2, q3, [sp], #32",
+                    "ldp q0, q1, [sp], #32",
                     "ldp x6, x7, [sp], #16",
                     "ldp x4, x5, [sp], #16",
                     "ldp x2, x3, [sp], #16",
@@ -168,7 +211,7 @@ macro_rules! variadic_exec {
                     "adrp x16, {real}",
                     "ldr x16, [x16, #:lo12:{real}]",
                     "br x16",
-                    prepare = sym before_exec_c,
+                    prepare = sym $prepare,
                     real = sym variadic::$name,
                 );
             }
@@ -193,7 +236,20 @@ macro_rules! variadic_exec {
     };
 }
 
-variadic_exec!(execl, execlp, execle);
+variadic!(
+    execl after before_exec_c,
+    execlp after before_exec_c,
+    execle after before_exec_c,
+    dprintf after before_print,
+    __dprintf_chk after before_print
+);
+
+/// libc prints to a descriptor past every hook.
+extern "C" fn before_print(fd: c_int) {
+    if let Some(at) = table::conn(fd) {
+        retreat::now(fd, at, Cause::Stdio);
+    }
+}
 
 extern "C" fn before_exec_c() {
     before_exec();

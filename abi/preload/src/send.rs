@@ -56,6 +56,9 @@ hooks! {
             return real!()(fd, buf, len, how, to, to_len);
         }
         if how & libc::MSG_FASTOPEN != 0 {
+            if let Some(at) = table::conn(fd) {
+                retreat::now(fd, at, Cause::Call);
+            }
             return real!()(fd, buf, len, how, to, to_len);
         }
         // A connected stream's address is ignored, as the kernel does.

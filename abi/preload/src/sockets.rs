@@ -27,10 +27,17 @@ fn sovia_protocol(fd: c_int) -> c_int {
 
 hooks! {
     fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+        // A stream that is taken apart and connected anew is another one.
+        if let Some(at) = table::conn(fd)
+            && !crate::poll::is_bad(address)
+            && c_int::from((*address).sa_family) == libc::AF_UNSPEC
+        {
+            retreat::now(fd, at, Cause::Call);
+        }
         let result = real!()(fd, address, len);
         let error = crate::errno();
         if (result == 0 || error == libc::EINPROGRESS || error == libc::EINTR)
-            && !address.is_null()
+            && !crate::poll::is_bad(address)
             && matches!(
                 c_int::from((*address).sa_family),
                 libc::AF_INET | libc::AF_INET6

@@ -41,7 +41,7 @@ pub enum Role {
     Acceptor,
 }
 
-/// Bits of [`Conn::flags`].
+/// A connection's flags.
 pub mod flag {
     /// The descriptor is in non-blocking mode (kept up to date once attached).
     pub const NONBLOCK: u32 = 1;
@@ -106,6 +106,8 @@ pub struct Body {
     pub taker: Taker,
     /// What went over the VI and is not yet in the statistics.
     pub traffic: Traffic,
+    /// Entries sent that `gatherer.packets` knows of.
+    pub counted: u32,
     /// Bytes that a recall returned and that have gone to TCP.
     pub pumped: u32,
     /// Bytes of the first unread packet that the program has had.
@@ -132,8 +134,8 @@ pub struct Conn {
     pub pair: AtomicU32,
     /// Number of the VI in the pair's segment.
     pub vi: AtomicU32,
-    /// Processes that hold the socket.
-    pub holders: AtomicU32,
+    /// The family's processes that hold the socket, a bit for each ([`crate::family`]).
+    pub holders: AtomicU64,
     /// Calls that moved bytes so far, until met.
     pub transfers: AtomicU32,
     /// Threads inside a kernel receive.
@@ -169,7 +171,7 @@ impl Conn {
             .store(if role == Role::Connector { flag::CONNECTOR } else { 0 }, Ordering::Relaxed);
         self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
-        self.holders.store(1, Ordering::Relaxed);
+        self.holders.store(crate::family::my_bit(), Ordering::Relaxed);
         for counter in [&self.transfers, &self.rx_pins, &self.tx_pins, &self.waiting] {
             counter.store(0, Ordering::Relaxed);
         }

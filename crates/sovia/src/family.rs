@@ -5,8 +5,8 @@
 //! any peer. A slot is taken by setting its bit; the generation tells a slot's lives apart.
 
 use crate::conn::Conn;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use sovia_sys::Mapping;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use sovia_sys::{Mapping, call};
 
 /// Connections that one family can have on record; more stay on TCP unrecorded.
 pub const CONNS: usize = 1 << 15;
@@ -17,7 +17,19 @@ struct Family {
     used: [AtomicU64; WORDS],
     /// Where the search for a free slot begins.
     hint: AtomicU32,
+    /// The family's processes; 0 for a free place.
+    members: [AtomicI32; MEMBERS],
 }
+
+/// Processes that a family can tell apart. More share the last place, which never empties.
+const MEMBERS: usize = 64;
+const SHARED: usize = MEMBERS - 1;
+/// A place taken for a child that fork is about to make.
+const EXPECTED: i32 = -1;
+/// This process's place.
+static PLACE: AtomicU32 = AtomicU32::new(0);
+/// The place of the child that is being forked.
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 static FAMILY: AtomicPtr<Family> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -28,6 +40,7 @@ pub fn start() {
     let len = CONNS_AT + CONNS * size_of::<Conn>();
     if let Ok(mapping) = Mapping::for_family(len) {
         FAMILY.store(mapping.base().cast(), Ordering::Release);
+        join();
         // It lasts as long as the process.
         core::mem::forget(mapping);
     }
@@ -86,4 +99,90 @@ pub fn give_back(index: u32) {
         family.used[w].fetch_and(!(1 << (index % 64)), Ordering::AcqRel);
         family.hint.fetch_min(w as u32, Ordering::Relaxed);
     }
+}
+
+/// The bit of this process among a connection's holders.
+pub fn my_bit() -> u64 {
+    1 << (PLACE.load(Ordering::Relaxed) as usize % MEMBERS)
+}
+
+/// Says that this process lives, and holds what its bit says.
+pub fn join() {
+    if let Some(family) = family() {
+        let place = PLACE.load(Ordering::Relaxed) as usize % MEMBERS;
+        family.members[place].store(call::getpid(), Ordering::Release);
+    }
+}
+
+/// Says that this process holds nothing any more, before its image is replaced.
+pub fn leave() {
+    if let Some(family) = family() {
+        let place = PLACE.load(Ordering::Relaxed) as usize % MEMBERS;
+        if place != SHARED {
+            family.members[place].store(0, Ordering::Release);
+        }
+    }
+}
+
+fn is_alive(family: &Family, place: usize) -> bool {
+    match family.members[place].load(Ordering::Acquire) {
+        0 => false,
+        EXPECTED => true,
+        pid => place == SHARED || call::task_exists(pid),
+    }
+}
+
+/// Before fork: a place for the child; its bit.
+pub fn expect_child() -> u64 {
+    let Some(family) = family() else { return 0 };
+    let free = (0..SHARED).find(|&place| {
+        let seen = family.members[place].load(Ordering::Acquire);
+        !is_alive(family, place)
+            && family.members[place]
+                .compare_exchange(seen, EXPECTED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    });
+    let place = free.unwrap_or(SHARED);
+    if free.is_some() {
+        // What its last owner held, it holds no more.
+        for (w, word) in family.used.iter().enumerate() {
+            let mut bits = word.load(Ordering::Acquire);
+            while bits != 0 {
+                let index = w as u32 * 64 + bits.trailing_zeros();
+                bits &= bits - 1;
+                if let Some(conn) = conn(index) {
+                    conn.holders.fetch_and(!(1 << place), Ordering::AcqRel);
+                }
+            }
+        }
+    }
+    NEXT.store(place as u32, Ordering::Relaxed);
+    1 << place
+}
+
+/// In the child.
+pub fn born() {
+    PLACE.store(NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
+    join();
+}
+
+/// Whether living processes other than this one hold a connection. Strikes the dead ones out.
+pub fn is_shared(conn: &Conn) -> bool {
+    let others = conn.holders.load(Ordering::Acquire) & !my_bit();
+    if others == 0 {
+        return false;
+    }
+    let Some(family) = family() else { return false };
+    let mut left = others;
+    let mut alive = false;
+    while left != 0 {
+        let place = left.trailing_zeros() as usize;
+        left &= left - 1;
+        if is_alive(family, place) {
+            alive = true;
+        } else {
+            conn.holders.fetch_and(!(1 << place), Ordering::AcqRel);
+        }
+    }
+    alive
 }

@@ -3,14 +3,14 @@
 //! The table is each process's own; a forked child inherits a copy, with the mappings and the
 //! descriptors behind it.
 
+use crate::config;
 use crate::conn::Conn;
 use crate::message::Process;
-use crate::{config, table};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Fd, RobustLock, call, clock};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use via_shm::Segment;
 use via_shm::layout::{DOORBELLS, VIS, WAITERS};
 use via_shm::segment::SideIndex;
@@ -64,6 +64,15 @@ impl<T> RobustBox<T> {
         RobustBox { lock: RobustLock::new(), value: core::cell::UnsafeCell::new(value) }
     }
 
+    /// Around fork: see [`crate::ops::forking`].
+    pub(crate) fn hold(&self) {
+        self.lock.lock();
+    }
+
+    pub(crate) fn release(&self) {
+        self.lock.unlock();
+    }
+
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         self.lock.lock();
         // SAFETY: the lock is held, so this is the only reference.
@@ -102,7 +111,6 @@ pub(crate) fn door(index: usize) -> Option<i32> {
     } else {
         call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).ok().map(|fd| {
             let fd = Fd::adopt(fd).into_raw();
-            table::enter_private(fd);
             door.store(fd, Ordering::Release);
             fd
         })
@@ -129,7 +137,7 @@ pub(crate) fn forked() {
 /// The pair with that index.
 #[inline]
 pub fn get(index: u32) -> Option<&'static Pair> {
-    // SAFETY: null, or a leaked box that is freed only by `collect`, a grace time after no
+    // SAFETY: null, or from Arc::into_raw, and dropped only by `collect`, a grace time after no
     // connection has referred to it; whoever holds an attached connection's lock keeps one referring.
     unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
 }
@@ -151,7 +159,7 @@ pub(crate) fn add(
     server: Option<SocketAddr>,
 ) -> Option<u32> {
     collect();
-    let pair = Box::new(Pair {
+    let pair = Arc::new(Pair {
         segment,
         side,
         peer,
@@ -165,7 +173,7 @@ pub(crate) fn add(
     CHANGE.lock();
     let free = TABLE.iter().position(|p| p.load(Ordering::Acquire).is_null());
     if let Some(index) = free {
-        TABLE[index].store(Box::into_raw(pair), Ordering::Release);
+        TABLE[index].store(Arc::into_raw(pair).cast_mut(), Ordering::Release);
         TOP.fetch_max(index as u32 + 1, Ordering::AcqRel);
     }
     CHANGE.unlock();
@@ -175,26 +183,62 @@ pub(crate) fn add(
 /// How long a segment that nobody should use any more stays mapped: a thread may have looked up a
 /// waiter in it and be about to look whether it has news.
 const GRACE_NS: u64 = 10_000_000_000;
-static DEAD: RobustBox<Vec<(u64, Box<Pair>)>> = RobustBox::new(Vec::new());
+static DEAD: RobustBox<Vec<(u64, Arc<Pair>)>> = RobustBox::new(Vec::new());
 
-/// Unmaps the segments of peers that have died and that no connection uses any more.
+/// Takes pairs out of the table whose peers have died and that no connection uses any more, and
+/// unmaps those that have been out for the grace time.
 fn collect() {
     let now = clock::now_ns();
     DEAD.with(|dead| dead.retain(|(since, _)| now - since < GRACE_NS));
+    let mut dead = Vec::new();
     CHANGE.lock();
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
         // SAFETY: as in `get`.
         let Some(pair) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
         if pair.refs.load(Ordering::Acquire) == 0 && !call::task_exists(pair.peer.pid) {
-            let dead = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
-            crate::epoll::forget_pair(dead);
-            crate::pollset::forget_pair(dead);
-            // SAFETY: it came from Box::into_raw and has just been taken out of the table; no
-            // connection refers to it.
-            let dead = unsafe { Box::from_raw(dead) };
-            DEAD.with(|list| list.push((now, dead)));
+            let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
+            // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
+            dead.push(unsafe { Arc::from_raw(raw.cast_const()) });
         }
     }
+    CHANGE.unlock();
+    for pair in dead {
+        crate::epoll::forget_pair(Arc::as_ptr(&pair));
+        DEAD.with(|list| list.push((now, pair)));
+    }
+}
+
+/// The pair with that index, kept mapped for as long as the result lives.
+pub(crate) fn share(index: u32) -> Option<Arc<Pair>> {
+    CHANGE.lock();
+    let raw =
+        TABLE.get(index as usize).map_or(core::ptr::null_mut(), |p| p.load(Ordering::Acquire));
+    let shared = (!raw.is_null()).then(|| {
+        // SAFETY: from Arc::into_raw; the table's own count cannot go while the lock is held.
+        unsafe {
+            Arc::increment_strong_count(raw.cast_const());
+            Arc::from_raw(raw.cast_const())
+        }
+    });
+    CHANGE.unlock();
+    shared
+}
+
+/// Whether a pair is still in the table.
+pub(crate) fn is_current(pair: &Arc<Pair>) -> bool {
+    let raw = Arc::as_ptr(pair).cast_mut();
+    TABLE[..TOP.load(Ordering::Acquire) as usize].iter().any(|p| p.load(Ordering::Acquire) == raw)
+}
+
+/// Around fork: nobody changes the table meanwhile.
+pub(crate) fn hold() {
+    CHANGE.lock();
+    DEAD.lock.lock();
+}
+
+/// After fork, in both.
+pub(crate) fn release() {
+    DEAD.lock.unlock();
     CHANGE.unlock();
 }
 
@@ -263,8 +307,9 @@ impl Pair {
     /// Keeps the peer's doorbells. False if there were some already, or these are not all.
     pub(crate) fn keep_doors(&self, fds: Vec<Fd>) -> bool {
         let Ok(doors) = <[Fd; DOORBELLS]>::try_from(fds) else { return false };
-        for door in &doors {
-            table::enter_private(door.raw());
+        if !doors.iter().all(Fd::is_high) {
+            // The program needs the numbers below for itself.
+            return false;
         }
         self.doors.set(doors).is_ok()
     }

@@ -15,6 +15,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{Fd, call, clock};
+use std::sync::Arc;
 use via_shm::layout::DOORBELLS;
 
 /// Calls that can sleep at once with a sleeper; more sleep in short steps.
@@ -157,7 +158,7 @@ struct Sleeper {
     epfd: AtomicI32,
     /// The process that the instance belongs to.
     owner: AtomicI32,
-    lanes: UnsafeCell<Vec<(&'static Pair, u32)>>,
+    lanes: UnsafeCell<Vec<(Arc<Pair>, u32)>>,
 }
 
 // SAFETY: `lanes` is touched only by the one who has set `used`.
@@ -220,13 +221,13 @@ impl Sleeper {
             if poll::epoll_ctl(epfd.raw(), libc::EPOLL_CTL_ADD, bell, events, 0).is_err() {
                 return step(kernel, left, mask);
             }
-            table::enter_private(epfd.raw());
             self.epfd.store(epfd.into_raw(), Ordering::Relaxed);
         }
         let epfd = self.epfd.load(Ordering::Relaxed);
+        lanes.retain(|(pair, _)| pair::is_current(pair));
         for &(_, at) in ours {
-            let Some(pair) = pair::get(at.conn.pair.load(Ordering::Relaxed)) else { continue };
-            let waiter = match lanes.iter().find(|(known, _)| core::ptr::eq(*known, pair)) {
+            let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { continue };
+            let waiter = match lanes.iter().find(|(known, _)| Arc::ptr_eq(known, &pair)) {
                 Some(&(_, waiter)) => waiter,
                 None => match pair.take_waiter(door) {
                     Some(waiter) => {
@@ -243,8 +244,8 @@ impl Sleeper {
                 endpoint.tx.direction().room.watch(waiter);
             }
         }
-        for &(pair, waiter) in lanes.iter() {
-            let waiter = pair.segment.waiter(pair.side, waiter);
+        for (pair, waiter) in lanes.iter() {
+            let waiter = pair.segment.waiter(pair.side, *waiter);
             waiter.drain(|_| {});
             waiter.going_to_sleep();
         }
@@ -261,17 +262,17 @@ impl Sleeper {
             }
             n.map(|n| n > 0).map_err(errno)
         };
-        for &(pair, waiter) in lanes.iter() {
-            pair.segment.waiter(pair.side, waiter).awake();
+        for (pair, waiter) in lanes.iter() {
+            pair.segment.waiter(pair.side, *waiter).awake();
         }
         // Senders need not mark for a call that is over.
         for &(_, at) in ours {
             let guard = at.conn.lock();
             if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
                 let endpoint = guard.endpoint_ref();
-                for &(_, waiter) in lanes.iter() {
-                    endpoint.rx.direction().bell.unwatch(waiter);
-                    endpoint.tx.direction().room.unwatch(waiter);
+                for (_, waiter) in lanes.iter() {
+                    endpoint.rx.direction().bell.unwatch(*waiter);
+                    endpoint.tx.direction().room.unwatch(*waiter);
                 }
             }
         }
@@ -290,14 +291,9 @@ fn step(
         .map_err(errno)
 }
 
-/// A pair is about to be unmapped.
-pub(crate) fn forget_pair(pair: *const Pair) {
+/// In a forked child: calls of the parent's other threads do not sleep here.
+pub(crate) fn forked() {
     for sleeper in &POOL {
-        while sleeper.used.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            sovia_sys::call::sched_yield();
-        }
-        // SAFETY: `used` is set, by us.
-        unsafe { &mut *sleeper.lanes.get() }.retain(|(known, _)| !core::ptr::eq(*known, pair));
         sleeper.used.store(0, Ordering::Release);
     }
 }

@@ -3,7 +3,7 @@
 //! A thread that waits for a VI sleeps on memory, where the kernel's news of the anchor (the
 //! peer's end, its death, bytes on TCP) does not reach it. One thread for each process, which
 //! sleeps in epoll until an anchor has an event, passes such news on. It also answers a peer that
-//! wants a direction back on TCP while the program computes ([`answer`]).
+//! wants a direction back on TCP while the program computes ([`crate::retreat`]).
 
 use crate::conn::{Phase, flag};
 use crate::retreat::answer;
@@ -91,7 +91,6 @@ fn spawn(pid: i32) -> bool {
     };
     if created {
         let fd = epoll.into_raw();
-        table::enter_private(fd);
         EPOLL.store(fd, Ordering::Release);
         OWNER.store(pid, Ordering::Release);
     }

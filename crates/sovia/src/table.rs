@@ -56,8 +56,21 @@ impl Ref {
     }
 }
 
+/// Marks a private descriptor as such, or unmarks it.
+fn observe(fd: i32, made: bool) {
+    if made {
+        enter_private(fd);
+    } else if let Some(slot) = slot(fd) {
+        let word = slot.load(Ordering::Acquire);
+        if word & KIND == PRIVATE {
+            let _ = slot.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Makes the tables.
 pub fn start() {
+    sovia_sys::fd::observe(observe);
     if let Ok(mapping) = Mapping::private(FDS * size_of::<AtomicU64>()) {
         TABLE.store(mapping.base().cast(), Ordering::Release);
         core::mem::forget(mapping);
@@ -153,7 +166,7 @@ pub fn enter_epoll(fd: i32, index: u32) {
 }
 
 /// Records a descriptor of the library itself.
-pub fn enter_private(fd: i32) {
+fn enter_private(fd: i32) {
     if let Some(slot) = slot(fd) {
         slot.store(PRIVATE, Ordering::Release);
     }

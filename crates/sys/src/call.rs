@@ -153,9 +153,47 @@ pub fn geteuid() -> u32 {
     sys!(geteuid).map_or(u32::MAX, |n| n as u32)
 }
 
-/// Whether a thread or process with that id still exists (zombies count as existing).
+/// Whether a thread or process with that id still runs. One that has died and waits for its parent
+/// to notice does not.
 pub fn task_exists(id: i32) -> bool {
-    id > 0 && sys!(tkill, id, 0) != Err(Errno::ESRCH)
+    if id <= 0 || sys!(tkill, id, 0) == Err(Errno::ESRCH) {
+        return false;
+    }
+    let mut path = [0u8; 32];
+    let mut at = 0;
+    put(&mut path, &mut at, b"/proc/");
+    put_number(&mut path, &mut at, id.unsigned_abs());
+    put(&mut path, &mut at, b"/stat");
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let Ok(fd) = sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags) else {
+        // Without /proc a zombie looks alive.
+        return true;
+    };
+    let mut stat = [0u8; 128];
+    let n = read(fd as RawFd, &mut stat).unwrap_or(0);
+    let _ = close(fd as RawFd);
+    // The state follows the name in brackets, which may itself hold brackets.
+    let state = stat[..n].iter().rposition(|&c| c == b')').and_then(|i| stat.get(i + 2));
+    !matches!(state, Some(b'Z' | b'X'))
+}
+
+fn put(out: &mut [u8], at: &mut usize, bytes: &[u8]) {
+    out[*at..*at + bytes.len()].copy_from_slice(bytes);
+    *at += bytes.len();
+}
+
+fn put_number(out: &mut [u8], at: &mut usize, mut n: u32) {
+    let mut digits = [0u8; 10];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    put(out, at, &digits[first..]);
 }
 
 /// Gives the processor to another runnable thread, if there is one.
@@ -199,20 +237,9 @@ pub fn soft_limit(resource: u32) -> Option<u64> {
 /// The target of the symbolic link that `/proc` has for a descriptor; its length.
 pub fn read_link(fd: RawFd, out: &mut [u8]) -> Result<usize> {
     let mut path = [0u8; 32];
-    let prefix = b"/proc/self/fd/";
-    path[..prefix.len()].copy_from_slice(prefix);
-    let mut digits = [0u8; 10];
-    let mut n = fd.unsigned_abs();
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    path[prefix.len()..prefix.len() + digits.len() - at].copy_from_slice(&digits[at..]);
+    let mut at = 0;
+    put(&mut path, &mut at, b"/proc/self/fd/");
+    put_number(&mut path, &mut at, fd.unsigned_abs());
     sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
 }
 
@@ -345,4 +372,24 @@ pub fn is_plain_file(fd: RawFd) -> Result<bool> {
     let mut st: libc::stat = unsafe { core::mem::zeroed() };
     sys!(fstat, fd, &raw mut st)?;
     Ok(matches!(st.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK))
+}
+
+/// The soft and the hard limit of descriptors.
+pub fn descriptor_limits() -> (u64, u64) {
+    let mut limits = [0u64; 2];
+    match sys!(prlimit64, 0usize, libc::RLIMIT_NOFILE, 0usize, limits.as_mut_ptr()) {
+        Ok(_) => (limits[0], limits[1]),
+        Err(_) => (1024, 1024),
+    }
+}
+
+/// Runs `f` with the soft limit of descriptors raised to `limit` (as far as the hard one allows).
+pub fn with_descriptor_limit<T>(limit: u64, f: impl FnOnce() -> T) -> T {
+    let (soft, hard) = descriptor_limits();
+    let raised = [limit.max(soft).min(hard), hard];
+    let _ = sys!(prlimit64, 0usize, libc::RLIMIT_NOFILE, raised.as_ptr(), 0usize);
+    let result = f();
+    let before = [soft, hard];
+    let _ = sys!(prlimit64, 0usize, libc::RLIMIT_NOFILE, before.as_ptr(), 0usize);
+    result
 }

@@ -36,17 +36,17 @@ impl Mapping {
     fn map(len: usize, flags: i32, fd: RawFd) -> Result<Mapping> {
         // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours.
         let base = unsafe {
-            syscalls::syscall!(
-                Sysno::mmap,
-                0usize,
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                fd,
-                0usize
-            )
+            syscalls::syscall!(Sysno::mmap, 0usize, len, libc::PROT_NONE, flags, fd, 0usize)
         }?;
         let mapping = Mapping { base: base as *mut u8, len };
+        // A program under mlockall(MCL_FUTURE) would get all of it populated and locked. Without
+        // access nothing is; then the lock is taken off the range, and access given.
+        // SAFETY: the range is the mapping just made.
+        unsafe {
+            let _ = syscalls::syscall!(Sysno::munlock, base, len);
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            syscalls::syscall!(Sysno::mprotect, base, len, access)?;
+        }
         mapping.advise(0, len, libc::MADV_DONTDUMP);
         Ok(mapping)
     }

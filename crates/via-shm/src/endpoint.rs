@@ -126,6 +126,11 @@ impl Sender {
         all
     }
 
+    /// The immediate data of a recent entry of ours, if its slot still holds it.
+    pub fn immediate(&self, n: u32) -> Option<u32> {
+        self.slot(n).read(n).map(|entry| entry.immediate)
+    }
+
     /// Entries sent so far.
     pub fn sent(&self) -> u32 {
         self.next

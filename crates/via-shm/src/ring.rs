@@ -79,7 +79,7 @@ impl Slot {
         let n = out.len().min(INLINE.saturating_sub(from));
         let out = &mut out[..n];
         if from.is_multiple_of(8) {
-            let mut words = self.words[from / 8..].iter();
+            let mut words = self.words.get(from / 8..).unwrap_or(&[]).iter();
             let mut chunks = out.chunks_exact_mut(8);
             for (chunk, word) in (&mut chunks).zip(&mut words) {
                 chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
@@ -91,8 +91,8 @@ impl Slot {
         } else {
             for (i, byte) in out.iter_mut().enumerate() {
                 let at = from + i;
-                let word = self.words[at / 8].load(Ordering::Relaxed).to_le_bytes();
-                *byte = word[at % 8];
+                let Some(word) = self.words.get(at / 8) else { break };
+                *byte = word.load(Ordering::Relaxed).to_le_bytes()[at % 8];
             }
         }
         n

@@ -24,7 +24,7 @@ use crate::{Outcome, ops, retreat};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use entries::{Inner, unlink};
-use sovia_sys::{RobustLock, poll};
+use sovia_sys::{RobustLock, call, poll};
 use std::collections::VecDeque;
 use via_shm::layout::DOORBELLS;
 
@@ -62,6 +62,8 @@ pub fn created(epfd: i32) {
                 epfd,
                 lock: RobustLock::new(),
                 attached: AtomicU32::new(0),
+                references: AtomicU32::new(1),
+                owner: call::getpid(),
                 asleep: AtomicU32::new(0),
                 nested: AtomicBool::new(false),
                 inner: UnsafeCell::new(Inner {
@@ -80,20 +82,45 @@ pub fn created(epfd: i32) {
     }
 }
 
-/// The instance's last known descriptor is closed.
-pub fn closed(index: u32) {
+/// One more descriptor of an instance.
+pub fn duplicated(index: u32) {
     if let Some(set) = get(index) {
-        set.with(|inner| {
-            for lane in inner.lanes.drain(..) {
+        set.references.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// A descriptor of an instance is closed.
+pub fn closed(index: u32) {
+    let Some(set) = get(index) else { return };
+    if set.references.fetch_sub(1, Ordering::AcqRel) != 1 {
+        return;
+    }
+    // In a forked child the waiters are the parent's still.
+    let ours = set.owner == call::getpid();
+    set.with(|inner| {
+        for lane in inner.lanes.drain(..) {
+            if ours {
                 lane.pair.give_waiter(lane.waiter);
             }
-            inner.entries.clear();
-            inner.ready.clear();
-        });
-        set.attached.store(0, Ordering::Release);
-        // A thread may still be inside a wait: the box stays, only its place is given up.
-        TABLE[index as usize].store(core::ptr::null_mut(), Ordering::Release);
-    }
+        }
+        inner.entries.clear();
+        inner.ready.clear();
+    });
+    set.attached.store(0, Ordering::Release);
+    // A thread may still be inside a wait: the box stays, only its place is given up.
+    TABLE[index as usize].store(core::ptr::null_mut(), Ordering::Release);
+}
+
+/// Around fork: no set is being changed.
+pub(crate) fn hold() {
+    each(|set| {
+        set.lock.lock();
+    });
+}
+
+/// After fork, in both.
+pub(crate) fn release() {
+    each(|set| set.lock.unlock());
 }
 
 fn each(mut f: impl FnMut(&'static Set)) {
@@ -114,19 +141,26 @@ pub(crate) fn forget_pair(pair: *const Pair) {
     });
 }
 
-/// A connection has been given its VI: take it out of the kernel's instances.
-pub(crate) fn attached(fd: i32, at: Ref) {
+/// A connection has been given its VI: takes it out of the kernel's instances. False if one cannot
+/// do without the kernel; then it must go back.
+pub(crate) fn attached(at: Ref) -> bool {
+    let mut everywhere = true;
     each(|set| {
         set.with(|inner| {
             for i in 0..inner.entries.len() {
-                let entry = &mut inner.entries[i];
+                let entry = &inner.entries[i];
                 if entry.registered && !entry.attached && entry.at.same(at) {
-                    let _ = poll::epoll_ctl(set.epfd, libc::EPOLL_CTL_DEL, entry.fd, 0, 0);
-                    set.take_in(inner, i as u32, fd);
+                    let fd = entry.fd;
+                    if set.take_in(inner, i as u32) {
+                        let _ = poll::epoll_ctl(set.epfd, libc::EPOLL_CTL_DEL, fd, 0, 0);
+                    } else {
+                        everywhere = false;
+                    }
                 }
             }
         });
     });
+    everywhere
 }
 
 /// A connection is back on TCP: put it where the program believes it to be.
@@ -214,9 +248,11 @@ pub fn control(
     }
     // The lock is held across the phase's test and the kernel's call, so that the connection
     // cannot be attached in between and be in both places, or in none.
-    set.with(|inner| match at.conn.phase() {
+    let mut kernel = Some(kernel);
+    let result = set.with(|inner| match at.conn.phase() {
         Phase::Attached => set.control_attached(inner, op, fd, at, event),
         _ => {
+            let Some(kernel) = kernel.take() else { return Err(libc::EAGAIN) };
             let result = kernel()?;
             match (op, event) {
                 (libc::EPOLL_CTL_DEL, _) => inner.drop_entry(fd, at),
@@ -230,7 +266,15 @@ pub fn control(
             }
             Ok(result)
         }
-    })
+    });
+    match (result, kernel) {
+        // No waiter left for it here: the kernel's instance serves it.
+        (Err(libc::ENOSPC), Some(kernel)) => {
+            retreat::now(fd, at, Cause::Call);
+            kernel()
+        }
+        (result, _) => result,
+    }
 }
 
 /// The instance is itself waited on by poll or select.

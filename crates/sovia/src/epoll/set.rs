@@ -22,6 +22,10 @@ pub struct Set {
     pub(super) lock: RobustLock,
     /// Attached connections in the set.
     pub(super) attached: AtomicU32,
+    /// Descriptors of the instance in this process.
+    pub(super) references: AtomicU32,
+    /// The process that made it.
+    pub(super) owner: i32,
     /// Threads asleep in it.
     pub(super) asleep: AtomicU32,
     /// Another instance, poll or select waits for this one. The kernel knows nothing of readiness
@@ -57,14 +61,14 @@ impl Set {
         self.with(|inner| inner.entries.is_empty())
     }
 
-    /// Starts to keep an entry here instead of in the kernel.
-    pub(super) fn take_in(&self, inner: &mut Inner, i: u32, _fd: i32) {
+    /// Starts to keep an entry here instead of in the kernel. False if there is no waiter to be had.
+    pub(super) fn take_in(&self, inner: &mut Inner, i: u32) -> bool {
         let at = inner.entries[i as usize].at;
-        let Some(pair) = pair::get(at.conn.pair.load(Ordering::Relaxed)) else { return };
+        let Some(pair) = pair::get(at.conn.pair.load(Ordering::Relaxed)) else { return false };
         let lane = match inner.lanes.iter().position(|lane| core::ptr::eq(lane.pair, pair)) {
             Some(lane) => lane,
             None => {
-                let Some(waiter) = pair.take_waiter(inner.door) else { return };
+                let Some(waiter) = pair.take_waiter(inner.door) else { return false };
                 let entries = vec![NONE; VIS as usize];
                 inner.lanes.push(Lane { pair, waiter, entries });
                 inner.lanes.len() - 1
@@ -96,6 +100,7 @@ impl Set {
         if self.attached.load(Ordering::Acquire) == 1 || self.asleep.load(Ordering::Acquire) != 0 {
             self.ring(inner);
         }
+        true
     }
 
     pub(super) fn control_attached(
@@ -126,9 +131,9 @@ impl Set {
         let entry = &mut inner.entries[i as usize];
         (entry.events, entry.data) = (events, data);
         (entry.registered, entry.armed) = (true, true);
-        let known = entry.attached;
-        if !known {
-            self.take_in(inner, i, fd);
+        if !entry.attached && !self.take_in(inner, i) {
+            inner.entries[i as usize].registered = false;
+            return Err(libc::ENOSPC);
         }
         inner.enqueue(i);
         if self.asleep.load(Ordering::Acquire) != 0 {

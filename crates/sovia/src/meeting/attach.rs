@@ -3,6 +3,7 @@
 use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, flag};
 use crate::message::Link;
+use crate::retreat::{self, Cause};
 use crate::table::Ref;
 use crate::{epoll, pair, progress, stats};
 use core::sync::atomic::Ordering;
@@ -54,6 +55,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
         guard.gatherer = Default::default();
         guard.taker = Default::default();
         guard.traffic = Default::default();
+        guard.counted = 0;
         guard.pumped = 0;
         guard.front = 0;
         guard.held_first = 0;
@@ -67,7 +69,10 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
         conn.set_phase(Phase::Attached);
     }
     progress::watch(fd, at);
-    epoll::attached(fd, at);
+    if !epoll::attached(at) {
+        retreat::now(fd, at, Cause::Call);
+        return true;
+    }
     if let Some(page) = stats::page()
         && conn.set(flag::COUNTED) & flag::COUNTED == 0
     {

@@ -23,8 +23,8 @@ mod proof;
 use crate::conn::{Phase, Role, flag};
 use crate::message::{Link, Message, Step};
 use crate::pair::{self, RobustBox};
-use crate::table::{self, Ref};
-use crate::{config, epoll, stats};
+use crate::table::Ref;
+use crate::{config, epoll, family, stats};
 use attach::{attach, attach_as_acceptor, find_request};
 use core::sync::atomic::Ordering;
 use offer::{answer_hello, hear_accept, send_offer, take_offer};
@@ -94,7 +94,7 @@ pub fn transferred(fd: i32, at: Ref) {
 /// One look at where a candidate's meeting stands.
 #[cold]
 fn step(fd: i32, at: Ref, n: u32) {
-    if at.conn.holders.load(Ordering::Acquire) != 1 {
+    if family::is_shared(at.conn) {
         if n - config::meet_after() >= PATIENCE {
             give_up(at, Reason::SharedByProcesses);
         }
@@ -283,9 +283,6 @@ impl Meetings {
         if !greeted || clock::now_ns() - meeting.since >= RETRY_NS {
             if self.inbox.is_none() {
                 self.inbox = Datagram::bind(None).ok();
-                if let Some(inbox) = &self.inbox {
-                    table::enter_private(inbox.raw());
-                }
             }
             let hello = Message { step: Step::Hello, from: pair::me(), link: meeting.link };
             if let (Some(inbox), Some(name)) = (&self.inbox, rendezvous(&meeting.link))
@@ -315,7 +312,6 @@ impl Meetings {
 
 fn bind(link: &Link) -> Option<Stage> {
     let name = Datagram::bind(Some(&rendezvous(link)?)).ok()?;
-    table::enter_private(name.raw());
     Some(Stage::Bound(name))
 }
 
@@ -326,4 +322,14 @@ fn request_or_bind(link: &Link) -> Option<Stage> {
         return Some(Stage::Requested { pair: index, vi });
     }
     bind(link)
+}
+
+/// Around fork: no meeting is in the middle of a step.
+pub(crate) fn hold() {
+    MEETINGS_STATE.hold();
+}
+
+/// After fork, in both.
+pub(crate) fn release() {
+    MEETINGS_STATE.release();
 }

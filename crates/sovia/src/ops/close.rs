@@ -2,7 +2,7 @@
 
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, epoll, meeting, pair, progress, stats, stream};
+use crate::{Outcome, epoll, family, meeting, pair, pollset, progress, stats, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::{call, lock};
@@ -25,7 +25,8 @@ fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     epoll::conn_closed(at);
     let attached = conn.phase() == Phase::Attached;
-    let last = conn.holders.fetch_sub(1, Ordering::AcqRel) == 1;
+    conn.holders.fetch_and(!family::my_bit(), Ordering::AcqRel);
+    let last = !family::is_shared(conn);
     if conn.phase() == Phase::Candidate {
         meeting::closed(at);
         if last {
@@ -52,20 +53,20 @@ fn last_here(fd: i32, at: Ref) {
                 stream::finish(&mut guard, fd);
             }
             stream::leave(&mut guard);
-            pair.segment.leave(pair.side, vi);
             conn.end();
         }
         drop(guard);
-        // Threads that still wait on it must not find the segment gone.
+        // Threads that still wait on it must not find the VI in its next life.
         if last {
             wake_and_wait(at);
+            pair.segment.leave(pair.side, vi);
         }
         pair.vacate(vi);
     } else if last {
         conn.end();
     }
     if last {
-        crate::family::give_back(at.index);
+        family::give_back(at.index);
     }
 }
 
@@ -83,7 +84,10 @@ fn wake_and_wait(at: Ref) {
 pub fn dup(from: i32, to: i32) {
     match table::get(from) {
         Entry::Conn(at) if at.conn.is_generation(at.generation) => table::refer(to, at),
-        Entry::Epoll(index) => table::enter_epoll(to, index),
+        Entry::Epoll(index) => {
+            epoll::duplicated(index);
+            table::enter_epoll(to, index);
+        }
         _ => {}
     }
 }
@@ -111,28 +115,58 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
     result
 }
 
-/// Before fork: the child will hold every connection that we hold. Counted in advance, so that
-/// neither can be the last by mistake.
+/// Before fork. The child will hold every connection that we hold: counted in advance, so that
+/// neither can be the last by mistake. And nobody is in the middle of changing what it will get a
+/// copy of.
 pub fn forking() {
-    let mut seen = std::collections::BTreeSet::new();
+    meeting::hold();
+    epoll::hold();
+    pair::hold();
+    let bit = family::expect_child();
     table::for_each_conn(|_, at| {
-        if seen.insert(at.index) {
-            at.conn.holders.fetch_add(1, Ordering::AcqRel);
-        }
+        at.conn.holders.fetch_or(bit, Ordering::AcqRel);
     });
 }
 
-/// In the child.
+/// After fork, in the parent.
+pub fn fork_done() {
+    pair::release();
+    epoll::release();
+    meeting::release();
+}
+
+/// After fork, in the child.
 pub fn forked() {
     lock::forked();
+    fork_done();
+    family::born();
     pair::forked();
+    pollset::forked();
+}
+
+/// The process is about to become another program, which holds none of this. (What it inherits
+/// has gone back to TCP.)
+pub fn leaving() {
+    family::leave();
+}
+
+/// It has not become one.
+pub fn staying() {
+    family::join();
 }
 
 /// A new stream socket: connected, or on its way.
 pub fn opened(fd: i32, role: crate::conn::Role) {
     // The number's last owner may have been closed past every hook.
-    if !matches!(table::get(fd), Entry::Foreign) {
-        close(fd);
+    match table::remove(fd) {
+        Entry::Conn(at) => {
+            if table::release(at.index) && at.conn.is_generation(at.generation) {
+                // Its anchor is gone already; the number means another socket now.
+                last_here(-1, at);
+            }
+        }
+        Entry::Epoll(index) => epoll::closed(index),
+        Entry::Foreign | Entry::Private => {}
     }
     table::enter_conn(fd, role);
 }

@@ -7,6 +7,8 @@ mod close;
 mod option;
 mod transfer;
 
-pub use close::{close, dup, forked, forking, keep_only, opened, opening, shutdown};
+pub use close::{
+    close, dup, fork_done, forked, forking, keep_only, leaving, opened, opening, shutdown, staying,
+};
 pub use option::{fionread, nonblocking, note_option};
 pub use transfer::{Flags, receive, receive_plain, send, send_file, send_plain};

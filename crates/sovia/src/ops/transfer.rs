@@ -402,7 +402,15 @@ pub fn send_file(
         _ => true,
     };
     if on_tcp {
-        return send(fd, at, &[&[], &[]], Flags::default(), kernel);
+        // The path may be switched before the kernel is asked; then the VI takes the file.
+        let asked = core::cell::Cell::new(false);
+        let result = send(fd, at, &[&[], &[]], Flags::default(), || {
+            asked.set(true);
+            kernel()
+        });
+        if asked.get() || result.is_err() {
+            return result;
+        }
     }
     if !call::is_plain_file(from).map_err(crate::errno)? {
         return Err(libc::EINVAL);

@@ -4,13 +4,13 @@
 //! for calls that Sovia does not carry, both directions of a connection return to the anchor
 //! ([`sovia_proto::path`], steps 4 and 5).
 //!
-//! - Our own direction just ends its part on the VI ([`leave_sending`]).
-//! - For the other we [`recall`] the grant and read the VI to its end. Bytes that the program has
+//! - Our own direction just ends its part on the VI.
+//! - For the other we recall the grant and read the VI to its end. Bytes that the program has
 //!   not had yet must now come out of the kernel, and only the peer can put them in: they go back
-//!   through the segment, and the peer (its next call, or its progress thread: [`answer`]) writes
+//!   through the segment, and the peer (its next call, or its progress thread) writes
 //!   them to its anchor before anything newer.
 //! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than
-//!   [`PATIENCE_NS`]) leaves one way: a [`relay`], a small relative of this process that keeps the
+//!   [`PATIENCE_NS`]) leaves one way: a relay, a small relative of this process that keeps the
 //!   connection, and a Unix socket to it in the place of the program's descriptors.
 
 pub(crate) mod answer;
@@ -20,7 +20,7 @@ mod relay;
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::stream::{self, tell_reader, word};
 use crate::table::{self, Ref};
-use crate::{epoll, meeting, pair, stats};
+use crate::{epoll, family, meeting, pair, stats};
 use core::sync::atomic::Ordering;
 use recall::{Asked, Left, Verdict};
 use sovia_control::Reason;
@@ -121,7 +121,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
 /// one that both read, so the relative keeps the connection.
 fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
-    conn.holders.load(Ordering::Acquire) > 1
+    family::is_shared(conn)
         && conn.rx() == Rx::Vi
         && stream::unread(guard, fd).is_ok_and(|n| n > 0)
         && stream::anchor_has_ended(fd)

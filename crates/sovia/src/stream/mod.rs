@@ -19,6 +19,7 @@ use crate::conn::{Conn, Guard, flag};
 use crate::{Errno, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::Violation;
+use sovia_proto::packet::Immediate;
 use sovia_proto::path::Rx;
 use sovia_sys::call;
 use via_shm::layout::{Direction, Words};
@@ -124,7 +125,17 @@ fn damaged(conn: &Conn, fd: i32) -> Errno {
 
 /// Makes a body whole whose last owner died in the middle of something.
 pub(crate) fn repair(guard: &mut Guard<'_>) {
+    // Ordered packets that were published and not counted: gathered bytes go after them.
+    let before = guard.endpoint_ref().tx.sent();
     guard.endpoint().tx.repair();
+    for n in guard.counted..guard.endpoint_ref().tx.sent().max(before) {
+        let kind =
+            guard.endpoint_ref().tx.immediate(n).and_then(|bits| Immediate::decode(bits).ok());
+        if kind.is_some_and(|packet| packet.kind.is_ordered()) {
+            guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
+        }
+    }
+    guard.counted = guard.endpoint_ref().tx.sent();
     // Bytes may have been taken from TCP and not been counted; the kernel has counted them.
     let conn = guard.conn;
     if conn.rx() == Rx::Granted

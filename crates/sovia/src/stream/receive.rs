@@ -245,7 +245,10 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
         match packet.kind {
             Kind::Data => {
                 let from = guard.front as usize;
-                let n = (entry.len as usize).saturating_sub(from).min(out.len() - done);
+                if from > entry.len as usize {
+                    return Err(Fault::Damaged);
+                }
+                let n = (entry.len as usize - from).min(out.len() - done);
                 guard.endpoint_ref().rx.copy_head(&entry, from, &mut out[done..done + n]);
                 done += n;
                 if from + n == entry.len as usize {
@@ -299,6 +302,7 @@ fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
     let before = guard.flow;
     let packet = guard.flow.send(Kind::Ack).encode();
     if guard.endpoint().tx.send(packet, &[])? {
+        guard.counted = guard.endpoint_ref().tx.sent();
         let conn = guard.conn;
         tell_writer(conn, guard.endpoint_ref());
     } else {
@@ -316,8 +320,7 @@ pub(super) fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> 
         Kind::Fin => {
             guard.taker.packets = guard.taker.packets.wrapping_add(1);
             if guard.closing.arrived(Kind::Fin)? {
-                let packet = guard.flow.send(Kind::FinAck).encode();
-                guard.endpoint().tx.send(packet, &[])?;
+                super::send_control(guard, Kind::FinAck);
             }
             conn.set(flag::EOF);
             Ok(false)
@@ -368,7 +371,10 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
         return Ok(0);
     }
     let from = guard.front as usize;
-    let n = (held.len as usize).saturating_sub(from).min(out.len());
+    if from > held.len as usize {
+        return Err(Fault::Damaged);
+    }
+    let n = (held.len as usize - from).min(out.len());
     copy_held(guard, &held, from, &mut out[..n]);
     if from + n == held.len as usize {
         guard.held_first = guard.held_first.wrapping_add(1);

@@ -131,6 +131,7 @@ fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
             return Ok(done + gather(guard, &bytes[done..])?);
         }
         guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
+        guard.counted = guard.endpoint_ref().tx.sent();
         guard.traffic.messages_sent += 1;
         done += chunk.len();
         if done < bytes.len() {
@@ -178,6 +179,7 @@ pub(crate) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
     if guard.endpoint().tx.send(packet, &[]).is_ok() && kind.is_ordered() {
         guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
     }
+    guard.counted = guard.endpoint_ref().tx.sent();
 }
 
 /// All bytes that we have put on the VI, for a receiver that has entered it never.
