@@ -140,7 +140,8 @@ fn explanation(plan: &Plan) -> String {
         Cpus::Free => ", on whatever processors the kernel gives them",
     };
     let mut text = format!("{wait}{cpus}.");
-    if plan.wait == Wait::Block && plan.layers.contains(&Layer::Sovia) {
+    let may_sleep = plan.wait == Wait::Block && plan.scenario != Scenario::Connect;
+    if may_sleep && plan.layers.contains(&Layer::Sovia) {
         text.push_str(
             "\nsovia and via spin for as long as it pays before they sleep; `--wait sleep` has sovia sleep at once.",
         );

@@ -21,6 +21,10 @@ pub(in crate::bench) struct Trip {
 /// is one of many.
 const BATCH: Duration = Duration::from_micros(50);
 const BATCH_TRIPS_MAX: u64 = 256;
+/// So many batches, and trips timed one by one, there are at least, however long they take: where
+/// other programs run on the processors as well, one that was interrupted shall not be the median.
+const BATCHES_MIN: u64 = 50;
+const SINGLES_MIN: u64 = 500;
 /// Round trips before anything is measured: connections move off TCP after the first few.
 const WARM_UP_TRIPS: u64 = 200;
 
@@ -46,8 +50,9 @@ pub(in crate::bench) fn request(
     let mean = start.elapsed().as_nanos() as u64 / warm_up;
     let batch = (BATCH.as_nanos() as u64 / mean.max(1)).clamp(1, BATCH_TRIPS_MAX);
 
+    let start = Instant::now();
     let mut batches = Histogram::<u64>::new(3)?;
-    while start.elapsed() < time * 6 / 10 || batches.is_empty() {
+    while start.elapsed() < time / 2 || batches.len() < BATCHES_MIN {
         let begin = Instant::now();
         for _ in 0..batch {
             trip(&message)?;
@@ -56,8 +61,9 @@ pub(in crate::bench) fn request(
     }
 
     let mut single = Histogram::<u64>::new(3)?;
-    let mut begin = Instant::now();
-    while single.is_empty() || begin.duration_since(start) < time {
+    let start = Instant::now();
+    let mut begin = start;
+    while begin.duration_since(start) < time * 4 / 10 || single.len() < SINGLES_MIN {
         trip(&message)?;
         let end = Instant::now();
         single.record((end - begin).as_nanos() as u64)?;

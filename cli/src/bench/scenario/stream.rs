@@ -1,9 +1,12 @@
 //! A stream of messages of one size in one direction, acknowledged at the end.
 //!
 //! It goes in rounds: a fixed number of messages, then one back. The rounds are long enough for
-//! that one not to count, and short enough for several in the time there is.
+//! that one not to count, and short enough for many in the time there is, so that one that was
+//! interrupted is not the median.
 
 use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
 
 use super::{GO, STOP};
 use crate::bench::link::Link;
@@ -13,12 +16,15 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// A round has at most this many bytes, and at most that many messages, but at least one.
 const ROUND_BYTES_MAX: usize = 32 << 20;
 const ROUND_MESSAGES_MAX: usize = 1 << 16;
+/// So many rounds there are at least, however long they take.
+const ROUNDS_MIN: u64 = 3;
 
 fn round_messages(size: usize) -> usize {
     (ROUND_BYTES_MAX / size).clamp(1, ROUND_MESSAGES_MAX)
 }
 
-/// Streams messages of `size` bytes for about `time`; returns bytes a second.
+/// Streams messages of `size` bytes for about `time`; returns bytes a second, the median over
+/// the rounds.
 pub(in crate::bench) fn send(
     link: &mut impl Link,
     size: usize,
@@ -36,16 +42,16 @@ pub(in crate::bench) fn send(
     // The first round warms up.
     round(link)?;
     let start = Instant::now();
-    let mut rounds = 0;
-    while rounds == 0 || start.elapsed() < time {
+    let mut rounds = Histogram::<u64>::new(3)?;
+    while start.elapsed() < time || rounds.len() < ROUNDS_MIN {
+        let begin = Instant::now();
         round(link)?;
-        rounds += 1;
+        rounds.record(begin.elapsed().as_nanos() as u64)?;
     }
-    let seconds = start.elapsed().as_secs_f64();
     message[0] = STOP;
     link.send(&message)?;
     link.receive_all(&mut answer)?;
-    Ok((rounds * messages * size) as f64 / seconds)
+    Ok((messages * size) as f64 / (rounds.value_at_quantile(0.5) as f64 / 1e9))
 }
 
 /// Receives and acknowledges, up to the message that says stop.
