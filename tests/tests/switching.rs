@@ -19,7 +19,7 @@ scenarios_across_the_switch!("shutdown":
 );
 
 scenarios_across_the_switch!("nonblocking":
-    single_bytes_fill_no_earlier_than_tcp,
+    pieces_of_64_fill_no_earlier_than_tcp,
     pieces_of_4096_fill_no_earlier_than_tcp,
     both_directions_fill_at_once,
 );
