@@ -4,7 +4,7 @@
 //! descriptors behind it.
 
 use crate::config;
-use crate::conn::Conn;
+use crate::conn::{Conn, Role};
 use crate::message::Process;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -242,11 +242,16 @@ pub(crate) fn release() {
     CHANGE.unlock();
 }
 
-/// The pair with that process.
-pub(crate) fn with(process: Process) -> Option<(u32, &'static Pair)> {
+/// The pair with that process, as its connector or acceptor knows it. A process that connects to
+/// itself has two pairs, one for each side of one segment; with any other it has one for both roles.
+pub(crate) fn with(process: Process, role: Role) -> Option<(u32, &'static Pair)> {
+    let own = (process == me()).then_some(match role {
+        Role::Connector => 0,
+        Role::Acceptor => 1,
+    });
     let mut found = None;
     each(|index, pair| {
-        if pair.peer == process {
+        if pair.peer == process && own.is_none_or(|side| side == pair.side) {
             found = Some((index, pair));
         }
     });
@@ -300,6 +305,7 @@ impl Pair {
     /// Rings one of the peer's doorbells.
     pub(crate) fn ring(&self, index: u32) {
         if let Some(doors) = self.doors.get() {
+            crate::stats::rang();
             let _ = call::write(doors[index as usize % DOORBELLS].raw(), &1u64.to_ne_bytes());
         }
     }

@@ -48,3 +48,10 @@ pub fn slept() {
         page.add(&sovia_control::Traffic { sleeps: 1, ..Default::default() });
     }
 }
+
+/// Counts a doorbell rung, or a sleeper woken.
+pub fn rang() {
+    if let Some(page) = page() {
+        page.add(&sovia_control::Traffic { rings: 1, ..Default::default() });
+    }
+}

@@ -207,7 +207,6 @@ fn once<T>(
 ) -> Result<Option<T>, Ended> {
     let mut guard = at.conn.lock();
     still_ours(at)?;
-    guard.traffic.sleeps += 1;
     Ok(attempt(&mut guard))
 }
 
@@ -244,6 +243,7 @@ fn sleep(
             left => left,
         },
     };
+    crate::stats::slept();
     match cancellable(|| futex::wait(word, before, left)) {
         Ok(()) | Err(call::Errno::EAGAIN) => Ok(()),
         Err(call::Errno::ETIMEDOUT) => Err(libc::EAGAIN),

@@ -22,7 +22,7 @@ pub(super) fn answer_hello(link: &Link, message: &Message, received: &Received) 
     if !proven(link, Role::Connector, message, received) {
         return None;
     }
-    let (index, pair) = match pair::with(message.from) {
+    let (index, pair) = match pair::with(message.from, Role::Connector) {
         Some(known) => known,
         None => new_pair(message.from, link.acceptor)?,
     };
@@ -68,7 +68,7 @@ pub(super) fn take_offer(inbox: &Datagram, link: &Link, message: &Message, mut r
     }
     let (Some(to), Some(own)) = (received.sender, pair::doors()) else { return };
     let accept = Message { step: Step::Accept, from: pair::me(), link: *link }.encode();
-    if pair::with(message.from).is_some() {
+    if pair::with(message.from, Role::Acceptor).is_some() {
         // Our answer to an earlier offer did not arrive.
         let _ = inbox.send_to(&to, &accept, &own);
         return;
