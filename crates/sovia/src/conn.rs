@@ -269,11 +269,31 @@ impl Conn {
         guard
     }
 
+    /// Whether a call of a signal handler must not go on here, because the handler has interrupted a
+    /// call on the same connection. One that finds it so again and again has left the interrupted call
+    /// by `longjmp`; then the lock is taken over.
+    #[inline]
+    pub fn is_interrupted(&self) -> bool {
+        self.lock.is_mine() && still_inside()
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_>> {
         self.lock.try_lock().then_some(Guard { conn: self })
     }
+}
+
+#[cold]
+fn still_inside() -> bool {
+    const PATIENCE: u32 = 3;
+    thread_local! {
+        static TIMES: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+    }
+    TIMES.with(|times| {
+        times.set((times.get() + 1) % (PATIENCE + 1));
+        times.get() != 0
+    })
 }
 
 /// The locked body of a connection.

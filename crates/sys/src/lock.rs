@@ -85,6 +85,13 @@ impl RobustLock {
         }
     }
 
+    /// Whether the calling thread holds the lock: it is in a signal handler that has interrupted the
+    /// critical section, or has left that by `longjmp`.
+    #[inline]
+    pub fn is_mine(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & !CONTENDED == thread_id() as u32
+    }
+
     /// Whether somebody holds the lock just now.
     pub fn is_locked(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0

@@ -82,6 +82,9 @@ pub fn receive(
         crate::retreat::settle(at);
         return kernel();
     }
+    if conn.is_interrupted() {
+        return Err(libc::EINTR);
+    }
     // The common case: one part, something there.
     if let [part] = parts
         && !flags.peek
@@ -237,6 +240,9 @@ pub fn send(
             drop(pin);
         }
         _ => return kernel(),
+    }
+    if conn.is_interrupted() {
+        return Err(libc::EINTR);
     }
     if let [part] = parts {
         let mut guard = conn.lock();
