@@ -59,3 +59,11 @@ extern "C" fn start() {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
+
+extern "C" fn end() {
+    sovia::finish();
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;

@@ -111,6 +111,8 @@ fn reap(child: Pid) -> anyhow::Result<Option<End>> {
         match waitpid(child, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
             Ok(WaitStatus::Exited(_, status)) => return Ok(Some(End::Exited(status))),
             Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Some(End::Killed(signal))),
+            // Stopped by name, and continued by name by whoever did it: not a matter of the job.
+            Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)) => {}
             Ok(WaitStatus::Stopped(..)) => {
                 // Whoever waits for us, such as a shell, must see the job stop. The signal that
                 // continues us is one of those that go on to the program, or goes to all of

@@ -67,6 +67,8 @@ pub mod flag {
     pub const RECALLED: u32 = 1 << 10;
     /// What the peer returned after a recall has gone to TCP.
     pub const PUMPED: u32 = 1 << 11;
+    /// The anchor has told of the peer's end, or of an error.
+    pub const ENDED: u32 = 1 << 12;
 }
 
 /// A message taken off the ring before the program wanted it.

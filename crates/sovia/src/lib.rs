@@ -54,3 +54,15 @@ pub fn start() {
     family::start();
     table::start();
 }
+
+/// The program ends: what its open connections have counted goes to the statistics.
+pub fn finish() {
+    let Some(page) = stats::page() else { return };
+    table::for_each_conn(|_, at| {
+        if at.conn.phase() == conn::Phase::Attached
+            && let Some(mut guard) = at.conn.try_lock()
+        {
+            page.add(&core::mem::take(&mut guard.traffic));
+        }
+    });
+}

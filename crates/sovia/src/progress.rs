@@ -119,7 +119,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         for event in &events[..n] {
             let token = event.u64;
             if token != DOOR {
-                anchor_event(token);
+                anchor_event(token, event.events);
             }
         }
         // Whoever rang wants a path changed, or bytes have waited for room on TCP.
@@ -127,14 +127,15 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-fn anchor_event(token: u64) {
+fn anchor_event(token: u64, events: u32) {
     let index = token as u32 & 0xf_ffff;
     let generation = (token >> 20) as u32 & 0xfff;
     let Some(conn) = family::conn(index) else { return };
     if conn.phase() != Phase::Attached || !conn.is_generation_low(generation) {
         return;
     }
-    conn.set(flag::ANCHOR);
+    const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+    conn.set(if events & ENDS != 0 { flag::ANCHOR | flag::ENDED } else { flag::ANCHOR });
     tell_own(conn);
 }
 

@@ -228,6 +228,18 @@ impl Receiver {
         self.slot(self.next).holds(self.next)
     }
 
+    /// Bytes of the messages in the queue whose immediate data `counts`.
+    pub fn queued(&self, counts: impl Fn(u32) -> bool) -> usize {
+        (0..SLOTS)
+            .map_while(|i| {
+                let n = self.next.wrapping_add(i);
+                self.slot(n).read(n)
+            })
+            .filter(|entry| counts(entry.immediate))
+            .map(|entry| entry.len as usize)
+            .sum()
+    }
+
     /// The message at the head of the queue.
     ///
     /// # Errors

@@ -46,7 +46,9 @@ pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
         mask |= OUT;
     }
     let conn = at.conn;
-    if conn.has(flag::ANCHOR | flag::EOF | flag::PEER_GONE | flag::DAMAGED | flag::SHUT_RD) {
+    const ENDS: u32 =
+        flag::ENDED | flag::ANCHOR | flag::EOF | flag::PEER_GONE | flag::DAMAGED | flag::SHUT_RD;
+    if conn.has(ENDS) {
         // The anchor knows about ends and errors what the VI does not.
         let probe = poll::probe(fd, libc::POLLRDHUP) as u32;
         mask |= probe & (libc::EPOLLHUP | libc::EPOLLERR | libc::EPOLLRDHUP) as u32;

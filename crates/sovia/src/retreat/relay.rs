@@ -10,7 +10,7 @@ use super::recall::Left;
 use crate::conn::flag;
 use crate::ops::{self, Flags};
 use crate::table::{self, Ref};
-use crate::{Outcome, pollset};
+use crate::{Outcome, family, pollset};
 use sovia_sys::poll::PollFd;
 use sovia_sys::{Fd, call};
 
@@ -21,6 +21,7 @@ const PIECE: usize = 64 << 10;
 pub(super) fn start(fd: i32, at: Ref, left: &Left) -> bool {
     let pair = call::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let Ok((ours, theirs)) = pair else { return false };
+    let nonblocking = at.conn.has(flag::NONBLOCK);
     // SAFETY: libc's fork, so that its locks and ours are whole in the child; the child only runs
     // the relay and leaves without running the program's exit handlers.
     let child = unsafe { libc::fork() };
@@ -28,7 +29,10 @@ pub(super) fn start(fd: i32, at: Ref, left: &Left) -> bool {
         -1 => return false,
         0 => {
             drop(theirs);
-            call::in_child(|| run(fd, at, &ours, left));
+            if let Some(relay) = call::in_child(|| run(fd, at, &ours, left)) {
+                // It holds the connection in this child's place.
+                family::pass_on(relay);
+            }
             call::exit_now();
         }
         child => call::reap(child),
@@ -40,7 +44,6 @@ pub(super) fn start(fd: i32, at: Ref, left: &Left) -> bool {
             descriptors.push(fd);
         }
     });
-    let nonblocking = at.conn.has(flag::NONBLOCK);
     for fd in descriptors {
         let cloexec = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
         ops::close(fd);

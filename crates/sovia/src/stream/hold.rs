@@ -165,14 +165,12 @@ fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
 pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     if guard.conn.rx() != Rx::Vi {
         let tcp = call::bytes_unread(fd).map_err(errno)?;
-        if tcp > 0 || guard.conn.rx() != Rx::Granted {
+        if guard.conn.rx() != Rx::Granted || switched(guard) == 0 {
             return Ok(tcp);
         }
-        // Nothing on TCP: what has been switched counts too.
-        let mut byte = [0];
-        if peek(guard, fd, &mut byte) != Got::Bytes(1) || guard.conn.rx() != Rx::Vi {
-            return Ok(0);
-        }
+        // What has been switched counts too. It is only looked at: the sender may still take it back.
+        let gathered = load(&rx(guard).writer, word::TAIL).min(Area::LEN as u64) as usize;
+        return Ok(tcp + guard.endpoint_ref().rx.queued(is_data) + gathered);
     }
     if scan(guard).is_err() {
         return Err(damaged(guard.conn, fd));
@@ -188,4 +186,8 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     }
     let gathered = load(&rx(guard).writer, word::TAIL).wrapping_sub(guard.taker.head);
     Ok(sum - (guard.front as usize).min(sum) + gathered.min(Area::LEN as u64) as usize)
+}
+
+fn is_data(immediate: u32) -> bool {
+    Immediate::decode(immediate).is_ok_and(|packet| packet.kind == Kind::Data)
 }

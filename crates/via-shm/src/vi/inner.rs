@@ -238,18 +238,17 @@ impl Core {
             Done::NotDone => {}
             done => return done,
         }
-        if self.is_broken() {
-            recv.wind_up(&self.nic);
-        } else {
-            match recv.progress(&self.nic) {
-                News::Nothing => return Done::NotDone,
-                News::Message => {}
-                News::Trouble => {
+        if !self.is_broken() {
+            match recv.take_next(&self.nic) {
+                Ok(completion) => return Done::Completion(completion),
+                Err(News::Nothing | News::Message) => return Done::NotDone,
+                Err(News::Trouble) => {
                     self.give_up_receiving(guard);
                     return self.recv.lock().queue.work.take();
                 }
             }
         }
+        recv.wind_up(&self.nic);
         recv.queue.work.take()
     }
 }

@@ -6,7 +6,7 @@ use crate::vi::access::{self, Queue};
 use crate::vi::lane::{Message, RxLane};
 use via::error::Cause;
 use via::memory::{Ptag, RegionCache};
-use via::queue::Outcome;
+use via::queue::{Completion, Outcome};
 use via::{DescriptorRef, Status};
 
 /// The receive queue and its direction of the connection.
@@ -47,35 +47,53 @@ impl RecvSide {
         }
     }
 
-    /// Receives one message, if one is there.
-    #[inline]
+    /// Receives one message, if one is there; its descriptor is done.
     pub(crate) fn progress(&mut self, nic: &Shared) -> News {
-        let Some(lane) = &mut self.lane else { return News::Nothing };
+        match self.meet(nic) {
+            Ok(outcome) => {
+                self.queue.work.complete(outcome);
+                News::Message
+            }
+            Err(news) => news,
+        }
+    }
+
+    /// As [`RecvSide::progress`], and the descriptor is taken. For a queue in which none waits to
+    /// be taken.
+    #[inline]
+    pub(crate) fn take_next(&mut self, nic: &Shared) -> Result<Completion, News> {
+        let outcome = self.meet(nic)?;
+        Ok(self.queue.work.pass(outcome))
+    }
+
+    /// The next message and the next descriptor meet; the queue is still to be told.
+    #[inline(always)]
+    fn meet(&mut self, nic: &Shared) -> Result<Outcome, News> {
+        let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
         let message = match lane.head() {
             Ok(Some(message)) => message,
-            Ok(None) => return self.quiet(),
-            Err(damaged) => return self.damaged(damaged),
-        };
-        let Some(front) = self.queue.work.front() else {
-            return self.damaged(Damaged("a message for which no receive is posted"));
+            Ok(None) => return Err(self.quiet()),
+            Err(damaged) => return Err(self.damaged(damaged)),
         };
         let ptag = self.ptag;
         let Queue { work, descriptors, data } = &mut self.queue;
+        let Some(front) = work.front() else {
+            return Err(self.damaged(Damaged("a message for which no receive is posted")));
+        };
         let Some(descriptor) = access::descriptor(descriptors, nic, ptag, front) else {
             // Its memory was deregistered after it was posted.
-            return self.fail(nic, Status::PROTECTION_ERROR);
+            return Err(self.fail(nic, Status::PROTECTION_ERROR));
         };
         let receive = Receive { descriptor, nic, ptag };
         if let Err(status) = receive.deliver(lane, data, &message) {
-            return self.fail(nic, status);
+            return Err(self.fail(nic, status));
+        }
+        if lane.consume(&message, work.outstanding() - 1).is_err() {
+            return Err(self.damaged(Damaged("a message at an impossible place")));
         }
         let Message { len: length, immediate, .. } = message;
         descriptor.complete(Status::OP_RECEIVE, length, immediate);
-        work.complete(Outcome { status: Status::OP_RECEIVE, length, immediate });
-        match lane.consume(&message, work.outstanding()) {
-            Ok(()) => News::Message,
-            Err(damaged) => self.damaged(damaged),
-        }
+        Ok(Outcome { status: Status::OP_RECEIVE, length, immediate })
     }
 
     /// No message is there: has the peer closed?

@@ -84,11 +84,15 @@ fn settled(done: Done) -> Option<Result<Completion, WaitError>> {
 
 impl Core {
     #[inline]
-    fn look(&self, side: Side) -> Option<Result<Completion, WaitError>> {
-        settled(match side {
+    fn done(&self, side: Side) -> Done {
+        match side {
             Side::Send => self.send_done(),
             Side::Recv => self.recv_done(),
-        })
+        }
+    }
+
+    fn look(&self, side: Side) -> Option<Result<Completion, WaitError>> {
+        settled(self.done(side))
     }
 
     /// Takes the oldest descriptor of a queue once it is done.
@@ -99,10 +103,12 @@ impl Core {
         timeout: Option<Duration>,
     ) -> Result<Completion, WaitError> {
         for _ in 0..QUICK_LOOKS {
-            if let Some(result) = self.look(side) {
-                return result;
+            // As `look` does, with a copy less on the way.
+            match self.done(side) {
+                Done::Completion(completion) => return Ok(completion),
+                Done::Empty => return Err(WaitError::Empty),
+                Done::NotDone => core::hint::spin_loop(),
             }
-            core::hint::spin_loop();
         }
         self.wait_longer(side, timeout)
     }
