@@ -35,12 +35,14 @@ pub struct Pair {
     /// Which side of it we are.
     pub side: SideIndex,
     pub(crate) peer: Process,
+    /// The process that made it: this one, or an ancestor.
+    maker: Process,
     /// Where the peer has accepted connections of ours.
     server: Option<SocketAddr>,
     /// The peer's doorbells.
     doors: OnceLock<[Fd; DOORBELLS]>,
-    /// Where the peer's doorbells are still to come from.
-    pub(crate) greeting: RobustBox<Option<Datagram>>,
+    /// The names that offers were sent from: to one of them the peer's doorbells come.
+    pub(crate) greetings: RobustBox<Vec<Datagram>>,
     /// The segment's file, until the peer has it.
     pub(crate) file: RobustBox<Option<Fd>>,
     /// For each VI the connection on it, plus one.
@@ -163,9 +165,10 @@ pub(crate) fn add(
         segment,
         side,
         peer,
+        maker: me(),
         server,
         doors: OnceLock::new(),
-        greeting: RobustBox::new(None),
+        greetings: RobustBox::new(Vec::new()),
         file: RobustBox::new(None),
         conns: [const { AtomicU32::new(0) }; VIS as usize],
         refs: AtomicU32::new(0),
@@ -242,16 +245,18 @@ pub(crate) fn release() {
     CHANGE.unlock();
 }
 
-/// The pair with that process, as its connector or acceptor knows it. A process that connects to
-/// itself has two pairs, one for each side of one segment; with any other it has one for both roles.
+/// The pair that this process has made with that one as the connector or as the acceptor. Two
+/// processes that connect to each other both ways have two; so has one that connects to itself.
+/// A pair that a parent made is not enough: the peer knows the parent.
 pub(crate) fn with(process: Process, role: Role) -> Option<(u32, &'static Pair)> {
-    let own = (process == me()).then_some(match role {
+    let side = match role {
         Role::Connector => 0,
         Role::Acceptor => 1,
-    });
+    };
+    let me = me();
     let mut found = None;
     each(|index, pair| {
-        if pair.peer == process && own.is_none_or(|side| side == pair.side) {
+        if pair.peer == process && pair.side == side && pair.maker == me {
             found = Some((index, pair));
         }
     });
@@ -260,9 +265,13 @@ pub(crate) fn with(process: Process, role: Role) -> Option<(u32, &'static Pair)>
 
 /// A pair whose peer has accepted connections at that address, the latest first.
 pub(crate) fn at(server: SocketAddr) -> Option<(u32, &'static Pair)> {
+    let me = me();
     let mut found = None;
     each(|index, pair| {
-        if pair.server == Some(server) && call::task_exists(pair.peer.pid) {
+        if pair.server == Some(server)
+            && (pair.maker == me || pair.has_doors())
+            && call::task_exists(pair.peer.pid)
+        {
             found = Some((index, pair));
         }
     });

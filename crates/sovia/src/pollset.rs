@@ -132,7 +132,7 @@ fn merge(fds: &mut [PollFd], kernel: &[PollFd]) -> usize {
     n
 }
 
-fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch>) {
+fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch<'static>>) {
     let mut worth = false;
     let mut watches = Vec::with_capacity(ours.len());
     for &(_, at) in ours {

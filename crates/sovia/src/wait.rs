@@ -148,7 +148,7 @@ fn wait_once<T>(
     at: Ref,
     want: Want,
     deadline: Option<u64>,
-    watch: &Watch,
+    watch: &Watch<'_>,
     bell: &Bell,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<Option<T>, Ended> {

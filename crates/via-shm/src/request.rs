@@ -7,7 +7,7 @@
 
 use crate::layout::VIS;
 use crate::segment::{Segment, SideIndex};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes of a discriminator.
 pub const DISCRIMINATOR: usize = 96;
@@ -16,8 +16,13 @@ const PHASE: u32 = 0xff;
 const FREE: u32 = 0;
 const REQUESTED: u32 = 1;
 const ACCEPTED: u32 = 2;
+const CLAIMED: u32 = 3;
 const CLOSED_REQUESTER: u32 = 1 << 8;
 const CLOSED_ACCEPTOR: u32 = 1 << 9;
+/// The upper half counts the VI's lives: a request that was withdrawn and made anew for another
+/// connection is not the one that somebody has just read.
+const LIFE: u32 = 1 << 16;
+const LIVES: u32 = !(LIFE - 1);
 
 /// A VI's entry in the table.
 #[derive(Debug)]
@@ -37,6 +42,14 @@ pub enum Progress {
     Accepted,
     /// Withdrawn, closed, or overwritten.
     Gone,
+}
+
+/// A request as it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pending {
+    /// The VI that it is for.
+    pub vi: u32,
+    state: u32,
 }
 
 fn owner(vi: u32) -> SideIndex {
@@ -59,7 +72,8 @@ impl Segment {
             word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
         }
         self.recycle(vi);
-        entry.state.store(REQUESTED, Ordering::Release);
+        let life = entry.state.load(Ordering::Relaxed) & LIVES;
+        entry.state.store(life | REQUESTED, Ordering::Release);
         let me = self.side(side);
         me.pending[(vi / 64) as usize].fetch_or(1 << (vi % 64), Ordering::SeqCst);
         me.requests.fetch_add(1, Ordering::SeqCst);
@@ -69,20 +83,22 @@ impl Segment {
     /// Whether `vi` could be claimed: free, or left by both ends. Claiming marks it so that a
     /// forked relative of this process does not claim it as well.
     fn claim(&self, vi: u32) -> bool {
-        const CLAIMED: u32 = 3;
         let state = &self.request(vi).state;
         let seen = state.load(Ordering::Relaxed);
-        let free = seen == FREE
-            || seen == ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR
-            || seen & PHASE == FREE;
-        free && state.compare_exchange(seen, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let left = ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR;
+        let free = seen & PHASE == FREE || seen & !LIVES == left;
+        let life = (seen & LIVES).wrapping_add(LIFE);
+        free
+            && state
+                .compare_exchange(seen, life | CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// How a request of ours stands.
     pub fn progress(&self, vi: u32) -> Progress {
-        match self.request(vi).state.load(Ordering::Acquire) {
+        match self.request(vi).state.load(Ordering::Acquire) & PHASE {
             REQUESTED => Progress::Pending,
-            state if state & PHASE == ACCEPTED => Progress::Accepted,
+            ACCEPTED => Progress::Accepted,
             _ => Progress::Gone,
         }
     }
@@ -90,14 +106,15 @@ impl Segment {
     /// Takes a request back. False if it has been accepted meanwhile.
     pub fn withdraw(&self, side: SideIndex, vi: u32) -> bool {
         self.side(side).pending[(vi / 64) as usize].fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
-        self.request(vi)
-            .state
-            .compare_exchange(REQUESTED, FREE, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        let state = &self.request(vi).state;
+        let seen = state.load(Ordering::Acquire);
+        let free = seen & LIVES | FREE;
+        seen & PHASE == REQUESTED
+            && state.compare_exchange(seen, free, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// The unanswered requests of the other side, with their discriminators.
-    pub fn pending(&self, side: SideIndex, mut each: impl FnMut(u32, &[u8; DISCRIMINATOR])) {
+    pub fn pending(&self, side: SideIndex, mut each: impl FnMut(Pending, &[u8; DISCRIMINATOR])) {
         let other = side ^ 1;
         for (w, word) in self.side(other).pending.iter().enumerate() {
             let mut bits = word.load(Ordering::Acquire);
@@ -105,16 +122,27 @@ impl Segment {
                 let vi = w as u32 * 64 + bits.trailing_zeros();
                 bits &= bits - 1;
                 let entry = self.request(vi);
-                if owner(vi) != other || entry.state.load(Ordering::Acquire) != REQUESTED {
+                let state = entry.state.load(Ordering::Acquire);
+                if owner(vi) != other || state & PHASE != REQUESTED {
                     continue;
                 }
                 let mut discriminator = [0; DISCRIMINATOR];
                 for (bytes, word) in discriminator.chunks_exact_mut(8).zip(&entry.words) {
                     bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
                 }
-                each(vi, &discriminator);
+                // Not torn: still the same life's request after the words were read.
+                fence(Ordering::Acquire);
+                if entry.state.load(Ordering::Relaxed) == state {
+                    each(Pending { vi, state }, &discriminator);
+                }
             }
         }
+    }
+
+    /// The other side's request for one VI, for an end that has been told its number.
+    pub fn requested(&self, side: SideIndex, vi: u32) -> Option<Pending> {
+        let state = self.request(vi).state.load(Ordering::Acquire);
+        (owner(vi) == side ^ 1 && state & PHASE == REQUESTED).then_some(Pending { vi, state })
     }
 
     /// How many requests the other side has ever made: unchanged means nothing new to look at.
@@ -122,16 +150,21 @@ impl Segment {
         self.side(side ^ 1).requests.load(Ordering::Acquire)
     }
 
-    /// Accepts a request of the other side. False if it has been withdrawn.
-    pub fn accept(&self, side: SideIndex, vi: u32) -> bool {
-        let accepted = self
+    /// Accepts a request of the other side. False if it has been withdrawn, even if the VI has been
+    /// requested anew since.
+    pub fn accept(&self, side: SideIndex, request: Pending) -> bool {
+        let Pending { vi, state } = request;
+        let accepted = state & LIVES | ACCEPTED;
+        let taken = self
             .request(vi)
             .state
-            .compare_exchange(REQUESTED, ACCEPTED, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(state, accepted, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
-        self.side(side ^ 1).pending[(vi / 64) as usize]
-            .fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
-        accepted
+        if taken {
+            self.side(side ^ 1).pending[(vi / 64) as usize]
+                .fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
+        }
+        taken
     }
 
     /// This end is done with the VI for good; when both are, its number is free again.
@@ -158,9 +191,10 @@ mod tests {
         let vi = segment.request_connection(0, &discriminator).unwrap();
         assert_eq!(segment.progress(vi), Progress::Pending);
         let mut found = Vec::new();
-        segment.pending(1, |vi, d| found.push((vi, *d)));
-        assert_eq!(found, [(vi, discriminator)]);
-        assert!(segment.accept(1, vi));
+        segment.pending(1, |request, d| found.push((request, *d)));
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].0.vi, found[0].1), (vi, discriminator));
+        assert!(segment.accept(1, found[0].0));
         assert!(!segment.withdraw(0, vi));
         assert_eq!(segment.progress(vi), Progress::Accepted);
         segment.pending(1, |_, _| panic!("answered"));
@@ -168,6 +202,22 @@ mod tests {
         assert_ne!(segment.request_connection(0, &discriminator), Some(vi));
         segment.leave(1, vi);
         assert_eq!(segment.request_connection(0, &discriminator), Some(vi));
+    }
+
+    #[test]
+    fn a_request_made_anew_is_not_the_one_that_was_read() {
+        let (segment, _fd) = Segment::create().unwrap();
+        let vi = segment.request_connection(0, &[1; DISCRIMINATOR]).unwrap();
+        let mut seen = Vec::new();
+        segment.pending(1, |request, _| seen.push(request));
+        assert!(segment.withdraw(0, vi));
+        assert_eq!(segment.request_connection(0, &[2; DISCRIMINATOR]), Some(vi));
+        assert!(!segment.accept(1, seen[0]));
+        segment.pending(1, |request, d| {
+            assert_eq!(*d, [2; DISCRIMINATOR]);
+            assert!(segment.accept(1, request));
+        });
+        assert_eq!(segment.progress(vi), Progress::Accepted);
     }
 
     #[test]

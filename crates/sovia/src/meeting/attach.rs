@@ -10,27 +10,37 @@ use core::sync::atomic::Ordering;
 use sovia_proto::flow::{DACKS, Flow};
 use sovia_sys::call;
 use via_shm::Endpoint;
-use via_shm::request::DISCRIMINATOR;
+use via_shm::request::{DISCRIMINATOR, Pending};
 
 /// Acceptor: the request that mirrors our end of the connection.
-pub(super) fn find_request(link: &Link) -> Option<(u32, u32)> {
+pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
     let mut found = None;
     pair::each(|index, pair| {
-        pair.segment.pending(pair.side, |vi, discriminator: &[u8; DISCRIMINATOR]| {
+        if !pair.has_doors() {
+            return;
+        }
+        pair.segment.pending(pair.side, |request, discriminator: &[u8; DISCRIMINATOR]| {
             if let Some(theirs) = Link::decode(discriminator)
                 && theirs.same_connection(link)
                 && owns_other_end(link, Role::Acceptor, theirs.cookie, call::geteuid())
             {
-                found = Some((index, vi));
+                found = Some((index, request));
             }
         });
     });
     found
 }
 
-pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
+pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, request: Pending) -> bool {
     let Some(pair) = pair::get(index) else { return false };
-    pair.has_doors() && pair.segment.accept(pair.side, vi) && attach(fd, at, index, vi)
+    if !pair.segment.accept(pair.side, request) {
+        return false;
+    }
+    let attached = attach(fd, at, index, request.vi);
+    if !attached {
+        pair.segment.leave(pair.side, request.vi);
+    }
+    attached
 }
 
 /// Gives a connection its VI. From here on its calls go through [`crate::stream`].

@@ -143,7 +143,10 @@ impl Meetings {
         if let Stage::Requested { pair, vi } = meeting.stage
             && let Some(pair) = pair::get(pair)
         {
-            pair.segment.withdraw(pair.side, vi);
+            // Accepted meanwhile: the other end has it, and this one leaves it.
+            if !pair.segment.withdraw(pair.side, vi) {
+                pair.segment.leave(pair.side, vi);
+            }
         }
     }
 

@@ -52,7 +52,7 @@ pub(super) fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to:
         fds[1..].copy_from_slice(&doors);
         if name.send_to(&to, &offer.encode(), &fds).is_ok() {
             // The answer comes to the name that the offer was sent from.
-            pair.greeting.with(|greeting| *greeting = Some(name));
+            pair.greetings.with(|names| names.push(name));
         }
     });
 }
@@ -94,21 +94,22 @@ pub(super) fn take_offer(inbox: &Datagram, link: &Link, message: &Message, mut r
 /// Connector: takes the peer's doorbells, which it sent before it accepted.
 pub(super) fn hear_accept(index: u32) {
     let Some(pair) = pair::get(index) else { return };
-    pair.greeting.with(|greeting| {
-        let Some(name) = greeting else { return };
-        while let Some((message, received)) = hear(name) {
-            let from_peer = message.step == Step::Accept
-                && message.from == pair.peer
-                && received.credentials == Some((pair.peer.pid, call::geteuid()));
-            if from_peer && received.fds.iter().all(|door| is_doorbell(door.raw())) {
-                if pair.keep_doors(received.fds) {
-                    pair.file.with(|file| *file = None);
-                    *greeting = None;
-                    return;
+    pair.greetings.with(|names| {
+        for name in names.iter() {
+            while let Some((message, received)) = hear(name) {
+                let from_peer = message.step == Step::Accept
+                    && message.from == pair.peer
+                    && received.credentials == Some((pair.peer.pid, call::geteuid()));
+                if from_peer && received.fds.iter().all(|door| is_doorbell(door.raw())) {
+                    pair.keep_doors(received.fds);
+                } else {
+                    junk(Junk::Stale);
                 }
-            } else {
-                junk(Junk::Stale);
             }
+        }
+        if pair.has_doors() {
+            names.clear();
+            pair.file.with(|file| *file = None);
         }
     });
 }

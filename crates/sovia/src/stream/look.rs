@@ -3,7 +3,7 @@
 use super::hold::{peek, scan};
 use super::receive::{idle, switched, take_held};
 use super::{Got, load, rx, tx, word};
-use crate::conn::{Guard, HELD, flag};
+use crate::conn::{Conn, Guard, HELD, flag};
 use crate::retreat::answer;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::{Next, Take};
@@ -94,25 +94,30 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// Words that change when a receive may find something new; valid while the caller is counted in
+/// What changes when a receive may find something new; valid while the caller is counted in
 /// [`Conn::waiting`].
 #[derive(Clone, Copy)]
-pub struct Watch {
+pub struct Watch<'a> {
+    conn: &'a Conn,
     rx: &'static Direction,
     endpoint: *const Endpoint,
     head: u64,
     switch: u64,
+    /// On TCP still, the VI's bytes must wait, and are no news.
+    on_vi: bool,
 }
 
-impl Watch {
+impl<'a> Watch<'a> {
     /// Notes where the receiving side stands.
-    pub fn new(guard: &Guard<'_>) -> Watch {
+    pub fn new(guard: &Guard<'a>) -> Watch<'a> {
         let rx = rx(guard);
         Watch {
+            conn: guard.conn,
             rx,
             endpoint: guard.endpoint_ref(),
             head: guard.taker.head,
             switch: load(&rx.path, word::SWITCH),
+            on_vi: guard.conn.rx() == Rx::Vi,
         }
     }
 
@@ -120,12 +125,15 @@ impl Watch {
     /// another thread has received meanwhile.
     #[inline]
     pub fn changed(&self) -> bool {
+        if !self.on_vi {
+            return self.conn.has(flag::ANCHOR)
+                || self.rx.path.0[word::SWITCH].load(Ordering::Relaxed) != self.switch;
+        }
         // SAFETY: the endpoint lies in the family's memory, which is never unmapped, and the
         // segment it points to stays while we are counted as waiting. Another thread may move its
         // `next` on meanwhile: a stale or torn look only delays, see above.
         let endpoint = unsafe { &*self.endpoint };
         endpoint.rx.has_message()
             || self.rx.writer.0[word::TAIL].load(Ordering::Relaxed) != self.head
-            || self.rx.path.0[word::SWITCH].load(Ordering::Relaxed) != self.switch
     }
 }

@@ -7,6 +7,7 @@ use super::{Fault, Put, damaged, load, store, tell_reader, tx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::retreat::answer;
 use core::sync::atomic::Ordering;
+use sovia_sys::call;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Grant, Rx, Tx};
@@ -19,7 +20,7 @@ pub(super) const CHUNK: usize = 32 << 10;
 pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
     let conn = guard.conn;
     if conn.tx() == Tx::Tcp {
-        switch(guard);
+        switch(guard, fd);
     }
     if conn.has(flag::DAMAGED) {
         return Put::AskKernel;
@@ -77,7 +78,7 @@ fn peer_has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
 }
 
 /// Moves the sending direction to the VI if the receiver has granted it.
-fn switch(guard: &mut Guard<'_>) {
+fn switch(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     let path = &tx(guard).path;
     if Grant::from_word(load(path, word::GRANT)) != Grant::Granted
@@ -91,6 +92,7 @@ fn switch(guard: &mut Guard<'_>) {
         conn.set_tx(Tx::Tcp);
         return;
     }
+    push(fd);
     let sent = conn.tx_tcp.load(Ordering::Acquire);
     let switch = sovia_proto::path::switch_word(sent);
     store(path, word::FROM, sent);
@@ -106,6 +108,17 @@ fn switch(guard: &mut Guard<'_>) {
         }
     }
     tell_reader(conn, guard.endpoint_ref());
+}
+
+/// Has TCP send what Nagle's algorithm or TCP_CORK holds back: from here on no data of ours follows
+/// that would push it, and no data of the peer's that would carry its acknowledgement.
+fn push(fd: i32) {
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
+    let before = call::getsockopt::<i32>(fd, level, name).unwrap_or(1);
+    let _ = call::setsockopt(fd, level, name, &1i32);
+    if before == 0 {
+        let _ = call::setsockopt(fd, level, name, &0i32);
+    }
 }
 
 fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {

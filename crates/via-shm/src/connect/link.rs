@@ -188,8 +188,8 @@ impl Attachment {
     /// given up.
     pub(crate) fn accept(link: &Arc<Link>, vi: u32) -> Option<Attachment> {
         let side = link.acceptor();
-        let theirs = vi < crate::layout::VIS && vi as usize & 1 == side ^ 1;
-        (theirs && link.segment.accept(side, vi)).then(|| Attachment {
+        let request = link.segment.requested(side, vi % crate::layout::VIS)?;
+        (request.vi == vi && link.segment.accept(side, request)).then(|| Attachment {
             link: link.clone(),
             vi,
             side,
