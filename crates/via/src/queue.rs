@@ -86,6 +86,7 @@ pub struct WorkQueue {
 const FIRST: u32 = 16;
 
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 struct Entry {
     descriptor: DescriptorAddress,
     outcome: Outcome,
@@ -167,6 +168,22 @@ impl WorkQueue {
         self.done = self.done.wrapping_add(1);
     }
 
+    /// The oldest descriptor is done and taken at once. For a queue in which nothing waits to be
+    /// taken, and something is posted.
+    #[inline]
+    pub fn pass(&mut self, outcome: Outcome) -> Completion {
+        debug_assert!(self.taken == self.done && self.done != self.posted, "not the oldest");
+        let descriptor = self.ring[self.place(self.done)].descriptor;
+        self.done = self.done.wrapping_add(1);
+        self.taken = self.done;
+        let mut status = outcome.status | Status::DONE;
+        if outcome.immediate.is_some() {
+            status |= Status::IMMEDIATE;
+        }
+        let Outcome { length, immediate, .. } = outcome;
+        Completion { descriptor, status, length, immediate }
+    }
+
     /// Takes the oldest descriptor if it is done.
     #[inline]
     pub fn take(&mut self) -> Done {
@@ -240,6 +257,20 @@ mod tests {
                 prop_assert_eq!(queue.is_empty(), posted.is_empty() && done.is_empty());
             }
         }
+    }
+
+    #[test]
+    fn passing_is_completing_and_taking() {
+        let outcome = Outcome { status: Status::OP_RECEIVE, length: 5, immediate: Some(6) };
+        let mut queues = [WorkQueue::new(2), WorkQueue::new(2)];
+        for queue in &mut queues {
+            queue.post(descriptor(1)).unwrap();
+            queue.post(descriptor(2)).unwrap();
+        }
+        let [passing, taking] = &mut queues;
+        taking.complete(outcome);
+        assert_eq!(Done::Completion(passing.pass(outcome)), taking.take());
+        assert_eq!((passing.outstanding(), passing.front()), (1, taking.front()));
     }
 
     #[test]
