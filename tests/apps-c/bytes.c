@@ -88,7 +88,11 @@ void drain_to_eof(int fd, uint64_t offset) {
     bool right = true;
     ssize_t got;
     while ((got = recv(fd, buffer, sizeof buffer, 0)) > 0) {
-        right = right && matches(buffer, got, offset + total);
+        for (ssize_t i = 0; right && i < got; i++) {
+            right = (unsigned char)buffer[i] == pattern(offset + total + i);
+            if (!right)
+                note("the first wrong byte is that at %llu", (unsigned long long)(offset + total + i));
+        }
         total += got;
     }
     say("drained %llu bytes, %s, then %s", (unsigned long long)total,
