@@ -67,6 +67,32 @@ pub fn conn(index: u32) -> Option<&'static Conn> {
 /// Takes a free slot.
 pub fn take() -> Option<(u32, &'static Conn)> {
     let family = family()?;
+    search(family).or_else(|| {
+        sweep(family);
+        search(family)
+    })
+}
+
+/// Frees the slots of connections whose every holder was killed.
+#[cold]
+fn sweep(family: &Family) {
+    for index in 0..CONNS as u32 {
+        let used = family.used[index as usize / 64].load(Ordering::Acquire) >> (index % 64) & 1;
+        if used != 0
+            && let Some(conn) = conn(index)
+            // One without any holder is being opened just now.
+            && let holders = conn.holders.load(Ordering::Acquire)
+            && holders != 0
+            && holders & my_bit() == 0
+            && !is_shared(conn)
+        {
+            conn.end();
+            give_back(index);
+        }
+    }
+}
+
+fn search(family: &'static Family) -> Option<(u32, &'static Conn)> {
     let start = family.hint.load(Ordering::Relaxed) as usize;
     for step in 0..WORDS {
         let w = (start + step) % WORDS;

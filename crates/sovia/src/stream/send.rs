@@ -7,10 +7,10 @@ use super::{Fault, Put, damaged, load, store, tell_reader, tx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::retreat::answer;
 use core::sync::atomic::Ordering;
-use sovia_sys::call;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Grant, Rx, Tx};
+use sovia_sys::call;
 use via_shm::endpoint::Area;
 
 /// Largest packet: the papers' chunk.
