@@ -6,7 +6,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET)/release
 
-.PHONY: build install uninstall setup test demo bench clean
+.PHONY: build install uninstall setup test soak demo bench clean
 
 # Two calls, so that the injected library gets the features that it asks for itself and none
 # that another crate of the workspace switches on.
@@ -32,6 +32,10 @@ setup:
 # The last line is the count: `N passed, N failed, N skipped`.
 test: setup build
 	@scripts/test
+
+# The tests that take long, counted in the same way.
+soak: setup build
+	@scripts/test soak
 
 demo: setup build
 	$(BUILT)/sovia demo
