@@ -1,0 +1,158 @@
+//! The connector's looks.
+
+use crate::look::Meeting;
+use crate::world::{
+    ACCEPTOR, At, CONNECTOR, End, FOREIGN, Holder, Life, Message, Name, Pair, Phase, SEGMENTS,
+    Segment, Step, World,
+};
+
+impl Meeting {
+    /// One look at where the connector's end stands.
+    pub(crate) fn look_as_connector(&self, w: &mut World, conn: usize) {
+        match w.ends[conn][CONNECTOR] {
+            End::New => {
+                let known = self.pair_at(w, conn);
+                if !known.is_some_and(|s| self.request(w, conn, s)) && self.bind(w, conn) {
+                    w.ends[conn][CONNECTOR] = End::Bound;
+                }
+            }
+            End::Bound => {
+                if let Some(message) = w.names[conn].queue.pop() {
+                    self.hear_hello(w, conn, &message);
+                }
+            }
+            End::Requested(s, v) => self.look_at_request(w, conn, s, v),
+            _ => {}
+        }
+    }
+
+    /// A pair whose peer accepts at the connection's listener, the latest first.
+    fn pair_at(&self, w: &World, conn: usize) -> Option<usize> {
+        let me = self.process(conn, CONNECTOR);
+        (0..SEGMENTS).rev().find(|&s| {
+            w.pairs[me][s].is_some() && {
+                let segment = w.segment(s);
+                segment.maker == me
+                    && segment.server == self.scene.server(conn)
+                    && w.life[segment.peer] == Life::Alive
+            }
+        })
+    }
+
+    fn bind(&self, w: &mut World, conn: usize) -> bool {
+        let free = w.names[conn].holder == Holder::Nobody;
+        if free {
+            w.names[conn].holder = Holder::Meeting;
+        }
+        free
+    }
+
+    fn hear_hello(&self, w: &mut World, conn: usize, message: &Message) {
+        if message.step != Step::Hello || !self.is_proven(w, message, ACCEPTOR) {
+            return;
+        }
+        let me = self.process(conn, CONNECTOR);
+        let known = self.pair_with(w, me, message.from, CONNECTOR);
+        let s = known.unwrap_or_else(|| {
+            let free = w.segments.iter().position(Option::is_none);
+            let s = free.expect("the model outgrew its segments");
+            w.segments[s] = Some(Segment::new(me, message.from, self.scene.server(conn)));
+            w.pairs[me][s] = Some(Pair { doors: false, file: true, inherited: false });
+            s
+        });
+        if !self.request(w, conn, s) {
+            return;
+        }
+        if w.pair(me, s).doors {
+            w.names[conn] = Name::FREE;
+        } else {
+            w.at[me] = At::Offer { conn, segment: s, to: message.speaker };
+        }
+    }
+
+    /// The offer that follows a request.
+    pub(crate) fn offer(&self, w: &mut World, conn: usize, s: usize, to: usize) {
+        let me = self.process(conn, CONNECTOR);
+        let offer = Message {
+            step: Step::Offer,
+            from: me,
+            speaker: me,
+            conn,
+            cookie: true,
+            segment: s,
+        };
+        let sent = w.pair(me, s).file && self.hand_out(w, to, ACCEPTOR, offer);
+        if sent && !self.rules.keep_file {
+            w.pair(me, s).file = false;
+        }
+        if !sent || self.rules.answer_to_inbox {
+            w.names[conn] = Name::FREE;
+            return;
+        }
+        // The answer comes to the name that the offer was sent from.
+        for name in &mut w.names {
+            if name.holder == Holder::Greeting(s) {
+                *name = Name::FREE;
+            }
+        }
+        w.names[conn].holder = Holder::Greeting(s);
+    }
+
+    fn look_at_request(&self, w: &mut World, conn: usize, s: usize, v: usize) {
+        let me = self.process(conn, CONNECTOR);
+        let phase = w.vi(s, v).phase;
+        if !w.pair(me, s).doors && (self.rules.empty_inbox || phase == Phase::Accepted) {
+            self.hear_answer(w, me, s);
+        }
+        match phase {
+            Phase::Accepted if w.pair(me, s).doors || !self.rules.doors_first => {
+                self.attach(w, conn, CONNECTOR, s, v);
+            }
+            Phase::Free => w.ends[conn][CONNECTOR] = End::Plain,
+            _ => {}
+        }
+    }
+
+    fn hear_answer(&self, w: &mut World, me: usize, s: usize) {
+        if self.rules.answer_to_inbox {
+            return self.hear(w, me);
+        }
+        let greeting = w.names.iter_mut().find(|name| name.holder == Holder::Greeting(s));
+        if let Some(message) = greeting.and_then(|name| name.queue.pop()) {
+            self.hear_accept(w, me, s, &message);
+            if w.pair(me, s).doors {
+                for name in &mut w.names {
+                    if name.holder == Holder::Greeting(s) {
+                        *name = Name::FREE;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nobody has taken the request for a while: another process may have the other end.
+    pub(crate) fn try_other_way(&self, w: &mut World, conn: usize) {
+        let End::Requested(s, v) = w.ends[conn][CONNECTOR] else { return };
+        if self.rules.try_other_way
+            && w.vi(s, v).phase == Phase::Requested
+            && self.bind(w, conn)
+        {
+            w.at[self.process(conn, CONNECTOR)] = At::Withdraw { conn };
+        }
+    }
+
+    /// The second half of that.
+    pub(crate) fn go_other_way(&self, w: &mut World, conn: usize) {
+        let End::Requested(s, v) = w.ends[conn][CONNECTOR] else { return };
+        if self.withdraw(w, s, v) {
+            w.ends[conn][CONNECTOR] = End::Bound;
+        } else {
+            w.names[conn] = Name::FREE;
+        }
+    }
+}
+
+/// An acceptor's Hello.
+pub(crate) fn hello(me: usize, conn: usize) -> Message {
+    Message { step: Step::Hello, from: me, speaker: me, conn, cookie: true, segment: FOREIGN }
+}

@@ -1,0 +1,220 @@
+//! What connectors and acceptors have in common: proof, the inbox, the table of requests.
+
+use crate::rules::{Limits, Precautions, Scene};
+use crate::world::{
+    ACCEPTOR, At, Breach, CONNECTOR, End, Holder, Life, Message, NAMESAKE, Name, PROCESSES, Pair,
+    Phase, SEGMENTS, STRANGER, Step, VIS, World,
+};
+
+/// A meeting as it is modelled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meeting {
+    pub(crate) scene: Scene,
+    pub(crate) limits: Limits,
+    pub(crate) rules: Precautions,
+}
+
+impl Meeting {
+    pub(crate) fn process(&self, conn: usize, role: usize) -> usize {
+        self.scene.processes(conn)[role]
+    }
+
+    /// Whether the kernel names an owner of that end.
+    pub(crate) fn is_known(&self, w: &World, conn: usize, role: usize) -> bool {
+        w.is_open(conn, role) || self.limits.remembers_closed
+    }
+
+    fn user_and_process(&self, message: &Message) -> bool {
+        (message.speaker != STRANGER || !self.rules.check_user)
+            && (message.from == message.speaker || !self.rules.check_process)
+    }
+
+    /// Whether a message comes from the process that has the end of `role`.
+    pub(crate) fn is_proven(&self, w: &World, message: &Message, role: usize) -> bool {
+        let cookie = message.cookie && self.is_known(w, message.conn, role);
+        self.user_and_process(message) && (cookie || !self.rules.check_cookie)
+    }
+
+    /// Sends a message with descriptors to a process's inbox.
+    pub(crate) fn hand_out(&self, w: &mut World, to: usize, role: usize, message: Message) -> bool {
+        if to != self.process(message.conn, role) {
+            w.breach = Some(Breach::HandedOut);
+        }
+        to < PROCESSES
+            && w.life[to] == Life::Alive
+            && w.inbox[to].push(message, self.limits.room)
+    }
+
+    /// The pair that `me` has with `peer`, as its connector or acceptor.
+    pub(crate) fn pair_with(&self, w: &World, me: usize, peer: usize, role: usize) -> Option<usize> {
+        (0..SEGMENTS).rev().find(|&s| {
+            let Some(pair) = w.pairs[me][s] else { return false };
+            let segment = w.segment(s);
+            let side = segment.side(me);
+            let other = if side == 0 { segment.peer } else { segment.maker };
+            other == peer
+                && (!pair.inherited || !self.rules.own_pairs)
+                && (side == role || !self.rules.pairs_by_role)
+        })
+    }
+
+    /// Takes one message off the inbox.
+    pub(crate) fn hear(&self, w: &mut World, me: usize) {
+        match w.inbox[me].pop() {
+            Some(message) if message.step == Step::Offer => self.hear_offer(w, me, message),
+            Some(message) if message.step == Step::Accept => {
+                let pair = self.pair_with(w, me, message.from, CONNECTOR);
+                if let Some(s) = pair {
+                    self.hear_accept(w, me, s, &message);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// An answer with the peer's doorbells.
+    pub(crate) fn hear_accept(&self, w: &mut World, me: usize, s: usize, message: &Message) {
+        let peer = w.segment(s).peer;
+        let pair = w.pair(me, s);
+        if message.step == Step::Accept
+            && message.from == peer
+            && self.user_and_process(message)
+            && !pair.doors
+        {
+            *pair = Pair { doors: true, file: false, ..*pair };
+            if message.speaker != peer {
+                w.breach = Some(Breach::TakenIn);
+            }
+        }
+    }
+
+    fn hear_offer(&self, w: &mut World, me: usize, message: Message) {
+        let conn = message.conn;
+        let looking = matches!(w.ends[conn][ACCEPTOR], End::Looking { .. });
+        if !looking
+            || self.process(conn, ACCEPTOR) != me
+            || !self.is_proven(w, &message, CONNECTOR)
+        {
+            return;
+        }
+        let known = self.pair_with(w, me, message.from, ACCEPTOR).is_some();
+        if known && !self.rules.answer_again {
+            return;
+        }
+        let answer =
+            Message { step: Step::Accept, from: me, speaker: me, cookie: true, ..message };
+        let sent = if self.rules.answer_to_inbox {
+            self.hand_out(w, message.speaker, CONNECTOR, answer)
+        } else {
+            matches!(w.names[conn].holder, Holder::Greeting(_))
+                && w.names[conn].queue.push(answer, self.limits.room)
+        };
+        if known || self.rules.answer_first && !sent {
+            return;
+        }
+        if message.speaker != self.process(conn, CONNECTOR) {
+            w.breach = Some(Breach::TakenIn);
+            return;
+        }
+        w.pairs[me][message.segment] = Some(Pair { doors: true, file: false, inherited: false });
+    }
+
+    /// Requests a VI for a connection in a segment.
+    pub(crate) fn request(&self, w: &mut World, conn: usize, s: usize) -> bool {
+        let me = self.process(conn, CONNECTOR);
+        let side = w.segment(s).side(me);
+        let Some(v) = (0..VIS).find(|&v| v & 1 == side && w.vi(s, v).is_free()) else {
+            return false;
+        };
+        for at in &mut w.at {
+            if let At::Found { segment, vi, fresh, .. } = at
+                && (*segment, *vi) == (s, v)
+            {
+                *fresh = false;
+            }
+        }
+        let vi = w.vi(s, v);
+        vi.phase = Phase::Requested;
+        vi.conn = conn;
+        vi.pending = true;
+        vi.left = [false; 2];
+        if self.rules.recycle {
+            vi.granted = [None; 2];
+        }
+        w.ends[conn][CONNECTOR] = End::Requested(s, v);
+        true
+    }
+
+    /// Takes a request back. False if it has been accepted meanwhile.
+    pub(crate) fn withdraw(&self, w: &mut World, s: usize, v: usize) -> bool {
+        let vi = w.vi(s, v);
+        vi.pending = false;
+        let free = vi.phase == Phase::Requested || !self.rules.withdraw_by_exchange;
+        if free {
+            vi.phase = Phase::Free;
+        }
+        free
+    }
+
+    pub(crate) fn attach(&self, w: &mut World, conn: usize, role: usize, s: usize, v: usize) {
+        let side = w.segment(s).side(self.process(conn, role));
+        w.vi(s, v).granted[side] = Some(conn);
+        w.ends[conn][role] = End::Attached(s, v);
+    }
+
+    /// An end goes: its program has closed it, or its patience is over.
+    pub(crate) fn end(&self, w: &mut World, conn: usize, role: usize, after: End) {
+        let me = self.process(conn, role);
+        match w.ends[conn][role] {
+            End::Bound => w.names[conn] = Name::FREE,
+            End::Requested(s, v) => {
+                if !self.withdraw(w, s, v) && self.rules.leave_what_was_accepted {
+                    let side = w.segment(s).side(me);
+                    w.vi(s, v).left[side] = true;
+                }
+            }
+            End::Attached(s, v) => {
+                let side = w.segment(s).side(me);
+                w.vi(s, v).left[side] = true;
+            }
+            _ => {}
+        }
+        w.ends[conn][role] = after;
+    }
+
+    /// A process is killed: the kernel closes what it had, and nobody else is told anything.
+    pub(crate) fn die(&self, w: &mut World, me: usize) {
+        w.life[me] = Life::Dead;
+        w.at[me] = At::Outside;
+        w.inbox[me] = Default::default();
+        w.pairs[me] = [None; SEGMENTS];
+        for conn in 0..w.ends.len() {
+            for role in [CONNECTOR, ACCEPTOR] {
+                if self.process(conn, role) == me {
+                    w.ends[conn][role] = End::Closed;
+                }
+            }
+            let its = match w.names[conn].holder {
+                Holder::Meeting | Holder::Greeting(_) => self.process(conn, CONNECTOR) == me,
+                Holder::Nobody | Holder::Stranger => false,
+            };
+            if its {
+                w.names[conn] = Name::FREE;
+            }
+        }
+    }
+}
+
+/// Every message that an attacker could send about a connection: a stranger may know everything
+/// there is to know, a process of the same user is refused by what it does not know.
+pub(crate) fn lies(conn: usize, claimed: usize, mut each: impl FnMut(Message)) {
+    for step in [Step::Hello, Step::Offer, Step::Accept] {
+        for speaker in [STRANGER, NAMESAKE] {
+            for from in [speaker, claimed] {
+                let cookie = speaker == STRANGER;
+                let segment = crate::world::FOREIGN;
+                each(Message { step, from, speaker, conn, cookie, segment });
+            }
+        }
+    }
+}

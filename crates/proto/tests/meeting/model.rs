@@ -1,0 +1,265 @@
+//! What can happen at a meeting, and what must hold.
+
+use crate::look::{Meeting, lies};
+use crate::rules::Scene;
+use crate::world::{
+    A, A2, ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, Holder, Life, Message, Name, PROCESSES,
+    Phase, SEGMENTS, World,
+};
+use crate::{DOORS, LEAK, MEET, PROVEN, SAME, SWITCH, VISIBLE};
+use stateright::{Model, Property};
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Act {
+    /// An end moves bytes, and begins to look.
+    Look(usize, usize),
+    /// A process takes the next step of the look that it is in.
+    Go(usize),
+    /// An end looks after a while in which nothing has come.
+    Wait(usize, usize),
+    Close(usize, usize),
+    GiveUp(usize, usize),
+    Die(usize),
+    Fork,
+    /// A stranger binds the name of a connection, or lets go of it.
+    Squat(usize),
+    Leave(usize),
+    /// An attacker sends to a name, or to an inbox.
+    ToName(usize, Message),
+    ToInbox(usize, Message),
+}
+
+impl Meeting {
+    pub(crate) fn may_fork(&self, w: &World) -> bool {
+        w.life[A2] == Life::Unborn && w.life[A] == Life::Alive && w.at[A] == At::Outside
+    }
+
+    fn ends(&self) -> impl Iterator<Item = (usize, usize)> {
+        (0..CONNECTIONS).flat_map(|conn| [(conn, CONNECTOR), (conn, ACCEPTOR)])
+    }
+
+    /// The state after something that can happen.
+    pub(crate) fn after(&self, w: &World, act: Act) -> World {
+        let mut w = *w;
+        match act {
+            Act::Look(conn, CONNECTOR) => self.look_as_connector(&mut w, conn),
+            Act::Look(conn, _) => self.look_as_acceptor(&mut w, conn),
+            Act::Go(process) => {
+                let at = core::mem::replace(&mut w.at[process], At::Outside);
+                match at {
+                    At::Outside => {}
+                    At::Offer { conn, segment, to } => self.offer(&mut w, conn, segment, to),
+                    At::Withdraw { conn } => self.go_other_way(&mut w, conn),
+                    At::Find { conn } => self.find(&mut w, conn),
+                    At::Found { conn, segment, vi, fresh } => {
+                        self.take(&mut w, conn, segment, vi, fresh);
+                    }
+                }
+            }
+            Act::Wait(conn, CONNECTOR) => self.try_other_way(&mut w, conn),
+            Act::Wait(conn, role) => {
+                if let End::Looking { greeted } = &mut w.ends[conn][role] {
+                    *greeted &= !self.rules.greet_again;
+                }
+            }
+            Act::Close(conn, role) => self.end(&mut w, conn, role, End::Closed),
+            Act::GiveUp(conn, role) => self.end(&mut w, conn, role, End::Plain),
+            Act::Die(process) => {
+                self.die(&mut w, process);
+                if w.life[A2] == Life::Unborn && process == A {
+                    self.die(&mut w, A2);
+                }
+            }
+            Act::Fork => {
+                w.life[A2] = Life::Alive;
+                w.pairs[A2] = w.pairs[A];
+                for pair in w.pairs[A2].iter_mut().flatten() {
+                    pair.inherited = true;
+                }
+            }
+            Act::Squat(conn) => w.names[conn].holder = Holder::Stranger,
+            Act::Leave(conn) => w.names[conn] = Name::FREE,
+            Act::ToName(conn, message) => {
+                w.attacks -= 1;
+                w.names[conn].queue.push(message, self.limits.room);
+            }
+            Act::ToInbox(process, message) => {
+                w.attacks -= 1;
+                w.inbox[process].push(message, self.limits.room);
+            }
+        }
+        w
+    }
+
+    fn attacks(&self, w: &World, actions: &mut Vec<Act>) {
+        for conn in 0..CONNECTIONS {
+            match w.names[conn].holder {
+                Holder::Nobody if self.limits.attacks > 0 => actions.push(Act::Squat(conn)),
+                Holder::Stranger => actions.push(Act::Leave(conn)),
+                _ => {}
+            }
+            if w.attacks == 0 {
+                continue;
+            }
+            for role in [CONNECTOR, ACCEPTOR] {
+                let process = self.process(conn, role);
+                let other = self.process(conn, 1 - role);
+                lies(conn, other, |message| {
+                    if w.life[process] == Life::Alive {
+                        actions.push(Act::ToInbox(process, message));
+                    }
+                    if role == CONNECTOR
+                        && matches!(w.names[conn].holder, Holder::Meeting | Holder::Greeting(_))
+                    {
+                        actions.push(Act::ToName(conn, message));
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Model for Meeting {
+    type State = World;
+    type Action = Act;
+
+    fn init_states(&self) -> Vec<World> {
+        let born = if self.scene == Scene::Forked { Life::Unborn } else { Life::Alive };
+        vec![World {
+            life: [Life::Alive, Life::Alive, born],
+            at: [At::Outside; PROCESSES],
+            inbox: Default::default(),
+            pairs: [[None; SEGMENTS]; PROCESSES],
+            segments: [None; SEGMENTS],
+            names: [Name::FREE; CONNECTIONS],
+            ends: [[End::New; 2]; CONNECTIONS],
+            attacks: self.limits.attacks,
+            breach: None,
+        }]
+    }
+
+    fn actions(&self, w: &World, actions: &mut Vec<Act>) {
+        for (conn, role) in self.ends() {
+            let process = self.process(conn, role);
+            let end = w.ends[conn][role];
+            if w.life[process] != Life::Alive || w.at[process] != At::Outside {
+                continue;
+            }
+            match end {
+                End::Plain | End::Closed => {}
+                End::Attached(..) => {
+                    if self.limits.closes {
+                        actions.push(Act::Close(conn, role));
+                    }
+                }
+                _ => {
+                    actions.push(Act::Look(conn, role));
+                    actions.push(Act::Wait(conn, role));
+                    if self.limits.closes {
+                        actions.push(Act::Close(conn, role));
+                    }
+                    if self.limits.impatience {
+                        actions.push(Act::GiveUp(conn, role));
+                    }
+                }
+            }
+        }
+        for process in 0..PROCESSES {
+            if w.life[process] == Life::Alive {
+                if w.at[process] != At::Outside {
+                    actions.push(Act::Go(process));
+                }
+                let has_ends = self.ends().any(|(conn, role)| self.process(conn, role) == process);
+                if self.limits.deaths && has_ends {
+                    actions.push(Act::Die(process));
+                }
+            }
+        }
+        if self.may_fork(w) {
+            actions.push(Act::Fork);
+        }
+        self.attacks(w, actions);
+    }
+
+    fn next_state(&self, w: &World, act: Act) -> Option<World> {
+        Some(self.after(w, act))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(SAME, |m: &Meeting, w: &World| m.same(w)),
+            Property::always(PROVEN, |_, w: &World| w.breach.is_none()),
+            Property::always(DOORS, |m: &Meeting, w: &World| {
+                m.attached(w).all(|(p, _, s, _)| w.pairs[p][s].is_some_and(|pair| pair.doors))
+            }),
+            Property::always(SWITCH, |m: &Meeting, w: &World| {
+                m.attached(w).all(|(p, conn, s, v)| {
+                    let other = w.segment(s).side(p) ^ 1;
+                    w.segment(s).vis[v].granted[other].is_none_or(|theirs| theirs == conn)
+                })
+            }),
+            Property::always(VISIBLE, |_, w: &World| {
+                let vis = w.segments.iter().flatten().flat_map(|s| s.vis);
+                vis.into_iter().all(|vi| vi.phase != Phase::Requested || vi.pending)
+            }),
+            Property::always(LEAK, |m: &Meeting, w: &World| m.leaks_nothing(w)),
+            Property::always(MEET, |m: &Meeting, w: &World| m.settles(w)),
+            // The model does come to what it is about.
+            Property::sometimes("both connections are on VIs", |_, w: &World| {
+                let is_met = |ends: &[End; 2]| {
+                    matches!(ends, [End::Attached(..), End::Attached(..)]) && ends[0] == ends[1]
+                };
+                w.ends.iter().all(is_met)
+            }),
+        ]
+    }
+}
+
+impl Meeting {
+    /// The ends that are attached: their process, connection, segment and VI.
+    fn attached(&self, w: &World) -> impl Iterator<Item = (usize, usize, usize, usize)> {
+        self.ends().filter_map(|(conn, role)| match w.ends[conn][role] {
+            End::Attached(s, v) => Some((self.process(conn, role), conn, s, v)),
+            _ => None,
+        })
+    }
+
+    fn same(&self, w: &World) -> bool {
+        let undisturbed = self.attached(w).all(|(p, conn, s, v)| {
+            let side = w.segment(s).side(p);
+            w.segment(s).vis[v].granted[side] == Some(conn)
+        });
+        let apart = w.ends.iter().any(|ends| {
+            matches!(ends, [End::Attached(..), End::Attached(..)]) && ends[0] != ends[1]
+        });
+        let mixed = w.segments.iter().flatten().flat_map(|s| s.vis).any(|vi| match vi.granted {
+            [Some(one), Some(other)] => one != other,
+            _ => false,
+        });
+        undisturbed && !apart && !mixed
+    }
+
+    /// Whether somebody is there to leave every VI that has not been left.
+    fn leaks_nothing(&self, w: &World) -> bool {
+        (0..SEGMENTS).filter(|&s| w.segments[s].is_some()).all(|s| {
+            let segment = w.segment(s);
+            let acceptors = [A, A2].into_iter().filter(|_| segment.maker != A);
+            if w.life[segment.maker] == Life::Dead
+                || acceptors.chain([segment.peer]).any(|p| w.life[p] == Life::Dead)
+            {
+                // It goes with the processes.
+                return true;
+            }
+            segment.vis.iter().enumerate().all(|(v, vi)| {
+                (0..2).all(|side| {
+                    let used = self.ends().any(|(conn, role)| {
+                        matches!(w.ends[conn][role],
+                            End::Attached(t, u) | End::Requested(t, u) if (t, u) == (s, v))
+                            && segment.side(self.process(conn, role)) == side
+                    });
+                    vi.is_free() || vi.left[side] || used || vi.phase == Phase::Requested
+                })
+            })
+        })
+    }
+}
