@@ -1,0 +1,260 @@
+//! What the kernel tells and does for an intruder.
+
+use std::fs;
+use std::mem::{size_of, zeroed};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+/// Under whose name somebody acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uid {
+    /// The user of the test.
+    Same,
+    /// Nobody; for root only.
+    Nobody,
+}
+
+/// Whether another user's part can be played.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: reads nothing but this process's user id.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// A connection to the server of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Connection {
+    pub(crate) connector: SocketAddr,
+    pub(crate) acceptor: SocketAddr,
+}
+
+impl Connection {
+    pub(crate) fn acceptors_cookie(&self) -> u64 {
+        cookie(self.acceptor, self.connector)
+    }
+
+    pub(crate) fn connectors_cookie(&self) -> u64 {
+        cookie(self.connector, self.acceptor)
+    }
+}
+
+/// The lines of /proc/net/tcp: local and remote address, state, inode.
+fn sockets() -> Vec<(SocketAddr, SocketAddr, String, u64)> {
+    let text = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let address = |text: &str| {
+        let (ip, port) = text.split_once(':')?;
+        let ip = u32::from_str_radix(ip, 16).ok()?;
+        let port = u16::from_str_radix(port, 16).ok()?;
+        Some(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(ip.to_ne_bytes()), port)))
+    };
+    let line = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let inode = fields.get(9)?.parse().ok()?;
+        Some((address(fields[1])?, address(fields[2])?, fields[3].to_string(), inode))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// A process that listens.
+pub(crate) struct Listener {
+    address: SocketAddr,
+    process: PathBuf,
+}
+
+impl Listener {
+    /// The one that listens there.
+    pub(crate) fn at(address: SocketAddr) -> Option<Listener> {
+        let (.., inode) = sockets()
+            .into_iter()
+            .find(|(local, _, state, _)| *local == address && state == "0A")?;
+        let mut processes = fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
+        let process = processes.find(|process| sockets_of(process).contains(&inode))?;
+        Some(Listener { address, process })
+    }
+
+    /// The established connections to it.
+    pub(crate) fn connections(&self) -> Vec<Connection> {
+        let all = sockets().into_iter();
+        let to_it = all.filter(|(_, remote, state, _)| *remote == self.address && state == "01");
+        to_it.map(|(local, ..)| Connection { connector: local, acceptor: self.address }).collect()
+    }
+
+    /// The abstract datagram names that it is bound to.
+    pub(crate) fn names(&self) -> Vec<Vec<u8>> {
+        let inodes = sockets_of(&self.process);
+        let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let name = |line: &str| {
+            let mut fields = line.split_whitespace();
+            let inode = fields.nth(6)?.parse().ok()?;
+            let name = fields.next()?.strip_prefix('@')?;
+            inodes.contains(&inode).then(|| name.as_bytes().to_vec())
+        };
+        text.lines().filter_map(name).collect()
+    }
+}
+
+/// The inodes of a process's sockets.
+fn sockets_of(process: &Path) -> Vec<u64> {
+    let fds = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let inode = |fd: fs::DirEntry| {
+        let target = fs::read_link(fd.path()).ok()?;
+        target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    };
+    fds.filter_map(inode).collect()
+}
+
+fn owned(fd: RawFd) -> OwnedFd {
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: a descriptor that the kernel has just given to the caller, who passes it on.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// The kernel's cookie of the TCP socket with these addresses; 0 if there is none.
+fn cookie(local: SocketAddr, remote: SocketAddr) -> u64 {
+    let (SocketAddr::V4(local), SocketAddr::V4(remote)) = (local, remote) else { return 0 };
+    let mut request = [0u8; 72];
+    request[0..4].copy_from_slice(&72u32.to_ne_bytes());
+    request[4..6].copy_from_slice(&20u16.to_ne_bytes()); // SOCK_DIAG_BY_FAMILY
+    request[6..8].copy_from_slice(&1u16.to_ne_bytes()); // NLM_F_REQUEST
+    request[16] = libc::AF_INET as u8;
+    request[17] = libc::IPPROTO_TCP as u8;
+    request[20..24].copy_from_slice(&u32::MAX.to_ne_bytes()); // every state
+    request[24..26].copy_from_slice(&local.port().to_be_bytes());
+    request[26..28].copy_from_slice(&remote.port().to_be_bytes());
+    request[28..32].copy_from_slice(&local.ip().octets());
+    request[44..48].copy_from_slice(&remote.ip().octets());
+    request[64..72].fill(0xff); // INET_DIAG_NOCOOKIE
+    let mut answer = [0u8; 512];
+    // SAFETY: plain calls on a descriptor of our own and live buffers of the lengths given.
+    let got = unsafe {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        let socket = owned(libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG));
+        let fd = socket.as_raw_fd();
+        libc::send(fd, request.as_ptr().cast(), request.len(), 0);
+        libc::recv(fd, answer.as_mut_ptr().cast(), answer.len(), 0)
+    };
+    if got < 72 || answer[4..6] != 20u16.to_ne_bytes() {
+        return 0;
+    }
+    let half = |at: usize| u64::from(u32::from_ne_bytes(answer[at..at + 4].try_into().unwrap()));
+    half(60) | half(64) << 32
+}
+
+/// An address of the abstract name space.
+fn address(name: &[u8]) -> (libc::sockaddr_un, libc::socklen_t) {
+    // SAFETY: all-zero bytes are a valid value of this plain struct.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (to, from) in address.sun_path[1..].iter_mut().zip(name) {
+        *to = from.cast_signed();
+    }
+    (address, 3 + name.len().min(107) as libc::socklen_t)
+}
+
+fn datagram_socket() -> OwnedFd {
+    // SAFETY: takes plain numbers.
+    owned(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
+}
+
+/// Takes a name, if it is free.
+pub(crate) fn squat(name: &[u8]) -> Option<OwnedFd> {
+    let socket = datagram_socket();
+    let (address, len) = address(name);
+    // SAFETY: the address lives through the call and is longer than `len`.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
+    (result == 0).then_some(socket)
+}
+
+/// A thread that speaks under some user's name: user ids are each thread's own to the kernel.
+pub(crate) struct Voice(Sender<(Vec<u8>, Vec<u8>, Vec<OwnedFd>)>);
+
+impl Voice {
+    pub(crate) fn new(uid: Uid) -> Voice {
+        let (sender, letters) = channel::<(Vec<u8>, Vec<u8>, Vec<OwnedFd>)>();
+        thread::spawn(move || {
+            if uid == Uid::Nobody {
+                // SAFETY: changes the ids of this thread alone, which ends with its letters.
+                let result = unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
+                assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+            }
+            let socket = datagram_socket();
+            for (name, bytes, fds) in letters {
+                send(&socket, &name, &bytes, &fds);
+                // If nobody was there this may take as long as it would have taken them.
+                thread::spawn(move || drop(fds));
+            }
+        });
+        Voice(sender)
+    }
+
+    pub(crate) fn say(&self, name: Vec<u8>, bytes: Vec<u8>, fds: Vec<OwnedFd>) {
+        self.0.send((name, bytes, fds)).expect("the voice lives as long as its owner");
+    }
+}
+
+/// Sends a datagram; that nobody is there, or that nobody hears, is no matter.
+fn send(socket: &OwnedFd, name: &[u8], bytes: &[u8], fds: &[OwnedFd]) {
+    let (mut address, len) = address(name);
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let size = (fds.len() * size_of::<RawFd>()) as u32;
+    let mut control = vec![0u64; 256];
+    // SAFETY: the header and everything that it points to are live locals; the control buffer is
+    // aligned for its header and longer than 253 descriptors, the kernel's limit, need.
+    unsafe {
+        let mut message: libc::msghdr = zeroed();
+        message.msg_name = (&raw mut address).cast();
+        message.msg_namelen = len;
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        if !fds.is_empty() {
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(size) as usize;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size) as usize;
+            let data = libc::CMSG_DATA(header).cast::<RawFd>();
+            std::ptr::copy_nonoverlapping(fds.as_ptr(), data, fds.len());
+        }
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, flags);
+    }
+}
+
+/// An event counter.
+pub(crate) fn eventfd(flags: i32) -> OwnedFd {
+    // SAFETY: takes plain numbers.
+    owned(unsafe { libc::eventfd(0, flags | libc::EFD_CLOEXEC) })
+}
+
+/// A memory file of that size that carries those seals.
+pub(crate) fn memory(size: u64, seals: i32) -> OwnedFd {
+    // SAFETY: a constant C string and plain numbers.
+    let file = owned(unsafe {
+        libc::memfd_create(c"intruder".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+    });
+    // SAFETY: plain numbers.
+    unsafe {
+        assert_eq!(libc::ftruncate(file.as_raw_fd(), size.cast_signed()), 0);
+        assert_eq!(libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals), 0);
+    }
+    file
+}
+
+/// What an Offer brings: a segment, and the doorbells of whoever offers it.
+pub(crate) fn offering() -> Vec<OwnedFd> {
+    std::iter::once(memory(SEGMENT, SEALS)).chain(doors()).collect()
+}
+
+/// Doorbells as they should be.
+pub(crate) fn doors() -> Vec<OwnedFd> {
+    (0..5).map(|_| eventfd(libc::EFD_NONBLOCK)).collect()
+}
+
+/// A segment's size in bytes.
+pub(crate) const SEGMENT: u64 = (32 << 20) + 2 * 1024 * ((8 << 20) + (2 << 20));
+/// The seals that it has to carry.
+pub(crate) const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;

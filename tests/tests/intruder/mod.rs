@@ -1,0 +1,164 @@
+//! Somebody who has no business at the meeting point: finds names and processes as any user of
+//! the machine can, forges messages, and sends them with whatever descriptors he likes.
+
+pub(crate) mod kernel;
+pub(crate) mod message;
+
+use kernel::{Connection, Uid};
+use message::Forgery;
+use sovia_tests::{Observation, Pairing, Scenario, TempDir};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// What an intruder does each time he looks around.
+pub(crate) type Intrusion = fn(&mut Intruder, &Scene);
+
+/// What he sees.
+pub(crate) struct Scene {
+    /// Connections to the server.
+    pub(crate) connections: Vec<Connection>,
+    /// Those of them that he has not seen before.
+    pub(crate) fresh: Vec<Connection>,
+    /// Abstract names that the server's process is bound to.
+    pub(crate) inboxes: Vec<Vec<u8>>,
+}
+
+/// The intruder himself.
+pub(crate) struct Intruder {
+    voice: kernel::Voice,
+    /// Names that he holds.
+    pub(crate) squats: BTreeMap<Vec<u8>, OwnedFd>,
+    /// Connections seen so far.
+    pub(crate) seen: BTreeSet<SocketAddr>,
+}
+
+impl Intruder {
+    fn new(uid: Uid) -> Intruder {
+        let voice = kernel::Voice::new(uid);
+        Intruder { voice, squats: BTreeMap::new(), seen: BTreeSet::new() }
+    }
+
+    /// Sends bytes and descriptors to a name; nobody may be there.
+    pub(crate) fn send(&self, name: &[u8], bytes: &[u8], fds: Vec<OwnedFd>) {
+        self.voice.say(name.to_vec(), bytes.to_vec(), fds);
+    }
+
+    /// Sends a message to the name that the connector of `connection` binds, or has bound.
+    pub(crate) fn to_connector(&self, connection: &Connection, bytes: &[u8], fds: Vec<OwnedFd>) {
+        self.send(&rendezvous(connection), bytes, fds);
+    }
+}
+
+/// The name under which the two ends of a connection meet.
+pub(crate) fn rendezvous(connection: &Connection) -> Vec<u8> {
+    format!("sovia/{}-{}", connection.connector, connection.acceptor).into_bytes()
+}
+
+/// Runs a case of the crowd while an intruder of that user is at work, and checks that nobody
+/// notices but the counters.
+pub(crate) fn undisturbed(uid: Uid, intrusion: Intrusion) -> Dropped {
+    undisturbed_by(|notes, done| intrude(uid, intrusion, notes, done))
+}
+
+/// The same with whatever `work` does until it is over. It gets the folder with the crowd's notes.
+///
+/// An end that nobody answers stays at the meeting point for longer, so each has to hold out
+/// alone as well.
+pub(crate) fn undisturbed_by(work: impl Fn(&Path, &AtomicBool) + Sync) -> Dropped {
+    let mut dropped = Dropped(BTreeMap::new());
+    for plain in ["neither", "server", "client"] {
+        let notes = TempDir::new();
+        let done = AtomicBool::new(false);
+        let observation = thread::scope(|scope| {
+            scope.spawn(|| work(notes.path(), &done));
+            let scenario = Scenario::c("crowd", "come_and_go");
+            let scenario = scenario.env("SOVIA_TESTS_NOTES", notes.path().display());
+            let observation = scenario.env("SOVIA_TESTS_PLAIN", plain).observe(Pairing::SOVIA);
+            done.store(true, Ordering::Relaxed);
+            observation
+        });
+        check(plain, &observation);
+        dropped.add(&observation);
+    }
+    dropped
+}
+
+fn intrude(uid: Uid, intrusion: Intrusion, notes: &Path, done: &AtomicBool) {
+    let mut intruder = Intruder::new(uid);
+    let mut server = None;
+    while !done.load(Ordering::Relaxed) {
+        server = server.or_else(|| {
+            let port = fs::read_to_string(notes.join("port")).ok()?.trim().parse().ok()?;
+            kernel::Listener::at(SocketAddr::from(([127, 0, 0, 1], port)))
+        });
+        if let Some(server) = &server {
+            let connections = server.connections();
+            let fresh = connections.iter().filter(|c| intruder.seen.insert(c.connector));
+            let fresh = fresh.cloned().collect();
+            intrusion(&mut intruder, &Scene { connections, fresh, inboxes: server.names() });
+        }
+        thread::sleep(Duration::from_micros(300));
+    }
+}
+
+fn check(plain: &str, observation: &Observation) {
+    let (_, server) = &observation.ends[0];
+    let (_, client) = &observation.ends[1];
+    let all = format!("without the library: {plain}\nserver: {server:#?}\nclient: {client:#?}");
+    assert_eq!(server.transcript(), "served to the end\nend\nstatus 0\n", "{all}");
+    let expected = "40 connections carried everything\nnone was held up\nend\nstatus 0\n";
+    assert_eq!(client.transcript(), expected, "{all}");
+}
+
+/// What both ends' summaries say that they have dropped, by kind.
+#[derive(Debug)]
+pub(crate) struct Dropped(BTreeMap<String, u64>);
+
+impl Dropped {
+    fn add(&mut self, observation: &Observation) {
+        for (_, outcome) in &observation.ends {
+            let mut lines = outcome.stderr.lines();
+            lines.find(|line| line.starts_with("sovia: dropped at the meeting point: "));
+            for line in lines.map_while(|line| line.strip_prefix("sovia:   ")) {
+                let Some((count, kind)) = line.trim().split_once("  ") else { break };
+                let count: u64 = count.replace(',', "").parse().unwrap_or(0);
+                *self.0.entry(kind.to_string()).or_insert(0) += count;
+            }
+        }
+    }
+
+    /// That messages of this kind were seen and dropped.
+    #[track_caller]
+    pub(crate) fn expect(&self, kind: &str) -> &Dropped {
+        assert!(self.0.get(kind).is_some_and(|&n| n > 0), "none {kind}: {self:?}");
+        self
+    }
+}
+
+/// Forges messages about every connection, again and again: for the connector a Hello, for the
+/// acceptor an Offer with all that belongs to it.
+pub(crate) fn to_both_ends(
+    intruder: &Intruder,
+    scene: &Scene,
+    forge: impl Fn(&Forgery, &mut dyn FnMut(&[u8])),
+) {
+    for connection in &scene.connections {
+        forge(&Forgery::about(connection), &mut |bytes| {
+            intruder.to_connector(connection, bytes, Vec::new());
+        });
+    }
+    // Once only: what lies in the inbox when the acceptor looks is about the present connection.
+    for connection in &scene.fresh {
+        forge(&Forgery::by_connector(connection, message::OFFER), &mut |bytes| {
+            for inbox in &scene.inboxes {
+                intruder.send(inbox, bytes, kernel::offering());
+            }
+        });
+    }
+}
