@@ -9,7 +9,7 @@
 #include "common.h"
 #include <sys/prctl.h>
 
-enum { COMERS = 40, ROUNDS = 24, STREAMS = 4, LARGEST = 70000 };
+enum { COMERS = 24, ROUNDS = 24, STREAMS = 4, LARGEST = 70000 };
 
 static const size_t sizes[] = {1, 64, 113, 300, 5000, LARGEST};
 
@@ -138,10 +138,10 @@ static pid_t child(struct peer *p, void (*life)(struct peer *)) {
 // One connection, with a pause in which somebody else can be first.
 static void comes_and_goes(struct peer *p) {
     int fd = connect_to(p, AF_INET, "port");
-    nap(8);
+    nap(15);
     for (int part = 0; part < 4; part++) {
         converse(fd, ROUNDS / 4);
-        nap(2);
+        nap(3);
     }
     close(fd);
 }

@@ -17,6 +17,7 @@ import threading
 import time
 
 PRESENTS = 300
+EACH = 4
 
 
 def lingering():
@@ -84,9 +85,13 @@ mark = time.monotonic()
 if user == "nobody":
     os.setresuid(65534, 65534, 65534)
 sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-while len(unread) < PRESENTS and not os.path.exists(f"{notes}/done"):
+given = {}
+while not os.path.exists(f"{notes}/done"):
     if user == "same" and time.monotonic() - mark > 0.1:
         inodes, mark = inodes_of_listener(port), time.monotonic()
     for name in names(port, inodes):
-        give(sender, name)
+        given[name] = given.get(name, 0) + 1
+        if given[name] <= EACH and len(unread) < PRESENTS:
+            give(sender, name)
+    time.sleep(0.0005)
 os._exit(0)

@@ -158,6 +158,16 @@ fn datagram_socket() -> OwnedFd {
     owned(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
 }
 
+/// A socket with a name of the kernel's choosing, as the ends of a meeting have one.
+fn named_socket() -> OwnedFd {
+    let socket = datagram_socket();
+    let (address, _) = address(b"");
+    // SAFETY: the address lives through the call; a bare family asks for a name.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), 2) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    socket
+}
+
 /// Takes a name, if it is free.
 pub(crate) fn squat(name: &[u8]) -> Option<OwnedFd> {
     let socket = datagram_socket();
@@ -179,7 +189,7 @@ impl Voice {
                 let result = unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
                 assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
             }
-            let socket = datagram_socket();
+            let socket = named_socket();
             for (name, bytes, fds) in letters {
                 send(&socket, &name, &bytes, &fds);
                 // If nobody was there this may take as long as it would have taken them.
