@@ -2,7 +2,7 @@
 
 use crate::look::Meeting;
 use crate::world::{
-    ACCEPTOR, At, CONNECTOR, End, FOREIGN, Holder, Life, Message, Name, Pair, Phase, SEGMENTS,
+    ACCEPTOR, At, CONNECTOR, End, FOREIGN, Holder, Message, Name, Pair, Phase, SEGMENTS,
     Segment, Step, World,
 };
 
@@ -34,7 +34,7 @@ impl Meeting {
                 let segment = w.segment(s);
                 segment.maker == me
                     && segment.server == self.scene.server(conn)
-                    && w.life[segment.peer] == Life::Alive
+                    && w.is_alive(segment.peer)
             }
         })
     }

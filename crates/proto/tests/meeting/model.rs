@@ -77,7 +77,10 @@ impl Meeting {
                     pair.inherited = true;
                 }
             }
-            Act::Squat(conn) => w.names[conn].holder = Holder::Stranger,
+            Act::Squat(conn) => {
+                w.attacks -= 1;
+                w.names[conn].holder = Holder::Stranger;
+            }
             Act::Leave(conn) => w.names[conn] = Name::FREE,
             Act::ToName(conn, message) => {
                 w.attacks -= 1;
@@ -94,7 +97,7 @@ impl Meeting {
     fn attacks(&self, w: &World, actions: &mut Vec<Act>) {
         for conn in 0..CONNECTIONS {
             match w.names[conn].holder {
-                Holder::Nobody if self.limits.attacks > 0 => actions.push(Act::Squat(conn)),
+                Holder::Nobody if w.attacks > 0 => actions.push(Act::Squat(conn)),
                 Holder::Stranger => actions.push(Act::Leave(conn)),
                 _ => {}
             }
@@ -245,7 +248,7 @@ impl Meeting {
             let segment = w.segment(s);
             let acceptors = [A, A2].into_iter().filter(|_| segment.maker != A);
             if w.life[segment.maker] == Life::Dead
-                || acceptors.chain([segment.peer]).any(|p| w.life[p] == Life::Dead)
+                || acceptors.chain([segment.peer]).any(|p| w.life.get(p) == Some(&Life::Dead))
             {
                 // It goes with the processes.
                 return true;

@@ -54,12 +54,12 @@ impl Limits {
         impatience: false,
         deaths: false,
         attacks: 0,
-        room: 3,
+        room: 1,
         remembers_closed: false,
     };
     pub(crate) const CLOSING: Limits = Limits { closes: true, ..Limits::CALM };
     pub(crate) const DEADLY: Limits = Limits { closes: true, deaths: true, ..Limits::CALM };
-    pub(crate) const ATTACKED: Limits = Limits { attacks: 1, room: 1, ..Limits::CALM };
+    pub(crate) const ATTACKED: Limits = Limits { attacks: 1, ..Limits::CALM };
 }
 
 /// The precautions of the meeting. Each has a test that leaves it out and sees something go wrong.

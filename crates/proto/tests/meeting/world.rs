@@ -243,6 +243,11 @@ impl World {
         self.pairs[process][segment].as_mut().expect("a pair in use")
     }
 
+    /// Attackers live for ever.
+    pub(crate) fn is_alive(&self, process: usize) -> bool {
+        self.life.get(process).is_none_or(|&life| life == Life::Alive)
+    }
+
     pub(crate) fn is_open(&self, conn: usize, role: usize) -> bool {
         self.ends[conn][role] != End::Closed
     }
