@@ -83,6 +83,10 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         end_spin(&ours);
         if found {
             spin.learn();
+            if let Ok(0) = from_kernel {
+                // News that turn out to be none must not starve the kernel's descriptors.
+                from_kernel = poll::ppoll(&mut kernel, Some(0), mask);
+            }
             if let Err(e) = from_kernel {
                 return Err(errno(e));
             }

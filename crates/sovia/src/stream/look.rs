@@ -74,7 +74,14 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             let mut byte = [0];
             peek(guard, fd, &mut byte) != Got::Nothing
         }
-        _ => sovia_sys::poll::probe(fd, libc::POLLIN) != 0,
+        _ => {
+            conn.clear(flag::ANCHOR);
+            let found = sovia_sys::poll::probe(fd, libc::POLLIN) != 0;
+            if found {
+                conn.set(flag::ANCHOR);
+            }
+            found
+        }
     }
 }
 
@@ -105,6 +112,8 @@ pub struct Watch<'a> {
     switch: u64,
     /// On TCP still, the VI's bytes must wait, and are no news.
     on_vi: bool,
+    /// The anchor's news had come before, and been looked at.
+    anchor: bool,
 }
 
 impl<'a> Watch<'a> {
@@ -118,6 +127,7 @@ impl<'a> Watch<'a> {
             head: guard.taker.head,
             switch: load(&rx.path, word::SWITCH),
             on_vi: guard.conn.rx() == Rx::Vi,
+            anchor: guard.conn.has(flag::ANCHOR),
         }
     }
 
@@ -126,7 +136,7 @@ impl<'a> Watch<'a> {
     #[inline]
     pub fn changed(&self) -> bool {
         if !self.on_vi {
-            return self.conn.has(flag::ANCHOR)
+            return self.conn.has(flag::ANCHOR) != self.anchor
                 || self.rx.path.0[word::SWITCH].load(Ordering::Relaxed) != self.switch;
         }
         // SAFETY: the endpoint lies in the family's memory, which is never unmapped, and the
