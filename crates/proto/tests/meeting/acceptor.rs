@@ -2,9 +2,7 @@
 
 use crate::connector::hello;
 use crate::look::Meeting;
-use crate::world::{
-    ACCEPTOR, At, CONNECTOR, End, Holder, Phase, SEGMENTS, VIS, World,
-};
+use crate::world::{ACCEPTOR, At, CONNECTOR, End, Holder, Phase, SEGMENTS, VIS, World};
 
 impl Meeting {
     /// The first part of a look: hears offers, one by one.
@@ -60,8 +58,7 @@ impl Meeting {
         }
         let found = fresh || !self.rules.accept_what_was_found;
         let vi = w.vi(s, v);
-        let taken =
-            vi.phase == Phase::Requested && found || !self.rules.accept_by_exchange;
+        let taken = vi.phase == Phase::Requested && found || !self.rules.accept_by_exchange;
         if taken || !self.rules.clear_what_was_taken {
             vi.pending = false;
         }

@@ -2,8 +2,8 @@
 
 use crate::look::Meeting;
 use crate::world::{
-    ACCEPTOR, At, CONNECTOR, End, FOREIGN, Holder, Message, Name, Pair, Phase, SEGMENTS,
-    Segment, Step, World,
+    ACCEPTOR, At, CONNECTOR, End, FOREIGN, Holder, Message, Name, Pair, Phase, SEGMENTS, Segment,
+    Step, World,
 };
 
 impl Meeting {
@@ -73,14 +73,8 @@ impl Meeting {
     /// The offer that follows a request.
     pub(crate) fn offer(&self, w: &mut World, conn: usize, s: usize, to: usize) {
         let me = self.process(conn, CONNECTOR);
-        let offer = Message {
-            step: Step::Offer,
-            from: me,
-            speaker: me,
-            conn,
-            cookie: true,
-            segment: s,
-        };
+        let offer =
+            Message { step: Step::Offer, from: me, speaker: me, conn, cookie: true, segment: s };
         let sent = w.pair(me, s).file && self.hand_out(w, to, ACCEPTOR, offer);
         if sent && !self.rules.keep_file {
             w.pair(me, s).file = false;
@@ -133,10 +127,7 @@ impl Meeting {
     /// Nobody has taken the request for a while: another process may have the other end.
     pub(crate) fn try_other_way(&self, w: &mut World, conn: usize) {
         let End::Requested(s, v) = w.ends[conn][CONNECTOR] else { return };
-        if self.rules.try_other_way
-            && w.vi(s, v).phase == Phase::Requested
-            && self.bind(w, conn)
-        {
+        if self.rules.try_other_way && w.vi(s, v).phase == Phase::Requested && self.bind(w, conn) {
             w.at[self.process(conn, CONNECTOR)] = At::Withdraw { conn };
         }
     }

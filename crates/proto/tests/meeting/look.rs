@@ -2,8 +2,8 @@
 
 use crate::rules::{Limits, Precautions, Scene};
 use crate::world::{
-    ACCEPTOR, At, Breach, CONNECTOR, End, Holder, Life, Message, NAMESAKE, Name, PROCESSES, Pair,
-    Phase, SEGMENTS, STRANGER, Step, VIS, World,
+    ACCEPTOR, At, Breach, CONNECTOR, End, FOREIGN, Holder, Life, Message, NAMESAKE, Name,
+    PROCESSES, Pair, Phase, SEGMENTS, STRANGER, Step, VIS, World,
 };
 
 /// A meeting as it is modelled.
@@ -40,13 +40,17 @@ impl Meeting {
         if to != self.process(message.conn, role) {
             w.breach = Some(Breach::HandedOut);
         }
-        to < PROCESSES
-            && w.life[to] == Life::Alive
-            && w.inbox[to].push(message, self.limits.room)
+        to < PROCESSES && w.life[to] == Life::Alive && w.inbox[to].push(message, self.limits.room)
     }
 
     /// The pair that `me` has with `peer`, as its connector or acceptor.
-    pub(crate) fn pair_with(&self, w: &World, me: usize, peer: usize, role: usize) -> Option<usize> {
+    pub(crate) fn pair_with(
+        &self,
+        w: &World,
+        me: usize,
+        peer: usize,
+        role: usize,
+    ) -> Option<usize> {
         (0..SEGMENTS).rev().find(|&s| {
             let Some(pair) = w.pairs[me][s] else { return false };
             let segment = w.segment(s);
@@ -91,9 +95,7 @@ impl Meeting {
     fn hear_offer(&self, w: &mut World, me: usize, message: Message) {
         let conn = message.conn;
         let looking = matches!(w.ends[conn][ACCEPTOR], End::Looking { .. });
-        if !looking
-            || self.process(conn, ACCEPTOR) != me
-            || !self.is_proven(w, &message, CONNECTOR)
+        if !looking || self.process(conn, ACCEPTOR) != me || !self.is_proven(w, &message, CONNECTOR)
         {
             return;
         }
@@ -101,8 +103,7 @@ impl Meeting {
         if known && !self.rules.answer_again {
             return;
         }
-        let answer =
-            Message { step: Step::Accept, from: me, speaker: me, cookie: true, ..message };
+        let answer = Message { step: Step::Accept, from: me, speaker: me, cookie: true, ..message };
         let sent = if self.rules.answer_to_inbox {
             self.hand_out(w, message.speaker, CONNECTOR, answer)
         } else {
@@ -205,16 +206,14 @@ impl Meeting {
     }
 }
 
-/// Every message that an attacker could send about a connection: a stranger may know everything
-/// there is to know, a process of the same user is refused by what it does not know.
+/// The messages that an attacker could send about a connection, each wrong in one respect only:
+/// the user, the process that is claimed, the cookie.
 pub(crate) fn lies(conn: usize, claimed: usize, mut each: impl FnMut(Message)) {
+    let wrong =
+        [(STRANGER, STRANGER, true), (NAMESAKE, claimed, true), (NAMESAKE, NAMESAKE, false)];
     for step in [Step::Hello, Step::Offer, Step::Accept] {
-        for speaker in [STRANGER, NAMESAKE] {
-            for from in [speaker, claimed] {
-                let cookie = speaker == STRANGER;
-                let segment = crate::world::FOREIGN;
-                each(Message { step, from, speaker, conn, cookie, segment });
-            }
+        for (speaker, from, cookie) in wrong {
+            each(Message { step, from, speaker, conn, cookie, segment: FOREIGN });
         }
     }
 }

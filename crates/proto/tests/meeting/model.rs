@@ -94,30 +94,29 @@ impl Meeting {
         w
     }
 
+    /// Attackers concern themselves with the first connection.
     fn attacks(&self, w: &World, actions: &mut Vec<Act>) {
-        for conn in 0..CONNECTIONS {
-            match w.names[conn].holder {
-                Holder::Nobody if w.attacks > 0 => actions.push(Act::Squat(conn)),
-                Holder::Stranger => actions.push(Act::Leave(conn)),
-                _ => {}
-            }
-            if w.attacks == 0 {
-                continue;
-            }
-            for role in [CONNECTOR, ACCEPTOR] {
-                let process = self.process(conn, role);
-                let other = self.process(conn, 1 - role);
-                lies(conn, other, |message| {
-                    if w.life[process] == Life::Alive {
-                        actions.push(Act::ToInbox(process, message));
-                    }
-                    if role == CONNECTOR
-                        && matches!(w.names[conn].holder, Holder::Meeting | Holder::Greeting(_))
-                    {
-                        actions.push(Act::ToName(conn, message));
-                    }
-                });
-            }
+        let holder = w.names[0].holder;
+        if holder == Holder::Stranger {
+            actions.push(Act::Leave(0));
+        }
+        if w.attacks == 0 {
+            return;
+        }
+        if holder == Holder::Nobody {
+            actions.push(Act::Squat(0));
+        }
+        for role in [CONNECTOR, ACCEPTOR] {
+            let process = self.process(0, role);
+            lies(0, self.process(0, 1 - role), |message| {
+                if w.life[process] == Life::Alive {
+                    actions.push(Act::ToInbox(process, message));
+                }
+                let bound = matches!(holder, Holder::Meeting | Holder::Greeting(_));
+                if role == CONNECTOR && bound {
+                    actions.push(Act::ToName(0, message));
+                }
+            });
         }
     }
 }

@@ -128,13 +128,8 @@ pub(crate) struct Vi {
 }
 
 impl Vi {
-    const FRESH: Vi = Vi {
-        phase: Phase::Free,
-        conn: 0,
-        pending: false,
-        left: [false; 2],
-        granted: [None; 2],
-    };
+    const FRESH: Vi =
+        Vi { phase: Phase::Free, conn: 0, pending: false, left: [false; 2], granted: [None; 2] };
 
     pub(crate) fn is_free(&self) -> bool {
         self.phase == Phase::Free || self.phase == Phase::Accepted && self.left == [true; 2]
