@@ -88,10 +88,9 @@ impl Segment {
         let left = ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR;
         let free = seen & PHASE == FREE || seen & !LIVES == left;
         let life = (seen & LIVES).wrapping_add(LIFE);
-        free
-            && state
-                .compare_exchange(seen, life | CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+        free && state
+            .compare_exchange(seen, life | CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// How a request of ours stands.

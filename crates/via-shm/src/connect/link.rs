@@ -206,6 +206,11 @@ impl Attachment {
         }
     }
 
+    /// Whether this process is the end: a forked child has a copy of the value, not the VI.
+    fn is_ours(&self) -> bool {
+        call::getpid() == self.link.owner
+    }
+
     /// The direction in which this end sends.
     pub(crate) fn out(&self) -> &Direction {
         self.link.segment.direction(self.vi, self.side)
@@ -223,6 +228,9 @@ impl Attachment {
 
     /// Tells the peer that this end is closed; what was sent before it, it still receives.
     pub(crate) fn close(&self, why: Close) {
+        if !self.is_ours() {
+            return;
+        }
         let word = &self.out().path.0[CLOSE_WORD];
         // The first reason stands.
         let _ = word.compare_exchange(0, why as u64, Ordering::SeqCst, Ordering::Relaxed);
@@ -242,8 +250,7 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // A forked child has a copy of the value, not the VI.
-        if call::getpid() != self.link.owner {
+        if !self.is_ours() {
             return;
         }
         self.link.ends().remove(&(self.vi, self.side));

@@ -101,6 +101,7 @@ pub fn cases<N: Nic>() -> Vec<Case<N>> {
             a_sleeper_is_woken_by_a_message,
             a_sleeper_is_woken_by_the_end,
             done_does_not_block_behind_wait,
+            threads_share_a_vi,
             ping_pong,
         }
     }

@@ -162,6 +162,73 @@ pub(super) mod done_does_not_block_behind_wait {
     }
 }
 
+/// Several threads send on one VI, several receive, and every message is seen once.
+pub(super) mod threads_share_a_vi {
+    use crate::conformance::{Context, End};
+    use crate::error::WaitError;
+    use crate::{Nic, Vi};
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    const THREADS: usize = 3;
+    const EACH: usize = 80;
+    const ALL: usize = THREADS * EACH;
+
+    pub(crate) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let end = End::new(cx);
+        let mut places = std::collections::HashMap::new();
+        for i in 0..ALL {
+            places.insert(end.post_recv(i, i * 4000, 4000).address, i * 4000);
+        }
+        end.accept(cx);
+        let seen = Mutex::new(vec![false; ALL]);
+        let count = AtomicUsize::new(0);
+        thread::scope(|s| {
+            for _ in 0..THREADS {
+                s.spawn(|| {
+                    while count.load(Ordering::SeqCst) < ALL {
+                        match end.vi.recv_wait(Some(Duration::from_millis(100))) {
+                            Ok(done) => {
+                                assert!(done.result().is_ok(), "{:?}", done.status);
+                                let bytes = end.bytes(places[&done.descriptor.address], 8);
+                                let n = u64::from_le_bytes(bytes.try_into().unwrap()) as usize;
+                                assert!(!core::mem::replace(&mut seen.lock().unwrap()[n], true));
+                                count.fetch_add(1, Ordering::SeqCst);
+                            }
+                            Err(WaitError::Timeout | WaitError::Empty) => {}
+                        }
+                    }
+                });
+            }
+        });
+        end.nothing_posted();
+        end.send(ALL, 0, 0);
+    }
+
+    pub(crate) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let end = End::new(cx);
+        end.post_recv(ALL, 0, 0);
+        end.request(cx).unwrap();
+        thread::scope(|s| {
+            for t in 0..THREADS {
+                let end = &end;
+                s.spawn(move || {
+                    for i in 0..EACH {
+                        let n = t * EACH + i;
+                        end.write(n * 4000, &(n as u64).to_le_bytes());
+                        end.post_send(n, n * 4000, 8 + n * 13 % 3990);
+                        assert!(end.sent().result().is_ok());
+                    }
+                });
+            }
+        });
+        assert!(end.received().result().is_ok());
+        end.nothing_posted();
+    }
+}
+
 /// Back and forth, many times: a missed wake-up would show.
 pub(super) mod ping_pong {
     use crate::Nic;
