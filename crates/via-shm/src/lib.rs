@@ -10,7 +10,13 @@
 //! - credit: how many receives the far end has posted, and how much of the pool it has given back;
 //! - a doorbell ([`waiter`]): who waits for this direction, and whether they sleep.
 //!
-//! [`Endpoint`] puts the four together into one end of a connected VI.
+//! Two things are built of these four:
+//!
+//! - [`Endpoint`], one end of a connected VI as the sockets layer uses it: every receive is posted
+//!   and lent by the ring and the pool, so that a message is copied out when it is wanted;
+//! - [`ShmNic`] and [`ShmVi`], the NIC and the VIs of the VI Architecture (the traits of `via`):
+//!   the program registers memory, posts descriptors, and finds them done. [`connect`] says how
+//!   two processes meet, [`vi`] how queues, waiting and errors work.
 //!
 //! **Trust.** Everything in the segment can be scribbled on by the peer. Whatever is read from it
 //! is loaded once and checked before use; a value that cannot be true breaks the connection
