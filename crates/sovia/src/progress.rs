@@ -100,7 +100,8 @@ fn spawn(pid: i32) -> bool {
 /// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.
 pub(crate) fn watch(fd: i32, at: Ref) {
     let epoll = EPOLL.load(Ordering::Acquire);
-    let events = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+    // Room on TCP counts as well: a sender that is still on that path may wait for it.
+    let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
     // An edge that is there already is reported at once.
     let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token(at, fd));
 }
@@ -135,7 +136,11 @@ fn anchor_event(token: u64, events: u32) {
         return;
     }
     const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
-    conn.set(if events & ENDS != 0 { flag::ANCHOR | flag::ENDED } else { flag::ANCHOR });
+    if events & ENDS != 0 {
+        conn.set(flag::ANCHOR | flag::ENDED);
+    } else if events & libc::EPOLLIN as u32 != 0 {
+        conn.set(flag::ANCHOR);
+    }
     tell_own(conn);
 }
 
