@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use sovia_control::Reason;
 
 use self::redis::Redis;
 use self::workload::{Outcome, TESTS, WORKLOADS, Workload};
@@ -72,12 +73,17 @@ pub(crate) fn demo(args: &Args) -> anyhow::Result<i32> {
     drop(servers);
 
     println!("\n{}", report(&results));
+    let (moved, stayed) = (board.page().accelerated(), board.page().stayed());
+    let stop = if stayed == 0 { "." } else { ":" };
     println!(
-        "\nMedian of {} runs. Sovia moved {} ends of connections off TCP, {} stayed.",
-        args.runs,
-        board.page().accelerated(),
-        board.page().stayed()
+        "\nMedian of {} runs. Sovia moved {moved} ends of connections off TCP, {stayed} stayed{stop}",
+        args.runs
     );
+    for &reason in Reason::ALL {
+        if let count @ 1.. = board.page().stayed_for(reason) {
+            println!("{count:>7}  {}", reason.describe());
+        }
+    }
     Ok(0)
 }
 
