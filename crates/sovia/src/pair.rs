@@ -5,7 +5,7 @@
 
 use crate::config;
 use crate::conn::{Conn, Role};
-use crate::message::Process;
+use crate::message::{Link, Process};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::datagram::Datagram;
@@ -42,7 +42,7 @@ pub struct Pair {
     /// The peer's doorbells.
     doors: OnceLock<[Fd; DOORBELLS]>,
     /// The names that offers were sent from: to one of them the peer's doorbells come.
-    pub(crate) greetings: RobustBox<Vec<Datagram>>,
+    pub(crate) greetings: RobustBox<Vec<(Link, Datagram)>>,
     /// The segment's file, until the peer has it.
     pub(crate) file: RobustBox<Option<Fd>>,
     /// For each VI the connection on it, plus one.

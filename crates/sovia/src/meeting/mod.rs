@@ -27,7 +27,7 @@ use crate::table::Ref;
 use crate::{config, epoll, family, stats};
 use attach::{attach, attach_as_acceptor, find_request};
 use core::sync::atomic::Ordering;
-use offer::{answer_hello, hear_accept, send_offer, take_offer};
+use offer::{answer_hello, hear_accept, send_offer, take_name_back, take_offer};
 use proof::{addresses, hear, rendezvous};
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::Datagram;
@@ -206,7 +206,16 @@ impl Meetings {
         let (link, stage) = match at.conn.role() {
             Role::Connector => {
                 let link = Link { connector: local, acceptor: peer, cookie };
-                (link, request_or_bind(&link)?)
+                match request_or_bind(&link) {
+                    Some(stage) => (link, stage),
+                    None => {
+                        // Somebody else holds the name.
+                        if at.conn.transfers.load(Ordering::Relaxed) >= PATIENCE {
+                            give_up(at, Reason::PeerPlain);
+                        }
+                        return None;
+                    }
+                }
             }
             Role::Acceptor => (
                 Link { connector: peer, acceptor: local, cookie },
@@ -239,12 +248,23 @@ impl Meetings {
                         give_up(at, Reason::PeerPlain);
                     }
                     Progress::Pending => {
-                        // Another process may have accepted this connection: meet that one.
+                        if !pair.has_doors() {
+                            // Whatever else has come to the name must not fill it.
+                            hear_accept(index);
+                        }
+                        // Another process may have accepted this connection: meet that one. Or our
+                        // offer was lost: the name is there still, for another.
                         if clock::now_ns() - meeting.since >= RETRY_NS
-                            && let Some(stage) = bind(&meeting.link)
                             && pair.segment.withdraw(pair.side, vi)
                         {
-                            meeting.stage = stage;
+                            let name = take_name_back(index, &meeting.link);
+                            meeting.since = clock::now_ns();
+                            match name.map(Stage::Bound).or_else(|| bind(&meeting.link)) {
+                                Some(stage) => meeting.stage = stage,
+                                None => {
+                                    self.list.swap_remove(i);
+                                }
+                            }
                         }
                     }
                 }

@@ -52,7 +52,7 @@ pub(super) fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to:
         fds[1..].copy_from_slice(&doors);
         if name.send_to(&to, &offer.encode(), &fds).is_ok() {
             // The answer comes to the name that the offer was sent from.
-            pair.greetings.with(|names| names.push(name));
+            pair.greetings.with(|names| names.push((offer.link, name)));
         }
     });
 }
@@ -95,7 +95,7 @@ pub(super) fn take_offer(inbox: &Datagram, link: &Link, message: &Message, mut r
 pub(super) fn hear_accept(index: u32) {
     let Some(pair) = pair::get(index) else { return };
     pair.greetings.with(|names| {
-        for name in names.iter() {
+        for (_, name) in names.iter() {
             while let Some((message, received)) = hear(name) {
                 let from_peer = message.step == Step::Accept
                     && message.from == pair.peer
@@ -119,4 +119,12 @@ pub(super) fn is_doorbell(fd: i32) -> bool {
     let mut target = [0u8; 64];
     let n = call::read_link(fd, &mut target).unwrap_or(0);
     target[..n].starts_with(b"anon_inode:[eventfd]") && call::is_nonblocking(fd)
+}
+
+/// The rendezvous name of a connection whose offer has not been answered, to be offered from again.
+pub(super) fn take_name_back(index: u32, link: &Link) -> Option<Datagram> {
+    pair::get(index)?.greetings.with(|names| {
+        let i = names.iter().position(|(of, _)| of.same_connection(link))?;
+        Some(names.swap_remove(i).1)
+    })
 }
