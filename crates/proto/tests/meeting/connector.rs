@@ -1,9 +1,10 @@
 //! The connector's looks.
 
 use crate::look::Meeting;
+use crate::rules::Answers;
 use crate::world::{
-    ACCEPTOR, At, CONNECTOR, End, FOREIGN, Holder, Message, Name, Pair, Phase, SEGMENTS, Segment,
-    Step, World,
+    ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, FOREIGN, Holder, Message, Name, Pair, Phase,
+    SEGMENTS, Segment, Step, World,
 };
 
 impl Meeting {
@@ -79,13 +80,13 @@ impl Meeting {
         if sent && !self.rules.keep_file {
             w.pair(me, s).file = false;
         }
-        if !sent || self.rules.answer_to_inbox {
+        if !sent || self.rules.answers == Answers::Inbox {
             w.names[conn] = Name::FREE;
             return;
         }
         // The answer comes to the name that the offer was sent from.
         for name in &mut w.names {
-            if name.holder == Holder::Greeting(s) {
+            if name.holder == Holder::Greeting(s) && self.rules.answers == Answers::LastName {
                 *name = Name::FREE;
             }
         }
@@ -95,7 +96,7 @@ impl Meeting {
     fn look_at_request(&self, w: &mut World, conn: usize, s: usize, v: usize) {
         let me = self.process(conn, CONNECTOR);
         let phase = w.vi(s, v).phase;
-        if !w.pair(me, s).doors && (self.rules.empty_inbox || phase == Phase::Accepted) {
+        if !w.pair(me, s).doors && (self.rules.hear_always || phase == Phase::Accepted) {
             self.hear_answer(w, me, s);
         }
         match phase {
@@ -108,17 +109,20 @@ impl Meeting {
     }
 
     fn hear_answer(&self, w: &mut World, me: usize, s: usize) {
-        if self.rules.answer_to_inbox {
+        if self.rules.answers == Answers::Inbox {
             return self.hear(w, me);
         }
-        let greeting = w.names.iter_mut().find(|name| name.holder == Holder::Greeting(s));
-        if let Some(message) = greeting.and_then(|name| name.queue.pop()) {
-            self.hear_accept(w, me, s, &message);
-            if w.pair(me, s).doors {
-                for name in &mut w.names {
-                    if name.holder == Holder::Greeting(s) {
-                        *name = Name::FREE;
-                    }
+        for conn in 0..CONNECTIONS {
+            while w.names[conn].holder == Holder::Greeting(s)
+                && let Some(message) = w.names[conn].queue.pop()
+            {
+                self.hear_accept(w, me, s, &message);
+            }
+        }
+        if w.pair(me, s).doors {
+            for name in &mut w.names {
+                if name.holder == Holder::Greeting(s) {
+                    *name = Name::FREE;
                 }
             }
         }

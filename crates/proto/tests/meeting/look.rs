@@ -1,6 +1,6 @@
 //! What connectors and acceptors have in common: proof, the inbox, the table of requests.
 
-use crate::rules::{Limits, Precautions, Scene};
+use crate::rules::{Answers, Limits, Precautions, Scene};
 use crate::world::{
     ACCEPTOR, At, Breach, CONNECTOR, End, FOREIGN, Holder, Life, Message, NAMESAKE, Name,
     PROCESSES, Pair, Phase, SEGMENTS, STRANGER, Step, VIS, World,
@@ -104,7 +104,7 @@ impl Meeting {
             return;
         }
         let answer = Message { step: Step::Accept, from: me, speaker: me, cookie: true, ..message };
-        let sent = if self.rules.answer_to_inbox {
+        let sent = if self.rules.answers == Answers::Inbox {
             self.hand_out(w, message.speaker, CONNECTOR, answer)
         } else {
             matches!(w.names[conn].holder, Holder::Greeting(_))
@@ -169,10 +169,9 @@ impl Meeting {
         match w.ends[conn][role] {
             End::Bound => w.names[conn] = Name::FREE,
             End::Requested(s, v) => {
-                if !self.withdraw(w, s, v) && self.rules.leave_what_was_accepted {
-                    let side = w.segment(s).side(me);
-                    w.vi(s, v).left[side] = true;
-                }
+                let taken = !self.withdraw(w, s, v);
+                let side = w.segment(s).side(me);
+                w.vi(s, v).left[side] |= taken && self.rules.leave_what_was_accepted;
             }
             End::Attached(s, v) => {
                 let side = w.segment(s).side(me);

@@ -14,7 +14,7 @@ mod rules;
 mod world;
 
 use look::Meeting;
-use rules::{Limits, Precautions, Scene};
+use rules::{Answers, Limits, Precautions, Scene};
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
 const SAME: &str = "a VI has the two ends of one connection";
@@ -109,7 +109,7 @@ fn every_precaution_is_needed() {
     let attack = Limits::ATTACKED;
     let (same, crossed) = (Scene::Same, Scene::Crossed);
     let (workers, forked) = (Scene::Workers, Scene::Forked);
-    let cases: [(&str, Scene, Limits, LeaveOut); 18] = [
+    let cases: [(&str, Scene, Limits, LeaveOut); 19] = [
         (PROVEN, same, attack, |p| p.check_user = false),
         (PROVEN, same, attack, |p| p.check_process = false),
         (PROVEN, same, attack, |p| p.check_cookie = false),
@@ -122,8 +122,9 @@ fn every_precaution_is_needed() {
         (VISIBLE, same, calm, |p| p.clear_what_was_taken = false),
         (DOORS, crossed, wide, |p| p.doors_first = false),
         (MEET, same, close, |p| p.keep_file = false),
-        (MEET, same, calm, |p| p.answer_to_inbox = false),
-        (MEET, same, attack, |p| p.empty_inbox = false),
+        (MEET, same, calm, |p| p.answers = Answers::LastName),
+        (MEET, same, calm, |p| p.answers = Answers::EveryName),
+        (MEET, same, attack, |p| p.hear_always = false),
         (MEET, same, attack, |p| p.answer_first = false),
         (MEET, crossed, calm, |p| p.pairs_by_role = false),
         (MEET, forked, calm, |p| p.own_pairs = false),

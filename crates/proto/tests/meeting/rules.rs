@@ -62,6 +62,17 @@ impl Limits {
     pub(crate) const ATTACKED: Limits = Limits { attacks: 1, ..Limits::CALM };
 }
 
+/// Where a connector hears the answers to its offers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answers {
+    /// At its process's inbox, from which it sends them.
+    Inbox,
+    /// At the rendezvous names from which it has sent them; all stay until the doorbells are known.
+    EveryName,
+    /// At the last of those names.
+    LastName,
+}
+
 /// The precautions of the meeting. Each has a test that leaves it out and sees something go wrong.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Precautions {
@@ -88,11 +99,11 @@ pub(crate) struct Precautions {
     pub(crate) doors_first: bool,
     /// It keeps the segment's file until then, and offers it again.
     pub(crate) keep_file: bool,
-    /// Offers are sent from, and answered to, an inbox that stays; else from the rendezvous name,
-    /// which the next offer replaces.
-    pub(crate) answer_to_inbox: bool,
-    /// A connector without the doorbells empties its inbox at each look.
-    pub(crate) empty_inbox: bool,
+    /// Where the answers to offers go.
+    pub(crate) answers: Answers,
+    /// A connector without the doorbells hears what has come at each look, not only when its
+    /// request has been accepted.
+    pub(crate) hear_always: bool,
     /// An acceptor uses an offer only if its answer could be sent.
     pub(crate) answer_first: bool,
     /// It answers an offer from a process that it knows.
@@ -120,8 +131,8 @@ impl Precautions {
         clear_what_was_taken: true,
         doors_first: true,
         keep_file: true,
-        answer_to_inbox: true,
-        empty_inbox: true,
+        answers: Answers::Inbox,
+        hear_always: true,
         answer_first: true,
         answer_again: true,
         pairs_by_role: true,
