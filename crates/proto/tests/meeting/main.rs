@@ -3,7 +3,16 @@
 //!
 //! Two connections; the processes act at the granularity of single datagrams and single accesses
 //! to the table of requests, ends close, processes die, strangers bind names and lie. The checker
-//! visits every state that can come about.
+//! visits every state that can come about, and asks in each whether the ends that are left would
+//! still meet if from now on they only kept looking.
+//!
+//! An end may be attached alone: the other was closed, killed, or had no more patience. That is
+//! harmless, since an end sends on a VI only what the other has granted there, and nobody else
+//! grants: it stays on TCP, and leaves the VI when it is closed.
+//!
+//! Left out: a connector that forks, connections of a process to itself, and bytes of a request
+//! that change while they are read (`via-shm/src/request.rs` looks at its word again). A process of
+//! the same user that lies about everything is not refused; it could as well use a debugger.
 
 mod acceptor;
 mod calm;
@@ -36,7 +45,6 @@ fn holds(scene: Scene, limits: Limits) {
     let rules = Precautions::ALL;
     let model = Meeting { scene, limits, rules };
     let checker = model.checker().threads(2).spawn_bfs().join();
-    eprintln!("{scene:?}: {} states", checker.unique_state_count());
     for (name, path) in checker.discoveries() {
         if checker.discovery_classification(name).to_string() == "counterexample" {
             let last = *path.last_state();
