@@ -32,7 +32,7 @@ static const char *note_path(const char *name) {
 
 static void leave_note(const char *name, long value) {
     char fresh[600];
-    snprintf(fresh, sizeof fresh, "%s.new", note_path(name));
+    snprintf(fresh, sizeof fresh, "%s.%d", note_path(name), gettid());
     FILE *file = fopen(fresh, "w");
     if (!file)
         return;

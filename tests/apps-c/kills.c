@@ -1,0 +1,240 @@
+// Processes that are killed in full swing: what they had sent arrives, on each of
+// many connections, those at the other end are told at once, and relatives with
+// whom they shared a connection go on.
+#include "common.h"
+#include <sys/mman.h>
+
+enum { STREAMS = 32, ROUNDS = 6, PIECE = 30000 };
+
+// What the two sides know of each other outside the connections.
+struct board {
+    int64_t killed_at;
+    uint64_t sent[STREAMS]; // by the one who is killed
+};
+
+static struct board *board(struct peer *p) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/board", p->dir);
+    int fd = MUST(open(path, O_RDWR | O_CREAT, 0600));
+    MUST(ftruncate(fd, sizeof(struct board)));
+    struct board *memory = mmap(NULL, sizeof *memory, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return memory;
+}
+
+struct stream {
+    struct board *board;
+    int index, fd;
+    uint64_t bytes;
+    int64_t ended_at;
+};
+
+// --- the doomed: sends on every other stream, and reads the rest
+
+static void *lives(void *argument) {
+    struct stream *s = argument;
+    char *buffer = malloc(PIECE);
+    if (s->index % 2) {
+        while (recv(s->fd, buffer, PIECE, 0) > 0)
+            ;
+        return NULL;
+    }
+    for (unsigned n = 0;; n++) {
+        size_t size = n % 4 == 3 ? PIECE : 1 + n * 37 % 900;
+        fill(buffer, size, s->bytes);
+        send_all(s->fd, buffer, size);
+        s->bytes += size;
+        __atomic_store_n(&s->board->sent[s->index], s->bytes, __ATOMIC_RELEASE);
+    }
+}
+
+// --- the survivor: the other way round
+
+static void *survives(void *argument) {
+    struct stream *s = argument;
+    char *buffer = calloc(1, PIECE);
+    ssize_t got;
+    if (s->index % 2)
+        while ((got = send(s->fd, buffer, 1 + s->index * PIECE / STREAMS, MSG_NOSIGNAL)) > 0)
+            s->bytes += got;
+    else
+        while ((got = recv(s->fd, buffer, PIECE, 0)) > 0) {
+            if (!matches(buffer, got, s->bytes))
+                die("wrong bytes at %llu", (unsigned long long)s->bytes);
+            s->bytes += got;
+        }
+    if (got < 0 && errno != ECONNRESET && errno != EPIPE)
+        die("stream %d ended by %s", s->index, strerrorname_np(errno));
+    s->ended_at = now_ms();
+    free(buffer);
+    close(s->fd);
+    return NULL;
+}
+
+static void start_all(struct stream *streams, pthread_t *threads, void *(*life)(void *)) {
+    for (int i = 0; i < STREAMS; i++)
+        if (pthread_create(&threads[i], NULL, life, &streams[i]) != 0)
+            die("no thread");
+}
+
+static void open_all(struct peer *p, struct stream *streams, int listener) {
+    for (int i = 0; i < STREAMS; i++) {
+        int fd = listener >= 0 ? accept_one(listener) : connect_to(p, AF_INET, "doom");
+        warm(fd, listener >= 0);
+        streams[i] = (struct stream){.board = board(p), .index = i, .fd = fd};
+    }
+}
+
+// One life after the other, each ended from outside at some moment.
+static void killer(struct peer *p, int listener) {
+    struct board *told = board(p);
+    for (int round = 0; round < ROUNDS; round++) {
+        memset(told, 0, sizeof *told);
+        meet(p);
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            struct stream streams[STREAMS];
+            pthread_t threads[STREAMS];
+            open_all(p, streams, listener);
+            start_all(streams, threads, lives);
+            for (;;)
+                pause();
+        }
+        hear(p);
+        nap(30 + round * 17);
+        told->killed_at = now_ms();
+        MUST(kill(child, SIGKILL));
+        int status;
+        MUST(waitpid(child, &status, 0));
+        say_status("the doomed", status);
+        meet(p);
+    }
+}
+
+static void survivor(struct peer *p, int listener) {
+    int64_t slowest = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct stream streams[STREAMS];
+        pthread_t threads[STREAMS];
+        meet(p);
+        open_all(p, streams, listener);
+        start_all(streams, threads, survives);
+        tell(p, 0);
+        for (int i = 0; i < STREAMS; i++)
+            pthread_join(threads[i], NULL);
+        for (int i = 0; i < STREAMS; i++) {
+            uint64_t sent = streams[i].board->sent[i];
+            if (streams[i].bytes < sent)
+                die("of %llu bytes %llu came", (unsigned long long)sent, (unsigned long long)streams[i].bytes);
+            int64_t late = streams[i].ended_at - streams[i].board->killed_at;
+            slowest = late > slowest ? late : slowest;
+        }
+        meet(p);
+    }
+    say("%d streams, %d times: everything came", STREAMS, ROUNDS);
+    note("told after at most %lld ms", (long long)slowest);
+    say(slowest < 2000 ? "told soon" : "told after %lld ms", (long long)slowest);
+}
+
+static void dies_accepting(struct peer *p) { killer(p, listen_on(p, AF_INET, "doom")); }
+static void dies_connecting(struct peer *p) { killer(p, -1); }
+static void outlives_acceptor(struct peer *p) { survivor(p, -1); }
+static void outlives_connector(struct peer *p) { survivor(p, listen_on(p, AF_INET, "doom")); }
+
+// --- relatives with one connection, of whom one stops or ends inside the library
+
+enum { LIVES = 25, BLOCK = 60000, BLOCKS = 40 };
+
+static void stop_and_kill(pid_t child, int round) {
+    struct timespec moment = {0, 700000 + round * 131071 % 900000};
+    nanosleep(&moment, NULL);
+    MUST(kill(child, SIGSTOP));
+    nanosleep(&moment, NULL);
+    MUST(kill(child, SIGKILL));
+}
+
+static char block[BLOCK];
+
+// The dead are not waited for before the end: who waits for their lock must see
+// by himself that they are dead.
+static void sends_beside_the_dead(struct peer *p) {
+    pid_t children[LIVES];
+    for (int round = 0; round < LIVES; round++) {
+        children[round] = MUST(fork());
+        if (children[round] == 0)
+            for (memset(block, 0, sizeof block);;)
+                send_all(p->fd, block, sizeof block);
+        stop_and_kill(children[round], round);
+        memset(block, 'x', sizeof block);
+        for (int i = 0; i < BLOCKS; i++)
+            send_all(p->fd, block, sizeof block);
+    }
+    MUST(shutdown(p->fd, SHUT_WR));
+    for (int round = 0; round < LIVES; round++)
+        MUST(waitpid(children[round], NULL, 0));
+    CALL(recv(p->fd, block, 1, 0));
+}
+
+static void counts_the_living(struct peer *p) {
+    long others = 0, strange = 0;
+    ssize_t got;
+    while ((got = recv(p->fd, block, sizeof block, 0)) > 0)
+        for (ssize_t i = 0; i < got; i++) {
+            others += block[i] == 'x';
+            strange += block[i] != 'x' && block[i] != 0;
+        }
+    say("%ld of %ld bytes of the living, %ld strange ones, then %zd", others,
+        (long)LIVES * BLOCKS * BLOCK, strange, got);
+}
+
+enum { RECORDS = 400000 };
+
+static void sends_records(struct peer *p) {
+    signal(SIGPIPE, SIG_IGN);
+    for (uint64_t i = 1; i <= RECORDS; i++)
+        send_all(p->fd, &i, sizeof i);
+    MUST(shutdown(p->fd, SHUT_WR));
+    CALL(recv(p->fd, block, 1, 0));
+}
+
+static bool record(int fd, uint64_t *last) {
+    uint64_t next;
+    ssize_t got = recv(fd, &next, sizeof next, 0);
+    if (got == 0)
+        return false;
+    if (got != sizeof next)
+        die("%zd bytes of a record: %s", got, got < 0 ? strerrorname_np(errno) : "");
+    if (next <= *last || next > RECORDS)
+        die("record %llu after %llu", (unsigned long long)next, (unsigned long long)*last);
+    *last = next;
+    return true;
+}
+
+static void reads_beside_the_dead(struct peer *p) {
+    uint64_t last = 0;
+    pid_t children[LIVES];
+    for (int round = 0; round < LIVES; round++) {
+        children[round] = MUST(fork());
+        if (children[round] == 0) {
+            while (record(p->fd, &last))
+                ;
+            pause();
+        }
+        stop_and_kill(children[round], round);
+        for (int i = 0; i < 100 && record(p->fd, &last); i++)
+            ;
+    }
+    while (record(p->fd, &last))
+        ;
+    say("records in order to the end");
+    for (int round = 0; round < LIVES; round++)
+        MUST(waitpid(children[round], NULL, 0));
+}
+
+static const struct scenario scenarios[] = {
+    {"a_connector_is_killed", outlives_connector, dies_connecting, RAW},
+    {"an_acceptor_is_killed", dies_accepting, outlives_acceptor, RAW},
+    {"a_relative_is_killed_sending", counts_the_living, sends_beside_the_dead},
+    {"a_relative_is_killed_receiving", sends_records, reads_beside_the_dead},
+};
+SCENARIO_MAIN(scenarios)

@@ -1,0 +1,26 @@
+//! kill -9 in full swing: nothing that was sent is lost, nobody waits for the dead, and nothing of
+//! them is left.
+
+use sovia_tests::{Leftovers, Pairing, Scenario, scenarios};
+
+scenarios!("kills":
+    a_connector_is_killed,
+    an_acceptor_is_killed,
+    a_relative_is_killed_receiving,
+);
+
+#[test]
+#[ignore = "loses bytes of the living"]
+fn a_relative_is_killed_sending() {
+    Scenario::c("kills", "a_relative_is_killed_sending").run();
+}
+
+#[test]
+fn nothing_of_the_dead_is_left() {
+    let before = Leftovers::before();
+    for case in ["a_connector_is_killed", "an_acceptor_is_killed", "a_relative_is_killed_sending"] {
+        Scenario::c("kills", case).observe(Pairing::SOVIA);
+    }
+    let left = before.after();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}

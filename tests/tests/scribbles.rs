@@ -1,0 +1,196 @@
+//! Somebody writes nonsense into a segment while it is in use. Connections on it may end, or bring
+//! the bytes that were written; nothing hangs, both processes live, and so do all connections that
+//! have no part in it.
+
+use sovia_tests::{Pairing, Scenario, TempDir};
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+const KB: u64 = 1 << 10;
+const MB: u64 = 1 << 20;
+/// Directions of a VI, each with a pool and an area for gathered bytes.
+const BULK: u64 = 32 * MB;
+const POOL: u64 = 2 * MB;
+const LANE: u64 = POOL + 8 * MB;
+const SEGMENT: u64 = BULK + 2048 * LANE;
+
+/// Ranges of a segment that belong together, of those VIs that a few connections use.
+type Part = Vec<(u64, u64)>;
+
+fn waiters_and_names() -> Part {
+    vec![(0, 10 * KB)]
+}
+
+fn requests() -> Part {
+    vec![(64 * KB, 2 * KB)]
+}
+
+fn control_blocks() -> Part {
+    vec![(256 * KB, 16 * KB)]
+}
+
+fn rings() -> Part {
+    vec![(4 * MB, 128 * KB)]
+}
+
+fn pools_and_areas() -> Part {
+    (0..16).map(|lane| BULK + lane * LANE).flat_map(|at| [(at, MB), (at + POOL, MB)]).collect()
+}
+
+fn everything() -> Part {
+    [waiters_and_names(), requests(), control_blocks(), rings(), pools_and_areas()].concat()
+}
+
+/// Numbers that look random, the same for the same seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// The memory of a process, and where its segments lie in it.
+struct Prey {
+    memory: File,
+    segments: Vec<u64>,
+}
+
+impl Prey {
+    fn new(process: u32) -> Result<Prey, std::io::Error> {
+        let folder = Path::new("/proc").join(process.to_string());
+        let memory = OpenOptions::new().read(true).write(true).open(folder.join("mem"))?;
+        let maps = fs::read_to_string(folder.join("maps"))?;
+        let start = |line: &str| {
+            let (start, rest) = line.split_once('-')?;
+            let (end, rest) = rest.split_once(' ')?;
+            let start = u64::from_str_radix(start, 16).ok()?;
+            let size = u64::from_str_radix(end, 16).ok()? - start;
+            (rest.contains("/memfd:sovia") && size == SEGMENT).then_some(start)
+        };
+        Ok(Prey { memory, segments: maps.lines().filter_map(start).collect() })
+    }
+
+    /// Writes something somewhere; the process may have ended.
+    fn scribble(&self, part: &Part, numbers: &mut Numbers) {
+        let (from, len) = part[numbers.below(part.len() as u64) as usize];
+        let word = 8 * numbers.below(len / 8);
+        for segment in &self.segments {
+            let at = segment + from + word;
+            let mut bytes = [0; 8];
+            if self.memory.read_exact_at(&mut bytes, at).is_err() {
+                return;
+            }
+            let old = u64::from_ne_bytes(bytes);
+            let new = match numbers.below(7) {
+                0 => numbers.next(),
+                1 => 0,
+                2 => u64::MAX,
+                3 => old.wrapping_add(1),
+                4 => old.wrapping_sub(1),
+                5 => old ^ 1 << numbers.below(64),
+                // One half from elsewhere.
+                _ => old & 0xffff_ffff | numbers.next() << 32,
+            };
+            let _ = self.memory.write_all_at(&new.to_ne_bytes(), at);
+        }
+    }
+}
+
+/// Waits for a note of the processes under test and reads it.
+fn note(folder: &Path, name: &str) -> Option<u32> {
+    for _ in 0..10_000 {
+        if let Ok(text) = fs::read_to_string(folder.join(name)) {
+            return text.trim().parse().ok();
+        }
+        sleep(Duration::from_millis(1));
+    }
+    None
+}
+
+/// Scribbles on a part until it has been enough. False if that is not allowed here.
+fn scribble(notes: &Path, part: &Part, seed: u64) -> bool {
+    let victim = note(notes, "victim").zip(note(notes, "warm"));
+    let prey = victim.map(|(process, _)| Prey::new(process));
+    let allowed = match prey {
+        Some(Ok(prey)) => {
+            let mut numbers = Numbers(seed);
+            for _ in 0..200 {
+                for _ in 0..20 {
+                    prey.scribble(part, &mut numbers);
+                }
+                sleep(Duration::from_millis(1));
+            }
+            true
+        }
+        Some(Err(e)) if e.kind() == ErrorKind::PermissionDenied => false,
+        _ => true,
+    };
+    fs::write(notes.join("done"), "").expect("a note");
+    allowed
+}
+
+fn only_its_own_connections_suffer(part: fn() -> Part) {
+    for seed in [1, 2, 3] {
+        let notes = TempDir::new();
+        let (observation, allowed) = thread::scope(|scope| {
+            let scribbler = scope.spawn(|| scribble(notes.path(), &part(), 0x9e37_79b9 * seed));
+            let scenario = Scenario::c("crowd", "victims_and_bystanders");
+            let scenario = scenario.env("SOVIA_TESTS_NOTES", notes.path().display());
+            (scenario.observe(Pairing::SOVIA), scribbler.join().expect("the scribbler lives"))
+        });
+        let (server, client) = (&observation.ends[0].1, &observation.ends[1].1);
+        let all = format!("seed {seed}\nserver: {server:#?}\nclient: {client:#?}");
+        assert_eq!(server.transcript(), "served to the end\nend\nstatus 0\n", "{all}");
+        let expected = "victim: exit 0\nbystander: exit 0\nlater ones work\nend\nstatus 0\n";
+        assert_eq!(client.transcript(), expected, "{all}");
+        if !allowed {
+            println!("SKIPPED: another process's memory cannot be written to here");
+            return;
+        }
+    }
+}
+
+#[test]
+fn on_the_header_with_its_waiters() {
+    only_its_own_connections_suffer(waiters_and_names);
+}
+
+#[test]
+fn on_the_connection_requests() {
+    only_its_own_connections_suffer(requests);
+}
+
+#[test]
+#[ignore = "connections of the segment hang"]
+fn on_the_control_blocks() {
+    only_its_own_connections_suffer(control_blocks);
+}
+
+#[test]
+#[ignore = "connections of the segment hang"]
+fn on_the_rings() {
+    only_its_own_connections_suffer(rings);
+}
+
+#[test]
+fn on_the_messages_themselves() {
+    only_its_own_connections_suffer(pools_and_areas);
+}
+
+#[test]
+#[ignore = "connections of the segment hang"]
+fn on_everything() {
+    only_its_own_connections_suffer(everything);
+}
