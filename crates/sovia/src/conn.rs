@@ -92,6 +92,19 @@ pub struct Held {
 /// Ordered packets that can be held: a whole ring's worth, more than the window.
 pub const HELD: usize = SLOTS as usize;
 
+/// The one change of a receiver that has several steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub enum Taking {
+    /// None is under way.
+    #[default]
+    Nothing,
+    /// The entry of that number from the ring; ordered packets consumed afterwards.
+    FromRing(u32, u32),
+    /// The held packet of that number; ordered packets consumed afterwards.
+    FromHeld(u32, u32),
+}
+
 /// What the holder of the lock may touch.
 #[derive(Debug)]
 #[repr(C)]
@@ -108,6 +121,8 @@ pub struct Body {
     pub taker: Taker,
     /// What went over the VI and is not yet in the statistics.
     pub traffic: Traffic,
+    /// A packet that is being taken off: what must be true once it is, should its taker die.
+    pub taking: Taking,
     /// Entries sent that `gatherer.packets` knows of.
     pub counted: u32,
     /// Bytes that a recall returned and that have gone to TCP.

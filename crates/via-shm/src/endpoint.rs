@@ -228,6 +228,11 @@ impl Receiver {
         self.slot(self.next).holds(self.next)
     }
 
+    /// Entries taken so far.
+    pub fn received(&self) -> u32 {
+        self.next
+    }
+
     /// Bytes of the messages in the queue whose immediate data `counts`.
     pub fn queued(&self, counts: impl Fn(u32) -> bool) -> usize {
         (0..SLOTS)

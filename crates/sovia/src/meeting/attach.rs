@@ -66,6 +66,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
         guard.taker = Default::default();
         guard.traffic = Default::default();
         guard.counted = 0;
+        guard.taking = Default::default();
         guard.pumped = 0;
         guard.front = 0;
         guard.held_first = 0;

@@ -13,6 +13,7 @@ use crate::table::{self, Ref};
 use crate::{Outcome, family, pollset};
 use sovia_sys::poll::PollFd;
 use sovia_sys::{Fd, call};
+use std::collections::VecDeque;
 
 /// Bytes moved at a time.
 const PIECE: usize = 64 << 10;
@@ -88,52 +89,110 @@ fn run(fd: i32, at: Ref, socket: &Fd, left: &Left) {
     both_ways(fd, at, socket, &mut piece);
 }
 
+/// Bytes on their way in one direction.
+#[derive(Default)]
+struct Flow {
+    waiting: VecDeque<u8>,
+    /// The source has ended; what waits is the last.
+    ended: bool,
+    /// The sink has been told.
+    told: bool,
+}
+
+/// As much as TCP's buffers would take: a program that writes before it reads must not hang here
+/// either.
+const WAITING_MAX: usize = 8 << 20;
+
+impl Flow {
+    fn has_room(&self) -> bool {
+        !self.ended && self.waiting.len() < WAITING_MAX
+    }
+
+    /// Puts what `source` gives behind the rest. False if it has failed.
+    fn take(&mut self, result: Outcome, piece: &[u8]) -> bool {
+        match result {
+            Ok(0) => self.ended = true,
+            Ok(n) => self.waiting.extend(&piece[..n]),
+            Err(libc::EAGAIN | libc::EINTR) => {}
+            Err(_) => return false,
+        }
+        true
+    }
+
+    /// Gives the first bytes to `sink`. False if it has failed.
+    fn give(&mut self, sink: impl FnOnce(&[u8]) -> Outcome) -> bool {
+        let (first, _) = self.waiting.as_slices();
+        if first.is_empty() {
+            return true;
+        }
+        match sink(first) {
+            Ok(n) => {
+                self.waiting.drain(..n);
+                true
+            }
+            Err(libc::EAGAIN | libc::EINTR) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Whether the sink is to be told of the end now.
+    fn ends(&mut self) -> bool {
+        let now = self.ended && self.waiting.is_empty() && !self.told;
+        self.told |= now;
+        now
+    }
+}
+
 /// Moves bytes in both directions until both have ended.
 fn both_ways(fd: i32, at: Ref, socket: &Fd, piece: &mut [u8]) {
-    let (mut inbound, mut outbound) = (true, true);
-    while inbound || outbound {
-        let wants = |on: bool| if on { libc::POLLIN } else { 0 };
+    let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
+    while !(inbound.told && outbound.told) {
+        let interest = |from: &Flow, to: &Flow| {
+            let input = if from.has_room() { libc::POLLIN } else { 0 };
+            let output = if to.waiting.is_empty() { 0 } else { libc::POLLOUT };
+            input | output
+        };
+        let entry = |fd: i32, events: i16| PollFd {
+            fd: if events == 0 { -1 } else { fd },
+            events,
+            revents: 0,
+        };
         let mut fds = [
-            PollFd { fd: if inbound { fd } else { -1 }, events: wants(inbound), revents: 0 },
-            PollFd {
-                fd: if outbound { socket.raw() } else { -1 },
-                events: wants(outbound),
-                revents: 0,
-            },
+            entry(fd, interest(&inbound, &outbound)),
+            entry(socket.raw(), interest(&outbound, &inbound)),
         ];
         if pollset::wait(&mut fds, None, None).is_err() {
             return;
         }
-        if fds[0].revents != 0 {
-            match receive(fd, at, piece) {
-                Ok(0) => {
-                    inbound = false;
-                    let _ = call::shutdown(socket.raw(), libc::SHUT_WR);
-                }
-                Ok(n) => {
-                    if !deliver(socket, &piece[..n]) {
-                        return;
-                    }
-                }
-                Err(libc::EAGAIN | libc::EINTR) => {}
-                Err(_) => return,
+        if inbound.has_room() && fds[0].revents & !libc::POLLOUT != 0 {
+            let result = receive(fd, at, piece);
+            if !inbound.take(result, piece) {
+                return;
             }
         }
-        if fds[1].revents != 0 {
-            match call::read_blocking(socket.raw(), piece) {
-                Ok(0) => {
-                    outbound = false;
-                    let kernel =
-                        || call::shutdown(fd, libc::SHUT_WR).map(|()| 0).map_err(crate::errno);
-                    let _ = ops::shutdown(fd, at, libc::SHUT_WR, kernel);
-                }
-                Ok(n) => {
-                    if !send_all(fd, at, &piece[..n]) {
-                        return;
-                    }
-                }
-                Err(_) => return,
+        if outbound.has_room() && fds[1].revents & !libc::POLLOUT != 0 {
+            let result = call::recv(socket.raw(), piece, libc::MSG_DONTWAIT).map_err(crate::errno);
+            if !outbound.take(result, piece) {
+                return;
             }
+        }
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let given =
+            inbound.give(|bytes| call::send(socket.raw(), bytes, flags).map_err(crate::errno));
+        let taken = outbound.give(|bytes| {
+            let kernel = || call::send(fd, bytes, flags).map_err(crate::errno);
+            let how = Flags { no_signal: true, dont_wait: true, ..Flags::default() };
+            ops::send(fd, at, &[bytes], how, kernel)
+        });
+        if !given || !taken {
+            return;
+        }
+        if inbound.ends() {
+            let _ = call::shutdown(socket.raw(), libc::SHUT_WR);
+        }
+        if outbound.ends() {
+            let kernel = || call::shutdown(fd, libc::SHUT_WR).map(|()| 0).map_err(crate::errno);
+            let _ = ops::shutdown(fd, at, libc::SHUT_WR, kernel);
         }
     }
 }
@@ -146,22 +205,6 @@ fn receive(fd: i32, at: Ref, piece: &mut [u8]) -> Outcome {
         let piece = unsafe { &mut *kernel_piece };
         call::recv(fd, piece, libc::MSG_DONTWAIT).map_err(crate::errno)
     })
-}
-
-fn send_all(fd: i32, at: Ref, mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        let kernel = || call::send(fd, bytes, libc::MSG_NOSIGNAL).map_err(crate::errno);
-        match ops::send(fd, at, &[bytes], Flags { no_signal: true, ..Flags::default() }, kernel) {
-            Ok(n) => bytes = &bytes[n..],
-            Err(libc::EINTR) => {}
-            Err(libc::EAGAIN) => {
-                let mut fds = [PollFd { fd, events: libc::POLLOUT, revents: 0 }];
-                let _ = pollset::wait(&mut fds, None, None);
-            }
-            Err(_) => return false,
-        }
-    }
-    true
 }
 
 /// Gives bytes to the program; false if it has gone.

@@ -136,6 +136,12 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
         }
     }
     guard.counted = guard.endpoint_ref().tx.sent();
+    // Gathered bytes are published step by step, and noted after each.
+    let tail = load(&tx(guard).writer, word::TAIL);
+    if tail.wrapping_sub(guard.gatherer.tail) <= send::CHUNK as u64 {
+        guard.gatherer.tail = tail;
+    }
+    receive::finish_taking(guard);
     // Bytes may have been taken from TCP and not been counted; the kernel has counted them.
     let conn = guard.conn;
     if conn.rx() == Rx::Granted

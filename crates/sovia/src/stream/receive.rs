@@ -3,7 +3,7 @@
 use super::hold::{copy_held, hold_control, kind_of, scan};
 use super::look::ROOM;
 use super::{Fault, Got, damaged, load, rx, store, tell_writer, word};
-use crate::conn::{Conn, Guard, HELD, flag};
+use crate::conn::{Conn, Guard, HELD, Taking, flag};
 use crate::errno;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Take;
@@ -237,7 +237,13 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
             }
             continue;
         }
-        let Some(entry) = guard.endpoint().rx.head()? else { break };
+        let Some(entry) = guard.endpoint().rx.head()? else {
+            // Packets that go before gathered bytes were published before those were.
+            if tail != guard.taker.head && done == 0 {
+                return Err(Fault::Damaged);
+            }
+            break;
+        };
         let packet = Immediate::decode(entry.immediate)?;
         if guard.front == 0 {
             guard.flow.arrived(packet)?;
@@ -252,6 +258,8 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
                 guard.endpoint_ref().rx.copy_head(&entry, from, &mut out[done..done + n]);
                 done += n;
                 if from + n == entry.len as usize {
+                    let packets = guard.taker.packets.wrapping_add(1);
+                    guard.taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
                     let release = guard.endpoint().rx.advance(&entry)?;
                     consumed(guard, release)?;
                 } else {
@@ -291,10 +299,33 @@ pub(super) fn consumed(guard: &mut Guard<'_>, release: Option<u64>) -> Result<()
         guard.endpoint_ref().rx.release(position);
     }
     guard.taker.packets = guard.taker.packets.wrapping_add(1);
+    guard.taking = Taking::Nothing;
     if guard.flow.consumed() {
         acknowledge(guard)?;
     }
     Ok(())
+}
+
+/// Finishes what a dead receiver had begun.
+pub(super) fn finish_taking(guard: &mut Guard<'_>) {
+    let packets = match core::mem::take(&mut guard.taking) {
+        Taking::Nothing => return,
+        Taking::FromRing(n, packets) => {
+            if guard.endpoint_ref().rx.received() == n
+                && let Ok(Some(entry)) = guard.endpoint_ref().rx.head()
+                && let Ok(Some(position)) = guard.endpoint().rx.advance(&entry)
+            {
+                guard.endpoint_ref().rx.release(position);
+            }
+            packets
+        }
+        Taking::FromHeld(n, packets) => {
+            guard.held_first = n.wrapping_add(1);
+            packets
+        }
+    };
+    guard.front = 0;
+    guard.taker.packets = packets;
 }
 
 /// Sends what is owed, alone.
@@ -377,6 +408,8 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
     let n = (held.len as usize - from).min(out.len());
     copy_held(guard, &held, from, &mut out[..n]);
     if from + n == held.len as usize {
+        let packets = guard.taker.packets.wrapping_add(1);
+        guard.taking = Taking::FromHeld(guard.held_first, packets);
         guard.held_first = guard.held_first.wrapping_add(1);
         consumed(guard, held.pooled.then_some(held.release))?;
     } else {

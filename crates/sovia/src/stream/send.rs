@@ -179,9 +179,9 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
         }
         gatherer.tail += n as u64;
         store(line, word::TAIL, gatherer.tail);
+        guard.gatherer = gatherer;
         done += n;
     }
-    guard.gatherer = gatherer;
     guard.traffic.messages_sent += u64::from(done > 0);
     Ok(done)
 }
