@@ -1,0 +1,317 @@
+// Programs that have just what they need: few descriptors, little address space,
+// no large files, no /proc. And more connections than a segment has VIs, and more
+// processes than one can be paired with.
+#include "common.h"
+#include <dirent.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+enum { MESSAGE = 3000, ROUNDS = 12 };
+
+// --- a server of one thread, whose needs are its own: a descriptor for each
+// connection, one for the set, one for the listener
+
+static void serve(int listener, int connections) {
+    struct epoll_event event = {.events = EPOLLIN}, events[64];
+    int set = MUST(epoll_create1(0)), open = 0, accepted = 0;
+    event.data.fd = listener;
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, listener, &event));
+    while (accepted < connections || open > 0) {
+        int count = MUST(epoll_wait(set, events, 64, 60000));
+        if (count == 0)
+            die("%d connections are left, and nothing happens", open);
+        for (int i = 0; i < count; i++) {
+            static char buffer[MESSAGE];
+            int fd = events[i].data.fd;
+            if (fd == listener) {
+                event.data.fd = accept_one(listener);
+                MUST(epoll_ctl(set, EPOLL_CTL_ADD, event.data.fd, &event));
+                open++;
+                accepted++;
+                continue;
+            }
+            ssize_t got = recv(fd, buffer, sizeof buffer, 0);
+            if (got > 0) {
+                send_all(fd, buffer, got);
+            } else {
+                close(fd);
+                open--;
+            }
+        }
+    }
+    close(set);
+}
+
+static void converse(int *fds, int count) {
+    static char out[MESSAGE], in[MESSAGE];
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < count; i++) {
+            size_t size = round % 3 ? 10 + i % 50 : MESSAGE;
+            fill(out, size, (uint64_t)i * 100 + round);
+            send_all(fds[i], out, size);
+            recv_all(fds[i], in, size);
+            if (memcmp(out, in, size))
+                die("connection %d, round %d: wrong bytes", i, round);
+        }
+}
+
+static void connect_all(struct peer *p, int *fds, int count) {
+    for (int i = 0; i < count; i++)
+        fds[i] = connect_to(p, AF_INET, "port");
+}
+
+static void close_all(int *fds, int count) {
+    for (int i = 0; i < count; i++)
+        close(fds[i]);
+}
+
+// --- limits that hold from the program's first instruction on
+
+static void limit(int resource, rlim_t value) {
+    struct rlimit limits = {value, value};
+    MUST(setrlimit(resource, &limits));
+}
+
+// Starts the program again under limits, unless that has been done.
+static void again_under(struct peer *p, int resource, rlim_t value) {
+    if (getenv("SOVIA_TESTS_LIMITED"))
+        return;
+    limit(resource, value);
+    setenv("SOVIA_TESTS_LIMITED", "yes", 1);
+    char *argv[] = {(char *)p->self, p->server ? "server" : "client", (char *)p->dir,
+                    (char *)p->name, NULL};
+    execv("/proc/self/exe", argv);
+    die("execv: %s", strerrorname_np(errno));
+}
+
+enum { FEW = 20 };
+
+static void plain_server(struct peer *p) {
+    serve(listen_on(p, AF_INET, "port"), FEW);
+    say("%d connections served", FEW);
+}
+
+static void plain_client(struct peer *p) {
+    int fds[FEW];
+    connect_all(p, fds, FEW);
+    converse(fds, FEW);
+    close_all(fds, FEW);
+    say("%d connections carried everything", FEW);
+}
+
+#define UNDER(name, resource, value)                                           \
+    static void server_##name(struct peer *p) {                                \
+        again_under(p, resource, value);                                       \
+        plain_server(p);                                                       \
+    }                                                                          \
+    static void client_##name(struct peer *p) {                                \
+        again_under(p, resource, value);                                       \
+        plain_client(p);                                                       \
+    }
+
+UNDER(address_space, RLIMIT_AS, 1L << 30)
+UNDER(less_address_space, RLIMIT_AS, 100L << 20)
+UNDER(file_size, RLIMIT_FSIZE, 1 << 20)
+UNDER(locked_memory, RLIMIT_MEMLOCK, 0)
+UNDER(processes, RLIMIT_NPROC, 1)
+
+// --- descriptors: the program's own add up to exactly its limit
+
+enum { OWN = 60, SIDE_CHANNEL = 256 };
+
+// The side channel and the transcript lie above 200; they stay.
+static void only_so_many(int count) {
+    struct rlimit limits;
+    MUST(getrlimit(RLIMIT_NOFILE, &limits));
+    // Takes every number that the connections are not to have.
+    int highest = SIDE_CHANNEL;
+    limits.rlim_cur = limits.rlim_max = highest;
+    MUST(setrlimit(RLIMIT_NOFILE, &limits));
+    int null = MUST(open("/dev/null", O_RDONLY)), last = null, used = 0;
+    static int taken[SIDE_CHANNEL];
+    while ((last = dup(null)) >= 0)
+        taken[used++] = last;
+    if (errno != EMFILE || used < count)
+        die("%d descriptors are too few for this test", used);
+    for (int i = 0; i < count; i++)
+        close(taken[i]);
+}
+
+static void server_descriptors(struct peer *p) {
+    int listener = listen_on(p, AF_INET, "port");
+    // One for the set.
+    only_so_many(OWN + 1);
+    serve(listener, OWN);
+    say("%d connections served", OWN);
+}
+
+static void client_descriptors(struct peer *p) {
+    int fds[OWN];
+    port_of(p, "port");
+    // One for the file with the port.
+    only_so_many(OWN + 1);
+    connect_all(p, fds, OWN);
+    converse(fds, OWN);
+    close_all(fds, OWN);
+    say("%d connections carried everything", OWN);
+}
+
+// The limit is reached on the way, with connections that are at every stage.
+static void client_descriptors_one_by_one(struct peer *p) {
+    int fds[OWN];
+    port_of(p, "port");
+    only_so_many(OWN + 1);
+    for (int i = 0; i < OWN; i++) {
+        connect_all(p, fds + i, 1);
+        converse(fds, i + 1);
+    }
+    close_all(fds, OWN);
+    say("%d connections carried everything", OWN);
+}
+
+// --- without /proc
+
+static void hide_proc(struct peer *p) {
+    if (getenv("SOVIA_TESTS_LIMITED"))
+        return;
+    char self[512];
+    ssize_t got = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (got < 0)
+        die("readlink: %s", strerrorname_np(errno));
+    self[got] = 0;
+    if (unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+        mount("none", "/proc", "tmpfs", 0, NULL) == 0)
+        note("%s: /proc is hidden", p->name);
+    setenv("SOVIA_TESTS_LIMITED", "yes", 1);
+    char *argv[] = {self, p->server ? "server" : "client", (char *)p->dir, (char *)p->name, NULL};
+    execv(self, argv);
+    die("execv: %s", strerrorname_np(errno));
+}
+
+static void server_no_proc(struct peer *p) {
+    hide_proc(p);
+    plain_server(p);
+}
+
+static void client_no_proc(struct peer *p) {
+    hide_proc(p);
+    plain_client(p);
+}
+
+// --- many
+
+enum { MANY = 2000, CLIENTS = 300, WARM_CLIENTS = 40 };
+
+static void enough_descriptors(void) {
+    struct rlimit limits;
+    MUST(getrlimit(RLIMIT_NOFILE, &limits));
+    limits.rlim_cur = limits.rlim_max;
+    MUST(setrlimit(RLIMIT_NOFILE, &limits));
+    if (limits.rlim_cur < MANY + 100)
+        die("only %ld descriptors", (long)limits.rlim_cur);
+}
+
+static void server_many(struct peer *p) {
+    enough_descriptors();
+    serve(listen_on(p, AF_INET, "port"), MANY);
+    say("%d connections served", MANY);
+}
+
+static void client_many(struct peer *p) {
+    static int fds[MANY];
+    enough_descriptors();
+    connect_all(p, fds, MANY);
+    converse(fds, MANY);
+    close_all(fds, MANY);
+    say("%d connections carried everything", MANY);
+}
+
+// --- clients that come and go
+
+static int entries(const char *folder) {
+    DIR *open = opendir(folder);
+    int count = 0;
+    while (readdir(open))
+        count++;
+    closedir(open);
+    return count;
+}
+
+static int lines(const char *path) {
+    FILE *file = fopen(path, "r");
+    int count = 0;
+    for (int c; (c = fgetc(file)) != EOF;)
+        count += c == '\n';
+    fclose(file);
+    return count;
+}
+
+static long resident_kb(void) {
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[200];
+    long kb = 0;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "VmRSS: %ld", &kb) == 1)
+            break;
+    fclose(file);
+    return kb;
+}
+
+static void server_short(struct peer *p) {
+    int listener = listen_on(p, AF_INET, "port");
+    serve(listener, WARM_CLIENTS);
+    // What is kept of some of the last peers, for a while, is kept by now.
+    int fds = entries("/proc/self/fd"), maps = lines("/proc/self/maps");
+    long memory = resident_kb();
+    tell(p, 0);
+    serve(listener, CLIENTS - WARM_CLIENTS);
+    fds = entries("/proc/self/fd") - fds;
+    maps = lines("/proc/self/maps") - maps;
+    memory = resident_kb() - memory;
+    note("more than before: %d descriptors, %d mappings, %ld KB", fds, maps, memory);
+    say(fds > 100 ? "%d descriptors more" : "no more descriptors", fds);
+    say(maps > 50 ? "%d mappings more" : "no more mappings", maps);
+    say(memory > 10000 ? "%ld KB more" : "no more memory", memory);
+}
+
+static void short_life(struct peer *p) {
+    int fd;
+    connect_all(p, &fd, 1);
+    converse(&fd, 1);
+    close(fd);
+}
+
+static void client_short(struct peer *p) {
+    port_of(p, "port");
+    for (int i = 0; i < CLIENTS; i++) {
+        if (i == WARM_CLIENTS)
+            hear(p);
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            short_life(p);
+            _exit(0);
+        }
+        int status;
+        MUST(waitpid(child, &status, 0));
+        if (status != 0)
+            die("client %d has failed", i);
+    }
+    say("%d clients were served", CLIENTS);
+}
+
+#define BOTH(name) {#name, server_##name, client_##name, RAW}
+
+static const struct scenario scenarios[] = {
+    BOTH(address_space),
+    BOTH(less_address_space),
+    BOTH(file_size),
+    BOTH(locked_memory),
+    BOTH(processes),
+    BOTH(descriptors),
+    {"descriptors_one_by_one", server_descriptors, client_descriptors_one_by_one, RAW},
+    BOTH(no_proc),
+    BOTH(many),
+    BOTH(short),
+};
+SCENARIO_MAIN(scenarios)

@@ -1,0 +1,63 @@
+//! Little of what a program may have too little of, and much of what it may have much of: what
+//! works over TCP works.
+
+use sovia_tests::Scenario;
+
+fn limited(case: &str) -> Scenario {
+    Scenario::c("limits", case).may_stay_on_tcp().watchdog(120)
+}
+
+/// A segment takes 20 GB of addresses.
+#[test]
+fn one_gigabyte_of_address_space() {
+    limited("address_space").run();
+}
+
+#[test]
+fn too_little_address_space_for_the_librarys_own_tables() {
+    limited("less_address_space").run();
+}
+
+/// A segment is a file of 20 GB, and a signal would tell that it is too large.
+#[test]
+fn no_large_files() {
+    limited("file_size").run();
+}
+
+#[test]
+fn no_locked_memory() {
+    limited("locked_memory").run();
+}
+
+#[test]
+fn no_further_process_or_thread() {
+    limited("processes").run();
+}
+
+#[test]
+fn exactly_as_many_descriptors_as_it_needs() {
+    limited("descriptors").run();
+}
+
+#[test]
+#[ignore = "the library takes descriptors that the program needs"]
+fn its_last_descriptors_one_by_one() {
+    limited("descriptors_one_by_one").run();
+}
+
+#[test]
+fn no_proc() {
+    limited("no_proc").run();
+}
+
+/// A segment has room for 1024, 512 opened by each side.
+#[test]
+fn two_thousand_connections_of_one_pair_of_processes() {
+    Scenario::c("limits", "many").watchdog(120).run();
+}
+
+#[test]
+#[ignore = "the server keeps what it shared with the dead"]
+fn three_hundred_clients_one_after_the_other() {
+    Scenario::c("limits", "short").watchdog(120).run();
+}
