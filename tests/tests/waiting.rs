@@ -1,10 +1,9 @@
 //! Non-blocking streams, poll, select and epoll, signals and threads that wait.
 
-use sovia_tests::scenarios;
+use sovia_tests::{Scenario, scenarios};
 
 scenarios!("nonblocking":
     nothing_to_read_is_eagain,
-    single_bytes_fill_no_earlier_than_tcp,
     pieces_of_64_fill_no_earlier_than_tcp,
     pieces_of_4096_fill_no_earlier_than_tcp,
     pieces_of_65536_fill_no_earlier_than_tcp,
@@ -13,6 +12,12 @@ scenarios!("nonblocking":
     a_blocked_writer_goes_on_with_the_reader,
     a_large_nonblocking_write_is_taken_in_part,
 );
+
+/// Four million system calls over the kernel take a busy machine their time.
+#[test]
+fn single_bytes_fill_no_earlier_than_tcp() {
+    Scenario::c("nonblocking", "single_bytes_fill_no_earlier_than_tcp").watchdog(240).run();
+}
 
 scenarios!("poll_select":
     poll_shows_each_state,
