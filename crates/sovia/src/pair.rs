@@ -111,8 +111,9 @@ pub(crate) fn door(index: usize) -> Option<i32> {
     let fd = if fd != 0 {
         Some(fd)
     } else {
-        call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).ok().map(|fd| {
-            let fd = Fd::adopt(fd).into_raw();
+        let made = call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).map(Fd::adopt);
+        made.ok().filter(Fd::is_high).map(|fd| {
+            let fd = fd.into_raw();
             door.store(fd, Ordering::Release);
             fd
         })
@@ -185,12 +186,17 @@ pub(crate) fn add(
 
 /// How long a segment that nobody should use any more stays mapped: a thread may have looked up a
 /// waiter in it and be about to look whether it has news.
-const GRACE_NS: u64 = 10_000_000_000;
+const GRACE_NS: u64 = 1_000_000_000;
 static DEAD: RobustBox<Vec<(u64, Arc<Pair>)>> = RobustBox::new(Vec::new());
+
+/// How long until something that is dead may go; `None` if nothing is.
+pub(crate) fn burial() -> Option<u64> {
+    DEAD.with(|dead| (!dead.is_empty()).then_some(GRACE_NS + GRACE_NS / 10))
+}
 
 /// Takes pairs out of the table whose peers have died and that no connection uses any more, and
 /// unmaps those that have been out for the grace time.
-fn collect() {
+pub(crate) fn collect() {
     let now = clock::now_ns();
     DEAD.with(|dead| dead.retain(|(since, _)| now - since < GRACE_NS));
     let mut dead = Vec::new();

@@ -111,12 +111,15 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     loop {
         ROUNDS.fetch_add(1, Ordering::Relaxed);
-        let n = match poll::epoll_wait(epoll, &mut events, answer::pause(), None) {
+        let pause = answer::pause().or_else(pair::burial);
+        let n = match poll::epoll_wait(epoll, &mut events, pause, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
             // The program has closed our descriptor behind our back.
             Err(_) => return core::ptr::null_mut(),
         };
+        // Peers die with their anchors; their segments go some time after.
+        pair::collect();
         for event in &events[..n] {
             let token = event.u64;
             if token != DOOR {

@@ -79,10 +79,16 @@ impl Datagram {
     /// A socket bound to `name`, or to a fresh name of the kernel's choosing.
     ///
     /// # Errors
-    /// `EADDRINUSE` where somebody holds the name.
+    /// `EADDRINUSE` where somebody holds the name, `EMFILE` where only the program's own descriptor
+    /// numbers are left.
     pub fn bind(name: Option<&Name>) -> Result<Datagram> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let socket = Datagram(Fd::adopt(call::socket(libc::AF_UNIX, kind, 0)?));
+        let fd = Fd::adopt(call::socket(libc::AF_UNIX, kind, 0)?);
+        if !fd.is_high() {
+            // The program needs the numbers below for itself.
+            return Err(Errno::EMFILE);
+        }
+        let socket = Datagram(fd);
         call::setsockopt(socket.0.raw(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32)?;
         let (address, len) = match name {
             Some(name) => name.to_sockaddr(),
