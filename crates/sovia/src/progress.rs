@@ -24,6 +24,9 @@ const DOOR: u64 = u64::MAX;
 /// Stack of the thread: the program's thread-local storage comes out of it.
 const STACK: usize = 256 << 10;
 
+/// Events of an anchor that tell of the peer's end.
+const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+
 /// The doorbell that wakes the thread.
 pub(crate) const DOORBELL: u32 = 0;
 
@@ -118,8 +121,11 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             // The program has closed our descriptor behind our back.
             Err(_) => return core::ptr::null_mut(),
         };
-        // Peers die with their anchors; their segments go some time after.
-        pair::collect();
+        let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
+        if ends || n == 0 {
+            // Peers die with their anchors; their segments go some time after.
+            pair::collect();
+        }
         for event in &events[..n] {
             let token = event.u64;
             if token != DOOR {
@@ -138,7 +144,6 @@ fn anchor_event(token: u64, events: u32) {
     if conn.phase() != Phase::Attached || !conn.is_generation_low(generation) {
         return;
     }
-    const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
     if events & ENDS != 0 {
         conn.set(flag::ANCHOR | flag::ENDED);
     } else if events & libc::EPOLLIN as u32 != 0 {
