@@ -42,6 +42,21 @@ macro_rules! scenarios {
     };
 }
 
+/// Cases in which Sovia is known to differ from the kernel, and why: counted as skipped, and run
+/// by `--ignored` by who wants to close the gap.
+#[macro_export]
+macro_rules! known_limits {
+    ($program:literal, $why:literal: $($case:ident),+ $(,)?) => {
+        $(
+            #[test]
+            #[ignore = $why]
+            fn $case() {
+                $crate::Scenario::c($program, stringify!($case)).run();
+            }
+        )+
+    };
+}
+
 /// The same, with the switch to shared memory falling before, into and after what
 /// the scenario does.
 #[macro_export]
