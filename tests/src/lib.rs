@@ -47,11 +47,14 @@ macro_rules! scenarios {
 #[macro_export]
 macro_rules! known_limits {
     ($program:literal, $why:literal: $($case:ident),+ $(,)?) => {
+        $crate::known_limits!($program, $why, run: $($case),+);
+    };
+    ($program:literal, $why:literal, $run:ident: $($case:ident),+ $(,)?) => {
         $(
             #[test]
             #[ignore = $why]
             fn $case() {
-                $crate::Scenario::c($program, stringify!($case)).run();
+                $crate::Scenario::c($program, stringify!($case)).$run();
             }
         )+
     };

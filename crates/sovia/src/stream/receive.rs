@@ -123,7 +123,17 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         Ok(0) if limit == 0 => Got::Bytes(0),
         Ok(n) if n > 0 => {
             conn.set(flag::ANCHOR);
-            conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+            let read = conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel) + n as u64;
+            // At the switch the rest comes from the VI in the same call.
+            if n < out.len() && conn.rx() == Rx::Granted {
+                let switch = switched(guard);
+                if sovia_proto::path::source(switch, read) == Source::Vi && enter(guard, switch) {
+                    return match receive_vi(guard, &mut out[n..]) {
+                        Ok(more) => Got::Bytes(n + more),
+                        Err(Fault::Damaged) => Got::Bytes(n),
+                    };
+                }
+            }
             Got::Bytes(n)
         }
         // Nothing more on TCP, now or ever. The switch may have been made, and the connection
