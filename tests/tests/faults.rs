@@ -6,14 +6,9 @@ use sovia_tests::{Leftovers, Pairing, Scenario, scenarios};
 scenarios!("kills":
     a_connector_is_killed,
     an_acceptor_is_killed,
+    a_relative_is_killed_sending,
     a_relative_is_killed_receiving,
 );
-
-#[test]
-#[ignore = "loses bytes of the living"]
-fn a_relative_is_killed_sending() {
-    Scenario::c("kills", "a_relative_is_killed_sending").run();
-}
 
 #[test]
 fn nothing_of_the_dead_is_left() {
