@@ -180,7 +180,8 @@ fn signals_sent_to_sovia_reach_the_program() {
 #[test]
 fn a_stopped_program_is_a_stopped_job() {
     both(|bench, way| {
-        let (mut child, mut out) = start(bench, way, "echo ready; kill -STOP $$; echo on; exit 3");
+        // SIGTSTP, as the terminal sends it; who stops a program by SIGSTOP continues it by name.
+        let (mut child, mut out) = start(bench, way, "echo ready; kill -TSTP $$; echo on; exit 3");
         let mut status = 0;
         // SAFETY: waits for our own child, with a place for its status.
         let waited = unsafe { libc::waitpid(child.id() as i32, &mut status, libc::WUNTRACED) };
