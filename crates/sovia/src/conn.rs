@@ -123,6 +123,8 @@ pub struct Body {
     pub traffic: Traffic,
     /// A packet that is being taken off: what must be true once it is, should its taker die.
     pub taking: Taking,
+    /// Entries received whose arrival the flow knows of.
+    pub arrivals: u32,
     /// Entries sent that `gatherer.packets` knows of.
     pub counted: u32,
     /// Bytes that a recall returned and that have gone to TCP.
@@ -287,11 +289,23 @@ impl Conn {
     }
 
     /// Whether a call of a signal handler must not go on here, because the handler has interrupted a
-    /// call on the same connection. One that finds it so again and again has left the interrupted call
-    /// by `longjmp`; then the lock is taken over.
+    /// call on the same connection. One that finds it so a thousand times in a row has left the
+    /// interrupted call by `longjmp`; then the lock is taken over.
     #[inline]
     pub fn is_interrupted(&self) -> bool {
-        self.lock.is_mine() && still_inside()
+        const PATIENCE: u32 = 1000;
+        thread_local! {
+            static TIMES: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+        }
+        let times = TIMES.get();
+        if !self.lock.is_mine() {
+            if times != 0 {
+                TIMES.set(0);
+            }
+            return false;
+        }
+        TIMES.set(times + 1);
+        times < PATIENCE
     }
 
     /// Takes the lock if it is free.
@@ -299,18 +313,6 @@ impl Conn {
     pub fn try_lock(&self) -> Option<Guard<'_>> {
         self.lock.try_lock().then_some(Guard { conn: self })
     }
-}
-
-#[cold]
-fn still_inside() -> bool {
-    const PATIENCE: u32 = 3;
-    thread_local! {
-        static TIMES: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
-    }
-    TIMES.with(|times| {
-        times.set((times.get() + 1) % (PATIENCE + 1));
-        times.get() != 0
-    })
 }
 
 /// The locked body of a connection.

@@ -65,6 +65,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
         guard.gatherer = Default::default();
         guard.taker = Default::default();
         guard.traffic = Default::default();
+        guard.arrivals = 0;
         guard.counted = 0;
         guard.taking = Default::default();
         guard.pumped = 0;

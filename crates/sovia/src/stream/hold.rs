@@ -3,7 +3,7 @@
 //! Acknowledgements lie behind unread data. A sender whose window is used up takes everything off
 //! the ring to see them ([`scan`]); the data is held here, never more than the window allows.
 
-use super::receive::{control, enter, grant, idle, switched};
+use super::receive::{control, count_arrival, enter, grant, idle, switched};
 use super::{Fault, Got, damaged, load, rx, word};
 use crate::conn::{Guard, HELD, Held, flag};
 use crate::{Errno, errno};
@@ -31,10 +31,7 @@ pub(super) fn scan(guard: &mut Guard<'_>) -> Result<(), Fault> {
     while guard.held_end.wrapping_sub(guard.held_first) < HELD as u32 {
         let Some(entry) = guard.endpoint_ref().rx.head()? else { break };
         let packet = Immediate::decode(entry.immediate)?;
-        let begun = guard.front != 0 && guard.held_first == guard.held_end;
-        if !begun {
-            guard.flow.arrived(packet)?;
-        }
+        count_arrival(guard, packet)?;
         if packet.kind.is_ordered() {
             hold(guard, &entry, packet.kind)?;
         } else {

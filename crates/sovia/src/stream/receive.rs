@@ -255,9 +255,7 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
             break;
         };
         let packet = Immediate::decode(entry.immediate)?;
-        if guard.front == 0 {
-            guard.flow.arrived(packet)?;
-        }
+        count_arrival(guard, packet)?;
         match packet.kind {
             Kind::Data => {
                 let from = guard.front as usize;
@@ -299,6 +297,17 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
     }
     guard.traffic.bytes_received += done as u64;
     Ok(done)
+}
+
+/// Counts the arrival of the entry at the ring's head, once, however often it is looked at and by
+/// whomever.
+pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<(), Fault> {
+    let n = guard.endpoint_ref().rx.received();
+    if guard.arrivals == n {
+        guard.arrivals = n.wrapping_add(1);
+        guard.flow.arrived(packet)?;
+    }
+    Ok(())
 }
 
 /// A data packet has been read to its end.
