@@ -291,8 +291,8 @@ static void vforks(struct peer *p) {
 static void spawns(struct peer *p) {
     pid_t child;
     int status = posix_spawn(&child, p->self, NULL, NULL, again(p, "client", 0), environ);
-    say("posix_spawn = %d", status);
     reap("child", child);
+    say("posix_spawn = %d", status);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, p->fd, 0);

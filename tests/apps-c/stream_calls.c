@@ -224,6 +224,7 @@ static void peeking(struct peer *p) {
 static void waitall_server(struct peer *p) {
     send_pattern(p->fd, 0, 10, 10);
     meet(p);
+    meet(p);
     nap(50);
     send_pattern(p->fd, 10, 60000, 7000);
     meet(p);
@@ -236,6 +237,7 @@ static void waitall(struct peer *p) {
     meet(p);
     await_bytes(p->fd, 10);
     CALL(recv(p->fd, buffer, 20, MSG_WAITALL | MSG_DONTWAIT | MSG_PEEK));
+    meet(p);
     take(buffer, CALL(recv(p->fd, buffer, 4, MSG_WAITALL)));
     take(buffer, CALL(recv(p->fd, buffer, 20006, MSG_WAITALL)));
     struct iovec in[2] = {{buffer, 15000}, {buffer + 15000, 25000}};
