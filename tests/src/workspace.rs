@@ -1,5 +1,6 @@
 //! Where things are: the program under test, and scratch space.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, process};
@@ -49,10 +50,16 @@ impl TempDir {
     /// If the system has no place for it.
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = env::temp_dir().join(format!("sovia-tests-{}-{number}", process::id()));
-        fs::create_dir_all(&path).expect("a folder for temporary files");
-        Self(path)
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = env::temp_dir().join(format!("sovia-tests-{}-{number}", process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Self(path),
+                // Of a test that was killed, whose process id has come round again.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                Err(e) => panic!("{}: {e}", path.display()),
+            }
+        }
     }
 
     /// Its path.
