@@ -261,10 +261,41 @@ static void reads_beside_the_dead(struct peer *p) {
         MUST(waitpid(children[round], NULL, 0));
 }
 
+// Killed over long copies, while as much lies unread as there may be.
+enum { COPIES = 300 };
+
+static void sends_until_refused(struct peer *p) {
+    while (send(p->fd, block, sizeof block / 2, MSG_NOSIGNAL) > 0)
+        ;
+    say("%s", errno == EPIPE || errno == ECONNRESET ? "refused at last" : strerrorname_np(errno));
+}
+
+static void looks_beside_the_dead(struct peer *p) {
+    for (int round = 0; round < COPIES; round++) {
+        pid_t child = MUST(fork());
+        if (child == 0)
+            for (;;)
+                recv(p->fd, block, sizeof block, 0);
+        stop_and_kill(child, round);
+        MUST(waitpid(child, NULL, 0));
+        int unread = 0;
+        for (int tries = 0; unread < 100000 && tries < 1000; tries++) {
+            MUST(ioctl(p->fd, FIONREAD, &unread));
+            if (unread < 100000)
+                nap(1);
+        }
+        if (MUST(recv(p->fd, block, sizeof block, 0)) == 0)
+            die("round %d: the stream has ended", round);
+    }
+    say("the survivor reads on");
+    close(p->fd);
+}
+
 static const struct scenario scenarios[] = {
     {"a_connector_is_killed", outlives_connector, dies_connecting, RAW},
     {"an_acceptor_is_killed", dies_accepting, outlives_acceptor, RAW},
     {"a_relative_is_killed_sending", counts_the_living, sends_beside_the_dead},
     {"a_relative_is_killed_receiving", sends_records, reads_beside_the_dead},
+    {"a_relative_is_killed_copying", sends_until_refused, looks_beside_the_dead},
 };
 SCENARIO_MAIN(scenarios)

@@ -8,6 +8,7 @@ scenarios!("kills":
     an_acceptor_is_killed,
     a_relative_is_killed_sending,
     a_relative_is_killed_receiving,
+    a_relative_is_killed_copying,
 );
 
 #[test]
