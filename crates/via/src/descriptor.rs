@@ -59,6 +59,16 @@ pub struct DataSegment {
     pub length: u32,
 }
 
+/// The address segment of an RDMA: where in the peer's memory it writes to or reads from. As many
+/// bytes as the data segments have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemoteSegment {
+    /// Address of the first byte, in the peer's address space.
+    pub address: u64,
+    /// Raw handle of the peer's region.
+    pub handle: u32,
+}
+
 /// Where a descriptor is: what is posted, and handed back when it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DescriptorAddress {
@@ -129,6 +139,37 @@ impl<'m> DescriptorRef<'m> {
         self.set_control(control);
         self.control.status.store(0, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Fills the descriptor in for an RDMA write (`OP_RDMAWRITE`) or read (`OP_RDMAREAD`), which
+    /// `control` says, maybe with [`Control::QFENCE`]; status cleared. The address segment is the
+    /// first one and counts.
+    ///
+    /// # Errors
+    /// [`TooManySegments`].
+    pub fn prepare_rdma(
+        &self,
+        control: Control,
+        remote: RemoteSegment,
+        data: &[DataSegment],
+        immediate: Option<u32>,
+    ) -> Result<(), TooManySegments> {
+        let RemoteSegment { address, handle } = remote;
+        let total = data.iter().fold(0u32, |sum, segment| sum.saturating_add(segment.length));
+        let mut all = Vec::with_capacity(data.len() + 1);
+        all.push(DataSegment { address, handle, length: 0 });
+        all.extend_from_slice(data);
+        self.prepare(&all, immediate)?;
+        self.control.length.store(total, Ordering::Relaxed);
+        self.set_control(self.control() | control);
+        Ok(())
+    }
+
+    /// The address segment, if there is one.
+    #[inline]
+    pub fn remote(&self) -> Option<RemoteSegment> {
+        let DataSegment { address, handle, .. } = self.segment(0)?;
+        Some(RemoteSegment { address, handle })
     }
 
     /// Sets the control word alone.

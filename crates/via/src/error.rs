@@ -64,6 +64,12 @@ pub enum Cause {
     /// A descriptor of this side ended in error; its status says which.
     #[error("a descriptor ended in error: {0:?}")]
     Descriptor(Status),
+    /// An RDMA of the peer was not allowed here, or failed.
+    #[error("an RDMA of the peer failed: {0:?}")]
+    Rdma(ErrorCode),
+    /// A completion queue of this VI had no room for another entry.
+    #[error("a completion queue ran over")]
+    CqOverrun,
     /// What the two ends share holds something that an honest peer cannot have written.
     #[error("the connection is damaged: {0}")]
     Damaged(&'static str),
@@ -74,7 +80,8 @@ impl Cause {
     pub fn code(&self) -> ErrorCode {
         match self {
             Cause::ReceiveQueueEmpty => ErrorCode::RecvqEmpty,
-            Cause::Damaged(_) => ErrorCode::Catastrophic,
+            Cause::Rdma(code) => *code,
+            Cause::Damaged(_) | Cause::CqOverrun => ErrorCode::Catastrophic,
             Cause::PeerDisconnected | Cause::PeerDied | Cause::PeerBroke | Cause::Descriptor(_) => {
                 ErrorCode::ConnLost
             }
@@ -155,6 +162,38 @@ pub enum CreateViError {
     RdmaWrite,
     /// The NIC has no more VIs.
     #[error("the NIC has no further VIs")]
+    TooMany,
+}
+
+/// Why the attributes of a VI are not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SetViError {
+    /// The VI is not idle.
+    #[error("a VI's attributes can be changed in state IDLE only, not in {0}")]
+    State(ViState),
+    /// The NIC does not offer them.
+    #[error(transparent)]
+    Attributes(#[from] CreateViError),
+}
+
+impl SetViError {
+    /// The code that VIPL's functions return for it.
+    pub fn code(&self) -> ReturnCode {
+        match self {
+            SetViError::State(_) => ReturnCode::InvalidState,
+            SetViError::Attributes(error) => error.code(),
+        }
+    }
+}
+
+/// Why a completion queue is not created or resized.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CqError {
+    /// No entries, more than the NIC allows, or fewer than are in it now.
+    #[error("a completion queue cannot have this many entries")]
+    Entries,
+    /// The NIC has no more completion queues.
+    #[error("the NIC has no further completion queues")]
     TooMany,
 }
 
@@ -246,6 +285,10 @@ codes! {
         CreateViError::RdmaRead => InvalidRdmaRead,
         CreateViError::RdmaWrite => ErrorNotSupported,
         CreateViError::TooMany => ErrorResource,
+    }
+    CqError {
+        CqError::Entries => InvalidParameter,
+        CqError::TooMany => ErrorResource,
     }
     ConnectError {
         ConnectError::InvalidParameter(_) => InvalidParameter,

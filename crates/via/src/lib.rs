@@ -9,8 +9,10 @@
 //!   the table that checks every access against them;
 //! - [`state`]: the life of a VI as one declared table;
 //! - [`queue`]: the bookkeeping of a work queue: in order, each descriptor done exactly once;
-//! - [`nic`]: the traits [`Nic`], [`Vi`] and [`Connection`] that providers implement, with
-//!   [`attributes`], [`address`]es and [`error`]s (each maps to VIPL's return codes).
+//! - [`nic`], [`vi`], [`cq`]: the traits [`Nic`], [`Connection`], [`Vi`] and [`CompletionQueue`]
+//!   that providers implement, with [`attributes`], [`address`]es and [`error`]s (each maps to
+//!   VIPL's return codes);
+//! - [`event`]: errors that belong to no call, and the thread that runs callbacks.
 //!
 //! A provider brings the wire. `conformance` (a feature) is the suite that each must pass.
 //!
@@ -23,20 +25,26 @@ pub mod address;
 pub mod attributes;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod cq;
 pub mod descriptor;
 pub mod error;
+pub mod event;
 pub mod flags;
 pub mod memory;
 pub mod nic;
 pub mod queue;
 pub mod state;
+pub mod vi;
 
 pub use address::NetAddress;
 pub use attributes::{Capabilities, MemAttributes, NicAttributes, Reliability, ViAttributes};
-pub use descriptor::{DataSegment, DescriptorAddress, DescriptorRef};
+pub use cq::{Attach, CompletionQueue, CqEntry, WorkQueueKind};
+pub use descriptor::{DataSegment, DescriptorAddress, DescriptorRef, RemoteSegment};
 pub use error::{Cause, ErrorCode, ReturnCode};
+pub use event::{AsyncError, Dispatcher, Resource};
 pub use flags::{Control, Status};
 pub use memory::{MemHandle, Memory, Ptag};
-pub use nic::{Connection, Nic, Vi};
+pub use nic::{Connection, Nic};
 pub use queue::{Completion, Done};
 pub use state::ViState;
+pub use vi::Vi;

@@ -1,4 +1,5 @@
-//! What a provider implements: a NIC, its VIs, and requests for connections.
+//! What a provider implements: a NIC and requests for connections; its VIs are in [`crate::vi`],
+//! its completion queues in [`crate::cq`].
 //!
 //! The model is VIPL's, a method for each function, so that a C API is a thin layer over any
 //! provider; a `None` timeout is `VIP_INFINITE`. Three things a caller may rely on everywhere:
@@ -10,13 +11,13 @@
 
 use crate::address::NetAddress;
 use crate::attributes::{MemAttributes, NicAttributes, ViAttributes};
-use crate::descriptor::DescriptorAddress;
-use crate::error::{
-    Cause, ConnectError, CreateViError, MemError, PostError, PtagError, RegisterError, WaitError,
-};
+use crate::cq::{Attach, CompletionQueue};
+#[cfg(doc)]
+use crate::error::PostError;
+use crate::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
+use crate::event::{AsyncError, ErrorHandler};
 use crate::memory::{MemHandle, Memory, Ptag};
-use crate::queue::{Completion, Done};
-use crate::state::{IllegalTransition, ViState};
+use crate::vi::Vi;
 use core::time::Duration;
 
 /// A NIC, open (`VipOpenNic` … `VipCloseNic`, which is dropping it). Its VIs keep what they need
@@ -26,6 +27,8 @@ pub trait Nic: Send + Sync {
     type Vi: Vi;
     /// A request for a connection, to be answered.
     type Connection: Connection<Vi = Self::Vi>;
+    /// Its completion queues.
+    type Cq: CompletionQueue;
 
     /// What it is and what it offers (`VipQueryNic`).
     fn attributes(&self) -> &NicAttributes;
@@ -77,11 +80,38 @@ pub trait Nic: Send + Sync {
         attributes: MemAttributes,
     ) -> Result<(), MemError>;
 
-    /// Creates a VI in state IDLE (`VipCreateVi`).
+    /// Creates a completion queue for `entries` entries (`VipCreateCQ`); `context` names it in
+    /// error reports.
+    ///
+    /// # Errors
+    /// [`CqError`].
+    fn create_cq(&self, entries: u32, context: u64) -> Result<Self::Cq, CqError>;
+
+    /// Creates a VI in state IDLE, attached to completion queues as `attach` says
+    /// (`VipCreateVi`).
     ///
     /// # Errors
     /// [`CreateViError`]: an attribute that the NIC does not offer, or no more VIs.
-    fn create_vi(&self, attributes: ViAttributes) -> Result<Self::Vi, CreateViError>;
+    fn create_vi_with(
+        &self,
+        attributes: ViAttributes,
+        attach: Attach<'_, Self::Cq>,
+    ) -> Result<Self::Vi, CreateViError>;
+
+    /// Creates a VI without completion queues.
+    ///
+    /// # Errors
+    /// As for [`Nic::create_vi_with`].
+    fn create_vi(&self, attributes: ViAttributes) -> Result<Self::Vi, CreateViError> {
+        self.create_vi_with(attributes, Attach::default())
+    }
+
+    /// Has errors that belong to no call told to `handler` (`VipErrorCallback`); `None`: nobody.
+    fn set_error_handler(&self, handler: Option<ErrorHandler>);
+
+    /// Tells the error handler of an error, in its turn. For the layer above, whose interface
+    /// reports errors in this way that the NIC returns from a call ([`PostError::Descriptor`]).
+    fn report(&self, error: AsyncError);
 
     /// Waits for a request to connect to `local` (`VipConnectWait`). Several threads may wait,
     /// at one address too; each request goes to one of them.
@@ -118,80 +148,4 @@ pub trait Connection: Send {
 
     /// Rejects (`VipConnectReject`).
     fn reject(self);
-}
-
-/// A virtual interface: a send queue, a receive queue, a connection. Dropping it disconnects and
-/// destroys it.
-pub trait Vi: Send + Sync {
-    /// Its attributes; the tag is always named.
-    fn attributes(&self) -> &ViAttributes;
-
-    /// Its state.
-    fn state(&self) -> ViState;
-
-    /// Why it is in state ERROR; `None` in the others.
-    fn cause(&self) -> Option<Cause>;
-
-    /// Whether nothing is posted to the send queue, and to the receive queue: neither in
-    /// progress nor waiting to be taken (`VipQueryVi`).
-    fn queues_empty(&self) -> (bool, bool);
-
-    /// Requests a connection to whoever waits at `remote` (`VipConnectRequest`); `local` is what
-    /// the far side sees as the requester's address. Returns the far VI's attributes.
-    ///
-    /// # Errors
-    /// [`ConnectError::NoMatch`] at once if nobody waits there, [`ConnectError::Rejected`],
-    /// [`ConnectError::Timeout`], [`ConnectError::InvalidParameter`] for a timeout of zero or an
-    /// address that is too long, [`ConnectError::State`] if the VI is not idle, and where the
-    /// two VIs do not match, [`ConnectError::Reliability`] or [`ConnectError::MaxTransferSize`].
-    fn connect_request(
-        &self,
-        local: &NetAddress,
-        remote: &NetAddress,
-        timeout: Option<Duration>,
-    ) -> Result<ViAttributes, ConnectError>;
-
-    /// Ends the connection, if there is one, and makes the VI idle (`VipDisconnect`). What is
-    /// posted and not done ends in [`crate::Status::DESC_FLUSHED_ERROR`]. The far side still
-    /// receives what has been sent and then finds its VI in state ERROR.
-    fn disconnect(&self);
-
-    /// Destroys an idle VI (`VipDestroyVi`).
-    ///
-    /// # Errors
-    /// The VI is handed back if it is not idle.
-    fn destroy(self) -> Result<(), (Self, IllegalTransition)>
-    where
-        Self: Sized;
-
-    /// Posts a descriptor to the send queue (`VipPostSend`). What is wrong with the work that it
-    /// describes turns up in its status.
-    ///
-    /// # Errors
-    /// [`PostError`].
-    fn post_send(&self, descriptor: DescriptorAddress) -> Result<(), PostError>;
-
-    /// Posts a descriptor to the receive queue (`VipPostRecv`), connected or not.
-    ///
-    /// # Errors
-    /// [`PostError`].
-    fn post_recv(&self, descriptor: DescriptorAddress) -> Result<(), PostError>;
-
-    /// Takes the oldest descriptor of the send queue if it is done (`VipSendDone`).
-    fn send_done(&self) -> Done;
-
-    /// Takes the oldest descriptor of the receive queue if it is done (`VipRecvDone`).
-    fn recv_done(&self) -> Done;
-
-    /// As [`Vi::send_done`], waiting until it is done (`VipSendWait`).
-    ///
-    /// # Errors
-    /// [`WaitError`].
-    fn send_wait(&self, timeout: Option<Duration>) -> Result<Completion, WaitError>;
-
-    /// As [`Vi::recv_done`], waiting until it is done (`VipRecvWait`).
-    ///
-    /// # Errors
-    /// [`WaitError`].
-    fn recv_wait(&self, timeout: Option<Duration>) -> Result<Completion, WaitError>;
 }

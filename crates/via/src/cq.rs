@@ -1,0 +1,93 @@
+//! Completion queues: one place to look for the news of many work queues.
+//!
+//! VIA 1.0: a work queue may be attached to a completion queue when its VI is created. Each of its
+//! descriptors that is done then leaves an entry, which names the VI and which of its two queues;
+//! the program takes the entry and then the descriptor.
+
+use crate::error::{CqError, WaitError};
+use core::time::Duration;
+
+/// Which work queue of a VI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WorkQueueKind {
+    /// The send queue.
+    Send,
+    /// The receive queue.
+    Recv,
+}
+
+/// An entry of a completion queue: in this work queue one more descriptor is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CqEntry {
+    /// What the program gave the VI to tell it by ([`Attach::context`]).
+    pub context: u64,
+    /// Which of the VI's queues.
+    pub queue: WorkQueueKind,
+}
+
+/// What runs, once, when a completion queue has an entry.
+pub type CqCallback = Box<dyn FnOnce(CqEntry) + Send>;
+
+/// How a VI that is being created is attached (`VipCreateVi`).
+#[derive(Debug)]
+pub struct Attach<'a, Cq> {
+    /// The completion queue of its send queue.
+    pub send: Option<&'a Cq>,
+    /// The completion queue of its receive queue.
+    pub recv: Option<&'a Cq>,
+    /// Names the VI in completion queues and error reports; the program's to choose.
+    pub context: u64,
+}
+
+impl<Cq> Default for Attach<'_, Cq> {
+    fn default() -> Self {
+        Attach { send: None, recv: None, context: 0 }
+    }
+}
+
+impl<Cq> Clone for Attach<'_, Cq> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Cq> Copy for Attach<'_, Cq> {}
+
+/// A completion queue. Dropping it while work queues are attached leaves it to them; the last one
+/// to go frees it.
+pub trait CompletionQueue: Send + Sync {
+    /// Entries that it holds at most.
+    fn capacity(&self) -> u32;
+
+    /// Changes how many entries it holds; those it has stay (`VipResizeCQ`).
+    ///
+    /// # Errors
+    /// [`CqError::Entries`] for none, more than the NIC allows, or fewer than it has now.
+    fn resize(&self, entries: u32) -> Result<(), CqError>;
+
+    /// Takes the oldest entry (`VipCQDone`). Entries of one work queue come in the order in which
+    /// its descriptors are done, and as many as there are descriptors.
+    fn done(&self) -> Option<CqEntry>;
+
+    /// As [`CompletionQueue::done`], waiting for one (`VipCQWait`).
+    ///
+    /// # Errors
+    /// [`WaitError::Timeout`].
+    fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError>;
+
+    /// Has the next entry taken and handed to `callback`, in a thread of the NIC's
+    /// (`VipCQNotify`). One entry for each call, in the order of the calls. Destroying the
+    /// completion queue cancels those still to come.
+    fn notify(&self, callback: CqCallback);
+
+    /// Whether a work queue is attached.
+    fn in_use(&self) -> bool;
+
+    /// Destroys it (`VipDestroyCQ`).
+    ///
+    /// # Errors
+    /// Handed back if a work queue is attached.
+    fn destroy(self) -> Result<(), Self>
+    where
+        Self: Sized;
+}
