@@ -97,10 +97,11 @@ impl<'n, N: Nic> End<'n, N> {
         End::attached(cx, bytes, attributes, Attach::default())
     }
 
-    /// An end with a megabyte of data memory and messages as long as the NIC allows.
+    /// An end with messages as long as the NIC allows, data memory for one of them, and a megabyte.
     pub fn new(cx: &Context<'n, N>) -> End<'n, N> {
         let max_transfer_size = cx.nic.attributes().max_transfer_size;
-        End::with(cx, 1 << 20, ViAttributes { max_transfer_size, ..ViAttributes::default() })
+        let bytes = max_transfer_size as usize + (1 << 20);
+        End::with(cx, bytes, ViAttributes { max_transfer_size, ..ViAttributes::default() })
     }
 
     /// An end of a reliability level whose peer may write and, where the NIC can, read.
