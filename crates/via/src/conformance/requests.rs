@@ -346,33 +346,37 @@ mod both_ends_are_told_of_the_other {
 mod a_vi_serves_after_it_was_a_client {
     use super::*;
 
-    fn first<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
+    fn serve<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
         end.post_recv(0, 0, 8);
-        end.accept(cx);
+        end.accept_at(&cx.own(1));
         assert_eq!(end.received().result(), Ok(8));
         end.vi.disconnect();
     }
 
-    fn second<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
-        end.request(cx).unwrap();
+    fn call<'n, N: Nic>(cx: &Context<'n, N>, line: &Line<'n, N>, end: &End<'n, N>) {
+        end.request_at(cx, &line.there(cx, 1)).unwrap();
         end.send(0, 0, 8);
         end.await_state(ViState::Error);
         end.vi.disconnect();
     }
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let end = End::new(cx);
+        let (line, end) = (Line::server(cx), End::new(cx));
         for _ in 0..3 {
-            first(cx, &end);
-            second(cx, &end);
+            serve(cx, &end);
+            line.meet();
+            call(cx, &line, &end);
+            line.meet();
         }
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let end = End::new(cx);
+        let (line, end) = (Line::client(cx), End::new(cx));
         for _ in 0..3 {
-            second(cx, &end);
-            first(cx, &end);
+            call(cx, &line, &end);
+            line.meet();
+            serve(cx, &end);
+            line.meet();
         }
     }
 }
