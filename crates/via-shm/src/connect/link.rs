@@ -2,7 +2,7 @@
 
 use crate::connect::reach::Reach;
 use crate::endpoint::tell;
-use crate::layout::Direction;
+use crate::layout::{Direction, WAITERS};
 use crate::pool::POOL;
 use crate::segment::{Segment, SideIndex};
 use crate::vi::words;
@@ -113,6 +113,20 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// A waiter of one of our sides that nobody uses yet. `None` if there is none.
+    pub(crate) fn take_waiter(&self, side: SideIndex) -> Option<u32> {
+        let taken = &self.segment.side(side).taken;
+        let index = (ENGINE + 1..WAITERS)
+            .find(|index| taken.fetch_or(1 << index, Ordering::SeqCst) & (1 << index) == 0)?;
+        self.segment.waiter(side, index).reset(0);
+        Some(index)
+    }
+
+    /// Gives a waiter back.
+    pub(crate) fn give_waiter(&self, side: SideIndex, index: u32) {
+        self.segment.side(side).taken.fetch_and(!(1 << index), Ordering::SeqCst);
     }
 
     /// The peer's registered memory is what it was at the count returned, until the count changes.

@@ -39,7 +39,13 @@ impl Core {
         let list = recv.wants_listing() && recv.queue.work.outstanding() > 0;
         let wanted = recv.queue.notices.has_callbacks()
             || recv.queue.notices.cq.as_ref().is_some_and(|cq| cq.is_awaited());
+        let cq = recv.queue.notices.cq.clone();
         drop(recv);
+        if let Some(cq) = cq
+            && let Some(attachment) = self.attachment()
+        {
+            cq.connected(self, &attachment);
+        }
         if list {
             self.list();
         }
@@ -76,6 +82,10 @@ impl Core {
         self.recv.lock().flush(&self.nic);
         drop(machine);
         if let Some(attachment) = attachment {
+            let cq = self.recv.lock().queue.notices.cq.clone();
+            if let Some(cq) = cq {
+                cq.disconnected(self, &attachment);
+            }
             attachment.close(Close::Disconnected);
             attachment.wake_local();
         }

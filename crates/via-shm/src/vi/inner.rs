@@ -122,6 +122,11 @@ impl Core {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The connection that it has.
+    pub(crate) fn attachment(&self) -> Option<Arc<Attachment>> {
+        self.machine().attachment.clone()
+    }
+
     pub(crate) fn cause(&self) -> MutexGuard<'_, Option<Cause>> {
         self.cause.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,13 +9,17 @@
 //!
 //! Lock order: members, then a VI's queue, then entries.
 
+mod members;
+
 use crate::bias::Lock;
+use crate::connect::link::Attachment;
 use crate::connect::{Deadline, left};
 use crate::nic::Shared;
 use crate::vi::inner::Core;
 use crate::vi::{Overrun, deadline};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use members::{Look, Members};
 use sovia_sys::{clock, futex};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -68,15 +72,6 @@ impl core::fmt::Debug for Entries {
     }
 }
 
-#[derive(Debug, Default)]
-struct Members {
-    /// The VIs whose receive queues are attached, until each is dropped.
-    vis: Vec<Arc<Core>>,
-    /// Where the next look begins.
-    next: usize,
-    polls: u32,
-}
-
 impl CqCore {
     fn new(nic: Arc<Shared>, capacity: u32, context: u64) -> CqCore {
         CqCore {
@@ -98,16 +93,24 @@ impl CqCore {
     pub(crate) fn join(&self, core: Option<&Arc<Core>>) {
         self.attached.fetch_add(1, Ordering::SeqCst);
         if let Some(core) = core {
-            self.members.lock().vis.push(core.clone());
+            self.members.lock().join(core);
         }
     }
 
     /// A VI is no more; called for each of its queues that is attached.
     pub(crate) fn leave(&self, core: &Arc<Core>) {
         self.attached.fetch_sub(1, Ordering::SeqCst);
-        let mut members = self.members.lock();
-        members.vis.retain(|member| !Arc::ptr_eq(member, core));
-        drop(members);
+        self.members.lock().leave(core);
+    }
+
+    /// A VI whose receive queue is attached is connected.
+    pub(crate) fn connected(&self, core: &Arc<Core>, attachment: &Arc<Attachment>) {
+        self.members.lock().connected(core, attachment);
+    }
+
+    /// A VI whose receive queue is attached is connected no more.
+    pub(crate) fn disconnected(&self, core: &Core, attachment: &Attachment) {
+        self.members.lock().disconnected(core, attachment);
     }
 
     pub(crate) fn looks(&self) -> u32 {
@@ -171,30 +174,24 @@ impl CqCore {
             return Some(entry);
         }
         let mut members = self.members.lock();
-        let Members { vis, next, polls } = &mut *members;
-        for _ in 0..vis.len() {
-            if *next >= vis.len() {
-                *next = 0;
-            }
-            let core = &vis[*next];
+        let found = members.find(|core| {
             if core.promise() {
-                let context = core.context;
-                *polls = 0;
-                return Some(CqEntry { context, queue: WorkQueueKind::Recv });
+                return Look::Found(CqEntry { context: core.context, queue: WorkQueueKind::Recv });
             }
-            *next += 1;
-            if let Some(entry) = self.pop() {
-                return Some(entry);
-            }
+            self.pop().map_or(Look::Nothing, Look::Found)
+        });
+        if found.is_some() {
+            members.polls = 0;
+            return found;
         }
         // Only the thread that has the members counts, so a plain step is enough.
         self.looks.store(self.looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         if self.armed.load(Ordering::Relaxed) != 0 {
-            *polls += 1;
-            if *polls >= POLLS {
-                *polls = 0;
+            members.polls += 1;
+            if members.polls >= POLLS {
+                members.polls = 0;
                 self.armed.store(0, Ordering::Relaxed);
-                vis.iter().for_each(|core| core.disarm());
+                members.vis.iter().for_each(|core| core.disarm());
             }
         }
         None
