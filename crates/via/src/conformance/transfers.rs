@@ -151,10 +151,12 @@ pub(super) mod order_is_kept {
         }
         end.request(cx).unwrap();
         let mut room = WINDOW;
+        let mut grants = 0;
         for n in 0..MESSAGES {
             if room == 0 {
                 assert!(end.received().result().is_ok());
-                end.post_recv(WINDOW + n % 4, 0, 0);
+                end.post_recv(WINDOW + grants % 4, 0, 0);
+                grants += 1;
                 room += WINDOW / 2;
             }
             room -= 1;
