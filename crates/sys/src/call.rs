@@ -34,6 +34,12 @@ pub fn pread(fd: RawFd, buf: &mut [u8], offset: i64) -> Result<usize> {
     sys!(pread64, fd, buf.as_mut_ptr(), buf.len(), offset)
 }
 
+/// Writes at an offset.
+pub fn pwrite(fd: RawFd, buf: &[u8], offset: i64) -> Result<usize> {
+    // SAFETY: the buffer is valid for reads of its length.
+    unsafe { syscalls::syscall!(Sysno::pwrite64, fd, buf.as_ptr(), buf.len(), offset) }
+}
+
 /// Moves the file position (`lseek`).
 pub fn seek(fd: RawFd, offset: i64, whence: i32) -> Result<usize> {
     sys!(lseek, fd, offset, whence)

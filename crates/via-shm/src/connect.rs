@@ -13,15 +13,15 @@
 pub(crate) mod hub;
 pub(crate) mod link;
 mod listen;
+pub(crate) mod reach;
 #[cfg(test)]
 mod tests;
-pub(crate) mod watch;
 mod wire;
 
 pub(crate) use listen::Incoming;
 
 use hub::Hub;
-use link::{Attachment, Link, Token};
+use link::{Attachment, Link, Peer, Token};
 use sovia_sys::datagram::{Name, Received};
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::seqpacket::Packets;
@@ -48,14 +48,20 @@ pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> ConnectError {
     move |errno| ConnectError::System { call, errno: errno.into_raw() }
 }
 
-/// The name at which an address is waited at.
-fn name_of(uid: u32, address: &NetAddress) -> Result<Name, ConnectError> {
+/// Whether there can be such an address.
+pub(crate) fn check(address: &NetAddress) -> Result<(), ConnectError> {
     if address.host.len() != HOST_LEN {
         return Err(ConnectError::InvalidParameter("not the address of a shared-memory NIC"));
     }
     if address.discriminator.len() > DISCRIMINATOR_MAX {
         return Err(ConnectError::InvalidParameter("the discriminator is too long"));
     }
+    Ok(())
+}
+
+/// The name at which an address is waited at.
+fn name_of(uid: u32, address: &NetAddress) -> Result<Name, ConnectError> {
+    check(address)?;
     let text = format!("sovia-vi-{uid}-{address}");
     Name::new(text.as_bytes()).ok_or(ConnectError::InvalidParameter("the address is too long"))
 }
@@ -127,18 +133,22 @@ impl Outgoing<'_> {
         let mut buf = [0; wire::MESSAGE_MAX];
         // Nobody waits any more, or never got round to it.
         let welcome = receive(&socket, &mut buf, self.until)?.ok_or(ConnectError::NoMatch)?;
-        let peer = wire::read_welcome(&buf[..welcome.len])
-            .ok_or(ConnectError::NotReachable("it speaks another version"))?;
+        const VERSION: ConnectError = ConnectError::NotReachable("it speaks another version");
+        let (token, token_at) = wire::read_welcome(&buf[..welcome.len]).ok_or(VERSION)?;
+        let doorbell = welcome.fds.into_iter().next().ok_or(VERSION)?;
 
-        if let Some(attachment) = self.take(&peer) {
+        if let Some(attachment) = self.take(&token) {
             attach(&attachment)?;
             let answer = self.ask(&socket, &attachment, None)?;
             if answer != Answer::UnknownLink {
                 return accepted(answer, attachment);
             }
-            self.hub.watch.forget(&attachment.link);
+            self.hub.engine.forget(&attachment.link);
         }
-        let (attachment, fd) = self.take_new(&peer, &socket)?;
+        let to_self = token == *self.hub.token;
+        let (side, via) = if to_self { (None, None) } else { (Some(0), Some(socket.clone())) };
+        let peer = Peer { token, side, socket: via, doorbell, token_at };
+        let (attachment, fd) = self.take_new(peer)?;
         let link = attachment.link.clone();
         let answer = attach(&attachment).and_then(|()| self.ask(&socket, &attachment, fd.as_ref()));
         match answer {
@@ -149,7 +159,7 @@ impl Outgoing<'_> {
             Err(error) => {
                 // Nobody can say whether the peer has it.
                 drop(attachment);
-                self.hub.watch.forget(&link);
+                self.hub.engine.forget(&link);
                 Err(error)
             }
         }
@@ -157,25 +167,20 @@ impl Outgoing<'_> {
 
     /// Takes a VI of a link to the peer that there is already.
     fn take(&self, peer: &Token) -> Option<Arc<Attachment>> {
-        let links = self.hub.watch.links();
+        let links = self.hub.engine.links();
         let mut links =
             links.iter().filter(|link| link.peer == *peer && link.is_shared() && link.is_sound());
         links.find_map(Attachment::request).map(Arc::new)
     }
 
     /// Takes a VI of a new link, with the segment to hand over.
-    fn take_new(
-        &self,
-        peer: &Token,
-        socket: &Arc<Packets>,
-    ) -> Result<(Arc<Attachment>, Option<Fd>), ConnectError> {
+    fn take_new(&self, peer: Peer) -> Result<(Arc<Attachment>, Option<Fd>), ConnectError> {
         let (segment, fd) = crate::Segment::create().map_err(system("memfd_create or mmap"))?;
         let mut id = [0; 8];
         call::getrandom(&mut id).map_err(system("getrandom"))?;
-        let to_self = *peer == self.hub.token;
-        let (side, via) = if to_self { (None, None) } else { (Some(0), Some(socket.clone())) };
-        let link = Arc::new(Link::new(segment, u64::from_le_bytes(id), *peer, side, via));
-        self.hub.watch.keep(link.clone());
+        let to_self = peer.side.is_none();
+        let link = Arc::new(Link::new(segment, u64::from_le_bytes(id), peer));
+        self.hub.engine.keep(link.clone());
         let attachment =
             Attachment::request(&link).ok_or(ConnectError::Resource("VIs of a new segment"))?;
         Ok((Arc::new(attachment), (!to_self).then_some(fd)))
@@ -189,14 +194,17 @@ impl Outgoing<'_> {
     ) -> Result<Answer, ConnectError> {
         const GONE: ConnectError = ConnectError::NotReachable("its process has ended");
         let request = Request {
-            token: self.hub.token,
+            token: *self.hub.token,
+            token_at: self.hub.token_at(),
             link: attachment.link.id,
             vi: attachment.vi,
             attributes: self.attributes,
             local: self.local.clone(),
         };
-        let fds = fd.map(Fd::raw);
-        socket.send(&request.write(), fds.as_slice()).map_err(|_| GONE)?;
+        // With the segment goes the way to wake us.
+        let fds: Vec<_> =
+            fd.iter().flat_map(|fd| [fd.raw(), self.hub.engine.doorbell().raw()]).collect();
+        socket.send(&request.write(), &fds).map_err(|_| GONE)?;
         let mut buf = [0; wire::MESSAGE_MAX];
         let received = receive(socket, &mut buf, self.until)?.ok_or(GONE)?;
         Answer::read(&buf[..received.len])

@@ -394,7 +394,7 @@ mod tests {
 
     fn pair() -> (Segment, Endpoint, Endpoint) {
         let (segment, _fd) = Segment::create().unwrap();
-        segment.recycle(4);
+        segment.recycle(4, false);
         // SAFETY: the segment is returned with the endpoints and outlives them in each test.
         let (a, b) = unsafe { (Endpoint::new(&segment, 4, 0), Endpoint::new(&segment, 4, 1)) };
         (segment, a, b)

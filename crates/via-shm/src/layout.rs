@@ -43,6 +43,8 @@ pub struct Side {
     pub cpu: AtomicU32,
     /// A bit for each waiter of this side that is taken.
     pub taken: AtomicU32,
+    /// Changed when this side's registered memory does: what the other side knows of it is void.
+    pub regions: AtomicU32,
     /// A bit for each VI with an unanswered request of this side.
     pub pending: [AtomicU64; VIS as usize / 64],
     /// This side's waiters.

@@ -31,7 +31,11 @@ mod bias;
 #[cfg(not(loom))]
 pub mod connect;
 #[cfg(not(loom))]
+pub mod cq;
+#[cfg(not(loom))]
 pub mod endpoint;
+#[cfg(not(loom))]
+mod engine;
 #[cfg(not(loom))]
 pub mod layout;
 #[cfg(not(loom))]
@@ -45,6 +49,8 @@ pub mod segment;
 #[cfg(not(loom))]
 pub mod vi;
 
+#[cfg(not(loom))]
+pub use cq::ShmCq;
 #[cfg(not(loom))]
 pub use endpoint::Endpoint;
 #[cfg(not(loom))]

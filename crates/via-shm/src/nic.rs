@@ -2,16 +2,19 @@
 
 use crate::connect::hub::Hub;
 use crate::connect::{DISCRIMINATOR_MAX, HOST_LEN, Incoming};
-use crate::endpoint::MESSAGE_MAX;
+use crate::cq::ShmCq;
 use crate::ring::INLINE;
 use crate::vi::ShmVi;
-use crate::vi::inner::Core;
+use crate::vi::inner::{Core, Queues};
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use sovia_sys::call;
+use sovia_sys::{call, process};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use via::error::{ConnectError, CreateViError, MemError, PtagError, RegisterError};
-use via::memory::{Limits, MemoryTable};
+use via::cq::Attach;
+use via::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
+use via::event::{AsyncError, Dispatcher, ErrorHandler};
+use via::memory::{Limits, MemoryTable, Region};
 use via::{
     Capabilities, Connection, MemAttributes, MemHandle, Memory, NetAddress, Nic, NicAttributes,
     Ptag, Reliability, ViAttributes,
@@ -22,6 +25,10 @@ const VI_MAX: u32 = 4096;
 /// Descriptors that may be posted to a work queue.
 const DESCRIPTORS_MAX: u32 = 1024;
 const PTAGS_MAX: u32 = 4096;
+const CQ_MAX: u32 = 4096;
+const CQ_ENTRIES_MAX: u32 = 1 << 20;
+/// Bytes of the longest message or RDMA.
+const TRANSFER_MAX: u32 = 8 << 20;
 const NAME_MAX: usize = 63;
 const LIMITS: Limits =
     Limits { regions: MemHandle::PLACES, bytes: 1 << 46, block_bytes: 1 << 44, ptags: PTAGS_MAX };
@@ -30,17 +37,25 @@ const LIMITS: Limits =
 /// network namespace), and threads of the same process.
 ///
 /// Every process that opens a NIC by the same name has the same NIC; its address is made from
-/// the name. It offers reliable delivery, sends and receives of up to 64 KB.
+/// the name.
 #[derive(Debug)]
 pub struct ShmNic(Arc<Shared>);
 
 /// What a NIC's VIs need of it.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) attributes: NicAttributes,
     pub(crate) table: MemoryTable,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) dispatcher: Dispatcher,
+    handler: Mutex<Option<ErrorHandler>>,
+    cqs: AtomicU32,
     vis: Mutex<Vis>,
+}
+
+impl core::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Shared").field("name", &self.attributes.name).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -83,23 +98,34 @@ impl ShmNic {
             max_vi: VI_MAX,
             max_descriptors_per_queue: DESCRIPTORS_MAX,
             max_segments_per_desc: via::descriptor::SEGMENTS_MAX as u16,
-            max_cq: 0,
-            max_cq_entries: 0,
-            max_transfer_size: MESSAGE_MAX as u32,
-            native_mtu: MESSAGE_MAX as u32,
+            max_cq: CQ_MAX,
+            max_cq_entries: CQ_ENTRIES_MAX,
+            max_transfer_size: TRANSFER_MAX,
+            native_mtu: crate::endpoint::MESSAGE_MAX as u32,
             max_ptags: LIMITS.ptags,
-            reliability: Reliability::RELIABLE_DELIVERY,
-            rdma_read: Reliability::empty(),
+            reliability: Reliability::all(),
+            rdma_read: Reliability::RELIABLE_DELIVERY | Reliability::RELIABLE_RECEPTION,
             capabilities: Capabilities {
                 inline_size: INLINE as u32,
                 registration_is_free: true,
                 sends_execute_in_caller: true,
-                rdma_write: false,
+                rdma_write: true,
             },
         };
         let table = MemoryTable::new(LIMITS);
         let hub = Hub::open()?;
-        Ok(ShmNic(Arc::new(Shared { attributes, table, hub, vis: Mutex::default() })))
+        Ok(ShmNic(Arc::new(Shared {
+            attributes,
+            table,
+            hub,
+            dispatcher: Dispatcher::new(|job| {
+                let thread = std::thread::Builder::new().name("via-callback".into());
+                process::without_signals(|| thread.spawn(job)).map(drop)
+            }),
+            handler: Mutex::new(None),
+            cqs: AtomicU32::new(0),
+            vis: Mutex::default(),
+        })))
     }
 
     /// This NIC's address under a discriminator.
@@ -131,6 +157,53 @@ impl Shared {
         self.table.release_ptag(ptag);
     }
 
+    /// Tells the error handler, in its turn.
+    pub(crate) fn report(&self, error: AsyncError) {
+        let handler = self.handler.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(handler) = handler {
+            self.dispatcher.run(Box::new(move || handler(&error)));
+        }
+    }
+
+    /// One more completion queue, if the NIC has one.
+    pub(crate) fn cq_made(&self) -> Result<(), CqError> {
+        let more = |n| (n < self.attributes.max_cq).then_some(n + 1);
+        let made = self.cqs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        made.map(drop).map_err(|_| CqError::TooMany)
+    }
+
+    /// A completion queue is no more.
+    pub(crate) fn cq_gone(&self) {
+        self.cqs.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a VI may have such attributes.
+    pub(crate) fn check_vi(&self, attributes: &ViAttributes) -> Result<(), CreateViError> {
+        let nic = &self.attributes;
+        if attributes.reliability.bits().count_ones() != 1
+            || !nic.reliability.contains(attributes.reliability)
+        {
+            return Err(CreateViError::Reliability);
+        }
+        if attributes.max_transfer_size == 0 || attributes.max_transfer_size > nic.max_transfer_size
+        {
+            return Err(CreateViError::MaxTransferSize);
+        }
+        if attributes.enable_rdma_read && !nic.rdma_read.contains(attributes.reliability) {
+            return Err(CreateViError::RdmaRead);
+        }
+        Ok(())
+    }
+
+    /// Waits until neither a peer nor a VI of this NIC uses what it has found of a region.
+    fn revoke(&self, region: &Region) {
+        let attributes = region.attributes();
+        if attributes.enable_rdma_write || attributes.enable_rdma_read {
+            self.hub.engine.links().iter().for_each(|link| link.revoke_regions());
+        }
+        self.quiesce();
+    }
+
     /// Waits until no VI uses a region that it found before. Every use is under a queue's lock.
     fn quiesce(&self) {
         // A VI that is upgraded here may end here, which takes the lock.
@@ -152,6 +225,7 @@ impl Shared {
 impl Nic for ShmNic {
     type Vi = ShmVi;
     type Connection = ShmConnection;
+    type Cq = ShmCq;
 
     fn attributes(&self) -> &NicAttributes {
         &self.0.attributes
@@ -175,8 +249,7 @@ impl Nic for ShmNic {
 
     fn deregister_mem(&self, handle: MemHandle) -> Result<(), MemError> {
         let region = self.0.table.deregister(handle)?;
-        self.0.quiesce();
-        drop(region);
+        self.0.revoke(&region);
         Ok(())
     }
 
@@ -191,39 +264,49 @@ impl Nic for ShmNic {
         attributes: MemAttributes,
     ) -> Result<(), MemError> {
         let old = self.0.table.set_attributes(handle, attributes)?;
-        self.0.quiesce();
-        drop(old);
+        self.0.revoke(&old);
         Ok(())
     }
 
-    fn create_vi(&self, attributes: ViAttributes) -> Result<ShmVi, CreateViError> {
-        let nic = &self.0.attributes;
-        if attributes.reliability.bits().count_ones() != 1
-            || !nic.reliability.contains(attributes.reliability)
-        {
-            return Err(CreateViError::Reliability);
-        }
-        if attributes.max_transfer_size == 0 || attributes.max_transfer_size > nic.max_transfer_size
-        {
-            return Err(CreateViError::MaxTransferSize);
-        }
-        if attributes.enable_rdma_write {
-            return Err(CreateViError::RdmaWrite);
-        }
-        if attributes.enable_rdma_read {
-            return Err(CreateViError::RdmaRead);
-        }
+    fn create_cq(&self, entries: u32, context: u64) -> Result<ShmCq, CqError> {
+        self.0.create_cq(entries, context)
+    }
+
+    fn create_vi_with(
+        &self,
+        attributes: ViAttributes,
+        attach: Attach<'_, ShmCq>,
+    ) -> Result<ShmVi, CreateViError> {
+        self.0.check_vi(&attributes)?;
         let mut vis = self.0.vis();
-        if vis.by_id.len() >= nic.max_vi as usize {
+        if vis.by_id.len() >= self.0.attributes.max_vi as usize {
             return Err(CreateViError::TooMany);
         }
         let ptag =
             self.0.table.hold_ptag(attributes.ptag).map_err(|_| CreateViError::UnknownPtag)?;
         vis.last += 1;
         let id = vis.last;
-        let vi = Arc::new(Core::new(self.0.clone(), id, attributes, ptag));
+        let of = |cq: Option<&ShmCq>| cq.map(|cq| cq.0.clone());
+        let queues = Queues { send: of(attach.send), recv: of(attach.recv) };
+        let vi = Core::new(self.0.clone(), id, attach.context, attributes, ptag, queues);
+        let vi = Arc::new(vi);
         vis.by_id.insert(id, Arc::downgrade(&vi));
+        drop(vis);
+        if let Some(cq) = attach.send {
+            cq.0.join(None);
+        }
+        if let Some(cq) = attach.recv {
+            cq.0.join(Some(&vi));
+        }
         Ok(ShmVi(vi))
+    }
+
+    fn set_error_handler(&self, handler: Option<ErrorHandler>) {
+        *self.0.handler.lock().unwrap_or_else(PoisonError::into_inner) = handler;
+    }
+
+    fn report(&self, error: AsyncError) {
+        self.0.report(error);
     }
 
     fn connect_wait(

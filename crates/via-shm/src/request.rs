@@ -71,8 +71,8 @@ impl Segment {
             buf.copy_from_slice(bytes);
             word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
         }
-        self.recycle(vi);
         let life = entry.state.load(Ordering::Relaxed) & LIVES;
+        self.recycle(vi, life == LIFE);
         entry.state.store(life | REQUESTED, Ordering::Release);
         let me = self.side(side);
         me.pending[(vi / 64) as usize].fetch_or(1 << (vi % 64), Ordering::SeqCst);
@@ -91,6 +91,11 @@ impl Segment {
         free && state
             .compare_exchange(seen, life | CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
+    }
+
+    /// Whether a VI that this side has claimed was never used before.
+    pub(crate) fn is_first_life(&self, vi: u32) -> bool {
+        self.request(vi).state.load(Ordering::Relaxed) & LIVES == LIFE
     }
 
     /// How a request of ours stands.

@@ -171,9 +171,11 @@ fn unpack(word: u64, bytes: &mut [u8]) {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Credit {
-    /// Receives posted since the VI's beginning; entry `n` may be sent once this is above `n`.
+    /// Entries that may be sent since the VI's beginning: entry `n` once this is above `n`.
     posted: AtomicU32,
-    _pad: AtomicU32,
+    /// Receives that the program has posted since the VI's beginning, where it is the program who
+    /// posts them. A message of several entries takes one.
+    receives: AtomicU32,
     /// Pool position up to which messages have been consumed.
     released: AtomicU64,
 }
@@ -182,7 +184,11 @@ impl Credit {
     /// No credit.
     #[cfg(loom)]
     pub fn new() -> Credit {
-        Credit { posted: AtomicU32::new(0), _pad: AtomicU32::new(0), released: AtomicU64::new(0) }
+        Credit {
+            posted: AtomicU32::new(0),
+            receives: AtomicU32::new(0),
+            released: AtomicU64::new(0),
+        }
     }
 
     /// Receives posted so far.
@@ -196,6 +202,18 @@ impl Credit {
     #[inline]
     pub fn post(&self, posted: u32) {
         self.posted.store(posted, Ordering::Release);
+    }
+
+    /// Receives that the program has posted so far.
+    #[inline]
+    pub fn receives(&self) -> u32 {
+        self.receives.load(Ordering::Acquire)
+    }
+
+    /// Publishes the number of receives that the program has posted so far.
+    #[inline]
+    pub fn post_receives(&self, receives: u32) {
+        self.receives.store(receives, Ordering::Release);
     }
 
     /// Pool position up to which the reader has given bytes back.

@@ -111,16 +111,18 @@ impl Segment {
     }
 
     /// Makes a VI fresh for its next connection. For the side that owns the VI's number, while
-    /// no end is attached. Gives large memory back.
-    pub fn recycle(&self, vi: u32) {
+    /// no end is attached. In its `first` life its ring is still the zeros that the memory began
+    /// with, and owns no memory until it is used.
+    pub fn recycle(&self, vi: u32, first: bool) {
         for from in 0..2 {
-            for slot in self.slots(vi, from) {
+            for slot in self.slots(vi, from).iter().filter(|_| !first) {
                 slot.clear();
             }
             let direction = self.direction(vi, from);
             direction.bell.clear();
             direction.room.clear();
             direction.credit.post(SLOTS);
+            direction.credit.post_receives(0);
             direction.credit.release(0);
             for words in [&direction.writer, &direction.reader, &direction.path] {
                 for word in &words.0 {

@@ -5,17 +5,26 @@
 //! flag; whoever raised it then flushes both queues, one after the other, under their own locks.
 
 mod access;
+mod attention;
 mod connection;
 pub(crate) mod inner;
 mod lane;
+mod notice;
+mod peers;
+mod rdma;
 mod recv;
 mod send;
+mod target;
 mod wait;
+pub(crate) mod words;
+
+pub(crate) use notice::Overrun;
 
 use core::time::Duration;
 use inner::Core;
 use std::sync::Arc;
-use via::error::{Cause, ConnectError, PostError, WaitError};
+use via::error::{Cause, ConnectError, PostError, SetViError, WaitError};
+use via::event::ViCallback;
 use via::queue::{Completion, Done};
 use via::state::{Event, IllegalTransition};
 use via::{DescriptorAddress, NetAddress, Vi, ViAttributes, ViState};
@@ -27,8 +36,16 @@ pub(crate) use wait::deadline;
 pub struct ShmVi(pub(crate) Arc<Core>);
 
 impl Vi for ShmVi {
-    fn attributes(&self) -> &ViAttributes {
-        &self.0.attributes
+    fn attributes(&self) -> ViAttributes {
+        self.0.attributes()
+    }
+
+    fn set_attributes(&self, attributes: ViAttributes) -> Result<(), SetViError> {
+        self.0.set_attributes(attributes)
+    }
+
+    fn context(&self) -> u64 {
+        self.0.context
     }
 
     fn state(&self) -> ViState {
@@ -52,6 +69,23 @@ impl Vi for ShmVi {
         timeout: Option<Duration>,
     ) -> Result<ViAttributes, ConnectError> {
         self.0.connect_request(local, remote, timeout)
+    }
+
+    fn connect_peer_request(
+        &self,
+        local: &NetAddress,
+        remote: &NetAddress,
+        timeout: Option<Duration>,
+    ) -> Result<(), ConnectError> {
+        self.0.connect_peer_request(local, remote, timeout)
+    }
+
+    fn connect_peer_done(&self) -> Option<Result<ViAttributes, ConnectError>> {
+        self.0.connect_peer_done()
+    }
+
+    fn connect_peer_wait(&self) -> Result<ViAttributes, ConnectError> {
+        self.0.connect_peer_wait()
     }
 
     fn disconnect(&self) {
@@ -93,5 +127,37 @@ impl Vi for ShmVi {
     #[inline]
     fn recv_wait(&self, timeout: Option<Duration>) -> Result<Completion, WaitError> {
         self.0.wait(Side::Recv, timeout)
+    }
+
+    fn send_notify(&self, callback: ViCallback) {
+        let mut send = self.0.send.lock();
+        let queue = &mut send.queue;
+        queue.notices.notify(&mut queue.work, &self.0.nic, callback);
+    }
+
+    fn recv_notify(&self, callback: ViCallback) {
+        let mut recv = self.0.recv.lock();
+        let queue = &mut recv.queue;
+        queue.notices.notify(&mut queue.work, &self.0.nic, callback);
+        drop(recv);
+        // Nobody else may look.
+        self.0.arm();
+    }
+
+    fn push_sends(&self) -> bool {
+        self.0.send_all();
+        self.0.send.lock().queue.work.outstanding() > 0
+    }
+}
+
+impl Drop for ShmVi {
+    fn drop(&mut self) {
+        // Its completion queues hold on to it.
+        let send = self.0.send.lock().queue.notices.cq.clone();
+        let recv = self.0.recv.lock().queue.notices.cq.clone();
+        for cq in send.into_iter().chain(recv) {
+            cq.leave(&self.0);
+        }
+        self.0.disconnect();
     }
 }

@@ -27,7 +27,10 @@ fn run(role: fn(&Context<'_, ShmNic>), nic: &str, discriminator: &str) {
 /// Says which cases failed, and why.
 fn all(try_it: impl Fn(&Case<ShmNic>) -> Result<(), String>) {
     let mut failed = Vec::new();
-    for case in cases::<ShmNic>() {
+    // One case alone, by name.
+    let only = env::var("VIA_ONLY").ok();
+    let wanted = |case: &Case<ShmNic>| only.as_ref().is_none_or(|only| case.name == only);
+    for case in cases::<ShmNic>().into_iter().filter(wanted) {
         let begin = std::time::Instant::now();
         if let Err(why) = try_it(&case) {
             failed.push(format!("{}: {why}", case.name));

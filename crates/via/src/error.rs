@@ -58,6 +58,9 @@ pub enum Cause {
     /// An error at the far side broke the connection.
     #[error("an error at the far side broke the connection")]
     PeerBroke,
+    /// A receive at the far side could not take the message.
+    #[error("a receive at the far side could not take the message")]
+    RemoteDescriptor,
     /// A message met no posted receive, which breaks a reliable connection.
     #[error("a message met no posted receive at the far side")]
     ReceiveQueueEmpty,
@@ -82,9 +85,11 @@ impl Cause {
             Cause::ReceiveQueueEmpty => ErrorCode::RecvqEmpty,
             Cause::Rdma(code) => *code,
             Cause::Damaged(_) | Cause::CqOverrun => ErrorCode::Catastrophic,
-            Cause::PeerDisconnected | Cause::PeerDied | Cause::PeerBroke | Cause::Descriptor(_) => {
-                ErrorCode::ConnLost
-            }
+            Cause::PeerDisconnected
+            | Cause::PeerDied
+            | Cause::PeerBroke
+            | Cause::RemoteDescriptor
+            | Cause::Descriptor(_) => ErrorCode::ConnLost,
         }
     }
 }

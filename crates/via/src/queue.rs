@@ -83,7 +83,7 @@ pub struct WorkQueue {
 }
 
 /// Entries of a fresh queue.
-const FIRST: u32 = 16;
+const FIRST: u32 = 8;
 
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
@@ -150,6 +150,19 @@ impl WorkQueue {
     #[inline]
     pub fn front(&self) -> Option<DescriptorAddress> {
         (self.done != self.posted).then(|| self.ring[self.place(self.done)].descriptor)
+    }
+
+    /// The descriptor that was posted `i` after the oldest that is not done.
+    #[inline]
+    pub fn pending(&self, i: u32) -> Option<DescriptorAddress> {
+        (i < self.outstanding())
+            .then(|| self.ring[self.place(self.done.wrapping_add(i))].descriptor)
+    }
+
+    /// Whether a descriptor is done and not taken.
+    #[inline]
+    pub fn has_done(&self) -> bool {
+        self.taken != self.done
     }
 
     /// The oldest descriptor is done.
@@ -254,6 +267,8 @@ mod tests {
                     },
                 }
                 prop_assert_eq!(queue.outstanding() as usize, posted.len());
+                prop_assert_eq!(queue.pending(1), posted.get(1).map(|&n| descriptor(n)));
+                prop_assert_eq!(queue.has_done(), !done.is_empty());
                 prop_assert_eq!(queue.is_empty(), posted.is_empty() && done.is_empty());
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::connect::link::Token;
 use crate::connect::listen::Listeners;
-use crate::connect::watch::Watch;
+use crate::engine::Engine;
 use sovia_sys::call;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -11,14 +11,20 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(crate) struct Hub {
     /// The process that this is the hub of.
     owner: i32,
-    /// Tells the process from all others, now and before.
-    pub(crate) token: Token,
+    /// Tells the process from all others, now and before. Peers that reach into this process's
+    /// memory look for it there, so it stays where it is.
+    pub(crate) token: Box<Token>,
     pub(crate) uid: u32,
-    pub(crate) watch: Watch,
+    pub(crate) engine: Engine,
     pub(crate) listeners: Listeners,
 }
 
 impl Hub {
+    /// Where the token lies.
+    pub(crate) fn token_at(&self) -> u64 {
+        self.token.as_ptr() as u64
+    }
+
     /// The hub of this process. It ends with its last user.
     ///
     /// # Errors
@@ -31,13 +37,14 @@ impl Hub {
         if let Some(hub) = current.upgrade().filter(|hub| hub.owner == owner) {
             return Ok(hub);
         }
-        let mut token = Token::default();
-        call::getrandom(&mut token).map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;
+        let mut token = Box::new(Token::default());
+        call::getrandom(&mut *token)
+            .map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;
         let hub = Arc::new(Hub {
             owner,
             token,
             uid: call::geteuid(),
-            watch: Watch::start()?,
+            engine: Engine::start()?,
             listeners: Listeners::default(),
         });
         *current = Arc::downgrade(&hub);

@@ -1,25 +1,49 @@
 //! What a pair of processes shares: one segment for many VIs; and one end of one of them.
 
+use crate::connect::reach::Reach;
 use crate::endpoint::tell;
-use crate::layout::Direction;
+use crate::layout::{Direction, WAITERS};
+use crate::pool::POOL;
 use crate::segment::{Segment, SideIndex};
+use crate::vi::words;
 use crate::waiter::Bell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering, fence};
 use sovia_sys::{Fd, call, futex, seqpacket::Packets};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use via::error::Cause;
+use via::error::{Cause, ErrorCode};
 
 /// Says which process: random, chosen anew by each one.
 pub(crate) type Token = [u8; 16];
 
-/// One end of a VI, to be told when the process at the other end dies.
+/// The waiter of each side by which its engine is woken; see [`crate::engine`].
+pub(crate) const ENGINE: u32 = 0;
+
+/// One end of a VI, as the engine knows it.
 pub(crate) trait End: Send + Sync + core::fmt::Debug {
+    /// The peer has left something to do, or may have.
+    fn attend(&self);
+
     /// The peer's process is no more. For the end to ignore if it has left the link.
     fn peer_died(&self, link: &Link);
 }
 
 type Ends = HashMap<(u32, SideIndex), Weak<dyn End>>;
+
+/// How a link's other process is reached.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) token: Token,
+    /// Which side this process is; `None`: both, a link between its own threads.
+    pub(crate) side: Option<SideIndex>,
+    /// Ends when the peer's process ends or executes another program; none in a link to itself.
+    pub(crate) socket: Option<Arc<Packets>>,
+    /// Wakes the peer's engine.
+    pub(crate) doorbell: Fd,
+    /// Where in the peer's memory its token lies.
+    pub(crate) token_at: u64,
+}
 
 /// A shared segment and the means to notice the other process's death.
 #[derive(Debug)]
@@ -34,6 +58,9 @@ pub(crate) struct Link {
     pub(crate) socket: Option<Arc<Packets>>,
     /// Ends when the peer's process ends, even if a forked child of it holds the socket.
     pub(crate) process: Option<Fd>,
+    doorbell: Fd,
+    /// The way into the peer's memory.
+    pub(crate) reach: Reach,
     /// The process that this is; its forked children must keep their hands off.
     owner: i32,
     /// The peer is known to have it.
@@ -45,26 +72,83 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// A link to the process with token `peer`; `socket` leads there, if it is another one.
-    pub(crate) fn new(
-        segment: Segment,
-        id: u64,
-        peer: Token,
-        side: Option<SideIndex>,
-        socket: Option<Arc<Packets>>,
-    ) -> Link {
+    /// A link by the name of `id`.
+    pub(crate) fn new(segment: Segment, id: u64, peer: Peer) -> Link {
+        let Peer { token, side, socket, doorbell, token_at } = peer;
+        let process = socket.as_ref().and_then(|s| s.peer_process().ok());
+        let pid = socket.as_ref().map_or(Ok(call::getpid()), |s| s.peer().map(|peer| peer.0));
         Link {
             segment,
             id,
-            peer,
+            peer: token,
             side,
-            process: socket.as_ref().and_then(|s| s.peer_process().ok()),
+            reach: Reach::new(pid.unwrap_or(0), token, token_at),
+            process,
+            doorbell,
             socket,
             owner: call::getpid(),
             shared: AtomicBool::new(false),
             spoilt: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             ends: Mutex::default(),
+        }
+    }
+
+    /// The sides that this process is.
+    pub(crate) fn sides(&self) -> impl Iterator<Item = SideIndex> + use<> {
+        let side = self.side;
+        (0..2).filter(move |&s| side.is_none_or(|side| side == s))
+    }
+
+    /// Attends to every VI that the peer has left something to do for.
+    pub(crate) fn attend(&self) {
+        for side in self.sides() {
+            let mut vis = Vec::new();
+            self.segment.waiter(side, ENGINE).drain(|vi| vis.push(vi));
+            for vi in vis {
+                // Not under the lock: an end that is attended to may leave.
+                let end = self.ends().get(&(vi, side)).and_then(Weak::upgrade);
+                if let Some(end) = end {
+                    end.attend();
+                }
+            }
+        }
+    }
+
+    /// A waiter of one of our sides that nobody uses yet. `None` if there is none.
+    pub(crate) fn take_waiter(&self, side: SideIndex) -> Option<u32> {
+        let taken = &self.segment.side(side).taken;
+        let index = (ENGINE + 1..WAITERS)
+            .find(|index| taken.fetch_or(1 << index, Ordering::SeqCst) & (1 << index) == 0)?;
+        self.segment.waiter(side, index).reset(0);
+        Some(index)
+    }
+
+    /// Gives a waiter back.
+    pub(crate) fn give_waiter(&self, side: SideIndex, index: u32) {
+        self.segment.side(side).taken.fetch_and(!(1 << index), Ordering::SeqCst);
+    }
+
+    /// The peer's registered memory is what it was at the count returned, until the count changes.
+    pub(crate) fn regions_of(&self, side: SideIndex) -> u32 {
+        self.segment.side(side).regions.load(Ordering::SeqCst)
+    }
+
+    /// Makes void what the peer knows of our memory, and waits until it reaches into it no more.
+    /// The region in question is out of the table already.
+    pub(crate) fn revoke_regions(&self) {
+        for side in self.sides() {
+            self.segment.side(side).regions.fetch_add(1, Ordering::SeqCst);
+        }
+        fence(Ordering::SeqCst);
+        let ends: Vec<_> = self.ends().keys().copied().collect();
+        for (vi, side) in ends {
+            // SYNC: pairs with the fence in `Reaching`: either it sees the new count, or is seen.
+            let word = &self.segment.direction(vi, side ^ 1).writer.0[words::W_REACHING];
+            let seen = word.load(Ordering::SeqCst);
+            while seen != 0 && word.load(Ordering::Acquire) == seen && !self.is_dead() {
+                call::sched_yield();
+            }
         }
     }
 
@@ -103,6 +187,12 @@ impl Link {
         self.spoilt.store(true, Ordering::SeqCst);
     }
 
+    /// Wakes the peer's engine.
+    fn ring(&self) {
+        // Full, it is rung already; an error means that nobody is there to wake.
+        let _ = call::write(self.doorbell.raw(), &1u64.to_ne_bytes());
+    }
+
     pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
     }
@@ -132,16 +222,17 @@ pub(crate) enum Close {
     Broken = 2,
     /// A message met no posted receive.
     NoReceive = 3,
+    /// A receive of its own went wrong (which a sender is told at reliable reception).
+    BadReceive = 4,
+    /// An RDMA was not allowed.
+    BadRdma = 5,
 }
-
-/// The word of [`Direction::path`] in which an end says that it has closed.
-const CLOSE_WORD: usize = 0;
 
 /// Why the writer of `direction` has closed it, if it has, as its reader sees it.
 #[inline]
 pub(crate) fn closed(direction: &Direction) -> Option<Cause> {
     // SYNC: pairs with `Attachment::close`: every message sent before it is seen.
-    match direction.path.0[CLOSE_WORD].load(Ordering::Acquire) {
+    match direction.path.0[words::P_CLOSE].load(Ordering::Acquire) {
         0 => None,
         why => Some(cause(why)),
     }
@@ -152,10 +243,14 @@ fn cause(why: u64) -> Cause {
     const DISCONNECTED: u64 = Close::Disconnected as u64;
     const BROKEN: u64 = Close::Broken as u64;
     const NO_RECEIVE: u64 = Close::NoReceive as u64;
+    const BAD_RECEIVE: u64 = Close::BadReceive as u64;
+    const BAD_RDMA: u64 = Close::BadRdma as u64;
     match why {
         DISCONNECTED => Cause::PeerDisconnected,
         BROKEN => Cause::PeerBroke,
         NO_RECEIVE => Cause::ReceiveQueueEmpty,
+        BAD_RECEIVE => Cause::RemoteDescriptor,
+        BAD_RDMA => Cause::Rdma(ErrorCode::RdmawProt),
         _ => Cause::Damaged("unknown reason for the end"),
     }
 }
@@ -177,9 +272,8 @@ impl Attachment {
         let side = link.requester();
         let segment = &link.segment;
         let vi = segment.request_connection(side, &[0; crate::request::DISCRIMINATOR])?;
-        segment.trim(vi, KEEP);
-        for from in 0..2 {
-            segment.direction(vi, from).credit.post(0);
+        if !segment.is_first_life(vi) {
+            segment.trim(vi, KEEP);
         }
         Some(Attachment { link: link.clone(), vi, side })
     }
@@ -216,6 +310,19 @@ impl Attachment {
         self.link.segment.direction(self.vi, self.side)
     }
 
+    /// A place in the upper layer's area of the direction in which `from` sends; `at` must be less
+    /// than the area is long.
+    pub(crate) fn area(&self, from: SideIndex, at: u64) -> NonNull<u8> {
+        let area = self.link.segment.pool(self.vi, from).wrapping_add(POOL as usize);
+        debug_assert!((at as usize) < crate::layout::AREA);
+        NonNull::new(area.wrapping_add(at as usize)).unwrap_or(NonNull::dangling())
+    }
+
+    /// Wakes the peer if it waits for room in its sending direction.
+    pub(crate) fn tell_room(&self) {
+        tell(&self.back().room, |waiters| self.notify(waiters));
+    }
+
     /// The direction in which this end receives.
     pub(crate) fn back(&self) -> &Direction {
         self.link.segment.direction(self.vi, self.side ^ 1)
@@ -231,11 +338,37 @@ impl Attachment {
         if !self.is_ours() {
             return;
         }
-        let word = &self.out().path.0[CLOSE_WORD];
+        let word = &self.out().path.0[words::P_CLOSE];
         // The first reason stands.
         let _ = word.compare_exchange(0, why as u64, Ordering::SeqCst, Ordering::Relaxed);
-        tell(&self.out().bell, |_| {});
-        tell(&self.back().room, |_| {});
+        tell(&self.out().bell, |waiters| self.notify(waiters));
+        tell(&self.back().room, |waiters| self.notify(waiters));
+        self.knock();
+    }
+
+    /// Marks this VI for waiters of the peer, after the news have been published.
+    #[cold]
+    pub(crate) fn notify(&self, waiters: u32) {
+        let mut rest = waiters;
+        while rest != 0 {
+            let index = rest.trailing_zeros();
+            rest &= rest - 1;
+            if self.link.segment.waiter(self.side ^ 1, index).notify(self.vi).is_some() {
+                // Only an engine ever sleeps.
+                self.link.ring();
+            }
+        }
+    }
+
+    /// Has the peer's engine look at this VI, after the news have been published.
+    pub(crate) fn knock(&self) {
+        fence(Ordering::SeqCst);
+        self.notify(1 << ENGINE);
+    }
+
+    /// Has our own engine look at this VI.
+    pub(crate) fn knock_here(&self) {
+        self.link.segment.waiter(self.side, ENGINE).notify(self.vi);
     }
 
     /// Wakes this end's own sleepers.
@@ -260,5 +393,15 @@ impl Drop for Attachment {
             self.close(Close::Disconnected);
             segment.leave(self.side, self.vi);
         }
+    }
+}
+
+#[cfg(test)]
+impl Peer {
+    /// This process itself, for tests of a link alone.
+    pub(crate) fn myself() -> Peer {
+        let doorbell = call::eventfd(libc::EFD_NONBLOCK).map(Fd::adopt);
+        let doorbell = doorbell.unwrap_or_else(|e| panic!("no eventfd: {e}"));
+        Peer { token: [0; 16], side: None, socket: None, doorbell, token_at: 0 }
     }
 }

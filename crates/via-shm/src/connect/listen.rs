@@ -4,7 +4,7 @@ use super::wire::{self, Answer, Request};
 use super::{Deadline, left, name_of, receive, system, wait_readable};
 use crate::Segment;
 use crate::connect::hub::Hub;
-use crate::connect::link::{Attachment, Link};
+use crate::connect::link::{Attachment, Link, Peer};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::poll::ppoll;
 use sovia_sys::seqpacket::{Listener, Packets};
@@ -124,26 +124,33 @@ impl Incoming {
             return None;
         }
         let socket = Arc::new(socket);
-        socket.send(&wire::welcome(&hub.token), &[]).ok()?;
+        let doorbell = hub.engine.doorbell().raw();
+        socket.send(&wire::welcome(&hub.token, hub.token_at()), &[doorbell]).ok()?;
         let until = Some(clock::now_ns() + PATIENCE);
         // Once more, for a requester that named a link which is no more.
         for _ in 0..2 {
             let mut buf = [0; wire::MESSAGE_MAX];
             let received = receive(&socket, &mut buf, until).ok()??;
             let request = Request::read(&buf[..received.len])?;
-            let link = match received.fds.first() {
-                Some(fd) if request.token != hub.token => {
-                    let segment = Segment::attach(fd).ok()?;
-                    let (id, peer) = (request.link, request.token);
-                    let link = Link::new(segment, id, peer, Some(1), Some(socket.clone()));
-                    let link = Arc::new(link);
+            let mut fds = received.fds.into_iter();
+            let link = match (fds.next(), fds.next()) {
+                (Some(segment), Some(doorbell)) if request.token != *hub.token => {
+                    let segment = Segment::attach(&segment).ok()?;
+                    let peer = Peer {
+                        token: request.token,
+                        side: Some(1),
+                        socket: Some(socket.clone()),
+                        doorbell,
+                        token_at: request.token_at,
+                    };
+                    let link = Arc::new(Link::new(segment, request.link, peer));
                     link.set_shared();
-                    hub.watch.keep(link.clone());
+                    hub.engine.keep(link.clone());
                     Some(link)
                 }
-                Some(_) => return None,
-                None => {
-                    let mut links = hub.watch.links().into_iter();
+                (Some(_), _) => return None,
+                (None, _) => {
+                    let mut links = hub.engine.links().into_iter();
                     links.find(|l| l.id == request.link && l.peer == request.token && l.is_sound())
                 }
             };

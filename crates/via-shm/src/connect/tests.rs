@@ -35,6 +35,7 @@ fn wait(socket: &Packets) {
 fn request_of(link: u64, vi: u32) -> Request {
     Request {
         token: [9; 16],
+        token_at: 0,
         link,
         vi,
         attributes: ViAttributes::default(),
@@ -99,7 +100,7 @@ fn a_silent_one_is_not_waited_for() {
 #[test]
 fn a_vi_that_was_not_requested_is_not_accepted() {
     let (segment, _fd) = crate::Segment::create().unwrap();
-    let link = Arc::new(Link::new(segment, 1, [0; 16], None, None));
+    let link = Arc::new(Link::new(segment, 1, Peer::myself()));
     assert!(Attachment::accept(&link, 0).is_none());
     assert!(Attachment::accept(&link, 1).is_none(), "our own half");
     assert!(Attachment::accept(&link, u32::MAX).is_none());

@@ -7,7 +7,7 @@ use via::error::ConnectError;
 use via::{NetAddress, Reliability, ViAttributes};
 
 /// Says "this protocol"; the low byte counts incompatible versions.
-const MAGIC: u32 = 0x5649_5301;
+const MAGIC: u32 = 0x5649_5302;
 /// Bytes that a message may have.
 pub(crate) const MESSAGE_MAX: usize = 512;
 /// Bytes of the parts of an address.
@@ -17,6 +17,8 @@ pub(crate) const ADDRESS_MAX: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) token: Token,
+    /// Where in the requester's memory the token lies.
+    pub(crate) token_at: u64,
     /// The link in which the requester has taken a VI.
     pub(crate) link: u64,
     pub(crate) vi: u32,
@@ -122,19 +124,22 @@ impl<'a> In<'a> {
     }
 }
 
-pub(crate) fn welcome(token: &Token) -> Vec<u8> {
-    Out::default().u32(MAGIC).bytes(token).0
+/// Who waits, and where in its memory its token lies.
+pub(crate) fn welcome(token: &Token, token_at: u64) -> Vec<u8> {
+    Out::default().u32(MAGIC).bytes(token).u64(token_at).0
 }
 
-pub(crate) fn read_welcome(message: &[u8]) -> Option<Token> {
+pub(crate) fn read_welcome(message: &[u8]) -> Option<(Token, u64)> {
     let mut input = In::begin(message)?;
     let token = input.array()?;
-    input.end(token)
+    let token_at = input.u64()?;
+    input.end((token, token_at))
 }
 
 impl Request {
     pub(crate) fn write(&self) -> Vec<u8> {
-        let out = Out::default().u32(MAGIC).bytes(&self.token).u64(self.link).u32(self.vi);
+        let out = Out::default().u32(MAGIC).bytes(&self.token).u64(self.token_at);
+        let out = out.u64(self.link).u32(self.vi);
         let out = out.attributes(&self.attributes);
         out.counted(&self.local.host).counted(&self.local.discriminator).0
     }
@@ -142,13 +147,14 @@ impl Request {
     pub(crate) fn read(message: &[u8]) -> Option<Request> {
         let mut input = In::begin(message)?;
         let token = input.array()?;
+        let token_at = input.u64()?;
         let link = input.u64()?;
         let vi = input.u32()?;
         let attributes = input.attributes()?;
         let host = input.counted()?;
         let discriminator = input.counted()?;
         let local = NetAddress::new(host, discriminator);
-        input.end(Request { token, link, vi, attributes, local })
+        input.end(Request { token, token_at, link, vi, attributes, local })
     }
 }
 
@@ -187,6 +193,7 @@ mod tests {
     fn request() -> Request {
         Request {
             token: [7; 16],
+            token_at: 1 << 46,
             link: 1 << 40,
             vi: 12,
             attributes: ViAttributes { enable_rdma_read: true, ..ViAttributes::default() },
@@ -198,7 +205,7 @@ mod tests {
     fn what_is_written_is_read() {
         let request = request();
         assert_eq!(Request::read(&request.write()), Some(request.clone()));
-        assert_eq!(read_welcome(&welcome(&[3; 16])), Some([3; 16]));
+        assert_eq!(read_welcome(&welcome(&[3; 16], 5)), Some(([3; 16], 5)));
         for answer in [
             Answer::Accepted(request.attributes),
             Answer::Rejected,

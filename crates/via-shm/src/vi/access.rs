@@ -1,44 +1,52 @@
 //! From a posted descriptor to the memory that it names, checked on the way.
 
 use crate::nic::Shared;
+use crate::vi::notice::{Notices, Overrun};
 use core::ptr::NonNull;
 use via::memory::{Ptag, RegionCache};
 use via::queue::{Outcome, WorkQueue};
 use via::{Control, DescriptorAddress, DescriptorRef, Status};
 
-/// A work queue with what it needs to find memory.
+/// A work queue with what it needs to find memory, and who is told of what is done.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) work: WorkQueue,
     pub(crate) descriptors: RegionCache,
     pub(crate) data: RegionCache,
+    pub(crate) ptag: Ptag,
+    pub(crate) notices: Notices,
 }
 
 impl Queue {
-    pub(crate) fn new(capacity: u32) -> Queue {
+    pub(crate) fn new(capacity: u32, ptag: Ptag, notices: Notices) -> Queue {
         Queue {
             work: WorkQueue::new(capacity),
             descriptors: RegionCache::default(),
             data: RegionCache::default(),
+            ptag,
+            notices,
         }
     }
 
     /// The oldest descriptor is done. If its memory is gone, only the queue remembers how.
-    #[inline]
-    pub(crate) fn complete(&mut self, nic: &Shared, ptag: Ptag, outcome: Outcome) {
+    pub(crate) fn complete(&mut self, nic: &Shared, outcome: Outcome) -> Result<(), Overrun> {
         if let Some(front) = self.work.front()
-            && let Some(descriptor) = descriptor(&mut self.descriptors, nic, ptag, front)
+            && let Some(descriptor) = descriptor(&mut self.descriptors, nic, self.ptag, front)
         {
             descriptor.complete(outcome.status, outcome.length, outcome.immediate);
         }
         self.work.complete(outcome);
+        self.notices.completed(&mut self.work, nic)
     }
 
-    /// Everything that is not done is done with now.
-    pub(crate) fn flush(&mut self, nic: &Shared, ptag: Ptag, operation: Status) {
-        while self.work.front().is_some() {
-            let outcome = Outcome::error(operation | Status::DESC_FLUSHED_ERROR);
-            self.complete(nic, ptag, outcome);
+    /// Everything that is not done is done with now. `operation` is what descriptors ask for whose
+    /// memory is gone. An entry that a completion queue has no room for is told of by its push.
+    pub(crate) fn flush(&mut self, nic: &Shared, operation: impl Fn(Control) -> Status) {
+        while let Some(front) = self.work.front() {
+            let descriptor = descriptor(&mut self.descriptors, nic, self.ptag, front);
+            let control = descriptor.map_or(Control::empty(), |d| d.control());
+            let status = operation(control.operation()) | Status::DESC_FLUSHED_ERROR;
+            let _ = self.complete(nic, Outcome::error(status));
         }
     }
 }
@@ -54,14 +62,16 @@ pub(crate) fn descriptor<'a>(
     cache.find(&nic.table, at.handle.raw(), ptag)?.descriptor_at(at.address)
 }
 
-/// Control bits that mean nothing to this NIC; RDMA is one that it does not do.
-const FOREIGN: Control = Control::RESERVED.union(Control::OP_MASK);
-
-/// A descriptor's number of segments, after a look at its form.
+/// A descriptor's number of segments, after a look at its form. Control bits that mean nothing
+/// for the queue are `foreign`.
 #[inline(always)]
-pub(crate) fn form(descriptor: &DescriptorRef<'_>, control: Control) -> Result<usize, Status> {
+pub(crate) fn form(
+    descriptor: &DescriptorRef<'_>,
+    control: Control,
+    foreign: Control,
+) -> Result<usize, Status> {
     let count = descriptor.seg_count();
-    if control.intersects(FOREIGN) || count > descriptor.room() {
+    if control.intersects(foreign) || count > descriptor.room() {
         return Err(Status::FORMAT_ERROR);
     }
     Ok(count)
@@ -85,4 +95,60 @@ pub(crate) fn segment(
     let memory = cache.find(&nic.table, segment.handle, ptag).ok_or(Status::PROTECTION_ERROR)?;
     let at = memory.range(segment.address, segment.length).ok_or(Status::PROTECTION_ERROR)?;
     Ok((at, segment.length))
+}
+
+/// The data segments of a descriptor, from one on, as the one piece of memory that they stand for.
+pub(crate) struct Gather<'a> {
+    pub(crate) descriptor: DescriptorRef<'a>,
+    pub(crate) nic: &'a Shared,
+    pub(crate) ptag: Ptag,
+    /// The first data segment, and the one behind the last.
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+}
+
+impl Gather<'_> {
+    #[inline]
+    fn segment(&self, i: usize, data: &mut RegionCache) -> Result<(NonNull<u8>, u32), Status> {
+        segment(&self.descriptor, i, data, self.nic, self.ptag)
+    }
+
+    /// How many bytes, all of them checked. More than fit are as many as fit.
+    pub(crate) fn total(&self, data: &mut RegionCache) -> Result<u32, Status> {
+        let mut total = 0u32;
+        for i in self.first..self.count {
+            total = total.saturating_add(self.segment(i, data)?.1);
+        }
+        Ok(total)
+    }
+
+    /// Calls `each` with the parts of bytes `from..from + len`, in order: where each lies, where
+    /// in the whole, and its length. The program may change the descriptor at any time: the parts
+    /// are `len` bytes in all, or it is a format error.
+    pub(crate) fn parts<E: From<Status>>(
+        &self,
+        data: &mut RegionCache,
+        from: u32,
+        len: u32,
+        mut each: impl FnMut(NonNull<u8>, u32, u32) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut skip, mut done) = (from, 0);
+        for i in self.first..self.count {
+            if done == len {
+                break;
+            }
+            let (at, size) = self.segment(i, data)?;
+            if skip >= size {
+                skip -= size;
+                continue;
+            }
+            let part = (size - skip).min(len - done);
+            // SAFETY: `skip` is less than the segment's length.
+            let at = unsafe { at.add(skip as usize) };
+            each(at, from + done, part)?;
+            skip = 0;
+            done += part;
+        }
+        if done == len { Ok(()) } else { Err(Status::FORMAT_ERROR.into()) }
+    }
 }

@@ -1,20 +1,24 @@
 //! What a VI is made of: two queues, a state, and what breaks them.
 
 use crate::bias::{Held, Lock};
-use crate::connect::link::{Attachment, Close, End, Link};
-use crate::connect::watch::{Progress, Waiting};
+use crate::connect::link::{Attachment, Close, ENGINE, End, Link};
+use crate::cq::CqCore;
 use crate::nic::Shared;
 use crate::vi::access;
+use crate::vi::notice::Notices;
+use crate::vi::peers::Peering;
 use crate::vi::recv::{News, RecvSide};
 use crate::vi::send::SendSide;
+use crate::vi::target::Target;
 use crate::vi::wait::Budget;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use via::cq::WorkQueueKind;
 use via::error::{Cause, PostError};
 use via::memory::Ptag;
 use via::queue::Done;
 use via::state::Event;
-use via::{DescriptorAddress, ViAttributes, ViState};
+use via::{AsyncError, DescriptorAddress, Reliability, Status, ViAttributes, ViState};
 
 /// What a VI is made of.
 #[derive(Debug)]
@@ -22,20 +26,22 @@ pub(crate) struct Core {
     pub(crate) nic: Arc<Shared>,
     /// The VI's number among the NIC's, for as long as it lives.
     pub(crate) id: u64,
-    pub(super) attributes: ViAttributes,
-    pub(super) ptag: Ptag,
+    /// What the program tells it by.
+    pub(crate) context: u64,
     pub(super) machine: Mutex<Machine>,
+    pub(super) peering: Peering,
     /// Why the connection is broken, while `broken` is set.
     cause: Mutex<Option<Cause>>,
     /// Set under a queue's lock while that queue has its lane, cleared when both have lost it: so
     /// it always speaks of the present connection.
     pub(super) broken: AtomicBool,
-    /// The watch looks after waiting sends.
-    pub(super) looked_after: AtomicBool,
     /// Changed when a connection begins or ends, for those who wait outside of one.
     pub(super) changes: AtomicU32,
-    pub(super) send: Lock<SendSide>,
-    pub(super) recv: Lock<RecvSide>,
+    /// Messages dropped by the peer that the program has been told of.
+    pub(super) dropped: AtomicU64,
+    pub(crate) send: Lock<SendSide>,
+    pub(crate) recv: Lock<RecvSide>,
+    pub(super) target: Target,
     pub(super) send_budget: Budget,
     pub(super) recv_budget: Budget,
 }
@@ -43,25 +49,52 @@ pub(crate) struct Core {
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(super) state: ViState,
+    pub(super) attributes: ViAttributes,
+    pub(super) ptag: Ptag,
     /// Counts requests, so that one that was cut short is not mistaken for a later one.
     pub(super) attempt: u64,
     pub(super) attachment: Option<Arc<Attachment>>,
 }
 
+/// The completion queues of a VI's queues.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    pub(crate) send: Option<Arc<CqCore>>,
+    pub(crate) recv: Option<Arc<CqCore>>,
+}
+
 impl Core {
-    pub(crate) fn new(nic: Arc<Shared>, id: u64, attributes: ViAttributes, ptag: Ptag) -> Core {
+    pub(crate) fn new(
+        nic: Arc<Shared>,
+        id: u64,
+        context: u64,
+        attributes: ViAttributes,
+        ptag: Ptag,
+        queues: Queues,
+    ) -> Core {
         let capacity = nic.attributes.max_descriptors_per_queue;
+        let attributes = ViAttributes { ptag: Some(ptag), ..attributes };
+        let level = attributes.reliability;
+        let send = Notices::new(queues.send, context, WorkQueueKind::Send);
+        let recv = Notices::new(queues.recv, context, WorkQueueKind::Recv);
         Core {
             id,
-            attributes: ViAttributes { ptag: Some(ptag), ..attributes },
-            ptag,
-            machine: Mutex::new(Machine { state: ViState::Idle, attempt: 0, attachment: None }),
+            context,
+            machine: Mutex::new(Machine {
+                state: ViState::Idle,
+                attributes,
+                ptag,
+                attempt: 0,
+                attachment: None,
+            }),
+            peering: Peering::default(),
             cause: Mutex::new(None),
             broken: AtomicBool::new(false),
-            looked_after: AtomicBool::new(false),
             changes: AtomicU32::new(0),
-            send: Lock::new(SendSide::new(capacity, &attributes, ptag)),
-            recv: Lock::new(RecvSide::new(capacity, ptag)),
+            dropped: AtomicU64::new(0),
+            send: Lock::new(SendSide::new(capacity, &attributes, ptag, send)),
+            recv: Lock::new(RecvSide::new(capacity, level, ptag, recv)),
+            target: Target::default(),
             send_budget: Budget::default(),
             recv_budget: Budget::default(),
             nic,
@@ -72,10 +105,26 @@ impl Core {
     pub(crate) fn quiesce(&self) {
         drop(self.send.lock());
         drop(self.recv.lock());
+        self.target.quiesce();
+    }
+
+    pub(crate) fn attributes(&self) -> ViAttributes {
+        self.machine().attributes
+    }
+
+    /// What a peer's RDMA is measured by.
+    pub(super) fn rights(&self) -> (Ptag, ViAttributes) {
+        let machine = self.machine();
+        (machine.ptag, machine.attributes)
     }
 
     pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection that it has.
+    pub(crate) fn attachment(&self) -> Option<Arc<Attachment>> {
+        self.machine().attachment.clone()
     }
 
     pub(crate) fn cause(&self) -> MutexGuard<'_, Option<Cause>> {
@@ -90,19 +139,20 @@ impl Core {
     /// Breaks the connection of `attachment`. The caller holds the lock of a queue that has a
     /// lane of it, and calls [`Core::settle`] without the lock.
     #[cold]
-    fn break_up(&self, attachment: &Attachment, cause: Cause) {
+    fn break_up(&self, attachment: &Attachment, cause: Cause, close: Close) {
         self.cause().get_or_insert(cause);
-        self.broken.store(true, Ordering::SeqCst);
-        let tell = match cause {
-            Cause::ReceiveQueueEmpty => Close::NoReceive,
-            Cause::Damaged(_) => {
-                attachment.link.set_spoilt();
-                Close::Broken
-            }
-            _ => Close::Broken,
-        };
-        attachment.close(tell);
+        if matches!(cause, Cause::Damaged(_)) {
+            attachment.link.set_spoilt();
+        }
+        if !self.broken.swap(true, Ordering::SeqCst) {
+            self.report(cause);
+        }
+        attachment.close(close);
         attachment.wake_local();
+    }
+
+    fn report(&self, cause: Cause) {
+        self.nic.report(AsyncError::of_vi(self.context, cause.code()));
     }
 
     /// After [`Core::break_up`]: receives what has come, flushes the rest.
@@ -123,7 +173,7 @@ impl Core {
         if let Some((lane, cause)) = closed
             && !self.is_broken()
         {
-            self.break_up(&lane.attachment().clone(), cause);
+            self.break_up(&lane.attachment().clone(), cause, Close::Broken);
             drop(recv);
             self.settle();
         }
@@ -152,41 +202,93 @@ impl Core {
             self.give_up_sending(guard);
             return Ok(());
         }
-        if send.queue.work.outstanding() != 0 {
+        if send.queue.work.outstanding() != 0 && !send.awaits_room {
             drop(guard);
             self.have_looked_after();
         }
         Ok(())
     }
 
-    /// For somebody who waits for something else: sends what waits for room, if anything does.
-    pub(super) fn help_sends(&self) {
-        if self.looked_after.load(Ordering::Relaxed) {
-            let _ = self.progress();
+    /// A send waits for room, or for its receiver: if its program never calls again, the engine
+    /// goes on with it when the peer says that there is room.
+    #[cold]
+    fn have_looked_after(&self) {
+        let mut send = self.send.lock();
+        if send.awaits_room {
+            return;
+        }
+        let Some(lane) = &send.lane else { return };
+        lane.direction().room.watch(ENGINE);
+        fence(Ordering::SeqCst);
+        send.awaits_room = true;
+        drop(send);
+        // There may have been room before the peer could know.
+        self.send_all();
+    }
+
+    /// Sends what can be sent now.
+    pub(crate) fn send_all(&self) {
+        let mut send = self.send.lock();
+        if self.is_broken() {
+            send.flush(&self.nic);
+        } else if !send.progress(&self.nic) {
+            self.give_up_sending(send);
+            return;
+        }
+        if send.queue.work.outstanding() == 0
+            && send.awaits_room
+            && let Some(lane) = &send.lane
+        {
+            lane.direction().room.unwatch(ENGINE);
+            send.awaits_room = false;
         }
     }
 
-    /// A send waits for room: if its program never calls again, the watch sends it.
-    #[cold]
-    fn have_looked_after(self: &Arc<Self>) {
-        if !self.looked_after.swap(true, Ordering::SeqCst) {
-            let queue: Weak<dyn Waiting> = Arc::downgrade(self) as _;
-            self.nic.hub.watch.look_after(queue);
+    /// Receives what has come, for a program that does not look.
+    pub(crate) fn receive_all(&self) {
+        let mut recv = self.recv.lock();
+        while !self.is_broken() && recv.queue.work.outstanding() > 0 {
+            match recv.progress(&self.nic) {
+                News::Message => {}
+                News::Nothing => break,
+                News::Trouble => {
+                    self.give_up_receiving(recv);
+                    return;
+                }
+            }
+        }
+        self.note_dropped(&recv);
+        if self.is_broken() {
+            recv.wind_up(&self.nic);
+        }
+    }
+
+    /// Tells the program of messages that were dropped for want of a receive.
+    fn note_dropped(&self, recv: &RecvSide) {
+        let Some(lane) = recv.lane() else { return };
+        let dropped = lane.dropped();
+        if self.dropped.swap(dropped, Ordering::Relaxed) != dropped {
+            self.report(Cause::ReceiveQueueEmpty);
         }
     }
 
     #[inline]
-    pub(crate) fn post_recv(&self, at: DescriptorAddress) -> Result<(), PostError> {
+    pub(crate) fn post_recv(self: &Arc<Self>, at: DescriptorAddress) -> Result<(), PostError> {
         let mut guard = self.recv.lock();
         let recv = &mut *guard;
-        access::descriptor(&mut recv.queue.descriptors, &self.nic, self.ptag, at)
+        let ptag = recv.queue.ptag;
+        access::descriptor(&mut recv.queue.descriptors, &self.nic, ptag, at)
             .ok_or(PostError::Descriptor)?
             .clear_status();
         recv.queue.work.post(at).map_err(|_| PostError::QueueFull)?;
         if self.is_broken() {
             recv.wind_up(&self.nic);
-        } else {
-            recv.publish();
+            return Ok(());
+        }
+        recv.publish();
+        if recv.wants_listing() {
+            drop(guard);
+            self.list();
         }
         Ok(())
     }
@@ -213,7 +315,7 @@ impl Core {
     fn give_up_sending(&self, mut send: Held<'_, SendSide>) {
         let cause = send.trouble.take().unwrap_or(Cause::PeerBroke);
         if let Some(lane) = &send.lane {
-            self.break_up(&lane.attachment().clone(), cause);
+            self.break_up(&lane.attachment().clone(), cause, closing(cause, None));
         }
         drop(send);
         self.settle();
@@ -224,14 +326,15 @@ impl Core {
     fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
         let cause = recv.trouble.take().unwrap_or(Cause::PeerBroke);
         if let Some(lane) = recv.lane() {
-            self.break_up(&lane.attachment().clone(), cause);
+            let close = closing(cause, Some(recv.level));
+            self.break_up(&lane.attachment().clone(), cause, close);
         }
         drop(recv);
         self.settle();
     }
 
     #[inline]
-    pub(crate) fn recv_done(&self) -> Done {
+    pub(crate) fn recv_done(self: &Arc<Self>) -> Done {
         let mut guard = self.recv.lock();
         let recv = &mut *guard;
         match recv.queue.work.take() {
@@ -240,8 +343,19 @@ impl Core {
         }
         if !self.is_broken() {
             match recv.take_next(&self.nic) {
-                Ok(completion) => return Done::Completion(completion),
-                Err(News::Nothing | News::Message) => return Done::NotDone,
+                Ok(completion) => {
+                    if recv.trouble.is_some() {
+                        self.give_up_receiving(guard);
+                    }
+                    return Done::Completion(completion);
+                }
+                Err(News::Nothing | News::Message) => {
+                    if recv.looked_in_vain() {
+                        drop(guard);
+                        self.list();
+                    }
+                    return Done::NotDone;
+                }
                 Err(News::Trouble) => {
                     self.give_up_receiving(guard);
                     return self.recv.lock().queue.work.take();
@@ -251,47 +365,71 @@ impl Core {
         recv.wind_up(&self.nic);
         recv.queue.work.take()
     }
+
+    /// For a completion queue: whether the next descriptor of the receive queue can be handed out
+    /// as done. Whatever else has come is received, and enters the completion queue by itself.
+    pub(crate) fn promise(&self) -> bool {
+        let mut recv = self.recv.lock();
+        if self.is_broken() {
+            recv.wind_up(&self.nic);
+            return false;
+        }
+        if !recv.queue.notices.promised && !recv.queue.work.has_done() && recv.promise() {
+            return true;
+        }
+        match recv.progress(&self.nic) {
+            News::Trouble => self.give_up_receiving(recv),
+            News::Message | News::Nothing => {}
+        }
+        false
+    }
+}
+
+/// What the far side is told of an end for `cause`, by a receive queue of that level if it is one.
+fn closing(cause: Cause, receiving: Option<Reliability>) -> Close {
+    match cause {
+        Cause::ReceiveQueueEmpty => Close::NoReceive,
+        Cause::Descriptor(status) if status.contains(Status::RDMA_PROT_ERROR) => Close::BadRdma,
+        Cause::Descriptor(_) if receiving == Some(Reliability::RELIABLE_RECEPTION) => {
+            Close::BadReceive
+        }
+        _ => Close::Broken,
+    }
 }
 
 impl End for Core {
+    fn attend(&self) {
+        self.serve();
+        let armed = self.recv.lock().attention.armed;
+        if armed {
+            self.receive_all();
+        } else {
+            self.note_dropped(&self.recv.lock());
+            self.catch_up();
+        }
+        let waiting = self.send.lock().queue.work.outstanding() > 0;
+        if waiting {
+            self.send_all();
+        }
+    }
+
     fn peer_died(&self, link: &Link) {
         let recv = self.recv.lock();
         let Some(lane) = recv.lane() else { return };
         if core::ptr::eq(&*lane.attachment().link, link) && !self.is_broken() {
             // It may have said why it leaves before it left.
             let cause = lane.peer_closed().unwrap_or(Cause::PeerDied);
-            self.break_up(&lane.attachment().clone(), cause);
+            self.break_up(&lane.attachment().clone(), cause, Close::Broken);
             drop(recv);
             self.settle();
         }
     }
 }
 
-impl Waiting for Core {
-    fn progress(&self) -> Progress {
-        let mut guard = self.send.lock();
-        if self.is_broken() {
-            guard.flush(&self.nic);
-        }
-        let before = guard.queue.work.outstanding();
-        if !guard.progress(&self.nic) {
-            self.give_up_sending(guard);
-            self.looked_after.store(false, Ordering::SeqCst);
-            return Progress::Finished;
-        }
-        let after = guard.queue.work.outstanding();
-        if after == 0 || guard.lane.is_none() {
-            // Under the lock: a send that is posted next is noted again.
-            self.looked_after.store(false, Ordering::SeqCst);
-            return Progress::Finished;
-        }
-        if after < before { Progress::Moved } else { Progress::Stuck }
-    }
-}
-
 impl Drop for Core {
     fn drop(&mut self) {
         self.disconnect();
-        self.nic.vi_gone(self.id, self.ptag);
+        let ptag = self.machine().ptag;
+        self.nic.vi_gone(self.id, ptag);
     }
 }

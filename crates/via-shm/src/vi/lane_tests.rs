@@ -1,28 +1,32 @@
 use super::*;
 use crate::Segment;
-use crate::connect::link::{Close, Link};
+use crate::connect::link::{Close, Link, Peer};
 use crate::layout::Words;
+use crate::pool::POOL;
+use crate::ring::{Entry, INLINE};
+use core::sync::atomic::Ordering;
+use via::error::Cause;
 
 /// A sender and a receiver at the two ends of one VI.
 fn pair() -> (TxLane, RxLane) {
     let (segment, _fd) = Segment::create().unwrap();
-    let link = Arc::new(Link::new(segment, 1, [0; 16], None, None));
+    let link = Arc::new(Link::new(segment, 1, Peer::myself()));
     let here = Arc::new(Attachment::request(&link).unwrap());
     let there = Arc::new(Attachment::accept(&link, here.vi).unwrap());
-    (TxLane::new(&here), RxLane::new(&there))
+    (TxLane::new(&here, 1024), RxLane::new(&there))
 }
 
 fn path(words: &Words) -> &core::sync::atomic::AtomicU64 {
     &words.0[0]
 }
 
-fn receive(rx: &mut RxLane, outstanding: u32) -> Option<Vec<u8>> {
+fn receive(rx: &mut RxLane) -> Option<Vec<u8>> {
     let message = rx.head().unwrap()?;
     let mut bytes = vec![0; message.len as usize];
     let to = NonNull::new(bytes.as_mut_ptr()).unwrap();
     // SAFETY: the vector has as many bytes.
     unsafe { rx.copy(&message, 0, to, message.len) };
-    rx.consume(&message, outstanding).unwrap();
+    rx.consume(&message).unwrap();
     Some(bytes)
 }
 
@@ -33,24 +37,49 @@ fn the_count_of_posted_receives_is_exact() {
     for posted in [1, SLOTS, SLOTS + 1, 1000] {
         rx.publish(posted);
         let mut sent = 0;
-        while tx.permit() == Ok(Permit::Yes) {
-            tx.send_inline(b"x", None);
-            sent += 1;
-        }
-        assert_eq!(sent, posted.min(SLOTS));
-        let full = if posted > SLOTS { Permit::RingFull } else { Permit::NoReceive };
-        assert_eq!(tx.permit(), Ok(full));
-        // One is taken: one more fits if a receive is posted for it.
-        for left in (0..posted).rev() {
-            assert!(receive(&mut rx, left).is_some());
-            if tx.permit() == Ok(Permit::Yes) {
+        let mut send = |tx: &mut TxLane| {
+            while tx.permit() == Ok(Permit::Yes) {
                 tx.send_inline(b"x", None);
                 sent += 1;
             }
+            sent
+        };
+        let ahead = send(&mut tx);
+        // Entries come back in batches.
+        assert!(ahead > (SLOTS - BATCH).min(posted - 1) && ahead <= posted.min(SLOTS));
+        let full = if posted > ahead { Permit::RingFull } else { Permit::NoReceive };
+        assert_eq!(tx.permit(), Ok(full));
+        for _ in 0..posted {
+            assert!(receive(&mut rx).is_some());
+            send(&mut tx);
         }
-        assert_eq!((sent, receive(&mut rx, 0)), (posted, None));
+        assert_eq!((send(&mut tx), receive(&mut rx)), (posted, None));
         assert_eq!(tx.permit(), Ok(Permit::NoReceive));
     }
+}
+
+#[test]
+fn a_message_of_several_entries_takes_one_receive() {
+    let (mut tx, mut rx) = pair();
+    rx.publish(1);
+    assert_eq!(tx.permit(), Ok(Permit::Yes));
+    for more in [true, true, false] {
+        let (at, _) = tx.place(5000).unwrap().unwrap();
+        tx.publish(5000, None, Some(at), more);
+    }
+    assert_eq!(tx.permit(), Ok(Permit::NoReceive));
+    for more in [true, true, false] {
+        let piece = rx.head().unwrap().unwrap();
+        assert_eq!((piece.len, piece.more), (5000, more));
+        rx.consume(&piece).unwrap();
+        rx.publish(u32::from(more));
+    }
+    assert_eq!(tx.permit(), Ok(Permit::NoReceive));
+    rx.publish(1);
+    assert_eq!(tx.permit(), Ok(Permit::Yes));
+    tx.send_written(7 << 20, 9);
+    let piece = rx.head().unwrap().unwrap();
+    assert_eq!((piece.len, piece.immediate, piece.written), (7 << 20, Some(9), true));
 }
 
 #[test]
@@ -63,7 +92,7 @@ fn what_was_sent_before_the_end_is_there() {
     tx.attachment().close(Close::Broken);
     assert_eq!(rx.peer_closed(), Some(Cause::PeerDisconnected), "the first reason stands");
     assert_eq!(rx.head().unwrap().unwrap().immediate, Some(9));
-    assert_eq!(receive(&mut rx, 1).as_deref(), Some(&b"last"[..]));
+    assert_eq!(receive(&mut rx).as_deref(), Some(&b"last"[..]));
     assert_eq!(tx.peer_closed(), None);
     rx.attachment().close(Close::NoReceive);
     assert_eq!(tx.peer_closed(), Some(Cause::ReceiveQueueEmpty));
@@ -72,32 +101,41 @@ fn what_was_sent_before_the_end_is_there() {
 #[test]
 fn nothing_impossible_is_believed() {
     let (mut tx, rx) = pair();
-    for posted in [SLOTS + 1, 1 << 31, u32::MAX] {
-        tx.half.direction().credit.post(posted);
-        assert!(tx.permit().is_err(), "{posted} receives");
+    for receives in [1025, 1 << 31, u32::MAX] {
+        tx.direction().credit.post_receives(receives);
+        assert!(tx.permit().is_err(), "{receives} receives");
     }
-    tx.half.direction().credit.post(1);
-    assert_eq!(tx.permit(), Ok(Permit::Yes));
+    tx.direction().credit.post_receives(1024);
+    for _ in 0..SLOTS {
+        assert_eq!(tx.permit(), Ok(Permit::Yes));
+        tx.send_inline(b"x", None);
+    }
+    for entries in [2 * SLOTS + 1, 1 << 31, SLOTS - 1] {
+        tx.direction().credit.post(entries);
+        assert!(tx.permit().is_err(), "{entries} entries");
+    }
     tx.place(1 << 16).unwrap().unwrap();
-    tx.half.direction().credit.release(1 << 20);
+    tx.direction().credit.release(1 << 20);
     for _ in 0..40 {
         let _ = tx.place(1 << 16);
     }
     assert!(tx.place(1 << 16).is_err(), "more released than was ever placed");
 
     let publish = |len: u32, pool_offset| {
-        tx.half.slot(0).publish(0, Entry { immediate: 0, len, pool_offset });
+        rx.half().slot(0).publish(0, Entry { immediate: 0, len, pool_offset });
         rx.head()
     };
     let pool = POOL as u32;
     assert!(publish(INLINE as u32, None).is_ok());
     assert!(publish(INLINE as u32 + 1, None).is_err());
-    assert!(publish(MESSAGE_MAX as u32, Some(pool - MESSAGE_MAX as u32)).is_ok());
-    assert!(publish(MESSAGE_MAX as u32 + 1, Some(0)).is_err());
+    assert!(publish(FRAGMENT as u32, Some(pool - FRAGMENT as u32)).is_ok());
+    assert!(publish(FRAGMENT as u32 + 1, Some(0)).is_err());
     assert!(publish(64, Some(pool - 63)).is_err());
     assert!(publish(64, Some(u32::MAX)).is_err());
-    assert!(publish(8 | 1 << 21, None).is_err(), "an unknown flag");
+    assert!(publish(8 | 1 << 23, None).is_err(), "an unknown flag");
+    assert!(publish(WRITTEN, None).is_err(), "a note without its number");
+    assert!(publish(WRITTEN | IMMEDIATE | 8, None).is_err(), "a note with bytes of its own");
 
-    path(&tx.half.direction().path).store(77, Ordering::Relaxed);
+    path(&tx.direction().path).store(77, Ordering::Relaxed);
     assert!(matches!(rx.peer_closed(), Some(Cause::Damaged(_))));
 }

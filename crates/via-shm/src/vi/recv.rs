@@ -1,13 +1,15 @@
-//! The receive queue: messages are scattered into posted buffers when the program looks.
+//! The receive queue: messages are scattered into posted buffers when somebody looks.
 
 use crate::Damaged;
 use crate::nic::Shared;
-use crate::vi::access::{self, Queue};
-use crate::vi::lane::{Message, RxLane};
+use crate::vi::access::{self, Gather, Queue};
+use crate::vi::attention::Attention;
+use crate::vi::lane::{Piece, RxLane};
+use crate::vi::notice::{Notices, Overrun};
 use via::error::Cause;
-use via::memory::{Ptag, RegionCache};
+use via::memory::Ptag;
 use via::queue::{Completion, Outcome};
-use via::{DescriptorRef, Status};
+use via::{Control, Reliability, Status};
 
 /// The receive queue and its direction of the connection.
 #[derive(Debug)]
@@ -15,16 +17,47 @@ pub(crate) struct RecvSide {
     pub(crate) queue: Queue,
     /// There from a connection's beginning, before it is answered, to the disconnect.
     lane: Option<RxLane>,
+    pub(crate) level: Reliability,
     /// No more messages are to be taken from it.
     ended: bool,
+    /// What has come of a message of several entries.
+    partial: Partial,
     /// Why the connection is to be broken, once that is found out.
     pub(crate) trouble: Option<Cause>,
-    ptag: Ptag,
+    pub(crate) attention: Attention,
+}
+
+#[derive(Debug, Default)]
+struct Partial {
+    filled: u32,
+    /// The rest of the message goes nowhere, for this reason (unreliable).
+    lost: Option<Status>,
+}
+
+/// Control bits that mean nothing in a receive.
+const FOREIGN: Control = Control::RESERVED.union(Control::OP_MASK);
+
+/// What a look for messages has brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    Nothing,
+    /// A message has been received, or is just coming.
+    Message,
+    /// The connection is to be broken.
+    Trouble,
 }
 
 impl RecvSide {
-    pub(crate) fn new(capacity: u32, ptag: Ptag) -> RecvSide {
-        RecvSide { queue: Queue::new(capacity), lane: None, ended: false, trouble: None, ptag }
+    pub(crate) fn new(capacity: u32, level: Reliability, ptag: Ptag, notices: Notices) -> RecvSide {
+        RecvSide {
+            queue: Queue::new(capacity, ptag, notices),
+            lane: None,
+            level,
+            ended: false,
+            partial: Partial::default(),
+            trouble: None,
+            attention: Attention::default(),
+        }
     }
 
     /// Where messages come from.
@@ -36,6 +69,8 @@ impl RecvSide {
     pub(crate) fn attach(&mut self, lane: Option<RxLane>) {
         self.lane = lane;
         self.ended = false;
+        self.partial = Partial::default();
+        self.attention.armed = false;
         self.publish();
     }
 
@@ -49,10 +84,13 @@ impl RecvSide {
 
     /// Receives one message, if one is there; its descriptor is done.
     pub(crate) fn progress(&mut self, nic: &Shared) -> News {
-        match self.meet(nic) {
+        match self.meet_all(nic) {
             Ok(outcome) => {
                 self.queue.work.complete(outcome);
-                News::Message
+                match self.queue.notices.completed(&mut self.queue.work, nic) {
+                    Ok(()) => News::Message,
+                    Err(Overrun) => self.overrun(),
+                }
             }
             Err(news) => news,
         }
@@ -62,38 +100,133 @@ impl RecvSide {
     /// be taken.
     #[inline]
     pub(crate) fn take_next(&mut self, nic: &Shared) -> Result<Completion, News> {
-        let outcome = self.meet(nic)?;
-        Ok(self.queue.work.pass(outcome))
+        let outcome = self.meet_all(nic)?;
+        let completion = self.queue.work.pass(outcome);
+        if self.queue.notices.passed().is_err() {
+            // Too late for this one; the next look finds the connection broken.
+            self.overrun();
+        }
+        Ok(completion)
+    }
+
+    /// For a completion queue: whether the next descriptor's message is there, plainly to be
+    /// received when its program takes it. That is promised with this.
+    pub(crate) fn promise(&mut self) -> bool {
+        let Some(lane) = &self.lane else { return false };
+        let plain = lane.has_news()
+            && !self.ended
+            && self.queue.work.outstanding() > 0
+            && !self.queue.notices.has_callbacks()
+            && self.partial.filled == 0
+            && self.partial.lost.is_none()
+            && matches!(lane.head(), Ok(Some(Piece { more: false, .. })));
+        self.queue.notices.promised |= plain;
+        plain
+    }
+
+    /// As [`RecvSide::meet`], as long as there is a message that goes on.
+    #[inline(always)]
+    fn meet_all(&mut self, nic: &Shared) -> Result<Outcome, News> {
+        loop {
+            match self.meet(nic) {
+                Err(News::Message) if self.lane.as_ref().is_some_and(RxLane::has_news) => {}
+                result => return result,
+            }
+        }
     }
 
     /// The next message and the next descriptor meet; the queue is still to be told.
     #[inline(always)]
     fn meet(&mut self, nic: &Shared) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
-        let message = match lane.head() {
-            Ok(Some(message)) => message,
+        let piece = match lane.head() {
+            Ok(Some(piece)) => piece,
             Ok(None) => return Err(self.quiet()),
             Err(damaged) => return Err(self.damaged(damaged)),
         };
-        let ptag = self.ptag;
-        let Queue { work, descriptors, data } = &mut self.queue;
+        if piece.more || piece.written || self.partial.filled != 0 || self.partial.lost.is_some() {
+            return self.meet_part(nic, piece);
+        }
+        let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
         let Some(front) = work.front() else {
             return Err(self.damaged(Damaged("a message for which no receive is posted")));
         };
-        let Some(descriptor) = access::descriptor(descriptors, nic, ptag, front) else {
+        let Some(descriptor) = access::descriptor(descriptors, nic, *ptag, front) else {
             // Its memory was deregistered after it was posted.
-            return Err(self.fail(nic, Status::PROTECTION_ERROR));
+            return self.fail(nic, &piece, Status::PROTECTION_ERROR);
         };
-        let receive = Receive { descriptor, nic, ptag };
-        if let Err(status) = receive.deliver(lane, data, &message) {
-            return Err(self.fail(nic, status));
+        let Piece { len: length, immediate, .. } = piece;
+        let delivered = (|| {
+            let count = access::form(&descriptor, descriptor.control(), FOREIGN)?;
+            if count == 1 {
+                let (to, room) = access::segment(&descriptor, 0, data, nic, *ptag)?;
+                if length > room {
+                    return Err(Status::LENGTH_ERROR);
+                }
+                // SAFETY: `segment` vouches for `room` bytes.
+                unsafe { lane.copy(&piece, 0, to, length) };
+                return Ok(());
+            }
+            let gather = Gather { descriptor, nic, ptag: *ptag, first: 0, count };
+            scatter(&gather, data, lane, &piece, 0)
+        })();
+        if let Err(status) = delivered {
+            return self.fail(nic, &piece, status);
         }
-        if lane.consume(&message, work.outstanding() - 1).is_err() {
+        if lane.consume(&piece).is_err() {
             return Err(self.damaged(Damaged("a message at an impossible place")));
         }
-        let Message { len: length, immediate, .. } = message;
+        if self.level == Reliability::RELIABLE_RECEPTION {
+            lane.deliver();
+        }
         descriptor.complete(Status::OP_RECEIVE, length, immediate);
         Ok(Outcome { status: Status::OP_RECEIVE, length, immediate })
+    }
+
+    /// As [`RecvSide::meet`], for what is not a message in one entry.
+    #[inline(never)]
+    fn meet_part(&mut self, nic: &Shared, piece: Piece) -> Result<Outcome, News> {
+        let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
+        let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
+        let Some(front) = work.front() else {
+            return Err(self.damaged(Damaged("a message for which no receive is posted")));
+        };
+        let filled = self.partial.filled;
+        if piece.written && filled != 0 {
+            return Err(self.damaged(Damaged("an RDMA within a message")));
+        }
+        let descriptor = access::descriptor(descriptors, nic, *ptag, front);
+        let delivered = (|| {
+            if let Some(status) = self.partial.lost {
+                return Err(status);
+            }
+            let descriptor = descriptor.ok_or(Status::PROTECTION_ERROR)?;
+            let count = access::form(&descriptor, descriptor.control(), FOREIGN)?;
+            if piece.written {
+                return Ok(());
+            }
+            let gather = Gather { descriptor, nic, ptag: *ptag, first: 0, count };
+            scatter(&gather, data, lane, &piece, filled)
+        })();
+        if let Err(status) = delivered {
+            return self.fail(nic, &piece, status);
+        }
+        if lane.consume(&piece).is_err() {
+            return Err(self.damaged(Damaged("a message at an impossible place")));
+        }
+        let length = filled.saturating_add(piece.len);
+        self.partial.filled = if piece.more { length } else { 0 };
+        if piece.more {
+            return Err(News::Message);
+        }
+        if self.level == Reliability::RELIABLE_RECEPTION {
+            lane.deliver();
+        }
+        let status = if piece.written { Status::OP_REMOTE_RDMA_WRITE } else { Status::OP_RECEIVE };
+        if let Some(descriptor) = descriptor {
+            descriptor.complete(status, length, piece.immediate);
+        }
+        Ok(Outcome { status, length, immediate: piece.immediate })
     }
 
     /// No message is there: has the peer closed?
@@ -126,11 +259,45 @@ impl RecvSide {
     }
 
     #[cold]
-    fn fail(&mut self, nic: &Shared, status: Status) -> News {
-        self.ended = true;
-        self.queue.complete(nic, self.ptag, Outcome::error(Status::OP_RECEIVE | status));
-        self.trouble = Some(Cause::Descriptor(status));
+    fn overrun(&mut self) -> News {
+        self.trouble = Some(Cause::CqOverrun);
         News::Trouble
+    }
+
+    /// The receive cannot take the message. That breaks a reliable connection; an unreliable one
+    /// loses the message.
+    #[cold]
+    fn fail(&mut self, nic: &Shared, piece: &Piece, status: Status) -> Result<Outcome, News> {
+        if self.level == Reliability::UNRELIABLE {
+            return self.lose(nic, piece, status);
+        }
+        self.ended = true;
+        let partial = self.partial.filled != 0;
+        let status = if partial { status | Status::PARTIAL_ERROR } else { status };
+        let outcome = Outcome::error(Status::OP_RECEIVE | status);
+        let _ = self.queue.complete(nic, outcome);
+        self.trouble = Some(Cause::Descriptor(status));
+        Err(News::Trouble)
+    }
+
+    #[cold]
+    fn lose(&mut self, nic: &Shared, piece: &Piece, status: Status) -> Result<Outcome, News> {
+        let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
+        if lane.consume(piece).is_err() {
+            return Err(self.damaged(Damaged("a message at an impossible place")));
+        }
+        self.partial = Partial { filled: 0, lost: piece.more.then_some(status) };
+        if piece.more {
+            return Err(News::Message);
+        }
+        let status = Status::OP_RECEIVE | status;
+        let Queue { work, descriptors, ptag, .. } = &mut self.queue;
+        if let Some(front) = work.front()
+            && let Some(descriptor) = access::descriptor(descriptors, nic, *ptag, front)
+        {
+            descriptor.complete(status, 0, None);
+        }
+        Ok(Outcome::error(status))
     }
 
     /// Ends the queue of a broken connection: receives what the peer sent before, unless it was a
@@ -146,69 +313,27 @@ impl RecvSide {
 
     /// Flushes what is not done.
     pub(crate) fn flush(&mut self, nic: &Shared) {
-        self.queue.flush(nic, self.ptag, Status::OP_RECEIVE);
+        self.queue.flush(nic, |_| Status::OP_RECEIVE);
+        self.queue.notices.promised = false;
     }
 }
 
-/// What a look for messages has brought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
-    Nothing,
-    /// A message has been received, or is just coming.
-    Message,
-    /// The connection is to be broken.
-    Trouble,
-}
-
-/// A receive that meets its message.
-struct Receive<'a> {
-    descriptor: DescriptorRef<'a>,
-    nic: &'a Shared,
-    ptag: Ptag,
-}
-
-impl Receive<'_> {
-    /// Everything is checked before anything is moved.
-    #[inline]
-    fn deliver(
-        &self,
-        lane: &RxLane,
-        data: &mut RegionCache,
-        message: &Message,
-    ) -> Result<(), Status> {
-        let count = access::form(&self.descriptor, self.descriptor.control())?;
-        if count == 1 {
-            let (to, room) = access::segment(&self.descriptor, 0, data, self.nic, self.ptag)?;
-            if message.len > room {
-                return Err(Status::LENGTH_ERROR);
-            }
-            // SAFETY: `segment` vouches for `room` bytes.
-            unsafe { lane.copy(message, 0, to, message.len) };
-            return Ok(());
-        }
-        let mut room = 0u32;
-        for i in 0..count {
-            room = room.saturating_add(self.segment(i, data)?.1);
-        }
-        if message.len > room {
-            return Err(Status::LENGTH_ERROR);
-        }
-        let mut done = 0;
-        for i in 0..count {
-            let (to, len) = self.segment(i, data)?;
-            let len = len.min(message.len - done);
-            // SAFETY: `segment` vouches for the target; `done + len` is at most the message.
-            unsafe { lane.copy(message, done, to, len) };
-            done += len;
-        }
+/// Copies a piece of a message to where the descriptor wants the bytes from `at` on. Everything is
+/// checked before anything is moved.
+fn scatter(
+    gather: &Gather<'_>,
+    data: &mut via::memory::RegionCache,
+    lane: &RxLane,
+    piece: &Piece,
+    at: u32,
+) -> Result<(), Status> {
+    let room = gather.total(data)?;
+    if at.checked_add(piece.len).is_none_or(|end| end > room) {
+        return Err(Status::LENGTH_ERROR);
+    }
+    gather.parts(data, at, piece.len, |to, from, len| {
+        // SAFETY: the part is `len` bytes of a segment; the range lies in the piece.
+        unsafe { lane.copy(piece, from - at, to, len) };
         Ok(())
-    }
-
-    fn segment(
-        &self,
-        i: usize,
-        data: &mut RegionCache,
-    ) -> Result<(core::ptr::NonNull<u8>, u32), Status> {
-        access::segment(&self.descriptor, i, data, self.nic, self.ptag)
-    }
+    })
 }

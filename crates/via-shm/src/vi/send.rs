@@ -1,16 +1,18 @@
 //! The send queue: a send executes in the thread that posts it.
 
 use crate::Damaged;
-use crate::endpoint::MESSAGE_MAX;
 use crate::nic::Shared;
 use crate::ring::INLINE;
-use crate::vi::access::{self, Queue};
-use crate::vi::lane::{Permit, TxLane};
+use crate::vi::access::{self, Gather, Queue};
+use crate::vi::lane::{FRAGMENT, Permit, TxLane};
+use crate::vi::notice::Notices;
+use crate::vi::rdma::Rdma;
 use core::ptr::NonNull;
+use std::collections::VecDeque;
 use via::error::{Cause, PostError};
-use via::memory::{Ptag, RegionCache};
-use via::queue::{Outcome, WorkQueue};
-use via::{DescriptorAddress, DescriptorRef, Status, ViAttributes};
+use via::memory::Ptag;
+use via::queue::Outcome;
+use via::{Control, DescriptorAddress, DescriptorRef, Reliability, Status, ViAttributes};
 
 /// The send queue and its direction of the connection.
 #[derive(Debug)]
@@ -20,14 +22,28 @@ pub(crate) struct SendSide {
     pub(crate) lane: Option<TxLane>,
     /// Why the connection is to be broken, once that is found out.
     pub(crate) trouble: Option<Cause>,
-    ptag: Ptag,
-    max_transfer: u32,
+    pub(crate) level: Reliability,
+    pub(crate) max_transfer: u32,
+    /// How much of the send at work has gone, of how much.
+    partial: Partial,
+    /// Sends that are on their way and not known to be received (reliable reception): each one's
+    /// number and length.
+    flight: VecDeque<(u32, u32)>,
+    pub(super) rdma: Rdma,
+    /// The peer wakes our engine when there is room.
+    pub(super) awaits_room: bool,
 }
 
-/// Why nothing was sent. Small, so that it travels in a register.
+#[derive(Debug, Default)]
+struct Partial {
+    sent: u32,
+    total: u32,
+}
+
+/// Why nothing was sent, or not all. Small, so that it travels in a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Obstacle {
-    /// There is no room for it now.
+pub(super) enum Obstacle {
+    /// There is no room for it now, or it must wait for what is before it.
     NoRoom,
     /// Its descriptor is at fault.
     Descriptor(Status),
@@ -51,10 +67,42 @@ impl From<Damaged> for Obstacle {
     }
 }
 
+/// What the status says that a descriptor was.
+pub(super) fn operation(control: Control) -> Status {
+    match control.operation() {
+        Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
+        Control::OP_RDMAREAD => Status::OP_RDMA_READ,
+        _ => Status::OP_SEND,
+    }
+}
+
 impl SendSide {
-    pub(crate) fn new(capacity: u32, attributes: &ViAttributes, ptag: Ptag) -> SendSide {
-        let max_transfer = attributes.max_transfer_size.min(MESSAGE_MAX as u32);
-        SendSide { queue: Queue::new(capacity), lane: None, trouble: None, ptag, max_transfer }
+    pub(crate) fn new(
+        capacity: u32,
+        attributes: &ViAttributes,
+        ptag: Ptag,
+        notices: Notices,
+    ) -> SendSide {
+        SendSide {
+            queue: Queue::new(capacity, ptag, notices),
+            lane: None,
+            trouble: None,
+            level: attributes.reliability,
+            max_transfer: attributes.max_transfer_size,
+            partial: Partial::default(),
+            flight: VecDeque::new(),
+            rdma: Rdma::default(),
+            awaits_room: false,
+        }
+    }
+
+    /// Begins with a connection, or ends with it.
+    pub(crate) fn attach(&mut self, lane: Option<TxLane>) {
+        self.lane = lane;
+        self.partial = Partial::default();
+        self.flight.clear();
+        self.rdma.reset();
+        self.awaits_room = false;
     }
 
     /// Posts a descriptor, and sends it if nothing is before it. If the connection is broken, it
@@ -69,8 +117,8 @@ impl SendSide {
         at: DescriptorAddress,
         broken: bool,
     ) -> Result<bool, PostError> {
-        let ptag = self.ptag;
-        let Queue { work, descriptors, data } = &mut self.queue;
+        let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
+        let ptag = *ptag;
         let descriptor =
             access::descriptor(descriptors, nic, ptag, at).ok_or(PostError::Descriptor)?;
         let first = work.outstanding() == 0;
@@ -79,175 +127,300 @@ impl SendSide {
             self.flush(nic);
             return Ok(true);
         }
-        let Some(lane) = self.lane.as_mut().filter(|_| first) else {
+        let plain = first
+            && self.level == Reliability::RELIABLE_DELIVERY
+            && descriptor.seg_count() == 1
+            && !descriptor.control().intersects(NOT_PLAIN);
+        let Some(lane) = self.lane.as_mut().filter(|_| plain) else {
             descriptor.clear_status();
             return Ok(self.progress(nic));
         };
-        let send = Send { descriptor, nic, ptag, max_transfer: self.max_transfer };
-        Ok(match send.attempt(lane, data) {
+        let limit = self.max_transfer.min(FRAGMENT as u32);
+        let sent = (|| {
+            if lane.peer_closed().is_some() {
+                return Err(Obstacle::Ended);
+            }
+            let (from, len) = access::segment(&descriptor, 0, data, nic, ptag)?;
+            if len > limit {
+                // Too long, or to be cut into pieces.
+                return Err(Obstacle::NoRoom);
+            }
+            permit(lane)?;
+            send_piece(lane, from, len, immediate_of(&descriptor))
+        })();
+        match sent {
             Ok(length) => {
-                send.complete(work, length);
-                true
+                descriptor.complete(Status::OP_SEND, length, None);
+                work.complete(Outcome { status: Status::OP_SEND, length, immediate: None });
+                let told = self.queue.notices.completed(&mut self.queue.work, nic);
+                Ok(told.is_ok() || self.overrun())
             }
-            Err(Obstacle::NoRoom) => {
+            Err(obstacle) => {
                 descriptor.clear_status();
-                true
+                match obstacle {
+                    Obstacle::NoRoom => Ok(self.progress(nic)),
+                    obstacle => Ok(self.fail(nic, obstacle)),
+                }
             }
-            Err(obstacle) => self.fail(nic, obstacle),
-        })
+        }
     }
 
     /// Sends what is posted, in order, as far as there is room. False if there is trouble.
     pub(crate) fn progress(&mut self, nic: &Shared) -> bool {
-        while let Some(front) = self.queue.work.front() {
-            let Some(lane) = &mut self.lane else { return true };
-            let ptag = self.ptag;
-            let Queue { work, descriptors, data } = &mut self.queue;
-            let Some(descriptor) = access::descriptor(descriptors, nic, ptag, front) else {
-                // Its memory was deregistered after it was posted.
-                return self.fail(nic, Obstacle::Descriptor(Status::PROTECTION_ERROR));
-            };
-            let send = Send { descriptor, nic, ptag, max_transfer: self.max_transfer };
-            match send.attempt(lane, data) {
-                Ok(length) => send.complete(work, length),
+        if !self.flight.is_empty() && !self.land(nic) {
+            return false;
+        }
+        while let Some(at) = self.queue.work.pending(self.flight.len() as u32) {
+            if self.lane.is_none() {
+                return true;
+            }
+            let worked = match self.attempt(nic, at) {
+                Ok(Gone::Done(outcome)) => self.done(nic, outcome),
+                Ok(Gone::InFlight(length)) => {
+                    let number = self.lane.as_ref().map_or(0, TxLane::sent);
+                    self.flight.push_back((number, length));
+                    self.land(nic)
+                }
                 Err(Obstacle::NoRoom) => return true,
-                Err(obstacle) => return self.fail(nic, obstacle),
+                // What is before it ends first.
+                Err(_) if !self.flight.is_empty() => return self.check_ended(nic),
+                Err(obstacle) => self.fail(nic, obstacle),
+            };
+            if !worked {
+                return false;
             }
         }
         true
     }
 
-    /// The oldest send ends in error, unless it is to be flushed with the others. Returns false.
+    /// The oldest descriptor is done.
+    fn done(&mut self, nic: &Shared, outcome: Outcome) -> bool {
+        self.partial = Partial::default();
+        self.queue.complete(nic, outcome).is_ok() || self.overrun()
+    }
+
+    /// Completes the sends that have been received (reliable reception).
+    fn land(&mut self, nic: &Shared) -> bool {
+        let delivered = match self.lane.as_ref().map(TxLane::delivered) {
+            Some(Ok(delivered)) => delivered,
+            Some(Err(damaged)) => return self.fail(nic, damaged.into()),
+            None => return true,
+        };
+        while let Some(&(number, length)) = self.flight.front()
+            && delivered.wrapping_sub(number) as i32 >= 0
+        {
+            self.flight.pop_front();
+            let outcome = Outcome { status: Status::OP_SEND, length, immediate: None };
+            if !(self.queue.complete(nic, outcome).is_ok() || self.overrun()) {
+                return false;
+            }
+        }
+        self.flight.is_empty() || self.check_ended(nic)
+    }
+
+    /// Whether the peer still holds the connection up.
+    fn check_ended(&mut self, nic: &Shared) -> bool {
+        match self.lane.as_ref().and_then(TxLane::peer_closed) {
+            Some(_) => self.fail(nic, Obstacle::Ended),
+            None => true,
+        }
+    }
+
+    #[cold]
+    fn overrun(&mut self) -> bool {
+        self.trouble = Some(Cause::CqOverrun);
+        false
+    }
+
+    /// The oldest send ends in error, unless it is to be flushed with the others. True if the
+    /// connection goes on all the same, as an unreliable one does.
     #[cold]
     fn fail(&mut self, nic: &Shared, obstacle: Obstacle) -> bool {
         let (status, cause) = match obstacle {
             Obstacle::NoRoom | Obstacle::Ended => {
-                self.trouble = self.lane.as_ref().and_then(TxLane::peer_closed);
+                let cause = self.lane.as_ref().and_then(TxLane::peer_closed);
+                if cause == Some(Cause::RemoteDescriptor) && !self.flight.is_empty() {
+                    self.flight.clear();
+                    self.end_with(nic, Status::REMOTE_DESC_ERROR);
+                }
+                self.trouble = cause;
                 return false;
+            }
+            Obstacle::NoReceive if self.level == Reliability::UNRELIABLE => {
+                return self.drop_one(nic);
             }
             Obstacle::Descriptor(error) => (error, Cause::Descriptor(error)),
             Obstacle::NoReceive => (Status::TRANSPORT_ERROR, Cause::ReceiveQueueEmpty),
             Obstacle::Damaged => {
-                (Status::TRANSPORT_ERROR, Cause::Damaged("a credit that cannot be true"))
+                (Status::TRANSPORT_ERROR, Cause::Damaged("a word that cannot be true"))
             }
         };
-        self.queue.complete(nic, self.ptag, Outcome::error(Status::OP_SEND | status));
-        self.trouble = Some(cause);
-        false
+        let begun = self.partial.sent != 0;
+        self.end_with(nic, status);
+        // A message that has begun must end, or the stream of entries makes no sense.
+        let goes_on = self.level == Reliability::UNRELIABLE
+            && matches!(obstacle, Obstacle::Descriptor(_))
+            && !begun;
+        if !goes_on {
+            self.trouble = Some(cause);
+        }
+        goes_on
+    }
+
+    /// The oldest send is done with an error.
+    fn end_with(&mut self, nic: &Shared, status: Status) {
+        let control = self.front_control(nic);
+        self.rdma.forget();
+        let partial = if self.partial.sent != 0 { Status::PARTIAL_ERROR } else { Status::empty() };
+        self.partial = Partial::default();
+        let _ = self.queue.complete(nic, Outcome::error(operation(control) | status | partial));
+    }
+
+    fn front_control(&mut self, nic: &Shared) -> Control {
+        let Queue { work, descriptors, ptag, .. } = &mut self.queue;
+        let front = work.front();
+        let front = front.and_then(|at| access::descriptor(descriptors, nic, *ptag, at));
+        front.map_or(Control::empty(), |descriptor| descriptor.control())
+    }
+
+    /// The message goes nowhere, which on an unreliable connection is no error of its sender.
+    fn drop_one(&mut self, nic: &Shared) -> bool {
+        if let Some(lane) = &self.lane {
+            lane.drop_message();
+        }
+        let control = self.front_control(nic);
+        self.rdma.forget();
+        let status = operation(control);
+        self.done(nic, Outcome { status, length: 0, immediate: None })
     }
 
     /// Flushes what is not done.
     pub(crate) fn flush(&mut self, nic: &Shared) {
-        self.queue.flush(nic, self.ptag, Status::OP_SEND);
-    }
-}
-
-/// A send that is being attempted.
-struct Send<'a> {
-    descriptor: DescriptorRef<'a>,
-    nic: &'a Shared,
-    ptag: Ptag,
-    max_transfer: u32,
-}
-
-impl Send<'_> {
-    /// It is sent, and done with that.
-    #[inline]
-    fn complete(&self, work: &mut WorkQueue, length: u32) {
-        let status = Status::OP_SEND;
-        self.descriptor.complete(status, length, None);
-        work.complete(Outcome { status, length, immediate: None });
+        self.flight.clear();
+        self.rdma.forget();
+        self.queue.flush(nic, operation);
     }
 
-    /// Everything is checked before anything is moved.
-    #[inline]
-    fn attempt(&self, lane: &mut TxLane, data: &mut RegionCache) -> Result<u32, Obstacle> {
+    /// Attempts the descriptor at `at`, which all before it have left to be attempted.
+    fn attempt(&mut self, nic: &Shared, at: DescriptorAddress) -> Result<Gone, Obstacle> {
+        let lane = self.lane.as_mut().ok_or(Obstacle::NoRoom)?;
         if lane.peer_closed().is_some() {
             return Err(Obstacle::Ended);
         }
-        let control = self.descriptor.control();
-        let count = access::form(&self.descriptor, control)?;
-        let immediate =
-            control.contains(via::Control::IMMEDIATE).then(|| self.descriptor.immediate());
-        if count == 1 {
-            let (at, len) = self.segment(0, data)?;
-            if len > self.max_transfer {
+        let Queue { descriptors, data, ptag, .. } = &mut self.queue;
+        // Its memory may have been deregistered after it was posted.
+        let descriptor = access::descriptor(descriptors, nic, *ptag, at)
+            .ok_or(Obstacle::Descriptor(Status::PROTECTION_ERROR))?;
+        let control = descriptor.control();
+        let count = access::form(&descriptor, control, Control::RESERVED)?;
+        let operation = control.operation();
+        if operation != Control::OP_SENDRECV {
+            if operation == Control::OP_MASK || count == 0 {
+                return Err(Status::FORMAT_ERROR.into());
+            }
+            if !self.flight.is_empty() {
+                return Err(Obstacle::NoRoom);
+            }
+            let gather = Gather { descriptor, nic, ptag: *ptag, first: 1, count };
+            let limit = self.max_transfer;
+            return self.rdma.attempt(lane, &gather, data, control, self.level, limit);
+        }
+        let gather = Gather { descriptor, nic, ptag: *ptag, first: 0, count };
+        if self.partial.sent == 0 {
+            let total = gather.total(data)?;
+            if total > self.max_transfer {
                 return Err(Status::LENGTH_ERROR.into());
             }
             permit(lane)?;
-            if len as usize <= INLINE {
-                // SAFETY: `segment` vouches for the bytes, and the program leaves them alone
-                // until the send is done (`via::Memory`).
-                let bytes = unsafe { core::slice::from_raw_parts(at.as_ptr(), len as usize) };
-                lane.send_inline(bytes, immediate);
-                return Ok(len);
+            self.partial.total = total;
+        }
+        let Partial { sent, total } = &mut self.partial;
+        loop {
+            if !lane.entry_free()? {
+                return Err(Obstacle::NoRoom);
             }
-            let Some((offset, place)) = lane.place(len)? else { return Err(Obstacle::NoRoom) };
-            // SAFETY: `segment` vouches for the source, `place` for the target.
-            unsafe { copy(at, place, len) };
-            lane.publish(len, immediate, Some(offset));
-            return Ok(len);
+            let len = (*total - *sent).min(FRAGMENT as u32);
+            let more = *sent + len < *total;
+            let immediate = immediate_of(&descriptor).filter(|_| !more);
+            if len as usize <= INLINE && !more {
+                let mut bytes = [0; INLINE];
+                let to = NonNull::from(&mut bytes).cast();
+                collect(&gather, data, *sent, len, to)?;
+                lane.send_inline(&bytes[..len as usize], immediate);
+            } else {
+                let Some((offset, to)) = lane.place(len)? else { return Err(Obstacle::NoRoom) };
+                collect(&gather, data, *sent, len, to)?;
+                lane.publish(len, immediate, Some(offset), more);
+            }
+            *sent += len;
+            if !more {
+                break;
+            }
         }
-        self.gather(lane, data, count, immediate)
+        let length = *total;
+        if self.level == Reliability::RELIABLE_RECEPTION {
+            self.partial = Partial::default();
+            return Ok(Gone::InFlight(length));
+        }
+        Ok(Gone::Done(Outcome { status: Status::OP_SEND, length, immediate: None }))
     }
+}
 
-    #[inline(always)]
-    fn segment(&self, i: usize, data: &mut RegionCache) -> Result<(NonNull<u8>, u32), Obstacle> {
-        Ok(access::segment(&self.descriptor, i, data, self.nic, self.ptag)?)
+/// What has become of a descriptor that was attempted.
+pub(super) enum Gone {
+    /// It is done.
+    Done(Outcome),
+    /// It is sent, and done when it is received.
+    InFlight(u32),
+}
+
+/// What keeps a send from being carried out in one step.
+const NOT_PLAIN: Control = Control::RESERVED.union(Control::OP_MASK);
+
+fn immediate_of(descriptor: &DescriptorRef<'_>) -> Option<u32> {
+    descriptor.control().contains(Control::IMMEDIATE).then(|| descriptor.immediate())
+}
+
+/// Sends bytes that lie in one piece, and fit one entry. The caller has a permit.
+#[inline(always)]
+fn send_piece(
+    lane: &mut TxLane,
+    from: NonNull<u8>,
+    len: u32,
+    immediate: Option<u32>,
+) -> Result<u32, Obstacle> {
+    if len as usize <= INLINE {
+        // SAFETY: `segment` vouches for the bytes, and the program leaves them alone until the
+        // send is done (`via::Memory`).
+        let bytes = unsafe { core::slice::from_raw_parts(from.as_ptr(), len as usize) };
+        lane.send_inline(bytes, immediate);
+        return Ok(len);
     }
+    let Some((offset, place)) = lane.place(len)? else { return Err(Obstacle::NoRoom) };
+    // SAFETY: `segment` vouches for the source, `place` for the target.
+    unsafe { copy(from, place, len) };
+    lane.publish(len, immediate, Some(offset), false);
+    Ok(len)
+}
 
-    fn gather(
-        &self,
-        lane: &mut TxLane,
-        data: &mut RegionCache,
-        count: usize,
-        immediate: Option<u32>,
-    ) -> Result<u32, Obstacle> {
-        let mut total = 0u32;
-        for i in 0..count {
-            let (_, len) = self.segment(i, data)?;
-            total = total.saturating_add(len);
-        }
-        if total > self.max_transfer {
-            return Err(Status::LENGTH_ERROR.into());
-        }
-        permit(lane)?;
-        if total as usize <= INLINE {
-            let mut bytes = [0; INLINE];
-            self.collect(data, count, total, NonNull::from(&mut bytes).cast())?;
-            lane.send_inline(&bytes[..total as usize], immediate);
-        } else {
-            let Some((offset, place)) = lane.place(total)? else { return Err(Obstacle::NoRoom) };
-            self.collect(data, count, total, place)?;
-            lane.publish(total, immediate, Some(offset));
-        }
-        Ok(total)
-    }
-
-    /// Copies all segments to one place that is good for `total` bytes. The program may have
-    /// changed the descriptor since they were counted: no more than that is copied.
-    fn collect(
-        &self,
-        data: &mut RegionCache,
-        count: usize,
-        total: u32,
-        place: NonNull<u8>,
-    ) -> Result<(), Obstacle> {
-        let mut done = 0;
-        for i in 0..count {
-            let (at, len) = self.segment(i, data)?;
-            let len = len.min(total - done);
-            // SAFETY: `segment` vouches for the source; `done + len` is at most `total`.
-            unsafe { copy(at, place.add(done as usize), len) };
-            done += len;
-        }
+/// Copies bytes `from..from + len` of the descriptor's to one place that is good for so many.
+fn collect(
+    gather: &Gather<'_>,
+    data: &mut via::memory::RegionCache,
+    from: u32,
+    len: u32,
+    to: NonNull<u8>,
+) -> Result<(), Obstacle> {
+    gather.parts(data, from, len, |part, at, len| {
+        // SAFETY: the part is `len` bytes of a segment; `parts` hands out `len` bytes in all.
+        unsafe { copy(part, to.add((at - from) as usize), len) };
         Ok(())
-    }
+    })
 }
 
 /// Whether there is a receive and an entry for another message.
 #[inline]
-fn permit(lane: &mut TxLane) -> Result<(), Obstacle> {
+pub(super) fn permit(lane: &mut TxLane) -> Result<(), Obstacle> {
     match lane.permit()? {
         Permit::Yes => Ok(()),
         Permit::RingFull => Err(Obstacle::NoRoom),

@@ -8,9 +8,11 @@
 use crate::connect::{Deadline, left};
 use crate::layout::Direction;
 use crate::vi::inner::Core;
+use crate::vi::words;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use sovia_sys::{call, clock, futex};
+use std::sync::Arc;
 use via::error::WaitError;
 use via::queue::{Completion, Done};
 
@@ -25,9 +27,6 @@ const SPIN_MIN: u32 = 2_000;
 /// A sleeper looks again after this time at the latest (nanoseconds): a peer may have spoiled the
 /// words by which it should have been woken.
 const NAP_MAX: u64 = 1_000_000_000;
-
-/// The word of [`Direction::reader`] that says on which processor, plus one, its reader waits.
-const CPU_WORD: usize = 1;
 
 /// Which work queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,21 +83,21 @@ fn settled(done: Done) -> Option<Result<Completion, WaitError>> {
 
 impl Core {
     #[inline]
-    fn done(&self, side: Side) -> Done {
+    fn done(self: &Arc<Self>, side: Side) -> Done {
         match side {
             Side::Send => self.send_done(),
             Side::Recv => self.recv_done(),
         }
     }
 
-    fn look(&self, side: Side) -> Option<Result<Completion, WaitError>> {
+    fn look(self: &Arc<Self>, side: Side) -> Option<Result<Completion, WaitError>> {
         settled(self.done(side))
     }
 
     /// Takes the oldest descriptor of a queue once it is done.
     #[inline]
     pub(crate) fn wait(
-        &self,
+        self: &Arc<Self>,
         side: Side,
         timeout: Option<Duration>,
     ) -> Result<Completion, WaitError> {
@@ -114,7 +113,11 @@ impl Core {
     }
 
     #[inline(never)]
-    fn wait_longer(&self, side: Side, timeout: Option<Duration>) -> Result<Completion, WaitError> {
+    fn wait_longer(
+        self: &Arc<Self>,
+        side: Side,
+        timeout: Option<Duration>,
+    ) -> Result<Completion, WaitError> {
         let start = clock::now_ns();
         let until = deadline(timeout);
         let budget = match side {
@@ -134,19 +137,55 @@ impl Core {
                     }
                     core::hint::spin_loop();
                 }
-                self.help_sends();
+                self.help();
             }
         }
+        self.sleeps(side, true);
         let result = loop {
             if let Some(result) = self.nap(side, until) {
                 break result;
             }
             if left(until) == Some(0) {
-                return Err(WaitError::Timeout);
+                break Err(WaitError::Timeout);
             }
         };
+        self.sleeps(side, false);
+        if result == Err(WaitError::Timeout) {
+            return result;
+        }
         budget.learn(clock::now_ns() - start, true);
         result
+    }
+
+    /// A thread sleeps on the queue, or does no more: then the engine need not look after it.
+    fn sleeps(self: &Arc<Self>, side: Side, asleep: bool) {
+        if side == Side::Send {
+            return;
+        }
+        let mut recv = self.recv.lock();
+        if asleep {
+            recv.attention.sleepers += 1;
+            if !recv.queue.notices.has_callbacks() {
+                recv.disarm();
+            }
+            return;
+        }
+        recv.attention.sleepers -= 1;
+        let list = recv.wants_listing() && recv.queue.work.outstanding() > 0;
+        drop(recv);
+        if list {
+            self.list();
+        }
+    }
+
+    /// While a thread spins on one queue: the peer's RDMAs, and sends that wait for room.
+    fn help(&self) {
+        if let Some(lane) = self.recv.lock().lane() {
+            self.serve_if_staged(lane.direction());
+        }
+        if self.send.lock().awaits_room {
+            self.send_all();
+        }
     }
 
     /// Whether spinning can help: not if the far side's thread last waited on this very
@@ -154,15 +193,15 @@ impl Core {
     fn may_spin(&self) -> bool {
         let Some(attachment) = self.machine().attachment.clone() else { return false };
         let mine = u64::from(call::current_cpu()) + 1;
-        let word = |direction: &Direction| direction.reader.0[CPU_WORD].load(Ordering::Relaxed);
+        let word = |direction: &Direction| direction.reader.0[words::R_CPU].load(Ordering::Relaxed);
         if word(attachment.back()) != mine {
-            attachment.back().reader.0[CPU_WORD].store(mine, Ordering::Relaxed);
+            attachment.back().reader.0[words::R_CPU].store(mine, Ordering::Relaxed);
         }
         word(attachment.out()) != mine
     }
 
     /// Sleeps once, unless there is something to find, and looks.
-    fn nap(&self, side: Side, until: Deadline) -> Option<Result<Completion, WaitError>> {
+    fn nap(self: &Arc<Self>, side: Side, until: Deadline) -> Option<Result<Completion, WaitError>> {
         let time = Some(left(until).unwrap_or(NAP_MAX).min(NAP_MAX));
         // Before the attachment is looked at: it changes after that.
         let seen = self.changes.load(Ordering::SeqCst);

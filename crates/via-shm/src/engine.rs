@@ -1,57 +1,55 @@
-//! The thread that watches over a process's links.
+//! The NIC's own thread, one per process: what a NIC in hardware would do by itself.
 //!
-//! It sleeps until a peer's process ends, and tells the VIs of that link. While sends wait for
-//! room, it also looks after them now and then, so that they go out even if their program makes
-//! no further call; a process without such sends is never woken.
+//! Sends execute in their callers and receives in those who look for them, so mostly it sleeps. It
+//! is woken, through an eventfd that the peer has,
+//!
+//! - when a peer's RDMA is to be carried out here;
+//! - when a message arrives at a VI whose program has posted a receive and does not call (it
+//!   computes, sleeps, or looks at the descriptor's status or a completion queue's event), or when
+//!   there is room for a send that waits and whose program does not call;
+//! - when a peer's process ends.
+//!
+//! A program that polls must not pay for that. So a VI with posted receives is *listed* first:
+//! the engine looks at it now and then, and only when its program has not called since the last
+//! look is the VI *armed*, which makes senders wake the engine for it. A program that calls again
+//! and again disarms it. A process in which nobody posts, polls or sends is never woken.
 
-use crate::connect::link::Link;
+use crate::connect::link::{ENGINE, Link};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{Fd, call, process};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
-/// How often waiting sends are looked after: at first, and at most this much later each time
-/// that nothing has moved (nanoseconds).
+/// How often listed VIs are looked at: at first, and at most (nanoseconds).
 const TICK_FIRST: u64 = 1_000_000;
 const TICK_LAST: u64 = 16_000_000;
 
-/// A send queue that waits for room.
-pub(crate) trait Waiting: Send + Sync {
-    /// Sends what can be sent now.
-    fn progress(&self) -> Progress;
-}
-
-/// What a look after a send queue has brought.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// Nothing waits any more.
-    Finished,
-    /// Something was sent, something still waits.
-    Moved,
-    /// There is still no room.
-    Stuck,
+/// What may be listed.
+pub(crate) trait Listed: Send + Sync {
+    /// A look; whether another one is wanted.
+    fn tick(&self) -> bool;
 }
 
 #[derive(Default)]
 struct Charges {
     links: Vec<Arc<Link>>,
-    waiting: Vec<Weak<dyn Waiting>>,
+    listed: Vec<Weak<dyn Listed>>,
 }
 
 struct Shared {
     charges: Mutex<Charges>,
-    /// Wakes the thread when its charges change.
+    /// Wakes the thread: by peers, and when its charges change.
     wake: Fd,
     stop: AtomicBool,
 }
 
 /// The thread, which ends when this is dropped.
-pub(crate) struct Watch(Arc<Shared>);
+pub(crate) struct Engine(Arc<Shared>);
 
-impl core::fmt::Debug for Watch {
+impl core::fmt::Debug for Engine {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
+        f.debug_struct("Engine").finish_non_exhaustive()
     }
 }
 
@@ -65,12 +63,12 @@ impl Shared {
     }
 }
 
-impl Watch {
+impl Engine {
     /// Starts the thread.
     ///
     /// # Errors
     /// What the system says where it has no more descriptors or threads.
-    pub(crate) fn start() -> std::io::Result<Watch> {
+    pub(crate) fn start() -> std::io::Result<Engine> {
         let wake = call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)
             .map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;
         let shared = Arc::new(Shared {
@@ -82,7 +80,12 @@ impl Watch {
         process::without_signals(|| {
             thread::Builder::new().name("via-shm".into()).spawn(move || run(&for_thread))
         })?;
-        Ok(Watch(shared))
+        Ok(Engine(shared))
+    }
+
+    /// What a peer wakes it by.
+    pub(crate) fn doorbell(&self) -> &Fd {
+        &self.0.wake
     }
 
     /// The links that are alive.
@@ -106,14 +109,19 @@ impl Watch {
         self.0.nudge();
     }
 
-    /// Looks after a send queue until nothing waits in it.
-    pub(crate) fn look_after(&self, queue: Weak<dyn Waiting>) {
-        self.0.charges().waiting.push(queue);
+    /// Has it look around now.
+    pub(crate) fn nudge(&self) {
+        self.0.nudge();
+    }
+
+    /// Looks at something from time to time, until it wants no more of it.
+    pub(crate) fn list(&self, listed: Weak<dyn Listed>) {
+        self.0.charges().listed.push(listed);
         self.0.nudge();
     }
 }
 
-impl Drop for Watch {
+impl Drop for Engine {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::SeqCst);
         self.0.nudge();
@@ -135,11 +143,15 @@ fn run(shared: &Shared) {
             fds.push(PollFd { fd: socket, events: 0, revents: 0 });
             fds.push(PollFd { fd: process, events: libc::POLLIN, revents: 0 });
         }
-        let _ = ppoll(&mut fds, tick, None);
+        let _ = ppoll(&mut fds, if about_to_sleep(&links) { tick } else { Some(0) }, None);
+        for (link, side) in sides(&links) {
+            link.segment.waiter(side, ENGINE).awake();
+        }
         if fds[0].revents != 0 {
             let _ = call::read(shared.wake.raw(), &mut [0; 8]);
         }
         for (link, seen) in links.iter().zip(fds[1..].chunks_exact(2)) {
+            link.attend();
             if seen.iter().any(|fd| fd.revents != 0) {
                 link.died();
             }
@@ -149,21 +161,32 @@ fn run(shared: &Shared) {
     }
 }
 
-/// Looks after the waiting sends; how long until the next look.
+fn sides(links: &[Arc<Link>]) -> impl Iterator<Item = (&Arc<Link>, usize)> {
+    links.iter().flat_map(|link| link.sides().map(move |side| (link, side)))
+}
+
+/// Announces sleep to the peers; false if there is something to do already.
+fn about_to_sleep(links: &[Arc<Link>]) -> bool {
+    for (link, side) in sides(links) {
+        link.segment.waiter(side, ENGINE).going_to_sleep();
+    }
+    !sides(links).any(|(link, side)| link.segment.waiter(side, ENGINE).has_news())
+}
+
+/// Looks at what is listed; how long until the next look.
 fn look_after(shared: &Shared, tick: Option<u64>) -> Option<u64> {
-    // Not under the lock: a queue that is looked after may have itself noted again.
-    let mut waiting = core::mem::take(&mut shared.charges().waiting);
-    let mut moved = tick.is_none();
-    waiting.retain(|queue| {
-        let progress = queue.upgrade().map_or(Progress::Finished, |queue| queue.progress());
-        moved |= progress == Progress::Moved;
-        progress != Progress::Finished
-    });
-    let mut charges = shared.charges();
-    charges.waiting.append(&mut waiting);
-    if charges.waiting.is_empty() {
+    // Not under the lock: what is looked at may have itself listed again.
+    let mut listed = core::mem::take(&mut shared.charges().listed);
+    if listed.is_empty() {
         return None;
     }
-    let next = tick.map_or(TICK_FIRST, |t| (t * 2).min(TICK_LAST));
-    Some(if moved { TICK_FIRST } else { next })
+    listed.retain(|one| one.upgrade().is_some_and(|one| one.tick()));
+    let mut charges = shared.charges();
+    let fresh = !charges.listed.is_empty();
+    charges.listed.append(&mut listed);
+    match tick {
+        _ if charges.listed.is_empty() => None,
+        Some(tick) if !fresh => Some((tick * 2).min(TICK_LAST)),
+        _ => Some(TICK_FIRST),
+    }
 }

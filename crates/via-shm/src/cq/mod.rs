@@ -1,0 +1,313 @@
+//! Completion queues of the shared-memory NIC.
+//!
+//! A send queue's entries are made when its sends are done. A receive queue's descriptors are done
+//! when somebody looks for messages, so a completion queue looks: at each of its VIs while they are
+//! few, which costs what looking at them one after the other would; when they are many, at the
+//! bits that senders set for it in the segment, so that its cost is by the VIs with news. A message
+//! that is found there is handed out as an entry at once, and received when the program takes the
+//! descriptor: in this way an entry costs little more than the message.
+//!
+//! Lock order: members, then a VI's queue, then entries.
+
+mod members;
+
+use crate::bias::Lock;
+use crate::connect::link::Attachment;
+use crate::connect::{Deadline, left};
+use crate::nic::Shared;
+use crate::vi::inner::Core;
+use crate::vi::{Overrun, deadline};
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+use members::{Look, Members};
+use sovia_sys::{clock, futex};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use via::cq::{CqCallback, CqEntry, WorkQueueKind};
+use via::error::{CqError, WaitError};
+use via::{AsyncError, CompletionQueue, Control, ErrorCode, Resource};
+
+/// Looks in vain after which a program is taken to poll.
+const POLLS: u32 = 64;
+/// Time to spin before a wait sleeps (nanoseconds), and looks between two looks at the clock.
+const SPIN: u64 = 50_000;
+const LOOKS: u32 = 16;
+/// A sleeper looks again after this time at the latest (nanoseconds).
+const NAP_MAX: u64 = 1_000_000_000;
+
+/// A completion queue of the shared-memory NIC.
+#[derive(Debug)]
+pub struct ShmCq(pub(crate) Arc<CqCore>);
+
+/// What a completion queue is made of.
+#[derive(Debug)]
+pub(crate) struct CqCore {
+    nic: Arc<Shared>,
+    context: u64,
+    capacity: AtomicU32,
+    /// Entries in the queue, to be looked at without its lock.
+    held: AtomicU32,
+    entries: Lock<Entries>,
+    members: Lock<Members>,
+    /// Work queues attached, receiving or sending.
+    attached: AtomicU32,
+    /// The program's looks so far, for the engine.
+    looks: AtomicU32,
+    /// Changed with each entry while somebody sleeps.
+    word: AtomicU32,
+    sleepers: AtomicU32,
+    /// The members are armed: their senders wake the engine.
+    armed: AtomicU32,
+}
+
+#[derive(Default)]
+struct Entries {
+    queue: VecDeque<CqEntry>,
+    callbacks: VecDeque<CqCallback>,
+}
+
+impl core::fmt::Debug for Entries {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Entries").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+impl CqCore {
+    fn new(nic: Arc<Shared>, capacity: u32, context: u64) -> CqCore {
+        CqCore {
+            nic,
+            context,
+            capacity: AtomicU32::new(capacity),
+            held: AtomicU32::new(0),
+            entries: Lock::new(Entries::default()),
+            members: Lock::new(Members::default()),
+            attached: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
+            word: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+            armed: AtomicU32::new(0),
+        }
+    }
+
+    /// A work queue is attached; `receiving`: the receive queue of `core`.
+    pub(crate) fn join(&self, core: Option<&Arc<Core>>) {
+        self.attached.fetch_add(1, Ordering::SeqCst);
+        if let Some(core) = core {
+            self.members.lock().join(core);
+        }
+    }
+
+    /// A VI is no more; called for each of its queues that is attached.
+    pub(crate) fn leave(&self, core: &Arc<Core>) {
+        self.attached.fetch_sub(1, Ordering::SeqCst);
+        self.members.lock().leave(core);
+    }
+
+    /// A VI whose receive queue is attached is connected.
+    pub(crate) fn connected(&self, core: &Arc<Core>, attachment: &Arc<Attachment>) {
+        self.members.lock().connected(core, attachment);
+    }
+
+    /// A VI whose receive queue is attached is connected no more.
+    pub(crate) fn disconnected(&self, core: &Core, attachment: &Attachment) {
+        self.members.lock().disconnected(core, attachment);
+    }
+
+    pub(crate) fn looks(&self) -> u32 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody sleeps on it, or has a callback waiting.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.sleepers.load(Ordering::SeqCst) > 0 || !self.entries.lock().callbacks.is_empty()
+    }
+
+    /// A descriptor is done.
+    pub(crate) fn push(&self, entry: CqEntry) -> Result<(), Overrun> {
+        let mut entries = self.entries.lock();
+        if let Some(callback) = entries.callbacks.pop_front() {
+            drop(entries);
+            self.nic.dispatcher.run(Box::new(move || callback(entry)));
+            return Ok(());
+        }
+        if entries.queue.len() >= self.capacity.load(Ordering::Relaxed) as usize {
+            drop(entries);
+            self.nic.report(AsyncError {
+                vi: Some(entry.context),
+                cq: Some(self.context),
+                descriptor: None,
+                operation: Control::OP_SENDRECV,
+                resource: Resource::Cq,
+                code: ErrorCode::Catastrophic,
+            });
+            return Err(Overrun);
+        }
+        entries.queue.push_back(entry);
+        self.held.store(entries.queue.len() as u32, Ordering::SeqCst);
+        drop(entries);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.word.fetch_add(1, Ordering::SeqCst);
+        futex::wake(&self.word, u32::MAX >> 1);
+    }
+
+    #[inline]
+    fn pop(&self) -> Option<CqEntry> {
+        if self.held.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut entries = self.entries.lock();
+        let entry = entries.queue.pop_front();
+        self.held.store(entries.queue.len() as u32, Ordering::SeqCst);
+        entry
+    }
+
+    #[inline]
+    fn done(&self) -> Option<CqEntry> {
+        if let Some(entry) = self.pop() {
+            return Some(entry);
+        }
+        let mut members = self.members.lock();
+        let found = members.find(|core| {
+            if core.promise() {
+                return Look::Found(CqEntry { context: core.context, queue: WorkQueueKind::Recv });
+            }
+            self.pop().map_or(Look::Nothing, Look::Found)
+        });
+        if found.is_some() {
+            members.polls = 0;
+            return found;
+        }
+        // Only the thread that has the members counts, so a plain step is enough.
+        self.looks.store(self.looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        if self.armed.load(Ordering::Relaxed) != 0 {
+            members.polls += 1;
+            if members.polls >= POLLS {
+                members.polls = 0;
+                self.armed.store(0, Ordering::Relaxed);
+                members.vis.iter().for_each(|core| core.disarm());
+            }
+        }
+        None
+    }
+
+    /// Nobody looks any more: senders are to wake the engine.
+    fn arm(&self) {
+        let vis = self.members.lock().vis.clone();
+        self.armed.store(1, Ordering::Relaxed);
+        vis.iter().for_each(|core| core.arm());
+    }
+
+    fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
+        let (start, until) = (clock::now_ns(), deadline(timeout));
+        let spin = until.map_or(start + SPIN, |until| until.min(start + SPIN));
+        while clock::now_ns() < spin {
+            for _ in 0..LOOKS {
+                if let Some(entry) = self.done() {
+                    return Ok(entry);
+                }
+                core::hint::spin_loop();
+            }
+        }
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.arm();
+        let entry = self.sleep(until);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        entry.ok_or(WaitError::Timeout)
+    }
+
+    fn sleep(&self, until: Deadline) -> Option<CqEntry> {
+        loop {
+            let seen = self.word.load(Ordering::SeqCst);
+            if let Some(entry) = self.done() {
+                return Some(entry);
+            }
+            if left(until) == Some(0) {
+                return None;
+            }
+            let _ =
+                futex::wait(&self.word, seen, Some(left(until).unwrap_or(NAP_MAX).min(NAP_MAX)));
+        }
+    }
+}
+
+impl Drop for CqCore {
+    fn drop(&mut self) {
+        self.nic.cq_gone();
+    }
+}
+
+impl Shared {
+    /// A new completion queue.
+    pub(crate) fn create_cq(
+        self: &Arc<Self>,
+        entries: u32,
+        context: u64,
+    ) -> Result<ShmCq, CqError> {
+        if entries == 0 || entries > self.attributes.max_cq_entries {
+            return Err(CqError::Entries);
+        }
+        self.cq_made()?;
+        Ok(ShmCq(Arc::new(CqCore::new(self.clone(), entries, context))))
+    }
+}
+
+impl CompletionQueue for ShmCq {
+    fn capacity(&self) -> u32 {
+        self.0.capacity.load(Ordering::Relaxed)
+    }
+
+    fn resize(&self, entries: u32) -> Result<(), CqError> {
+        if entries == 0 || entries > self.0.nic.attributes.max_cq_entries {
+            return Err(CqError::Entries);
+        }
+        let held = self.0.entries.lock();
+        if held.queue.len() > entries as usize {
+            return Err(CqError::Entries);
+        }
+        self.0.capacity.store(entries, Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline]
+    fn done(&self) -> Option<CqEntry> {
+        self.0.done()
+    }
+
+    fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
+        self.0.wait(timeout)
+    }
+
+    fn notify(&self, callback: CqCallback) {
+        let mut entries = self.0.entries.lock();
+        if let Some(entry) = entries.queue.pop_front() {
+            self.0.held.store(entries.queue.len() as u32, Ordering::SeqCst);
+            drop(entries);
+            self.0.nic.dispatcher.run(Box::new(move || callback(entry)));
+            return;
+        }
+        entries.callbacks.push_back(callback);
+        drop(entries);
+        self.0.arm();
+    }
+
+    fn in_use(&self) -> bool {
+        self.0.attached.load(Ordering::SeqCst) > 0
+    }
+
+    fn destroy(self) -> Result<(), Self> {
+        if self.in_use() { Err(self) } else { Ok(()) }
+    }
+}
+
+impl Drop for ShmCq {
+    fn drop(&mut self) {
+        self.0.entries.lock().callbacks.clear();
+    }
+}

@@ -1,0 +1,78 @@
+//! The two directions of a native VI: its ring and pool, with exact counts of posted receives.
+//!
+//! Unlike the endpoints of the sockets layer, whose receives are always posted, here the program
+//! posts them, and the receiver publishes how many ever. So the sender can tell "there is no room
+//! in the ring", where it waits, from "no receive is posted", which breaks a reliable connection.
+//!
+//! A message of up to [`FRAGMENT`] bytes is one entry. A longer one is several, which the two
+//! ends copy at the same time, each a different one: as fast as one copy, whatever the length.
+
+mod rx;
+mod tx;
+
+pub(crate) use rx::{Piece, RxLane};
+pub(crate) use tx::{Permit, TxLane};
+
+use crate::connect::link::Attachment;
+use crate::layout::Direction;
+use crate::ring::{SLOTS, Slot};
+use crate::segment::SideIndex;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+/// Bytes of a message that one entry carries at most.
+pub(crate) const FRAGMENT: usize = 64 << 10;
+/// Entries that have been consumed are given back in batches of this many.
+const BATCH: u32 = SLOTS / 4;
+
+/// In an entry's length: the message carries immediate data.
+const IMMEDIATE: u32 = 1 << 20;
+/// The message goes on with the next entry.
+const MORE: u32 = 1 << 21;
+/// The peer has written to our memory; the entry says how many bytes, and takes a receive.
+const WRITTEN: u32 = 1 << 22;
+const LENGTH: u32 = IMMEDIATE - 1;
+const _: () = assert!(FRAGMENT <= LENGTH as usize);
+
+/// One direction, seen from either end.
+#[derive(Debug)]
+struct Half {
+    /// Keeps the segment mapped and the VI taken.
+    attachment: Arc<Attachment>,
+    direction: NonNull<Direction>,
+    slots: NonNull<[Slot; SLOTS as usize]>,
+    pool: NonNull<u8>,
+}
+
+// SAFETY: the pointers lead into a segment that `attachment` keeps mapped and that is made for
+// several threads, of several processes even: atomics, and pool bytes copied by their owner.
+unsafe impl Send for Half {}
+
+impl Half {
+    fn new(attachment: &Arc<Attachment>, from: SideIndex) -> Half {
+        let segment = &attachment.link.segment;
+        let vi = attachment.vi;
+        Half {
+            direction: NonNull::from(segment.direction(vi, from)),
+            slots: NonNull::from(segment.slots(vi, from)),
+            pool: NonNull::new(segment.pool(vi, from)).unwrap_or(NonNull::dangling()),
+            attachment: attachment.clone(),
+        }
+    }
+
+    #[inline]
+    fn direction(&self) -> &Direction {
+        // SAFETY: `attachment` keeps the segment mapped; the block is all atomics.
+        unsafe { self.direction.as_ref() }
+    }
+
+    #[inline]
+    fn slot(&self, n: u32) -> &Slot {
+        // SAFETY: as for `direction`.
+        unsafe { &self.slots.as_ref()[(n % SLOTS) as usize] }
+    }
+}
+
+#[cfg(test)]
+#[path = "../lane_tests.rs"]
+mod tests;

@@ -1,0 +1,86 @@
+//! What is to happen when a descriptor is done, beside the program finding out by itself: an entry
+//! in a completion queue, a callback.
+
+use crate::cq::CqCore;
+use crate::nic::Shared;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use via::cq::{CqEntry, WorkQueueKind};
+use via::event::ViCallback;
+use via::queue::{Done, WorkQueue};
+
+/// A completion queue has no room for another entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Overrun;
+
+/// Who is told of a work queue's completions.
+pub(crate) struct Notices {
+    pub(crate) cq: Option<Arc<CqCore>>,
+    entry: CqEntry,
+    callbacks: VecDeque<ViCallback>,
+    /// The completion queue has handed out an entry for the message at the head, which is yet to
+    /// be received: its descriptor's completion leaves no other.
+    pub(crate) promised: bool,
+    /// Whether anybody is told at all.
+    wanted: bool,
+}
+
+impl core::fmt::Debug for Notices {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Notices").field("entry", &self.entry).finish_non_exhaustive()
+    }
+}
+
+impl Notices {
+    pub(crate) fn new(cq: Option<Arc<CqCore>>, context: u64, queue: WorkQueueKind) -> Notices {
+        let wanted = cq.is_some();
+        let entry = CqEntry { context, queue };
+        Notices { cq, entry, callbacks: VecDeque::new(), promised: false, wanted }
+    }
+
+    /// Whether callbacks wait for completions.
+    pub(crate) fn has_callbacks(&self) -> bool {
+        !self.callbacks.is_empty()
+    }
+
+    /// The oldest descriptor of `work` that was not done is.
+    #[inline]
+    pub(crate) fn completed(&mut self, work: &mut WorkQueue, nic: &Shared) -> Result<(), Overrun> {
+        if self.wanted { self.tell(work, nic) } else { Ok(()) }
+    }
+
+    /// A descriptor is done and was taken at once.
+    #[inline]
+    pub(crate) fn passed(&mut self) -> Result<(), Overrun> {
+        if self.wanted { self.enter() } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn tell(&mut self, work: &mut WorkQueue, nic: &Shared) -> Result<(), Overrun> {
+        let told = self.enter();
+        while !self.callbacks.is_empty()
+            && let Done::Completion(completion) = work.take()
+            && let Some(callback) = self.callbacks.pop_front()
+        {
+            nic.dispatcher.run(Box::new(move || callback(completion)));
+        }
+        self.wanted = self.cq.is_some() || !self.callbacks.is_empty();
+        told
+    }
+
+    #[inline]
+    fn enter(&mut self) -> Result<(), Overrun> {
+        let Some(cq) = &self.cq else { return Ok(()) };
+        if core::mem::take(&mut self.promised) { Ok(()) } else { cq.push(self.entry) }
+    }
+
+    /// Has the next completion handed to `callback`; one that is there already, at once.
+    pub(crate) fn notify(&mut self, work: &mut WorkQueue, nic: &Shared, callback: ViCallback) {
+        if let Done::Completion(completion) = work.take() {
+            nic.dispatcher.run(Box::new(move || callback(completion)));
+        } else {
+            self.callbacks.push_back(callback);
+            self.wanted = true;
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Connecting two programs that both request it (`VipConnectPeerRequest`).
+//!
+//! Two such requests belong together if the one's local address is the other's remote one. Of the
+//! two the one with the greater address waits for the other, at a place that is named after the
+//! pair; the other requests a connection there, again and again, until somebody waits. Where the
+//! addresses are the same both ways, each does both in turn, for a time that differs.
+
+use crate::connect::{Incoming, Outgoing, left};
+use crate::vi::connection::check_attempt;
+use crate::vi::inner::Core;
+use crate::vi::wait::deadline;
+use core::cmp::Ordering as Order;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use sovia_sys::poll::ppoll;
+use sovia_sys::{call, clock, futex, process};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use via::error::ConnectError;
+use via::state::{Event, IllegalTransition};
+use via::{NetAddress, ViAttributes};
+
+/// Between two attempts to reach a peer that does not wait yet (nanoseconds): at first, at most.
+const PAUSE_FIRST: u64 = 200_000;
+const PAUSE_LAST: u64 = 5_000_000;
+
+type Outcome = Result<ViAttributes, ConnectError>;
+
+/// What has become of a VI's peer request.
+#[derive(Debug, Default)]
+pub(crate) struct Peering(Mutex<Stage>);
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    None,
+    Requested,
+    Over(Outcome),
+}
+
+impl Peering {
+    fn stage(&self) -> MutexGuard<'_, Stage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place that two addresses stand for, whoever asks: a discriminator that no program can
+/// choose by accident.
+fn meeting_place(host: &[u8], a: &NetAddress, b: &NetAddress) -> NetAddress {
+    // FNV-1a, twice, with different beginnings.
+    let hash = |start: u64| {
+        let parts = [&a.host, &a.discriminator, &b.host, &b.discriminator];
+        parts.iter().fold(start, |h, part| {
+            let bytes = (part.len() as u64).to_le_bytes().into_iter().chain(part.iter().copied());
+            bytes.fold(h, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+        })
+    };
+    let mut name = *b"peers-of..........................";
+    name[8..16].copy_from_slice(&hash(0xcbf2_9ce4_8422_2325).to_le_bytes());
+    name[16..24].copy_from_slice(&hash(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    NetAddress::new(host, &name[..24])
+}
+
+impl Core {
+    pub(crate) fn connect_peer_request(
+        self: &Arc<Self>,
+        local: &NetAddress,
+        remote: &NetAddress,
+        timeout: Option<Duration>,
+    ) -> Result<(), ConnectError> {
+        if timeout == Some(Duration::ZERO) {
+            return Err(ConnectError::InvalidParameter("a request must be given some time"));
+        }
+        for address in [local, remote] {
+            crate::connect::check(address)?;
+        }
+        if local.host != self.nic.attributes.local_address {
+            return Err(ConnectError::InvalidParameter("not this NIC's address"));
+        }
+        let attempt = self.begin_request()?;
+        *self.peering.stage() = Stage::Requested;
+        let request = Peers {
+            core: self.clone(),
+            attempt,
+            local: local.clone(),
+            remote: remote.clone(),
+            until: deadline(timeout),
+        };
+        let spawned = process::without_signals(|| {
+            std::thread::Builder::new().name("via-peer".into()).spawn(move || request.run())
+        });
+        if spawned.is_err() {
+            self.refused(attempt)?;
+            *self.peering.stage() = Stage::None;
+            return Err(ConnectError::Resource("threads"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn connect_peer_done(&self) -> Option<Outcome> {
+        let mut stage = self.peering.stage();
+        match core::mem::take(&mut *stage) {
+            Stage::Over(outcome) => Some(outcome),
+            Stage::Requested => {
+                *stage = Stage::Requested;
+                None
+            }
+            Stage::None => {
+                drop(stage);
+                let state = self.machine().state;
+                Some(Err(IllegalTransition { state, event: Event::Accepted }.into()))
+            }
+        }
+    }
+
+    pub(crate) fn connect_peer_wait(&self) -> Outcome {
+        loop {
+            let seen = self.changes.load(Ordering::SeqCst);
+            if let Some(outcome) = self.connect_peer_done() {
+                return outcome;
+            }
+            let _ = futex::wait(&self.changes, seen, None);
+        }
+    }
+}
+
+/// A peer request on its way.
+struct Peers {
+    core: Arc<Core>,
+    attempt: u64,
+    local: NetAddress,
+    remote: NetAddress,
+    until: Option<u64>,
+}
+
+impl Peers {
+    fn run(self) {
+        let outcome = self.connect();
+        if outcome.is_err() {
+            // Unless the program has disconnected the VI meanwhile.
+            let _ = self.core.refused(self.attempt);
+        }
+        *self.core.peering.stage() = Stage::Over(outcome);
+        self.core.changed();
+    }
+
+    fn connect(&self) -> Outcome {
+        match self.local.cmp(&self.remote) {
+            Order::Greater => self.wait(self.until),
+            Order::Less => self.knock(self.until),
+            Order::Equal => loop {
+                let now = clock::now_ns();
+                let turn = |most: u64| {
+                    let mut random = [0; 8];
+                    let _ = call::getrandom(&mut random);
+                    let end = now + most / 2 + u64::from_le_bytes(random) % most;
+                    Some(self.until.map_or(end, |until| until.min(end)))
+                };
+                match self.knock(turn(PAUSE_LAST)) {
+                    Err(ConnectError::Timeout) => {}
+                    outcome => return outcome,
+                }
+                match self.wait(turn(4 * PAUSE_LAST)) {
+                    Err(ConnectError::Timeout | ConnectError::Resource(_)) => {}
+                    outcome => return outcome,
+                }
+                if left(self.until) == Some(0) {
+                    return Err(ConnectError::Timeout);
+                }
+            },
+        }
+    }
+
+    /// The program may have disconnected or destroyed the VI: how long to go on without asking.
+    fn slice(&self, until: Option<u64>) -> Result<u64, ConnectError> {
+        const SLICE: u64 = 50_000_000;
+        check_attempt(&self.core.machine(), self.attempt)?;
+        let slice = clock::now_ns() + SLICE;
+        Ok(until.map_or(slice, |until| until.min(slice)))
+    }
+
+    /// Waits for the peer.
+    fn wait(&self, until: Option<u64>) -> Outcome {
+        let nic = &self.core.nic;
+        let place = meeting_place(&nic.attributes.local_address, &self.remote, &self.local);
+        loop {
+            let slice = self.slice(until)?;
+            let incoming = match Incoming::wait(&nic.hub, &place, Some(slice)) {
+                Ok(incoming) => incoming,
+                Err(ConnectError::Timeout) if left(until) != Some(0) => continue,
+                Err(error) => return Err(error),
+            };
+            let theirs = incoming.request.attributes;
+            if let Err(error) = self.core.matches(&theirs) {
+                incoming.refuse(&error);
+                return Err(error);
+            }
+            match self.core.answer(incoming, Event::Accepted, Some(self.attempt)) {
+                Ok(()) => return Ok(theirs),
+                // It has given up; maybe it comes again.
+                Err(ConnectError::Timeout) if left(until) != Some(0) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Requests a connection to the peer until it waits.
+    fn knock(&self, until: Option<u64>) -> Outcome {
+        let nic = &self.core.nic;
+        let place = meeting_place(&self.remote.host, &self.local, &self.remote);
+        let mut pause = PAUSE_FIRST;
+        loop {
+            self.slice(until)?;
+            let outgoing = Outgoing {
+                hub: &nic.hub,
+                local: &self.local,
+                remote: &place,
+                attributes: self.core.attributes(),
+                until,
+            };
+            match self.core.request(self.attempt, &outgoing) {
+                Err(ConnectError::NoMatch) if left(until) == Some(0) => {
+                    return Err(ConnectError::Timeout);
+                }
+                Err(ConnectError::NoMatch) => {}
+                outcome => return outcome,
+            }
+            let _ = ppoll(&mut [], Some(left(until).unwrap_or(pause).min(pause)), None);
+            pause = (pause * 2).min(PAUSE_LAST);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_meeting_place_is_of_its_pair_and_direction_alone() {
+        let of = |a: &str, b: &str| {
+            let address = |d: &str| NetAddress::new(&[1; 6], d.as_bytes());
+            meeting_place(&[1; 6], &address(a), &address(b))
+        };
+        assert_eq!(of("a", "b"), of("a", "b"));
+        assert_ne!(of("a", "b"), of("b", "a"));
+        assert_ne!(of("ab", "c"), of("a", "bc"));
+    }
+}

@@ -1,0 +1,241 @@
+//! RDMA, as its target carries it out; see [`super::rdma`].
+
+use crate::connect::link::Attachment;
+use crate::layout::{Direction, Words};
+use crate::nic::Shared;
+use crate::vi::inner::Core;
+use crate::vi::rdma::{MAY_READ, MAY_WRITE, STEP, WINDOW};
+use crate::vi::words;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use via::error::ErrorCode;
+use via::memory::{Ptag, Region};
+use via::{AsyncError, Control, Resource, Status, ViAttributes};
+
+/// Looks for more of an RDMA before its target sleeps again; some microseconds.
+const PATIENCE: u32 = 2000;
+
+/// The peer's RDMAs into this process's memory.
+#[derive(Debug, Default)]
+pub(crate) struct Target(Mutex<Serving>);
+
+#[derive(Debug, Default)]
+struct Serving {
+    attachment: Option<Arc<Attachment>>,
+    /// Number of the last RDMA that was finished.
+    finished: u32,
+    active: Option<Active>,
+}
+
+/// An RDMA that is being carried out.
+#[derive(Debug)]
+struct Active {
+    number: u32,
+    reading: bool,
+    region: Arc<Region>,
+    address: u64,
+    base: u64,
+    len: u64,
+    moved: u64,
+}
+
+/// What is said of a region, and the VI's part in it.
+struct Rights {
+    ptag: Ptag,
+    attributes: ViAttributes,
+}
+
+fn word(words: &Words, i: usize) -> &AtomicU64 {
+    &words.0[i]
+}
+
+impl Target {
+    fn serving(&self) -> MutexGuard<'_, Serving> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins with a connection, or ends with it.
+    pub(crate) fn attach(&self, attachment: Option<Arc<Attachment>>) {
+        *self.serving() = Serving { attachment, ..Serving::default() };
+    }
+
+    /// Waits until nobody uses a region that he found before.
+    pub(crate) fn quiesce(&self) {
+        drop(self.serving());
+    }
+}
+
+impl Core {
+    /// Whether the peer has staged an RDMA that is not finished; a look that costs little.
+    #[inline]
+    pub(crate) fn serve_if_staged(&self, direction: &Direction) {
+        let staged = word(&direction.writer, words::W_RDMA).load(Ordering::Relaxed) as u32;
+        let finished = word(&direction.reader, words::R_FINISHED).load(Ordering::Relaxed) as u32;
+        if staged != finished {
+            self.serve();
+        }
+    }
+
+    /// Carries out what the peer has staged.
+    pub(crate) fn serve(&self) {
+        let mut serving = match self.target.0.try_lock() {
+            Ok(serving) => serving,
+            // Somebody is at it.
+            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        };
+        let Some(attachment) = serving.attachment.clone() else { return };
+        let (ptag, attributes) = self.rights();
+        let rights = Rights { ptag, attributes };
+        let mut waited = 0;
+        loop {
+            match serving.step(&self.nic, &attachment, &rights) {
+                Step::Idle => return,
+                Step::Moved => waited = 0,
+                Step::Waiting if waited < PATIENCE && !attachment.link.is_dead() => {
+                    waited += 1;
+                    core::hint::spin_loop();
+                }
+                Step::Waiting => return,
+                Step::Refused(reading) => {
+                    waited = 0;
+                    let code = if reading { ErrorCode::RdmarProt } else { ErrorCode::RdmawProt };
+                    let operation =
+                        if reading { Control::OP_RDMAREAD } else { Control::OP_RDMAWRITE };
+                    let resource = Resource::Vi;
+                    let error = AsyncError::of_vi(self.context, code);
+                    self.nic.report(AsyncError { operation, resource, ..error });
+                }
+            }
+        }
+    }
+}
+
+enum Step {
+    /// Nothing is staged.
+    Idle,
+    Moved,
+    /// The initiator is to move.
+    Waiting,
+    /// An RDMA (a read or not) was not allowed.
+    Refused(bool),
+}
+
+impl Serving {
+    fn step(&mut self, nic: &Shared, attachment: &Attachment, rights: &Rights) -> Step {
+        let direction = attachment.back();
+        let number = word(&direction.writer, words::W_RDMA).load(Ordering::Acquire) as u32;
+        if self.active.as_ref().is_none_or(|active| active.number != number) {
+            self.active = None;
+            if number == self.finished {
+                return Step::Idle;
+            }
+            match look_up(nic, attachment, direction, number, rights) {
+                Ok(active) => self.active = Some(active),
+                Err(reading) => return self.refuse(attachment, number, reading),
+            }
+        }
+        let Some(active) = &mut self.active else { return Step::Idle };
+        if !active.region.is_live() {
+            let reading = active.reading;
+            return self.refuse(attachment, number, reading);
+        }
+        let theirs = word(&direction.writer, words::W_POSITION).load(Ordering::Acquire);
+        let theirs = theirs.wrapping_sub(active.base);
+        if theirs > active.len {
+            let reading = active.reading;
+            return self.refuse(attachment, number, reading);
+        }
+        if active.moved == active.len {
+            self.finish(attachment, number, Status::empty());
+            return Step::Moved;
+        }
+        let ready = if active.reading {
+            let ahead = active.moved.saturating_sub(theirs);
+            WINDOW.saturating_sub(ahead).min(active.len - active.moved)
+        } else {
+            theirs.saturating_sub(active.moved)
+        };
+        if ready == 0 {
+            return Step::Waiting;
+        }
+        let place = active.base.wrapping_add(active.moved);
+        let len = ready.min(STEP - place % STEP);
+        let area = attachment.area(attachment.side ^ 1, place % WINDOW);
+        let at = active.address.wrapping_add(active.moved);
+        let Some(memory) = active.region.memory().range(at, len as u32) else {
+            let reading = active.reading;
+            return self.refuse(attachment, number, reading);
+        };
+        copy(active.reading, memory, area, len as usize);
+        active.moved += len;
+        let position = active.base.wrapping_add(active.moved);
+        let all = active.moved == active.len;
+        // SYNC: the initiator sees the bytes when it sees the position.
+        word(&direction.reader, words::R_POSITION).store(position, Ordering::Release);
+        if all {
+            self.finish(attachment, number, Status::empty());
+        } else {
+            attachment.tell_room();
+        }
+        Step::Moved
+    }
+
+    fn refuse(&mut self, attachment: &Attachment, number: u32, reading: bool) -> Step {
+        self.finish(attachment, number, Status::RDMA_PROT_ERROR);
+        Step::Refused(reading)
+    }
+
+    fn finish(&mut self, attachment: &Attachment, number: u32, status: Status) {
+        self.active = None;
+        self.finished = number;
+        let value = u64::from(number) | u64::from(status.bits()) << 32;
+        word(&attachment.back().reader, words::R_FINISHED).store(value, Ordering::Release);
+        attachment.tell_room();
+    }
+}
+
+/// Whether what is staged is allowed; if not, whether it was a read.
+fn look_up(
+    nic: &Shared,
+    attachment: &Attachment,
+    direction: &Direction,
+    number: u32,
+    rights: &Rights,
+) -> Result<Active, bool> {
+    let load = |i| word(&direction.writer, i).load(Ordering::Relaxed);
+    let what = load(words::W_WHAT);
+    let (len, reading) = (what & 0xffff_ffff, what >> 32 != 0);
+    let (address, base) = (load(words::W_ADDRESS), load(words::W_BASE));
+    // Before the region is looked up: a change after that is one more.
+    let count = attachment.link.regions_of(attachment.side);
+    let region = nic.table.find(load(words::W_HANDLE) as u32).ok_or(reading)?;
+    let of_region = region.attributes();
+    let of_vi = &rights.attributes;
+    let write = of_region.enable_rdma_write && of_vi.enable_rdma_write;
+    let read = of_region.enable_rdma_read && of_vi.enable_rdma_read;
+    let allowed = if reading { read } else { write };
+    let range = region.memory().range(address, u32::try_from(len).unwrap_or(u32::MAX));
+    if !allowed || region.ptag() != rights.ptag || range.is_none() {
+        return Err(reading);
+    }
+    let words = &direction.reader;
+    let state = u64::from(if write { MAY_WRITE } else { 0 } | if read { MAY_READ } else { 0 });
+    let state = u64::from(count) | state << 32;
+    word(words, words::R_REGION).store(region.memory().address(0), Ordering::Relaxed);
+    word(words, words::R_REGION_LEN).store(region.memory().len() as u64, Ordering::Relaxed);
+    word(words, words::R_REGION_STATE).store(state, Ordering::Relaxed);
+    // The initiator ignores what is below its base, or was there before.
+    word(words, words::R_POSITION).store(base, Ordering::Relaxed);
+    Ok(Active { number, reading, region, address, base, len, moved: 0 })
+}
+
+/// Between the area and the program's memory: out of the latter, or into it.
+fn copy(reading: bool, memory: NonNull<u8>, area: NonNull<u8>, len: usize) {
+    let (from, to) = if reading { (memory, area) } else { (area, memory) };
+    // SAFETY: a step lies within the window, and so within the area; the region's range was just
+    // checked and the region is live, which `quiesce` waits for; the one is shared memory and the
+    // other is not. The program may use the bytes meanwhile: that is what it allows its peer to do.
+    unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), len) };
+}
