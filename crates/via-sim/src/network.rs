@@ -88,7 +88,8 @@ impl Network {
         self.run_until(self.now().after(while_));
     }
 
-    /// Lets everything happen until nothing is left to; says how many steps that took.
+    /// Lets everything happen until nothing is left to; says how many steps that took. The end of
+    /// a timeout is something that happens: an attempt to connect does not outlive this.
     pub fn run(&self) -> u64 {
         let mut steps = 0;
         while self.step() {

@@ -2,45 +2,40 @@
 //! everything goes wrong that may, and between two VIs of the same NIC.
 
 use core::time::Duration;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
-use std::thread;
-use via::conformance::{Case, Context, cases};
+use std::env;
+use via::conformance::run::{Report, Verdict, in_threads};
+use via::conformance::{Case, cases};
 use via_sim::{Config, Link, Network, SimNic};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn play(case: &Case<SimNic>, seed: u64, config: Config, names: [&str; 2]) -> Result<(), String> {
+fn play(case: &Case<SimNic>, seed: u64, config: Config, names: [&'static str; 2]) -> Verdict {
     let network = Network::new(seed, config.live());
-    let address = network.nic(names[0]).address(case.name.as_bytes());
-    let (tell, told) = mpsc::channel();
-    let roles = [("server", case.server), ("client", case.client)];
-    for ((role, run), name) in roles.into_iter().zip(names) {
-        let (nic, server, tell) = (network.nic(name), address.clone(), tell.clone());
-        thread::spawn(move || {
-            let run = AssertUnwindSafe(|| run(&Context { nic: &nic, server }));
-            let result = catch_unwind(run).map_err(|_| format!("the {role} panicked"));
-            let _ = tell.send(result);
-        });
+    let server = network.nic(names[0]).address(b"server");
+    let verdict = in_threads(case, PATIENCE, move |role| {
+        let name = if role == "server" { names[0] } else { names[1] };
+        (network.nic(name), server.clone())
+    });
+    match verdict {
+        Verdict::Failed(why) => Verdict::Failed(format!("with seed {seed}: {why}")),
+        verdict => verdict,
     }
-    // A role that fails leaves the other waiting: its own failure is the one to tell.
-    let next = || told.recv_timeout(PATIENCE).unwrap_or(Err("hangs".into()));
-    next().and_then(|()| next())
 }
 
-/// Says which cases failed, with the seed.
-fn all(config: Config, names: [&str; 2], seeds: core::ops::Range<u64>) {
-    let mut failed = Vec::new();
-    for case in cases::<SimNic>() {
+/// Says what became of each: of all, or of those whose names or groups contain `VIA_ONLY`.
+fn all(config: Config, names: [&'static str; 2], seeds: core::ops::Range<u64>) {
+    let mut report = Report::default();
+    let only = env::var("VIA_ONLY").unwrap_or_default();
+    let wanted = |case: &Case<SimNic>| case.name.contains(&only) || case.group.contains(&only);
+    for case in cases::<SimNic>().into_iter().filter(wanted) {
         let begin = std::time::Instant::now();
         for seed in seeds.clone() {
-            if let Err(why) = play(&case, seed, config, names) {
-                failed.push(format!("{} with seed {seed}: {why}", case.name));
-            }
+            report.add(&case, play(&case, seed, config, names));
         }
         println!("{} {:?}", case.name, begin.elapsed());
     }
-    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+    println!("{report}");
+    report.check();
 }
 
 #[test]

@@ -52,8 +52,13 @@ impl World {
 
     /// Starts what can be started.
     pub(crate) fn push_sends(&mut self, id: ViId) {
-        while self.start_next(id) {}
-        self.finish_sends(id);
+        // What is done may make room for what waits.
+        loop {
+            while self.start_next(id) {}
+            if !self.finish_sends(id) {
+                break;
+            }
+        }
         if let Some(conn) = self.vis.get(&id).and_then(|vi| vi.conn) {
             self.transmit(conn);
         }
@@ -166,8 +171,10 @@ impl World {
         self.push_sends(id);
     }
 
-    /// Tells the program of the descriptors that are done, up to the first that is not.
-    fn finish_sends(&mut self, id: ViId) {
+    /// Tells the program of the descriptors that are done, up to the first that is not; whether
+    /// there were any.
+    fn finish_sends(&mut self, id: ViId) -> bool {
+        let mut any = false;
         // Looked up afresh each time: a completion may find its completion queue full, which
         // breaks the connection.
         while let Some(vi) = self.vis.get_mut(&id)
@@ -176,6 +183,7 @@ impl World {
             && let Some(Started { operation, length, progress, .. }) = vi.started.pop_front()
         {
             let reliable = vi.is_reliable();
+            any = true;
             match progress {
                 Progress::Failed(status) => {
                     let outcome = Outcome::error(operation | status);
@@ -190,6 +198,7 @@ impl World {
                 }
             }
         }
+        any
     }
 
     /// What a posted descriptor's operation is, as far as its memory still says.

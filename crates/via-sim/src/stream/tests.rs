@@ -82,8 +82,8 @@ proptest! {
 
 #[test]
 fn a_perfect_link_needs_nothing_twice() {
-    let mut tx = Tx::new(TIMING, 4);
-    (0..6).for_each(|n| drop(tx.push(n)));
+    let mut tx = Tx::<u32>::new(TIMING, 4);
+    (0..6).for_each(|n| assert_eq!(tx.push(n), u64::from(n)));
     let first: Vec<_> = core::iter::from_fn(|| tx.next(Time::ZERO)).collect();
     assert_eq!(first, [(0, 0), (1, 1), (2, 2), (3, 3)]);
     tx.acknowledged(3, Time::from_nanos(1000));
