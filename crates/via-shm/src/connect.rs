@@ -155,7 +155,8 @@ impl Outgoing<'_> {
         let peer = Peer { token, side, socket: via, doorbell, token_at };
         let (attachment, fd) = self.take_new(peer)?;
         let link = attachment.link.clone();
-        let answer = attach(&socket, &attachment).and_then(|()| self.ask(&socket, &attachment, fd.as_ref()));
+        let answer =
+            attach(&socket, &attachment).and_then(|()| self.ask(&socket, &attachment, fd.as_ref()));
         match answer {
             Ok(answer) => {
                 link.set_shared();

@@ -236,11 +236,7 @@ impl Core {
         table.release_ptag(machine.ptag);
         machine.ptag = ptag;
         machine.attributes = ViAttributes { ptag: Some(ptag), ..attributes };
-        let mut send = self.send.lock();
-        send.level = attributes.reliability;
-        send.max_transfer = attributes.max_transfer_size;
-        send.queue.ptag = ptag;
-        drop(send);
+        self.send.lock().set_attributes(&attributes, ptag);
         let mut recv = self.recv.lock();
         recv.level = attributes.reliability;
         recv.queue.ptag = ptag;

@@ -138,29 +138,45 @@ impl Core {
     /// lane of it, and calls [`Core::settle`] without the lock.
     #[cold]
     fn break_up(&self, attachment: &Attachment, cause: Cause, close: Close) {
-        self.cause().get_or_insert(cause);
         if matches!(cause, Cause::Damaged(_)) {
             attachment.link.set_spoilt();
         }
+        self.mark_broken(cause);
+        attachment.close(close);
+        attachment.wake_local();
+    }
+
+    /// The connection is broken, which nobody else knows yet.
+    pub(super) fn mark_broken(&self, cause: Cause) {
+        self.cause().get_or_insert(cause);
         if !self.broken.swap(true, Ordering::SeqCst) {
             self.report(cause);
         }
-        attachment.close(close);
+    }
+
+    /// Ends a connection that was broken for an RDMA that is not allowed.
+    pub(super) fn break_for_refusal(&self, attachment: &Attachment) {
+        attachment.close(Close::Broken);
         attachment.wake_local();
+        self.settle();
     }
 
     fn report(&self, cause: Cause) {
         self.nic.report(AsyncError::of_vi(self.context, cause.code()));
     }
 
-    /// After [`Core::break_up`]: receives what has come, flushes the rest.
+    /// After [`Core::break_up`]: receives what has come, flushes the rest. Looked at anew under each
+    /// lock: the program may have disconnected and begun something new meanwhile.
     #[cold]
     fn settle(&self) {
+        let mut send = self.send.lock();
         if self.is_broken() {
-            let mut send = self.send.lock();
             send.flush(&self.nic);
-            drop(send);
-            self.recv.lock().wind_up(&self.nic);
+        }
+        drop(send);
+        let mut recv = self.recv.lock();
+        if self.is_broken() {
+            recv.wind_up(&self.nic);
         }
     }
 
@@ -321,7 +337,7 @@ impl Core {
 
     /// Breaks the connection for what the receive queue has found out.
     #[cold]
-    pub(super) fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
+    fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
         let cause = recv.trouble.take().unwrap_or(Cause::PeerBroke);
         if let Some(lane) = recv.lane() {
             let close = closing(cause, Some(recv.level));

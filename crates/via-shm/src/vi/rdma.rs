@@ -43,6 +43,15 @@ struct Region {
     rights: u32,
 }
 
+/// What the initiator's VI allows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) level: Reliability,
+    pub(super) max_transfer: u32,
+    /// Reads must be allowed at both ends.
+    pub(super) may_read: bool,
+}
+
 /// Rights of a region, for whom its peer's VI is.
 pub(super) const MAY_WRITE: u32 = 1;
 pub(super) const MAY_READ: u32 = 2;
@@ -107,13 +116,16 @@ impl Rdma {
         gather: &Gather<'_>,
         data: &mut RegionCache,
         control: Control,
-        level: Reliability,
-        max_transfer: u32,
+        limits: Limits,
     ) -> Result<Gone, Obstacle> {
+        let Limits { level, max_transfer, may_read } = limits;
         let reading = control.operation() == Control::OP_RDMAREAD;
         let immediate = control.contains(Control::IMMEDIATE).then(|| gather.descriptor.immediate());
         if reading && (immediate.is_some() || level == Reliability::UNRELIABLE) {
             return Err(Status::FORMAT_ERROR.into());
+        }
+        if reading && !may_read {
+            return Err(Status::RDMA_PROT_ERROR.into());
         }
         let total = gather.total(data)?;
         if total > max_transfer {

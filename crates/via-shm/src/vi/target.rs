@@ -68,12 +68,12 @@ impl Target {
 }
 
 impl Core {
-    /// Whether the peer has staged an RDMA that is not finished; a look that costs little.
+    /// Carries out what the peer has staged, if it has; a look that costs little.
     #[inline]
-    pub(crate) fn serve_if_staged(&self, direction: &Direction) {
-        let staged = word(&direction.writer, words::W_RDMA).load(Ordering::Relaxed) as u32;
-        let finished = word(&direction.reader, words::R_FINISHED).load(Ordering::Relaxed) as u32;
-        if staged != finished {
+    pub(crate) fn serve_if_staged(&self) {
+        let staged = self.recv.lock().lane().is_some_and(|lane| is_staged(lane.direction()));
+        // Not under the queue's lock, which is taken within the target's.
+        if staged {
             self.serve();
         }
     }
@@ -97,21 +97,25 @@ impl Core {
                     core::hint::spin_loop();
                 }
                 Step::Waiting => return,
-                Step::Refused(reading) => {
+                Step::Refused(number, reading) => {
                     let what = word(&attachment.back().writer, words::W_WHAT);
                     let told = what.load(Ordering::Relaxed) >> 33 & 1 != 0;
-                    // Deregistering waits for the lock, and takes the queue's as well.
-                    drop(serving);
-                    self.refused(&attachment, reading, told);
-                    return;
+                    let broken = self.refuse(&attachment, reading, told);
+                    serving.finish(&attachment, number, Status::RDMA_PROT_ERROR);
+                    if broken {
+                        self.break_for_refusal(&attachment);
+                        return;
+                    }
+                    waited = 0;
                 }
             }
         }
     }
 
-    /// The peer has tried what is not allowed. An unreliable connection goes on.
+    /// The peer has tried what is not allowed, and does not know it yet: so the error is this, and
+    /// not what the peer does about it. Whether the connection is broken now.
     #[cold]
-    fn refused(&self, attachment: &Attachment, reading: bool, told: bool) {
+    fn refuse(&self, attachment: &Attachment, reading: bool, told: bool) -> bool {
         let (code, operation) = if reading {
             (ErrorCode::RdmarProt, Control::OP_RDMAREAD)
         } else {
@@ -122,15 +126,23 @@ impl Core {
             drop(recv);
             let error = AsyncError::of_vi(self.context, code);
             self.nic.report(AsyncError { operation, ..error });
-            return;
+            return false;
         }
         if !recv.lane().is_some_and(|lane| core::ptr::eq(&**lane.attachment(), attachment)) {
             // Disconnected meanwhile.
-            return;
+            return false;
         }
         recv.refuse_write(&self.nic, told, Cause::Rdma(code));
-        self.give_up_receiving(recv);
+        self.mark_broken(Cause::Rdma(code));
+        true
     }
+}
+
+/// Whether the peer has staged an RDMA that is not finished.
+fn is_staged(direction: &Direction) -> bool {
+    let staged = word(&direction.writer, words::W_RDMA).load(Ordering::Relaxed) as u32;
+    let finished = word(&direction.reader, words::R_FINISHED).load(Ordering::Relaxed) as u32;
+    staged != finished
 }
 
 enum Step {
@@ -139,8 +151,8 @@ enum Step {
     Moved,
     /// The initiator is to move.
     Waiting,
-    /// An RDMA (a read or not) was not allowed.
-    Refused(bool),
+    /// The RDMA of that number (a read or not) is not allowed.
+    Refused(u32, bool),
 }
 
 impl Serving {
@@ -154,19 +166,17 @@ impl Serving {
             }
             match look_up(nic, attachment, direction, number, rights) {
                 Ok(active) => self.active = Some(active),
-                Err(reading) => return self.refuse(attachment, number, reading),
+                Err(reading) => return Step::Refused(number, reading),
             }
         }
         let Some(active) = &mut self.active else { return Step::Idle };
         if !active.region.is_live() {
-            let reading = active.reading;
-            return self.refuse(attachment, number, reading);
+            return Step::Refused(number, active.reading);
         }
         let theirs = word(&direction.writer, words::W_POSITION).load(Ordering::Acquire);
         let theirs = theirs.wrapping_sub(active.base);
         if theirs > active.len {
-            let reading = active.reading;
-            return self.refuse(attachment, number, reading);
+            return Step::Refused(number, active.reading);
         }
         if active.moved == active.len {
             self.finish(attachment, number, Status::empty());
@@ -186,8 +196,7 @@ impl Serving {
         let area = attachment.area(attachment.side ^ 1, place % WINDOW);
         let at = active.address.wrapping_add(active.moved);
         let Some(memory) = active.region.memory().range(at, len as u32) else {
-            let reading = active.reading;
-            return self.refuse(attachment, number, reading);
+            return Step::Refused(number, active.reading);
         };
         copy(active.reading, memory, area, len as usize);
         active.moved += len;
@@ -201,11 +210,6 @@ impl Serving {
             attachment.tell_room();
         }
         Step::Moved
-    }
-
-    fn refuse(&mut self, attachment: &Attachment, number: u32, reading: bool) -> Step {
-        self.finish(attachment, number, Status::RDMA_PROT_ERROR);
-        Step::Refused(reading)
     }
 
     fn finish(&mut self, attachment: &Attachment, number: u32, status: Status) {
