@@ -68,7 +68,8 @@ mod a_wait_for_an_entry_is_woken_by_a_message {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::requested(cx));
+        let (line, end) = (Line::client(cx), on(cx, None, None, 0));
+        end.request(cx).unwrap();
         for i in 0..3 {
             line.meet();
             end.send_pattern(0, 0, 8, i);
@@ -96,7 +97,8 @@ mod a_wait_for_an_entry_is_woken_by_the_end {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::requested(cx));
+        let (line, end) = (Line::client(cx), on(cx, None, None, 0));
+        end.request(cx).unwrap();
         line.meet();
         end.vi.disconnect();
     }
@@ -124,7 +126,8 @@ mod looking_does_not_block_behind_a_wait_for_an_entry {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::requested(cx));
+        let (line, end) = (Line::client(cx), on(cx, None, None, 0));
+        end.request(cx).unwrap();
         line.meet();
         end.send(0, 0, 8);
         end.await_state(ViState::Error);

@@ -261,7 +261,8 @@ mod an_entry_is_told_by_callback {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::requested(cx));
+        let (line, end) = (Line::client(cx), on(cx, None, None, 0));
+        end.request(cx).unwrap();
         line.meet();
         end.send_pattern(0, 0, 8, 2);
         end.await_state(ViState::Error);
