@@ -67,7 +67,7 @@ mod an_unreliable_message_arrives_at_most_once {
         line.meet();
         // All that will ever arrive has arrived when the end has.
         end.await_state(ViState::Error);
-        let mut seen = vec![false; MESSAGES];
+        let mut seen = [false; MESSAGES];
         for i in 0..MESSAGES {
             let Ok(len) = end.received().result() else { break };
             let number: [u8; 8] = end.bytes(i * 1000, 8).try_into().unwrap();
