@@ -302,9 +302,10 @@ mod peers_match_by_both_addresses {
         never("connected to a stranger", || from.vi.connect_peer_done().is_some());
         assert_eq!(to.vi.connect_peer_done(), None);
         to.vi.disconnect();
+        // The server has seen no stranger either.
+        line.meet();
         ask(cx, &end, 2, 1);
         join(&end);
-        line.meet();
         assert_eq!(from.vi.connect_peer_done(), None);
         line.meet();
     }
