@@ -37,13 +37,12 @@ fn thousands_of_vis_on_many_nodes() {
         _ => ((n + NODES - i / 2 - 1) % NODES, i - 1),
     };
     let address = |n: usize, i: usize| nics[n].address(&(i as u32).to_be_bytes());
-    for n in 0..NODES {
-        for i in 0..EACH {
+    for (n, of_node) in ends.iter().enumerate() {
+        for (i, end) in of_node.iter().enumerate() {
             let (m, j) = partner(n, i);
             assert_eq!(partner(m, j), (n, i));
             let minute = Some(Duration::from_secs(60));
-            let vi = &ends[n][i].vi;
-            vi.connect_peer_request(&address(n, i), &address(m, j), minute).unwrap();
+            end.vi.connect_peer_request(&address(n, i), &address(m, j), minute).unwrap();
         }
     }
     for vi in ends.iter().flatten().map(|end| &end.vi) {

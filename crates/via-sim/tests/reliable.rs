@@ -135,3 +135,23 @@ fn exactly_once_and_in_order() {
         assert_eq!(network.connection_ends(), 0, "an end is left over");
     });
 }
+
+/// Both ends at once, with messages under way in both directions: neither listens to the other's
+/// stream any more, and yet both learn at once that all is over.
+#[test]
+fn both_ends_disconnect_at_once() {
+    seeds(20, |seed| {
+        let network = Network::new(seed, Config::default());
+        let ends = pair(&network, 1 << 20, open(RELIABLE[0])).map(|(_, end)| end);
+        for end in &ends {
+            for n in 0..4 {
+                end.post_recv(n, n * SLOT, SLOT);
+                end.post_send(10 + n, (4 + n) * SLOT, SLOT, None);
+            }
+        }
+        (0..seed).for_each(|_| drop(network.step()));
+        ends.iter().for_each(|end| end.vi.disconnect());
+        network.run_for(core::time::Duration::from_millis(5));
+        assert_eq!(network.connection_ends(), 0);
+    });
+}

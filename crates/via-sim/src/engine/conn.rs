@@ -223,8 +223,7 @@ impl World {
     pub(crate) fn close(&mut self, id: ConnId, closing: Closing) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.vi = None;
-        conn.tx.forget_unsent();
-        conn.tx.push(Frame::Close(closing));
+        conn.tx.finish(Frame::Close(closing));
         if let Some(request) = conn.unsettled {
             // The requester learns from the answer that there is no such connection.
             self.settle(request, false);

@@ -66,7 +66,7 @@ impl World {
                 (Cause::ReceiveQueueEmpty, Ended::Number(number, Status::TRANSPORT_ERROR))
             }
             Closing::BadReceive(number) => {
-                (Cause::PeerBroke, Ended::Number(number, Status::REMOTE_DESC_ERROR))
+                (Cause::RemoteDescriptor, Ended::Number(number, Status::REMOTE_DESC_ERROR))
             }
             Closing::RdmaDenied(number) => {
                 let status = Status::RDMA_PROT_ERROR;

@@ -117,6 +117,10 @@ impl World {
                     // There is nobody to answer it for good.
                     return Err(Status::FORMAT_ERROR);
                 }
+                if !vi.attributes.enable_rdma_read {
+                    // Both ends must want it.
+                    return Err(Status::RDMA_PROT_ERROR);
+                }
                 vi.access().check(&work.data)?;
                 let conn = self.conns.get_mut(&conn).ok_or(Status::TRANSPORT_ERROR)?;
                 let frame = Frame::Read { address: remote.address, handle: remote.handle, length };

@@ -99,8 +99,9 @@ impl World {
         if kind == WorkQueueKind::Send && !sends {
             return Err(PostError::State(vi.state));
         }
-        vi.access().descriptor(at, |d| d.clear_status()).ok_or(PostError::Descriptor)?;
+        vi.access().descriptor(at, |_| ()).ok_or(PostError::Descriptor)?;
         vi.queue(kind).work.post(at).map_err(|_| PostError::QueueFull)?;
+        vi.access().descriptor(at, |descriptor| descriptor.clear_status());
         match (vi.state, kind) {
             (ViState::Error, _) => self.flush(id, kind),
             (_, WorkQueueKind::Recv) => {}

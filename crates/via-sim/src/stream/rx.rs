@@ -17,9 +17,10 @@ impl<F> Rx<F> {
         Rx { window: window as u64, next: 0, early: BTreeMap::new() }
     }
 
-    /// A frame has come; one that came before, or comes far too early, is dropped.
+    /// A frame has come; one that came before, or comes far too early, is dropped. The last frame
+    /// of all may come just behind the window.
     pub(crate) fn came(&mut self, number: u64, frame: F) {
-        if number >= self.next && number - self.next < self.window {
+        if number >= self.next && number - self.next <= self.window {
             self.early.entry(number).or_insert(frame);
         }
     }

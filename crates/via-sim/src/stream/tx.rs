@@ -74,9 +74,12 @@ impl<F: Clone> Tx<F> {
         self.frames.len()
     }
 
-    /// Forgets the frames that have never been sent.
-    pub(crate) fn forget_unsent(&mut self) {
+    /// Appends the last frame, instead of those that have never been sent. It goes out at once,
+    /// window or not: the far side may listen to nothing else any more.
+    pub(crate) fn finish(&mut self, frame: F) {
         self.frames.truncate(self.sent);
+        self.push(frame);
+        self.window += 1;
     }
 
     /// The next frame to send, with its number.

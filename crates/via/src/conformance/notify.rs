@@ -26,40 +26,42 @@ group! { "notify":
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A callback that passes on what it is told, and where it ran.
-fn passing_on<T: Send + 'static>()
--> (Box<dyn FnOnce(T) + Send>, mpsc::Receiver<(T, thread::ThreadId)>) {
+/// What a callback was told, and the thread that it ran in.
+type Heard<T> = mpsc::Receiver<(T, thread::ThreadId)>;
+
+/// A callback that passes on what it is told.
+fn passing_on<T: Send + 'static>() -> (Box<dyn FnOnce(T) + Send>, Heard<T>) {
     let (tell, told) = mpsc::channel();
     let callback = move |what| drop(tell.send((what, thread::current().id())));
     (Box::new(callback), told)
 }
 
 /// Asks for the next receive.
-fn next_receive<N: Nic>(end: &End<'_, N>) -> mpsc::Receiver<(Completion, thread::ThreadId)> {
+fn next_receive<N: Nic>(end: &End<'_, N>) -> Heard<Completion> {
     let (callback, told) = passing_on();
     end.vi.recv_notify(callback);
     told
 }
 
-fn next_send<N: Nic>(end: &End<'_, N>) -> mpsc::Receiver<(Completion, thread::ThreadId)> {
+fn next_send<N: Nic>(end: &End<'_, N>) -> Heard<Completion> {
     let (callback, told) = passing_on();
     end.vi.send_notify(callback);
     told
 }
 
-fn next_entry<C: CompletionQueue>(cq: &C) -> mpsc::Receiver<(CqEntry, thread::ThreadId)> {
+fn next_entry<C: CompletionQueue>(cq: &C) -> Heard<CqEntry> {
     let (callback, told) = passing_on();
     cq.notify(callback);
     told
 }
 
-fn told<T>(told: &mpsc::Receiver<(T, thread::ThreadId)>) -> T {
+fn told<T>(told: &Heard<T>) -> T {
     told.recv_timeout(PATIENCE).expect("no callback").0
 }
 
 /// The callback is gone, and has never run.
 #[track_caller]
-fn cancelled<T: core::fmt::Debug>(told: &mpsc::Receiver<(T, thread::ThreadId)>) {
+fn cancelled<T: core::fmt::Debug>(told: &Heard<T>) {
     match told.recv_timeout(PATIENCE) {
         Err(mpsc::RecvTimeoutError::Disconnected) => {}
         other => panic!("{other:?}"),

@@ -312,10 +312,10 @@ mod peers_match_by_both_addresses {
         line.meet();
         never("connected to a stranger", || from.vi.connect_peer_done().is_some());
         assert_eq!(to.vi.connect_peer_done(), None);
+        line.meet();
         to.vi.disconnect();
         ask(cx, &line, &end, 2, 1);
         join(&end);
-        line.meet();
         assert_eq!(from.vi.connect_peer_done(), None);
         line.meet();
     }
