@@ -12,13 +12,14 @@ use crate::vi::send::SendSide;
 use crate::vi::target::Target;
 use crate::vi::wait::Budget;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use sovia_sys::seqpacket::Packets;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::cq::WorkQueueKind;
 use via::error::{Cause, PostError};
 use via::memory::Ptag;
 use via::queue::Done;
 use via::state::Event;
-use via::{AsyncError, DescriptorAddress, Reliability, Status, ViAttributes, ViState};
+use via::{AsyncError, DescriptorAddress, Reliability, ViAttributes, ViState};
 
 /// What a VI is made of.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ pub(crate) struct Machine {
     pub(super) ptag: Ptag,
     /// Counts requests, so that one that was cut short is not mistaken for a later one.
     pub(super) attempt: u64,
+    /// By which a request waits for its answer.
+    pub(super) requesting: Option<Arc<Packets>>,
     pub(super) attachment: Option<Arc<Attachment>>,
 }
 
@@ -85,6 +88,7 @@ impl Core {
                 attributes,
                 ptag,
                 attempt: 0,
+                requesting: None,
                 attachment: None,
             }),
             peering: Peering::default(),
@@ -110,12 +114,6 @@ impl Core {
 
     pub(crate) fn attributes(&self) -> ViAttributes {
         self.machine().attributes
-    }
-
-    /// What a peer's RDMA is measured by.
-    pub(super) fn rights(&self) -> (Ptag, ViAttributes) {
-        let machine = self.machine();
-        (machine.ptag, machine.attributes)
     }
 
     pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
@@ -323,7 +321,7 @@ impl Core {
 
     /// Breaks the connection for what the receive queue has found out.
     #[cold]
-    fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
+    pub(super) fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
         let cause = recv.trouble.take().unwrap_or(Cause::PeerBroke);
         if let Some(lane) = recv.lane() {
             let close = closing(cause, Some(recv.level));
@@ -389,7 +387,6 @@ impl Core {
 fn closing(cause: Cause, receiving: Option<Reliability>) -> Close {
     match cause {
         Cause::ReceiveQueueEmpty => Close::NoReceive,
-        Cause::Descriptor(status) if status.contains(Status::RDMA_PROT_ERROR) => Close::BadRdma,
         Cause::Descriptor(_) if receiving == Some(Reliability::RELIABLE_RECEPTION) => {
             Close::BadReceive
         }

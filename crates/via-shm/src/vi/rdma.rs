@@ -86,6 +86,20 @@ impl Rdma {
         *self = Rdma::default();
     }
 
+    /// What the target has said of the RDMA that is staged; an empty status for success.
+    pub(super) fn verdict(&self, lane: &TxLane) -> Option<Status> {
+        if self.stage != Stage::Staged {
+            return None;
+        }
+        let word = word(&lane.direction().reader, words::R_FINISHED).load(Ordering::Acquire);
+        if word as u32 != self.number {
+            return None;
+        }
+        let status = Status::from_bits_truncate((word >> 32) as u32);
+        // Whatever it says beside that it went wrong.
+        Some(if status.is_empty() { status } else { Status::RDMA_PROT_ERROR })
+    }
+
     /// Carries an RDMA out as far as that is possible now.
     pub(super) fn attempt(
         &mut self,
@@ -110,7 +124,7 @@ impl Rdma {
             if total == 0 || self.reach(lane, gather, data, reading, remote, total)? {
                 self.stage = Stage::Note;
             } else {
-                self.begin(lane, reading, remote, total);
+                self.begin(lane, reading, immediate.is_some(), remote, total);
             }
         }
         if self.stage == Stage::Staged {
@@ -128,14 +142,21 @@ impl Rdma {
     }
 
     /// Hands the RDMA to the target.
-    fn begin(&mut self, lane: &TxLane, reading: bool, remote: RemoteSegment, total: u32) {
+    fn begin(
+        &mut self,
+        lane: &TxLane,
+        reading: bool,
+        told: bool,
+        remote: RemoteSegment,
+        total: u32,
+    ) {
         let words = &lane.direction().writer;
         // Wherever the one before ended: nothing that the target has said of it is above this.
         self.base += self.len;
         self.len = u64::from(total);
         self.moved = 0;
         self.number = self.number.wrapping_add(1);
-        let what = u64::from(total) | u64::from(reading) << 32;
+        let what = u64::from(total) | u64::from(reading) << 32 | u64::from(told) << 33;
         word(words, words::W_WHAT).store(what, Ordering::Relaxed);
         word(words, words::W_ADDRESS).store(remote.address, Ordering::Relaxed);
         word(words, words::W_HANDLE).store(u64::from(remote.handle), Ordering::Relaxed);
@@ -158,12 +179,11 @@ impl Rdma {
     ) -> Result<(), Obstacle> {
         let direction = lane.direction();
         loop {
-            let finished = word(&direction.reader, words::R_FINISHED).load(Ordering::Acquire);
-            let finished = (finished as u32 == self.number).then_some((finished >> 32) as u32);
-            if let Some(status) = finished.map(Status::from_bits_truncate)
+            let finished = self.verdict(lane);
+            if let Some(status) = finished
                 && !status.is_empty()
             {
-                return Err(Obstacle::Descriptor(status.errors() | Status::RDMA_PROT_ERROR));
+                return Err(Obstacle::Descriptor(status));
             }
             // What the target says before it has seen this RDMA is of the one before.
             let theirs = word(&direction.reader, words::R_POSITION).load(Ordering::Acquire);

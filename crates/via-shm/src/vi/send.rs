@@ -238,12 +238,7 @@ impl SendSide {
     fn fail(&mut self, nic: &Shared, obstacle: Obstacle) -> bool {
         let (status, cause) = match obstacle {
             Obstacle::NoRoom | Obstacle::Ended => {
-                let cause = self.lane.as_ref().and_then(TxLane::peer_closed);
-                if cause == Some(Cause::RemoteDescriptor) && !self.flight.is_empty() {
-                    self.flight.clear();
-                    self.end_with(nic, Status::REMOTE_DESC_ERROR);
-                }
-                self.trouble = cause;
+                self.trouble = self.lane.as_ref().and_then(TxLane::peer_closed);
                 return false;
             }
             Obstacle::NoReceive if self.level == Reliability::UNRELIABLE => {
@@ -288,14 +283,34 @@ impl SendSide {
         if let Some(lane) = &self.lane {
             lane.drop_message();
         }
-        let control = self.front_control(nic);
+        let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
+        let front = work.front();
+        let front = front.and_then(|at| access::descriptor(descriptors, nic, *ptag, at));
+        let Some(descriptor) = front else { return self.fail(nic, Obstacle::NoRoom) };
+        let status = operation(descriptor.control());
+        let (first, count) = (usize::from(status != Status::OP_SEND), descriptor.seg_count());
+        let gather = Gather { descriptor, nic, ptag: *ptag, first, count };
+        let length = gather.total(data).unwrap_or(0);
         self.rdma.forget();
-        let status = operation(control);
-        self.done(nic, Outcome { status, length: 0, immediate: None })
+        self.done(nic, Outcome { status, length, immediate: None })
     }
 
-    /// Flushes what is not done.
+    /// Flushes what is not done. What the peer has said of the oldest before it ended the
+    /// connection, that one ends in.
     pub(crate) fn flush(&mut self, nic: &Shared) {
+        if let Some(lane) = &self.lane
+            && self.queue.work.outstanding() > 0
+        {
+            let refused = self.rdma.verdict(lane).filter(|status| !status.is_empty());
+            let undelivered = !self.flight.is_empty()
+                && lane.peer_closed() == Some(Cause::RemoteDescriptor);
+            if let Some(status) = refused {
+                self.end_with(nic, status);
+            } else if undelivered {
+                self.flight.clear();
+                self.end_with(nic, Status::REMOTE_DESC_ERROR);
+            }
+        }
         self.flight.clear();
         self.rdma.forget();
         self.queue.flush(nic, operation);

@@ -9,9 +9,9 @@ use crate::vi::words;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use via::error::ErrorCode;
+use via::error::{Cause, ErrorCode};
 use via::memory::{Ptag, Region};
-use via::{AsyncError, Control, Resource, Status, ViAttributes};
+use via::{AsyncError, Control, Reliability, Status, ViAttributes};
 
 /// Looks for more of an RDMA before its target sleeps again; some microseconds.
 const PATIENCE: u32 = 2000;
@@ -22,7 +22,7 @@ pub(crate) struct Target(Mutex<Serving>);
 
 #[derive(Debug, Default)]
 struct Serving {
-    attachment: Option<Arc<Attachment>>,
+    connection: Option<(Arc<Attachment>, Rights)>,
     /// Number of the last RDMA that was finished.
     finished: u32,
     active: Option<Active>,
@@ -40,10 +40,11 @@ struct Active {
     moved: u64,
 }
 
-/// What is said of a region, and the VI's part in it.
-struct Rights {
-    ptag: Ptag,
-    attributes: ViAttributes,
+/// What a VI lets its peer do, while it is connected.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rights {
+    pub(crate) ptag: Ptag,
+    pub(crate) attributes: ViAttributes,
 }
 
 fn word(words: &Words, i: usize) -> &AtomicU64 {
@@ -56,8 +57,8 @@ impl Target {
     }
 
     /// Begins with a connection, or ends with it.
-    pub(crate) fn attach(&self, attachment: Option<Arc<Attachment>>) {
-        *self.serving() = Serving { attachment, ..Serving::default() };
+    pub(crate) fn attach(&self, connection: Option<(Arc<Attachment>, Rights)>) {
+        *self.serving() = Serving { connection, ..Serving::default() };
     }
 
     /// Waits until nobody uses a region that he found before.
@@ -85,9 +86,7 @@ impl Core {
             Err(TryLockError::WouldBlock) => return,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
-        let Some(attachment) = serving.attachment.clone() else { return };
-        let (ptag, attributes) = self.rights();
-        let rights = Rights { ptag, attributes };
+        let Some((attachment, rights)) = serving.connection.clone() else { return };
         let mut waited = 0;
         loop {
             match serving.step(&self.nic, &attachment, &rights) {
@@ -99,16 +98,38 @@ impl Core {
                 }
                 Step::Waiting => return,
                 Step::Refused(reading) => {
-                    waited = 0;
-                    let code = if reading { ErrorCode::RdmarProt } else { ErrorCode::RdmawProt };
-                    let operation =
-                        if reading { Control::OP_RDMAREAD } else { Control::OP_RDMAWRITE };
-                    let resource = Resource::Vi;
-                    let error = AsyncError::of_vi(self.context, code);
-                    self.nic.report(AsyncError { operation, resource, ..error });
+                    let what = word(&attachment.back().writer, words::W_WHAT);
+                    let told = what.load(Ordering::Relaxed) >> 33 & 1 != 0;
+                    // Deregistering waits for the lock, and takes the queue's as well.
+                    drop(serving);
+                    self.refused(&attachment, reading, told);
+                    return;
                 }
             }
         }
+    }
+
+    /// The peer has tried what is not allowed. An unreliable connection goes on.
+    #[cold]
+    fn refused(&self, attachment: &Attachment, reading: bool, told: bool) {
+        let (code, operation) = if reading {
+            (ErrorCode::RdmarProt, Control::OP_RDMAREAD)
+        } else {
+            (ErrorCode::RdmawProt, Control::OP_RDMAWRITE)
+        };
+        let mut recv = self.recv.lock();
+        if recv.level == Reliability::UNRELIABLE {
+            drop(recv);
+            let error = AsyncError::of_vi(self.context, code);
+            self.nic.report(AsyncError { operation, ..error });
+            return;
+        }
+        if !recv.lane().is_some_and(|lane| core::ptr::eq(&**lane.attachment(), attachment)) {
+            // Disconnected meanwhile.
+            return;
+        }
+        recv.refuse_write(&self.nic, told, Cause::Rdma(code));
+        self.give_up_receiving(recv);
     }
 }
 
@@ -206,7 +227,7 @@ fn look_up(
 ) -> Result<Active, bool> {
     let load = |i| word(&direction.writer, i).load(Ordering::Relaxed);
     let what = load(words::W_WHAT);
-    let (len, reading) = (what & 0xffff_ffff, what >> 32 != 0);
+    let (len, reading) = (what & 0xffff_ffff, what >> 32 & 1 != 0);
     let (address, base) = (load(words::W_ADDRESS), load(words::W_BASE));
     // Before the region is looked up: a change after that is one more.
     let count = attachment.link.regions_of(attachment.side);

@@ -15,6 +15,13 @@ group! { "completion queue":
     both ping_pong_by_completion_queue [CompletionQueues],
 }
 
+/// A client's end for a server's that [`on`] has made.
+fn requested<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
+    let end = End::with(cx, 64, ViAttributes::default());
+    end.request(cx).unwrap();
+    end
+}
+
 /// Not before its time.
 fn a_wait_for_an_entry_times_out<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(16, 1).unwrap();
@@ -68,8 +75,7 @@ mod a_wait_for_an_entry_is_woken_by_a_message {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), on(cx, None, None, 0));
-        end.request(cx).unwrap();
+        let (line, end) = (Line::client(cx), requested(cx));
         for i in 0..3 {
             line.meet();
             end.send_pattern(0, 0, 8, i);
@@ -97,8 +103,7 @@ mod a_wait_for_an_entry_is_woken_by_the_end {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), on(cx, None, None, 0));
-        end.request(cx).unwrap();
+        let (line, end) = (Line::client(cx), requested(cx));
         line.meet();
         end.vi.disconnect();
     }
@@ -126,8 +131,7 @@ mod looking_does_not_block_behind_a_wait_for_an_entry {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), on(cx, None, None, 0));
-        end.request(cx).unwrap();
+        let (line, end) = (Line::client(cx), requested(cx));
         line.meet();
         end.send(0, 0, 8);
         end.await_state(ViState::Error);

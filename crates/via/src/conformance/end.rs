@@ -59,8 +59,7 @@ impl Target {
 
 /// Connects two ends of this role with each other.
 pub fn connect<'n, N: Nic>(cx: &Context<'n, N>, server: &End<'n, N>, client: &End<'n, N>) {
-    // At this role's own NIC, which need not be the server's.
-    let place = NetAddress { host: cx.nic.attributes().local_address.clone(), ..cx.place(b'p') };
+    let place = cx.own(b'p');
     thread::scope(|s| {
         s.spawn(|| server.accept_at(&place));
         client.request_at(cx, &place).unwrap();

@@ -1,7 +1,7 @@
 //! A connection beside the one that a case is about.
 
-use super::{Context, End};
-use crate::{Nic, Reliability, ViAttributes};
+use super::{Context, End, SOON};
+use crate::{Connection, NetAddress, Nic, Reliability, ViAttributes};
 
 /// Messages that may be under way.
 const AHEAD: usize = 32;
@@ -15,6 +15,7 @@ const AT: u8 = 255;
 /// a role that must make no call meanwhile does not use it.
 pub struct Line<'n, N: Nic> {
     end: End<'n, N>,
+    far: Box<[u8]>,
     heard: core::cell::Cell<usize>,
 }
 
@@ -29,13 +30,15 @@ impl<'n, N: Nic> Line<'n, N> {
         for i in 0..AHEAD {
             end.post_recv(i, i * PLACE, PLACE);
         }
-        Line { end, heard: Default::default() }
+        Line { end, far: cx.server.host.clone(), heard: Default::default() }
     }
 
     /// The server's end, connected.
     pub fn server(cx: &Context<'n, N>) -> Line<'n, N> {
-        let line = Line::new(cx);
-        line.end.accept_at(&cx.place(AT));
+        let mut line = Line::new(cx);
+        let connection = cx.nic.connect_wait(&cx.place(AT), SOON).unwrap();
+        line.far = connection.remote_address().host.clone();
+        connection.accept(&line.end.vi).unwrap();
         line
     }
 
@@ -44,6 +47,11 @@ impl<'n, N: Nic> Line<'n, N> {
         let line = Line::new(cx);
         line.end.request_at(cx, &cx.place(AT)).unwrap();
         line
+    }
+
+    /// The other role's places.
+    pub fn there(&self, cx: &Context<'n, N>, n: u8) -> NetAddress {
+        cx.at(&self.far, n)
     }
 
     /// Says something.

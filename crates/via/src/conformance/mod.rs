@@ -73,10 +73,20 @@ impl<N: Nic> Context<'_, N> {
         NetAddress::new(&self.nic.attributes().local_address, b"client")
     }
 
-    /// Further addresses of this run of the case, the same for both roles.
+    /// Further places of the server's, the same for both roles.
     pub fn place(&self, n: u8) -> NetAddress {
         let discriminator = [&*self.server.discriminator, &[n]].concat();
         self.server.with_discriminator(&discriminator)
+    }
+
+    /// The role's own places. The two roles may have different NICs.
+    pub fn own(&self, n: u8) -> NetAddress {
+        self.at(&self.nic.attributes().local_address, n)
+    }
+
+    /// Places of a NIC.
+    pub(crate) fn at(&self, host: &[u8], n: u8) -> NetAddress {
+        NetAddress::new(host, &self.place(n).discriminator)
     }
 }
 

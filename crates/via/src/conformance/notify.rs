@@ -26,11 +26,9 @@ group! { "notify":
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Something to be told of, and who hears of it and in which thread.
-type Passing<T> = (Box<dyn FnOnce(T) + Send>, mpsc::Receiver<(T, thread::ThreadId)>);
-
 /// A callback that passes on what it is told, and where it ran.
-fn passing_on<T: Send + 'static>() -> Passing<T> {
+fn passing_on<T: Send + 'static>()
+-> (Box<dyn FnOnce(T) + Send>, mpsc::Receiver<(T, thread::ThreadId)>) {
     let (tell, told) = mpsc::channel();
     let callback = move |what| drop(tell.send((what, thread::current().id())));
     (Box::new(callback), told)
@@ -263,7 +261,7 @@ mod an_entry_is_told_by_callback {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), on(cx, None, None, 0));
+        let (line, end) = (Line::client(cx), End::with(cx, 64, ViAttributes::default()));
         end.request(cx).unwrap();
         line.meet();
         end.send_pattern(0, 0, 8, 2);

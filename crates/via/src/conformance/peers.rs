@@ -19,9 +19,20 @@ group! { "connect, peer-peer":
     both a_peer_connects_to_a_server_next,
 }
 
-/// Requests the connection, from this role's address to the other's.
-fn ask<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>, mine: u8, theirs: u8) {
-    end.vi.connect_peer_request(&cx.place(mine), &cx.place(theirs), SOON).unwrap();
+/// Requests the connection, from this role's place to the other's.
+fn ask<'n, N: Nic>(
+    cx: &Context<'n, N>,
+    line: &Line<'n, N>,
+    end: &End<'n, N>,
+    mine: u8,
+    theirs: u8,
+) {
+    end.vi.connect_peer_request(&cx.own(mine), &line.there(cx, theirs), SOON).unwrap();
+}
+
+/// As [`ask`], within this role.
+fn ask_here<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>, mine: u8, theirs: u8) {
+    end.vi.connect_peer_request(&cx.own(mine), &cx.own(theirs), SOON).unwrap();
 }
 
 fn join<N: Nic>(end: &End<'_, N>) -> ViAttributes {
@@ -32,13 +43,13 @@ fn join<N: Nic>(end: &End<'_, N>) -> ViAttributes {
 }
 
 /// Asks once the other has asked, or before.
-fn in_turn<N: Nic>(cx: &Context<'_, N>, line: &Line<'_, N>, first: bool, mine: u8, theirs: u8) {
+fn in_turn<'n, N: Nic>(cx: &Context<'n, N>, line: &Line<'n, N>, first: bool, mine: u8, theirs: u8) {
     let end = End::new(cx);
     end.post_recv(0, 0, 8);
     if !first {
         line.meet();
     }
-    ask(cx, &end, mine, theirs);
+    ask(cx, line, &end, mine, theirs);
     if first {
         assert_eq!(end.vi.state(), ViState::ConnectPending);
         line.meet();
@@ -77,12 +88,12 @@ mod the_client_asks_first {
 mod both_ask_at_once {
     use super::*;
 
-    fn rounds<N: Nic>(cx: &Context<'_, N>, line: &Line<'_, N>, mine: u8, theirs: u8) {
+    fn rounds<'n, N: Nic>(cx: &Context<'n, N>, line: &Line<'n, N>, mine: u8, theirs: u8) {
         let end = End::new(cx);
         for round in 0..20 {
             end.post_recv(0, 0, 8);
             line.meet();
-            ask(cx, &end, mine, theirs);
+            ask(cx, line, &end, mine, theirs);
             join(&end);
             end.send_pattern(1, 8, 8, round);
             end.receives(0, 8, round);
@@ -106,7 +117,7 @@ mod not_yet_is_told_until_the_other_asks {
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::server(cx), End::new(cx));
-        ask(cx, &end, 1, 2);
+        ask(cx, &line, &end, 1, 2);
         never("connected to nobody", || end.vi.connect_peer_done().is_some());
         assert_eq!(end.vi.state(), ViState::ConnectPending);
         line.meet();
@@ -121,7 +132,7 @@ mod not_yet_is_told_until_the_other_asks {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::client(cx), End::new(cx));
         line.meet();
-        ask(cx, &end, 2, 1);
+        ask(cx, &line, &end, 2, 1);
         join(&end);
         line.meet();
     }
@@ -131,7 +142,7 @@ mod not_yet_is_told_until_the_other_asks {
 mod a_peers_attributes_are_told_once {
     use super::*;
 
-    fn it<N: Nic>(cx: &Context<'_, N>, line: &Line<'_, N>, mine: u8, theirs: u8) {
+    fn it<'n, N: Nic>(cx: &Context<'n, N>, line: &Line<'n, N>, mine: u8, theirs: u8) {
         let writes = |n| n == 1 && cx.nic.attributes().capabilities.rdma_write;
         let attributes = ViAttributes {
             max_transfer_size: 4321,
@@ -139,7 +150,7 @@ mod a_peers_attributes_are_told_once {
             ..ViAttributes::default()
         };
         let end = End::with(cx, 100, attributes);
-        ask(cx, &end, mine, theirs);
+        ask(cx, line, &end, mine, theirs);
         let told = join(&end);
         assert_eq!((told.max_transfer_size, told.ptag), (4321, None));
         assert_eq!(told.reliability, attributes.reliability);
@@ -164,12 +175,12 @@ mod a_peers_attributes_are_told_once {
 mod peers_talk_both_ways {
     use super::*;
 
-    fn talk<N: Nic>(cx: &Context<'_, N>, mine: u8, theirs: u8) {
+    fn talk<'n, N: Nic>(cx: &Context<'n, N>, line: &Line<'n, N>, mine: u8, theirs: u8) {
         let end = End::new(cx);
         for i in 0..50 {
             end.post_recv(i, i * 3000, 3000);
         }
-        ask(cx, &end, mine, theirs);
+        ask(cx, line, &end, mine, theirs);
         join(&end);
         for i in 0..50 {
             end.send_pattern(60, 200_000, 60 * i, i + usize::from(mine));
@@ -178,11 +189,11 @@ mod peers_talk_both_ways {
     }
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        talk(cx, 1, 2);
+        talk(cx, &Line::server(cx), 1, 2);
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        talk(cx, 2, 1);
+        talk(cx, &Line::client(cx), 2, 1);
     }
 }
 
@@ -191,11 +202,11 @@ mod receives_posted_before_the_request_count {
     use super::*;
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let end = End::new(cx);
+        let (line, end) = (Line::server(cx), End::new(cx));
         for i in 0..10 {
             end.post_recv(i, i * 8, 8);
         }
-        ask(cx, &end, 1, 2);
+        ask(cx, &line, &end, 1, 2);
         for i in 0..10 {
             end.receives(i * 8, 8, i);
         }
@@ -203,8 +214,8 @@ mod receives_posted_before_the_request_count {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let end = End::new(cx);
-        ask(cx, &end, 2, 1);
+        let (line, end) = (Line::client(cx), End::new(cx));
+        ask(cx, &line, &end, 2, 1);
         join(&end);
         for i in 0..10 {
             end.send_pattern(0, 0, 8, i);
@@ -219,14 +230,14 @@ mod many_pairs_at_once {
 
     const PAIRS: u8 = 20;
 
-    fn all<N: Nic>(cx: &Context<'_, N>, line: &Line<'_, N>, mine: u8, theirs: u8) {
+    fn all<'n, N: Nic>(cx: &Context<'n, N>, line: &Line<'n, N>, mine: u8, theirs: u8) {
         let end = |_| End::with(cx, 64, ViAttributes::default());
         let ends: Vec<_> = (0..PAIRS).map(end).collect();
         for (i, end) in ends.iter().enumerate() {
             // The two ask in different orders.
             end.post_recv(0, 0, 8);
             let i = if mine < theirs { i as u8 } else { PAIRS - 1 - i as u8 };
-            ask(cx, end, mine + i, theirs + i);
+            ask(cx, line, end, mine + i, theirs + i);
         }
         for (i, end) in ends.iter().enumerate() {
             join(end);
@@ -253,12 +264,12 @@ mod many_pairs_at_once {
 mod peers_connect_again {
     use super::*;
 
-    fn rounds<N: Nic>(cx: &Context<'_, N>, line: &Line<'_, N>, mine: u8, theirs: u8) {
+    fn rounds<'n, N: Nic>(cx: &Context<'n, N>, line: &Line<'n, N>, mine: u8, theirs: u8) {
         let end = End::new(cx);
         for round in 0..6 {
             let (mine, theirs) = if round % 2 == 0 { (mine, theirs) } else { (theirs, mine) };
             end.post_recv(0, 0, 8);
-            ask(cx, &end, mine, theirs);
+            ask(cx, line, &end, mine, theirs);
             join(&end);
             end.send_pattern(1, 8, 8, round);
             end.receives(0, 8, round);
@@ -284,7 +295,7 @@ mod peers_match_by_both_addresses {
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::server(cx), End::new(cx));
-        ask(cx, &end, 1, 2);
+        ask(cx, &line, &end, 1, 2);
         line.meet();
         never("connected to a stranger", || end.vi.connect_peer_done().is_some());
         line.meet();
@@ -296,15 +307,15 @@ mod peers_match_by_both_addresses {
         let line = Line::client(cx);
         let [end, from, to] = [(); 3].map(|()| End::new(cx));
         // From another address to the server's, and from ours to another.
-        ask(cx, &from, 3, 1);
-        ask(cx, &to, 2, 3);
+        ask(cx, &line, &from, 3, 1);
+        ask(cx, &line, &to, 2, 3);
         line.meet();
         never("connected to a stranger", || from.vi.connect_peer_done().is_some());
         assert_eq!(to.vi.connect_peer_done(), None);
         to.vi.disconnect();
         // The server has seen no stranger either.
         line.meet();
-        ask(cx, &end, 2, 1);
+        ask(cx, &line, &end, 2, 1);
         join(&end);
         assert_eq!(from.vi.connect_peer_done(), None);
         line.meet();
@@ -314,8 +325,8 @@ mod peers_match_by_both_addresses {
 fn a_nic_has_peers_of_its_own<N: Nic>(cx: &Context<'_, N>) {
     let [a, b] = [(); 2].map(|()| End::new(cx));
     b.post_recv(0, 0, 8);
-    ask(cx, &a, 1, 2);
-    ask(cx, &b, 2, 1);
+    ask_here(cx, &a, 1, 2);
+    ask_here(cx, &b, 2, 1);
     join(&a);
     join(&b);
     a.send_pattern(0, 0, 8, 4);
@@ -325,11 +336,11 @@ fn a_nic_has_peers_of_its_own<N: Nic>(cx: &Context<'_, N>) {
 /// By the peer's request, when it sleeps in its wait.
 fn a_waiting_peer_is_woken<N: Nic>(cx: &Context<'_, N>) {
     let [a, b] = [(); 2].map(|()| End::new(cx));
-    ask(cx, &a, 1, 2);
+    ask_here(cx, &a, 1, 2);
     thread::scope(|s| {
         let waiter = s.spawn(|| join(&a));
         never("a wait without a peer ends", || waiter.is_finished());
-        ask(cx, &b, 2, 1);
+        ask_here(cx, &b, 2, 1);
         join(&b);
         waiter.join().unwrap();
     });
@@ -341,7 +352,7 @@ mod a_peer_that_disconnects_breaks_the_other {
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let (line, end, told) = (Line::server(cx), End::new(cx), Told::by(cx.nic));
         end.post_recv(0, 0, 8);
-        ask(cx, &end, 1, 2);
+        ask(cx, &line, &end, 1, 2);
         join(&end);
         line.meet();
         end.received_in(Status::DESC_FLUSHED_ERROR);
@@ -353,7 +364,7 @@ mod a_peer_that_disconnects_breaks_the_other {
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::client(cx), End::new(cx));
-        ask(cx, &end, 2, 1);
+        ask(cx, &line, &end, 2, 1);
         join(&end);
         line.meet();
         end.vi.disconnect();
@@ -367,7 +378,7 @@ mod a_peer_connects_to_a_server_next {
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::server(cx), End::new(cx));
-        ask(cx, &end, 1, 2);
+        ask(cx, &line, &end, 1, 2);
         join(&end);
         line.meet();
         end.vi.disconnect();
@@ -378,7 +389,7 @@ mod a_peer_connects_to_a_server_next {
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::client(cx), End::new(cx));
-        ask(cx, &end, 2, 1);
+        ask(cx, &line, &end, 2, 1);
         join(&end);
         line.meet();
         end.vi.disconnect();

@@ -22,7 +22,7 @@ fn invalid<T: core::fmt::Debug>(result: Result<T, ConnectError>) {
 
 fn a_peer_request_without_time_is_refused<N: Nic>(cx: &Context<'_, N>) {
     let end = End::new(cx);
-    invalid(end.vi.connect_peer_request(&cx.place(1), &cx.place(2), ms(0)));
+    invalid(end.vi.connect_peer_request(&cx.own(1), &cx.own(2), ms(0)));
     assert_eq!(end.vi.state(), ViState::Idle);
 }
 
@@ -30,11 +30,11 @@ fn a_peer_request_without_time_is_refused<N: Nic>(cx: &Context<'_, N>) {
 fn a_peer_request_with_a_strange_address_is_refused<N: Nic>(cx: &Context<'_, N>) {
     let end = End::new(cx);
     let strange = NetAddress::new(b"nobody's NIC", b"x");
-    invalid(end.vi.connect_peer_request(&strange, &cx.place(2), SOON));
+    invalid(end.vi.connect_peer_request(&strange, &cx.own(2), SOON));
     let long = vec![1; usize::from(cx.nic.attributes().max_discriminator_len) + 1];
-    let long = cx.server.with_discriminator(&long);
-    invalid(end.vi.connect_peer_request(&long, &cx.place(2), SOON));
-    invalid(end.vi.connect_peer_request(&cx.place(1), &long, SOON));
+    let long = cx.own(1).with_discriminator(&long);
+    invalid(end.vi.connect_peer_request(&long, &cx.own(2), SOON));
+    invalid(end.vi.connect_peer_request(&cx.own(1), &long, SOON));
     assert_eq!(end.vi.state(), ViState::Idle);
 }
 
@@ -43,7 +43,7 @@ fn a_peer_request_times_out_in_a_wait<N: Nic>(cx: &Context<'_, N>) {
     let end = End::new(cx);
     end.post_recv(0, 0, 8);
     let begin = Instant::now();
-    end.vi.connect_peer_request(&cx.place(1), &cx.place(2), ms(30)).unwrap();
+    end.vi.connect_peer_request(&cx.own(1), &cx.own(2), ms(30)).unwrap();
     assert_eq!(end.vi.connect_peer_wait(), Err(ConnectError::Timeout));
     assert!((30..5000).contains(&begin.elapsed().as_millis()), "{:?}", begin.elapsed());
     assert_eq!((end.vi.state(), end.vi.queues_empty()), (ViState::Idle, (true, false)));
@@ -51,7 +51,7 @@ fn a_peer_request_times_out_in_a_wait<N: Nic>(cx: &Context<'_, N>) {
 
 fn a_peer_request_times_out_for_a_look<N: Nic>(cx: &Context<'_, N>) {
     let end = End::new(cx);
-    end.vi.connect_peer_request(&cx.place(1), &cx.place(2), ms(20)).unwrap();
+    end.vi.connect_peer_request(&cx.own(1), &cx.own(2), ms(20)).unwrap();
     let mut result = None;
     eventually("the time is over", || {
         result = end.vi.connect_peer_done();
@@ -61,14 +61,15 @@ fn a_peer_request_times_out_for_a_look<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(end.vi.state(), ViState::Idle);
 }
 
-fn mismatch<N: Nic>(
-    cx: &Context<'_, N>,
+fn mismatch<'n, N: Nic>(
+    cx: &Context<'n, N>,
+    line: &Line<'n, N>,
     (mine, theirs): (u8, u8),
     attributes: ViAttributes,
     error: ConnectError,
 ) {
     let end = End::with(cx, 100, attributes);
-    end.vi.connect_peer_request(&cx.place(mine), &cx.place(theirs), SOON).unwrap();
+    end.vi.connect_peer_request(&cx.own(mine), &line.there(cx, theirs), SOON).unwrap();
     assert_eq!(end.vi.connect_peer_wait(), Err(error));
     assert_eq!((end.vi.state(), end.vi.cause()), (ViState::Idle, None));
 }
@@ -82,13 +83,13 @@ mod peers_of_different_transfer_sizes_are_both_told {
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let line = Line::server(cx);
-        mismatch(cx, (1, 2), of(1000), ConnectError::MaxTransferSize);
+        mismatch(cx, &line, (1, 2), of(1000), ConnectError::MaxTransferSize);
         line.meet();
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let line = Line::client(cx);
-        mismatch(cx, (2, 1), of(1001), ConnectError::MaxTransferSize);
+        mismatch(cx, &line, (2, 1), of(1001), ConnectError::MaxTransferSize);
         line.meet();
     }
 }
@@ -103,20 +104,20 @@ mod peers_of_different_levels_are_both_told {
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let line = Line::server(cx);
-        mismatch(cx, (1, 2), of(cx, 0), ConnectError::Reliability);
+        mismatch(cx, &line, (1, 2), of(cx, 0), ConnectError::Reliability);
         line.meet();
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let line = Line::client(cx);
-        mismatch(cx, (2, 1), of(cx, 1), ConnectError::Reliability);
+        mismatch(cx, &line, (2, 1), of(cx, 1), ConnectError::Reliability);
         line.meet();
     }
 }
 
-fn alone_at<N: Nic>(cx: &Context<'_, N>, mine: u8, theirs: u8) {
+fn alone_at<'n, N: Nic>(cx: &Context<'n, N>, line: &Line<'n, N>, mine: u8, theirs: u8) {
     let end = End::new(cx);
-    end.vi.connect_peer_request(&cx.place(mine), &cx.place(theirs), ms(30)).unwrap();
+    end.vi.connect_peer_request(&cx.own(mine), &line.there(cx, theirs), ms(30)).unwrap();
     assert_eq!(end.vi.connect_peer_wait(), Err(ConnectError::Timeout));
 }
 
@@ -125,7 +126,7 @@ mod a_withdrawn_peer_request_meets_nobody {
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::server(cx), End::new(cx));
-        end.vi.connect_peer_request(&cx.place(1), &cx.place(2), SOON).unwrap();
+        end.vi.connect_peer_request(&cx.own(1), &line.there(cx, 2), SOON).unwrap();
         end.vi.disconnect();
         assert_eq!(end.vi.state(), ViState::Idle);
         line.meet();
@@ -135,7 +136,7 @@ mod a_withdrawn_peer_request_meets_nobody {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let line = Line::client(cx);
         line.meet();
-        alone_at(cx, 2, 1);
+        alone_at(cx, &line, 2, 1);
         line.meet();
     }
 }
@@ -145,7 +146,7 @@ mod a_peer_request_that_timed_out_meets_nobody {
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let line = Line::server(cx);
-        alone_at(cx, 1, 2);
+        alone_at(cx, &line, 1, 2);
         line.meet();
         line.meet();
     }
@@ -153,7 +154,7 @@ mod a_peer_request_that_timed_out_meets_nobody {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let line = Line::client(cx);
         line.meet();
-        alone_at(cx, 2, 1);
+        alone_at(cx, &line, 2, 1);
         line.meet();
     }
 }
@@ -161,7 +162,7 @@ mod a_peer_request_that_timed_out_meets_nobody {
 /// There is no request any more.
 fn disconnecting_wakes_a_waiting_peer<N: Nic>(cx: &Context<'_, N>) {
     let end = End::new(cx);
-    end.vi.connect_peer_request(&cx.place(1), &cx.place(2), SOON).unwrap();
+    end.vi.connect_peer_request(&cx.own(1), &cx.own(2), SOON).unwrap();
     thread::scope(|s| {
         let waiter = s.spawn(|| end.vi.connect_peer_wait());
         never("a wait without a peer ends", || waiter.is_finished());
@@ -179,8 +180,8 @@ fn a_refused_peer_asks_again<N: Nic>(cx: &Context<'_, N>) {
     let small = ViAttributes { max_transfer_size: 100, ..ViAttributes::default() };
     let (a, b) = (End::with(cx, 100, small), End::with(cx, 100, ViAttributes::default()));
     let ask = || {
-        a.vi.connect_peer_request(&cx.place(1), &cx.place(2), SOON).unwrap();
-        b.vi.connect_peer_request(&cx.place(2), &cx.place(1), SOON).unwrap();
+        a.vi.connect_peer_request(&cx.own(1), &cx.own(2), SOON).unwrap();
+        b.vi.connect_peer_request(&cx.own(2), &cx.own(1), SOON).unwrap();
         (a.vi.connect_peer_wait(), b.vi.connect_peer_wait())
     };
     let refused = Err(ConnectError::MaxTransferSize);

@@ -346,7 +346,8 @@ fn vis_do_not_mix_their_messages<N: Nic>(cx: &Context<'_, N>) {
 fn exactly_the_vis_transfer_size_and_one_byte_more<N: Nic>(cx: &Context<'_, N>) {
     for size in [1, 1000, cx.nic.attributes().max_transfer_size as usize] {
         let attributes = ViAttributes { max_transfer_size: size as u32, ..ViAttributes::default() };
-        let (a, b) = pair(cx, attributes);
+        let [a, b] = [(); 2].map(|()| End::with(cx, size + 1, attributes));
+        connect(cx, &a, &b);
         b.post_recv(0, 0, size);
         b.post_recv(1, 0, size);
         a.send_pattern(0, 0, size, 1);

@@ -359,7 +359,7 @@ mod the_longest_write_and_one_byte_more {
         let (line, end) = target(cx, 1);
         assert!(end.received().result().is_ok());
         let max = end.vi.attributes().max_transfer_size as usize;
-        let len = max.min(1 << 19);
+        let len = max.min(1 << 20);
         end.expect(0, len, 4);
         line.meet();
         end.await_state(ViState::Error);
@@ -369,7 +369,7 @@ mod the_longest_write_and_one_byte_more {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end, target) = writer(cx);
         let max = end.vi.attributes().max_transfer_size as usize;
-        let len = max.min(1 << 19);
+        let len = max.min(1 << 20);
         end.fill(0, len, 4);
         end.post_write(0, 0, len, target.at(0));
         wrote(&end, len);

@@ -23,16 +23,16 @@ group! { "connect, client-server":
 
 fn a_wait_without_time_only_looks<N: Nic>(cx: &Context<'_, N>) {
     let begin = Instant::now();
-    assert_eq!(cx.nic.connect_wait(&cx.server, ms(0)).err(), Some(ConnectError::Timeout));
+    assert_eq!(cx.nic.connect_wait(&cx.own(1), ms(0)).err(), Some(ConnectError::Timeout));
     assert!(begin.elapsed() < Duration::from_secs(2));
 }
 
 fn a_wait_at_a_strange_address_is_refused<N: Nic>(cx: &Context<'_, N>) {
-    let strange = NetAddress::new(b"nobody's NIC", &cx.server.discriminator);
+    let strange = NetAddress::new(b"nobody's NIC", &cx.own(1).discriminator);
     let error = cx.nic.connect_wait(&strange, SOON).err();
     assert!(matches!(error, Some(ConnectError::InvalidParameter(_))), "{error:?}");
     let long = vec![1; usize::from(cx.nic.attributes().max_discriminator_len) + 1];
-    let error = cx.nic.connect_wait(&cx.server.with_discriminator(&long), SOON).err();
+    let error = cx.nic.connect_wait(&cx.own(1).with_discriminator(&long), SOON).err();
     assert!(matches!(error, Some(ConnectError::InvalidParameter(_))), "{error:?}");
 }
 
@@ -323,19 +323,20 @@ mod both_ends_are_told_of_the_other {
     }
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let end = end(cx, true);
+        let (line, end) = (Line::server(cx), end(cx, true));
         let connection = cx.nic.connect_wait(&cx.server, SOON).unwrap();
-        assert_eq!(*connection.remote_address(), cx.place(3));
+        assert_eq!(connection.remote_address().discriminator, cx.place(3).discriminator);
+        assert_eq!(connection.remote_address().host, line.there(cx, 3).host);
         assert_eq!(*connection.remote_attributes(), untagged(&self::end(cx, false)));
         connection.accept(&end.vi).unwrap();
         end.await_state(ViState::Error);
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let end = end(cx, false);
+        let (_line, end) = (Line::client(cx), end(cx, false));
         let mut told = None;
         eventually("somebody waits", || {
-            let result = end.vi.connect_request(&cx.place(3), &cx.server, SOON);
+            let result = end.vi.connect_request(&cx.own(3), &cx.server, SOON);
             (result != Err(ConnectError::NoMatch)).then(|| told = result.ok()).is_some()
         });
         assert_eq!(told, Some(untagged(&self::end(cx, true))));
@@ -345,33 +346,37 @@ mod both_ends_are_told_of_the_other {
 mod a_vi_serves_after_it_was_a_client {
     use super::*;
 
-    fn first<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
+    fn serve<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
         end.post_recv(0, 0, 8);
-        end.accept(cx);
+        end.accept_at(&cx.own(1));
         assert_eq!(end.received().result(), Ok(8));
         end.vi.disconnect();
     }
 
-    fn second<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
-        end.request(cx).unwrap();
+    fn call<'n, N: Nic>(cx: &Context<'n, N>, line: &Line<'n, N>, end: &End<'n, N>) {
+        end.request_at(cx, &line.there(cx, 1)).unwrap();
         end.send(0, 0, 8);
         end.await_state(ViState::Error);
         end.vi.disconnect();
     }
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let end = End::new(cx);
+        let (line, end) = (Line::server(cx), End::new(cx));
         for _ in 0..3 {
-            first(cx, &end);
-            second(cx, &end);
+            serve(cx, &end);
+            line.meet();
+            call(cx, &line, &end);
+            line.meet();
         }
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let end = End::new(cx);
+        let (line, end) = (Line::client(cx), End::new(cx));
         for _ in 0..3 {
-            second(cx, &end);
-            first(cx, &end);
+            call(cx, &line, &end);
+            line.meet();
+            serve(cx, &end);
+            line.meet();
         }
     }
 }
@@ -389,21 +394,21 @@ fn a_nic_connects_to_itself<N: Nic>(cx: &Context<'_, N>) {
 
 fn the_longest_discriminator_and_one_byte_more<N: Nic>(cx: &Context<'_, N>) {
     let max = usize::from(cx.nic.attributes().max_discriminator_len);
-    let mut long = cx.server.discriminator.to_vec();
+    let mut long = cx.own(1).discriminator.to_vec();
     long.resize(max, b'x');
     let [a, b] = [(); 2].map(|()| End::new(cx));
     thread::scope(|s| {
-        s.spawn(|| a.accept_at(&cx.server.with_discriminator(&long)));
-        b.request_at(cx, &cx.server.with_discriminator(&long)).unwrap();
+        s.spawn(|| a.accept_at(&cx.own(1).with_discriminator(&long)));
+        b.request_at(cx, &cx.own(1).with_discriminator(&long)).unwrap();
     });
     let end = End::new(cx);
     // Nobody's, though it begins like the other.
     let other = [&long[..max - 1], b"y"].concat();
-    let other = cx.server.with_discriminator(&other);
+    let other = cx.own(1).with_discriminator(&other);
     assert_eq!(end.vi.connect_request(&cx.client(), &other, SOON), Err(ConnectError::NoMatch));
     long.push(b'x');
-    let longer = cx.server.with_discriminator(&long);
-    for (local, remote) in [(&cx.client(), &longer), (&longer, &cx.server)] {
+    let longer = cx.own(1).with_discriminator(&long);
+    for (local, remote) in [(&cx.client(), &longer), (&longer, &cx.own(1))] {
         let refused = end.vi.connect_request(local, remote, SOON);
         assert!(matches!(refused, Err(ConnectError::InvalidParameter(_))), "{refused:?}");
     }

@@ -64,14 +64,14 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs the two roles of a case in two threads. `open` gives each its own NIC, and the server's
-/// address. A case that takes longer than `patience` has failed; its threads are left behind.
+/// Runs the two roles of a case in two threads. `open` gives each, by its name, its own NIC and the
+/// server's address. A case that takes longer than `patience` has failed; its threads are left behind.
 pub fn in_threads<N: Nic + 'static>(
     case: &Case<N>,
     patience: Duration,
-    open: impl Fn() -> (N, NetAddress) + Send + Sync + 'static,
+    open: impl Fn(&'static str) -> (N, NetAddress) + Send + Sync + 'static,
 ) -> Verdict {
-    if let Some(need) = case.missing(&open().0) {
+    if let Some(need) = case.missing(&open("client").0) {
         return Verdict::Skipped(need);
     }
     let open = Arc::new(open);
@@ -80,7 +80,7 @@ pub fn in_threads<N: Nic + 'static>(
         let (open, tell) = (open.clone(), tell.clone());
         thread::spawn(move || {
             let result = catch_unwind(AssertUnwindSafe(|| {
-                let (nic, server) = open();
+                let (nic, server) = open(name);
                 role(&Context { nic: &nic, server });
             }));
             let _ = tell.send(result.map_err(|why| format!("{name}: {}", said(&*why))));

@@ -29,7 +29,7 @@ mod life {
         let (a, b) = (end(cx), end(cx));
         for _ in 0..3 {
             assert_eq!(a.vi.state(), ViState::Idle);
-            let (here, there) = (cx.place(1), cx.place(2));
+            let (here, there) = (cx.own(1), cx.own(2));
             a.vi.connect_peer_request(&here, &there, SOON).unwrap();
             assert_eq!(a.vi.state(), ViState::ConnectPending);
             b.vi.connect_peer_request(&there, &here, SOON).unwrap();
@@ -52,7 +52,7 @@ fn end<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
 /// An end whose request is on its way, for long.
 fn pending<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
     let end = end(cx);
-    end.vi.connect_peer_request(&cx.place(1), &cx.place(2), SOON).unwrap();
+    end.vi.connect_peer_request(&cx.own(1), &cx.own(2), SOON).unwrap();
     assert_eq!(end.vi.state(), ViState::ConnectPending);
     end
 }
@@ -75,7 +75,7 @@ fn broken<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
 /// Neither kind of request is possible in this state, which stays.
 fn requests_are_refused<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
     let state = end.vi.state();
-    let (here, there) = (cx.place(3), cx.place(4));
+    let (here, there) = (cx.own(3), cx.own(4));
     let is_refused = |error: Option<ConnectError>| match error {
         Some(ConnectError::State(illegal)) => assert_eq!(illegal.state, state),
         other => panic!("{other:?}"),
@@ -90,8 +90,8 @@ fn accepting_is_refused<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
     let state = end.vi.state();
     let requester = self::end(cx);
     thread::scope(|s| {
-        let request = s.spawn(|| requester.request_at(cx, &cx.place(5)));
-        let connection = cx.nic.connect_wait(&cx.place(5), SOON).unwrap();
+        let request = s.spawn(|| requester.request_at(cx, &cx.own(5)));
+        let connection = cx.nic.connect_wait(&cx.own(5), SOON).unwrap();
         match connection.accept(&end.vi) {
             Err(ConnectError::State(illegal)) => assert_eq!(illegal.state, state),
             other => panic!("{other:?}"),

@@ -26,7 +26,7 @@ fn while_pending_a_receive_is_taken_and_stays<N: Nic>(cx: &Context<'_, N>) {
     a.post_recv(0, 0, 8);
     assert_eq!(a.vi.recv_done(), Done::NotDone);
     assert_eq!(a.vi.recv_wait(ms(1)), Err(WaitError::Timeout));
-    b.vi.connect_peer_request(&cx.place(2), &cx.place(1), SOON).unwrap();
+    b.vi.connect_peer_request(&cx.own(2), &cx.own(1), SOON).unwrap();
     b.vi.connect_peer_wait().unwrap();
     a.vi.connect_peer_wait().unwrap();
     b.send_pattern(0, 0, 8, 3);
@@ -66,7 +66,7 @@ fn disconnecting_takes_a_request_back<N: Nic>(cx: &Context<'_, N>) {
 fn a_pending_vi_may_be_dropped<N: Nic>(cx: &Context<'_, N>) {
     drop(pending(cx));
     let other = end(cx);
-    other.vi.connect_peer_request(&cx.place(2), &cx.place(1), ms(30)).unwrap();
+    other.vi.connect_peer_request(&cx.own(2), &cx.own(1), ms(30)).unwrap();
     assert_eq!(other.vi.connect_peer_wait(), Err(ConnectError::Timeout));
 }
 
@@ -74,8 +74,8 @@ fn a_pending_vi_may_be_dropped<N: Nic>(cx: &Context<'_, N>) {
 fn a_client_is_pending_until_it_is_answered<N: Nic>(cx: &Context<'_, N>) {
     let (client, server) = (end(cx), end(cx));
     thread::scope(|s| {
-        let request = s.spawn(|| client.request_at(cx, &cx.place(1)));
-        let connection = cx.nic.connect_wait(&cx.place(1), SOON).unwrap();
+        let request = s.spawn(|| client.request_at(cx, &cx.own(1)));
+        let connection = cx.nic.connect_wait(&cx.own(1), SOON).unwrap();
         assert_eq!(client.vi.state(), ViState::ConnectPending);
         requests_are_refused(cx, &client);
         attributes_stay(&client);
