@@ -26,9 +26,11 @@ group! { "notify":
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Something to be told of, and who hears of it and in which thread.
+type Passing<T> = (Box<dyn FnOnce(T) + Send>, mpsc::Receiver<(T, thread::ThreadId)>);
+
 /// A callback that passes on what it is told, and where it ran.
-fn passing_on<T: Send + 'static>()
--> (Box<dyn FnOnce(T) + Send>, mpsc::Receiver<(T, thread::ThreadId)>) {
+fn passing_on<T: Send + 'static>() -> Passing<T> {
     let (tell, told) = mpsc::channel();
     let callback = move |what| drop(tell.send((what, thread::current().id())));
     (Box::new(callback), told)
