@@ -19,7 +19,8 @@ const DATA: usize = DESCRIPTOR * DESCRIPTORS;
 pub(crate) const RELIABLE: [Reliability; 2] =
     [Reliability::RELIABLE_DELIVERY, Reliability::RELIABLE_RECEPTION];
 
-/// Runs a test for many seeds, or for the one of the variable `SEED`; a failure says which.
+/// Runs a test for many seeds (times the variable `SEEDS`), or for the one of the variable `SEED`;
+/// a failure says which.
 pub(crate) fn seeds(count: u64, test: impl Fn(u64)) {
     let run = |seed: u64| {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(seed)));
@@ -28,9 +29,10 @@ pub(crate) fn seeds(count: u64, test: impl Fn(u64)) {
             std::panic::resume_unwind(why);
         }
     };
-    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+    let variable = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    match variable("SEED") {
         Some(seed) => run(seed),
-        None => (0..count).for_each(run),
+        None => (0..count * variable("SEEDS").unwrap_or(1)).for_each(run),
     }
 }
 
