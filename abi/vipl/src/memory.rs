@@ -8,7 +8,7 @@ use crate::types::{MemAttributesC, Ulong};
 use core::ptr::NonNull;
 use via::{MemAttributes, MemHandle, Memory, Nic, ReturnCode};
 
-/// What the kernel counts memory by, or a part of that.
+/// What the kernel counts memory by, at least.
 const PAGE: usize = 4096;
 
 /// The memory that a program names.
@@ -31,10 +31,14 @@ fn named(address: Opaque, len: Ulong) -> Result<Memory, ReturnCode> {
 fn is_mapped(base: NonNull<u8>, len: usize) -> bool {
     let start = base.as_ptr() as usize;
     let Some(end) = start.checked_add(len) else { return false };
+    let mut resident = [0u8; 4096];
     let first = start - start % PAGE;
-    // SAFETY: takes no pointer to anything: MS_ASYNC has the kernel look at which ranges are
-    // mapped, and do nothing.
-    unsafe { libc::msync(first as *mut libc::c_void, end - first, libc::MS_ASYNC) == 0 }
+    (first..end).step_by(resident.len() * PAGE).all(|at| {
+        let len = (end - at).min(resident.len() * PAGE);
+        // SAFETY: looks at which pages are there, without touching them, and stores a byte for
+        // each: at most as many as there is room for.
+        unsafe { libc::mincore(at as *mut libc::c_void, len, resident.as_mut_ptr()) == 0 }
+    })
 }
 
 /// The attributes that a program asks for.

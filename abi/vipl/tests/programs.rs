@@ -1,0 +1,126 @@
+//! C programs that know nothing of Sovia, linked with `-lvipl`.
+
+mod common;
+
+use common::{program, run, skipped, watched};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+fn arguments() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| program("arguments"))
+}
+
+fn pairs() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| program("pairs"))
+}
+
+#[test]
+fn every_wrong_argument_is_refused() {
+    run(&mut watched(60, false, arguments()));
+}
+
+#[test]
+fn every_wrong_argument_is_refused_under_valgrind() {
+    if !skipped("every_wrong_argument_is_refused_under_valgrind", "valgrind") {
+        run(&mut watched(200, true, arguments()));
+    }
+}
+
+#[test]
+fn an_unknown_provider_is_told() {
+    let output = watched(20, false, arguments())
+        .env("SOVIA_VIPL_PROVIDER", "carrier-pigeon")
+        .output()
+        .expect("it runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("SOVIA_VIPL_PROVIDER=carrier-pigeon"), "{told}");
+    assert!(!output.status.success());
+}
+
+/// Both ends of a case.
+fn pair(case: &str, valgrind: bool) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // A discriminator has few bytes.
+    let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let start = |role: &str| {
+        watched(if valgrind { 200 } else { 60 }, valgrind, pairs())
+            .args([role, case, &name])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs")
+    };
+    let (server, client) = (start("server"), start("client"));
+    let ends = [("server", server.wait_with_output()), ("client", client.wait_with_output())];
+    let told: Vec<String> = ends.iter().map(|(role, output)| tell(role, output)).collect();
+    let good = ends.iter().all(|(_, output)| output.as_ref().is_ok_and(|o| o.status.success()));
+    assert!(good, "{case}\n{}", told.join("\n"));
+}
+
+fn tell(role: &str, output: &std::io::Result<Output>) -> String {
+    match output {
+        Ok(output) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            format!("{role} {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))
+        }
+        Err(error) => format!("{role}: {error}"),
+    }
+}
+
+macro_rules! pairs {
+    ($($case:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $case() {
+                pair(stringify!($case), false);
+            }
+        )+
+
+        #[test]
+        fn pairs_under_valgrind() {
+            if !skipped("pairs_under_valgrind", "valgrind") {
+                [$(stringify!($case)),+].iter().for_each(|case| pair(case, true));
+            }
+        }
+    };
+}
+
+pairs! {
+    polling,
+    waiting,
+    completion_queue,
+    notifications,
+    queue_notifications,
+    tagged,
+    rdma_writes,
+    rdma_reads,
+    disconnecting,
+    too_long,
+    rejecting,
+    mismatching,
+    peers,
+    dying,
+}
+
+/// As an old Makefile would: the archive instead of the shared library.
+#[test]
+fn it_links_statically() {
+    if skipped("it_links_statically", "cc") {
+        return;
+    }
+    let archive = common::archive();
+    let program = common::folder().join("arguments-static");
+    run(Command::new("cc")
+        .arg("-w")
+        .arg("-I")
+        .arg(common::include())
+        .arg(common::here().join("tests/c/arguments.c"))
+        .arg(archive)
+        .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-o"])
+        .arg(&program));
+    run(&mut watched(60, false, &program));
+}
