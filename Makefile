@@ -17,7 +17,7 @@ build:
 	$(CARGO) build --release -p sovia-cli
 	$(CARGO) build --release -p sovia-preload
 	$(CARGO) build --profile vipl -p sovia-vipl
-	abi/vipl/link $(VIPL)/libvipl.a $(VIPL)/libvipl.so
+	abi/vipl/link $(VIPL)/libvipl.a $(VIPL)/libvipl.so -Wl,--strip-debug
 
 # Takes what is built, so that `sudo make install` needs no compiler.
 install:
@@ -28,6 +28,7 @@ install:
 	install -d $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 644 include/vipl.h $(DESTDIR)$(PREFIX)/include/vipl.h
 	install -m 644 $(VIPL)/libvipl.a $(LIBDIR)/libvipl.a
+	-strip --strip-debug $(LIBDIR)/libvipl.a
 	install -m 644 $(VIPL)/libvipl.so $(LIBDIR)/libvipl.so.$(VERSION)
 	ln -sf libvipl.so.$(VERSION) $(LIBDIR)/libvipl.so.1
 	ln -sf libvipl.so.1 $(LIBDIR)/libvipl.so

@@ -17,7 +17,7 @@ static REQUESTS: Table<Request> = Table::new(Kind::Conn);
 /// A request for a connection.
 struct Request {
     /// One thread at a time has anything to do with it.
-    connection: Mutex<AnyConnection>,
+    connection: Mutex<Box<AnyConnection>>,
     nic: Arc<Core>,
 }
 
@@ -42,7 +42,7 @@ pub extern "C" fn VipConnectWait(
         let connection = connection.map_err(|error| error.code())?;
         remote.set(connection.remote_address());
         attributes.set(ViAttributesC::from_via(connection.remote_attributes(), Handle::NULL));
-        let connection = Mutex::new(connection);
+        let connection = Mutex::new(Box::new(connection));
         request.set(place.fill(Request { connection, nic: nic.core.clone() }));
         Ok(())
     })
@@ -78,7 +78,7 @@ pub extern "C" fn VipConnectReject(request: Handle) -> ReturnCode {
 }
 
 /// Takes a request, to be answered once and for all.
-fn answer(request: Handle) -> Result<AnyConnection, ReturnCode> {
+fn answer(request: Handle) -> Result<Box<AnyConnection>, ReturnCode> {
     REQUESTS.remove(request, |request| {
         Ok(request.connection.into_inner().unwrap_or_else(PoisonError::into_inner))
     })

@@ -46,7 +46,10 @@ pub extern "C" fn VipCreateCQ(nic: Handle, count: Ulong, cq: Out<Handle>) -> Ret
 pub extern "C" fn VipDestroyCQ(cq: Handle) -> ReturnCode {
     enter(|| {
         CQS.remove(cq, |OpenCq { cq, nic, tags }| match cq.destroy() {
-            Ok(()) => Ok(tags.clear()),
+            Ok(()) => {
+                tags.clear();
+                Ok(())
+            }
             Err(cq) => Err((OpenCq { cq, nic, tags }, ReturnCode::ErrorResource)),
         })
     })

@@ -7,11 +7,11 @@
 //! - [`handle`] turns what a program names (a NIC, a VI …) into the thing itself, or notices that
 //!   there is no such thing, at the cost of a few nanoseconds; [`hazard`] is why nothing is
 //!   destroyed under a thread that uses it;
-//! - [`pointer`] is the one way to what a program's pointers point to;
+//! - [`mod@pointer`] is the one way to what a program's pointers point to;
 //! - [`types`] are the structures, as C lays them out;
 //! - [`provider`] is which NIC is meant by a device's name.
 //!
-//! Unsafe code is in [`handle`], [`hazard`], [`pointer`] and [`memory`]. The exported functions are
+//! Unsafe code is in [`handle`], [`hazard`], [`mod@pointer`] and [`memory`]. The exported functions are
 //! safe for Rust, because only C can make the pointers that they take; the `unsafe` that they do
 //! have is of their names, which must be nobody else's.
 
