@@ -111,8 +111,9 @@ pub extern "C" fn VipConnectRequest(
 #[unsafe(no_mangle)]
 pub extern "C" fn VipDisconnect(vi: Handle) -> ReturnCode {
     enter(|| {
-        // Kept, because ending a connection may have to wait for the provider's own threads.
-        VIS.find(vi)?.keep().vi.disconnect();
+        // Used rather than kept: a callback for what this flushes may destroy the VI, and then
+        // waits for the little that is left to do here.
+        VIS.find(vi)?.vi.disconnect();
         Ok(())
     })
 }

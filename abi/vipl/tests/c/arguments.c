@@ -376,6 +376,29 @@ static void transfers(void)
     EMPTY(VipRecvDone(vi, &got));
 }
 
+/* A callback may end what it is called for. */
+static VIP_VI_HANDLE volatile ended;
+static void ends_vi(VIP_PVOID c, VIP_NIC_HANDLE n, VIP_VI_HANDLE v, VIP_DESCRIPTOR *d)
+{
+    (void)c; (void)d;
+    HOLDS(n == nic);
+    RETURNS(ended ? VIP_INVALID_PARAMETER : VIP_SUCCESS, VipDestroyVi(v));
+    RETURNS(VIP_INVALID_PARAMETER, VipDestroyVi(v));
+    ended = v;
+}
+
+static void callbacks(void)
+{
+    VIP_VI_HANDLE v;
+    MUST(VIP_SUCCESS, VipCreateVi(nic, NULL, NULL, NULL, &v));
+    for (int i = 0; i < 3; i++) RETURNS(VIP_SUCCESS, VipPostRecv(v, descriptor(i), mem));
+    for (int i = 0; i < 3; i++) RETURNS(VIP_SUCCESS, VipRecvNotify(v, NULL, ends_vi));
+    RETURNS(VIP_SUCCESS, VipDisconnect(v));
+    SOON(ended == v);
+    /* The other two calls find that it is gone, or do not come. */
+    pause_ms(20);
+}
+
 static void tags(void)
 {
     VIP_EVENT_HANDLE e = NULL, f = NULL;
@@ -603,6 +626,7 @@ int main(void)
     queues();
     vis();
     transfers();
+    callbacks();
     tags();
     connections();
     names();
