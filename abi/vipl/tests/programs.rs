@@ -41,6 +41,19 @@ fn an_unknown_provider_is_told() {
     assert!(!output.status.success());
 }
 
+/// With a NIC of its own for each device's name, the program's check that they are one fails.
+#[test]
+fn devices_may_be_told_apart() {
+    let told = |setting: &str| {
+        let mut command = watched(60, false, arguments());
+        let output = command.env("SOVIA_VIPL_NIC", setting).output().expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert_eq!(told("some-name"), (true, "ok\n".into()));
+    let (good, said) = told("*");
+    assert!(!good && said.contains("memcmp(first, a.LocalNicAddress"), "{said}");
+}
+
 /// Both ends of a case.
 fn pair(case: &str) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -97,6 +110,11 @@ pairs! {
     mismatching,
     peers,
     dying,
+    unreliable,
+    reliable_reception,
+    overrun,
+    segments,
+    threads,
 }
 
 /// The peers share a segment of 20 GB of addresses. Memcheck goes through its book for each page

@@ -4,6 +4,7 @@
 #include "check.h"
 
 #include <poll.h>
+#include <pthread.h>
 
 #define DESCRIPTORS 64
 #define DATA 8192
@@ -633,6 +634,176 @@ static void dying(void)
     close_end(&e);
 }
 
+/* What finds no receive, or too short a one, is dropped and told; the connection stays. */
+static void unreliable(void)
+{
+    end_t e = {0};
+    VIP_NIC_ATTRIBUTES nic;
+    VIP_DESCRIPTOR *d;
+    VIP_VI_STATE state;
+    MUST(VIP_SUCCESS, VipOpenNic("VINIC", &e.nic));
+    MUST(VIP_SUCCESS, VipErrorCallback(e.nic, NULL, on_error));
+    MUST(VIP_SUCCESS, VipQueryNic(e.nic, &nic));
+    if (!(nic.ReliabilityLevelSupport & VIP_SERVICE_UNRELIABLE)) {
+        e.attributes.ReliabilityLevel = VIP_SERVICE_UNRELIABLE;
+        e.attributes.MaxTransferSize = 64;
+        RETURNS(VIP_INVALID_RELIABILITY_LEVEL, VipCreateVi(e.nic, &e.attributes, NULL, NULL, &e.vi));
+        return;
+    }
+    e.attributes.ReliabilityLevel = VIP_SERVICE_UNRELIABLE;
+    open_end(&e, NULL, NULL);
+    if (!server) post_recv(&e, 0, 64);
+    connect_end(&e);
+    if (server) {
+        SOON(errors == 1); /* nothing is posted */
+        HOLDS(told.ErrorCode == VIP_ERROR_RECVQ_EMPTY && told.ViHandle == e.vi);
+        post_recv(&e, 1, 10);
+        post_recv(&e, 2, 64);
+        say(&e, 60, "go on", 5);
+        MUST(VIP_DESCRIPTOR_ERROR, VipRecvWait(e.vi, SECONDS(20), &d));
+        HOLDS(d == at(&e, 1) && d->CS.Status & VIP_STATUS_LENGTH_ERROR);
+        HOLDS(take_recv(&e) == at(&e, 2));
+    } else {
+        say(&e, 60, "lost", 4);
+        take_recv(&e);
+        say(&e, 60, "longer than ten", 15);
+        say(&e, 60, "arrives", 7);
+    }
+    RETURNS(VIP_SUCCESS, VipQueryVi(e.vi, &state, NULL, NULL, NULL));
+    HOLDS(state == VIP_STATE_CONNECTED || !server);
+    if (!server) pause_ms(200);
+    close_end(&e);
+}
+
+/* A send is done when it has arrived. */
+static void reliable_reception(void)
+{
+    end_t e = {0};
+    VIP_NIC_ATTRIBUTES nic;
+    MUST(VIP_SUCCESS, VipOpenNic("VINIC", &e.nic));
+    MUST(VIP_SUCCESS, VipQueryNic(e.nic, &nic));
+    if (!(nic.ReliabilityLevelSupport & VIP_SERVICE_RELIABLE_RECEPTION)) return;
+    e.attributes.ReliabilityLevel = VIP_SERVICE_RELIABLE_RECEPTION;
+    open_end(&e, NULL, NULL);
+    for (int i = 0; i < 32; i++) post_recv(&e, i, 64);
+    connect_end(&e);
+    for (int i = 0; i < 32; i++) {
+        if (!server) say(&e, 60, &i, sizeof i);
+        HOLDS(take_recv(&e) == at(&e, i) && *(int *)data(&e, i) == i);
+        if (server) say(&e, 60, &i, sizeof i);
+    }
+    if (server) pause_ms(100);
+    close_end(&e);
+}
+
+/* More is done than the completion queue has room for: an error, which is told. */
+static void overrun(void)
+{
+    end_t e = {0};
+    VIP_CQ_HANDLE cq = NULL;
+    VIP_VI_STATE state;
+    MUST(VIP_SUCCESS, VipOpenNic("VINIC", &e.nic));
+    MUST(VIP_SUCCESS, VipErrorCallback(e.nic, NULL, on_error));
+    if (server) MUST(VIP_SUCCESS, VipCreateCQ(e.nic, 4, &cq));
+    open_end(&e, NULL, cq);
+    for (int i = 0; i < 32; i++) post_recv(&e, i, 64);
+    connect_end(&e);
+    if (!server) {
+        VIP_DESCRIPTOR *d;
+        VIP_RETURN got = VIP_SUCCESS;
+        for (int i = 0; i < 16 && got == VIP_SUCCESS; i++) {
+            MUST(VIP_SUCCESS, VipPostSend(e.vi, prepare(&e, 40 + i, 4), e.mem));
+            got = VipSendWait(e.vi, SECONDS(20), &d);
+        }
+    }
+    SOON(VipQueryVi(e.vi, &state, NULL, NULL, NULL) == VIP_SUCCESS && state == VIP_STATE_ERROR);
+    SOON(errors >= 1);
+    RETURNS(VIP_SUCCESS, VipDisconnect(e.vi));
+    RETURNS(VIP_SUCCESS, VipDestroyVi(e.vi));
+    if (server) RETURNS(VIP_SUCCESS, VipDestroyCQ(cq));
+    RETURNS(VIP_SUCCESS, VipCloseNic(e.nic));
+}
+
+/* Gather and scatter, by as many segments as a descriptor may have. */
+static void segments(void)
+{
+    enum { MANY = 252 };
+    end_t e = {0};
+    open_end(&e, NULL, NULL);
+    VIP_DESCRIPTOR *d = (VIP_DESCRIPTOR *)e.memory, *got;
+    d->CS.SegCount = MANY;
+    d->CS.Length = MANY * 3;
+    for (int i = 0; i < MANY; i++) {
+        d->Data[i].Data.Address = e.memory + 65536 + (server ? 5 : 7) * i;
+        d->Data[i].Handle = e.mem;
+        d->Data[i].Length = 3;
+        if (!server) memset(e.memory + 65536 + 7 * i, i, 3);
+    }
+    if (server) MUST(VIP_SUCCESS, VipPostRecv(e.vi, d, e.mem));
+    connect_end(&e);
+    if (server) {
+        HOLDS(take_recv(&e) == d && d->Control.Length == MANY * 3);
+        for (int i = 0; i < MANY; i++)
+            for (int n = 0; n < 5; n++) HOLDS(e.memory[65536 + 5 * i + n] == (n < 3 ? i : 0));
+    } else {
+        MUST(VIP_SUCCESS, VipPostSend(e.vi, d, e.mem));
+        MUST(VIP_SUCCESS, VipSendWait(e.vi, SECONDS(20), &got));
+        HOLDS(got == d);
+        pause_ms(100);
+    }
+    close_end(&e);
+}
+
+/* Four threads, one VI: each takes what comes first, and sends it back. */
+static end_t crowd;
+static void *echoes_some(void *own)
+{
+    VIP_DESCRIPTOR *d, *any;
+    int number = (int)(intptr_t)own;
+    for (int i = 0; i < 500; i++) {
+        VIP_RETURN got = VipRecvWait(crowd.vi, SECONDS(20), &d);
+        MUST(VIP_SUCCESS, got);
+        VIP_DESCRIPTOR *s = prepare(&crowd, number, 4);
+        memcpy(data(&crowd, number), (void *)d->DS[0].Local.Data.Address, 4);
+        MUST(VIP_SUCCESS, VipPostRecv(crowd.vi, d, crowd.mem));
+        MUST(VIP_SUCCESS, VipPostSend(crowd.vi, s, crowd.mem));
+        MUST(VIP_SUCCESS, VipSendWait(crowd.vi, SECONDS(20), &any));
+        SOON(s->CS.Status & VIP_STATUS_DONE); /* one of them has taken it */
+    }
+    return own;
+}
+
+static void threads(void)
+{
+    enum { ROUNDS = 250, EACH = 8 };
+    pthread_t t[4];
+    end_t *e = &crowd;
+    open_end(e, NULL, NULL);
+    for (int i = 0; i < 2 * EACH; i++) post_recv(e, i, 64);
+    connect_end(e);
+    if (server) {
+        for (int i = 0; i < 4; i++)
+            pthread_create(&t[i], NULL, echoes_some, (VIP_PVOID)(intptr_t)(40 + i));
+        for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
+        pause_ms(100);
+    } else {
+        for (int round = 0; round < ROUNDS; round++) {
+            int seen = 0;
+            for (int i = 0; i < EACH; i++) {
+                int bit = 1 << i;
+                say(e, 60, &bit, sizeof bit);
+            }
+            for (int i = 0; i < EACH; i++) {
+                VIP_DESCRIPTOR *d = take_recv(e);
+                seen |= *(int *)d->DS[0].Local.Data.Address;
+                MUST(VIP_SUCCESS, VipPostRecv(e->vi, d, e->mem));
+            }
+            HOLDS(seen == (1 << EACH) - 1);
+        }
+    }
+    close_end(e);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -651,6 +822,11 @@ static const struct {
     {"mismatching", mismatching},
     {"peers", peers},
     {"dying", dying},
+    {"unreliable", unreliable},
+    {"reliable_reception", reliable_reception},
+    {"overrun", overrun},
+    {"segments", segments},
+    {"threads", threads},
 };
 
 int main(int argc, char **argv)
