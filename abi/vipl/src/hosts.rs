@@ -1,7 +1,7 @@
 //! Hosts and their NICs' addresses.
 //!
 //! A file of hosts has a line for each address: the address, as bytes in hexadecimal with colons
-//! between them, and names. `self` is this NIC's own address. The address may also come last, and
+//! between them and as many as the NIC's own has, and names. `self` is this NIC's own address. The address may also come last, and
 //! `#` begins a comment:
 //!
 //! ```text
@@ -48,7 +48,9 @@ impl Hosts {
             if words.is_empty() {
                 continue;
             }
-            let parse = |word: &str| if word == SELF { Some(own.into()) } else { parse(word) };
+            let parse = |word: &str| {
+                if word == SELF { Some(own.into()) } else { parse(word, own.len()) }
+            };
             let found = words.iter().enumerate().find_map(|(at, word)| Some((at, parse(word)?)));
             let (at, address) = found.ok_or(NoAddress { line: i + 1 })?;
             for (_, name) in words.iter().enumerate().filter(|(i, _)| *i != at) {
@@ -85,18 +87,14 @@ impl Hosts {
     }
 }
 
-/// An address: two bytes at least, so that a name like `cafe` stays a name.
-fn parse(word: &str) -> Option<Box<[u8]>> {
-    if !word.contains(':') {
-        return None;
-    }
-    word.split(':')
-        .map(|byte| {
-            let digits =
-                (1..=2).contains(&byte.len()) && byte.bytes().all(|b| b.is_ascii_hexdigit());
-            digits.then(|| u8::from_str_radix(byte, 16).ok())?
-        })
-        .collect()
+/// An address of so many bytes: a program has made room for no more.
+fn parse(word: &str, len: usize) -> Option<Box<[u8]>> {
+    let byte = |text: &str| {
+        let digits = matches!(text.len(), 1 | 2) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        if digits { u8::from_str_radix(text, 16).ok() } else { None }
+    };
+    let address: Box<[u8]> = word.split(':').map(byte).collect::<Option<_>>()?;
+    (address.len() == len).then_some(address)
 }
 
 #[cfg(test)]
@@ -107,9 +105,9 @@ mod tests {
 
     #[test]
     fn lines_have_an_address_and_names() {
-        let text = "# all\n02:5b:0 alpha a\n\nbeta 2:1 # last\nself node0 node1\n2:9 alpha\n";
+        let text = "# all\n02:5b alpha a\n\nbeta 2:1 # last\nself node0 node1\n2:9 alpha\n";
         let hosts = Hosts::read(text, OWN).unwrap();
-        assert_eq!(hosts.address("alpha", 0), Some(&[2, 0x5b, 0][..]));
+        assert_eq!(hosts.address("alpha", 0), Some(&[2, 0x5b][..]));
         assert_eq!(hosts.address("ALPHA", 1), Some(&[2, 9][..]));
         assert_eq!(hosts.address("alpha", 2), None);
         assert_eq!(hosts.address("node1", 0), Some(OWN));
@@ -128,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_line_without_an_address_is_told() {
-        for text in ["x\ncafe bee\n", "x\n2:100 a", "x\n2:+1 a", "x\n: a"] {
+        for text in ["x\ncafe bee\n", "x\n2:100 a", "x\n2:+1 a", "x\n: a", "x\n2:1:2 a", "x\n2 a"] {
             let text = text.replacen('x', "self me", 1);
             assert_eq!(Hosts::read(&text, OWN), Err(NoAddress { line: 2 }), "{text}");
         }

@@ -89,10 +89,10 @@ pub extern "C" fn VipNSGetHostByAddr(
     enter(|| {
         let nic = NICS.find(nic)?;
         let (name, room) = (name.required()?, len.get().ok_or(ReturnCode::InvalidParameter)?);
-        let address = address.get()?;
+        let address = address.get_host(nic.core.nic.attributes().local_address.len())?;
         let service = service(&nic.core);
         let hosts = service.as_ref().ok_or(ReturnCode::ErrorNameservice)?;
-        let found = hosts.name(&address.host).ok_or(ReturnCode::ErrorNameservice)?;
+        let found = hosts.name(&address).ok_or(ReturnCode::ErrorNameservice)?;
         let text = [found.as_bytes(), &[0]].concat();
         len.set(text.len() as Ulong);
         if text.len() as Ulong > room {

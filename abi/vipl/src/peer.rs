@@ -6,7 +6,7 @@ use crate::pointer::{AddressPointer, Out};
 use crate::types::{Ulong, ViAttributesC};
 use crate::vi::VIS;
 use via::error::ConnectError;
-use via::{ReturnCode, Vi, ViAttributes};
+use via::{Nic, ReturnCode, Vi, ViAttributes};
 
 /// Begins to connect to a VI whose program does the same.
 #[unsafe(no_mangle)]
@@ -18,7 +18,8 @@ pub extern "C" fn VipConnectPeerRequest(
 ) -> ReturnCode {
     enter(|| {
         let open = VIS.find(vi)?;
-        let (local, remote) = (local.get()?, remote.get()?);
+        let own = open.nic.nic.attributes();
+        let (local, remote) = (local.get(own)?, remote.get(own)?);
         if wait == 0 {
             return Err(ReturnCode::InvalidParameter);
         }

@@ -8,7 +8,7 @@
 use crate::types::NetAddressHeader;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::NonNull;
-use via::{NetAddress, ReturnCode};
+use via::{NetAddress, NicAttributes, ReturnCode};
 
 /// Where a result goes (`OUT`).
 #[derive(Debug, Clone, Copy)]
@@ -155,14 +155,35 @@ impl AddressPointer {
         self.0.is_null()
     }
 
-    /// The address.
+    /// The host's part alone, of so many bytes.
     ///
     /// # Errors
-    /// `VIP_INVALID_PARAMETER` where there is none.
-    pub(crate) fn get(self) -> Result<NetAddress, ReturnCode> {
+    /// As for [`AddressPointer::get`].
+    pub(crate) fn get_host(self, len: usize) -> Result<Box<[u8]>, ReturnCode> {
         let header = In(self.0.cast_const()).get().ok_or(ReturnCode::InvalidParameter)?;
-        let bytes = self.0.cast_const().cast::<u8>();
+        if usize::from(header.host_len) != len {
+            return Err(ReturnCode::InvalidParameter);
+        }
+        // SAFETY: as many bytes follow the two lengths as the first says (this module's contract).
+        let host = unsafe {
+            let bytes = self.0.cast_const().cast::<u8>().add(Self::BYTES);
+            core::slice::from_raw_parts(bytes, len)
+        };
+        Ok(host.into())
+    }
+
+    /// The address, if a NIC with these attributes could have it.
+    ///
+    /// # Errors
+    /// `VIP_INVALID_PARAMETER` where there is none, or its lengths say that it is not filled in:
+    /// then nothing behind them is looked at.
+    pub(crate) fn get(self, nic: &NicAttributes) -> Result<NetAddress, ReturnCode> {
+        let header = In(self.0.cast_const()).get().ok_or(ReturnCode::InvalidParameter)?;
         let (host, discriminator) = (header.host_len.into(), header.discriminator_len.into());
+        if host != nic.local_address.len() || header.discriminator_len > nic.max_discriminator_len {
+            return Err(ReturnCode::InvalidParameter);
+        }
+        let bytes = self.0.cast_const().cast::<u8>();
         // SAFETY: as many bytes follow the two lengths as these say (this module's contract).
         let (host, discriminator) = unsafe {
             let host = core::slice::from_raw_parts(bytes.add(Self::BYTES), host);

@@ -459,6 +459,11 @@ static void connections(void)
     RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, local, 0, remote, &a, &c));
     local->HostAddress[0] ^= 1;
     HOLDS(c == NULL);
+    local->HostAddressLen = 0xffff; /* as memory is that nobody has filled in */
+    RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, local, 0, remote, &a, &c));
+    RETURNS(VIP_INVALID_PARAMETER, VipConnectRequest(vi, local, remote, 10, &a));
+    RETURNS(VIP_INVALID_PARAMETER, VipConnectPeerRequest(vi, local, remote, 10));
+    local = address(&here, nic, "me");
     WITH_STRANGERS(nic, VipConnectReject(it));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectReject(vi));
     WITH_STRANGERS(vi, VipConnectAccept(c, it));
@@ -523,6 +528,8 @@ static void names(void)
     HOLDS(len == strlen(name) + 1);
     own.net.HostAddress[0] ^= 1;
     RETURNS(VIP_ERROR_NAMESERVICE, VipNSGetHostByAddr(nic, &own.net, name, &len));
+    own.net.HostAddressLen = 0xffff;
+    RETURNS(VIP_INVALID_PARAMETER, VipNSGetHostByAddr(nic, &own.net, name, &len));
     RETURNS(VIP_SUCCESS, VipNSShutdown(nic));
     RETURNS(VIP_ERROR_NAMESERVICE, VipNSShutdown(nic));
 
