@@ -39,3 +39,22 @@ pub(crate) fn complain(line: std::fmt::Arguments<'_>) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr().lock(), "libvipl: {line}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_code() {
+        assert_eq!(enter(|| panic!("of a test")), ReturnCode::Error);
+        assert_eq!(enter(|| Err(ReturnCode::Timeout)), ReturnCode::Timeout);
+        assert_eq!(enter(|| Ok(())), ReturnCode::Success);
+    }
+
+    #[test]
+    fn forever_has_two_spellings() {
+        assert_eq!([timeout(INFINITE), timeout(u64::MAX)], [None, None]);
+        assert_eq!(timeout(0), Some(Duration::ZERO));
+        assert_eq!(timeout(INFINITE - 1), Some(Duration::from_millis(0xffff_fffe)));
+    }
+}

@@ -7,6 +7,7 @@ use crate::nic::{Core, NICS};
 use crate::pointer::{Opaque, Out};
 use crate::types::{AutodiscoveryList, Ulong};
 use std::sync::Arc;
+use via::error::ErrorCode;
 use via::event::ErrorHandler;
 use via::{AsyncError, Nic, ReturnCode};
 
@@ -23,8 +24,25 @@ pub(crate) fn default_error_handler(device: String) -> ErrorHandler {
                 of += &format!(" {what} {which:#x}");
             }
         }
-        complain(format_args!("{device}: {:?} ({:?}){of}", error.code, error.resource));
+        complain(format_args!("{device}: {}{of}", name(error.code)));
     })
+}
+
+/// An error's name, as the header has it.
+fn name(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::PostDesc => "VIP_ERROR_POST_DESC",
+        ErrorCode::ConnLost => "VIP_ERROR_CONN_LOST",
+        ErrorCode::RecvqEmpty => "VIP_ERROR_RECVQ_EMPTY",
+        ErrorCode::ViOverrun => "VIP_ERROR_VI_OVERRUN",
+        ErrorCode::RdmawProt => "VIP_ERROR_RDMAW_PROT",
+        ErrorCode::RdmawData => "VIP_ERROR_RDMAW_DATA",
+        ErrorCode::RdmawAbort => "VIP_ERROR_RDMAW_ABORT",
+        ErrorCode::RdmarProt => "VIP_ERROR_RDMAR_PROT",
+        ErrorCode::CompProt => "VIP_ERROR_COMP_PROT",
+        ErrorCode::RdmaTransport => "VIP_ERROR_RDMA_TRANSPORT",
+        ErrorCode::Catastrophic => "VIP_ERROR_CATASTROPHIC",
+    }
 }
 
 /// Has errors told to the program's function; to standard error again for a null pointer.

@@ -41,6 +41,24 @@ fn an_unknown_provider_is_told() {
     assert!(!output.status.success());
 }
 
+#[test]
+fn errors_are_logged_until_the_program_says_otherwise() {
+    let output = watched(60, false, arguments()).output().expect("it runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let logged = told.lines().filter(|line| line.contains("VINIC: VIP_ERROR_POST_DESC VI 0x"));
+    // Of five, four go to the program's own handler.
+    assert_eq!(logged.count(), 1, "{told}");
+}
+
+#[test]
+fn a_child_connects_to_its_parent() {
+    let program = program("forked");
+    for run_number in 0..10 {
+        let name = format!("forked-{}-{run_number}", std::process::id());
+        run(watched(60, false, &program).arg(name));
+    }
+}
+
 /// With a NIC of its own for each device's name, the program's check that they are one fails.
 #[test]
 fn devices_may_be_told_apart() {

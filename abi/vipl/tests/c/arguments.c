@@ -441,6 +441,7 @@ static void tags(void)
     RETURNS(VIP_INVALID_PARAMETER, VipRemoveTagCQ(cq, e, 1));
     RETURNS(VIP_SUCCESS, VipRemoveTagCQ(cq, e, 2));
     RETURNS(VIP_INVALID_PARAMETER, VipRemoveTagCQ(cq, e, 2));
+    HOLDS(poll(&poll_event, 1, 0) == 1 && poll_event.revents == POLLNVAL);
 }
 
 static void connections(void)
