@@ -694,7 +694,7 @@ static void reliable_reception(void)
         HOLDS(take_recv(&e) == at(&e, i) && *(int *)data(&e, i) == i);
         if (server) say(&e, 60, &i, sizeof i);
     }
-    if (server) pause_ms(100);
+    pause_ms(100); /* the last one's arrival has to be told to its sender */
     close_end(&e);
 }
 
