@@ -4,6 +4,7 @@
 //! segment that every process with this connection has mapped at the same address. The atomics
 //! may be looked at by anyone; the [`Body`] belongs to the holder of the lock.
 
+use crate::stream::{Own, Seen};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
@@ -121,6 +122,10 @@ pub struct Body {
     pub taker: Taker,
     /// What went over the VI and is not yet in the statistics.
     pub traffic: Traffic,
+    /// What this end has written in the segment, to compare.
+    pub own: Own,
+    /// When that was last compared.
+    pub seen: Seen,
     /// A packet that is being taken off: what must be true once it is, should its taker die.
     pub taking: Taking,
     /// Entries received whose arrival the flow knows of.
@@ -229,6 +234,12 @@ impl Conn {
         }
     }
 
+    /// Whether it runs on a VI.
+    #[inline]
+    pub fn is_attached(&self) -> bool {
+        self.phase() == Phase::Attached
+    }
+
     /// Moves on to another phase.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u32, Ordering::Release);
@@ -265,6 +276,11 @@ impl Conn {
     #[inline]
     pub fn has(&self, flags: u32) -> bool {
         self.flags.load(Ordering::Relaxed) & flags != 0
+    }
+
+    /// All flags.
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
     }
 
     /// Sets flags; returns those that were set before.

@@ -7,12 +7,13 @@ use crate::config;
 use crate::conn::{Conn, Role};
 use crate::message::{Link, Process};
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Fd, RobustLock, call, clock};
 use std::sync::{Arc, OnceLock};
 use via_shm::Segment;
 use via_shm::layout::{DOORBELLS, VIS, WAITERS};
+use via_shm::request::DISCRIMINATOR;
 use via_shm::segment::SideIndex;
 
 /// Processes that one can be paired with at a time.
@@ -49,6 +50,10 @@ pub struct Pair {
     conns: [AtomicU32; VIS as usize],
     /// Connections attached in this process.
     refs: AtomicU32,
+    /// Our waiters in use, by what this process knows itself.
+    waiters: AtomicU32,
+    /// Somebody has written nonsense into the segment: its waiters may have missed news.
+    pub(crate) suspect: AtomicBool,
 }
 
 /// A value behind a robust lock.
@@ -135,6 +140,7 @@ pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
 /// ring those, and a ring that wakes a relative as well only makes it look.
 pub(crate) fn forked() {
     ME.store(0, Ordering::Release);
+    each(|_, pair| pair.waiters.store(0, Ordering::Release));
 }
 
 /// The pair with that index.
@@ -173,6 +179,8 @@ pub(crate) fn add(
         file: RobustBox::new(None),
         conns: [const { AtomicU32::new(0) }; VIS as usize],
         refs: AtomicU32::new(0),
+        waiters: AtomicU32::new(0),
+        suspect: AtomicBool::new(false),
     });
     CHANGE.lock();
     let free = TABLE.iter().position(|p| p.load(Ordering::Acquire).is_null());
@@ -305,6 +313,17 @@ pub(crate) fn notify_own(conn: &Conn, waiters: u32) {
     }
 }
 
+/// Rings those of this process who sleep in epoll or poll: to them a ring for somebody else is
+/// harmless.
+pub(crate) fn ring_own() {
+    for door in &DOORS[1..] {
+        let fd = door.load(Ordering::Acquire);
+        if fd != 0 {
+            let _ = call::write(fd, &1u64.to_ne_bytes());
+        }
+    }
+}
+
 impl Pair {
     #[inline]
     fn mark(&self, side: SideIndex, vi: u32, mut waiters: u32, mut ring: impl FnMut(u32)) {
@@ -339,13 +358,34 @@ impl Pair {
         self.doors.get().is_some()
     }
 
-    /// Notes which connection is on a VI.
-    pub(crate) fn occupy(&self, vi: u32, conn: u32) {
+    /// Notes which connection is on a VI. False if there is one already: then the table of requests
+    /// has been written to by somebody else.
+    pub(crate) fn occupy(&self, vi: u32, conn: u32) -> bool {
         self.refs.fetch_add(1, Ordering::AcqRel);
-        self.conns[vi as usize].store(conn + 1, Ordering::Release);
+        let free = self.conns[vi as usize]
+            .compare_exchange(0, conn + 1, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if !free {
+            self.refs.fetch_sub(1, Ordering::AcqRel);
+        }
+        free
     }
 
-    /// The connection on a VI has gone.
+    /// Requests a connection of the peer, on a VI that none of ours is on.
+    pub(crate) fn request(&self, discriminator: &[u8; DISCRIMINATOR]) -> Option<u32> {
+        let unused = |vi: u32| self.conns[vi as usize].load(Ordering::Acquire) == 0;
+        self.segment.request_connection_on(self.side, discriminator, unused)
+    }
+
+    /// The connection on a VI has gone, from this end's every process.
+    pub(crate) fn leave(&self, vi: u32) {
+        // In this order: the peer may ask for the number's next connection at once.
+        self.conns[vi as usize].store(0, Ordering::Release);
+        self.segment.leave(self.side, vi);
+        self.refs.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The connection on a VI has gone from this process.
     pub(crate) fn vacate(&self, vi: u32) {
         self.conns[vi as usize].store(0, Ordering::Release);
         self.refs.fetch_sub(1, Ordering::AcqRel);
@@ -365,13 +405,14 @@ impl Pair {
         let taken = &self.segment.side(self.side).taken;
         let mut bits = taken.load(Ordering::Acquire);
         loop {
-            let index = (!bits).trailing_zeros();
+            let index = (!(bits | self.waiters.load(Ordering::Acquire))).trailing_zeros();
             if index >= WAITERS {
                 return None;
             }
             let now = bits | 1 << index;
             match taken.compare_exchange(bits, now, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
+                    self.waiters.fetch_or(1 << index, Ordering::AcqRel);
                     self.segment.waiter(self.side, index).reset(door);
                     return Some(index);
                 }
@@ -382,6 +423,7 @@ impl Pair {
 
     /// Gives a waiter back.
     pub(crate) fn give_waiter(&self, index: u32) {
+        self.waiters.fetch_and(!(1 << index), Ordering::AcqRel);
         self.segment.side(self.side).taken.fetch_and(!(1 << index), Ordering::AcqRel);
     }
 

@@ -7,11 +7,12 @@
 
 use crate::conn::{Phase, flag};
 use crate::retreat::answer;
+use crate::stream::audit;
 use crate::table::{self, Ref};
 use crate::{family, pair};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sys::poll;
-use sovia_sys::{Fd, RobustLock, call, futex};
+use sovia_sys::{Fd, RobustLock, call, clock, futex};
 
 /// The process that the thread runs in; another number: not in this one.
 static OWNER: AtomicI32 = AtomicI32::new(0);
@@ -112,9 +113,13 @@ pub(crate) fn watch(fd: i32, at: Ref) {
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let epoll = argument as usize as i32;
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+    // When the connections are to be looked at; none while there are none.
+    let mut audit = None;
     loop {
         ROUNDS.fetch_add(1, Ordering::Relaxed);
+        let left = audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
         let pause = answer::pause().or_else(pair::burial);
+        let pause = pause.into_iter().chain(left).min();
         let n = match poll::epoll_wait(epoll, &mut events, pause, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
@@ -131,6 +136,13 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             if token != DOOR {
                 anchor_event(token, event.events);
             }
+        }
+        let now = clock::now_ns();
+        if audit.is_some_and(|at| at <= now) {
+            audit = audit::all(now).then_some(now + audit::PERIOD_NS);
+        } else if audit.is_none() {
+            // A new connection has an event at once.
+            audit = Some(now + audit::PERIOD_NS);
         }
         // Whoever rang wants a path changed, or bytes have waited for room on TCP.
         answer::serve();
@@ -163,16 +175,16 @@ pub(crate) fn tell_own(conn: &crate::conn::Conn) {
         return;
     }
     let endpoint = guard.endpoint_ref();
-    let mut waiters = 0;
+    // By what we know ourselves, whatever the bells say: who waits has been counted before we took
+    // the lock, or will see the news under it.
+    let waiting = conn.waiting.load(Ordering::Acquire) != 0;
     for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room] {
-        if let Some(listeners) = bell.look() {
-            if listeners.sleepers {
-                bell.ring();
-                futex::wake(bell.word(), u32::MAX >> 1);
-            }
-            waiters |= listeners.waiters;
+        if waiting || bell.look().is_some_and(|listeners| listeners.sleepers) {
+            bell.ring();
+            futex::wake(bell.word(), u32::MAX >> 1);
         }
     }
+    let waiters = guard.own.watchers;
     if waiters != 0 {
         pair::notify_own(conn, waiters);
     }

@@ -64,7 +64,18 @@ impl Segment {
         side: SideIndex,
         discriminator: &[u8; DISCRIMINATOR],
     ) -> Option<u32> {
-        let vi = (0..VIS).find(|&vi| owner(vi) == side && self.claim(vi))?;
+        self.request_connection_on(side, discriminator, |_| true)
+    }
+
+    /// Likewise, on one of the VIs that are `unused` by what the caller itself knows: the table
+    /// may say so of one in use, if somebody has written nonsense into it.
+    pub fn request_connection_on(
+        &self,
+        side: SideIndex,
+        discriminator: &[u8; DISCRIMINATOR],
+        unused: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let vi = (0..VIS).find(|&vi| owner(vi) == side && unused(vi) && self.claim(vi))?;
         let entry = self.request(vi);
         for (word, bytes) in entry.words.iter().zip(discriminator.chunks_exact(8)) {
             let mut buf = [0; 8];

@@ -55,6 +55,19 @@ impl Slot {
         self.head.load(Ordering::Acquire) as u32 == n.wrapping_add(1)
     }
 
+    /// Whether the slot holds neither entry `n` nor what was there before it: the entry of the lap
+    /// before, or nothing in the first lap. No honest writer leaves that to a reader.
+    #[inline]
+    pub fn is_foreign(&self, n: u32) -> bool {
+        let tag = self.head.load(Ordering::Relaxed) as u32;
+        tag != n.wrapping_add(1) && !is_before(n, tag)
+    }
+
+    /// Whether the slot, as its writer left it, still awaits entry `n`.
+    pub fn awaits(&self, n: u32) -> bool {
+        is_before(n, self.head.load(Ordering::Relaxed) as u32)
+    }
+
     /// Reads entry `n`'s header if it is here.
     #[inline]
     pub fn read(&self, n: u32) -> Option<Entry> {
@@ -131,6 +144,12 @@ impl Slot {
     pub fn clear(&self) {
         self.head.store(0, Ordering::Relaxed);
     }
+}
+
+/// Whether a slot with that tag has everything in it that went before entry `n`.
+#[inline]
+fn is_before(n: u32, tag: u32) -> bool {
+    tag == n.wrapping_add(1).wrapping_sub(SLOTS) || tag == 0 && n < SLOTS
 }
 
 /// Up to 7 bytes as a word. From overlapping pieces: a loop over bytes would go through memory,

@@ -53,7 +53,9 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
     }
     {
         let mut guard = conn.lock();
-        pair.occupy(vi, at.index);
+        if !pair.occupy(vi, at.index) {
+            return false;
+        }
         conn.pair.store(index, Ordering::Relaxed);
         conn.vi.store(vi, Ordering::Relaxed);
         conn.side.store(pair.side as u32, Ordering::Relaxed);
@@ -65,6 +67,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
         guard.gatherer = Default::default();
         guard.taker = Default::default();
         guard.traffic = Default::default();
+        guard.own = Default::default();
+        guard.seen = Default::default();
         guard.arrivals = 0;
         guard.counted = 0;
         guard.taking = Default::default();

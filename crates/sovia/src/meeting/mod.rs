@@ -340,7 +340,7 @@ fn bind(link: &Link) -> Option<Stage> {
 
 fn request_or_bind(link: &Link) -> Option<Stage> {
     if let Some((index, pair)) = pair::at(link.acceptor)
-        && let Some(vi) = pair.segment.request_connection(pair.side, &link.encode())
+        && let Some(vi) = pair.request(&link.encode())
     {
         return Some(Stage::Requested { pair: index, vi });
     }

@@ -26,7 +26,7 @@ pub(super) fn answer_hello(link: &Link, message: &Message, received: &Received) 
         Some(known) => known,
         None => new_pair(message.from, link.acceptor)?,
     };
-    let vi = pair.segment.request_connection(pair.side, &link.encode())?;
+    let vi = pair.request(&link.encode())?;
     Some(Stage::Requested { pair: index, vi })
 }
 

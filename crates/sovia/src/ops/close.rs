@@ -59,9 +59,10 @@ fn last_here(fd: i32, at: Ref) {
         // Threads that still wait on it must not find the VI in its next life.
         if last {
             wake_and_wait(at);
-            pair.segment.leave(pair.side, vi);
+            pair.leave(vi);
+        } else {
+            pair.vacate(vi);
         }
-        pair.vacate(vi);
     } else if last {
         conn.end();
     }
