@@ -28,6 +28,9 @@ static CHANGE: RobustLock = RobustLock::new();
 static DOORS: [AtomicI32; DOORBELLS] = [const { AtomicI32::new(0) }; DOORBELLS];
 static ME: AtomicU64 = AtomicU64::new(0);
 
+/// In the place of a connection: one has been requested.
+const RESERVED: u32 = u32::MAX;
+
 /// A process that we share a segment with.
 #[derive(Debug)]
 pub struct Pair {
@@ -46,7 +49,7 @@ pub struct Pair {
     pub(crate) greetings: RobustBox<Vec<(Link, Datagram)>>,
     /// The segment's file, until the peer has it.
     pub(crate) file: RobustBox<Option<Fd>>,
-    /// For each VI the connection on it, plus one.
+    /// For each VI the connection on it, plus one; or that one has been asked for.
     conns: [AtomicU32; VIS as usize],
     /// Connections attached in this process.
     refs: AtomicU32,
@@ -140,7 +143,11 @@ pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
 /// ring those, and a ring that wakes a relative as well only makes it look.
 pub(crate) fn forked() {
     ME.store(0, Ordering::Release);
-    each(|_, pair| pair.waiters.store(0, Ordering::Release));
+    each(|_, pair| {
+        pair.waiters.store(0, Ordering::Release);
+        // The parent's requests are its own.
+        (0..VIS).for_each(|vi| pair.free(vi));
+    });
 }
 
 /// The pair with that index.
@@ -362,19 +369,50 @@ impl Pair {
     /// has been written to by somebody else.
     pub(crate) fn occupy(&self, vi: u32, conn: u32) -> bool {
         self.refs.fetch_add(1, Ordering::AcqRel);
-        let free = self.conns[vi as usize]
-            .compare_exchange(0, conn + 1, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
+        let free = self.is_free(vi)
+            && [0, RESERVED].into_iter().any(|before| {
+                self.conns[vi as usize]
+                    .compare_exchange(before, conn + 1, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            });
         if !free {
             self.refs.fetch_sub(1, Ordering::AcqRel);
         }
         free
     }
 
-    /// Requests a connection of the peer, on a VI that none of ours is on.
+    /// Whether no connection of this process is on a VI.
+    pub(crate) fn is_free(&self, vi: u32) -> bool {
+        matches!(self.conns[vi as usize].load(Ordering::Acquire), 0 | RESERVED)
+    }
+
+    /// Requests a connection of the peer, on a VI that none of ours is on or will be.
     pub(crate) fn request(&self, discriminator: &[u8; DISCRIMINATOR]) -> Option<u32> {
-        let unused = |vi: u32| self.conns[vi as usize].load(Ordering::Acquire) == 0;
-        self.segment.request_connection_on(self.side, discriminator, unused)
+        let reserve = |vi: u32| {
+            self.conns[vi as usize]
+                .compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        self.segment.request_connection_on(self.side, discriminator, reserve, |vi| self.free(vi))
+    }
+
+    /// Takes a request back. False if it has been answered meanwhile.
+    pub(crate) fn withdraw(&self, vi: u32) -> bool {
+        let withdrawn = self.segment.withdraw(self.side, vi);
+        if withdrawn {
+            self.free(vi);
+        }
+        withdrawn
+    }
+
+    /// Nothing comes of a request of ours.
+    pub(crate) fn free(&self, vi: u32) {
+        let _ = self.conns[vi as usize].compare_exchange(
+            RESERVED,
+            0,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
     }
 
     /// The connection on a VI has gone, from this end's every process.
@@ -394,8 +432,9 @@ impl Pair {
     /// The connections of this process on this pair's VIs.
     pub(crate) fn each_conn(&self, mut each: impl FnMut(u32)) {
         for conn in &self.conns {
-            if let Some(index) = conn.load(Ordering::Acquire).checked_sub(1) {
-                each(index);
+            match conn.load(Ordering::Acquire) {
+                0 | RESERVED => {}
+                index => each(index - 1),
             }
         }
     }

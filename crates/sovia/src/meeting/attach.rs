@@ -33,7 +33,8 @@ pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
 
 pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, request: Pending) -> bool {
     let Some(pair) = pair::get(index) else { return false };
-    if !pair.segment.accept(pair.side, request) {
+    // A VI that is in use here cannot be asked for, unless the table has been overwritten.
+    if !pair.is_free(request.vi) || !pair.segment.accept(pair.side, request) {
         return false;
     }
     let attached = attach(fd, at, index, request.vi);

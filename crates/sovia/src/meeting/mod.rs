@@ -144,8 +144,9 @@ impl Meetings {
             && let Some(pair) = pair::get(pair)
         {
             // Accepted meanwhile: the other end has it, and this one leaves it.
-            if !pair.segment.withdraw(pair.side, vi) {
+            if !pair.withdraw(vi) {
                 pair.segment.leave(pair.side, vi);
+                pair.free(vi);
             }
         }
     }
@@ -244,6 +245,7 @@ impl Meetings {
                     }
                     Progress::Gone => {
                         let at = meeting.at;
+                        pair.free(vi);
                         self.list.swap_remove(i);
                         give_up(at, Reason::PeerPlain);
                     }
@@ -255,7 +257,7 @@ impl Meetings {
                         // Another process may have accepted this connection: meet that one. Or our
                         // offer was lost: the name is there still, for another.
                         if clock::now_ns() - meeting.since >= RETRY_NS
-                            && pair.segment.withdraw(pair.side, vi)
+                            && pair.withdraw(vi)
                         {
                             let name = take_name_back(index, &meeting.link);
                             meeting.since = clock::now_ns();
