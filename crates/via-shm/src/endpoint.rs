@@ -79,8 +79,7 @@ impl Endpoint {
             Sender { direction, slots, pool, next: 0, credit: SLOTS, place: Default::default() };
         let (direction, slots, pool) = half(side ^ 1);
         let place = Default::default();
-        let rx =
-            Receiver { direction, slots, pool, next: 0, posted: SLOTS, released: 0, place };
+        let rx = Receiver { direction, slots, pool, next: 0, posted: SLOTS, released: 0, place };
         Endpoint { tx, rx }
     }
 }

@@ -256,9 +256,7 @@ impl Meetings {
                         }
                         // Another process may have accepted this connection: meet that one. Or our
                         // offer was lost: the name is there still, for another.
-                        if clock::now_ns() - meeting.since >= RETRY_NS
-                            && pair.withdraw(vi)
-                        {
+                        if clock::now_ns() - meeting.since >= RETRY_NS && pair.withdraw(vi) {
                             let name = take_name_back(index, &meeting.link);
                             meeting.since = clock::now_ns();
                             match name.map(Stage::Bound).or_else(|| bind(&meeting.link)) {

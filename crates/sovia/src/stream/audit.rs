@@ -240,7 +240,9 @@ enum Finding {
 fn look(conn: &Conn, now: u64) -> Finding {
     // Who is inside is at work on it.
     let Some(mut guard) = conn.try_lock() else { return Finding::Fine };
-    if !conn.is_attached() || conn.has(flag::RETREATING) || conn.has(flag::DAMAGED) && guard.seen.told
+    if !conn.is_attached()
+        || conn.has(flag::RETREATING)
+        || conn.has(flag::DAMAGED) && guard.seen.told
     {
         return Finding::Fine;
     }

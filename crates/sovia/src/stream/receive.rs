@@ -313,11 +313,7 @@ pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<
 
 /// A data packet has been read to its end.
 #[inline]
-pub(super) fn consumed(
-    guard: &mut Guard<'_>,
-    len: u32,
-    release: Option<u64>,
-) -> Result<(), Fault> {
+pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) -> Result<(), Fault> {
     guard.front = 0;
     guard.own.taken = guard.own.taken.wrapping_add(len);
     if let Some(position) = release {
