@@ -122,16 +122,16 @@ pub struct Body {
     pub taker: Taker,
     /// What went over the VI and is not yet in the statistics.
     pub traffic: Traffic,
-    /// What this end has written in the segment, to compare.
-    pub own: Own,
-    /// When that was last compared.
-    pub seen: Seen,
     /// A packet that is being taken off: what must be true once it is, should its taker die.
     pub taking: Taking,
     /// Entries received whose arrival the flow knows of.
     pub arrivals: u32,
     /// Entries sent that `gatherer.packets` knows of.
     pub counted: u32,
+    /// Bytes in the ordered packets sent; the gatherer counts the packets.
+    pub bytes_sent: u32,
+    /// Bytes in the ordered packets consumed; the taker counts the packets.
+    pub bytes_taken: u32,
     /// Bytes that a recall returned and that have gone to TCP.
     pub pumped: u32,
     /// Bytes of the first unread packet that the program has had.
@@ -142,6 +142,10 @@ pub struct Body {
     pub held_end: u32,
     /// Packets held back by [`crate::stream`] so that acknowledgements behind them could be seen.
     pub held: [Held; HELD],
+    /// What this end has written in the segment, to compare.
+    pub own: Own,
+    /// When that was last compared.
+    pub seen: Seen,
 }
 
 /// One connection.

@@ -9,7 +9,7 @@
 use crate::Damaged;
 use crate::layout::{AREA, Direction};
 use crate::pool::{self, POOL};
-use crate::ring::{Entry, INLINE, SLOTS, Slot};
+use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use crate::waiter::Bell;
 use core::ptr::NonNull;
@@ -265,7 +265,12 @@ impl Receiver {
     /// [`Damaged`] if its header makes no sense.
     #[inline]
     pub fn head(&self) -> Result<Option<Entry>, Damaged> {
-        let Some(entry) = self.slot(self.next).read(self.next) else { return self.none_yet() };
+        // One load: a second look at a line that is just being written would wait for it.
+        let entry = match self.slot(self.next).read_or(self.next) {
+            Ok(entry) => entry,
+            Err(tag) if ring::is_before(self.next, tag) => return Ok(None),
+            Err(_) => return Err(Damaged("foreign entry")),
+        };
         match entry.pool_offset {
             None if entry.len as usize > INLINE => Err(Damaged("inline message too long")),
             Some(at) if at as u64 + u64::from(entry.len) > POOL => {
@@ -273,15 +278,6 @@ impl Receiver {
             }
             _ => Ok(Some(entry)),
         }
-    }
-
-    /// The head message is not there. Nor will it be, if its slot was written to by somebody else.
-    #[inline]
-    fn none_yet(&self) -> Result<Option<Entry>, Damaged> {
-        if self.slot(self.next).is_foreign(self.next) {
-            return Err(Damaged("foreign entry"));
-        }
-        Ok(None)
     }
 
     /// Whether the peer finds in the segment what this end has told it.

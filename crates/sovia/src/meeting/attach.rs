@@ -68,6 +68,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
         guard.gatherer = Default::default();
         guard.taker = Default::default();
         guard.traffic = Default::default();
+        guard.bytes_sent = 0;
+        guard.bytes_taken = 0;
         guard.own = Default::default();
         guard.seen = Default::default();
         guard.arrivals = 0;

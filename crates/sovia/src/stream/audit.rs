@@ -37,10 +37,6 @@ pub struct Own {
     pub ledger: u64,
     /// Waiters of ours that watch the connection: on the bells of both directions.
     pub watchers: u32,
-    /// Bytes in the ordered packets sent; their count is the gatherer's.
-    pub sent: u32,
-    /// Bytes in the ordered packets consumed; their count is the taker's.
-    pub taken: u32,
     /// Somebody has died while counting the bytes.
     pub uncounted: bool,
 }
@@ -136,7 +132,7 @@ fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
     {
         return Err(Fault::Damaged);
     }
-    let ledger = u64::from(guard.gatherer.packets) | u64::from(own.sent) << 32;
+    let ledger = u64::from(guard.gatherer.packets) | u64::from(guard.bytes_sent) << 32;
     if !own.uncounted && ledger != own.ledger {
         guard.own.ledger = ledger;
         store(line, word::LEDGER, ledger);
@@ -183,7 +179,7 @@ fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     let bytes = (ledger >> 32) as u32;
     let nothing_held = guard.held_first == guard.held_end && guard.front == 0;
     if missing > 0 && nothing_held && guard.endpoint_ref().rx.head()?.is_none()
-        || missing == 0 && bytes != guard.own.taken && !guard.own.uncounted
+        || missing == 0 && bytes != guard.bytes_taken && !guard.own.uncounted
     {
         return Err(Fault::Damaged);
     }

@@ -315,7 +315,7 @@ pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<
 #[inline]
 pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) -> Result<(), Fault> {
     guard.front = 0;
-    guard.own.taken = guard.own.taken.wrapping_add(len);
+    guard.bytes_taken = guard.bytes_taken.wrapping_add(len);
     if let Some(position) = release {
         guard.endpoint().rx.release(position);
     }

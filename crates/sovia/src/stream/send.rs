@@ -145,7 +145,7 @@ fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
             return Ok(done + gather(guard, &bytes[done..])?);
         }
         guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
-        guard.own.sent = guard.own.sent.wrapping_add(chunk.len() as u32);
+        guard.bytes_sent = guard.bytes_sent.wrapping_add(chunk.len() as u32);
         guard.counted = guard.endpoint_ref().tx.sent();
         guard.traffic.messages_sent += 1;
         done += chunk.len();
