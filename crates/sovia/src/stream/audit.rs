@@ -12,7 +12,7 @@ use super::{Fault, load, store, word};
 use crate::conn::{Body, Conn, Guard, flag};
 use crate::{epoll, family, pair, progress, table};
 use core::sync::atomic::Ordering;
-use sovia_proto::path::{CANCELLED, ENTERED, Rx, Tx};
+use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Tx};
 
 /// Between two looks at a connection.
 pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
@@ -169,6 +169,14 @@ fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     if load(&direction.reader, word::HEAD) != guard.taker.head
         || load(&direction.path, word::GRANT) != guard.own.grant
         || direction.bell.watchers() != guard.own.watchers
+    {
+        return Err(Fault::Damaged);
+    }
+    // A sender that goes back by itself refuses to pump first; one that has answered a recall which
+    // nobody here has made would wait for returned bytes for ever.
+    if guard.conn.rx() == Rx::Back
+        && guard.own.grant == Grant::Entered as u64
+        && load(&direction.path, word::RETURNED) == 0
     {
         return Err(Fault::Damaged);
     }
