@@ -21,7 +21,7 @@ static START: RobustLock = RobustLock::new();
 static ROUNDS: AtomicU32 = AtomicU32::new(0);
 
 const DOOR: u64 = u64::MAX;
-/// Stack of the thread: the program's thread-local storage comes out of it.
+/// Stack of a thread: the program's thread-local storage comes out of it.
 const STACK: usize = 256 << 10;
 
 /// Events of an anchor that tell of the peer's end.
@@ -73,10 +73,24 @@ fn spawn(pid: i32) -> bool {
     if poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, DOOR).is_err() {
         return false;
     }
-    // SAFETY: plain pthread calls on local, initialised objects; the new thread gets the epoll
-    // descriptor by value. All signals are blocked around its creation, so that it inherits the
+    let created = start_thread(run, epoll.raw() as usize as *mut libc::c_void);
+    if created {
+        let fd = epoll.into_raw();
+        EPOLL.store(fd, Ordering::Release);
+        OWNER.store(pid, Ordering::Release);
+    }
+    created
+}
+
+/// What a thread of the library runs.
+pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
+
+/// Starts a thread that the program does not notice. False if it cannot be had.
+pub(crate) fn start_thread(main: Main, argument: *mut libc::c_void) -> bool {
+    // SAFETY: plain pthread calls on local, initialised objects; `argument` is passed
+    // on as it is. All signals are blocked around its creation, so that it inherits the
     // block and the program's handlers never run on it.
-    let created = unsafe {
+    unsafe {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         let mut all: libc::sigset_t = core::mem::zeroed();
         let mut before: libc::sigset_t = core::mem::zeroed();
@@ -86,18 +100,11 @@ fn spawn(pid: i32) -> bool {
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
         libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let argument = epoll.raw() as usize as *mut libc::c_void;
-        let result = libc::pthread_create(&raw mut thread, &raw const attributes, run, argument);
+        let result = libc::pthread_create(&raw mut thread, &raw const attributes, main, argument);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
         result == 0
-    };
-    if created {
-        let fd = epoll.into_raw();
-        EPOLL.store(fd, Ordering::Release);
-        OWNER.store(pid, Ordering::Release);
     }
-    created
 }
 
 /// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.

@@ -7,7 +7,7 @@ use crate::message::{Link, Message, Process, Step};
 use crate::{pair, stats};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
-use sovia_sys::call;
+use sovia_sys::{Fd, call};
 use sovia_sys::datagram::{Datagram, Received};
 use via_shm::Segment;
 use via_shm::layout::DOORBELLS;
@@ -73,7 +73,7 @@ pub(super) fn take_offer(inbox: &Datagram, link: &Link, message: &Message, mut r
         let _ = inbox.send_to(&to, &accept, &own);
         return;
     }
-    let doors = received.fds.split_off(1);
+    let mut doors = received.fds.split_off(1);
     let segment = match Segment::attach(&received.fds[0]) {
         Ok(segment) => segment,
         Err(AttachError::Seals) => return junk(Junk::Seal),
@@ -83,6 +83,7 @@ pub(super) fn take_offer(inbox: &Datagram, link: &Link, message: &Message, mut r
     if !doors.iter().all(|door| is_doorbell(door.raw())) {
         return junk(Junk::Descriptor);
     }
+    doors.iter_mut().chain(&mut received.fds).for_each(Fd::vouch);
     if inbox.send_to(&to, &accept, &own).is_err() {
         return;
     }
@@ -96,11 +97,12 @@ pub(super) fn hear_accept(index: u32) {
     let Some(pair) = pair::get(index) else { return };
     pair.greetings.with(|names| {
         for (_, name) in names.iter() {
-            while let Some((message, received)) = hear(name) {
+            while let Some((message, mut received)) = hear(name) {
                 let from_peer = message.step == Step::Accept
                     && message.from == pair.peer
                     && received.credentials == Some((pair.peer.pid, call::geteuid()));
                 if from_peer && received.fds.iter().all(|door| is_doorbell(door.raw())) {
+                    received.fds.iter_mut().for_each(Fd::vouch);
                     pair.keep_doors(received.fds);
                 } else {
                     junk(Junk::Stale);

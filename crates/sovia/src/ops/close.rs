@@ -2,7 +2,7 @@
 
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, epoll, family, meeting, pair, pollset, progress, stats, stream};
+use crate::{Outcome, closer, epoll, family, meeting, pair, pollset, progress, stats, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::{call, lock};
@@ -122,6 +122,7 @@ pub fn forking() {
     meeting::hold();
     epoll::hold();
     pair::hold();
+    closer::hold();
     let bit = family::expect_child();
     table::for_each_conn(|_, at| {
         at.conn.holders.fetch_or(bit, Ordering::AcqRel);
@@ -130,6 +131,7 @@ pub fn forking() {
 
 /// After fork, in the parent.
 pub fn fork_done() {
+    closer::release();
     pair::release();
     epoll::release();
     meeting::release();
