@@ -40,9 +40,14 @@ fn exactly_as_many_descriptors_as_it_needs() {
 }
 
 #[test]
-#[ignore = "the library takes descriptors that the program needs"]
 fn its_last_descriptors_one_by_one() {
     limited("descriptors_one_by_one").run();
+}
+
+/// Every number up to a limit that the program cannot raise.
+#[test]
+fn every_descriptor_it_can_have() {
+    limited("every_descriptor").run();
 }
 
 #[test]
@@ -57,7 +62,6 @@ fn two_thousand_connections_of_one_pair_of_processes() {
 }
 
 #[test]
-#[ignore = "the server keeps what it shared with the dead"]
 fn three_hundred_clients_one_after_the_other() {
     Scenario::c("limits", "short").watchdog(120).run();
 }

@@ -66,8 +66,7 @@ pub(crate) fn restart() {
 }
 
 fn spawn(pid: i32) -> bool {
-    let Ok(epoll) = poll::epoll_create() else { return false };
-    let epoll = Fd::adopt(epoll);
+    let Ok(epoll) = Fd::make(poll::epoll_create) else { return false };
     let Some(door) = pair::door(DOORBELL as usize) else { return false };
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     if poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, DOOR).is_err() {

@@ -165,7 +165,8 @@ pub fn task_exists(id: i32) -> bool {
     put_number(&mut path, &mut at, id.unsigned_abs());
     put(&mut path, &mut at, b"/stat");
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let Ok(fd) = sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags) else {
+    let open = || sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags);
+    let Ok(fd) = crate::fd::with_room(open) else {
         // Without /proc a zombie looks alive.
         return true;
     };

@@ -85,7 +85,7 @@ impl Datagram {
     /// numbers are left.
     pub fn bind(name: Option<&Name>) -> Result<Datagram> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let fd = Fd::adopt(call::socket(libc::AF_UNIX, kind, 0)?);
+        let fd = Fd::make(|| call::socket(libc::AF_UNIX, kind, 0))?;
         if !fd.is_high() {
             // The program needs the numbers below for itself.
             return Err(Errno::EMFILE);

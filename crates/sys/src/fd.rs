@@ -1,6 +1,7 @@
 //! Private descriptors: owned, close-on-exec, and out of the program's way.
 
 use crate::call::{self, RawFd, Result};
+use crate::lock::RobustLock;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// The number from which private descriptors are taken. Programs expect the lowest free numbers
@@ -39,6 +40,32 @@ pub fn dispose_by(disposer: Disposer) {
     DISPOSER.store(disposer as usize, Ordering::Release);
 }
 
+/// Numbers above the soft limit that are worth being lifted for.
+const LIFT_ROOM: u64 = 256;
+
+/// Held while the limit is lifted: who puts it back must have seen it as the program set it.
+static LIMIT: RobustLock = RobustLock::new();
+
+/// Around fork: the child gets the program's own limit, and nobody else's lock.
+pub fn hold() {
+    LIMIT.lock();
+}
+
+/// After fork, in both.
+pub fn release() {
+    LIMIT.unlock();
+}
+
+/// A program that can have fewer numbers than this, and no more, has counted them.
+const COUNTED: u64 = 1024;
+
+/// Whether there can be private descriptors at all without taking numbers that the program needs.
+pub fn can_be_spared() -> bool {
+    let base = private_base() as u64;
+    let (soft, hard) = call::descriptor_limits();
+    if LIFTED.load(Ordering::Relaxed) != 0 { hard > base } else { soft >= COUNTED }
+}
+
 /// Above this soft limit private descriptors go below it, not above.
 const LIFT_MAX: u64 = 1 << 16;
 
@@ -48,7 +75,7 @@ fn private_base() -> RawFd {
         return base;
     }
     let (soft, hard) = call::descriptor_limits();
-    let lift = soft <= LIFT_MAX && hard >= soft + 4096;
+    let lift = soft <= LIFT_MAX && hard >= soft + LIFT_ROOM;
     let base = if lift {
         // A descriptor made while the limit is lifted stays when it is put back: the program loses
         // none of its own.
@@ -68,13 +95,17 @@ fn duplicate_high(fd: RawFd) -> Result<RawFd> {
     with_room(|| call::fcntl(fd, libc::F_DUPFD_CLOEXEC, base).map(|n| n as RawFd))
 }
 
-/// Calls `f`, in which the kernel may hand out more descriptors than the program's limit leaves.
+/// Calls `f`, in which the kernel may hand out more descriptors than the program's limit leaves. So
+/// the number that a new one has until it is moved out of the way is missed by nobody.
 pub(crate) fn with_room<T>(f: impl FnOnce() -> T) -> T {
     let base = private_base();
     if LIFTED.load(Ordering::Relaxed) == 0 {
         return f();
     }
-    call::with_descriptor_limit(base as u64 + 4096, f)
+    LIMIT.lock();
+    let result = call::with_descriptor_limit(base as u64 + 4096, f);
+    LIMIT.unlock();
+    result
 }
 
 /// An owned private descriptor; closed on drop.
@@ -97,6 +128,14 @@ impl Fd {
         };
         tell(owned.raw, true);
         owned
+    }
+
+    /// What `make` makes, moved out of the program's way.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn make(make: impl FnOnce() -> Result<RawFd>) -> Result<Fd> {
+        with_room(make).map(Fd::adopt)
     }
 
     /// Like [`Fd::adopt`], for a descriptor that somebody else has sent.

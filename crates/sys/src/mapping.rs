@@ -98,8 +98,8 @@ pub fn sealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
     if call::soft_limit(libc::RLIMIT_FSIZE).is_some_and(|limit| limit < len) {
         return Err(call::Errno::EFBIG);
     }
-    let fd = call::memfd_create(name, libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)?;
-    let fd = Fd::adopt(fd);
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    let fd = Fd::make(|| call::memfd_create(name, flags))?;
     call::ftruncate(fd.raw(), len)?;
     call::fcntl(fd.raw(), libc::F_ADD_SEALS, SEALS)?;
     Ok(fd)

@@ -31,7 +31,7 @@ use offer::{answer_hello, hear_accept, send_offer, take_name_back, take_offer};
 use proof::{addresses, hear, rendezvous};
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::Datagram;
-use sovia_sys::{call, clock, diag};
+use sovia_sys::{call, clock, diag, fd};
 use via_shm::request::Progress;
 
 /// Transfers after which an end gives its peer up, if as many nanoseconds have passed as well.
@@ -193,6 +193,10 @@ impl Meetings {
         }
         if !config::allows(local, peer) {
             give_up(at, Reason::Rule);
+            return None;
+        }
+        if !fd::can_be_spared() {
+            give_up(at, Reason::NoDescriptors);
             return None;
         }
         if epoll::is_nested(at) {

@@ -5,7 +5,7 @@ use crate::table::{self, Entry, Ref};
 use crate::{Outcome, closer, epoll, family, meeting, pair, pollset, progress, stats, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_sys::{call, lock};
+use sovia_sys::{call, fd, lock};
 
 /// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
 pub fn close(fd: i32) {
@@ -127,10 +127,12 @@ pub fn forking() {
     table::for_each_conn(|_, at| {
         at.conn.holders.fetch_or(bit, Ordering::AcqRel);
     });
+    fd::hold();
 }
 
 /// After fork, in the parent.
 pub fn fork_done() {
+    fd::release();
     closer::release();
     pair::release();
     epoll::release();
