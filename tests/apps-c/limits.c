@@ -4,6 +4,7 @@
 #include "common.h"
 #include <dirent.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 
@@ -269,6 +270,42 @@ static void client_many(struct peer *p) {
     say("%d connections carried everything", MANY);
 }
 
+// --- locked memory: what is shared is sparse, and must not be filled
+
+static long resident_kb(void);
+
+static void say_size(const char *when) {
+    long mb = resident_kb() / 1000;
+    if (mb < 500)
+        say("%s: small", when);
+    else
+        say("%s: %ld MB", when, mb);
+}
+
+// Before there is a segment.
+static void server_locks_all(struct peer *p) {
+    CALL(mlockall(MCL_CURRENT | MCL_FUTURE));
+    plain_server(p);
+    say_size("at the end");
+}
+
+// After it has been mapped.
+static void client_locks_all(struct peer *p) {
+    int fds[FEW];
+    connect_all(p, fds, FEW);
+    converse(fds, FEW);
+    CALL(mlockall(MCL_CURRENT));
+    say_size("locked");
+    converse(fds, FEW);
+    CALL(mlockall(MCL_CURRENT | MCL_FUTURE));
+    CALL(mlockall(MCL_CURRENT | MCL_ONFAULT));
+    CALL(mlockall(1 << 20));
+    say_size("locked again");
+    converse(fds, FEW);
+    CALL(munlockall());
+    close_all(fds, FEW);
+}
+
 // --- clients that come and go
 
 static int entries(const char *folder) {
@@ -359,6 +396,7 @@ static const struct scenario scenarios[] = {
     {"descriptors_one_by_one", server_descriptors, client_descriptors_one_by_one, RAW},
     BOTH(every_descriptor),
     BOTH(no_proc),
+    BOTH(locks_all),
     BOTH(many),
     BOTH(short),
 };

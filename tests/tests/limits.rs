@@ -55,6 +55,12 @@ fn no_proc() {
     limited("no_proc").run();
 }
 
+/// Before and after there is a segment.
+#[test]
+fn all_memory_is_locked() {
+    limited("locks_all").run();
+}
+
 /// A segment has room for 1024, 512 opened by each side.
 #[test]
 fn two_thousand_connections_of_one_pair_of_processes() {

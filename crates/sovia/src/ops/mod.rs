@@ -12,3 +12,8 @@ pub use close::{
 };
 pub use option::{fionread, nonblocking, note_option};
 pub use transfer::{Flags, receive, receive_plain, send, send_file, send_plain};
+
+/// `mlockall`. What the library has mapped is far more than is used, and none of the program's.
+pub fn lock_all(flags: i32) -> crate::Outcome {
+    sovia_sys::memlock::lock_all(flags).map(|()| 0).map_err(crate::errno)
+}
