@@ -21,7 +21,9 @@ struct Family {
     members: [AtomicI32; MEMBERS],
 }
 
-/// Processes that a family can tell apart. More share the last place, which never empties.
+/// Processes that a family can tell apart. More share the last place, which never empties: what
+/// one of those holds, another may hold as well, so it is never the last, and the end of the
+/// kernel's socket tells the peer what it cannot. What it opens itself stays on TCP.
 const MEMBERS: usize = 64;
 const SHARED: usize = MEMBERS - 1;
 /// A place taken for a child that fork is about to make.
@@ -132,6 +134,18 @@ pub fn my_bit() -> u64 {
     1 << (PLACE.load(Ordering::Relaxed) as usize % MEMBERS)
 }
 
+/// Whether this process can be told apart from all others of the family.
+pub fn is_known() -> bool {
+    PLACE.load(Ordering::Relaxed) as usize % MEMBERS != SHARED
+}
+
+/// This process holds a connection no more.
+pub fn let_go(conn: &Conn) {
+    if is_known() {
+        conn.holders.fetch_and(!my_bit(), Ordering::AcqRel);
+    }
+}
+
 /// Says that this process lives, and holds what its bit says.
 pub fn join() {
     if let Some(family) = family() {
@@ -182,8 +196,27 @@ pub fn expect_child() -> u64 {
             }
         }
     }
+    if place == SHARED {
+        // Not empty even before the child runs.
+        family.members[SHARED].store(EXPECTED, Ordering::Release);
+    }
     NEXT.store(place as u32, Ordering::Relaxed);
     1 << place
+}
+
+/// Fork has failed: nobody will come to that place.
+pub fn expect_nobody() {
+    let place = NEXT.load(Ordering::Relaxed) as usize % MEMBERS;
+    if let Some(family) = family()
+        && place != SHARED
+    {
+        let _ = family.members[place].compare_exchange(
+            EXPECTED,
+            0,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+    }
 }
 
 /// Another process takes this one's place.
@@ -202,6 +235,9 @@ pub fn born() {
 
 /// Whether living processes other than this one hold a connection. Strikes the dead ones out.
 pub fn is_shared(conn: &Conn) -> bool {
+    if !is_known() {
+        return true;
+    }
     let others = conn.holders.load(Ordering::Acquire) & !my_bit();
     if others == 0 {
         return false;

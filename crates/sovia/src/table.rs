@@ -139,7 +139,7 @@ pub fn conn(fd: i32) -> Option<Ref> {
 
 /// Records a new stream socket.
 pub fn enter_conn(fd: i32, role: Role) {
-    if slot(fd).is_none() {
+    if slot(fd).is_none() || !family::is_known() {
         return;
     }
     let Some((index, conn)) = family::take() else {

@@ -25,7 +25,7 @@ fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     epoll::conn_closed(at);
     let attached = conn.phase() == Phase::Attached;
-    conn.holders.fetch_and(!family::my_bit(), Ordering::AcqRel);
+    family::let_go(conn);
     let last = !family::is_shared(conn);
     if conn.phase() == Phase::Candidate {
         meeting::closed(at);
@@ -137,6 +137,12 @@ pub fn fork_done() {
     pair::release();
     epoll::release();
     meeting::release();
+}
+
+/// After a fork that has failed.
+pub fn fork_failed() {
+    family::expect_nobody();
+    fork_done();
 }
 
 /// After fork, in the child.

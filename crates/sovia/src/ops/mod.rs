@@ -8,7 +8,8 @@ mod option;
 mod transfer;
 
 pub use close::{
-    close, dup, fork_done, forked, forking, keep_only, leaving, opened, opening, shutdown, staying,
+    close, dup, fork_done, fork_failed, forked, forking, keep_only, leaving, opened, opening,
+    shutdown, staying,
 };
 pub use option::{fionread, nonblocking, note_option};
 pub use transfer::{Flags, receive, receive_plain, send, send_file, send_plain};
