@@ -24,7 +24,7 @@ struct Family {
 /// Processes that a family can tell apart. More share the last place, which never empties: what
 /// one of those holds, another may hold as well, so it is never the last, and the end of the
 /// kernel's socket tells the peer what it cannot. What it opens itself stays on TCP.
-const MEMBERS: usize = 64;
+pub(crate) const MEMBERS: usize = 64;
 const SHARED: usize = MEMBERS - 1;
 /// A place taken for a child that fork is about to make.
 const EXPECTED: i32 = -1;
@@ -131,12 +131,18 @@ pub fn give_back(index: u32) {
 
 /// The bit of this process among a connection's holders.
 pub fn my_bit() -> u64 {
-    1 << (PLACE.load(Ordering::Relaxed) as usize % MEMBERS)
+    1 << place()
+}
+
+/// This process's place.
+#[inline]
+pub(crate) fn place() -> usize {
+    PLACE.load(Ordering::Relaxed) as usize % MEMBERS
 }
 
 /// Whether this process can be told apart from all others of the family.
 pub fn is_known() -> bool {
-    PLACE.load(Ordering::Relaxed) as usize % MEMBERS != SHARED
+    place() != SHARED
 }
 
 /// This process holds a connection no more.
@@ -149,7 +155,7 @@ pub fn let_go(conn: &Conn) {
 /// Says that this process lives, and holds what its bit says.
 pub fn join() {
     if let Some(family) = family() {
-        let place = PLACE.load(Ordering::Relaxed) as usize % MEMBERS;
+        let place = place();
         family.members[place].store(call::getpid(), Ordering::Release);
     }
 }
@@ -157,7 +163,7 @@ pub fn join() {
 /// Says that this process holds nothing any more, before its image is replaced.
 pub fn leave() {
     if let Some(family) = family() {
-        let place = PLACE.load(Ordering::Relaxed) as usize % MEMBERS;
+        let place = place();
         if place != SHARED {
             family.members[place].store(0, Ordering::Release);
         }
@@ -222,7 +228,7 @@ pub fn expect_nobody() {
 /// Another process takes this one's place.
 pub fn pass_on(heir: i32) {
     if let Some(family) = family() {
-        let place = PLACE.load(Ordering::Relaxed) as usize % MEMBERS;
+        let place = place();
         family.members[place].store(heir, Ordering::Release);
     }
 }

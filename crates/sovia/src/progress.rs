@@ -6,6 +6,7 @@
 //! wants a direction back on TCP while the program computes ([`crate::retreat`]).
 
 use crate::conn::{Phase, flag};
+use crate::ops::keep;
 use crate::retreat::answer;
 use crate::table::{self, Ref};
 use crate::{family, pair};
@@ -106,6 +107,13 @@ pub(crate) fn start_thread(main: Main, argument: *mut libc::c_void) -> bool {
     }
 }
 
+/// Has the thread look around.
+pub(crate) fn nudge() {
+    if let Some(door) = pair::door(DOORBELL as usize) {
+        let _ = call::write(door, &1u64.to_ne_bytes());
+    }
+}
+
 /// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.
 pub(crate) fn watch(fd: i32, at: Ref) {
     let epoll = EPOLL.load(Ordering::Acquire);
@@ -120,7 +128,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     loop {
         ROUNDS.fetch_add(1, Ordering::Relaxed);
-        let pause = answer::pause().or_else(pair::burial);
+        let pause = answer::pause().or_else(keep::pause).or_else(pair::burial);
         let n = match poll::epoll_wait(epoll, &mut events, pause, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
@@ -131,6 +139,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         if ends || n == 0 {
             // Peers die with their anchors; their segments go some time after.
             pair::collect();
+            keep::collect();
         }
         for event in &events[..n] {
             let token = event.u64;

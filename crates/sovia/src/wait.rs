@@ -117,6 +117,19 @@ pub fn until<T>(
     mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<T, Ended> {
     let conn = at.conn;
+    conn.begin_waiting();
+    let result = attempt_until(at, want, deadline, &mut attempt);
+    conn.end_waiting();
+    result
+}
+
+fn attempt_until<T>(
+    at: Ref,
+    want: Want,
+    deadline: Option<u64>,
+    attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
+) -> Result<T, Ended> {
+    let conn = at.conn;
     loop {
         let (watch, bell) = {
             let mut guard = conn.lock();
@@ -124,7 +137,6 @@ pub fn until<T>(
             if let Some(value) = attempt(&mut guard) {
                 return Ok(value);
             }
-            conn.waiting.fetch_add(1, Ordering::AcqRel);
             let endpoint = guard.endpoint_ref();
             let bell: &Bell = match want {
                 Want::Receive => &endpoint.rx.direction().bell,
@@ -132,14 +144,10 @@ pub fn until<T>(
             };
             (Watch::new(&guard), core::ptr::from_ref(bell))
         };
-        // SAFETY: we are counted in `waiting`, which keeps the segment mapped.
+        // SAFETY: we are counted as waiting, which keeps the segment mapped.
         let bell = unsafe { &*bell };
-        let result = wait_once(at, want, deadline, &watch, bell, &mut attempt);
-        conn.waiting.fetch_sub(1, Ordering::AcqRel);
-        match result {
-            Ok(Some(value)) => return Ok(value),
-            Ok(None) => {}
-            Err(e) => return Err(e),
+        if let Some(value) = wait_once(at, want, deadline, &watch, bell, attempt)? {
+            return Ok(value);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Descriptors come and go: dup, close, shutdown, fork.
 
+use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
 use crate::{Outcome, closer, epoll, family, meeting, pair, pollset, progress, stats, stream};
@@ -9,6 +10,9 @@ use sovia_sys::{call, fd, lock};
 
 /// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
 pub fn close(fd: i32) {
+    if keep::close(fd) {
+        return;
+    }
     match table::remove(fd) {
         Entry::Conn(at) => {
             if table::release(at.index) && at.conn.is_generation(at.generation) {
@@ -21,7 +25,7 @@ pub fn close(fd: i32) {
 }
 
 /// The process's last descriptor of a connection goes.
-fn last_here(fd: i32, at: Ref) {
+pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     epoll::conn_closed(at);
     let attached = conn.phase() == Phase::Attached;
@@ -73,7 +77,7 @@ fn last_here(fd: i32, at: Ref) {
 /// Wakes the threads that wait for a connection which has ended, and lets them leave.
 fn wake_and_wait(at: Ref) {
     let mut patience = 10_000;
-    while at.conn.waiting.load(Ordering::Acquire) != 0 && patience > 0 {
+    while at.conn.is_awaited() && patience > 0 {
         stream::wake_all(at.conn);
         call::sched_yield();
         patience -= 1;
@@ -123,6 +127,7 @@ pub fn forking() {
     epoll::hold();
     pair::hold();
     closer::hold();
+    keep::hold();
     let bit = family::expect_child();
     table::for_each_conn(|_, at| {
         at.conn.holders.fetch_or(bit, Ordering::AcqRel);
@@ -133,6 +138,7 @@ pub fn forking() {
 /// After fork, in the parent.
 pub fn fork_done() {
     fd::release();
+    keep::release();
     closer::release();
     pair::release();
     epoll::release();
@@ -152,6 +158,7 @@ pub fn forked() {
     family::born();
     pair::forked();
     pollset::forked();
+    keep::forked();
 }
 
 /// The process is about to become another program, which holds none of this. (What it inherits

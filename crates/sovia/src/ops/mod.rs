@@ -4,6 +4,7 @@
 //! [`crate::table`] knows; `kernel` is always the real call.
 
 mod close;
+pub(crate) mod keep;
 mod option;
 mod transfer;
 
