@@ -11,6 +11,7 @@ use crate::retreat::answer;
 use crate::table::{self, Ref};
 use crate::{family, pair};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use sovia_proto::path::{Rx, Tx};
 use sovia_sys::poll;
 use sovia_sys::{Fd, RobustLock, call, futex};
 
@@ -164,7 +165,14 @@ fn anchor_event(token: u64, events: u32) {
     } else if events & libc::EPOLLIN as u32 != 0 {
         conn.set(flag::ANCHOR);
     }
-    tell_own(conn);
+    // Bytes and room on TCP are news for those only who are on that path; to tell others would be
+    // an edge where there is none. (That a socket has room comes once in any case, when this thread
+    // begins to watch it, and on a busy machine that is late.)
+    let bytes = events & libc::EPOLLIN as u32 != 0 && conn.rx() != Rx::Vi;
+    let room = events & libc::EPOLLOUT as u32 != 0 && conn.tx() != Tx::Vi;
+    if events & ENDS != 0 || bytes || room {
+        tell_own(conn);
+    }
 }
 
 /// Wakes everybody of this family who waits for a connection, in either direction.
