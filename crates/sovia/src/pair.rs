@@ -119,7 +119,7 @@ pub(crate) fn door(index: usize) -> Option<i32> {
     let fd = if fd != 0 {
         Some(fd)
     } else {
-        let made = call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).map(Fd::adopt);
+        let made = Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK));
         made.ok().filter(Fd::is_high).map(|fd| {
             let fd = fd.into_raw();
             door.store(fd, Ordering::Release);

@@ -146,7 +146,7 @@ fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch<'static>>) {
     let mut watches = Vec::with_capacity(ours.len());
     for &(_, at) in ours {
         let guard = at.conn.lock();
-        at.conn.waiting.fetch_add(1, Ordering::AcqRel);
+        at.conn.begin_waiting();
         if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
             watches.push(Watch::new(&guard));
             worth |=
@@ -158,7 +158,7 @@ fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch<'static>>) {
 
 fn end_spin(ours: &[(usize, Ref)]) {
     for &(_, at) in ours {
-        at.conn.waiting.fetch_sub(1, Ordering::AcqRel);
+        at.conn.end_waiting();
     }
 }
 

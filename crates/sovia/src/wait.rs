@@ -121,6 +121,19 @@ pub fn until<T>(
     mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<T, Ended> {
     let conn = at.conn;
+    conn.begin_waiting();
+    let result = attempt_until(at, want, deadline, &mut attempt);
+    conn.end_waiting();
+    result
+}
+
+fn attempt_until<T>(
+    at: Ref,
+    want: Want,
+    deadline: Option<u64>,
+    attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
+) -> Result<T, Ended> {
+    let conn = at.conn;
     let mut fruitless = 0;
     loop {
         let (watch, bell) = {
@@ -129,7 +142,6 @@ pub fn until<T>(
             if let Some(value) = attempt(&mut guard) {
                 return Ok(value);
             }
-            conn.waiting.fetch_add(1, Ordering::AcqRel);
             let endpoint = guard.endpoint_ref();
             let bell: &Bell = match want {
                 Want::Receive => &endpoint.rx.direction().bell,
@@ -137,14 +149,11 @@ pub fn until<T>(
             };
             (Watch::new(&guard), core::ptr::from_ref(bell))
         };
-        // SAFETY: we are counted in `waiting`, which keeps the segment mapped.
+        // SAFETY: we are counted as waiting, which keeps the segment mapped.
         let bell = unsafe { &*bell };
-        let result = wait_once(at, want, deadline, &watch, bell, &mut fruitless, &mut attempt);
-        conn.waiting.fetch_sub(1, Ordering::AcqRel);
-        match result {
-            Ok(Some(value)) => return Ok(value),
-            Ok(None) => {}
-            Err(e) => return Err(e),
+        let looked = wait_once(at, want, deadline, &watch, bell, &mut fruitless, attempt)?;
+        if let Some(value) = looked {
+            return Ok(value);
         }
     }
 }

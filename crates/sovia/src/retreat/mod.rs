@@ -236,7 +236,7 @@ fn detach(at: Ref) {
     conn.clear(flag::RETREATING);
     if let Some(pair) = pair {
         let mut patience = 1000;
-        while conn.waiting.load(Ordering::Acquire) != 0 && patience > 0 {
+        while conn.is_awaited() && patience > 0 {
             stream::wake_all(conn);
             call::sched_yield();
             patience -= 1;
