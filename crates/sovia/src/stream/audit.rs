@@ -31,9 +31,9 @@ pub struct Own {
     pub asked: u64,
     /// [`word::AFTER`].
     pub after: u64,
-    /// [`word::START`].
+    /// `word::START`.
     pub start: u64,
-    /// [`word::LEDGER`].
+    /// `word::LEDGER`.
     pub ledger: u64,
     /// Waiters of ours that watch the connection: on the bells of both directions.
     pub watchers: u32,
