@@ -21,15 +21,15 @@ pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Own {
-    /// [`word::GRANT`].
+    /// `word::GRANT`.
     pub grant: u64,
-    /// [`word::SWITCH`], as it was when this end switched.
+    /// `word::SWITCH`, as it was when this end switched.
     pub switch: u64,
-    /// [`word::FROM`].
+    /// `word::FROM`.
     pub from: u64,
-    /// [`word::ASKED`].
+    /// `word::ASKED`.
     pub asked: u64,
-    /// [`word::AFTER`].
+    /// `word::AFTER`.
     pub after: u64,
     /// `word::START`.
     pub start: u64,
