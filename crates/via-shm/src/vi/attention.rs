@@ -16,7 +16,7 @@ pub(crate) struct Attention {
     /// Looks of the program so far, and how many the engine had counted last.
     pub(crate) looks: u32,
     counted: u32,
-    /// The program's looks in vain while armed.
+    /// The program's looks while armed.
     polls: u32,
     /// Senders wake the engine for this queue.
     pub(crate) armed: bool,
@@ -56,9 +56,10 @@ impl RecvSide {
         }
     }
 
-    /// The program has looked and found nothing; whether the queue is to be listed.
+    /// The program has looked for a message, and found one or not; whether the queue is to be
+    /// listed.
     #[inline]
-    pub(crate) fn looked_in_vain(&mut self) -> bool {
+    pub(crate) fn looked(&mut self) -> bool {
         self.attention.looks = self.attention.looks.wrapping_add(1);
         self.attention.armed && self.polled()
     }

@@ -360,11 +360,14 @@ impl Core {
                 Ok(completion) => {
                     if recv.trouble.is_some() {
                         self.give_up_receiving(guard);
+                    } else if recv.looked() {
+                        drop(guard);
+                        self.list();
                     }
                     return Done::Completion(completion);
                 }
                 Err(News::Nothing | News::Message) => {
-                    if recv.looked_in_vain() {
+                    if recv.looked() {
                         drop(guard);
                         self.list();
                     }
