@@ -133,10 +133,9 @@ impl Player<'_> {
             Way::Unix => Layer::Unix,
             other => bail!("{} is no socket", other.title()),
         };
-        let scenario = match self.part.work {
-            Work::OneWay { .. } => Scenario::Bandwidth,
-            _ => Scenario::Latency,
-        };
+        // With TCP_NODELAY, as NetPIPE has it: the end of a round must not wait for the kernel to
+        // acknowledge what went before.
+        let scenario = Scenario::Latency;
         let (wait, cpus, seconds) = (self.part.wait, self.part.cpus, self.part.seconds);
         let task = Task { scenario, layer, wait, cpus, size_bytes: 1, seconds };
         let unix_name = format!("{}-link", self.name);
