@@ -95,6 +95,12 @@ impl Packets {
         datagram::send_message(self.raw(), None, payload, fds)
     }
 
+    /// Ends the connection for both ends, also for a thread that waits on it.
+    pub fn shutdown(&self) {
+        // An end that is over already is what was wanted.
+        let _ = call::shutdown(self.raw(), libc::SHUT_RDWR);
+    }
+
     /// Takes the next message; an empty one says that the other end is gone. Never blocks.
     ///
     /// # Errors

@@ -53,6 +53,10 @@ pub(crate) fn check(address: &NetAddress) -> Result<(), ConnectError> {
     if address.host.len() != HOST_LEN {
         return Err(ConnectError::InvalidParameter("not the address of a shared-memory NIC"));
     }
+    check_discriminator(address)
+}
+
+fn check_discriminator(address: &NetAddress) -> Result<(), ConnectError> {
     if address.discriminator.len() > DISCRIMINATOR_MAX {
         return Err(ConnectError::InvalidParameter("the discriminator is too long"));
     }
@@ -123,9 +127,10 @@ impl Outgoing<'_> {
     /// it, more than once if a first one turns out to be of no use.
     pub(crate) fn run(
         &self,
-        mut attach: impl FnMut(&Arc<Attachment>) -> Result<(), ConnectError>,
+        mut attach: impl FnMut(&Arc<Packets>, &Arc<Attachment>) -> Result<(), ConnectError>,
     ) -> Result<(Arc<Attachment>, ViAttributes), ConnectError> {
         let name = name_of(self.hub.uid, self.remote)?;
+        check_discriminator(self.local)?;
         let socket = Arc::new(reach(&name, self.until)?);
         if socket.peer().map_err(system("getsockopt"))?.1 != self.hub.uid {
             return Err(ConnectError::NotReachable("it belongs to another user"));
@@ -138,7 +143,7 @@ impl Outgoing<'_> {
         let doorbell = welcome.fds.into_iter().next().ok_or(VERSION)?;
 
         if let Some(attachment) = self.take(&token) {
-            attach(&attachment)?;
+            attach(&socket, &attachment)?;
             let answer = self.ask(&socket, &attachment, None)?;
             if answer != Answer::UnknownLink {
                 return accepted(answer, attachment);
@@ -150,7 +155,8 @@ impl Outgoing<'_> {
         let peer = Peer { token, side, socket: via, doorbell, token_at };
         let (attachment, fd) = self.take_new(peer)?;
         let link = attachment.link.clone();
-        let answer = attach(&attachment).and_then(|()| self.ask(&socket, &attachment, fd.as_ref()));
+        let answer =
+            attach(&socket, &attachment).and_then(|()| self.ask(&socket, &attachment, fd.as_ref()));
         match answer {
             Ok(answer) => {
                 link.set_shared();

@@ -5,9 +5,7 @@ mod common;
 
 use common::{PATIENCE, finish, start};
 use std::env;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
-use std::thread;
+use via::conformance::run::{Report, Verdict, in_threads};
 use via::conformance::{Case, Context, cases};
 use via_shm::ShmNic;
 
@@ -15,7 +13,7 @@ use via_shm::ShmNic;
 fn place(kind: &str, case: &str) -> (String, String) {
     let place = format!("{kind}-{case}");
     // A discriminator has 32 bytes; the NIC's name keeps the runs apart.
-    (format!("{}-{}", &place[..place.len().min(40)], std::process::id()), "server".into())
+    (format!("{}-{}", &place[..place.len().min(50)], std::process::id()), "server".into())
 }
 
 fn run(role: fn(&Context<'_, ShmNic>), nic: &str, discriminator: &str) {
@@ -24,38 +22,29 @@ fn run(role: fn(&Context<'_, ShmNic>), nic: &str, discriminator: &str) {
     role(&Context { nic: &nic, server });
 }
 
-/// Says which cases failed, and why.
-fn all(try_it: impl Fn(&Case<ShmNic>) -> Result<(), String>) {
-    let mut failed = Vec::new();
-    // One case alone, by name.
-    let only = env::var("VIA_ONLY").ok();
-    let wanted = |case: &Case<ShmNic>| only.as_ref().is_none_or(|only| case.name == only);
+/// Says what became of each: of all, or of those whose names or groups contain `VIA_ONLY`.
+fn all(try_it: impl Fn(&Case<ShmNic>) -> Verdict) {
+    let mut report = Report::default();
+    let only = env::var("VIA_ONLY").unwrap_or_default();
+    let wanted = |case: &Case<ShmNic>| case.name.contains(&only) || case.group.contains(&only);
     for case in cases::<ShmNic>().into_iter().filter(wanted) {
         let begin = std::time::Instant::now();
-        if let Err(why) = try_it(&case) {
-            failed.push(format!("{}: {why}", case.name));
-        }
+        report.add(&case, try_it(&case));
         println!("{} {:?}", case.name, begin.elapsed());
     }
-    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+    println!("{report}");
+    report.check();
 }
 
 #[test]
 fn between_threads() {
     all(|case| {
         let (nic, discriminator) = place("threads", case.name);
-        let (tell, told) = mpsc::channel();
-        for (name, role) in [("server", case.server), ("client", case.client)] {
-            let (nic, discriminator, tell) = (nic.clone(), discriminator.clone(), tell.clone());
-            thread::spawn(move || {
-                let role = AssertUnwindSafe(|| run(role, &nic, &discriminator));
-                let result = catch_unwind(role).map_err(|_| format!("the {name} panicked"));
-                let _ = tell.send(result);
-            });
-        }
-        // A role that fails leaves the other waiting: its own failure is the one to tell.
-        let first = told.recv_timeout(PATIENCE).unwrap_or(Err("hangs".into()));
-        first.and_then(|()| told.recv_timeout(PATIENCE).unwrap_or(Err("hangs".into())))
+        in_threads(case, PATIENCE, move |_| {
+            let nic = ShmNic::open(&nic).unwrap();
+            let server = nic.address(discriminator.as_bytes());
+            (nic, server)
+        })
     });
 }
 
@@ -63,6 +52,9 @@ fn between_threads() {
 fn between_processes() {
     all(|case| {
         let (nic, discriminator) = place("processes", case.name);
+        if let Some(need) = case.missing(&ShmNic::open(&nic).unwrap()) {
+            return Verdict::Skipped(need);
+        }
         let part = |role: &str| {
             let variables = [
                 ("VIA_CASE", case.name),
@@ -76,8 +68,11 @@ fn between_processes() {
         let client = finish(client).map_err(|e| format!("client: {e}"));
         let server = finish(server).map_err(|e| format!("server: {e}"));
         match (client, server) {
-            (Err(client), Err(server)) => Err(format!("{client}\n{server}")),
-            (client, server) => client.and(server),
+            (Ok(()), Ok(())) => Verdict::Passed,
+            (client, server) => {
+                let said = [client, server].into_iter().filter_map(Result::err);
+                Verdict::Failed(said.collect::<Vec<_>>().join("\n"))
+            }
         }
     });
 }

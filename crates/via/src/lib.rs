@@ -7,7 +7,8 @@
 //!   here", bit for bit as C programs lay it out, with the [`flags`] of its control and status;
 //! - [`memory`]: memory that a NIC may touch ([`Memory`]), protection tags, memory handles, and
 //!   the table that checks every access against them;
-//! - [`state`]: the life of a VI as one declared table;
+//! - [`state`], [`connection`]: the life of a VI, and of a request for a connection, as declared
+//!   tables;
 //! - [`queue`]: the bookkeeping of a work queue: in order, each descriptor done exactly once;
 //! - [`nic`], [`vi`], [`cq`]: the traits [`Nic`], [`Connection`], [`Vi`] and [`CompletionQueue`]
 //!   that providers implement, with [`attributes`], [`address`]es and [`error`]s (each maps to
@@ -25,6 +26,7 @@ pub mod address;
 pub mod attributes;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod connection;
 pub mod cq;
 pub mod descriptor;
 pub mod error;

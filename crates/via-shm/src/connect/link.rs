@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicBool, Ordering, fence};
 use sovia_sys::{Fd, call, futex, seqpacket::Packets};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use via::error::{Cause, ErrorCode};
+use via::error::Cause;
 
 /// Says which process: random, chosen anew by each one.
 pub(crate) type Token = [u8; 16];
@@ -224,8 +224,6 @@ pub(crate) enum Close {
     NoReceive = 3,
     /// A receive of its own went wrong (which a sender is told at reliable reception).
     BadReceive = 4,
-    /// An RDMA was not allowed.
-    BadRdma = 5,
 }
 
 /// Why the writer of `direction` has closed it, if it has, as its reader sees it.
@@ -244,13 +242,11 @@ fn cause(why: u64) -> Cause {
     const BROKEN: u64 = Close::Broken as u64;
     const NO_RECEIVE: u64 = Close::NoReceive as u64;
     const BAD_RECEIVE: u64 = Close::BadReceive as u64;
-    const BAD_RDMA: u64 = Close::BadRdma as u64;
     match why {
         DISCONNECTED => Cause::PeerDisconnected,
         BROKEN => Cause::PeerBroke,
         NO_RECEIVE => Cause::ReceiveQueueEmpty,
         BAD_RECEIVE => Cause::RemoteDescriptor,
-        BAD_RDMA => Cause::Rdma(ErrorCode::RdmawProt),
         _ => Cause::Damaged("unknown reason for the end"),
     }
 }

@@ -4,6 +4,7 @@ use crate::connect::link::{Attachment, Close, End};
 use crate::connect::{Incoming, Outgoing};
 use crate::vi::inner::{Core, Machine};
 use crate::vi::lane::{RxLane, TxLane};
+use crate::vi::target::Rights;
 use crate::vi::wait::deadline;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -14,9 +15,11 @@ use via::state::{Event, IllegalTransition};
 use via::{NetAddress, ViAttributes, ViState};
 
 impl Core {
-    /// Takes a new connection's receiving end into use: its posted receives are published.
-    fn begin(&self, attachment: &Arc<Attachment>) {
-        self.target.attach(Some(attachment.clone()));
+    /// Takes a new connection's receiving end into use: its posted receives are published. The
+    /// caller holds the machine.
+    fn begin(&self, machine: &Machine, attachment: &Arc<Attachment>) {
+        let rights = Rights { ptag: machine.ptag, attributes: machine.attributes };
+        self.target.attach(Some((attachment.clone(), rights)));
         self.dropped.store(0, Ordering::Relaxed);
         self.recv.lock().attach(Some(RxLane::new(attachment)));
     }
@@ -77,6 +80,11 @@ impl Core {
         // Possible in every state.
         machine.state = machine.state.after(Event::Disconnect).unwrap_or(ViState::Idle);
         machine.attempt += 1;
+        self.forget_peers();
+        if let Some(socket) = machine.requesting.take() {
+            // Whoever waits for an answer is told that there will be none.
+            socket.shutdown();
+        }
         let attachment = self.end(&mut machine);
         self.send.lock().flush(&self.nic);
         self.recv.lock().flush(&self.nic);
@@ -137,14 +145,16 @@ impl Core {
         attempt: u64,
         outgoing: &Outgoing<'_>,
     ) -> Result<ViAttributes, ConnectError> {
-        let result = outgoing.run(|attachment| {
-            let machine = self.machine();
+        let result = outgoing.run(|socket, attachment| {
+            let mut machine = self.machine();
             check_attempt(&machine, attempt)?;
-            self.begin(attachment);
+            machine.requesting = Some(socket.clone());
+            self.begin(&machine, attachment);
             Ok(())
         });
         let mut machine = self.machine();
         check_attempt(&machine, attempt)?;
+        machine.requesting = None;
         match result {
             Ok((attachment, attributes)) => {
                 machine.state = machine.state.after(Event::Accepted)?;
@@ -189,7 +199,7 @@ impl Core {
         let state = machine.state.after(event)?;
         // There is nothing to take if the requester has given up.
         let attachment = Arc::new(incoming.take().ok_or(ConnectError::Timeout)?);
-        self.begin(&attachment);
+        self.begin(&machine, &attachment);
         self.complete(&mut machine, &attachment);
         if let Err(error) = incoming.accept(machine.attributes) {
             self.end(&mut machine);
@@ -226,11 +236,7 @@ impl Core {
         table.release_ptag(machine.ptag);
         machine.ptag = ptag;
         machine.attributes = ViAttributes { ptag: Some(ptag), ..attributes };
-        let mut send = self.send.lock();
-        send.level = attributes.reliability;
-        send.max_transfer = attributes.max_transfer_size;
-        send.queue.ptag = ptag;
-        drop(send);
+        self.send.lock().set_attributes(&attributes, ptag);
         let mut recv = self.recv.lock();
         recv.level = attributes.reliability;
         recv.queue.ptag = ptag;

@@ -12,13 +12,14 @@ use crate::vi::send::SendSide;
 use crate::vi::target::Target;
 use crate::vi::wait::Budget;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use sovia_sys::seqpacket::Packets;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::cq::WorkQueueKind;
 use via::error::{Cause, PostError};
 use via::memory::Ptag;
 use via::queue::Done;
 use via::state::Event;
-use via::{AsyncError, DescriptorAddress, Reliability, Status, ViAttributes, ViState};
+use via::{AsyncError, DescriptorAddress, Reliability, ViAttributes, ViState};
 
 /// What a VI is made of.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ pub(crate) struct Machine {
     pub(super) ptag: Ptag,
     /// Counts requests, so that one that was cut short is not mistaken for a later one.
     pub(super) attempt: u64,
+    /// By which a request waits for its answer.
+    pub(super) requesting: Option<Arc<Packets>>,
     pub(super) attachment: Option<Arc<Attachment>>,
 }
 
@@ -85,6 +88,7 @@ impl Core {
                 attributes,
                 ptag,
                 attempt: 0,
+                requesting: None,
                 attachment: None,
             }),
             peering: Peering::default(),
@@ -112,12 +116,6 @@ impl Core {
         self.machine().attributes
     }
 
-    /// What a peer's RDMA is measured by.
-    pub(super) fn rights(&self) -> (Ptag, ViAttributes) {
-        let machine = self.machine();
-        (machine.ptag, machine.attributes)
-    }
-
     pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,29 +138,45 @@ impl Core {
     /// lane of it, and calls [`Core::settle`] without the lock.
     #[cold]
     fn break_up(&self, attachment: &Attachment, cause: Cause, close: Close) {
-        self.cause().get_or_insert(cause);
         if matches!(cause, Cause::Damaged(_)) {
             attachment.link.set_spoilt();
         }
+        self.mark_broken(cause);
+        attachment.close(close);
+        attachment.wake_local();
+    }
+
+    /// The connection is broken, which nobody else knows yet.
+    pub(super) fn mark_broken(&self, cause: Cause) {
+        self.cause().get_or_insert(cause);
         if !self.broken.swap(true, Ordering::SeqCst) {
             self.report(cause);
         }
-        attachment.close(close);
+    }
+
+    /// Ends a connection that was broken for an RDMA that is not allowed.
+    pub(super) fn break_for_refusal(&self, attachment: &Attachment) {
+        attachment.close(Close::Broken);
         attachment.wake_local();
+        self.settle();
     }
 
     fn report(&self, cause: Cause) {
         self.nic.report(AsyncError::of_vi(self.context, cause.code()));
     }
 
-    /// After [`Core::break_up`]: receives what has come, flushes the rest.
+    /// After [`Core::break_up`]: receives what has come, flushes the rest. Looked at anew under each
+    /// lock: the program may have disconnected and begun something new meanwhile.
     #[cold]
     fn settle(&self) {
+        let mut send = self.send.lock();
         if self.is_broken() {
-            let mut send = self.send.lock();
             send.flush(&self.nic);
-            drop(send);
-            self.recv.lock().wind_up(&self.nic);
+        }
+        drop(send);
+        let mut recv = self.recv.lock();
+        if self.is_broken() {
+            recv.wind_up(&self.nic);
         }
     }
 
@@ -389,7 +403,6 @@ impl Core {
 fn closing(cause: Cause, receiving: Option<Reliability>) -> Close {
     match cause {
         Cause::ReceiveQueueEmpty => Close::NoReceive,
-        Cause::Descriptor(status) if status.contains(Status::RDMA_PROT_ERROR) => Close::BadRdma,
         Cause::Descriptor(_) if receiving == Some(Reliability::RELIABLE_RECEPTION) => {
             Close::BadReceive
         }

@@ -33,7 +33,8 @@ pub(crate) struct Peering(Mutex<Stage>);
 enum Stage {
     #[default]
     None,
-    Requested,
+    /// On its way; which attempt of the VI's.
+    Requested(u64),
     Over(Outcome),
 }
 
@@ -77,7 +78,7 @@ impl Core {
             return Err(ConnectError::InvalidParameter("not this NIC's address"));
         }
         let attempt = self.begin_request()?;
-        *self.peering.stage() = Stage::Requested;
+        *self.peering.stage() = Stage::Requested(attempt);
         let request = Peers {
             core: self.clone(),
             attempt,
@@ -96,12 +97,17 @@ impl Core {
         Ok(())
     }
 
+    /// The program has disconnected the VI: there is no request any more.
+    pub(super) fn forget_peers(&self) {
+        *self.peering.stage() = Stage::None;
+    }
+
     pub(crate) fn connect_peer_done(&self) -> Option<Outcome> {
         let mut stage = self.peering.stage();
         match core::mem::take(&mut *stage) {
             Stage::Over(outcome) => Some(outcome),
-            Stage::Requested => {
-                *stage = Stage::Requested;
+            Stage::Requested(attempt) => {
+                *stage = Stage::Requested(attempt);
                 None
             }
             Stage::None => {
@@ -139,7 +145,11 @@ impl Peers {
             // Unless the program has disconnected the VI meanwhile.
             let _ = self.core.refused(self.attempt);
         }
-        *self.core.peering.stage() = Stage::Over(outcome);
+        let mut stage = self.core.peering.stage();
+        if matches!(*stage, Stage::Requested(attempt) if attempt == self.attempt) {
+            *stage = Stage::Over(outcome);
+        }
+        drop(stage);
         self.core.changed();
     }
 

@@ -43,6 +43,15 @@ struct Region {
     rights: u32,
 }
 
+/// What the initiator's VI allows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) level: Reliability,
+    pub(super) max_transfer: u32,
+    /// Reads must be allowed at both ends.
+    pub(super) may_read: bool,
+}
+
 /// Rights of a region, for whom its peer's VI is.
 pub(super) const MAY_WRITE: u32 = 1;
 pub(super) const MAY_READ: u32 = 2;
@@ -86,6 +95,20 @@ impl Rdma {
         *self = Rdma::default();
     }
 
+    /// What the target has said of the RDMA that is staged; an empty status for success.
+    pub(super) fn verdict(&self, lane: &TxLane) -> Option<Status> {
+        if self.stage != Stage::Staged {
+            return None;
+        }
+        let word = word(&lane.direction().reader, words::R_FINISHED).load(Ordering::Acquire);
+        if word as u32 != self.number {
+            return None;
+        }
+        let status = Status::from_bits_truncate((word >> 32) as u32);
+        // Whatever it says beside that it went wrong.
+        Some(if status.is_empty() { status } else { Status::RDMA_PROT_ERROR })
+    }
+
     /// Carries an RDMA out as far as that is possible now.
     pub(super) fn attempt(
         &mut self,
@@ -93,13 +116,16 @@ impl Rdma {
         gather: &Gather<'_>,
         data: &mut RegionCache,
         control: Control,
-        level: Reliability,
-        max_transfer: u32,
+        limits: Limits,
     ) -> Result<Gone, Obstacle> {
+        let Limits { level, max_transfer, may_read } = limits;
         let reading = control.operation() == Control::OP_RDMAREAD;
         let immediate = control.contains(Control::IMMEDIATE).then(|| gather.descriptor.immediate());
         if reading && (immediate.is_some() || level == Reliability::UNRELIABLE) {
             return Err(Status::FORMAT_ERROR.into());
+        }
+        if reading && !may_read {
+            return Err(Status::RDMA_PROT_ERROR.into());
         }
         let total = gather.total(data)?;
         if total > max_transfer {
@@ -110,7 +136,7 @@ impl Rdma {
             if total == 0 || self.reach(lane, gather, data, reading, remote, total)? {
                 self.stage = Stage::Note;
             } else {
-                self.begin(lane, reading, remote, total);
+                self.begin(lane, reading, immediate.is_some(), remote, total);
             }
         }
         if self.stage == Stage::Staged {
@@ -128,14 +154,21 @@ impl Rdma {
     }
 
     /// Hands the RDMA to the target.
-    fn begin(&mut self, lane: &TxLane, reading: bool, remote: RemoteSegment, total: u32) {
+    fn begin(
+        &mut self,
+        lane: &TxLane,
+        reading: bool,
+        told: bool,
+        remote: RemoteSegment,
+        total: u32,
+    ) {
         let words = &lane.direction().writer;
         // Wherever the one before ended: nothing that the target has said of it is above this.
         self.base += self.len;
         self.len = u64::from(total);
         self.moved = 0;
         self.number = self.number.wrapping_add(1);
-        let what = u64::from(total) | u64::from(reading) << 32;
+        let what = u64::from(total) | u64::from(reading) << 32 | u64::from(told) << 33;
         word(words, words::W_WHAT).store(what, Ordering::Relaxed);
         word(words, words::W_ADDRESS).store(remote.address, Ordering::Relaxed);
         word(words, words::W_HANDLE).store(u64::from(remote.handle), Ordering::Relaxed);
@@ -158,12 +191,11 @@ impl Rdma {
     ) -> Result<(), Obstacle> {
         let direction = lane.direction();
         loop {
-            let finished = word(&direction.reader, words::R_FINISHED).load(Ordering::Acquire);
-            let finished = (finished as u32 == self.number).then_some((finished >> 32) as u32);
-            if let Some(status) = finished.map(Status::from_bits_truncate)
+            let finished = self.verdict(lane);
+            if let Some(status) = finished
                 && !status.is_empty()
             {
-                return Err(Obstacle::Descriptor(status.errors() | Status::RDMA_PROT_ERROR));
+                return Err(Obstacle::Descriptor(status));
             }
             // What the target says before it has seen this RDMA is of the one before.
             let theirs = word(&direction.reader, words::R_POSITION).load(Ordering::Acquire);

@@ -300,6 +300,21 @@ impl RecvSide {
         Ok(Outcome::error(status))
     }
 
+    /// An RDMA of the peer was not allowed; if it was to be `told` of by a message, the receive
+    /// that the message would have taken reports it.
+    pub(super) fn refuse_write(&mut self, nic: &Shared, told: bool, cause: Cause) {
+        // What was sent before it comes first.
+        while self.queue.work.outstanding() > 0 && self.progress(nic) == News::Message {}
+        if told && self.trouble.is_none() {
+            let status = Status::OP_REMOTE_RDMA_WRITE | Status::RDMA_PROT_ERROR;
+            if self.queue.work.outstanding() > 0 {
+                let _ = self.queue.complete(nic, Outcome::error(status));
+            }
+        }
+        self.ended = true;
+        self.trouble.get_or_insert(cause);
+    }
+
     /// Ends the queue of a broken connection: receives what the peer sent before, unless it was a
     /// receive that went wrong, and flushes the rest.
     #[cold]

@@ -6,7 +6,7 @@ use crate::ring::INLINE;
 use crate::vi::access::{self, Gather, Queue};
 use crate::vi::lane::{FRAGMENT, Permit, TxLane};
 use crate::vi::notice::Notices;
-use crate::vi::rdma::Rdma;
+use crate::vi::rdma::{Limits, Rdma};
 use core::ptr::NonNull;
 use std::collections::VecDeque;
 use via::error::{Cause, PostError};
@@ -22,8 +22,9 @@ pub(crate) struct SendSide {
     pub(crate) lane: Option<TxLane>,
     /// Why the connection is to be broken, once that is found out.
     pub(crate) trouble: Option<Cause>,
-    pub(crate) level: Reliability,
-    pub(crate) max_transfer: u32,
+    level: Reliability,
+    max_transfer: u32,
+    may_read: bool,
     /// How much of the send at work has gone, of how much.
     partial: Partial,
     /// Sends that are on their way and not known to be received (reliable reception): each one's
@@ -89,11 +90,20 @@ impl SendSide {
             trouble: None,
             level: attributes.reliability,
             max_transfer: attributes.max_transfer_size,
+            may_read: attributes.enable_rdma_read,
             partial: Partial::default(),
             flight: VecDeque::new(),
             rdma: Rdma::default(),
             awaits_room: false,
         }
+    }
+
+    /// The VI has other attributes, and with them another tag.
+    pub(crate) fn set_attributes(&mut self, attributes: &ViAttributes, ptag: Ptag) {
+        self.level = attributes.reliability;
+        self.max_transfer = attributes.max_transfer_size;
+        self.may_read = attributes.enable_rdma_read;
+        self.queue.ptag = ptag;
     }
 
     /// Begins with a connection, or ends with it.
@@ -238,12 +248,7 @@ impl SendSide {
     fn fail(&mut self, nic: &Shared, obstacle: Obstacle) -> bool {
         let (status, cause) = match obstacle {
             Obstacle::NoRoom | Obstacle::Ended => {
-                let cause = self.lane.as_ref().and_then(TxLane::peer_closed);
-                if cause == Some(Cause::RemoteDescriptor) && !self.flight.is_empty() {
-                    self.flight.clear();
-                    self.end_with(nic, Status::REMOTE_DESC_ERROR);
-                }
-                self.trouble = cause;
+                self.trouble = self.lane.as_ref().and_then(TxLane::peer_closed);
                 return false;
             }
             Obstacle::NoReceive if self.level == Reliability::UNRELIABLE => {
@@ -288,14 +293,34 @@ impl SendSide {
         if let Some(lane) = &self.lane {
             lane.drop_message();
         }
-        let control = self.front_control(nic);
+        let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
+        let front = work.front();
+        let front = front.and_then(|at| access::descriptor(descriptors, nic, *ptag, at));
+        let Some(descriptor) = front else { return self.fail(nic, Obstacle::NoRoom) };
+        let status = operation(descriptor.control());
+        let (first, count) = (usize::from(status != Status::OP_SEND), descriptor.seg_count());
+        let gather = Gather { descriptor, nic, ptag: *ptag, first, count };
+        let length = gather.total(data).unwrap_or(0);
         self.rdma.forget();
-        let status = operation(control);
-        self.done(nic, Outcome { status, length: 0, immediate: None })
+        self.done(nic, Outcome { status, length, immediate: None })
     }
 
-    /// Flushes what is not done.
+    /// Flushes what is not done. What the peer has said of the oldest before it ended the
+    /// connection, that one ends in.
     pub(crate) fn flush(&mut self, nic: &Shared) {
+        if let Some(lane) = &self.lane
+            && self.queue.work.outstanding() > 0
+        {
+            let refused = self.rdma.verdict(lane).filter(|status| !status.is_empty());
+            let undelivered =
+                !self.flight.is_empty() && lane.peer_closed() == Some(Cause::RemoteDescriptor);
+            if let Some(status) = refused {
+                self.end_with(nic, status);
+            } else if undelivered {
+                self.flight.clear();
+                self.end_with(nic, Status::REMOTE_DESC_ERROR);
+            }
+        }
         self.flight.clear();
         self.rdma.forget();
         self.queue.flush(nic, operation);
@@ -322,8 +347,9 @@ impl SendSide {
                 return Err(Obstacle::NoRoom);
             }
             let gather = Gather { descriptor, nic, ptag: *ptag, first: 1, count };
-            let limit = self.max_transfer;
-            return self.rdma.attempt(lane, &gather, data, control, self.level, limit);
+            let Self { level, max_transfer, may_read, .. } = *self;
+            let limits = Limits { level, max_transfer, may_read };
+            return self.rdma.attempt(lane, &gather, data, control, limits);
         }
         let gather = Gather { descriptor, nic, ptag: *ptag, first: 0, count };
         if self.partial.sent == 0 {

@@ -9,9 +9,9 @@ use crate::vi::words;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use via::error::ErrorCode;
+use via::error::{Cause, ErrorCode};
 use via::memory::{Ptag, Region};
-use via::{AsyncError, Control, Resource, Status, ViAttributes};
+use via::{AsyncError, Control, Reliability, Status, ViAttributes};
 
 /// Looks for more of an RDMA before its target sleeps again; some microseconds.
 const PATIENCE: u32 = 2000;
@@ -22,7 +22,7 @@ pub(crate) struct Target(Mutex<Serving>);
 
 #[derive(Debug, Default)]
 struct Serving {
-    attachment: Option<Arc<Attachment>>,
+    connection: Option<(Arc<Attachment>, Rights)>,
     /// Number of the last RDMA that was finished.
     finished: u32,
     active: Option<Active>,
@@ -40,10 +40,11 @@ struct Active {
     moved: u64,
 }
 
-/// What is said of a region, and the VI's part in it.
-struct Rights {
-    ptag: Ptag,
-    attributes: ViAttributes,
+/// What a VI lets its peer do, while it is connected.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rights {
+    pub(crate) ptag: Ptag,
+    pub(crate) attributes: ViAttributes,
 }
 
 fn word(words: &Words, i: usize) -> &AtomicU64 {
@@ -56,8 +57,8 @@ impl Target {
     }
 
     /// Begins with a connection, or ends with it.
-    pub(crate) fn attach(&self, attachment: Option<Arc<Attachment>>) {
-        *self.serving() = Serving { attachment, ..Serving::default() };
+    pub(crate) fn attach(&self, connection: Option<(Arc<Attachment>, Rights)>) {
+        *self.serving() = Serving { connection, ..Serving::default() };
     }
 
     /// Waits until nobody uses a region that he found before.
@@ -67,12 +68,12 @@ impl Target {
 }
 
 impl Core {
-    /// Whether the peer has staged an RDMA that is not finished; a look that costs little.
+    /// Carries out what the peer has staged, if it has; a look that costs little.
     #[inline]
-    pub(crate) fn serve_if_staged(&self, direction: &Direction) {
-        let staged = word(&direction.writer, words::W_RDMA).load(Ordering::Relaxed) as u32;
-        let finished = word(&direction.reader, words::R_FINISHED).load(Ordering::Relaxed) as u32;
-        if staged != finished {
+    pub(crate) fn serve_if_staged(&self) {
+        let staged = self.recv.lock().lane().is_some_and(|lane| is_staged(lane.direction()));
+        // Not under the queue's lock, which is taken within the target's.
+        if staged {
             self.serve();
         }
     }
@@ -85,9 +86,7 @@ impl Core {
             Err(TryLockError::WouldBlock) => return,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
-        let Some(attachment) = serving.attachment.clone() else { return };
-        let (ptag, attributes) = self.rights();
-        let rights = Rights { ptag, attributes };
+        let Some((attachment, rights)) = serving.connection.clone() else { return };
         let mut waited = 0;
         loop {
             match serving.step(&self.nic, &attachment, &rights) {
@@ -98,18 +97,52 @@ impl Core {
                     core::hint::spin_loop();
                 }
                 Step::Waiting => return,
-                Step::Refused(reading) => {
+                Step::Refused(number, reading) => {
+                    let what = word(&attachment.back().writer, words::W_WHAT);
+                    let told = what.load(Ordering::Relaxed) >> 33 & 1 != 0;
+                    let broken = self.refuse(&attachment, reading, told);
+                    serving.finish(&attachment, number, Status::RDMA_PROT_ERROR);
+                    if broken {
+                        self.break_for_refusal(&attachment);
+                        return;
+                    }
                     waited = 0;
-                    let code = if reading { ErrorCode::RdmarProt } else { ErrorCode::RdmawProt };
-                    let operation =
-                        if reading { Control::OP_RDMAREAD } else { Control::OP_RDMAWRITE };
-                    let resource = Resource::Vi;
-                    let error = AsyncError::of_vi(self.context, code);
-                    self.nic.report(AsyncError { operation, resource, ..error });
                 }
             }
         }
     }
+
+    /// The peer has tried what is not allowed, and does not know it yet: so the error is this, and
+    /// not what the peer does about it. Whether the connection is broken now.
+    #[cold]
+    fn refuse(&self, attachment: &Attachment, reading: bool, told: bool) -> bool {
+        let (code, operation) = if reading {
+            (ErrorCode::RdmarProt, Control::OP_RDMAREAD)
+        } else {
+            (ErrorCode::RdmawProt, Control::OP_RDMAWRITE)
+        };
+        let mut recv = self.recv.lock();
+        if recv.level == Reliability::UNRELIABLE {
+            drop(recv);
+            let error = AsyncError::of_vi(self.context, code);
+            self.nic.report(AsyncError { operation, ..error });
+            return false;
+        }
+        if !recv.lane().is_some_and(|lane| core::ptr::eq(&**lane.attachment(), attachment)) {
+            // Disconnected meanwhile.
+            return false;
+        }
+        recv.refuse_write(&self.nic, told, Cause::Rdma(code));
+        self.mark_broken(Cause::Rdma(code));
+        true
+    }
+}
+
+/// Whether the peer has staged an RDMA that is not finished.
+fn is_staged(direction: &Direction) -> bool {
+    let staged = word(&direction.writer, words::W_RDMA).load(Ordering::Relaxed) as u32;
+    let finished = word(&direction.reader, words::R_FINISHED).load(Ordering::Relaxed) as u32;
+    staged != finished
 }
 
 enum Step {
@@ -118,8 +151,8 @@ enum Step {
     Moved,
     /// The initiator is to move.
     Waiting,
-    /// An RDMA (a read or not) was not allowed.
-    Refused(bool),
+    /// The RDMA of that number (a read or not) is not allowed.
+    Refused(u32, bool),
 }
 
 impl Serving {
@@ -133,19 +166,17 @@ impl Serving {
             }
             match look_up(nic, attachment, direction, number, rights) {
                 Ok(active) => self.active = Some(active),
-                Err(reading) => return self.refuse(attachment, number, reading),
+                Err(reading) => return Step::Refused(number, reading),
             }
         }
         let Some(active) = &mut self.active else { return Step::Idle };
         if !active.region.is_live() {
-            let reading = active.reading;
-            return self.refuse(attachment, number, reading);
+            return Step::Refused(number, active.reading);
         }
         let theirs = word(&direction.writer, words::W_POSITION).load(Ordering::Acquire);
         let theirs = theirs.wrapping_sub(active.base);
         if theirs > active.len {
-            let reading = active.reading;
-            return self.refuse(attachment, number, reading);
+            return Step::Refused(number, active.reading);
         }
         if active.moved == active.len {
             self.finish(attachment, number, Status::empty());
@@ -165,8 +196,7 @@ impl Serving {
         let area = attachment.area(attachment.side ^ 1, place % WINDOW);
         let at = active.address.wrapping_add(active.moved);
         let Some(memory) = active.region.memory().range(at, len as u32) else {
-            let reading = active.reading;
-            return self.refuse(attachment, number, reading);
+            return Step::Refused(number, active.reading);
         };
         copy(active.reading, memory, area, len as usize);
         active.moved += len;
@@ -180,11 +210,6 @@ impl Serving {
             attachment.tell_room();
         }
         Step::Moved
-    }
-
-    fn refuse(&mut self, attachment: &Attachment, number: u32, reading: bool) -> Step {
-        self.finish(attachment, number, Status::RDMA_PROT_ERROR);
-        Step::Refused(reading)
     }
 
     fn finish(&mut self, attachment: &Attachment, number: u32, status: Status) {
@@ -206,7 +231,7 @@ fn look_up(
 ) -> Result<Active, bool> {
     let load = |i| word(&direction.writer, i).load(Ordering::Relaxed);
     let what = load(words::W_WHAT);
-    let (len, reading) = (what & 0xffff_ffff, what >> 32 != 0);
+    let (len, reading) = (what & 0xffff_ffff, what >> 32 & 1 != 0);
     let (address, base) = (load(words::W_ADDRESS), load(words::W_BASE));
     // Before the region is looked up: a change after that is one more.
     let count = attachment.link.regions_of(attachment.side);

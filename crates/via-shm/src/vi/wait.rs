@@ -180,9 +180,7 @@ impl Core {
 
     /// While a thread spins on one queue: the peer's RDMAs, and sends that wait for room.
     fn help(&self) {
-        if let Some(lane) = self.recv.lock().lane() {
-            self.serve_if_staged(lane.direction());
-        }
+        self.serve_if_staged();
         if self.send.lock().awaits_room {
             self.send_all();
         }

@@ -1,5 +1,16 @@
 //! VIs connect, are refused, and connect again.
 
+group! { "connect, client-server":
+    both nobody_waits_is_no_match,
+    both a_request_can_be_rejected,
+    both a_request_times_out,
+    both attributes_must_match,
+    both addresses_and_attributes_are_told,
+    both a_vi_connects_again,
+    both several_wait_at_one_address,
+    both many_vis_between_two,
+}
+
 /// At once, and the VI is as before.
 pub(super) mod nobody_waits_is_no_match {
     use crate::conformance::{Context, End, SOON};

@@ -1,5 +1,11 @@
 //! More than fits.
 
+group! { "limits":
+    both more_receives_than_any_ring,
+    both a_queue_takes_what_it_promises,
+    both sends_without_room_wait_their_turn,
+}
+
 /// Hundreds of receives posted at once, and as many messages before one is taken.
 pub(super) mod more_receives_than_any_ring {
     use crate::Nic;

@@ -3,19 +3,56 @@
 //! A case has two roles, server and client, to be run at the same time by two threads or two
 //! processes; each asserts what it sees, and panics where that is wrong. How the two are started
 //! is the provider's business, as is a watchdog. A provider calls [`cases`] with its NIC type and
-//! runs them all.
+//! runs them all, but for those that ask for what it does not offer ([`Case::missing`]), which it
+//! reports as skipped. [`run`] has what a provider needs for that.
+//!
+//! The cases are written with an [`End`] (a VI and memory), a [`Line`] (a second connection, over
+//! which the two roles agree on the order of things) and [`Told`] (what the error handler heard).
+//! A case of one role connects a VI to another of the same NIC ([`pair`]).
+
+mod need;
+pub mod run;
+#[macro_use]
+mod group;
+
+mod end;
+mod line;
+mod prelude;
+mod told;
+mod until;
 
 mod connections;
-mod end;
+mod cq;
+mod cq_limits;
+mod cq_waiting;
+mod descriptors;
 mod errors;
+mod limits;
 mod many;
+mod nics;
+mod notify;
+mod peers;
+mod peers_refused;
+mod progress;
 mod protection;
+mod rdma_read;
+mod rdma_rights;
+mod rdma_write;
+mod reception;
+mod regions;
+mod requests;
+mod states;
 mod transfers;
+mod unreliable;
+mod vis;
 mod waiting;
 
 use crate::{NetAddress, Nic};
 use core::time::Duration;
-pub use end::End;
+pub use end::{End, Target, connect, pair};
+pub use line::Line;
+pub use need::Need;
+pub use told::Told;
 
 /// Long enough for whatever is to happen soon; only a failure waits this long.
 pub const SOON: Option<Duration> = Some(Duration::from_secs(10));
@@ -25,7 +62,8 @@ pub const SOON: Option<Duration> = Some(Duration::from_secs(10));
 pub struct Context<'n, N: Nic> {
     /// The role's own NIC.
     pub nic: &'n N,
-    /// Where the server waits. The discriminator is of this run of the case alone.
+    /// Where the server waits. The discriminator is of this run of the case alone, and a byte
+    /// shorter than the NIC allows, so that the case can make others from it.
     pub server: NetAddress,
 }
 
@@ -34,75 +72,77 @@ impl<N: Nic> Context<'_, N> {
     pub fn client(&self) -> NetAddress {
         NetAddress::new(&self.nic.attributes().local_address, b"client")
     }
+
+    /// Further places of the server's, the same for both roles.
+    pub fn place(&self, n: u8) -> NetAddress {
+        let discriminator = [&*self.server.discriminator, &[n]].concat();
+        self.server.with_discriminator(&discriminator)
+    }
+
+    /// The role's own places. The two roles may have different NICs.
+    pub fn own(&self, n: u8) -> NetAddress {
+        self.at(&self.nic.attributes().local_address, n)
+    }
+
+    /// Places of a NIC.
+    pub(crate) fn at(&self, host: &[u8], n: u8) -> NetAddress {
+        NetAddress::new(host, &self.place(n).discriminator)
+    }
 }
 
 /// A case.
 #[derive(Debug)]
 pub struct Case<N: Nic> {
+    /// Which part of the architecture it is about.
+    pub group: &'static str,
     /// What is to hold.
     pub name: &'static str,
+    /// What the NIC must offer for it.
+    pub needs: &'static [Need],
     /// The role that waits for connections.
     pub server: fn(&Context<'_, N>),
     /// The role that requests them.
     pub client: fn(&Context<'_, N>),
 }
 
-macro_rules! cases {
-    ($($module:ident { $($name:ident),+ $(,)? })+) => {
-        vec![$($(Case {
-            name: stringify!($name),
-            server: $module::$name::server::<N>,
-            client: $module::$name::client::<N>,
-        }),+),+]
-    };
+impl<N: Nic> Case<N> {
+    /// What the NIC does not offer and the case needs: then it is to be skipped.
+    pub fn missing(&self, nic: &N) -> Option<Need> {
+        self.needs.iter().copied().find(|need| !need.is_met(nic.attributes()))
+    }
 }
+
+/// The role that a case does not have.
+fn nobody<N: Nic>(_: &Context<'_, N>) {}
 
 /// Every case.
 pub fn cases<N: Nic>() -> Vec<Case<N>> {
-    cases! {
-        transfers {
-            every_size_arrives_whole,
-            segments_gather_and_scatter,
-            order_is_kept,
-            immediate_data_travels,
-            receives_posted_before_connecting_count,
-        }
-        connections {
-            nobody_waits_is_no_match,
-            a_request_can_be_rejected,
-            a_request_times_out,
-            attributes_must_match,
-            addresses_and_attributes_are_told,
-            a_vi_connects_again,
-            several_wait_at_one_address,
-            many_vis_between_two,
-        }
-        errors {
-            too_long_a_message_breaks,
-            no_posted_receive_breaks,
-            disconnecting_flushes_and_breaks_the_far_side,
-            what_was_sent_before_the_end_arrives,
-            illegal_posts_are_refused,
-            malformed_descriptors_end_in_error,
-        }
-        protection {
-            foreign_memory_is_not_sent,
-            foreign_memory_is_not_received_into,
-            handles_and_tags_are_checked,
-        }
-        many {
-            more_receives_than_any_ring,
-            a_queue_takes_what_it_promises,
-            sends_without_room_wait_their_turn,
-        }
-        waiting {
-            empty_queues_say_so,
-            a_wait_times_out,
-            a_sleeper_is_woken_by_a_message,
-            a_sleeper_is_woken_by_the_end,
-            done_does_not_block_behind_wait,
-            threads_share_a_vi,
-            ping_pong,
-        }
-    }
+    let groups = [
+        nics::cases(),
+        vis::cases(),
+        states::cases(),
+        connections::cases(),
+        requests::cases(),
+        peers::cases(),
+        peers_refused::cases(),
+        protection::cases(),
+        regions::cases(),
+        transfers::cases(),
+        progress::cases(),
+        many::cases(),
+        waiting::cases(),
+        errors::cases(),
+        descriptors::cases(),
+        rdma_write::cases(),
+        rdma_rights::cases(),
+        rdma_read::cases(),
+        cq::cases(),
+        cq_waiting::cases(),
+        cq_limits::cases(),
+        notify::cases(),
+        unreliable::cases(),
+        reception::cases(),
+        limits::cases(),
+    ];
+    groups.into_iter().flatten().collect()
 }

@@ -1,5 +1,11 @@
 //! Nothing is touched without a right to it.
 
+group! { "memory":
+    both foreign_memory_is_not_sent,
+    both foreign_memory_is_not_received_into,
+    both handles_and_tags_are_checked,
+}
+
 /// Ways for a data segment to be wrong, and what to do about it.
 mod wrong {
     use crate::conformance::{Context, End};

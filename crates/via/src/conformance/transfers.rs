@@ -1,5 +1,13 @@
 //! Bytes arrive, whole and in order.
 
+group! { "transfer":
+    both every_size_arrives_whole,
+    both segments_gather_and_scatter,
+    both order_is_kept,
+    both immediate_data_travels,
+    both receives_posted_before_connecting_count,
+}
+
 /// Messages of every size around every boundary a NIC may have, each way.
 pub(super) mod every_size_arrives_whole {
     use crate::Nic;

@@ -1,5 +1,15 @@
 //! Looking and waiting.
 
+group! { "transfer":
+    both empty_queues_say_so,
+    both a_wait_times_out,
+    both a_sleeper_is_woken_by_a_message,
+    both a_sleeper_is_woken_by_the_end,
+    both done_does_not_block_behind_wait,
+    both threads_share_a_vi,
+    both ping_pong,
+}
+
 /// Nothing posted: nothing to look at, nothing to wait for.
 pub(super) mod empty_queues_say_so {
     use crate::conformance::{Context, End, SOON};

@@ -1,0 +1,35 @@
+//! Chance, from a seed.
+
+use core::time::Duration;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+/// The one source of chance of a network.
+#[derive(Debug)]
+pub(crate) struct Dice(ChaCha8Rng);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
+        Dice(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// True with that probability. Nothing is drawn for one that cannot be or must be.
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
+        if probability <= 0.0 {
+            return false;
+        }
+        // 53 bits, as many as a float between 0 and 1 tells apart.
+        let drawn = (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        drawn < probability
+    }
+
+    /// A duration below `limit`, or none.
+    pub(crate) fn below(&mut self, limit: Duration) -> Duration {
+        let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        if nanos == 0 {
+            return Duration::ZERO;
+        }
+        // The bias of the remainder is below one in a billion for any delay of use.
+        Duration::from_nanos(self.0.next_u64() % nanos)
+    }
+}

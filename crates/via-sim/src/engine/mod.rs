@@ -1,0 +1,16 @@
+//! What VIs, connections and completion queues do when something happens to them.
+//!
+//! All of it runs under the network's lock, and waits for nothing: what is to happen later is a
+//! packet or a timer, and callbacks are left to whoever holds the lock to run afterwards.
+
+mod conn;
+mod cq;
+mod end;
+mod rdma;
+mod receive;
+mod send;
+mod vi;
+
+pub(crate) use conn::Conn;
+pub(crate) use cq::CqCore;
+pub(crate) use vi::{ViCore, Workqueue};

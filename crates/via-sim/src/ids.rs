@@ -1,0 +1,17 @@
+//! Names of things in a simulated network. None is ever used twice.
+
+/// A VI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ViId(pub(crate) u64);
+
+/// One end of a connection, or a request for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ConnId(pub(crate) u64);
+
+/// A completion queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct CqId(pub(crate) u64);
+
+/// Somebody who waits for requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct WaiterId(pub(crate) u64);

@@ -1,0 +1,167 @@
+//! A VI that wants to be connected.
+
+use crate::ids::{ConnId, ViId};
+use crate::meeting::{Outgoing, told};
+use crate::packet::{Meeting, Packet, Request};
+use crate::world::{Deadline, Timer, World};
+use sovia_simnet::NodeId;
+use via::error::ConnectError;
+use via::state::Event;
+use via::{NetAddress, ViAttributes, ViState};
+
+/// What a VI does to be connected.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) number: u64,
+    pub(crate) node: NodeId,
+    pub(crate) local: NetAddress,
+    pub(crate) remote: NetAddress,
+    pub(crate) deadline: Deadline,
+    pub(crate) role: Role,
+    /// The request that it has sent.
+    pub(crate) request: Option<ConnId>,
+    /// Another request is to follow one that meets nobody.
+    pub(crate) again: bool,
+    /// Pokes sent; none are to follow one that has been noticed.
+    pub(crate) pokes: Option<u32>,
+}
+
+/// Whom it asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A server.
+    Client,
+    /// A peer, which accepts by itself.
+    Asking,
+    /// A peer, which it expects to ask.
+    Asked,
+}
+
+impl World {
+    /// Begins to connect an idle VI. What becomes of it is told by `outcome`.
+    ///
+    /// # Errors
+    /// [`ConnectError::State`].
+    pub(crate) fn begin(
+        &mut self,
+        id: ViId,
+        node: NodeId,
+        (local, remote): (&NetAddress, &NetAddress),
+        role: Role,
+        deadline: Deadline,
+    ) -> Result<(), ConnectError> {
+        let number = self.fresh();
+        let Some(vi) = self.vis.get_mut(&id) else {
+            return Err(ConnectError::InvalidParameter("no such VI"));
+        };
+        let state = vi.state.after(Event::Request)?;
+        if vi.conn.is_some() {
+            // An acceptance is under way.
+            return Err(ViState::Connected.after(Event::Request).map_or_else(Into::into, |_| {
+                ConnectError::InvalidParameter("the VI is being connected")
+            }));
+        }
+        vi.state = state;
+        vi.outcome = None;
+        let (local, remote) = (local.clone(), remote.clone());
+        let pokes = (role == Role::Asked).then_some(0);
+        let attempt = Attempt {
+            number,
+            node,
+            local,
+            remote,
+            deadline,
+            role,
+            request: None,
+            again: false,
+            pokes,
+        };
+        if let Deadline::Virtual(time) = deadline {
+            self.net.set_timer(time, Timer::Expire(id, number));
+        }
+        if role != Role::Client {
+            self.peers.add(&attempt.local, &attempt.remote, id);
+        }
+        vi.attempt = Some(attempt);
+        match role {
+            Role::Client | Role::Asking => self.request(id),
+            Role::Asked => self.poke_again(id, number),
+        }
+        Ok(())
+    }
+
+    /// Sends a request.
+    pub(crate) fn request(&mut self, id: ViId) {
+        let request = ConnId(self.fresh());
+        let Some(vi) = self.vis.get_mut(&id) else { return };
+        let Some(attempt) = &mut vi.attempt else { return };
+        attempt.request = Some(request);
+        attempt.again = false;
+        let Some(&to) = self.places.get(&attempt.remote.host) else {
+            return self.finish(id, Err(ConnectError::NoMatch));
+        };
+        let request = Request {
+            id: request,
+            local: attempt.local.clone(),
+            remote: attempt.remote.clone(),
+            attributes: told(vi.attributes),
+            peer: attempt.role == Role::Asking,
+        };
+        let outgoing =
+            Outgoing { vi: id, node: attempt.node, to, pending: false, tries: 0, request };
+        let request = outgoing.request.id;
+        self.outgoing.insert(request, outgoing);
+        self.request_again(request);
+    }
+
+    /// An attempt is over.
+    pub(crate) fn finish(&mut self, id: ViId, result: Result<ViAttributes, ConnectError>) {
+        let Some(vi) = self.vis.get_mut(&id) else { return };
+        let Some(attempt) = vi.attempt.take() else { return };
+        if vi.state == ViState::ConnectPending {
+            vi.state = if result.is_ok() { ViState::Connected } else { ViState::Idle };
+        }
+        vi.outcome = Some(result);
+        self.news = true;
+        if attempt.role != Role::Client {
+            self.peers.remove(&attempt.local, &attempt.remote, id);
+        }
+        if let Some(Outgoing { node, to, .. }) =
+            attempt.request.and_then(|request| self.outgoing.remove(&request))
+            && let Some(request) = attempt.request
+        {
+            // If it is lost, the answer will find nobody.
+            self.send(node, to, Packet::Meeting(Meeting::Cancel { request }));
+        }
+    }
+
+    /// The program does not want to connect any more.
+    pub(crate) fn abandon(&mut self, id: ViId, error: ConnectError) {
+        self.finish(id, Err(error));
+    }
+
+    /// An attempt's time is over, if it is still that one.
+    pub(crate) fn expire_attempt(&mut self, id: ViId, number: u64) {
+        let vi = self.vis.get(&id);
+        if vi.and_then(|vi| vi.attempt.as_ref()).is_some_and(|a| a.number == number) {
+            self.time_out(id);
+        }
+    }
+
+    /// Gives an attempt up whose time is over.
+    pub(crate) fn expire(&mut self, id: ViId) {
+        let deadline = self.vis.get(&id).and_then(|vi| vi.attempt.as_ref()).map(|a| a.deadline);
+        if deadline.is_some_and(|deadline| self.is_past(deadline)) {
+            self.time_out(id);
+        }
+    }
+
+    fn time_out(&mut self, id: ViId) {
+        let Some(vi) = self.vis.get_mut(&id) else { return };
+        // A peer that has been accepted but does not know it yet is not connected in time.
+        if let Some(conn) = vi.conn.take() {
+            self.close(conn, crate::packet::Closing::Disconnected);
+        }
+        self.finish(id, Err(ConnectError::Timeout));
+    }
+}

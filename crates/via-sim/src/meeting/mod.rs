@@ -1,0 +1,56 @@
+//! How VIs find each other: requests and answers, and peers.
+//!
+//! A request is repeated until the far NIC says something; an answer, until the requester has
+//! settled it. Both are named by the requester's end of the connection to be. Peers are the same
+//! thing with the roles dealt out by their addresses: the smaller requests, the larger accepts by
+//! itself, and pokes the smaller when it is there, which may have come too early.
+
+mod attempt;
+mod incoming;
+mod outgoing;
+mod peers;
+mod waiters;
+
+pub(crate) use attempt::{Attempt, Role};
+pub(crate) use incoming::{Incoming, Stand};
+pub(crate) use outgoing::Outgoing;
+pub(crate) use peers::Peers;
+pub(crate) use waiters::Waiter;
+
+use crate::packet::Meeting;
+use crate::world::World;
+use sovia_simnet::NodeId;
+use via::error::ConnectError;
+use via::{Reliability, ViAttributes};
+
+/// Whether two VIs fit together; says what the requester is told.
+pub(crate) fn matching(ours: &ViAttributes, theirs: &ViAttributes) -> Result<(), ConnectError> {
+    if ours.reliability != theirs.reliability {
+        Err(ConnectError::Reliability)
+    } else if ours.max_transfer_size != theirs.max_transfer_size {
+        Err(ConnectError::MaxTransferSize)
+    } else {
+        Ok(())
+    }
+}
+
+/// Attributes as the far side is told them: a tag means nothing there.
+pub(crate) fn told(attributes: ViAttributes) -> ViAttributes {
+    debug_assert!(Reliability::all().contains(attributes.reliability));
+    ViAttributes { ptag: None, ..attributes }
+}
+
+impl World {
+    /// Somebody says something about a connection that is to be.
+    pub(crate) fn meeting(&mut self, at: NodeId, from: NodeId, meeting: Meeting) {
+        match meeting {
+            Meeting::Request(request) => self.requested(at, from, *request),
+            Meeting::Pending { request } => self.request_pending(request),
+            Meeting::Answer { request, answer } => self.answered(at, from, request, answer),
+            Meeting::Settled { request, connected } => self.settle(request, connected),
+            Meeting::Cancel { request } => self.cancelled(request),
+            Meeting::Poke { local, remote } => self.poked(at, from, local, remote),
+            Meeting::Poked { local, remote } => self.poke_noticed(&local, &remote),
+        }
+    }
+}

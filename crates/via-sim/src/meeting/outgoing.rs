@@ -1,0 +1,93 @@
+//! Requests at the side that asks.
+
+use super::incoming::pause;
+use crate::ids::{ConnId, ViId};
+use crate::meeting::Role;
+use crate::packet::{Answer, Meeting, Packet, Request};
+use crate::world::{Timer, World};
+use sovia_simnet::NodeId;
+use via::error::ConnectError;
+
+/// A request that has been sent and not answered.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) vi: ViId,
+    pub(crate) node: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) request: Request,
+    /// A program has it; it will be answered.
+    pub(crate) pending: bool,
+    /// Times that it has been sent.
+    pub(crate) tries: u32,
+}
+
+impl World {
+    /// Sends a request, and again later if nothing is heard of it.
+    pub(crate) fn request_again(&mut self, id: ConnId) {
+        let timing = self.config.timing();
+        let Some(outgoing) = self.outgoing.get_mut(&id) else { return };
+        if outgoing.pending {
+            return;
+        }
+        let vi = outgoing.vi;
+        if outgoing.tries > timing.tries {
+            let why = "its NIC does not answer";
+            return self.finish(vi, Err(ConnectError::NotReachable(why)));
+        }
+        let wait = pause(&timing, outgoing.tries);
+        outgoing.tries += 1;
+        let (node, to) = (outgoing.node, outgoing.to);
+        let packet = Packet::Meeting(Meeting::Request(Box::new(outgoing.request.clone())));
+        self.send(node, to, packet);
+        self.net.set_timer(self.net.now().after(wait), Timer::Request(id));
+    }
+
+    /// A program has the request.
+    pub(crate) fn request_pending(&mut self, id: ConnId) {
+        if let Some(outgoing) = self.outgoing.get_mut(&id) {
+            outgoing.pending = true;
+        }
+    }
+
+    /// A request's answer has come, for the first time or again.
+    pub(crate) fn answered(&mut self, at: NodeId, from: NodeId, id: ConnId, answer: Answer) {
+        let accepted = matches!(answer, Answer::Accepted { .. });
+        if let Some(outgoing) = self.outgoing.remove(&id) {
+            self.take_answer(id, &outgoing, answer);
+        }
+        let connected = accepted && self.conns.contains_key(&id);
+        let settled = Meeting::Settled { request: id, connected };
+        self.send(at, from, Packet::Meeting(settled));
+    }
+
+    fn take_answer(&mut self, id: ConnId, outgoing: &Outgoing, answer: Answer) {
+        let Outgoing { vi, node, to, .. } = *outgoing;
+        let error = match answer {
+            Answer::Accepted { conn: peer, attributes } => {
+                let conn = self.new_conn(vi, node, to, peer);
+                self.conns.insert(id, conn);
+                if let Some(vi) = self.vis.get_mut(&vi) {
+                    vi.conn = Some(id);
+                }
+                return self.finish(vi, Ok(attributes));
+            }
+            Answer::NoMatch => {
+                let core = self.vis.get_mut(&vi);
+                let attempt = core.and_then(|vi| vi.attempt.as_mut());
+                if let Some(attempt) = attempt.filter(|attempt| attempt.role == Role::Asking) {
+                    // The peer is not there yet. It will say when it is, or has said already.
+                    attempt.request = None;
+                    if attempt.again {
+                        self.request(vi);
+                    }
+                    return;
+                }
+                ConnectError::NoMatch
+            }
+            Answer::Rejected => ConnectError::Rejected,
+            Answer::Reliability => ConnectError::Reliability,
+            Answer::MaxTransferSize => ConnectError::MaxTransferSize,
+        };
+        self.finish(vi, Err(error));
+    }
+}

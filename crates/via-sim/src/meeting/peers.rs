@@ -1,0 +1,130 @@
+//! VIs that look for each other.
+
+use super::incoming::pause;
+use crate::ids::{ConnId, ViId};
+use crate::meeting::{Role, Stand};
+use crate::packet::{Meeting, Packet, Request};
+use crate::world::{Timer, World};
+use sovia_simnet::NodeId;
+use std::collections::{BTreeMap, VecDeque};
+use via::error::ConnectError;
+use via::state::Event;
+use via::{NetAddress, ViState};
+
+/// VIs that look for a peer, by their own address and the peer's.
+#[derive(Debug, Default)]
+pub(crate) struct Peers(BTreeMap<(NetAddress, NetAddress), VecDeque<ViId>>);
+
+impl Peers {
+    pub(crate) fn add(&mut self, local: &NetAddress, remote: &NetAddress, vi: ViId) {
+        self.0.entry((local.clone(), remote.clone())).or_default().push_back(vi);
+    }
+
+    pub(crate) fn remove(&mut self, local: &NetAddress, remote: &NetAddress, vi: ViId) {
+        let key = (local.clone(), remote.clone());
+        if let Some(vis) = self.0.get_mut(&key) {
+            vis.retain(|&other| other != vi);
+            if vis.is_empty() {
+                self.0.remove(&key);
+            }
+        }
+    }
+
+    /// Those which look from the one address for the other, the longest waiting first.
+    fn between(&self, local: &NetAddress, remote: &NetAddress) -> Vec<ViId> {
+        let vis = self.0.get(&(local.clone(), remote.clone()));
+        vis.into_iter().flatten().copied().collect()
+    }
+}
+
+impl World {
+    /// The VI that a peer's request is for.
+    pub(crate) fn peer_for(&mut self, request: &Request) -> Option<ViId> {
+        let vis = self.peers.between(&request.remote, &request.local);
+        vis.iter().for_each(|&vi| self.expire(vi));
+        let free = |vi: &ViId| {
+            self.vis.get(vi).is_some_and(|vi| vi.conn.is_none() && vi.attempt.is_some())
+        };
+        vis.into_iter().find(free)
+    }
+
+    /// Accepts a peer's request in the program's name.
+    pub(crate) fn accept_peer(&mut self, request: ConnId, vi: ViId) {
+        if let Err(error) = self.accept(request, vi) {
+            self.finish(vi, Err(error));
+        }
+    }
+
+    /// An acceptance by a VI is settled: the VI is connected, or as it was before.
+    pub(crate) fn accepted(&mut self, id: ViId, connected: bool, request: Option<Request>) {
+        let Some(vi) = self.vis.get_mut(&id) else { return };
+        if !connected {
+            vi.conn = None;
+        } else if vi.attempt.is_some() {
+            let result = request
+                .map(|request| request.attributes)
+                .ok_or(ConnectError::NotReachable("the request is gone"));
+            self.finish(id, result);
+        } else if let Ok(state) = vi.state.after(Event::Accept) {
+            debug_assert_eq!(state, ViState::Connected);
+            vi.state = state;
+        }
+    }
+
+    /// Says to the peer that it may ask, and again later if it has not noticed.
+    pub(crate) fn poke_again(&mut self, id: ViId, number: u64) {
+        let timing = self.config.timing();
+        let Some(vi) = self.vis.get_mut(&id) else { return };
+        let Some(attempt) = vi.attempt.as_mut().filter(|a| a.number == number) else { return };
+        let Some(&to) = self.places.get(&attempt.remote.host) else { return };
+        let Some(pokes) = attempt.pokes.filter(|&pokes| pokes <= timing.tries) else { return };
+        attempt.pokes = Some(pokes + 1);
+        let (local, remote) = (attempt.local.clone(), attempt.remote.clone());
+        let node = attempt.node;
+        self.send(node, to, Packet::Meeting(Meeting::Poke { local, remote }));
+        let at = self.net.now().after(pause(&timing, pokes));
+        self.net.set_timer(at, Timer::Poke(id, number));
+    }
+
+    /// A peer is there that can be asked.
+    pub(crate) fn poked(
+        &mut self,
+        at: NodeId,
+        from: NodeId,
+        local: NetAddress,
+        remote: NetAddress,
+    ) {
+        for id in self.peers.between(&remote, &local) {
+            self.expire(id);
+            let Some(vi) = self.vis.get_mut(&id) else { continue };
+            let Some(attempt) = &mut vi.attempt else { continue };
+            if attempt.role != Role::Asking {
+                continue;
+            }
+            // The request that is on its way may have come too early.
+            attempt.again = true;
+            if attempt.request.is_none() {
+                self.request(id);
+            }
+        }
+        self.send(at, from, Packet::Meeting(Meeting::Poked { local, remote }));
+    }
+
+    /// The peer knows.
+    pub(crate) fn poke_noticed(&mut self, local: &NetAddress, remote: &NetAddress) {
+        for id in self.peers.between(local, remote) {
+            if let Some(attempt) = self.vis.get_mut(&id).and_then(|vi| vi.attempt.as_mut()) {
+                attempt.pokes = None;
+            }
+        }
+    }
+
+    /// Whether an acceptance is still open, and if not, how it ended.
+    pub(crate) fn acceptance(&self, request: ConnId) -> Option<bool> {
+        match self.incoming.get(&request).map(|incoming| incoming.stand) {
+            Some(Stand::Settled(connected, _)) => Some(connected),
+            Some(Stand::Answered(_)) => None,
+            _ => Some(false),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Programs that wait for requests.
+
+use crate::ids::{ConnId, WaiterId};
+use crate::packet::Answer;
+use crate::world::World;
+use sovia_simnet::NodeId;
+use via::NetAddress;
+
+/// Somebody who waits for one request.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) node: NodeId,
+    pub(crate) address: NetAddress,
+    /// The request that has come.
+    pub(crate) request: Option<ConnId>,
+}
+
+impl World {
+    /// Waits for a request to an address of a node.
+    pub(crate) fn add_waiter(&mut self, node: NodeId, address: NetAddress) -> WaiterId {
+        let id = WaiterId(self.fresh());
+        self.waiters.insert(id, Waiter { node, address, request: None });
+        id
+    }
+
+    /// The longest waiting one at an address that has nothing yet.
+    pub(crate) fn free_waiter(&mut self, node: NodeId, address: &NetAddress) -> Option<WaiterId> {
+        let fits = |w: &Waiter| w.node == node && w.request.is_none() && w.address == *address;
+        self.waiters.iter().find(|(_, waiter)| fits(waiter)).map(|(&id, _)| id)
+    }
+
+    /// Does not wait any more. A request that nobody has looked at is rejected.
+    pub(crate) fn remove_waiter(&mut self, id: WaiterId) {
+        if let Some(request) = self.waiters.remove(&id).and_then(|waiter| waiter.request) {
+            self.answer(request, Answer::Rejected);
+        }
+    }
+}

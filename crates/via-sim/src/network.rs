@@ -1,0 +1,232 @@
+//! A simulated network, and who makes its time pass.
+
+use crate::nic::SimNic;
+use crate::world::{Deadline, Node, World};
+use crate::{Change, Clock, Config, Counters, Log, Time};
+use core::time::Duration;
+use sovia_simnet::NodeId;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Instant;
+
+/// A simulated network. Clones are the same network; it lasts as long as any of its NICs.
+#[derive(Debug, Clone)]
+pub struct Network(Arc<Shared>);
+
+/// What every handle of a network holds.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    world: Mutex<World>,
+    news: Condvar,
+    clock: Clock,
+    /// Calls the network's own thread.
+    driver: Option<mpsc::Sender<()>>,
+}
+
+impl Network {
+    /// A network without NICs that draws its faults from `seed`.
+    pub fn new(seed: u64, config: Config) -> Network {
+        let world = Mutex::new(World::new(seed, config));
+        let clock = config.clock;
+        let (driver, calls) = match clock {
+            Clock::Manual => (None, None),
+            Clock::Live => {
+                let (driver, calls) = mpsc::channel();
+                (Some(driver), Some(calls))
+            }
+        };
+        let shared = Arc::new(Shared { world, news: Condvar::new(), clock, driver });
+        if let Some(calls) = calls {
+            crate::driver::start(calls, &shared);
+        }
+        Network(shared)
+    }
+
+    /// Opens the NIC of that name, which is a node of the network from the first time on. A NIC
+    /// that is opened again has the same address, but memory, tags and VIs of its own.
+    pub fn nic(&self, name: &str) -> SimNic {
+        let (node, address) = self.0.with(|world| {
+            let known = world.nodes.iter().position(|node| node.name == name);
+            if let Some(known) = known {
+                return (NodeId(known as u32), world.nodes[known].address.clone());
+            }
+            let node = world.net.add_node();
+            // As an Ethernet card of local administration would have it.
+            let [a, b, c, d] = node.0.to_be_bytes();
+            let address: Box<[u8]> = [2, 0x51, a, b, c, d].into();
+            world.nodes.push(Node { name: name.into(), address: address.clone() });
+            world.places.insert(address.clone(), node);
+            (node, address)
+        });
+        SimNic::new(self.0.clone(), name, node, address)
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.0.with(|world| world.net.now())
+    }
+
+    /// Lets the next thing happen, and runs the callbacks that come of it; false if there is
+    /// nothing to happen.
+    pub fn step(&self) -> bool {
+        self.0.with(|world| world.step())
+    }
+
+    /// Lets everything happen up to that time, which is the present then.
+    pub fn run_until(&self, time: Time) {
+        let next = |world: &mut World| match world.net.next_time() {
+            Some(next) if next <= time => world.step(),
+            _ => {
+                world.net.pass(time);
+                false
+            }
+        };
+        while self.0.with(next) {}
+    }
+
+    /// Lets everything happen for a while.
+    pub fn run_for(&self, while_: Duration) {
+        self.run_until(self.now().after(while_));
+    }
+
+    /// Lets everything happen until nothing is left to; says how many steps that took. The end of
+    /// a timeout is something that happens: an attempt to connect does not outlive this.
+    pub fn run(&self) -> u64 {
+        let mut steps = 0;
+        while self.step() {
+            steps += 1;
+        }
+        steps
+    }
+
+    /// Has the network change at that time, or at once if that is past.
+    pub fn change(&self, at: Time, change: Change) {
+        self.0.with(|world| world.net.change(at, change));
+    }
+
+    /// A fingerprint of every packet, timer and finished descriptor so far: two runs with the
+    /// same were the same.
+    pub fn log(&self) -> Log {
+        self.0.with(|world| world.net.log())
+    }
+
+    /// What has become of packets.
+    pub fn counters(&self) -> Counters {
+        self.0.with(|world| world.net.counters())
+    }
+
+    /// Connections that are alive or not yet known to be over, both ends counted.
+    pub fn connection_ends(&self) -> usize {
+        self.0.with(|world| world.conns.len())
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, World> {
+        // A test that fails while it holds the lock has its say; others may clean up.
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something to the world, and then what has to follow without the lock.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
+        let mut world = self.lock();
+        let result = work(&mut world);
+        self.leave(world);
+        result
+    }
+
+    /// Wakes who waits, and runs callbacks in their order.
+    fn leave<'s>(&'s self, mut world: MutexGuard<'s, World>) {
+        if core::mem::take(&mut world.news) {
+            self.news.notify_all();
+        }
+        if let Some(driver) = &self.driver
+            && !world.driver_called
+            && world.net.next_time().is_some()
+        {
+            world.driver_called = true;
+            let _ = driver.send(());
+        }
+        if world.jobs.busy {
+            return;
+        }
+        while let Some((nic, job)) = world.jobs.queue.pop_front() {
+            world.jobs.busy = true;
+            drop(world);
+            nic.run(self.clock, job);
+            world = self.lock();
+        }
+        world.jobs.busy = false;
+    }
+
+    /// For the network's own thread: lets the next thing happen; false if there is none, and it
+    /// is to be called again.
+    pub(crate) fn drive(&self) -> bool {
+        self.with(|world| {
+            let stepped = world.step();
+            world.driver_called = stepped;
+            stepped
+        })
+    }
+
+    /// When a wait that begins now is over.
+    pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Deadline {
+        let Some(timeout) = timeout else { return Deadline::Never };
+        match self.clock {
+            Clock::Manual => Deadline::Virtual(self.lock().net.now().after(timeout)),
+            Clock::Live => {
+                Instant::now().checked_add(timeout).map_or(Deadline::Never, Deadline::Real)
+            }
+        }
+    }
+
+    /// Waits until there is something to see, and meanwhile lets happen what can happen. `None`
+    /// if it is too late; with a manual clock also if nothing can happen any more.
+    pub(crate) fn wait<R>(
+        &self,
+        deadline: Deadline,
+        mut look: impl FnMut(&mut World) -> Option<R>,
+    ) -> Option<R> {
+        let mut world = self.lock();
+        loop {
+            let seen = look(&mut world);
+            if seen.is_some() || world.is_past(deadline) {
+                self.leave(world);
+                return seen;
+            }
+            match (world.net.next_time(), deadline) {
+                (Some(next), Deadline::Virtual(time)) if next > time => world.net.pass(time),
+                (Some(_), _) => drop(world.step()),
+                (None, Deadline::Virtual(time)) => world.net.pass(time),
+                (None, Deadline::Never) if self.clock == Clock::Manual => {
+                    self.leave(world);
+                    return None;
+                }
+                (None, _) => {
+                    world = self.sleep(world, deadline);
+                    continue;
+                }
+            }
+            self.leave(world);
+            world = self.lock();
+        }
+    }
+
+    /// Sleeps until something has happened, or for as long as the deadline allows.
+    fn sleep<'w>(
+        &self,
+        mut world: MutexGuard<'w, World>,
+        deadline: Deadline,
+    ) -> MutexGuard<'w, World> {
+        if core::mem::take(&mut world.news) {
+            self.news.notify_all();
+        }
+        match deadline {
+            Deadline::Real(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                let woken = self.news.wait_timeout(world, left);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+            _ => self.news.wait(world).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}

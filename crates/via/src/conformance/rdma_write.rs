@@ -1,0 +1,447 @@
+//! RDMA writes: into the peer's memory, without its program.
+
+use super::prelude::*;
+
+group! { "rdma":
+    both a_write_arrives_whole_at_every_size [RdmaWrite],
+    both a_write_is_seen_by_a_target_that_only_looks [RdmaWrite],
+    both a_write_without_immediate_data_takes_no_receive [RdmaWrite],
+    both a_write_with_immediate_data_takes_a_receive [RdmaWrite],
+    both a_write_of_immediate_data_alone_takes_a_receive [RdmaWrite],
+    both a_write_with_immediate_data_needs_a_receive [RdmaWrite],
+    both writes_and_sends_keep_their_order [RdmaWrite],
+    both a_write_gathers [RdmaWrite],
+    both a_write_of_no_bytes_is_done [RdmaWrite],
+    both writes_go_both_ways [RdmaWrite],
+    both many_writes_fill_a_region [RdmaWrite],
+    both the_longest_write_and_one_byte_more [RdmaWrite],
+    both a_write_completes_without_the_target [RdmaWrite],
+    both a_write_touches_its_range_only [RdmaWrite],
+}
+
+const LEVEL: Reliability = Reliability::RELIABLE_DELIVERY;
+
+/// The server's end with its line; the client has been told where to write.
+fn target<'n, N: Nic>(cx: &Context<'n, N>, receives: usize) -> (Line<'n, N>, End<'n, N>) {
+    let (line, end) = (Line::server(cx), End::open(cx, LEVEL));
+    for i in 0..receives {
+        end.post_recv(i, (1 << 19) + i * 64, 64);
+    }
+    end.accept(cx);
+    line.tell(&end.target().words());
+    (line, end)
+}
+
+/// The client's end with its line, and where to write.
+fn writer<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N>, Target) {
+    let (line, end) = (Line::client(cx), End::open(cx, LEVEL));
+    end.request(cx).unwrap();
+    let target = Target::heard(&line.hear());
+    (line, end, target)
+}
+
+/// The next send was a write of so many bytes.
+#[track_caller]
+fn wrote<N: Nic>(end: &End<'_, N>, len: usize) {
+    let sent = end.sent();
+    assert_eq!(sent.result(), Ok(len as u32));
+    assert_eq!(sent.status & Status::OP_MASK, Status::OP_RDMA_WRITE);
+}
+
+/// With immediate data.
+fn post_immediate<N: Nic>(end: &End<'_, N>, len: usize, to: RemoteSegment, immediate: u32) {
+    let data = [end.data(0, len)];
+    let descriptor = end.rdma(0, Control::OP_RDMAWRITE, to, &data, Some(immediate));
+    end.vi.post_send(descriptor).unwrap();
+}
+
+mod a_write_arrives_whole_at_every_size {
+    use super::*;
+
+    const SIZES: [usize; 12] = [1, 7, 8, 48, 64, 100, 113, 1000, 4096, 4097, 32768, 65536];
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 1);
+        for (i, size) in SIZES.into_iter().enumerate() {
+            assert!(end.received().result().is_ok());
+            end.expect(i, size, i);
+            end.post_recv(0, 0, 0);
+            line.meet();
+        }
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        for (i, size) in SIZES.into_iter().enumerate() {
+            end.fill(i * 3, size, i);
+            end.post_write(0, i * 3, size, target.at(i));
+            wrote(&end, size);
+            end.send(1, 0, 0);
+            line.meet();
+        }
+    }
+}
+
+/// It makes no call until the last byte is there.
+mod a_write_is_seen_by_a_target_that_only_looks {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 0);
+        let begin = Instant::now();
+        while end.bytes(20_000, 1) != [1] {
+            assert!(begin.elapsed() < Duration::from_secs(10), "never written");
+            thread::yield_now();
+        }
+        // Written before it in the same queue.
+        end.expect(0, 20_000, 9);
+        end.nothing_posted();
+        line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        end.fill(0, 20_000, 9);
+        end.write(20_000, &[1]);
+        end.post_write(0, 0, 20_000, target.at(0));
+        end.post_write(1, 20_000, 1, target.at(20_000));
+        wrote(&end, 20_000);
+        wrote(&end, 1);
+        line.meet();
+    }
+}
+
+mod a_write_without_immediate_data_takes_no_receive {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 2);
+        line.meet();
+        // Another connection's messages need not wait for these writes.
+        eventually("the last write is there", || end.bytes(1000, 1) == [1]);
+        end.expect(0, 100, 2);
+        assert_eq!(end.vi.recv_done(), Done::NotDone);
+        line.meet();
+        // The send that follows finds the first receive.
+        let got = end.received();
+        assert_eq!((got.descriptor.address, got.result()), (end.memory.address(0), Ok(8)));
+        assert_eq!(end.vi.recv_done(), Done::NotDone);
+        line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        end.fill(0, 100, 2);
+        for _ in 0..10 {
+            end.post_write(0, 0, 100, target.at(0));
+            wrote(&end, 100);
+        }
+        end.write(1000, &[1]);
+        end.post_write(0, 1000, 1, target.at(1000));
+        wrote(&end, 1);
+        line.meet();
+        line.meet();
+        end.send(0, 0, 8);
+        line.meet();
+    }
+}
+
+mod a_write_with_immediate_data_takes_a_receive {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 3);
+        end.write(1 << 19, &[0x11; 200]);
+        line.meet();
+        for i in 0..3 {
+            let got = end.received();
+            assert_eq!(got.immediate, Some(100 + i as u32));
+            let expected = Status::DONE | Status::OP_REMOTE_RDMA_WRITE | Status::IMMEDIATE;
+            assert_eq!(got.status, expected);
+            end.expect(i * 5000, 5000, i);
+        }
+        assert_eq!(end.bytes(1 << 19, 192), [0x11; 192], "the receives' own memory is not used");
+        assert_eq!(end.vi.recv_done(), Done::Empty);
+        line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        line.meet();
+        for i in 0..3 {
+            end.fill(0, 5000, i);
+            post_immediate(&end, 5000, target.at(i * 5000), 100 + i as u32);
+            wrote(&end, 5000);
+        }
+        line.meet();
+    }
+}
+
+mod a_write_of_immediate_data_alone_takes_a_receive {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 1);
+        assert_eq!(end.received().immediate, Some(77));
+        line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        let descriptor = end.rdma(0, Control::OP_RDMAWRITE, target.at(0), &[], Some(77));
+        end.vi.post_send(descriptor).unwrap();
+        wrote(&end, 0);
+        line.meet();
+    }
+}
+
+/// As a message does: where there is none, the connection breaks.
+mod a_write_with_immediate_data_needs_a_receive {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 0);
+        end.await_state(ViState::Error);
+        assert_eq!(end.vi.cause(), Some(Cause::ReceiveQueueEmpty));
+        line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        post_immediate(&end, 8, target.at(0), 1);
+        end.await_state(ViState::Error);
+        line.meet();
+    }
+}
+
+/// A message says how far the writes have come; it never comes before them.
+mod writes_and_sends_keep_their_order {
+    use super::*;
+
+    const ROUNDS: usize = 60;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, ROUNDS);
+        for i in 0..ROUNDS {
+            assert_eq!(end.received().result(), Ok(8));
+            end.expect(i * 7000, 7000, i);
+            end.expect((1 << 19) + i * 64, 8, i);
+        }
+        line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        for i in 0..ROUNDS {
+            end.fill(i * 7000, 7000, i);
+            end.post_write(i * 2, i * 7000, 7000, target.at(i * 7000));
+            end.post_send(i * 2 + 1, i * 7000, 8);
+        }
+        for _ in 0..ROUNDS {
+            wrote(&end, 7000);
+            assert_eq!(end.sent().result(), Ok(8));
+        }
+        line.meet();
+    }
+}
+
+/// From as many places as there can be beside the address segment.
+mod a_write_gathers {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 1);
+        assert!(end.received().result().is_ok());
+        end.expect(10, 251 * 20, 3);
+        line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        end.fill(0, 251 * 20, 3);
+        // Apart from one another, and backwards.
+        for i in 0..251 {
+            end.write(100_000 - i * 50, &end.bytes(i * 20, 20));
+        }
+        let data: Vec<_> = (0..251).map(|i| end.data(100_000 - i * 50, 20)).collect();
+        let descriptor = end.rdma(0, Control::OP_RDMAWRITE, target.at(10), &data, None);
+        end.vi.post_send(descriptor).unwrap();
+        wrote(&end, 251 * 20);
+        end.send(1, 0, 0);
+        line.meet();
+    }
+}
+
+mod a_write_of_no_bytes_is_done {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 1);
+        assert!(end.received().result().is_ok());
+        assert_eq!(end.bytes(0, 100), [0; 100]);
+        line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        let descriptor = end.rdma(0, Control::OP_RDMAWRITE, target.at(0), &[], None);
+        end.vi.post_send(descriptor).unwrap();
+        wrote(&end, 0);
+        end.send(1, 0, 0);
+        line.meet();
+    }
+}
+
+mod writes_go_both_ways {
+    use super::*;
+
+    fn exchange<N: Nic>(
+        line: &Line<'_, N>,
+        end: &End<'_, N>,
+        to: Target,
+        mine: usize,
+        theirs: usize,
+    ) {
+        end.fill(0, 30_000, mine);
+        end.post_write(900, 0, 30_000, to.at(100_000));
+        wrote(end, 30_000);
+        end.send(901, 0, 0);
+        assert!(end.received().result().is_ok());
+        end.expect(100_000, 30_000, theirs);
+        line.meet();
+    }
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 1);
+        let to = Target::heard(&line.hear());
+        exchange(&line, &end, to, 1, 2);
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, to) = writer(cx);
+        end.post_recv(0, 0, 0);
+        line.tell(&end.target().words());
+        exchange(&line, &end, to, 2, 1);
+    }
+}
+
+/// Posted without waiting, as far as the queue goes.
+mod many_writes_fill_a_region {
+    use super::*;
+
+    const WRITES: usize = 250;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 1);
+        assert!(end.received().result().is_ok());
+        end.expect(0, WRITES * 1000, 5);
+        line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        end.fill(0, WRITES * 1000, 5);
+        for i in 0..WRITES {
+            end.post_write(i, i * 1000, 1000, target.at(i * 1000));
+        }
+        for _ in 0..WRITES {
+            wrote(&end, 1000);
+        }
+        end.send(0, 0, 0);
+        line.meet();
+    }
+}
+
+mod the_longest_write_and_one_byte_more {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 1);
+        assert!(end.received().result().is_ok());
+        let max = end.vi.attributes().max_transfer_size as usize;
+        let len = max.min(1 << 20);
+        end.expect(0, len, 4);
+        line.meet();
+        end.await_state(ViState::Error);
+        end.expect(0, len, 4);
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        let max = end.vi.attributes().max_transfer_size as usize;
+        let len = max.min(1 << 20);
+        end.fill(0, len, 4);
+        end.post_write(0, 0, len, target.at(0));
+        wrote(&end, len);
+        end.send(1, 0, 0);
+        line.meet();
+        end.fill(0, len, 5);
+        // The same bytes again and again, so that they are one more than may be.
+        let data: Vec<_> = (0..250).map(|_| end.data(0, max / 250 + 1)).collect();
+        end.vi.post_send(end.rdma(0, Control::OP_RDMAWRITE, target.at(0), &data, None)).unwrap();
+        end.sent_in(Status::LENGTH_ERROR);
+    }
+}
+
+/// Whose thread is busy elsewhere and makes no call.
+mod a_write_completes_without_the_target {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 0);
+        // On the line, not on the VI, nor on its queues.
+        line.hear();
+        end.expect(0, 1 << 18, 8);
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        end.fill(0, 1 << 18, 8);
+        for i in 0..64 {
+            end.post_write(i, i << 12, 1 << 12, target.at(i << 12));
+        }
+        for _ in 0..64 {
+            wrote(&end, 1 << 12);
+        }
+        // What is done with reliable delivery is on its way; it is there when this is read back,
+        // or, where nothing can be read, when the peer has had time to look.
+        if cx.nic.attributes().rdma_read.contains(LEVEL) {
+            end.post_read(0, 1 << 19, 8, target.at(0));
+            assert_eq!(end.sent().result(), Ok(8));
+        } else {
+            thread::sleep(Duration::from_millis(30));
+        }
+        line.tell(&[]);
+    }
+}
+
+mod a_write_touches_its_range_only {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = target(cx, 1);
+        end.write(0, &[0xcc; 4000]);
+        line.meet();
+        assert!(end.received().result().is_ok());
+        for i in 0..10 {
+            let at = i * 400 + i * 7;
+            end.expect(at, 100 + i, i);
+            let next = if i == 9 { 4000 } else { (i + 1) * 407 };
+            let gap = end.bytes(at + 100 + i, next - at - 100 - i);
+            assert!(gap.iter().all(|&byte| byte == 0xcc), "behind write {i}");
+        }
+        line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end, target) = writer(cx);
+        line.meet();
+        for i in 0..10 {
+            end.fill(0, 100 + i, i);
+            end.post_write(0, 0, 100 + i, target.at(i * 407));
+            wrote(&end, 100 + i);
+        }
+        end.send(1, 0, 0);
+        line.meet();
+    }
+}

@@ -1,0 +1,181 @@
+//! The life of a request for a connection, from the moment it is made: declared once, for both
+//! models.
+//!
+//! A provider keeps a [`Phase`] for each request and lets [`Phase::after`] say what each
+//! [`Step`] makes of it. What comes too late (the requester has given up, and then is accepted)
+//! is an [`IllegalStep`] and changes nothing; so of two steps that race, the one that is taken
+//! first under the provider's lock decides, and the other learns that it has lost.
+//!
+//! Client–server: a request is made, meets somebody who waits, is held by the waiting program,
+//! and is answered. Peer–peer: each side makes its own request and it stays until the other's is
+//! there; then there is nothing to answer, and both are matched at once.
+
+use crate::error::ConnectError;
+use crate::state::Event;
+use core::fmt;
+
+/// Where a request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Made, and nobody has it yet: on its way to a waiting program, or to the peer's request.
+    Requested,
+    /// A program that waited has it and has not answered (client–server).
+    Held,
+    /// Answered with a VI, or matched with the peer's request: the two VIs are connected.
+    Accepted,
+    /// Answered without one.
+    Rejected,
+    /// Nobody waited there (client–server).
+    Unmet,
+    /// The two VIs differ in an attribute that must be the same.
+    Mismatched,
+    /// The time was over before an answer.
+    Expired,
+    /// The requester's program has disconnected or destroyed the VI before an answer.
+    Withdrawn,
+    /// The far side's process has ended before an answer.
+    Lost,
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// A waiting program takes it.
+    Take,
+    /// It turns out that nobody waits.
+    Miss,
+    /// The program accepts it.
+    Accept,
+    /// The program rejects it, drops it, or names a VI that is not idle.
+    Reject,
+    /// The peer's request for it is there, and fits.
+    Meet,
+    /// The two VIs do not fit.
+    Differ,
+    /// The time is over.
+    Expire,
+    /// The requester's program does not want it any more.
+    Withdraw,
+    /// The far side's process ends.
+    Lose,
+}
+
+/// A step that comes too late, or that the model does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{step} is not possible for a request that is {phase}")]
+pub struct IllegalStep {
+    /// Where the request stands, and stays.
+    pub phase: Phase,
+    /// What was to happen.
+    pub step: Step,
+}
+
+macro_rules! steps {
+    ($($step:ident { $($from:ident => $to:ident),+ $(,)? })+) => {
+        impl Phase {
+            /// The phase after `step`.
+            ///
+            /// # Errors
+            /// [`IllegalStep`] where the table has no entry.
+            pub fn after(self, step: Step) -> Result<Phase, IllegalStep> {
+                match (step, self) {
+                    $($((Step::$step, Phase::$from) => Ok(Phase::$to),)+)+
+                    _ => Err(IllegalStep { phase: self, step }),
+                }
+            }
+        }
+
+        impl Step {
+            /// Every step, in the table's order.
+            pub const ALL: &[Step] = &[$(Step::$step),+];
+        }
+    };
+}
+
+steps! {
+    Take     { Requested => Held }
+    Miss     { Requested => Unmet }
+    Accept   { Held => Accepted }
+    Reject   { Held => Rejected }
+    Meet     { Requested => Accepted }
+    Differ   { Requested => Mismatched, Held => Mismatched }
+    Expire   { Requested => Expired, Held => Expired }
+    Withdraw { Requested => Withdrawn, Held => Withdrawn }
+    Lose     { Requested => Lost, Held => Lost }
+}
+
+impl Phase {
+    /// Every phase.
+    pub const ALL: &[Phase] = &[
+        Phase::Requested,
+        Phase::Held,
+        Phase::Accepted,
+        Phase::Rejected,
+        Phase::Unmet,
+        Phase::Mismatched,
+        Phase::Expired,
+        Phase::Withdrawn,
+        Phase::Lost,
+    ];
+
+    /// Whether nothing more happens to it.
+    pub fn is_over(self) -> bool {
+        !matches!(self, Phase::Requested | Phase::Held)
+    }
+
+    /// What happens to the requesting VI with it; `None` while it is on its way. A withdrawn
+    /// request's VI has been disconnected, which is that event.
+    pub fn event(self) -> Option<Event> {
+        match self {
+            Phase::Requested | Phase::Held => None,
+            Phase::Accepted => Some(Event::Accepted),
+            Phase::Withdrawn => Some(Event::Disconnect),
+            _ => Some(Event::Refused),
+        }
+    }
+
+    /// What the requester's call returns in place of a connection. `None` while it is on its way
+    /// and when it was accepted, and where only more than the phase can tell: which attribute is
+    /// [`Phase::Mismatched`], in which state a VI was whose request was [`Phase::Withdrawn`].
+    pub fn error(self) -> Option<ConnectError> {
+        match self {
+            Phase::Rejected => Some(ConnectError::Rejected),
+            Phase::Unmet => Some(ConnectError::NoMatch),
+            Phase::Expired => Some(ConnectError::Timeout),
+            Phase::Lost => Some(ConnectError::NotReachable("its process has ended")),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Phase::Requested => "requested",
+            Phase::Held => "held",
+            Phase::Accepted => "accepted",
+            Phase::Rejected => "rejected",
+            Phase::Unmet => "unmet",
+            Phase::Mismatched => "mismatched",
+            Phase::Expired => "expired",
+            Phase::Withdrawn => "withdrawn",
+            Phase::Lost => "lost",
+        })
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Step::Take => "take",
+            Step::Miss => "miss",
+            Step::Accept => "accept",
+            Step::Reject => "reject",
+            Step::Meet => "meet",
+            Step::Differ => "differ",
+            Step::Expire => "expire",
+            Step::Withdraw => "withdraw",
+            Step::Lose => "lose",
+        })
+    }
+}
