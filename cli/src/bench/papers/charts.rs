@@ -132,11 +132,17 @@ fn picture(
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
         if !points.is_empty() {
             let dashed = part.wait == Wait::Block && part.way != Way::Tcp;
-            lines.push(Line { name: part.series.clone(), dashed, points });
+            lines.push(Line { name: short(&part.series), dashed, points });
         }
     }
     let svg = lines::draw(&Chart { title, x, y, lines });
     Picture { file: format!("{file}.svg"), svg }
+}
+
+/// A series without what the title of its picture says.
+fn short(series: &str) -> String {
+    let said = [", two processors", ", one processor", "one way, ", "two way, "];
+    said.iter().fold(series.to_owned(), |name, part| name.replace(part, ""))
 }
 
 fn dot(x: f64, point: &Point<'_>) -> Dot {
@@ -158,7 +164,7 @@ fn signature(results: &Results, file: &str, title: String, cpus: Cpus) -> Pictur
         let points: Vec<Dot> = points.collect();
         if !points.is_empty() {
             let dashed = part.wait == Wait::Block && part.way != Way::Tcp;
-            lines.push(Line { name: part.series.clone(), dashed, points });
+            lines.push(Line { name: short(&part.series), dashed, points });
         }
     }
     let x = Axis { label: "half a round trip in µs", kind: Kind::Log };

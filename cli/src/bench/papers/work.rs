@@ -277,6 +277,7 @@ metrics! {
     Rate "rate" "1/s" "messages a second";
     PerMessage "time_per_message" "us" "time per message";
     PostSend "post_send" "ns" "post send";
+    PostSendSilent "post_send_silent" "ns" "post send, nobody looks at the far end";
     PostRecv "post_recv" "ns" "post receive";
     SendDone "send_done" "ns" "send done, until it is";
     SendWait "send_wait" "ns" "send wait";

@@ -123,6 +123,20 @@ impl Player<'_> {
         }
     }
 
+    /// Both play so many rounds, which are not measured.
+    fn rounds_once(
+        &mut self,
+        rounds: usize,
+        request: impl FnMut() -> anyhow::Result<()>,
+        serve: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if self.is_requester() {
+            rounds::lead_once(&mut self.control, rounds as u64, request)
+        } else {
+            rounds::follow(&mut self.control, serve)
+        }
+    }
+
     /// Over a socket of the kernel's.
     fn with_link(
         &mut self,

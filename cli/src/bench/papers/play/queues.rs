@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::hint;
 
-use via::{Completion, CompletionQueue, Nic, Vi};
+use via::{Completion, CompletionQueue, DescriptorAddress, Nic, Vi};
 use via_shm::{ShmCq, ShmVi};
 
 use super::Player;
@@ -20,6 +20,9 @@ const RECEIVES: usize = 8;
 const REQUESTS: usize = 256;
 const REPLY_BYTES: usize = 4;
 const CQ_ENTRIES: u32 = 4096;
+/// Messages of each VI before anything is measured: what they touch for the first time costs more
+/// than the messages, and there are many VIs to touch.
+const WARM_UP: usize = 64;
 
 /// All VIs of one point.
 struct Many {
@@ -30,11 +33,17 @@ struct Many {
     next: usize,
     /// A generator of VIs to use.
     random: u32,
+    /// While they are warmed up: all in turn instead.
+    turn: Option<usize>,
 }
 
 impl Many {
     /// Any VI: xorshift, the same in every run.
     fn any(&mut self) -> usize {
+        if let Some(turn) = &mut self.turn {
+            *turn += 1;
+            return *turn % self.vis.len();
+        }
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
         self.random ^= self.random << 5;
@@ -90,34 +99,11 @@ impl Player<'_> {
             let out = station.prepare(out, &[station.data(0, bytes)])?;
             self.control.meet()?;
             let many = RefCell::new(many);
-            let ns = self.rounds(
-                || {
-                    let many = &mut *many.borrow_mut();
-                    let (mut sent, mut done) = (0, 0);
-                    while done < REQUESTS {
-                        while sent < REQUESTS && sent - done < outstanding {
-                            let i = many.any();
-                            station.send(&many.vis[i], out)?;
-                            many.waiting[i] += 1;
-                            sent += 1;
-                        }
-                        let (i, received) = many.find(true)?;
-                        many.waiting[i] -= 1;
-                        done += 1;
-                        many.vis[i].post_recv(received.descriptor)?;
-                    }
-                    Ok(())
-                },
-                || {
-                    let many = &mut *many.borrow_mut();
-                    for _ in 0..REQUESTS {
-                        let (i, received) = many.find(false)?;
-                        many.vis[i].post_recv(received.descriptor)?;
-                        station.send(&many.vis[i], out)?;
-                    }
-                    Ok(())
-                },
-            )?;
+            let request = || requests(&station, &mut many.borrow_mut(), out, outstanding);
+            let serve = || serve(&station, &mut many.borrow_mut(), out);
+            self.rounds_once((count * WARM_UP).div_ceil(REQUESTS), request, serve)?;
+            many.borrow_mut().turn = None;
+            let ns = self.rounds(request, serve)?;
             if let Some(ns) = ns {
                 let each = ns / REQUESTS as f64;
                 self.reading(Metric::PerMessage, count, each / 1e3);
@@ -153,6 +139,39 @@ impl Player<'_> {
             station.connect(&vi)?;
             vis.push(vi);
         }
-        Ok(Many { vis, cq, waiting: vec![0; count], next: 0, random: 0x9e37_79b9 })
+        Ok(Many { vis, cq, waiting: vec![0; count], next: 0, random: 0x9e37_79b9, turn: Some(0) })
     }
+}
+
+/// A round of the requester.
+fn requests(
+    station: &Station,
+    many: &mut Many,
+    out: DescriptorAddress,
+    outstanding: usize,
+) -> anyhow::Result<()> {
+    let (mut sent, mut done) = (0, 0);
+    while done < REQUESTS {
+        while sent < REQUESTS && sent - done < outstanding {
+            let i = many.any();
+            station.send(&many.vis[i], out)?;
+            many.waiting[i] += 1;
+            sent += 1;
+        }
+        let (i, received) = many.find(true)?;
+        many.waiting[i] -= 1;
+        done += 1;
+        many.vis[i].post_recv(received.descriptor)?;
+    }
+    Ok(())
+}
+
+/// A round of the responder.
+fn serve(station: &Station, many: &mut Many, out: DescriptorAddress) -> anyhow::Result<()> {
+    for _ in 0..REQUESTS {
+        let (i, received) = many.find(false)?;
+        many.vis[i].post_recv(received.descriptor)?;
+        station.send(&many.vis[i], out)?;
+    }
+    Ok(())
 }

@@ -22,13 +22,13 @@ pub(in crate::bench::papers) struct Row {
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 290.0;
-const RIGHT: f64 = 870.0;
+const RIGHT: f64 = 820.0;
 const TOP: f64 = 46.0;
 const STEP: f64 = 34.0;
 const BAR: f64 = 22.0;
 const LEGEND_STEP: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 3;
-/// Pieces at least this wide have their figure on them.
+/// Pieces at least this wide have their figure on them; a row's sum stands at its end.
 const NUMBER_WIDTH: f64 = 34.0;
 
 /// The picture as SVG.
@@ -64,14 +64,17 @@ pub(in crate::bench::papers) fn draw(bars: &Bars) -> String {
             let (start, end) = (across(from), across(from + value));
             let hint = format!("{}, {kind}: {}", row.name, number(Some(*value)));
             svg.rect((start, top), (end - start, BAR), color(place), Some(&hint));
-            if end - start >= NUMBER_WIDTH {
+            if row.pieces.len() > 1 && end - start >= NUMBER_WIDTH {
                 let middle = ((start + end) / 2.0, top + BAR / 2.0 + 4.0);
                 svg.light_text(middle, 11.0, &number(Some(*value)));
             }
             from += value;
         }
+        let end = (across(from) + 6.0, top + BAR / 2.0 + 4.0);
+        svg.text(end, Anchor::Start, 11.0, &number(Some(from)));
     }
-    for (i, kind) in kinds.iter().enumerate() {
+    // A single kind needs no name.
+    for (i, kind) in kinds.iter().enumerate().filter(|_| kinds.len() > 1) {
         let at = 20.0 + (i % LEGEND_COLUMNS) as f64 * (RIGHT - 20.0) / LEGEND_COLUMNS as f64;
         let height = legend_top + (i / LEGEND_COLUMNS) as f64 * LEGEND_STEP;
         svg.rect((at, height - 9.0), (14.0, 12.0), color(i), None);
