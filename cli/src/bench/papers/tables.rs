@@ -2,7 +2,7 @@
 
 use super::compare::Row;
 use super::results::{Point, Results};
-use super::work::{End, Metric, Scenario};
+use super::work::{End, Metric, Scenario, Way};
 use crate::table::number;
 
 /// A table: its title, its header, its rows.
@@ -22,7 +22,8 @@ pub(super) const SPREAD: &str =
 /// The tables of a scenario: by x where there are curves, else a row for each figure.
 pub(super) fn of(results: &Results) -> Vec<Table> {
     match results.scenario {
-        Scenario::Loops | Scenario::Calls | Scenario::Memory => vec![list(results)],
+        Scenario::Loops | Scenario::Memory => vec![list(results)],
+        Scenario::Calls => vec![list(results), beside_ring(results)],
         _ => results.metrics().into_iter().map(|metric| by_x(results, metric)).collect(),
     }
 }
@@ -50,6 +51,33 @@ fn list(results: &Results) -> Table {
         header: header.map(str::to_owned).to_vec(),
         rows: results.points().map(row).collect(),
         left: vec![0, 1, 2, 3],
+    }
+}
+
+/// What one VI does beside the bare ring.
+fn beside_ring(results: &Results) -> Table {
+    let mut rows = Vec::new();
+    for ring in results.points().filter(|point| point.part.way == Way::Ring) {
+        let what = ring.part.series.split(',').next().unwrap_or_default();
+        let vi = results.points().find(|point| {
+            point.part.way == Way::SendRecv
+                && point.part.series.split(',').next() == Some(what)
+                && (point.metric, point.x) == (ring.metric, ring.x)
+        });
+        if let Some(vi) = vi {
+            let medians = [ring.summary.median, vi.summary.median];
+            let [ring_value, vi_value] = medians.map(|value| number(Some(value)));
+            let unit = ring.metric.unit().to_owned();
+            let ratio = number(Some(medians[1] / medians[0]));
+            rows.push(vec![what.to_owned(), unit, ring_value, vi_value, ratio]);
+        }
+    }
+    let header = ["what", "unit", "bare ring", "VI", "VI / ring"];
+    Table {
+        title: "One VI beside the bare ring".to_owned(),
+        header: header.map(str::to_owned).to_vec(),
+        rows,
+        left: vec![0, 1],
     }
 }
 
@@ -192,6 +220,14 @@ mod tests {
         assert_eq!(tables.len(), 1);
         assert_eq!(tables[0].header.len(), 1 + results.parts.len());
         assert_eq!(tables[0].rows[0][..2], ["64", "100 [30%]"]);
+    }
+
+    #[test]
+    fn a_vi_stands_beside_the_ring() {
+        let tables = of(&made_up(Scenario::Calls, &[reading(0, 100.0)]));
+        let expected = ["stream of 64 KB", "Mbit/s", "100", "100", "1.00"];
+        assert_eq!(tables[1].rows.len(), 3);
+        assert_eq!(tables[1].rows[2], expected);
     }
 
     #[test]
