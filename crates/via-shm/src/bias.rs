@@ -60,6 +60,12 @@ fn me() -> usize {
     PLACE.with(|place| core::ptr::from_ref(place) as usize)
 }
 
+/// Has the kernel get ready for what taking a privilege away needs, which takes it some time where
+/// there are several threads: so not under a lock, but before there is one.
+pub(crate) fn prepare() {
+    barrier_works();
+}
+
 fn barrier_works() -> bool {
     static WORKS: OnceLock<bool> = OnceLock::new();
     *WORKS.get_or_init(|| process::enable_barrier() && process::barrier().is_ok())

@@ -163,7 +163,10 @@ fn a_poller_is_told() {
 fn a_blocked_sender_is_woken() {
     let nic = ShmNic::open(&name_of("sender")).unwrap();
     let (mut child, end) = peer(&nic, IDLE);
-    // More than fits between the two; the peer has receives for it, and does not look.
+    // More than fits between the two. The peer has receives for it, but nothing of it runs, so not
+    // even its NIC takes what comes.
+    // SAFETY: sends a signal to a child that has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGSTOP) };
     for i in 0..90 {
         end.post_send(100 + i, 0, 32768);
     }

@@ -37,6 +37,7 @@ impl Hub {
         if let Some(hub) = current.upgrade().filter(|hub| hub.owner == owner) {
             return Ok(hub);
         }
+        crate::bias::prepare();
         let mut token = Box::new(Token::default());
         call::getrandom(&mut *token)
             .map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;

@@ -176,10 +176,10 @@ impl RecvSide {
         if lane.consume(&piece).is_err() {
             return Err(self.damaged(Damaged("a message at an impossible place")));
         }
+        descriptor.complete(Status::OP_RECEIVE, length, immediate);
         if self.level == Reliability::RELIABLE_RECEPTION {
             lane.deliver();
         }
-        descriptor.complete(Status::OP_RECEIVE, length, immediate);
         Ok(Outcome { status: Status::OP_RECEIVE, length, immediate })
     }
 
@@ -225,6 +225,9 @@ impl RecvSide {
         let status = if piece.written { Status::OP_REMOTE_RDMA_WRITE } else { Status::OP_RECEIVE };
         if let Some(descriptor) = descriptor {
             descriptor.complete(status, length, piece.immediate);
+        }
+        if self.level == Reliability::RELIABLE_RECEPTION {
+            lane.deliver();
         }
         Ok(Outcome { status, length, immediate: piece.immediate })
     }
