@@ -25,7 +25,7 @@ mod tables;
 mod work;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 
@@ -36,6 +36,10 @@ use self::results::Results;
 use self::work::Scenario;
 
 pub(super) use self::play::endpoint;
+
+/// How long a report may take, quick or in full; then there are fewer runs. The first is always whole.
+const QUICK_LIMIT: Duration = Duration::from_secs(58);
+const FULL_LIMIT: Duration = Duration::from_secs(590);
 
 /// The commands.
 #[derive(Subcommand)]
@@ -158,12 +162,28 @@ fn all(args: &AllArgs) -> anyhow::Result<i32> {
     let start = Instant::now();
     let pairs = Pairs::new();
     let machine = Machine::this(pairs.cpus());
-    let mut all = Vec::new();
-    for scenario in Scenario::ALL {
-        eprintln!("sovia: {}", tables::title(scenario));
-        all.push(measure(scenario, &args.how, &pairs));
+    let effort = args.how.effort();
+    let mut all = Scenario::ALL.map(|it| Results::new(it, plan::parts(it, effort)));
+    let (runs, limit) = (args.how.runs(), if effort.quick { QUICK_LIMIT } else { FULL_LIMIT });
+    let mut done = 0;
+    while done < runs {
+        for results in &mut all {
+            eprintln!("sovia: run {} of {runs}: {}", done + 1, tables::title(results.scenario));
+            run(results, done, &pairs);
+        }
+        done += 1;
+        // As long again as each run so far would be too long.
+        if start.elapsed() * (done + 1) / done > limit {
+            break;
+        }
     }
-    let how = format!("{} It took {:.0} s.", how(&args.how), start.elapsed().as_secs_f64());
+    let took = start.elapsed().as_secs_f64();
+    let cut = if done < runs {
+        format!(" Stopped after {done} runs for lack of time.")
+    } else {
+        String::new()
+    };
+    let how = format!("{}{cut} It took {took:.0} s.", how(&args.how));
     let files = page::write(&args.out, &machine, &how, &all)?;
     println!("{how}");
     tables::print(&tables::comparison(&compare::rows(&all)));
@@ -174,20 +194,25 @@ fn all(args: &AllArgs) -> anyhow::Result<i32> {
 /// Every part once, and again, for as many runs as asked for.
 fn measure(scenario: Scenario, args: &Args, pairs: &Pairs) -> Results {
     let mut results = Results::new(scenario, plan::parts(scenario, args.effort()));
+    (0..args.runs()).for_each(|done| run(&mut results, done, pairs));
+    results
+}
+
+/// Every part once, where so many runs are done.
+fn run(results: &mut Results, done: u32, pairs: &Pairs) {
     // Memory does not depend on the moment.
-    let runs = if scenario == Scenario::Memory { 1 } else { args.runs() };
-    for _ in 0..runs {
-        for i in 0..results.parts.len() {
-            match pairs.run(&results.parts[i]) {
-                Ok(readings) => results.add(i, readings),
-                Err(error) => {
-                    eprintln!("sovia: {error:#}");
-                    results.failures.push(format!("{error:#}"));
-                }
+    if results.scenario == Scenario::Memory && done > 0 {
+        return;
+    }
+    for i in 0..results.parts.len() {
+        match pairs.run(&results.parts[i]) {
+            Ok(readings) => results.add(i, readings),
+            Err(error) => {
+                eprintln!("sovia: {error:#}");
+                results.failures.push(format!("{error:#}"));
             }
         }
     }
-    results
 }
 
 /// 1 where something failed.
@@ -201,8 +226,7 @@ fn how(args: &Args) -> String {
     let milliseconds = args.effort().seconds * 1e3;
     let quick = if args.quick { ", a few sizes only" } else { "" };
     format!(
-        "{runs}, about {milliseconds} ms for a point{quick}; everything of a scenario takes turns in \
-         each run, and ends that poll spin on a processor each."
+        "{runs}, about {milliseconds} ms for a point{quick}; everything takes turns in each run, and ends that poll spin on a processor each."
     )
 }
 
