@@ -47,7 +47,7 @@ const BOTTOM: f64 = 430.0;
 const LEGEND_TOP: f64 = 488.0;
 const LEGEND_STEP: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 2;
-/// More points than this are drawn as a line alone.
+/// More points than this are drawn as a line alone, without marks and ranges.
 const MARKED_MAX: usize = 60;
 
 /// The picture as SVG.
@@ -101,6 +101,9 @@ fn draw_line(svg: &mut Svg, i: usize, line: &Line, x: &Scale, y: &Scale) {
     let point = |dot: &Dot| Some((across(x.place(dot.x)?), up(y.place(dot.y)?)));
     let points: Vec<_> = line.points.iter().filter_map(point).collect();
     svg.path(&points, color(i), dashes(line));
+    if line.points.len() > MARKED_MAX {
+        return;
+    }
     for dot in &line.points {
         let (Some(at), Some(low), Some(high)) =
             (x.place(dot.x), y.place(dot.range.0), y.place(dot.range.1))
@@ -109,9 +112,6 @@ fn draw_line(svg: &mut Svg, i: usize, line: &Line, x: &Scale, y: &Scale) {
         };
         let at = across(at);
         svg.line((at, up(low)), (at, up(high)), color(i), 1.0);
-    }
-    if line.points.len() > MARKED_MAX {
-        return;
     }
     for dot in &line.points {
         if let Some(place) = point(dot) {
