@@ -64,7 +64,29 @@ impl Segment {
         side: SideIndex,
         discriminator: &[u8; DISCRIMINATOR],
     ) -> Option<u32> {
-        let vi = (0..VIS).find(|&vi| owner(vi) == side && self.claim(vi))?;
+        self.request_connection_on(side, discriminator, |_| true, |_| {})
+    }
+
+    /// Likewise, on a VI that the caller could `reserve` by what it knows itself: the table may call
+    /// one free that is in use, if somebody has written nonsense into it. `free` is called for those
+    /// that the table has in use.
+    pub fn request_connection_on(
+        &self,
+        side: SideIndex,
+        discriminator: &[u8; DISCRIMINATOR],
+        reserve: impl Fn(u32) -> bool,
+        free: impl Fn(u32),
+    ) -> Option<u32> {
+        let vi = (0..VIS).find(|&vi| {
+            if owner(vi) != side || !reserve(vi) {
+                return false;
+            }
+            let claimed = self.claim(vi);
+            if !claimed {
+                free(vi);
+            }
+            claimed
+        })?;
         let entry = self.request(vi);
         for (word, bytes) in entry.words.iter().zip(discriminator.chunks_exact(8)) {
             let mut buf = [0; 8];
