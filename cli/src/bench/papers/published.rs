@@ -25,8 +25,15 @@ pub(super) const NETPIPE: Paper = Paper {
     reference: "M. Baker, P. A. Farrell, H. Ong, S. L. Scott; Euro-Par 2001, 132–141",
 };
 
+/// Native VIA as the ground that SOVIA's sockets stand on.
+pub(super) const SOVIA: Paper = Paper {
+    title: "Building a High Performance Communication Layer over Virtual Interface Architecture on \
+            Linux Clusters",
+    reference: "J.-S. Kim, K. Kim, S.-I. Jung; ICS 2001",
+};
+
 /// The papers, in the order of the report.
-pub(super) const PAPERS: [&Paper; 2] = [&FEATURES, &NETPIPE];
+pub(super) const PAPERS: [&Paper; 3] = [&FEATURES, &NETPIPE, &SOVIA];
 
 /// One of our figures, found by name.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +129,8 @@ const TWO_BLOCK: &str = "send/receive, blocking, two processors";
 const ONE_TCP: &str = "TCP, blocking, one processor";
 const ONE_BLOCK: &str = "send/receive, blocking, one processor";
 
+const ONE_WAY_VI: Ours = ours(Scenario::Calls, "one way, VI", Metric::HalfTrip, Pick::At(4));
+
 macro_rules! facts {
     ($($paper:ident $place:literal: $what:literal, $value:expr, $unit:literal, $beside:expr;)+) => {
         /// Every figure that is compared.
@@ -185,6 +194,9 @@ facts! {
     NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak of VIA, polling", 768.0, "Mbit/s", Figure(peak(Scenario::Netpipe, TWO_POLL));
     NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak of VIA, blocking", 738.0, "Mbit/s", Figure(peak(Scenario::Netpipe, TWO_BLOCK));
     NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak, VIA polling by TCP", 768.0 / 339.0, "", Quotient(peak(Scenario::Netpipe, TWO_POLL), peak(Scenario::Netpipe, TWO_TCP));
+    SOVIA "Table 3, cLAN": "4 bytes one way, native VIA", 8.3, "us", Figure(ONE_WAY_VI);
+    SOVIA "Table 2, M-VIA": "4 bytes one way, native VIA", 43.3, "us", Figure(ONE_WAY_VI);
+    SOVIA "Sec. 5, cLAN": "peak of native VIA", 815.0, "Mbit/s", Figure(peak(Scenario::Throughput, ONE_WAY_SEND));
 }
 
 #[cfg(test)]
