@@ -1,6 +1,7 @@
 //! The papers' benchmarks run, and write what they should. What the figures are is not for a test
 //! to say.
 
+mod common;
 #[path = "common/xml.rs"]
 mod xml;
 
@@ -16,6 +17,15 @@ const TINY: [&str; 7] = ["--quick", "--runs", "1", "--seconds", "0.0002", "--vis
 fn bench(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
     command.arg("bench").args(args).output().unwrap()
+}
+
+/// Whether the benchmarks can run here; if not, that is said of the test.
+fn can_run(test: &str) -> bool {
+    let can = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    if !can {
+        common::skipped(test, "there is one processor");
+    }
+    can
 }
 
 #[track_caller]
@@ -37,6 +47,9 @@ fn check_figure(line: &Value) {
 
 #[test]
 fn the_report_has_page_pictures_and_data() {
+    if !can_run("the_report_has_page_pictures_and_data") {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("report");
     let said = said(&bench(&[&["papers", "--out", out.to_str().unwrap()], &TINY[..]].concat()));
@@ -77,6 +90,9 @@ fn the_report_has_page_pictures_and_data() {
 
 #[test]
 fn every_loop_tells_its_calls() {
+    if !can_run("every_loop_tells_its_calls") {
+        return;
+    }
     let figures = said(&bench(&[&["loops", "--json"], &TINY[..]].concat()));
     let lines: Vec<Value> =
         figures.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -95,6 +111,9 @@ fn every_loop_tells_its_calls() {
 
 #[test]
 fn netpipe_without_perturbations_has_exact_sizes() {
+    if !can_run("netpipe_without_perturbations_has_exact_sizes") {
+        return;
+    }
     let figures =
         said(&bench(&[&["netpipe", "--json", "--perturbation", "0"], &TINY[..]].concat()));
     for line in figures.lines() {
@@ -106,6 +125,9 @@ fn netpipe_without_perturbations_has_exact_sizes() {
 
 #[test]
 fn people_get_tables() {
+    if !can_run("people_get_tables") {
+        return;
+    }
     let text = said(&bench(&[&["scatter"], &TINY[..]].concat()));
     for part in ["32 segments, polling", "Published and ours", "in brackets the spread"] {
         assert!(text.contains(part), "{part} in {text}");

@@ -11,7 +11,7 @@ pub(super) struct Machine {
     /// How many this process may use.
     pub(super) processors: usize,
     /// Those of the two ends.
-    pub(super) used: Option<(usize, usize)>,
+    pub(super) used: (usize, usize),
     pub(super) memory_gb: f64,
     pub(super) kernel: String,
     pub(super) hypervisor: bool,
@@ -23,7 +23,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn this(used: Option<(usize, usize)>) -> Self {
+    pub(super) fn this(used: (usize, usize)) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let memory = field(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
@@ -48,14 +48,11 @@ impl Machine {
     /// In one line.
     pub(super) fn describe(&self) -> String {
         let kind = if self.hypervisor { "virtual processors" } else { "processors" };
-        let used = match self.used {
-            Some((first, second)) => format!(" (the ends on {first} and {second})"),
-            None => String::new(),
-        };
+        let (first, second) = self.used;
         let governor =
             self.governor.as_ref().map_or(String::new(), |it| format!(", governor {it}"));
         format!(
-            "{}, {} {kind}{used}, {} GB, {}{governor}; load {} when it began; Sovia {}, {} build",
+            "{}, {} {kind} (the ends on {first} and {second}), {} GB, {}{governor}; load {} when it began; Sovia {}, {} build",
             self.processor,
             self.processors,
             self.memory_gb,
@@ -84,7 +81,7 @@ mod tests {
         let text = "processor\t: 0\nmodel name\t: A: B 7\nflags\t\t: fpu hypervisor\n";
         assert_eq!(field(text, "model name").as_deref(), Some("A: B 7"));
         assert_eq!(field(text, "nothing"), None);
-        let machine = Machine::this(Some((0, 1)));
+        let machine = Machine::this((0, 1));
         assert!(machine.processors >= 1 && machine.memory_gb > 0.0);
         assert!(machine.describe().contains("Linux"));
     }

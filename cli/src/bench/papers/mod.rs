@@ -136,7 +136,7 @@ pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
 
 /// Measures one scenario and prints it.
 fn one(scenario: Scenario, args: &OneArgs) -> anyhow::Result<i32> {
-    let pairs = Pairs::new();
+    let pairs = Pairs::new()?;
     let results = measure(scenario, &args.how, &pairs);
     if args.json {
         print!("{}", results.json()?);
@@ -160,7 +160,7 @@ fn one(scenario: Scenario, args: &OneArgs) -> anyhow::Result<i32> {
 /// Measures everything and writes the report.
 fn all(args: &AllArgs) -> anyhow::Result<i32> {
     let start = Instant::now();
-    let pairs = Pairs::new();
+    let pairs = Pairs::new()?;
     let machine = Machine::this(pairs.cpus());
     let effort = args.how.effort();
     let mut all = Scenario::ALL.map(|it| Results::new(it, plan::parts(it, effort)));

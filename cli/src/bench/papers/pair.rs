@@ -17,18 +17,20 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Starts the processes of parts.
 pub(super) struct Pairs {
-    cpus: Option<(usize, usize)>,
+    cpus: (usize, usize),
     /// For what the other scenarios of `sovia bench` measure.
     layers: Measurer,
 }
 
 impl Pairs {
-    pub(super) fn new() -> Self {
-        Self { cpus: cpus::two(), layers: Measurer::new() }
+    /// Fails where there is one processor: ends that spin and yield nothing need one each.
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let cpus = cpus::two().context("two ends that spin need a processor each: there is one")?;
+        Ok(Self { cpus, layers: Measurer::new() })
     }
 
-    /// The processors of the two ends, where there are two.
-    pub(super) fn cpus(&self) -> Option<(usize, usize)> {
+    /// The processors of the two ends.
+    pub(super) fn cpus(&self) -> (usize, usize) {
         self.cpus
     }
 
@@ -71,11 +73,11 @@ impl Pairs {
     }
 
     fn start(&self, part: &Part, role: Role, place: Option<String>) -> anyhow::Result<Process> {
-        let cpu = self.cpus.and_then(|(first, second)| match (part.cpus, role) {
+        let cpu = match (part.cpus, role) {
             (Cpus::Free, _) => None,
-            (Cpus::Together, _) | (Cpus::Apart, Role::Requester) => Some(first),
-            (Cpus::Apart, Role::Responder) => Some(second),
-        });
+            (Cpus::Together, _) | (Cpus::Apart, Role::Requester) => Some(self.cpus.0),
+            (Cpus::Apart, Role::Responder) => Some(self.cpus.1),
+        };
         let errand = serde_json::to_string(&Errand { part: part.clone(), role, cpu, place })?;
         let mut command = Command::new("/proc/self/exe");
         command.args(["endpoint", "--papers", &errand]);
