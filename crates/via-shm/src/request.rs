@@ -109,7 +109,11 @@ impl Segment {
         let seen = state.load(Ordering::Relaxed);
         let left = ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR;
         let free = seen & PHASE == FREE || seen & !LIVES == left;
-        let life = (seen & LIVES).wrapping_add(LIFE);
+        let life = match (seen & LIVES).wrapping_add(LIFE) {
+            // The count begins anew; the first life, with fresh memory, there is once.
+            0 => 2 * LIFE,
+            life => life,
+        };
         free && state
             .compare_exchange(seen, life | CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -244,6 +248,16 @@ mod tests {
             assert!(segment.accept(1, request));
         });
         assert_eq!(segment.progress(vi), Progress::Accepted);
+    }
+
+    #[test]
+    fn only_the_first_life_is_the_first() {
+        let (segment, _fd) = Segment::create().unwrap();
+        for life in 0..0x1_0010 {
+            let vi = segment.request_connection(0, &[0; DISCRIMINATOR]).unwrap();
+            assert_eq!((vi, segment.is_first_life(vi)), (0, life == 0));
+            assert!(segment.withdraw(0, vi));
+        }
     }
 
     #[test]

@@ -257,7 +257,7 @@ fn bystander() {
 /// The two ends of a VI as the sockets layer uses them, and the segment that they are in.
 fn endpoints() -> (Segment, Endpoint, Endpoint) {
     let (segment, _fd) = Segment::create().unwrap();
-    segment.recycle(0);
+    segment.recycle(0, false);
     // SAFETY: the segment is returned with the endpoints and outlives them in each test.
     let (a, b) = unsafe { (Endpoint::new(&segment, 0, 0), Endpoint::new(&segment, 0, 1)) };
     (segment, a, b)
