@@ -10,6 +10,9 @@ use std::sync::{Arc, Weak};
 /// Looks of the program in a row that show that it polls.
 const POLLS: u32 = 64;
 
+/// Looks from one turn to see to something else to the next; a power of two.
+const TURN: u32 = 16;
+
 /// How a receive queue is looked after.
 #[derive(Debug, Default)]
 pub(crate) struct Attention {
@@ -24,6 +27,14 @@ pub(crate) struct Attention {
     listed: bool,
     /// Threads asleep in a wait on this queue, whom senders wake by themselves.
     pub(crate) sleepers: u32,
+}
+
+impl Attention {
+    /// Whether it is the turn of something else.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.looks.is_multiple_of(TURN)
+    }
 }
 
 impl RecvSide {

@@ -367,9 +367,10 @@ impl Core {
                     return Done::Completion(completion);
                 }
                 Err(News::Nothing | News::Message) => {
-                    if recv.looked() {
+                    let list = recv.looked();
+                    if list || recv.attention.is_due() {
                         drop(guard);
-                        self.list();
+                        self.between_looks(list);
                     }
                     return Done::NotDone;
                 }
@@ -381,6 +382,16 @@ impl Core {
         }
         recv.wind_up(&self.nic);
         recv.queue.work.take()
+    }
+
+    /// What a program that polls does beside: it carries out the peer's RDMAs, which is sooner than
+    /// its engine would, for which there may be no processor.
+    #[inline(never)]
+    fn between_looks(self: &Arc<Self>, list: bool) {
+        self.serve_if_staged();
+        if list {
+            self.list();
+        }
     }
 
     /// For a completion queue: whether the next descriptor of the receive queue can be handed out

@@ -71,11 +71,16 @@ impl Core {
     /// Carries out what the peer has staged, if it has; a look that costs little.
     #[inline]
     pub(crate) fn serve_if_staged(&self) {
-        let staged = self.recv.lock().lane().is_some_and(|lane| is_staged(lane.direction()));
         // Not under the queue's lock, which is taken within the target's.
-        if staged {
+        if self.has_staged() {
             self.serve();
         }
+    }
+
+    /// Whether the peer has staged an RDMA that is not finished.
+    #[inline]
+    pub(crate) fn has_staged(&self) -> bool {
+        self.recv.lock().lane().is_some_and(|lane| is_staged(lane.direction()))
     }
 
     /// Carries out what the peer has staged.
