@@ -356,29 +356,26 @@ impl Core {
             done => return done,
         }
         if !self.is_broken() {
-            match recv.take_next(&self.nic) {
+            let taken = recv.take_next(&self.nic);
+            let news = match taken {
                 Ok(completion) => {
                     if recv.trouble.is_some() {
                         self.give_up_receiving(guard);
                     } else if recv.looked() {
-                        drop(guard);
-                        self.list();
+                        self.between_looks(guard);
                     }
                     return Done::Completion(completion);
                 }
-                Err(News::Nothing | News::Message) => {
-                    let list = recv.looked();
-                    if list || recv.attention.is_due() {
-                        drop(guard);
-                        self.between_looks(list);
-                    }
-                    return Done::NotDone;
-                }
-                Err(News::Trouble) => {
-                    self.give_up_receiving(guard);
-                    return self.recv.lock().queue.work.take();
-                }
+                Err(news) => news,
+            };
+            if news == News::Trouble {
+                self.give_up_receiving(guard);
+                return self.recv.lock().queue.work.take();
             }
+            if recv.looked() {
+                self.between_looks(guard);
+            }
+            return Done::NotDone;
         }
         recv.wind_up(&self.nic);
         recv.queue.work.take()
@@ -386,8 +383,11 @@ impl Core {
 
     /// What a program that polls does beside: it carries out the peer's RDMAs, which is sooner than
     /// its engine would, for which there may be no processor.
-    #[inline(never)]
-    fn between_looks(self: &Arc<Self>, list: bool) {
+    #[cold]
+    fn between_looks(self: &Arc<Self>, mut recv: Held<'_, RecvSide>) {
+        recv.polled();
+        let list = recv.wants_listing();
+        drop(recv);
         self.serve_if_staged();
         if list {
             self.list();

@@ -144,7 +144,8 @@ impl Core {
 }
 
 /// Whether the peer has staged an RDMA that is not finished.
-fn is_staged(direction: &Direction) -> bool {
+#[inline]
+pub(crate) fn is_staged(direction: &Direction) -> bool {
     let staged = word(&direction.writer, words::W_RDMA).load(Ordering::Relaxed) as u32;
     let finished = word(&direction.reader, words::R_FINISHED).load(Ordering::Relaxed) as u32;
     staged != finished
