@@ -63,7 +63,10 @@ impl Core {
     ///
     /// # Errors
     /// As for [`Core::ptag`].
-    pub(crate) fn wanted_ptag(&self, handle: Handle) -> Result<(Option<Ptag>, Held<'_>), ReturnCode> {
+    pub(crate) fn wanted_ptag(
+        &self,
+        handle: Handle,
+    ) -> Result<(Option<Ptag>, Held<'_>), ReturnCode> {
         let named = self.ptag(handle)?;
         let first = self.first_tag.held();
         Ok((Some(named.unwrap_or(first.tag())), first))
