@@ -471,9 +471,9 @@ static void connections(void)
     RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, local, 0, remote, &a, NULL));
     RETURNS(VIP_TIMEOUT, VipConnectWait(nic, local, 0, remote, &a, &c));
     RETURNS(VIP_TIMEOUT, VipConnectWait(nic, local, 20, NULL, NULL, &c));
-    local->HostAddress[0] ^= 1;
-    RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, local, 0, remote, &a, &c));
-    local->HostAddress[0] ^= 1;
+    /* The NIC knows its own address; cLAN's programs do not fill it in. */
+    memset(local->HostAddress, 0xa5, local->HostAddressLen);
+    RETURNS(VIP_TIMEOUT, VipConnectWait(nic, local, 0, remote, &a, &c));
     HOLDS(c == NULL);
     local->HostAddressLen = 0xffff; /* as memory is that nobody has filled in */
     RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, local, 0, remote, &a, &c));
