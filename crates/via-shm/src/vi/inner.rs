@@ -456,7 +456,6 @@ impl End for Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.disconnect();
-        let ptag = self.machine().ptag;
-        self.nic.vi_gone(self.id, ptag);
+        self.nic.vi_gone(self.id);
     }
 }
