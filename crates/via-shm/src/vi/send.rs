@@ -109,6 +109,7 @@ impl SendSide {
     /// Begins with a connection, or ends with it.
     pub(crate) fn attach(&mut self, lane: Option<TxLane>) {
         self.lane = lane;
+        self.trouble = None;
         self.partial = Partial::default();
         self.flight.clear();
         self.rdma.reset();
