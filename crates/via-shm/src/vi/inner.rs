@@ -109,7 +109,9 @@ impl Core {
     pub(crate) fn quiesce(&self) {
         drop(self.send.lock());
         drop(self.recv.lock());
-        self.target.quiesce();
+        if self.target.quiesce() {
+            self.serve();
+        }
     }
 
     pub(crate) fn attributes(&self) -> ViAttributes {
