@@ -8,7 +8,8 @@ use crate::segment::{Segment, SideIndex};
 use crate::vi::words;
 use crate::waiter::Bell;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use sovia_sys::poll::ppoll;
 use sovia_sys::{Fd, call, futex, seqpacket::Packets};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -57,7 +58,7 @@ pub(crate) struct Link {
     /// Ends when the peer's process ends or executes another program.
     pub(crate) socket: Option<Arc<Packets>>,
     /// Ends when the peer's process ends, even if a forked child of it holds the socket.
-    pub(crate) process: Option<Fd>,
+    pub(crate) process: Option<Arc<Fd>>,
     doorbell: Fd,
     /// The way into the peer's memory.
     pub(crate) reach: Reach,
@@ -75,14 +76,14 @@ impl Link {
     /// A link by the name of `id`.
     pub(crate) fn new(segment: Segment, id: u64, peer: Peer) -> Link {
         let Peer { token, side, socket, doorbell, token_at } = peer;
-        let process = socket.as_ref().and_then(|s| s.peer_process().ok());
+        let process = socket.as_ref().and_then(|s| s.peer_process().ok()).map(Arc::new);
         let pid = socket.as_ref().map_or(Ok(call::getpid()), |s| s.peer().map(|peer| peer.0));
         Link {
             segment,
             id,
             peer: token,
             side,
-            reach: Reach::new(pid.unwrap_or(0), token, token_at),
+            reach: Reach::new(pid.unwrap_or(0), process.clone(), token, token_at),
             process,
             doorbell,
             socket,
@@ -107,9 +108,12 @@ impl Link {
             self.segment.waiter(side, ENGINE).drain(|vi| vis.push(vi));
             for vi in vis {
                 // Not under the lock: an end that is attended to may leave.
-                let end = self.ends().get(&(vi, side)).and_then(Weak::upgrade);
-                if let Some(end) = end {
-                    end.attend();
+                let end = self.ends().get(&(vi, side)).cloned();
+                match end.map(|end| end.upgrade()) {
+                    Some(Some(end)) => end.attend(),
+                    // It is just being dropped.
+                    Some(None) => {}
+                    None => self.not_reaching(vi, side),
                 }
             }
         }
@@ -140,15 +144,48 @@ impl Link {
         for side in self.sides() {
             self.segment.side(side).regions.fetch_add(1, Ordering::SeqCst);
         }
-        fence(Ordering::SeqCst);
         let ends: Vec<_> = self.ends().keys().copied().collect();
         for (vi, side) in ends {
-            // SYNC: pairs with the fence in `Reaching`: either it sees the new count, or is seen.
-            let word = &self.segment.direction(vi, side ^ 1).writer.0[words::W_REACHING];
-            let seen = word.load(Ordering::SeqCst);
-            while seen != 0 && word.load(Ordering::Acquire) == seen && !self.is_dead() {
+            self.await_reach(vi, side);
+        }
+    }
+
+    /// Whether the peer, by its end of a VI of which we are `side`, reaches into our memory.
+    fn reaching(&self, vi: u32, side: SideIndex) -> &AtomicU64 {
+        &self.segment.direction(vi, side ^ 1).writer.0[words::W_REACHING]
+    }
+
+    /// Waits until the peer does not reach into our memory. It has been told before that it must
+    /// not begin to any more.
+    ///
+    /// A reach takes some microseconds, unless the peer is stopped in the middle of it: then it is
+    /// waited for, because it will go on. Nobody can tell that from a word that was overwritten,
+    /// but the peer itself; so its engine is asked, which puts the word right.
+    fn await_reach(&self, vi: u32, side: SideIndex) {
+        const YIELDS: u32 = 200;
+        const PAUSE: u64 = 5_000_000;
+        // SYNC: pairs with the fence in `Rdma::reach`: either it sees what it was told, or is seen.
+        fence(Ordering::SeqCst);
+        let word = self.reaching(vi, side);
+        let mut yields = 0;
+        while word.load(Ordering::Acquire) != 0 && !self.is_dead() {
+            if yields < YIELDS {
+                yields += 1;
                 call::sched_yield();
+                continue;
             }
+            self.segment.waiter(side ^ 1, ENGINE).notify(vi);
+            self.ring();
+            let _ = ppoll(&mut [], Some(PAUSE), None);
+        }
+    }
+
+    /// Our end `side` of a VI does not reach into the peer's memory, whatever the segment says.
+    /// For who keeps it from doing so.
+    pub(crate) fn not_reaching(&self, vi: u32, side: SideIndex) {
+        let word = self.reaching(vi, side ^ 1);
+        if word.load(Ordering::Relaxed) != 0 {
+            word.store(0, Ordering::Release);
         }
     }
 
@@ -365,6 +402,18 @@ impl Attachment {
     /// Has our own engine look at this VI.
     pub(crate) fn knock_here(&self) {
         self.link.segment.waiter(self.side, ENGINE).notify(self.vi);
+    }
+
+    /// This end does not reach into the peer's memory: who says so keeps it from sending.
+    pub(crate) fn not_reaching(&self) {
+        self.link.not_reaching(self.vi, self.side);
+    }
+
+    /// Once this end is closed: waits until the peer does not reach into our memory by it.
+    pub(crate) fn await_reach(&self) {
+        if self.is_ours() {
+            self.link.await_reach(self.vi, self.side);
+        }
     }
 
     /// Wakes this end's own sleepers.

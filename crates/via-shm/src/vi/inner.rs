@@ -422,7 +422,12 @@ impl End for Core {
             self.note_dropped(&self.recv.lock());
             self.catch_up();
         }
-        let waiting = self.send.lock().queue.work.outstanding() > 0;
+        let send = self.send.lock();
+        if let Some(lane) = &send.lane {
+            lane.attachment().not_reaching();
+        }
+        let waiting = send.queue.work.outstanding() > 0;
+        drop(send);
         if waiting {
             self.send_all();
         }

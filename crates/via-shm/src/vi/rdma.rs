@@ -286,11 +286,12 @@ impl Rdma {
         }
         let reaching = word(&lane.direction().writer, words::W_REACHING);
         reaching.store(1, Ordering::SeqCst);
-        // SYNC: pairs with the fence in `Link::revoke_regions`.
+        // SYNC: pairs with the fence in `Link::await_reach`.
         fence(Ordering::SeqCst);
-        let result = if link.regions_of(lane.attachment().side ^ 1) == region.count {
+        let current = link.regions_of(lane.attachment().side ^ 1) == region.count;
+        let result = if current && lane.peer_closed().is_none() {
             gather.parts(data, 0, total, |part, at, len| {
-                let address = remote.address + u64::from(at);
+                let address = remote.address.wrapping_add(u64::from(at));
                 reach_part(lane.attachment(), reading, address, part, len)
             })
         } else {
@@ -324,7 +325,7 @@ fn reach_part(
     };
     match moved {
         Ok(()) => Ok(()),
-        Err(Missed::Gone) => Err(Obstacle::Descriptor(Status::TRANSPORT_ERROR)),
+        Err(Missed::Gone) => Err(Obstacle::Gone),
         // Not what the target has said of it: let it see for itself.
         Err(Missed::Fault) => Err(Obstacle::NoRoom),
     }

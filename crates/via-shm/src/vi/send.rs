@@ -52,6 +52,8 @@ pub(super) enum Obstacle {
     NoReceive,
     /// The peer has ended the connection.
     Ended,
+    /// The peer's process is no more.
+    Gone,
     /// The segment makes no sense.
     Damaged,
 }
@@ -257,6 +259,7 @@ impl SendSide {
             }
             Obstacle::Descriptor(error) => (error, Cause::Descriptor(error)),
             Obstacle::NoReceive => (Status::TRANSPORT_ERROR, Cause::ReceiveQueueEmpty),
+            Obstacle::Gone => (Status::TRANSPORT_ERROR, Cause::PeerDied),
             Obstacle::Damaged => {
                 (Status::TRANSPORT_ERROR, Cause::Damaged("a word that cannot be true"))
             }
