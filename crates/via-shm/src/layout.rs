@@ -21,7 +21,7 @@ pub const AREA: usize = 8 << 20;
 pub const WORDS: usize = 8;
 
 /// Says "a Sovia segment"; the low byte counts incompatible layouts.
-pub const MAGIC: u64 = 0x534f_5649_4153_4d01;
+pub const MAGIC: u64 = 0x534f_5649_4153_4d02;
 
 /// First page of a segment.
 #[derive(Debug)]
@@ -41,8 +41,6 @@ pub struct Side {
     pub gone: AtomicU32,
     /// The processor, plus one, on which a thread of this side last waited.
     pub cpu: AtomicU32,
-    /// A bit for each waiter of this side that is taken.
-    pub taken: AtomicU32,
     /// Changed when this side's registered memory does: what the other side knows of it is void.
     pub regions: AtomicU32,
     /// A bit for each VI with an unanswered request of this side.

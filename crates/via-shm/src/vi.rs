@@ -155,9 +155,9 @@ impl Drop for ShmVi {
         // Its completion queues hold on to it.
         let send = self.0.send.lock().queue.notices.cq.clone();
         let recv = self.0.recv.lock().queue.notices.cq.clone();
+        self.0.disconnect();
         for cq in send.into_iter().chain(recv) {
             cq.leave(&self.0);
         }
-        self.0.disconnect();
     }
 }

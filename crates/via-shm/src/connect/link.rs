@@ -8,7 +8,7 @@ use crate::segment::{Segment, SideIndex};
 use crate::vi::words;
 use crate::waiter::Bell;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use sovia_sys::poll::ppoll;
 use sovia_sys::{Fd, call, futex, seqpacket::Packets};
 use std::collections::HashMap;
@@ -66,6 +66,8 @@ pub(crate) struct Link {
     owner: i32,
     /// The peer is known to have it.
     shared: AtomicBool,
+    /// A bit for each waiter of our sides that is taken. The peer has no part in that.
+    waiters: [AtomicU32; 2],
     /// Something in it is not as it should be.
     spoilt: AtomicBool,
     dead: AtomicBool,
@@ -89,6 +91,7 @@ impl Link {
             socket,
             owner: call::getpid(),
             shared: AtomicBool::new(false),
+            waiters: [const { AtomicU32::new(0) }; 2],
             spoilt: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             ends: Mutex::default(),
@@ -121,7 +124,7 @@ impl Link {
 
     /// A waiter of one of our sides that nobody uses yet. `None` if there is none.
     pub(crate) fn take_waiter(&self, side: SideIndex) -> Option<u32> {
-        let taken = &self.segment.side(side).taken;
+        let taken = &self.waiters[side & 1];
         let index = (ENGINE + 1..WAITERS)
             .find(|index| taken.fetch_or(1 << index, Ordering::SeqCst) & (1 << index) == 0)?;
         self.segment.waiter(side, index).reset(0);
@@ -130,7 +133,7 @@ impl Link {
 
     /// Gives a waiter back.
     pub(crate) fn give_waiter(&self, side: SideIndex, index: u32) {
-        self.segment.side(side).taken.fetch_and(!(1 << index), Ordering::SeqCst);
+        self.waiters[side & 1].fetch_and(!(1 << index), Ordering::SeqCst);
     }
 
     /// The peer's registered memory is what it was at the count returned, until the count changes.
@@ -174,10 +177,15 @@ impl Link {
                 call::sched_yield();
                 continue;
             }
-            self.segment.waiter(side ^ 1, ENGINE).notify(vi);
-            self.ring();
+            self.insist(vi, side);
             let _ = ppoll(&mut [], Some(PAUSE), None);
         }
+    }
+
+    /// Wakes the peer's engine for a VI, whatever the segment says of its sleep.
+    fn insist(&self, vi: u32, side: SideIndex) {
+        self.segment.waiter(side ^ 1, ENGINE).notify(vi);
+        self.ring();
     }
 
     /// Our end `side` of a VI does not reach into the peer's memory, whatever the segment says.
@@ -397,6 +405,11 @@ impl Attachment {
     pub(crate) fn knock(&self) {
         fence(Ordering::SeqCst);
         self.notify(1 << ENGINE);
+    }
+
+    /// As [`Attachment::knock`], for who has waited long: a knock may have been overwritten.
+    pub(crate) fn insist(&self) {
+        self.link.insist(self.vi, self.side);
     }
 
     /// Has our own engine look at this VI.

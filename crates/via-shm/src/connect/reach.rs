@@ -44,12 +44,7 @@ fn allowed() -> bool {
 
 impl Reach {
     /// The memory of process `pid`, in which `token` lies at `token_at`.
-    pub(crate) fn new(
-        pid: i32,
-        process: Option<Arc<Fd>>,
-        token: Token,
-        token_at: u64,
-    ) -> Reach {
+    pub(crate) fn new(pid: i32, process: Option<Arc<Fd>>, token: Token, token_at: u64) -> Reach {
         Reach { pid, process, token, token_at, memory: OnceLock::new() }
     }
 

@@ -67,6 +67,8 @@ pub(crate) struct Rdma {
     base: u64,
     len: u64,
     moved: u64,
+    /// Whether the present one is a read.
+    reading: bool,
     regions: [Option<Region>; 4],
 }
 
@@ -93,6 +95,16 @@ impl Rdma {
     /// Begins with a connection.
     pub(crate) fn reset(&mut self) {
         *self = Rdma::default();
+    }
+
+    /// Whether the descriptor at work has begun as an RDMA.
+    pub(super) fn has_begun(&self) -> bool {
+        self.stage != Stage::Idle
+    }
+
+    /// Whether the target may be at the RDMA.
+    pub(super) fn is_at_work(&self, lane: &TxLane) -> bool {
+        self.stage == Stage::Staged && self.verdict(lane).is_none()
     }
 
     /// What the target has said of the RDMA that is staged; an empty status for success.
@@ -132,6 +144,10 @@ impl Rdma {
             return Err(Status::LENGTH_ERROR.into());
         }
         let remote = gather.descriptor.remote().ok_or(Status::FORMAT_ERROR)?;
+        if self.stage == Stage::Staged && (self.reading, self.len) != (reading, total.into()) {
+            // The program has changed the descriptor meanwhile.
+            return Err(Status::FORMAT_ERROR.into());
+        }
         if self.stage == Stage::Idle {
             if total == 0 || self.reach(lane, gather, data, reading, remote, total)? {
                 self.stage = Stage::Note;
@@ -167,6 +183,7 @@ impl Rdma {
         self.base += self.len;
         self.len = u64::from(total);
         self.moved = 0;
+        self.reading = reading;
         self.number = self.number.wrapping_add(1);
         let what = u64::from(total) | u64::from(reading) << 32 | u64::from(told) << 33;
         word(words, words::W_WHAT).store(what, Ordering::Relaxed);

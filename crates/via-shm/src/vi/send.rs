@@ -231,6 +231,18 @@ impl SendSide {
         self.flight.is_empty() || self.check_ended(nic)
     }
 
+    /// Completes the sends that have been received, at the end of a connection.
+    fn land_last(&mut self, nic: &Shared) {
+        let Some(Ok(delivered)) = self.lane.as_ref().map(TxLane::delivered) else { return };
+        while let Some(&(number, length)) = self.flight.front()
+            && delivered.wrapping_sub(number) as i32 >= 0
+        {
+            self.flight.pop_front();
+            let outcome = Outcome { status: Status::OP_SEND, length, immediate: None };
+            let _ = self.queue.complete(nic, outcome);
+        }
+    }
+
     /// Whether the peer still holds the connection up.
     fn check_ended(&mut self, nic: &Shared) -> bool {
         match self.lane.as_ref().and_then(TxLane::peer_closed) {
@@ -264,9 +276,11 @@ impl SendSide {
                 (Status::TRANSPORT_ERROR, Cause::Damaged("a word that cannot be true"))
             }
         };
-        let begun = self.partial.sent != 0;
+        let at_work = |lane| self.rdma.is_at_work(lane);
+        let begun = self.partial.sent != 0 || self.lane.as_ref().is_some_and(at_work);
         self.end_with(nic, status);
-        // A message that has begun must end, or the stream of entries makes no sense.
+        // A message that has begun must end, or the stream of entries makes no sense; so must an
+        // RDMA that the target is at, because the next one takes its words.
         let goes_on = self.level == Reliability::UNRELIABLE
             && matches!(obstacle, Obstacle::Descriptor(_))
             && !begun;
@@ -312,6 +326,7 @@ impl SendSide {
     /// Flushes what is not done. What the peer has said of the oldest before it ended the
     /// connection, that one ends in.
     pub(crate) fn flush(&mut self, nic: &Shared) {
+        self.land_last(nic);
         if let Some(lane) = &self.lane
             && self.queue.work.outstanding() > 0
         {
@@ -343,6 +358,15 @@ impl SendSide {
         let control = descriptor.control();
         let count = access::form(&descriptor, control, Control::RESERVED)?;
         let operation = control.operation();
+        let begun = if operation == Control::OP_SENDRECV {
+            self.rdma.has_begun()
+        } else {
+            self.partial.sent != 0
+        };
+        if begun {
+            // As something else: the program has changed it meanwhile.
+            return Err(Status::FORMAT_ERROR.into());
+        }
         if operation != Control::OP_SENDRECV {
             if operation == Control::OP_MASK || count == 0 {
                 return Err(Status::FORMAT_ERROR.into());
