@@ -2,8 +2,9 @@
 
 use crate::connect::reach::Reach;
 use crate::endpoint::tell;
-use crate::layout::{Direction, WAITERS};
+use crate::layout::{Direction, WAITERS, first_entry};
 use crate::pool::POOL;
+use crate::ring::SLOTS;
 use crate::segment::{Segment, SideIndex};
 use crate::vi::words;
 use crate::waiter::Bell;
@@ -315,6 +316,9 @@ impl Attachment {
         let vi = segment.request_connection(side, &[0; crate::request::DISCRIMINATOR])?;
         if !segment.is_first_life(vi) {
             segment.trim(vi, KEEP);
+        }
+        for from in 0..2 {
+            segment.direction(vi, from).credit.post(first_entry(from) + SLOTS);
         }
         Some(Attachment { link: link.clone(), vi, side })
     }

@@ -32,6 +32,9 @@ const _: () = assert!(WINDOW as usize <= crate::layout::AREA && WINDOW.is_multip
 /// RDMAs of up to this many bytes reach into the peer's memory by themselves (see docs/measuring).
 const REACH_MAX: u32 = 8 << 10;
 
+/// Regions of the peer's that are known at a time.
+const REGIONS: usize = 4;
+
 /// What is known of a region of the peer's.
 #[derive(Debug, Clone, Copy)]
 struct Region {
@@ -69,7 +72,8 @@ pub(crate) struct Rdma {
     moved: u64,
     /// Whether the present one is a read.
     reading: bool,
-    regions: [Option<Region>; 4],
+    /// The peer's regions, where there are any.
+    regions: Option<Box<[Option<Region>; REGIONS]>>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -276,7 +280,8 @@ impl Rdma {
             count: state as u32,
             rights: (state >> 32) as u32,
         };
-        self.regions[handle as usize % 4] = Some(region);
+        let regions = self.regions.get_or_insert_default();
+        regions[handle as usize % REGIONS] = Some(region);
     }
 
     /// Reaches into the peer's memory, if that is possible and pays; whether it was done.
@@ -289,7 +294,7 @@ impl Rdma {
         remote: RemoteSegment,
         total: u32,
     ) -> Result<bool, Obstacle> {
-        let known = self.regions[remote.handle as usize % 4];
+        let known = self.regions.as_ref().and_then(|r| r[remote.handle as usize % REGIONS]);
         let Some(region) = known.filter(|region| region.handle == remote.handle) else {
             return Ok(false);
         };

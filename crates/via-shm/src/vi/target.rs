@@ -30,7 +30,7 @@ struct Serving {
     connection: Option<(Arc<Attachment>, Rights)>,
     /// Number of the last RDMA that was finished.
     finished: u32,
-    active: Option<Active>,
+    active: Option<Box<Active>>,
 }
 
 /// An RDMA that is being carried out.
@@ -197,7 +197,7 @@ impl Serving {
                 return Step::Idle;
             }
             match look_up(nic, attachment, direction, number, rights) {
-                Ok(active) => self.active = Some(active),
+                Ok(active) => self.active = Some(Box::new(active)),
                 Err(reading) => return Step::Refused(number, reading),
             }
         }
