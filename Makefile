@@ -5,24 +5,41 @@ DESTDIR ?=
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BUILT := $(TARGET)/release
+VIPL := $(TARGET)/vipl
+LIBDIR := $(DESTDIR)$(PREFIX)/lib
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
 .PHONY: build install uninstall setup test soak demo bench clean
 
-# Two calls, so that the injected library gets the features that it asks for itself and none
-# that another crate of the workspace switches on.
+# Calls of their own, so that a library gets the features that it asks for itself and none that
+# another crate of the workspace switches on.
 build:
 	$(CARGO) build --release -p sovia-cli
 	$(CARGO) build --release -p sovia-preload
+	$(CARGO) build --profile vipl -p sovia-vipl
+	abi/vipl/link $(VIPL)/libvipl.a $(VIPL)/libvipl.so -Wl,--strip-debug
 
 # Takes what is built, so that `sudo make install` needs no compiler.
 install:
-	@test -x $(BUILT)/sovia -a -f $(BUILT)/libsovia_preload.so || { echo "run \`make build\` first" >&2; exit 1; }
+	@test -x $(BUILT)/sovia -a -f $(BUILT)/libsovia_preload.so -a -f $(VIPL)/libvipl.so || { echo "run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/sovia
 	install -m 755 $(BUILT)/sovia $(DESTDIR)$(PREFIX)/bin/sovia
 	install -m 644 $(BUILT)/libsovia_preload.so $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
+	install -d $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 644 include/vipl.h $(DESTDIR)$(PREFIX)/include/vipl.h
+	install -m 644 $(VIPL)/libvipl.a $(LIBDIR)/libvipl.a
+	-strip --strip-debug $(LIBDIR)/libvipl.a
+	install -m 644 $(VIPL)/libvipl.so $(LIBDIR)/libvipl.so.$(VERSION)
+	ln -sf libvipl.so.$(VERSION) $(LIBDIR)/libvipl.so.1
+	ln -sf libvipl.so.1 $(LIBDIR)/libvipl.so
+	ln -sf libvipl.so.1 $(LIBDIR)/libgnivipl.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/vipl/vipl.pc.in >$(LIBDIR)/pkgconfig/vipl.pc
+	chmod 644 $(LIBDIR)/pkgconfig/vipl.pc
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/sovia $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
+	rm -f $(DESTDIR)$(PREFIX)/include/vipl.h $(LIBDIR)/pkgconfig/vipl.pc
+	rm -f $(LIBDIR)/libvipl.a $(LIBDIR)/libvipl.so $(LIBDIR)/libgnivipl.so $(LIBDIR)/libvipl.so.1 $(LIBDIR)/libvipl.so.*.*.*
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia
 
 # Programs that tests and demo drive; none of them is started.

@@ -16,6 +16,16 @@ static void feeds(struct peer *p) {
     }
 }
 
+// Feeds, and says when the stream ends.
+static void feeds_to_the_end(struct peer *p) {
+    struct pollfd one = {.fd = p->fd, .events = POLLIN};
+    feeds(p);
+    say("before: %s", poll(&one, 1, 100) ? "ENDED" : "open");
+    tell(p, 0);
+    CALL(recv(p->fd, buffer, 10, 0));
+    meet(p);
+}
+
 static void have(struct peer *p, int what) {
     tell(p, what);
     hear(p);
@@ -30,7 +40,28 @@ struct waiter {
     pthread_t thread;
     int set, timeout, count;
     struct epoll_event event;
+    _Atomic pid_t id; // of a thread that will block
 };
+
+// Until the thread has begun and sleeps, however busy the machine is.
+static void await_asleep(struct waiter *w) {
+    int asleep = 0;
+    for (int tries = 0; tries < 5000 && asleep < 5; tries++) {
+        char path[64], text[200], state = 0;
+        nap(2);
+        if (w->id == 0)
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", w->id);
+        FILE *file = fopen(path, "r");
+        if (file && fgets(text, sizeof text, file))
+            state = strrchr(text, ')')[2];
+        if (file)
+            fclose(file);
+        asleep = state == 'S' ? asleep + 1 : 0;
+    }
+    if (asleep < 5)
+        die("a thread does not come to rest");
+}
 
 static void *waits(void *argument) {
     struct waiter *w = argument;
@@ -116,6 +147,7 @@ static void closed_while_polled(struct peer *p) {
 
 static void *reads(void *argument) {
     struct waiter *w = argument;
+    w->id = gettid();
     w->count = recv(w->set, buffer, 10, 0);
     w->timeout = errno;
     return NULL;
@@ -125,7 +157,7 @@ static void *reads(void *argument) {
 static void shut_while_read(struct peer *p) {
     struct waiter w = {.set = p->fd};
     pthread_create(&w.thread, NULL, reads, &w);
-    nap(80);
+    await_asleep(&w);
     CALL(shutdown(p->fd, SHUT_RDWR));
     pthread_join(w.thread, NULL);
     say("recv = %d", w.count);
@@ -136,12 +168,101 @@ static void shut_while_read(struct peer *p) {
 static void closed_while_read(struct peer *p) {
     struct waiter w = {.set = p->fd};
     pthread_create(&w.thread, NULL, reads, &w);
-    nap(80);
+    await_asleep(&w);
     CALL(close(p->fd));
     have(p, 's');
     pthread_join(w.thread, NULL);
     say_text("recv", buffer, w.count);
     tell(p, 'q');
+}
+
+// Two such reads: the connection is open until both have returned.
+static void several_read(struct peer *p) {
+    struct waiter w[2] = {{.set = p->fd}, {.set = p->fd}};
+    pthread_t first;
+    for (int i = 0; i < 2; i++)
+        pthread_create(&w[i].thread, NULL, reads, &w[i]);
+    await_asleep(&w[0]);
+    await_asleep(&w[1]);
+    CALL(close(p->fd));
+    have(p, 's');
+    // Either may have got it.
+    while (pthread_tryjoin_np(first = w[0].thread, NULL) && pthread_tryjoin_np(first = w[1].thread, NULL))
+        nap(1);
+    say_text("recv", buffer, w[first == w[1].thread].count);
+    tell(p, 'q');
+    hear(p);
+    pthread_cancel(w[first != w[1].thread].thread);
+    pthread_join(w[first != w[1].thread].thread, NULL);
+    meet(p);
+}
+
+static void *cancelled_read(void *argument) {
+    struct waiter *w = argument;
+    w->id = gettid();
+    recv(w->set, buffer, 10, 0);
+    return NULL;
+}
+
+// The read that keeps a connection open is cancelled.
+static void closed_and_cancelled(struct peer *p) {
+    struct waiter w = {.set = p->fd};
+    pthread_create(&w.thread, NULL, cancelled_read, &w);
+    await_asleep(&w);
+    CALL(close(p->fd));
+    tell(p, 'q');
+    hear(p);
+    pthread_cancel(w.thread);
+    pthread_join(w.thread, NULL);
+    say("cancelled");
+    meet(p);
+}
+
+// The number that is read from means something else meanwhile.
+static void one_of_two_closed(struct peer *p) {
+    struct waiter w = {.set = p->fd};
+    int other = MUST(dup(p->fd));
+    pthread_create(&w.thread, NULL, reads, &w);
+    await_asleep(&w);
+    CALL(close(p->fd));
+    if (MUST(open("/dev/null", O_RDONLY)) != p->fd)
+        die("another number");
+    have(p, 's');
+    pthread_join(w.thread, NULL);
+    say_text("recv", buffer, w.count);
+    tell(p, 'q');
+    hear(p);
+    CALL(close(other));
+    meet(p);
+}
+
+enum { MUCH = 40 << 20 };
+
+static void *writes_much(void *argument) {
+    struct waiter *w = argument;
+    char *bytes = calloc(1, MUCH);
+    w->id = gettid();
+    w->count = send(w->set, bytes, MUCH, 0);
+    free(bytes);
+    return NULL;
+}
+
+static void closed_while_written(struct peer *p) {
+    struct waiter w = {.set = p->fd};
+    pthread_create(&w.thread, NULL, writes_much, &w);
+    await_asleep(&w);
+    CALL(close(p->fd));
+    meet(p);
+    pthread_join(w.thread, NULL);
+    say("sent %d", w.count);
+}
+
+static void reads_much(struct peer *p) {
+    long total = 0, got;
+    meet(p);
+    while ((got = recv(p->fd, buffer, sizeof buffer, 0)) > 0)
+        total += got;
+    say("received %ld, then %ld", total, got);
 }
 
 // Two threads in one set: an edge and a one-shot go to one of them.
@@ -251,6 +372,10 @@ static const struct scenario scenarios[] = {
     {"closing_what_is_polled", feeds, closed_while_polled},
     {"shutting_what_is_read", feeds, shut_while_read},
     {"closing_what_is_read", feeds, closed_while_read},
+    {"closing_what_is_read_by_several", feeds_to_the_end, several_read},
+    {"closing_under_a_blocked_write", reads_much, closed_while_written},
+    {"closing_one_of_two_numbers", feeds_to_the_end, one_of_two_closed},
+    {"closing_under_a_cancelled_read", feeds_to_the_end, closed_and_cancelled},
     {"two_threads_wait_for_one_set", feeds, two_waiters},
     {"exclusive_entries_of_two_sets", feeds, exclusive},
     {"a_pool_of_threads_with_one_shots", pool, asks_pool},

@@ -324,6 +324,40 @@ static void unread_bytes(struct peer *p) {
     say("all there");
 }
 
+// More at a time than the library can tell apart: whoever leaves, the stream goes on until the last.
+enum { HUNDRED = 100 };
+
+static void hundred(struct peer *p) {
+    int gates[HUNDRED][2];
+    pid_t children[HUNDRED];
+    for (int i = 0; i < HUNDRED; i++) {
+        MUST(pipe(gates[i]));
+        if ((children[i] = spawn()) == 0) {
+            char x;
+            // Ends as well if the parent fails.
+            for (int j = 0; j <= i; j++)
+                close(gates[j][1]);
+            if (read(gates[i][0], &x, 1) == 1)
+                converse(p->fd, false, 3, 'a');
+            if (i % 2)
+                close(p->fd);
+            _exit(0);
+        }
+    }
+    converse(p->fd, false, 3, 'a');
+    CALL(close(p->fd));
+    // Those at both ends first, those in between in the end.
+    for (int i = 0; i < HUNDRED; i++) {
+        int turn = i < 10 ? HUNDRED - 1 - i : i < 80 ? i - 10 : 169 - i;
+        MUST(write(gates[turn][1], "x", 1));
+        int status;
+        MUST(waitpid(children[turn], &status, 0));
+        if (status != 0)
+            die("child %d has failed", turn);
+    }
+    say("all had their turn");
+}
+
 static const struct scenario scenarios[] = {
     {"workers_share_a_listener", prefork, visits_prefork},
     {"a_child_for_each_connection", forks_for_each, visits_forks},
@@ -339,5 +373,6 @@ static const struct scenario scenarios[] = {
     {"parent_and_child_both_read", sends_to_both, both_read},
     {"a_childs_shutdown_is_its_parents", answers, child_shuts},
     {"unread_bytes_are_there_for_either", answers, unread_bytes},
+    {"a_hundred_children", answers, hundred},
 };
 SCENARIO_MAIN(scenarios)

@@ -13,7 +13,9 @@ static void sends_urgent(struct peer *p) {
     CALL(send(p->fd, "!", 1, MSG_OOB));
     send_all(p->fd, "after", 5);
     meet(p);
+    meet(p);
     CALL(send(p->fd, "more?", 5, MSG_OOB));
+    meet(p);
     meet(p);
     say_alive(p->fd, p->server, "afterwards");
 }
@@ -26,8 +28,9 @@ static int at_mark(int fd) {
 
 // The urgent byte is beside the stream.
 static void beside(struct peer *p) {
+    // All has been sent by now, and what is beyond the byte may have arrived with it.
+    meet(p);
     await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
-    nap(30);
     CALL(recv(p->fd, buffer, 10, MSG_OOB));
     say_text("urgent", buffer, 1);
     CALL(recv(p->fd, buffer, 10, MSG_OOB));
@@ -37,6 +40,7 @@ static void beside(struct peer *p) {
     say("at mark %d", at_mark(p->fd));
     say_text("received", buffer, recv(p->fd, buffer, 100, 0));
     say("at mark %d", at_mark(p->fd));
+    meet(p);
     meet(p);
     await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
     CALL(recv(p->fd, buffer, 10, MSG_OOB));
@@ -52,8 +56,10 @@ static void in_line(struct peer *p) {
     MUST(fcntl(p->fd, F_SETOWN, getpid()));
     MUST(setsockopt(p->fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof on));
     meet(p);
+    meet(p);
     await_events(p->fd, POLLPRI | POLLIN, POLLPRI);
-    nap(30);
+    // "before", the byte in its place, "after".
+    await_bytes(p->fd, 12);
     CALL(recv(p->fd, buffer, 10, MSG_OOB));
     say_text("received", buffer, recv(p->fd, buffer, 100, 0));
     say("at mark %d", at_mark(p->fd));
@@ -68,6 +74,7 @@ static void sends_in_line(struct peer *p) {
     send_all(p->fd, "before", 6);
     CALL(send(p->fd, "!", 1, MSG_OOB));
     send_all(p->fd, "after", 5);
+    meet(p);
     meet(p);
     say_alive(p->fd, p->server, "afterwards");
 }

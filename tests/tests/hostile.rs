@@ -231,7 +231,6 @@ fn floods() {
 
 /// Presents that keep whoever closes them waiting for a minute.
 #[test]
-#[ignore = "they are closed in the program's own call; run it by name"]
 fn descriptors_that_take_long_to_close() {
     each_user(|uid| {
         let user = if uid == Uid::Nobody { "nobody" } else { "same" };

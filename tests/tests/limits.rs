@@ -40,14 +40,25 @@ fn exactly_as_many_descriptors_as_it_needs() {
 }
 
 #[test]
-#[ignore = "the library takes descriptors that the program needs"]
 fn its_last_descriptors_one_by_one() {
     limited("descriptors_one_by_one").run();
+}
+
+/// Every number up to a limit that the program cannot raise.
+#[test]
+fn every_descriptor_it_can_have() {
+    limited("every_descriptor").run();
 }
 
 #[test]
 fn no_proc() {
     limited("no_proc").run();
+}
+
+/// Before and after there is a segment.
+#[test]
+fn all_memory_is_locked() {
+    limited("locks_all").run();
 }
 
 /// A segment has room for 1024, 512 opened by each side.
@@ -57,7 +68,6 @@ fn two_thousand_connections_of_one_pair_of_processes() {
 }
 
 #[test]
-#[ignore = "the server keeps what it shared with the dead"]
 fn three_hundred_clients_one_after_the_other() {
     Scenario::c("limits", "short").watchdog(120).run();
 }

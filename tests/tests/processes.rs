@@ -17,6 +17,7 @@ scenarios!("fork":
     parent_and_child_both_read,
     a_childs_shutdown_is_its_parents,
     unread_bytes_are_there_for_either,
+    a_hundred_children,
 );
 
 scenarios!("exec":

@@ -173,13 +173,11 @@ fn on_the_connection_requests() {
 }
 
 #[test]
-#[ignore = "connections of the segment hang"]
 fn on_the_control_blocks() {
     only_its_own_connections_suffer(control_blocks);
 }
 
 #[test]
-#[ignore = "connections of the segment hang"]
 fn on_the_rings() {
     only_its_own_connections_suffer(rings);
 }
@@ -190,7 +188,6 @@ fn on_the_messages_themselves() {
 }
 
 #[test]
-#[ignore = "connections of the segment hang"]
 fn on_everything() {
     only_its_own_connections_suffer(everything);
 }

@@ -1,6 +1,6 @@
 //! Non-blocking streams, poll, select and epoll, signals and threads that wait.
 
-use sovia_tests::{Scenario, known_limits, scenarios};
+use sovia_tests::{Scenario, scenarios};
 
 scenarios!("nonblocking":
     nothing_to_read_is_eagain,
@@ -66,13 +66,14 @@ scenarios!("epoll_threads":
     leaving_a_set_that_is_waited_for,
     closing_what_is_polled,
     shutting_what_is_read,
+    closing_what_is_read,
+    closing_what_is_read_by_several,
+    closing_under_a_blocked_write,
+    closing_one_of_two_numbers,
+    closing_under_a_cancelled_read,
     two_threads_wait_for_one_set,
     exclusive_entries_of_two_sets,
     a_pool_of_threads_with_one_shots,
-);
-
-known_limits!("epoll_threads", "a close ends a receive that another thread is blocked in":
-    closing_what_is_read,
 );
 
 scenarios!("signals":

@@ -11,6 +11,7 @@
 #[macro_use]
 mod real;
 mod descriptors;
+mod memory;
 mod poll;
 mod process;
 mod raw;

@@ -14,17 +14,36 @@ pub(crate) fn is_borrowed() -> bool {
     OWNER.load(Ordering::Relaxed) != sovia::process_id()
 }
 
+/// The program's `errno` while a fork is under way.
+static ERRNO: AtomicI32 = AtomicI32::new(0);
+
+/// Runs as the last before the kernel is asked, and [`parent`] as the first after it: handlers that
+/// the program registers later run around these.
 extern "C" fn prepare() {
+    let before = crate::errno();
     ops::forking();
+    ERRNO.store(before, Ordering::Relaxed);
+    crate::set_errno(0);
 }
 
 extern "C" fn parent() {
-    ops::fork_done();
+    // Nobody tells these handlers whether there is a child, but a failure leaves its number.
+    match crate::errno() {
+        0 => {
+            ops::fork_done();
+            crate::set_errno(ERRNO.load(Ordering::Relaxed));
+        }
+        failure => {
+            ops::fork_failed();
+            crate::set_errno(failure);
+        }
+    }
 }
 
 extern "C" fn child() {
     OWNER.store(sovia::process_id(), Ordering::Relaxed);
     ops::forked();
+    crate::set_errno(ERRNO.load(Ordering::Relaxed));
 }
 
 pub(crate) fn start() {

@@ -12,6 +12,10 @@ pub(crate) unsafe fn system_call(
     [a, b, c, d, e, f]: [c_long; 6],
     kernel: impl FnOnce() -> c_long,
 ) -> c_long {
+    if number == libc::SYS_mlockall {
+        // SAFETY: takes a number only.
+        return c_long::from(unsafe { crate::memory::mlockall(a as c_int) });
+    }
     let fd = a as c_int;
     if matches!(table::get(fd), Entry::Foreign) && number != libc::SYS_close_range {
         return kernel();

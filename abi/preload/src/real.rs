@@ -92,6 +92,7 @@ unsafe extern "C" fn missing() -> isize {
 pub(crate) fn resolve_all() {
     let all = [
         crate::descriptors::reals::ALL,
+        crate::memory::reals::ALL,
         crate::poll::reals::ALL,
         crate::process::reals::ALL,
         crate::receive::reals::ALL,

@@ -67,6 +67,8 @@ counters! {
         TableFull = 15, "no free entry in Sovia's tables";
         /// The segment held values that no correct peer writes.
         Corrupt = 16, "the shared segment was damaged";
+        /// The program's limit of descriptors leaves none for the library.
+        NoDescriptors = 17, "no descriptors left that the program does not need";
     }
 }
 

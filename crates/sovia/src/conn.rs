@@ -4,10 +4,12 @@
 //! segment that every process with this connection has mapped at the same address. The atomics
 //! may be looked at by anyone; the [`Body`] belongs to the holder of the lock.
 
+use crate::family::MEMBERS;
+use crate::stream::{Own, Seen};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use sovia_control::Traffic;
 use sovia_proto::close::Closing;
 use sovia_proto::flow::Flow;
@@ -127,6 +129,10 @@ pub struct Body {
     pub arrivals: u32,
     /// Entries sent that `gatherer.packets` knows of.
     pub counted: u32,
+    /// Bytes in the ordered packets sent; the gatherer counts the packets.
+    pub bytes_sent: u32,
+    /// Bytes in the ordered packets consumed; the taker counts the packets.
+    pub bytes_taken: u32,
     /// Bytes that a recall returned and that have gone to TCP.
     pub pumped: u32,
     /// Bytes of the first unread packet that the program has had.
@@ -137,6 +143,10 @@ pub struct Body {
     pub held_end: u32,
     /// Packets held back by [`crate::stream`] so that acknowledgements behind them could be seen.
     pub held: [Held; HELD],
+    /// What this end has written in the segment, to compare.
+    pub own: Own,
+    /// When that was last compared.
+    pub seen: Seen,
 }
 
 /// One connection.
@@ -171,8 +181,8 @@ pub struct Conn {
     pub send_timeout: AtomicU64,
     /// Which side of the segment we are.
     pub side: AtomicU32,
-    /// Processes other than the peer may wait on these: threads that wait outside the lock.
-    pub waiting: AtomicU32,
+    /// Threads that wait outside the lock, for each place in the family.
+    waiting: [AtomicU16; MEMBERS],
     /// The thread that takes the connection back to TCP.
     pub retreater: AtomicU32,
     body: UnsafeCell<Body>,
@@ -191,7 +201,10 @@ impl Conn {
         self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
         self.holders.store(crate::family::my_bit(), Ordering::Relaxed);
-        for counter in [&self.transfers, &self.rx_pins, &self.tx_pins, &self.waiting] {
+        for counter in [&self.transfers, &self.rx_pins, &self.tx_pins] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        for counter in &self.waiting {
             counter.store(0, Ordering::Relaxed);
         }
         for counter in [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout] {
@@ -227,6 +240,12 @@ impl Conn {
             2 => Phase::Attached,
             _ => Phase::Plain,
         }
+    }
+
+    /// Whether it runs on a VI.
+    #[inline]
+    pub fn is_attached(&self) -> bool {
+        self.phase() == Phase::Attached
     }
 
     /// Moves on to another phase.
@@ -265,6 +284,11 @@ impl Conn {
     #[inline]
     pub fn has(&self, flags: u32) -> bool {
         self.flags.load(Ordering::Relaxed) & flags != 0
+    }
+
+    /// All flags.
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
     }
 
     /// Sets flags; returns those that were set before.
@@ -306,6 +330,31 @@ impl Conn {
         }
         TIMES.set(times + 1);
         times < PATIENCE
+    }
+
+    /// Counts the calling thread among those that wait for the connection.
+    #[inline]
+    pub fn begin_waiting(&self) {
+        self.waiting[crate::family::place()].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts it out.
+    #[inline]
+    pub fn end_waiting(&self) {
+        self.waiting[crate::family::place()].fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether any thread of the family waits.
+    pub fn is_awaited(&self) -> bool {
+        self.waiting.iter().any(|count| count.load(Ordering::Acquire) != 0)
+    }
+
+    /// Threads of this process that wait, as far as it can be told from its relatives.
+    pub fn waiting_here(&self) -> usize {
+        if !crate::family::is_known() {
+            return 0;
+        }
+        usize::from(self.waiting[crate::family::place()].load(Ordering::Acquire))
     }
 
     /// Takes the lock if it is free.

@@ -21,8 +21,10 @@ struct Family {
     members: [AtomicI32; MEMBERS],
 }
 
-/// Processes that a family can tell apart. More share the last place, which never empties.
-const MEMBERS: usize = 64;
+/// Processes that a family can tell apart. More share the last place, which never empties: what
+/// one of those holds, another may hold as well, so it is never the last, and the end of the
+/// kernel's socket tells the peer what it cannot. What it opens itself stays on TCP.
+pub(crate) const MEMBERS: usize = 64;
 const SHARED: usize = MEMBERS - 1;
 /// A place taken for a child that fork is about to make.
 const EXPECTED: i32 = -1;
@@ -129,13 +131,31 @@ pub fn give_back(index: u32) {
 
 /// The bit of this process among a connection's holders.
 pub fn my_bit() -> u64 {
-    1 << (PLACE.load(Ordering::Relaxed) as usize % MEMBERS)
+    1 << place()
+}
+
+/// This process's place.
+#[inline]
+pub(crate) fn place() -> usize {
+    PLACE.load(Ordering::Relaxed) as usize % MEMBERS
+}
+
+/// Whether this process can be told apart from all others of the family.
+pub fn is_known() -> bool {
+    place() != SHARED
+}
+
+/// This process holds a connection no more.
+pub fn let_go(conn: &Conn) {
+    if is_known() {
+        conn.holders.fetch_and(!my_bit(), Ordering::AcqRel);
+    }
 }
 
 /// Says that this process lives, and holds what its bit says.
 pub fn join() {
     if let Some(family) = family() {
-        let place = PLACE.load(Ordering::Relaxed) as usize % MEMBERS;
+        let place = place();
         family.members[place].store(call::getpid(), Ordering::Release);
     }
 }
@@ -143,7 +163,7 @@ pub fn join() {
 /// Says that this process holds nothing any more, before its image is replaced.
 pub fn leave() {
     if let Some(family) = family() {
-        let place = PLACE.load(Ordering::Relaxed) as usize % MEMBERS;
+        let place = place();
         if place != SHARED {
             family.members[place].store(0, Ordering::Release);
         }
@@ -182,14 +202,33 @@ pub fn expect_child() -> u64 {
             }
         }
     }
+    if place == SHARED {
+        // Not empty even before the child runs.
+        family.members[SHARED].store(EXPECTED, Ordering::Release);
+    }
     NEXT.store(place as u32, Ordering::Relaxed);
     1 << place
+}
+
+/// Fork has failed: nobody will come to that place.
+pub fn expect_nobody() {
+    let place = NEXT.load(Ordering::Relaxed) as usize % MEMBERS;
+    if let Some(family) = family()
+        && place != SHARED
+    {
+        let _ = family.members[place].compare_exchange(
+            EXPECTED,
+            0,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+    }
 }
 
 /// Another process takes this one's place.
 pub fn pass_on(heir: i32) {
     if let Some(family) = family() {
-        let place = PLACE.load(Ordering::Relaxed) as usize % MEMBERS;
+        let place = place();
         family.members[place].store(heir, Ordering::Release);
     }
 }
@@ -202,6 +241,9 @@ pub fn born() {
 
 /// Whether living processes other than this one hold a connection. Strikes the dead ones out.
 pub fn is_shared(conn: &Conn) -> bool {
+    if !is_known() {
+        return true;
+    }
     let others = conn.holders.load(Ordering::Acquire) & !my_bit();
     if others == 0 {
         return false;

@@ -12,11 +12,13 @@
 //! - [`conn`]: a connection's state, in memory that forked processes share ([`family`]);
 //! - [`stream`]: sending and receiving on the two paths; [`retreat`]: back to TCP;
 //! - [`pair`], [`meeting`]: the other process, the segment shared with it, and how the two met;
+//! - `closer`: what strangers send to the meeting point;
 //! - [`wait`], [`epoll`], [`pollset`], [`progress`]: waiting.
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
 //! kernel (`sovia-sys`).
 
+mod closer;
 pub mod config;
 pub mod conn;
 pub mod epoll;
@@ -53,6 +55,7 @@ pub fn start() {
     config::load();
     family::start();
     table::start();
+    closer::start();
 }
 
 /// The program ends: what its open connections have counted goes to the statistics.

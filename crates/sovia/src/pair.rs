@@ -7,12 +7,13 @@ use crate::config;
 use crate::conn::{Conn, Role};
 use crate::message::{Link, Process};
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Fd, RobustLock, call, clock};
 use std::sync::{Arc, OnceLock};
 use via_shm::Segment;
 use via_shm::layout::{DOORBELLS, VIS, WAITERS};
+use via_shm::request::DISCRIMINATOR;
 use via_shm::segment::SideIndex;
 
 /// Processes that one can be paired with at a time.
@@ -26,6 +27,9 @@ static CHANGE: RobustLock = RobustLock::new();
 /// This process's own doorbells, 0 for one not made yet.
 static DOORS: [AtomicI32; DOORBELLS] = [const { AtomicI32::new(0) }; DOORBELLS];
 static ME: AtomicU64 = AtomicU64::new(0);
+
+/// In the place of a connection: one has been requested.
+const RESERVED: u32 = u32::MAX;
 
 /// A process that we share a segment with.
 #[derive(Debug)]
@@ -45,10 +49,14 @@ pub struct Pair {
     pub(crate) greetings: RobustBox<Vec<(Link, Datagram)>>,
     /// The segment's file, until the peer has it.
     pub(crate) file: RobustBox<Option<Fd>>,
-    /// For each VI the connection on it, plus one.
+    /// For each VI the connection on it, plus one; or that one has been asked for.
     conns: [AtomicU32; VIS as usize],
     /// Connections attached in this process.
     refs: AtomicU32,
+    /// Our waiters in use, by what this process knows itself.
+    waiters: AtomicU32,
+    /// Somebody has written nonsense into the segment: its waiters may have missed news.
+    pub(crate) suspect: AtomicBool,
 }
 
 /// A value behind a robust lock.
@@ -111,7 +119,7 @@ pub(crate) fn door(index: usize) -> Option<i32> {
     let fd = if fd != 0 {
         Some(fd)
     } else {
-        let made = call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).map(Fd::adopt);
+        let made = Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK));
         made.ok().filter(Fd::is_high).map(|fd| {
             let fd = fd.into_raw();
             door.store(fd, Ordering::Release);
@@ -135,6 +143,11 @@ pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
 /// ring those, and a ring that wakes a relative as well only makes it look.
 pub(crate) fn forked() {
     ME.store(0, Ordering::Release);
+    each(|_, pair| {
+        pair.waiters.store(0, Ordering::Release);
+        // The parent's requests are its own.
+        (0..VIS).for_each(|vi| pair.free(vi));
+    });
 }
 
 /// The pair with that index.
@@ -173,6 +186,8 @@ pub(crate) fn add(
         file: RobustBox::new(None),
         conns: [const { AtomicU32::new(0) }; VIS as usize],
         refs: AtomicU32::new(0),
+        waiters: AtomicU32::new(0),
+        suspect: AtomicBool::new(false),
     });
     CHANGE.lock();
     let free = TABLE.iter().position(|p| p.load(Ordering::Acquire).is_null());
@@ -305,6 +320,17 @@ pub(crate) fn notify_own(conn: &Conn, waiters: u32) {
     }
 }
 
+/// Rings those of this process who sleep in epoll or poll: to them a ring for somebody else is
+/// harmless.
+pub(crate) fn ring_own() {
+    for door in &DOORS[1..] {
+        let fd = door.load(Ordering::Acquire);
+        if fd != 0 {
+            let _ = call::write(fd, &1u64.to_ne_bytes());
+        }
+    }
+}
+
 impl Pair {
     #[inline]
     fn mark(&self, side: SideIndex, vi: u32, mut waiters: u32, mut ring: impl FnMut(u32)) {
@@ -339,13 +365,65 @@ impl Pair {
         self.doors.get().is_some()
     }
 
-    /// Notes which connection is on a VI.
-    pub(crate) fn occupy(&self, vi: u32, conn: u32) {
+    /// Notes which connection is on a VI. False if there is one already: then the table of requests
+    /// has been written to by somebody else.
+    pub(crate) fn occupy(&self, vi: u32, conn: u32) -> bool {
         self.refs.fetch_add(1, Ordering::AcqRel);
-        self.conns[vi as usize].store(conn + 1, Ordering::Release);
+        let free = self.is_free(vi)
+            && [0, RESERVED].into_iter().any(|before| {
+                self.conns[vi as usize]
+                    .compare_exchange(before, conn + 1, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            });
+        if !free {
+            self.refs.fetch_sub(1, Ordering::AcqRel);
+        }
+        free
     }
 
-    /// The connection on a VI has gone.
+    /// Whether no connection of this process is on a VI.
+    pub(crate) fn is_free(&self, vi: u32) -> bool {
+        matches!(self.conns[vi as usize].load(Ordering::Acquire), 0 | RESERVED)
+    }
+
+    /// Requests a connection of the peer, on a VI that none of ours is on or will be.
+    pub(crate) fn request(&self, discriminator: &[u8; DISCRIMINATOR]) -> Option<u32> {
+        let reserve = |vi: u32| {
+            self.conns[vi as usize]
+                .compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        self.segment.request_connection_on(self.side, discriminator, reserve, |vi| self.free(vi))
+    }
+
+    /// Takes a request back. False if it has been answered meanwhile.
+    pub(crate) fn withdraw(&self, vi: u32) -> bool {
+        let withdrawn = self.segment.withdraw(self.side, vi);
+        if withdrawn {
+            self.free(vi);
+        }
+        withdrawn
+    }
+
+    /// Nothing comes of a request of ours.
+    pub(crate) fn free(&self, vi: u32) {
+        let _ = self.conns[vi as usize].compare_exchange(
+            RESERVED,
+            0,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// The connection on a VI has gone, from this end's every process.
+    pub(crate) fn leave(&self, vi: u32) {
+        // In this order: the peer may ask for the number's next connection at once.
+        self.conns[vi as usize].store(0, Ordering::Release);
+        self.segment.leave(self.side, vi);
+        self.refs.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The connection on a VI has gone from this process.
     pub(crate) fn vacate(&self, vi: u32) {
         self.conns[vi as usize].store(0, Ordering::Release);
         self.refs.fetch_sub(1, Ordering::AcqRel);
@@ -354,8 +432,9 @@ impl Pair {
     /// The connections of this process on this pair's VIs.
     pub(crate) fn each_conn(&self, mut each: impl FnMut(u32)) {
         for conn in &self.conns {
-            if let Some(index) = conn.load(Ordering::Acquire).checked_sub(1) {
-                each(index);
+            match conn.load(Ordering::Acquire) {
+                0 | RESERVED => {}
+                index => each(index - 1),
             }
         }
     }
@@ -365,13 +444,14 @@ impl Pair {
         let taken = &self.segment.side(self.side).taken;
         let mut bits = taken.load(Ordering::Acquire);
         loop {
-            let index = (!bits).trailing_zeros();
+            let index = (!(bits | self.waiters.load(Ordering::Acquire))).trailing_zeros();
             if index >= WAITERS {
                 return None;
             }
             let now = bits | 1 << index;
             match taken.compare_exchange(bits, now, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
+                    self.waiters.fetch_or(1 << index, Ordering::AcqRel);
                     self.segment.waiter(self.side, index).reset(door);
                     return Some(index);
                 }
@@ -382,6 +462,7 @@ impl Pair {
 
     /// Gives a waiter back.
     pub(crate) fn give_waiter(&self, index: u32) {
+        self.waiters.fetch_and(!(1 << index), Ordering::AcqRel);
         self.segment.side(self.side).taken.fetch_and(!(1 << index), Ordering::AcqRel);
     }
 

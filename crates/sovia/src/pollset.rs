@@ -7,9 +7,9 @@
 
 use crate::conn::Phase;
 use crate::pair::{self, Pair};
-use crate::stream::Watch;
+use crate::stream::{self, Watch};
 use crate::table::{self, Ref};
-use crate::wait::Spin;
+use crate::wait::{FRUITLESS, Spin};
 use crate::{Outcome, epoll, errno};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -53,6 +53,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
     for &(i, _) in &ours {
         kernel[i].fd = -1;
     }
+    let mut fruitless = 0;
     let only_ours = ours.len() == fds.iter().filter(|p| p.fd >= 0).count();
     loop {
         // A connection may have gone back to TCP meanwhile.
@@ -91,11 +92,15 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
                 return Err(errno(e));
             }
             let n = look(fds, &ours) + merge(fds, &kernel);
-            if n > 0 {
+            if n > 0 || until.is_some_and(|until| clock::now_ns() >= until) {
                 return Ok(n);
             }
-            continue;
+            fruitless += 1;
+            if fruitless < FRUITLESS {
+                continue;
+            }
         }
+        fruitless = 0;
         if crate::progress::is_missing() {
             crate::progress::restart();
         }
@@ -141,7 +146,7 @@ fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch<'static>>) {
     let mut watches = Vec::with_capacity(ours.len());
     for &(_, at) in ours {
         let guard = at.conn.lock();
-        at.conn.waiting.fetch_add(1, Ordering::AcqRel);
+        at.conn.begin_waiting();
         if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
             watches.push(Watch::new(&guard));
             worth |=
@@ -153,7 +158,7 @@ fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch<'static>>) {
 
 fn end_spin(ours: &[(usize, Ref)]) {
     for &(_, at) in ours {
-        at.conn.waiting.fetch_sub(1, Ordering::AcqRel);
+        at.conn.end_waiting();
     }
 }
 
@@ -241,16 +246,15 @@ impl Sleeper {
                     None => return step(kernel, left, mask),
                 },
             };
-            let guard = at.conn.lock();
+            let mut guard = at.conn.lock();
             if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
-                let endpoint = guard.endpoint_ref();
-                endpoint.rx.direction().bell.watch(waiter);
-                endpoint.tx.direction().room.watch(waiter);
+                stream::audit::watch(&mut guard, waiter);
             }
         }
         for (pair, waiter) in lanes.iter() {
             let waiter = pair.segment.waiter(pair.side, *waiter);
             waiter.drain(|_| {});
+            waiter.rung_by(door);
             waiter.going_to_sleep();
         }
         let result = if look(fds, ours) > 0 {
@@ -271,12 +275,15 @@ impl Sleeper {
         }
         // Senders need not mark for a call that is over.
         for &(_, at) in ours {
-            let guard = at.conn.lock();
+            let mut guard = at.conn.lock();
             if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
-                let endpoint = guard.endpoint_ref();
-                for (_, waiter) in lanes.iter() {
-                    endpoint.rx.direction().bell.unwatch(*waiter);
-                    endpoint.tx.direction().room.unwatch(*waiter);
+                // In another pair the same number is another waiter's.
+                let pair = pair::get(at.conn.pair.load(Ordering::Relaxed));
+                let pair = pair.map_or(core::ptr::null(), core::ptr::from_ref);
+                for (known, waiter) in lanes.iter() {
+                    if Arc::as_ptr(known) == pair {
+                        stream::audit::unwatch(&mut guard, *waiter);
+                    }
                 }
             }
         }

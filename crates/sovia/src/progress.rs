@@ -6,12 +6,15 @@
 //! wants a direction back on TCP while the program computes ([`crate::retreat`]).
 
 use crate::conn::{Phase, flag};
+use crate::ops::keep;
 use crate::retreat::answer;
+use crate::stream::audit;
 use crate::table::{self, Ref};
 use crate::{family, pair};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use sovia_proto::path::{Rx, Tx};
 use sovia_sys::poll;
-use sovia_sys::{Fd, RobustLock, call, futex};
+use sovia_sys::{Fd, RobustLock, call, clock, futex};
 
 /// The process that the thread runs in; another number: not in this one.
 static OWNER: AtomicI32 = AtomicI32::new(0);
@@ -21,7 +24,7 @@ static START: RobustLock = RobustLock::new();
 static ROUNDS: AtomicU32 = AtomicU32::new(0);
 
 const DOOR: u64 = u64::MAX;
-/// Stack of the thread: the program's thread-local storage comes out of it.
+/// Stack of a thread: the program's thread-local storage comes out of it.
 const STACK: usize = 256 << 10;
 
 /// Events of an anchor that tell of the peer's end.
@@ -66,17 +69,30 @@ pub(crate) fn restart() {
 }
 
 fn spawn(pid: i32) -> bool {
-    let Ok(epoll) = poll::epoll_create() else { return false };
-    let epoll = Fd::adopt(epoll);
+    let Ok(epoll) = Fd::make(poll::epoll_create) else { return false };
     let Some(door) = pair::door(DOORBELL as usize) else { return false };
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     if poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, DOOR).is_err() {
         return false;
     }
-    // SAFETY: plain pthread calls on local, initialised objects; the new thread gets the epoll
-    // descriptor by value. All signals are blocked around its creation, so that it inherits the
+    let created = start_thread(run, epoll.raw() as usize as *mut libc::c_void);
+    if created {
+        let fd = epoll.into_raw();
+        EPOLL.store(fd, Ordering::Release);
+        OWNER.store(pid, Ordering::Release);
+    }
+    created
+}
+
+/// What a thread of the library runs.
+pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
+
+/// Starts a thread that the program does not notice. False if it cannot be had.
+pub(crate) fn start_thread(main: Main, argument: *mut libc::c_void) -> bool {
+    // SAFETY: plain pthread calls on local, initialised objects; `argument` is passed
+    // on as it is. All signals are blocked around its creation, so that it inherits the
     // block and the program's handlers never run on it.
-    let created = unsafe {
+    unsafe {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         let mut all: libc::sigset_t = core::mem::zeroed();
         let mut before: libc::sigset_t = core::mem::zeroed();
@@ -86,18 +102,18 @@ fn spawn(pid: i32) -> bool {
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
         libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let argument = epoll.raw() as usize as *mut libc::c_void;
-        let result = libc::pthread_create(&raw mut thread, &raw const attributes, run, argument);
+        let result = libc::pthread_create(&raw mut thread, &raw const attributes, main, argument);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
         result == 0
-    };
-    if created {
-        let fd = epoll.into_raw();
-        EPOLL.store(fd, Ordering::Release);
-        OWNER.store(pid, Ordering::Release);
     }
-    created
+}
+
+/// Has the thread look around.
+pub(crate) fn nudge() {
+    if let Some(door) = pair::door(DOORBELL as usize) {
+        let _ = call::write(door, &1u64.to_ne_bytes());
+    }
 }
 
 /// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.
@@ -112,9 +128,13 @@ pub(crate) fn watch(fd: i32, at: Ref) {
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let epoll = argument as usize as i32;
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+    // When the connections are to be looked at; none while there are none.
+    let mut audit = None;
     loop {
         ROUNDS.fetch_add(1, Ordering::Relaxed);
-        let pause = answer::pause().or_else(pair::burial);
+        let left = audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
+        let pause = answer::pause().or_else(keep::pause).or_else(pair::burial);
+        let pause = pause.into_iter().chain(left).min();
         let n = match poll::epoll_wait(epoll, &mut events, pause, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
@@ -125,12 +145,20 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         if ends || n == 0 {
             // Peers die with their anchors; their segments go some time after.
             pair::collect();
+            keep::collect();
         }
         for event in &events[..n] {
             let token = event.u64;
             if token != DOOR {
                 anchor_event(token, event.events);
             }
+        }
+        let now = clock::now_ns();
+        if audit.is_some_and(|at| at <= now) {
+            audit = audit::all(now).then_some(now + audit::PERIOD_NS);
+        } else if audit.is_none() {
+            // A new connection has an event at once.
+            audit = Some(now + audit::PERIOD_NS);
         }
         // Whoever rang wants a path changed, or bytes have waited for room on TCP.
         answer::serve();
@@ -149,7 +177,14 @@ fn anchor_event(token: u64, events: u32) {
     } else if events & libc::EPOLLIN as u32 != 0 {
         conn.set(flag::ANCHOR);
     }
-    tell_own(conn);
+    // Bytes and room on TCP are news for those only who are on that path; to tell others would be
+    // an edge where there is none. (That a socket has room comes once in any case, when this thread
+    // begins to watch it, and on a busy machine that is late.)
+    let bytes = events & libc::EPOLLIN as u32 != 0 && conn.rx() != Rx::Vi;
+    let room = events & libc::EPOLLOUT as u32 != 0 && conn.tx() != Tx::Vi;
+    if events & ENDS != 0 || bytes || room {
+        tell_own(conn);
+    }
 }
 
 /// Wakes everybody of this family who waits for a connection, in either direction.
@@ -163,16 +198,16 @@ pub(crate) fn tell_own(conn: &crate::conn::Conn) {
         return;
     }
     let endpoint = guard.endpoint_ref();
-    let mut waiters = 0;
+    // By what we know ourselves, whatever the bells say: who waits has been counted before we took
+    // the lock, or will see the news under it.
+    let waiting = conn.is_awaited();
     for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room] {
-        if let Some(listeners) = bell.look() {
-            if listeners.sleepers {
-                bell.ring();
-                futex::wake(bell.word(), u32::MAX >> 1);
-            }
-            waiters |= listeners.waiters;
+        if waiting || bell.look().is_some_and(|listeners| listeners.sleepers) {
+            bell.ring();
+            futex::wake(bell.word(), u32::MAX >> 1);
         }
     }
+    let waiters = guard.own.watchers;
     if waiters != 0 {
         pair::notify_own(conn, waiters);
     }

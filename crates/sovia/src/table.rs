@@ -137,9 +137,15 @@ pub fn conn(fd: i32) -> Option<Ref> {
     }
 }
 
+/// Whether `fd` means that connection.
+#[inline]
+pub fn refers(fd: i32, to: Ref) -> bool {
+    slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) == to.word())
+}
+
 /// Records a new stream socket.
 pub fn enter_conn(fd: i32, role: Role) {
-    if slot(fd).is_none() {
+    if slot(fd).is_none() || !family::is_known() {
         return;
     }
     let Some((index, conn)) = family::take() else {

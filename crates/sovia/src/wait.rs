@@ -37,6 +37,10 @@ const FIRST: u32 = 64;
 /// Never spin less than this, in nanoseconds, unless spinning is off.
 const LEAST_NS: u64 = 2_000;
 
+/// Finds of something with which nothing could be done, in a row: then a wait sleeps. What was found
+/// is none of ours, or nonsense that somebody has written.
+pub(crate) const FRUITLESS: u32 = 64;
+
 thread_local! {
     static BUDGET: Cell<u64> = const { Cell::new(u64::MAX) };
 }
@@ -117,6 +121,20 @@ pub fn until<T>(
     mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<T, Ended> {
     let conn = at.conn;
+    conn.begin_waiting();
+    let result = attempt_until(at, want, deadline, &mut attempt);
+    conn.end_waiting();
+    result
+}
+
+fn attempt_until<T>(
+    at: Ref,
+    want: Want,
+    deadline: Option<u64>,
+    attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
+) -> Result<T, Ended> {
+    let conn = at.conn;
+    let mut fruitless = 0;
     loop {
         let (watch, bell) = {
             let mut guard = conn.lock();
@@ -124,7 +142,6 @@ pub fn until<T>(
             if let Some(value) = attempt(&mut guard) {
                 return Ok(value);
             }
-            conn.waiting.fetch_add(1, Ordering::AcqRel);
             let endpoint = guard.endpoint_ref();
             let bell: &Bell = match want {
                 Want::Receive => &endpoint.rx.direction().bell,
@@ -132,14 +149,11 @@ pub fn until<T>(
             };
             (Watch::new(&guard), core::ptr::from_ref(bell))
         };
-        // SAFETY: we are counted in `waiting`, which keeps the segment mapped.
+        // SAFETY: we are counted as waiting, which keeps the segment mapped.
         let bell = unsafe { &*bell };
-        let result = wait_once(at, want, deadline, &watch, bell, &mut attempt);
-        conn.waiting.fetch_sub(1, Ordering::AcqRel);
-        match result {
-            Ok(Some(value)) => return Ok(value),
-            Ok(None) => {}
-            Err(e) => return Err(e),
+        let looked = wait_once(at, want, deadline, &watch, bell, &mut fruitless, attempt)?;
+        if let Some(value) = looked {
+            return Ok(value);
         }
     }
 }
@@ -150,6 +164,7 @@ fn wait_once<T>(
     deadline: Option<u64>,
     watch: &Watch<'_>,
     bell: &Bell,
+    fruitless: &mut u32,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<Option<T>, Ended> {
     let worth =
@@ -177,10 +192,15 @@ fn wait_once<T>(
             spin.learn();
             return Ok(Some(value));
         }
-        if want == Want::Receive {
-            return Ok(None);
+        *fruitless += 1;
+        if want == Want::Receive && *fruitless < FRUITLESS {
+            return match deadline {
+                Some(deadline) if clock::now_ns() >= deadline => Err(Ended::Failed(libc::EAGAIN)),
+                _ => Ok(None),
+            };
         }
     }
+    *fruitless = 0;
     if crate::progress::is_missing() {
         crate::progress::restart();
     }

@@ -161,17 +161,41 @@ pub fn geteuid() -> u32 {
 
 /// Whether a thread or process with that id still runs. One that has died and waits for its parent
 /// to notice does not.
+///
+/// Asked without a descriptor wherever that is possible: threads of ours ask at any time, and must
+/// not take the number that the program's next descriptor gets.
 pub fn task_exists(id: i32) -> bool {
     if id <= 0 || sys!(tkill, id, 0) == Err(Errno::ESRCH) {
         return false;
     }
+    match memory_of(id) {
+        // Who has died has no memory any more.
+        Err(Errno::ESRCH) => false,
+        Err(Errno::EFAULT) => true,
+        // We may not look, which is decided after it has been found; or nobody may ask at all.
+        _ => memory_of(getpid()) == Err(Errno::EFAULT) || is_no_zombie(id),
+    }
+}
+
+/// Fails, with EFAULT where there is memory that we may read.
+fn memory_of(id: i32) -> Result<usize> {
+    let mut byte = 0u8;
+    let local = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let remote = libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 1 };
+    sys!(process_vm_readv, id, &raw const local, 1usize, &raw const remote, 1usize, 0usize)
+}
+
+/// By the state that /proc gives.
+#[cold]
+fn is_no_zombie(id: i32) -> bool {
     let mut path = [0u8; 32];
     let mut at = 0;
     put(&mut path, &mut at, b"/proc/");
     put_number(&mut path, &mut at, id.unsigned_abs());
     put(&mut path, &mut at, b"/stat");
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let Ok(fd) = sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags) else {
+    let open = || sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags);
+    let Ok(fd) = crate::fd::with_room(open) else {
         // Without /proc a zombie looks alive.
         return true;
     };
@@ -398,4 +422,32 @@ pub fn with_descriptor_limit<T>(limit: u64, f: impl FnOnce() -> T) -> T {
     let before = [soft, hard];
     let _ = sys!(prlimit64, 0usize, libc::RLIMIT_NOFILE, before.as_ptr(), 0usize);
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dead_do_not_exist() {
+        assert!(task_exists(getpid()) && task_exists(gettid()));
+        assert!(!task_exists(0) && !task_exists(i32::MAX));
+        let child = || std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut child = child();
+        let id = child.id() as i32;
+        assert!(task_exists(id) && is_no_zombie(id));
+        child.kill().unwrap();
+        let patience = std::time::Instant::now();
+        while task_exists(id) && patience.elapsed().as_secs() < 20 {
+            sched_yield();
+        }
+        assert!(!task_exists(id) && !is_no_zombie(id));
+        child.wait().unwrap();
+        assert!(!task_exists(id));
+        let thread = std::thread::spawn(gettid).join().unwrap();
+        while task_exists(thread) && patience.elapsed().as_secs() < 20 {
+            sched_yield();
+        }
+        assert!(!task_exists(thread));
+    }
 }

@@ -5,7 +5,9 @@ use crate::fd::Fd;
 
 /// Descriptors that one datagram may carry here.
 pub const FDS_MAX: usize = 12;
-const CONTROL_LEN: usize = 256;
+/// Room for as many descriptors as the kernel lets anybody send, and the sender's credentials. What
+/// did not fit, the kernel would close in the receiving call, however long that takes.
+const CONTROL_LEN: usize = 1152;
 
 /// An abstract name: at most 107 bytes after the leading zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,7 +85,7 @@ impl Datagram {
     /// numbers are left.
     pub fn bind(name: Option<&Name>) -> Result<Datagram> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let fd = Fd::adopt(call::socket(libc::AF_UNIX, kind, 0)?);
+        let fd = Fd::make(|| call::socket(libc::AF_UNIX, kind, 0))?;
         if !fd.is_high() {
             // The program needs the numbers below for itself.
             return Err(Errno::EMFILE);
@@ -125,6 +127,18 @@ impl Datagram {
     /// `EAGAIN` when there is none.
     pub fn receive(&self, buf: &mut [u8]) -> Result<Received> {
         receive_message(self.0.raw(), buf)
+    }
+}
+
+impl Drop for Datagram {
+    /// What lies unread in the socket is closed with it: descriptors that anybody may have sent.
+    fn drop(&mut self) {
+        // Nothing is added from here on.
+        let _ = call::shutdown(self.0.raw(), libc::SHUT_RD);
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        if call::recv(self.0.raw(), &mut [0], flags) != Err(Errno::EAGAIN) {
+            self.0.suspect();
+        }
     }
 }
 
@@ -188,7 +202,7 @@ pub(crate) fn receive_message(fd: RawFd, buf: &mut [u8]) -> Result<Received> {
     msg.msg_controllen = CONTROL_LEN as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: every pointer in `msg` refers to a local that outlives the call.
-    let len = unsafe { call::recvmsg(fd, &raw mut msg, flags) }?;
+    let len = crate::fd::with_room(|| unsafe { call::recvmsg(fd, &raw mut msg, flags) })?;
     let mut received = Received {
         len,
         truncated: msg.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
@@ -207,7 +221,7 @@ pub(crate) fn receive_message(fd: RawFd, buf: &mut [u8]) -> Result<Received> {
                 (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
                     for i in 0..bytes / size_of::<RawFd>() {
                         let fd = data.cast::<RawFd>().add(i).read_unaligned();
-                        received.fds.push(Fd::adopt(fd));
+                        received.fds.push(Fd::adopt_foreign(fd));
                     }
                 }
                 (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {

@@ -32,8 +32,8 @@ pub fn cookie(fd: i32) -> Result<u64> {
 /// `ENOENT` where there is none; whatever refuses netlink where it is forbidden.
 pub fn tcp_owner(local: SocketAddr, peer: SocketAddr) -> Result<Owner> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    let netlink = call::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG)?;
-    let netlink = Fd::keep(netlink);
+    let netlink = || call::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG);
+    let netlink = Fd::make(netlink)?;
     let request = request(local, peer)?;
     call::send(netlink.raw(), &request, 0)?;
     let mut answer = [0u8; 1024];

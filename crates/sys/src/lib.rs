@@ -12,6 +12,7 @@ pub mod fd;
 pub mod futex;
 pub mod lock;
 pub mod mapping;
+pub mod memlock;
 pub mod poll;
 pub mod process;
 pub mod seqpacket;

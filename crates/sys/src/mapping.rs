@@ -2,6 +2,59 @@
 
 use crate::call::{self, RawFd, Result, Sysno};
 use crate::fd::Fd;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Where mappings are: address and length of each, 0 for a free place. Sparse ones are much larger
+/// than what they use: what would fill all memory of the program must leave them out.
+static PLACES: [(AtomicUsize, AtomicUsize); 2048] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 2048];
+
+fn note(base: usize, len: usize) -> Result<()> {
+    let free = PLACES
+        .iter()
+        .find(|(at, _)| at.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok());
+    let (_, place) = free.ok_or(call::Errno::ENOMEM)?;
+    place.store(len, Ordering::Release);
+    Ok(())
+}
+
+fn forget(base: usize) {
+    if let Some((at, len)) = PLACES.iter().find(|(at, _)| at.load(Ordering::Acquire) == base) {
+        len.store(0, Ordering::Release);
+        at.store(0, Ordering::Release);
+    }
+}
+
+/// The parts of an address range that lie in no mapping of ours.
+pub(crate) fn outside(from: usize, to: usize, mut each: impl FnMut(usize, usize)) {
+    let mut at = from;
+    while at < to {
+        let mut end = to;
+        let mut next = to;
+        for (base, len) in &PLACES {
+            let len = len.load(Ordering::Acquire);
+            let base = base.load(Ordering::Acquire);
+            if len != 0 && base < end && base + len > at {
+                end = base.max(at);
+                next = (base + len).min(to);
+            }
+        }
+        if end > at {
+            each(at, end - at);
+        }
+        at = next;
+    }
+}
+
+/// Every mapping of ours.
+pub(crate) fn each(mut each: impl FnMut(usize, usize)) {
+    for (base, len) in &PLACES {
+        let len = len.load(Ordering::Acquire);
+        if len != 0 {
+            each(base.load(Ordering::Acquire), len);
+        }
+    }
+}
 
 /// A mapping that stays until it is dropped.
 #[derive(Debug)]
@@ -39,6 +92,7 @@ impl Mapping {
             syscalls::syscall!(Sysno::mmap, 0usize, len, libc::PROT_NONE, flags, fd, 0usize)
         }?;
         let mapping = Mapping { base: base as *mut u8, len };
+        note(base, len)?;
         // A program under mlockall(MCL_FUTURE) would get all of it populated and locked. Without
         // access nothing is; then the lock is taken off the range, and access given.
         // SAFETY: the range is the mapping just made.
@@ -82,6 +136,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        forget(self.base as usize);
         // SAFETY: `base` and `len` are what mmap returned; the owner vouches by dropping that
         // nobody uses the range any more.
         let _ = unsafe { syscalls::syscall!(Sysno::munmap, self.base as usize, self.len) };
@@ -98,8 +153,8 @@ pub fn sealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
     if call::soft_limit(libc::RLIMIT_FSIZE).is_some_and(|limit| limit < len) {
         return Err(call::Errno::EFBIG);
     }
-    let fd = call::memfd_create(name, libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)?;
-    let fd = Fd::adopt(fd);
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    let fd = Fd::make(|| call::memfd_create(name, flags))?;
     call::ftruncate(fd.raw(), len)?;
     call::fcntl(fd.raw(), libc::F_ADD_SEALS, SEALS)?;
     Ok(fd)

@@ -9,7 +9,7 @@
 use crate::Damaged;
 use crate::layout::{AREA, Direction};
 use crate::pool::{self, POOL};
-use crate::ring::{Entry, INLINE, SLOTS, Slot};
+use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use crate::waiter::Bell;
 use core::ptr::NonNull;
@@ -45,6 +45,8 @@ pub struct Receiver {
     next: u32,
     /// Receives that the peer has been told of.
     posted: u32,
+    /// Pool position that the peer has been told of.
+    released: u64,
     place: pool::Reader,
 }
 
@@ -76,8 +78,8 @@ impl Endpoint {
         let tx =
             Sender { direction, slots, pool, next: 0, credit: SLOTS, place: Default::default() };
         let (direction, slots, pool) = half(side ^ 1);
-        let rx =
-            Receiver { direction, slots, pool, next: 0, posted: SLOTS, place: Default::default() };
+        let place = Default::default();
+        let rx = Receiver { direction, slots, pool, next: 0, posted: SLOTS, released: 0, place };
         Endpoint { tx, rx }
     }
 }
@@ -190,6 +192,18 @@ impl Sender {
         }
     }
 
+    /// Whether the entries that lie in the ring are still those that this end has put there.
+    ///
+    /// # Errors
+    /// [`Damaged`] if somebody else has written there: an entry may be lost to the reader.
+    pub fn audit(&self) -> Result<(), Damaged> {
+        let untouched = |i| {
+            let n = self.next.wrapping_add(i);
+            self.slot(n).awaits(n)
+        };
+        if (0..SLOTS).all(untouched) { Ok(()) } else { Err(Damaged("own entry overwritten")) }
+    }
+
     /// Tells the reader that there is news: wakes sleepers, marks waiters; `ring` is called with
     /// the waiters to notify (a bitmap, never 0).
     #[inline]
@@ -251,7 +265,12 @@ impl Receiver {
     /// [`Damaged`] if its header makes no sense.
     #[inline]
     pub fn head(&self) -> Result<Option<Entry>, Damaged> {
-        let Some(entry) = self.slot(self.next).read(self.next) else { return Ok(None) };
+        // One load: a second look at a line that is just being written would wait for it.
+        let entry = match self.slot(self.next).read_or(self.next) {
+            Ok(entry) => entry,
+            Err(tag) if ring::is_before(self.next, tag) => return Ok(None),
+            Err(_) => return Err(Damaged("foreign entry")),
+        };
         match entry.pool_offset {
             None if entry.len as usize > INLINE => Err(Damaged("inline message too long")),
             Some(at) if at as u64 + u64::from(entry.len) > POOL => {
@@ -259,6 +278,25 @@ impl Receiver {
             }
             _ => Ok(Some(entry)),
         }
+    }
+
+    /// Whether the peer finds in the segment what this end has told it.
+    ///
+    /// # Errors
+    /// [`Damaged`] if somebody else has written there, or the head of the queue makes no sense.
+    pub fn audit(&self) -> Result<(), Damaged> {
+        let credit = &self.direction().credit;
+        if credit.posted() != self.posted || credit.released() != self.released {
+            return Err(Damaged("own credit overwritten"));
+        }
+        self.head().map(drop)
+    }
+
+    /// Makes the half whole after its user died between two steps of a receive.
+    pub fn repair(&self) {
+        let credit = &self.direction().credit;
+        credit.post(self.posted);
+        credit.release(self.released);
     }
 
     /// Copies bytes of the head message out, from byte `from` on.
@@ -312,7 +350,8 @@ impl Receiver {
 
     /// Gives pool bytes back up to a position that [`Receiver::advance`] returned.
     #[inline]
-    pub fn release(&self, position: u64) {
+    pub fn release(&mut self, position: u64) {
+        self.released = position;
         self.direction().credit.release(position);
     }
 

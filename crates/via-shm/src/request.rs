@@ -64,7 +64,29 @@ impl Segment {
         side: SideIndex,
         discriminator: &[u8; DISCRIMINATOR],
     ) -> Option<u32> {
-        let vi = (0..VIS).find(|&vi| owner(vi) == side && self.claim(vi))?;
+        self.request_connection_on(side, discriminator, |_| true, |_| {})
+    }
+
+    /// Likewise, on a VI that the caller could `reserve` by what it knows itself: the table may call
+    /// one free that is in use, if somebody has written nonsense into it. `free` is called for those
+    /// that the table has in use.
+    pub fn request_connection_on(
+        &self,
+        side: SideIndex,
+        discriminator: &[u8; DISCRIMINATOR],
+        reserve: impl Fn(u32) -> bool,
+        free: impl Fn(u32),
+    ) -> Option<u32> {
+        let vi = (0..VIS).find(|&vi| {
+            if owner(vi) != side || !reserve(vi) {
+                return false;
+            }
+            let claimed = self.claim(vi);
+            if !claimed {
+                free(vi);
+            }
+            claimed
+        })?;
         let entry = self.request(vi);
         for (word, bytes) in entry.words.iter().zip(discriminator.chunks_exact(8)) {
             let mut buf = [0; 8];
@@ -87,7 +109,11 @@ impl Segment {
         let seen = state.load(Ordering::Relaxed);
         let left = ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR;
         let free = seen & PHASE == FREE || seen & !LIVES == left;
-        let life = (seen & LIVES).wrapping_add(LIFE);
+        let life = match (seen & LIVES).wrapping_add(LIFE) {
+            // The count begins anew; the first life, with fresh memory, there is once.
+            0 => 2 * LIFE,
+            life => life,
+        };
         free && state
             .compare_exchange(seen, life | CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -222,6 +248,16 @@ mod tests {
             assert!(segment.accept(1, request));
         });
         assert_eq!(segment.progress(vi), Progress::Accepted);
+    }
+
+    #[test]
+    fn only_the_first_life_is_the_first() {
+        let (segment, _fd) = Segment::create().unwrap();
+        for life in 0..0x1_0010 {
+            let vi = segment.request_connection(0, &[0; DISCRIMINATOR]).unwrap();
+            assert_eq!((vi, segment.is_first_life(vi)), (0, life == 0));
+            assert!(segment.withdraw(0, vi));
+        }
     }
 
     #[test]

@@ -55,17 +55,28 @@ impl Slot {
         self.head.load(Ordering::Acquire) as u32 == n.wrapping_add(1)
     }
 
+    /// Whether the slot, as its writer left it, still awaits entry `n`.
+    pub fn awaits(&self, n: u32) -> bool {
+        is_before(n, self.head.load(Ordering::Relaxed) as u32)
+    }
+
     /// Reads entry `n`'s header if it is here.
     #[inline]
     pub fn read(&self, n: u32) -> Option<Entry> {
+        self.read_or(n).ok()
+    }
+
+    /// Likewise; if it is not here, the tag that is.
+    #[inline]
+    pub(crate) fn read_or(&self, n: u32) -> Result<Entry, u32> {
         // SYNC: pairs with the Release store in `publish`; what was written before it is seen.
         let head = self.head.load(Ordering::Acquire);
         if head as u32 != n.wrapping_add(1) {
-            return None;
+            return Err(head as u32);
         }
         let more = self.more.load(Ordering::Relaxed);
         let high = (head >> 32) as u32;
-        Some(Entry {
+        Ok(Entry {
             immediate: more as u32,
             len: high & LEN_MAX,
             pool_offset: (high & POOLED != 0).then_some((more >> 32) as u32),
@@ -131,6 +142,13 @@ impl Slot {
     pub fn clear(&self) {
         self.head.store(0, Ordering::Relaxed);
     }
+}
+
+/// Whether a slot with that tag holds what goes before entry `n`: the entry of the lap before, or
+/// nothing in the first lap. No honest writer leaves anything else to a reader.
+#[inline]
+pub(crate) fn is_before(n: u32, tag: u32) -> bool {
+    tag == n.wrapping_add(1).wrapping_sub(SLOTS) || tag == 0 && n < SLOTS
 }
 
 /// Up to 7 bytes as a word. From overlapping pieces: a loop over bytes would go through memory,

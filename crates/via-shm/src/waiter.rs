@@ -64,9 +64,22 @@ impl Bell {
         fence(Ordering::SeqCst);
     }
 
-    /// Takes the announcement back.
+    /// Takes the announcement back. One that somebody has overwritten is not there to be taken:
+    /// subtracting regardless would cancel the next sleeper's, and those of the waiters.
     pub fn woke(&self) {
-        self.who.fetch_sub(1, Ordering::SeqCst);
+        let mut seen = self.who.load(Ordering::Relaxed);
+        while seen as u32 != 0 {
+            let now = seen - 1;
+            match self.who.compare_exchange(seen, now, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// The waiters that are told of news, a bit for each.
+    pub fn watchers(&self) -> u32 {
+        (self.who.load(Ordering::Relaxed) >> 32) as u32
     }
 
     /// Changes the word, so that nobody falls asleep on its old value; the ringer then wakes the
@@ -179,6 +192,23 @@ impl Waiter {
     pub fn going_to_sleep(&self) {
         self.sleeping.store(ASLEEP, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+    }
+
+    /// Says again which doorbell rings the waiter, before a sleep: a ring elsewhere would be lost.
+    pub fn rung_by(&self, doorbell: u32) {
+        if self.doorbell.load(Ordering::Relaxed) != doorbell {
+            self.doorbell.store(doorbell, Ordering::SeqCst);
+        }
+    }
+
+    /// Puts every mark into the summary. A mark that is missing there would be found by nobody, and
+    /// keep ringers from making it again.
+    pub fn summarise(&self) {
+        for (i, word) in self.ready.iter().enumerate() {
+            if word.load(Ordering::SeqCst) != 0 {
+                self.summary.fetch_or(1 << i, Ordering::SeqCst);
+            }
+        }
     }
 
     /// Takes the announcement back.

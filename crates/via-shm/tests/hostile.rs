@@ -16,7 +16,9 @@ use via::conformance::{Context, End};
 use via::{Cause, Connection, Nic, Vi, ViAttributes, ViState};
 use via_shm::layout::{AREA, Direction, SEGMENT};
 use via_shm::pool::POOL;
-use via_shm::{Segment, ShmNic};
+use via_shm::request::DISCRIMINATOR;
+use via_shm::ring::{Entry, SLOTS};
+use via_shm::{Endpoint, Segment, ShmNic};
 
 /// A small random number generator (xorshift), so that a failure can be replayed.
 struct Random(u64);
@@ -250,4 +252,134 @@ fn bystander() {
         end.send(1, 0, len as usize);
     }
     assert_eq!(end.vi.cause(), Some(Cause::PeerDisconnected));
+}
+
+/// The two ends of a VI as the sockets layer uses them, and the segment that they are in.
+fn endpoints() -> (Segment, Endpoint, Endpoint) {
+    let (segment, _fd) = Segment::create().unwrap();
+    segment.recycle(0, false);
+    // SAFETY: the segment is returned with the endpoints and outlives them in each test.
+    let (a, b) = unsafe { (Endpoint::new(&segment, 0, 0), Endpoint::new(&segment, 0, 1)) };
+    (segment, a, b)
+}
+
+/// Sends that many messages, and takes each off the queue.
+fn pass(a: &mut Endpoint, b: &mut Endpoint, count: u32) {
+    for n in 0..count {
+        let bytes = vec![n as u8; [10, 5000][n as usize % 2]];
+        assert!(a.tx.send(n, &bytes).unwrap());
+        let entry = b.rx.head().unwrap().unwrap();
+        if let Some(position) = b.rx.advance(&entry).unwrap() {
+            b.rx.release(position);
+        }
+    }
+}
+
+#[test]
+fn undisturbed_ends_find_nothing_amiss_in_any_lap() {
+    let (_segment, mut a, mut b) = endpoints();
+    for _ in 0..3 * SLOTS {
+        a.tx.audit().unwrap();
+        b.tx.audit().unwrap();
+        a.rx.audit().unwrap();
+        b.rx.audit().unwrap();
+        pass(&mut a, &mut b, 1);
+    }
+    while a.tx.send(0, b"x").unwrap() {}
+    a.tx.audit().unwrap();
+    b.rx.audit().unwrap();
+}
+
+#[test]
+fn an_entry_that_is_overwritten_is_missed_by_both_ends() {
+    for sent in [0, 1, SLOTS - 1, SLOTS, 3 * SLOTS + 5] {
+        let (segment, mut a, mut b) = endpoints();
+        pass(&mut a, &mut b, sent);
+        a.tx.send(0, b"unread").unwrap();
+        let slot = &segment.slots(0, 0)[(sent % SLOTS) as usize];
+        let foreign = Entry { immediate: 0, len: 6, pool_offset: None };
+        for tag in [sent + 1, sent + 7, sent ^ 1 << 20, u32::MAX - 1] {
+            slot.publish(tag, foreign);
+            assert!(b.rx.head().is_err(), "{sent} sent, {tag} in the place of the next");
+            assert!(b.rx.audit().is_err());
+            assert!(a.tx.audit().is_err());
+        }
+        // What looks as if nothing had come yet is seen by who has sent it.
+        slot.clear();
+        assert_eq!(b.rx.head().is_err(), sent >= SLOTS);
+        slot.publish(sent.wrapping_sub(SLOTS), foreign);
+        assert_eq!(b.rx.head(), Ok(None));
+        assert!(a.tx.audit().is_err());
+        slot.publish(sent, foreign);
+        a.tx.audit().unwrap();
+    }
+}
+
+#[test]
+fn who_gave_credit_sees_that_it_is_gone() {
+    let (segment, mut a, mut b) = endpoints();
+    pass(&mut a, &mut b, 100);
+    b.rx.audit().unwrap();
+    let credit = &segment.direction(0, 0).credit;
+    let (posted, released) = (credit.posted(), credit.released());
+    assert!(posted > SLOTS && released > 0);
+    credit.post(posted - 16);
+    assert!(b.rx.audit().is_err());
+    b.rx.repair();
+    b.rx.audit().unwrap();
+    credit.release(released - 64);
+    assert!(b.rx.audit().is_err());
+}
+
+#[test]
+fn an_announcement_that_was_overwritten_is_not_taken_back() {
+    let (segment, _a, _b) = endpoints();
+    let bell = &segment.direction(0, 0).bell;
+    bell.watch(5);
+    bell.going_to_sleep();
+    bell.clear();
+    bell.woke();
+    assert_eq!(bell.look(), None, "nobody listens, and no sleeper of the future is cancelled");
+    bell.watch(5);
+    bell.woke();
+    assert_eq!(bell.watchers(), 1 << 5);
+}
+
+#[test]
+fn a_mark_that_the_summary_has_lost_is_found_again() {
+    let (segment, ..) = endpoints();
+    let waiter = segment.waiter(0, 3);
+    waiter.reset(2);
+    waiter.going_to_sleep();
+    assert_eq!(waiter.notify(77), Some(2));
+    // The summary is the word behind the two of sleep and doorbell.
+    scribble(std::ptr::from_ref(waiter) as usize + 8, 0);
+    assert!(!waiter.has_news());
+    waiter.notify(77);
+    assert!(!waiter.has_news(), "a mark is made once");
+    waiter.summarise();
+    let mut seen = Vec::new();
+    waiter.drain(|vi| seen.push(vi));
+    assert_eq!(seen, [77]);
+}
+
+#[test]
+fn a_vi_in_use_is_not_requested_again_whatever_the_table_says() {
+    let (segment, _fd) = Segment::create().unwrap();
+    let in_use = std::cell::RefCell::new(Vec::new());
+    let request = || {
+        let reserve = |vi| {
+            let unused = !in_use.borrow().contains(&vi);
+            if unused {
+                in_use.borrow_mut().push(vi);
+            }
+            unused
+        };
+        let free = |vi| in_use.borrow_mut().retain(|&other| other != vi);
+        segment.request_connection_on(0, &[0; DISCRIMINATOR], reserve, free).unwrap()
+    };
+    let first = request();
+    scribble(std::ptr::from_ref(segment.request(first)) as usize, 0);
+    assert_ne!(request(), first);
+    assert_eq!(in_use.borrow().len(), 2);
 }

@@ -7,7 +7,9 @@ bitflags! {
     /// Reliability levels (16 bits; `VIP_SERVICE_*`). A VI has one, a NIC offers a set.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub struct Reliability: u16 {
-        /// Data arrives at most once, uncorrupted if at all; errors leave the VI connected.
+        /// Data arrives at most once, uncorrupted if at all; errors leave the VI connected. A message
+        /// that is too long for the receive it meets ends that receive in a length error; one that
+        /// meets none is dropped, which the receiver's error handler is told.
         const UNRELIABLE = 1;
         /// Data arrives exactly once and in order; any error breaks the connection. A send is
         /// complete when the data is on its way for good.
@@ -88,7 +90,8 @@ pub struct ViAttributes {
     pub ptag: Option<Ptag>,
     /// The peer may write into regions that allow it.
     pub enable_rdma_write: bool,
-    /// The peer may read from regions that allow it.
+    /// The peer may read from regions that allow it, and this VI from the peer's: both ends must
+    /// have it for either to read.
     pub enable_rdma_read: bool,
 }
 

@@ -138,7 +138,8 @@ pub trait Connection: Send {
     /// The requesting VI's attributes, without its tag.
     fn remote_attributes(&self) -> &ViAttributes;
 
-    /// Accepts with an idle VI, which is then connected (`VipConnectAccept`).
+    /// Accepts with an idle VI, which is then connected (`VipConnectAccept`). May take a round trip
+    /// to the requester.
     ///
     /// # Errors
     /// [`ConnectError::State`] if the VI is not idle, [`ConnectError::Reliability`] and

@@ -40,8 +40,10 @@ pub trait Vi: Send + Sync {
     /// # Errors
     /// [`ConnectError::NoMatch`] at once if nobody waits there, [`ConnectError::Rejected`],
     /// [`ConnectError::Timeout`], [`ConnectError::InvalidParameter`] for a timeout of zero or an
-    /// address that is too long, [`ConnectError::State`] if the VI is not idle, and where the
-    /// two VIs do not match, [`ConnectError::Reliability`] or [`ConnectError::MaxTransferSize`].
+    /// address, remote or local, that is too long, [`ConnectError::State`] if the VI is not idle,
+    /// or is disconnected by another thread meanwhile, [`ConnectError::NotReachable`] for a far
+    /// side that cannot be talked to, and where the two VIs do not match,
+    /// [`ConnectError::Reliability`] or [`ConnectError::MaxTransferSize`].
     fn connect_request(
         &self,
         local: &NetAddress,
@@ -78,7 +80,8 @@ pub trait Vi: Send + Sync {
 
     /// Ends the connection, if there is one, and makes the VI idle (`VipDisconnect`). What is
     /// posted and not done ends in [`crate::Status::DESC_FLUSHED_ERROR`]. The far side still
-    /// receives what has been sent and then finds its VI in state ERROR.
+    /// receives what has been sent and then finds its VI in state ERROR. A thread that waits for a
+    /// connection of this VI is woken, with [`ConnectError::State`].
     fn disconnect(&self);
 
     /// Destroys an idle VI (`VipDestroyVi`).

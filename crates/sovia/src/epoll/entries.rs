@@ -148,6 +148,26 @@ impl Inner {
         }
     }
 
+    /// Whoever waits for a VI is to look at it, whatever the waiter's marks say. An edge may have
+    /// been told already: it is told again only if the segment is `suspect`.
+    pub(super) fn untold(&mut self, pair: &Pair, vi: u32, suspect: bool) {
+        let edge = libc::EPOLLET as u32;
+        for l in 0..self.lanes.len() {
+            if !core::ptr::eq(self.lanes[l].pair, pair) {
+                continue;
+            }
+            self.lanes[l].waiter().summarise();
+            let mut i = self.lanes[l].entries.get(vi as usize).copied().unwrap_or(NONE);
+            while let Some(entry) = self.entries.get(i as usize) {
+                let next = entry.next;
+                if suspect || entry.events & edge == 0 {
+                    self.enqueue(i);
+                }
+                i = next;
+            }
+        }
+    }
+
     /// Takes the peers' marks.
     #[inline]
     pub(super) fn drain(&mut self) {

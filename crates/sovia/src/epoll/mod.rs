@@ -190,6 +190,16 @@ pub(crate) fn detached(at: Ref) {
     });
 }
 
+/// There are news on a VI that may have been missed: somebody writes nonsense into the segment.
+pub(crate) fn untold(pair: &Pair, vi: u32) {
+    let suspect = pair.suspect.load(Ordering::Relaxed);
+    each(|set| {
+        if set.attached.load(Ordering::Acquire) != 0 {
+            set.with(|inner| inner.untold(pair, vi, suspect));
+        }
+    });
+}
+
 /// The last descriptor of a connection in this process is closed.
 pub(crate) fn conn_closed(at: Ref) {
     each(|set| {

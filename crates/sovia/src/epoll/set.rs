@@ -6,6 +6,7 @@ use super::{Event, NESTED};
 use crate::Outcome;
 use crate::pair;
 use crate::retreat::{self, Cause};
+use crate::stream;
 use crate::table::Ref;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -89,10 +90,8 @@ impl Set {
         entry.attached = true;
         self.attached.fetch_add(1, Ordering::AcqRel);
         {
-            let guard = at.conn.lock();
-            let endpoint = guard.endpoint_ref();
-            endpoint.rx.direction().bell.watch(waiter);
-            endpoint.tx.direction().room.watch(waiter);
+            let mut guard = at.conn.lock();
+            stream::audit::watch(&mut guard, waiter);
         }
         inner.enqueue(i);
         // Somebody may be asleep in the kernel's instance right now, uncounted if there was nothing

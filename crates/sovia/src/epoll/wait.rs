@@ -134,6 +134,7 @@ impl Set {
         self.asleep.fetch_add(1, Ordering::AcqRel);
         let news = self.with(|inner| {
             for lane in &inner.lanes {
+                lane.waiter().rung_by(inner.door);
                 lane.waiter().going_to_sleep();
             }
             inner.has_news() || !inner.ready.is_empty()

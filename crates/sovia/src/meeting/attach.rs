@@ -3,7 +3,6 @@
 use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, flag};
 use crate::message::Link;
-use crate::retreat::{self, Cause};
 use crate::table::Ref;
 use crate::{epoll, pair, progress, stats};
 use core::sync::atomic::Ordering;
@@ -31,29 +30,43 @@ pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
     found
 }
 
-pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, request: Pending) -> bool {
-    let Some(pair) = pair::get(index) else { return false };
-    if !pair.segment.accept(pair.side, request) {
-        return false;
+/// How it went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attached {
+    /// The connection is as it was.
+    No,
+    /// It has its VI.
+    Yes,
+    /// It has one, and must go back to TCP as soon as no lock is held.
+    GoesBack,
+}
+
+pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, request: Pending) -> Attached {
+    let Some(pair) = pair::get(index) else { return Attached::No };
+    // A VI that is in use here cannot be asked for, unless the table has been overwritten.
+    if !pair.is_free(request.vi) || !pair.segment.accept(pair.side, request) {
+        return Attached::No;
     }
     let attached = attach(fd, at, index, request.vi);
-    if !attached {
+    if attached == Attached::No {
         pair.segment.leave(pair.side, request.vi);
     }
     attached
 }
 
 /// Gives a connection its VI. From here on its calls go through [`crate::stream`].
-pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
-    let Some(pair) = pair::get(index) else { return false };
+pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
+    let Some(pair) = pair::get(index) else { return Attached::No };
     let conn = at.conn;
     // The progress thread tells us of the anchor's death; without it there is no acceleration.
     if !progress::start() {
-        return false;
+        return Attached::No;
     }
     {
         let mut guard = conn.lock();
-        pair.occupy(vi, at.index);
+        if !pair.occupy(vi, at.index) {
+            return Attached::No;
+        }
         conn.pair.store(index, Ordering::Relaxed);
         conn.vi.store(vi, Ordering::Relaxed);
         conn.side.store(pair.side as u32, Ordering::Relaxed);
@@ -65,6 +78,10 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
         guard.gatherer = Default::default();
         guard.taker = Default::default();
         guard.traffic = Default::default();
+        guard.bytes_sent = 0;
+        guard.bytes_taken = 0;
+        guard.own = Default::default();
+        guard.seen = Default::default();
         guard.arrivals = 0;
         guard.counted = 0;
         guard.taking = Default::default();
@@ -82,13 +99,12 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> bool {
     }
     progress::watch(fd, at);
     if !epoll::attached(at) {
-        retreat::now(fd, at, Cause::Call);
-        return true;
+        return Attached::GoesBack;
     }
     if let Some(page) = stats::page()
         && conn.set(flag::COUNTED) & flag::COUNTED == 0
     {
         page.count_accelerated();
     }
-    true
+    Attached::Yes
 }

@@ -23,15 +23,16 @@ mod proof;
 use crate::conn::{Phase, Role, flag};
 use crate::message::{Link, Message, Step};
 use crate::pair::{self, RobustBox};
+use crate::retreat::{self, Cause};
 use crate::table::Ref;
 use crate::{config, epoll, family, stats};
-use attach::{attach, attach_as_acceptor, find_request};
+use attach::{Attached, attach, attach_as_acceptor, find_request};
 use core::sync::atomic::Ordering;
 use offer::{answer_hello, hear_accept, send_offer, take_name_back, take_offer};
 use proof::{addresses, hear, rendezvous};
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::Datagram;
-use sovia_sys::{call, clock, diag};
+use sovia_sys::{call, clock, diag, fd};
 use via_shm::request::Progress;
 
 /// Transfers after which an end gives its peer up, if as many nanoseconds have passed as well.
@@ -100,7 +101,10 @@ fn step(fd: i32, at: Ref, n: u32) {
         }
         return;
     }
-    MEETINGS_STATE.with(|meetings| meetings.step(fd, at, n));
+    if MEETINGS_STATE.with(|meetings| meetings.step(fd, at, n)) == Attached::GoesBack {
+        // It takes its time: the peer has its part in it.
+        retreat::now(fd, at, Cause::Call);
+    }
 }
 
 fn give_up(at: Ref, reason: Reason) {
@@ -144,13 +148,14 @@ impl Meetings {
             && let Some(pair) = pair::get(pair)
         {
             // Accepted meanwhile: the other end has it, and this one leaves it.
-            if !pair.segment.withdraw(pair.side, vi) {
+            if !pair.withdraw(vi) {
                 pair.segment.leave(pair.side, vi);
+                pair.free(vi);
             }
         }
     }
 
-    fn step(&mut self, fd: i32, at: Ref, n: u32) {
+    fn step(&mut self, fd: i32, at: Ref, n: u32) -> Attached {
         // A forked child begins anew; its parent's names are not its own.
         let pid = call::getpid();
         if self.owner != pid {
@@ -160,26 +165,26 @@ impl Meetings {
         }
         // Decided meanwhile by another thread.
         if at.conn.phase() != Phase::Candidate {
-            return;
+            return Attached::No;
         }
-        let i = match self.find(at) {
-            Some(i) => i,
-            None => match self.begin(fd, at) {
-                Some(i) => i,
-                None => return,
-            },
-        };
-        match at.conn.role() {
+        let Some(i) = self.find(at).or_else(|| self.begin(fd, at)) else { return Attached::No };
+        let attached = match at.conn.role() {
             Role::Connector => self.step_connector(fd, i),
             Role::Acceptor => self.step_acceptor(fd, i),
-        }
+        };
         if let Some(i) = self.find(at)
             && n >= PATIENCE
             && clock::now_ns() - self.list[i].begun >= PATIENCE_NS
         {
-            self.end(i);
-            give_up(at, Reason::PeerPlain);
+            self.give_up(i, Reason::PeerPlain);
         }
+        attached
+    }
+
+    fn give_up(&mut self, i: usize, reason: Reason) {
+        let at = self.list[i].at;
+        self.end(i);
+        give_up(at, reason);
     }
 
     fn begin(&mut self, fd: i32, at: Ref) -> Option<usize> {
@@ -193,6 +198,10 @@ impl Meetings {
         }
         if !config::allows(local, peer) {
             give_up(at, Reason::Rule);
+            return None;
+        }
+        if !fd::can_be_spared() {
+            give_up(at, Reason::NoDescriptors);
             return None;
         }
         if epoll::is_nested(at) {
@@ -227,23 +236,28 @@ impl Meetings {
         Some(self.list.len() - 1)
     }
 
-    fn step_connector(&mut self, fd: i32, i: usize) {
+    fn step_connector(&mut self, fd: i32, i: usize) -> Attached {
+        let mut attached = Attached::No;
         let meeting = &mut self.list[i];
         match &meeting.stage {
             Stage::Requested { pair: index, vi } => {
                 let (index, vi) = (*index, *vi);
-                let Some(pair) = pair::get(index) else { return };
+                let Some(pair) = pair::get(index) else { return attached };
                 match pair.segment.progress(vi) {
                     Progress::Accepted => {
                         if !pair.has_doors() {
                             hear_accept(index);
                         }
-                        if pair.has_doors() && attach(fd, meeting.at, index, vi) {
+                        if pair.has_doors() {
+                            attached = attach(fd, meeting.at, index, vi);
+                        }
+                        if attached != Attached::No {
                             self.list.swap_remove(i);
                         }
                     }
                     Progress::Gone => {
                         let at = meeting.at;
+                        pair.free(vi);
                         self.list.swap_remove(i);
                         give_up(at, Reason::PeerPlain);
                     }
@@ -254,9 +268,7 @@ impl Meetings {
                         }
                         // Another process may have accepted this connection: meet that one. Or our
                         // offer was lost: the name is there still, for another.
-                        if clock::now_ns() - meeting.since >= RETRY_NS
-                            && pair.segment.withdraw(pair.side, vi)
-                        {
+                        if clock::now_ns() - meeting.since >= RETRY_NS && pair.withdraw(vi) {
                             let name = take_name_back(index, &meeting.link);
                             meeting.since = clock::now_ns();
                             match name.map(Stage::Bound).or_else(|| bind(&meeting.link)) {
@@ -272,7 +284,14 @@ impl Meetings {
             Stage::Bound(name) => {
                 for _ in 0..DATAGRAMS {
                     let Some((message, received)) = hear(name) else { break };
-                    if let Some(stage) = answer_hello(&meeting.link, &message, &received) {
+                    let stage = match answer_hello(&meeting.link, &message, &received) {
+                        Ok(stage) => stage,
+                        Err(reason) => {
+                            self.give_up(i, reason);
+                            break;
+                        }
+                    };
+                    if let Some(stage) = stage {
                         let Stage::Requested { pair, .. } = stage else { break };
                         let old = core::mem::replace(&mut meeting.stage, stage);
                         meeting.since = clock::now_ns();
@@ -290,19 +309,23 @@ impl Meetings {
             }
             Stage::Looking { .. } => {}
         }
+        attached
     }
 
-    fn step_acceptor(&mut self, fd: i32, i: usize) {
+    fn step_acceptor(&mut self, fd: i32, i: usize) -> Attached {
+        let at = self.list[i].at;
         self.hear_offers();
+        // Unless an offer has put an end to it.
+        let Some(i) = self.find(at) else { return Attached::No };
         let meeting = &mut self.list[i];
         if let Some((pair, vi)) = find_request(&meeting.link) {
-            let at = meeting.at;
-            if attach_as_acceptor(fd, at, pair, vi) {
+            let attached = attach_as_acceptor(fd, at, pair, vi);
+            if attached != Attached::No {
                 self.list.swap_remove(i);
             }
-            return;
+            return attached;
         }
-        let Stage::Looking { greeted } = meeting.stage else { return };
+        let Stage::Looking { greeted } = meeting.stage else { return Attached::No };
         if !greeted || clock::now_ns() - meeting.since >= RETRY_NS {
             if self.inbox.is_none() {
                 self.inbox = Datagram::bind(None).ok();
@@ -315,6 +338,7 @@ impl Meetings {
                 meeting.since = clock::now_ns();
             }
         }
+        Attached::No
     }
 
     /// Takes offers for any connection of this process off the inbox.
@@ -322,10 +346,14 @@ impl Meetings {
         let Some(inbox) = &self.inbox else { return };
         for _ in 0..DATAGRAMS {
             let Some((message, received)) = hear(inbox) else { return };
-            let known = self.list.iter().find(|m| m.link.same_connection(&message.link));
+            let known = self.list.iter().position(|m| m.link.same_connection(&message.link));
             match (message.step, known) {
-                (Step::Offer, Some(meeting)) => {
-                    take_offer(inbox, &meeting.link, &message, received);
+                (Step::Offer, Some(i)) => {
+                    let taken = take_offer(inbox, &self.list[i].link, &message, received);
+                    if let Err(reason) = taken {
+                        self.give_up(i, reason);
+                        return;
+                    }
                 }
                 _ => junk(Junk::Stale),
             }
@@ -340,7 +368,7 @@ fn bind(link: &Link) -> Option<Stage> {
 
 fn request_or_bind(link: &Link) -> Option<Stage> {
     if let Some((index, pair)) = pair::at(link.acceptor)
-        && let Some(vi) = pair.segment.request_connection(pair.side, &link.encode())
+        && let Some(vi) = pair.request(&link.encode())
     {
         return Some(Stage::Requested { pair: index, vi });
     }

@@ -4,41 +4,45 @@ use super::proof::{hear, proven};
 use super::{Stage, junk};
 use crate::conn::Role;
 use crate::message::{Link, Message, Process, Step};
-use crate::{pair, stats};
+use crate::pair;
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
-use sovia_sys::call;
 use sovia_sys::datagram::{Datagram, Received};
+use sovia_sys::{Fd, call};
 use via_shm::Segment;
 use via_shm::layout::DOORBELLS;
 use via_shm::segment::AttachError;
 
 /// Connector: a Hello has come.
-pub(super) fn answer_hello(link: &Link, message: &Message, received: &Received) -> Option<Stage> {
+///
+/// # Errors
+/// Why there is no segment to be offered.
+pub(super) fn answer_hello(
+    link: &Link,
+    message: &Message,
+    received: &Received,
+) -> Result<Option<Stage>, Reason> {
     if message.step != Step::Hello {
         junk(Junk::Stale);
-        return None;
+        return Ok(None);
     }
     if !proven(link, Role::Connector, message, received) {
-        return None;
+        return Ok(None);
     }
     let (index, pair) = match pair::with(message.from, Role::Connector) {
         Some(known) => known,
         None => new_pair(message.from, link.acceptor)?,
     };
-    let vi = pair.segment.request_connection(pair.side, &link.encode())?;
-    Some(Stage::Requested { pair: index, vi })
+    let vi = pair.request(&link.encode());
+    Ok(vi.map(|vi| Stage::Requested { pair: index, vi }))
 }
 
-pub(super) fn new_pair(peer: Process, server: SocketAddr) -> Option<(u32, &'static pair::Pair)> {
-    let Ok((segment, fd)) = Segment::create() else {
-        stats::reason(Reason::NoMemory);
-        return None;
-    };
-    let index = pair::add(segment, 0, peer, Some(server))?;
-    let pair = pair::get(index)?;
+fn new_pair(peer: Process, server: SocketAddr) -> Result<(u32, &'static pair::Pair), Reason> {
+    let (segment, fd) = Segment::create().map_err(|_| Reason::NoMemory)?;
+    let index = pair::add(segment, 0, peer, Some(server)).ok_or(Reason::TableFull)?;
+    let pair = pair::get(index).ok_or(Reason::TableFull)?;
     pair.file.with(|file| *file = Some(fd));
-    Some((index, pair))
+    Ok((index, pair))
 }
 
 /// Connector: hands the segment and our doorbells to the process that has said Hello. Again if an
@@ -58,37 +62,56 @@ pub(super) fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to:
 }
 
 /// Acceptor: an Offer for one of our connections has come.
-pub(super) fn take_offer(inbox: &Datagram, link: &Link, message: &Message, mut received: Received) {
+///
+/// # Errors
+/// Why the segment cannot be used.
+pub(super) fn take_offer(
+    inbox: &Datagram,
+    link: &Link,
+    message: &Message,
+    mut received: Received,
+) -> Result<(), Reason> {
+    let dropped = |kind| {
+        junk(kind);
+        Ok(())
+    };
     if received.fds.len() != DOORBELLS + 1 {
-        junk(Junk::Descriptor);
-        return;
+        return dropped(Junk::Descriptor);
     }
     if !proven(link, Role::Acceptor, message, &received) {
-        return;
+        return Ok(());
     }
-    let (Some(to), Some(own)) = (received.sender, pair::doors()) else { return };
-    let accept = Message { step: Step::Accept, from: pair::me(), link: *link }.encode();
-    if pair::with(message.from, Role::Acceptor).is_some() {
-        // Our answer to an earlier offer did not arrive.
-        let _ = inbox.send_to(&to, &accept, &own);
-        return;
-    }
-    let doors = received.fds.split_off(1);
-    let segment = match Segment::attach(&received.fds[0]) {
-        Ok(segment) => segment,
-        Err(AttachError::Seals) => return junk(Junk::Seal),
-        Err(AttachError::Layout) => return junk(Junk::Version),
-        Err(AttachError::Map(_)) => return stats::reason(Reason::NoMemory),
-    };
+    let (Some(to), Some(own)) = (received.sender, pair::doors()) else { return Ok(()) };
+    let mut doors = received.fds.split_off(1);
     if !doors.iter().all(|door| is_doorbell(door.raw())) {
-        return junk(Junk::Descriptor);
+        return dropped(Junk::Descriptor);
     }
-    if inbox.send_to(&to, &accept, &own).is_err() {
-        return;
+    doors.iter_mut().for_each(Fd::vouch);
+    if !doors.iter().all(Fd::is_high) {
+        return Err(Reason::NoDescriptors);
     }
-    if let Some(pair) = pair::add(segment, 1, message.from, None).and_then(pair::get) {
+    let known = pair::with(message.from, Role::Acceptor);
+    let pair = match known {
+        // Our answer to an earlier offer did not arrive.
+        Some((_, pair)) => pair,
+        None => {
+            let segment = match Segment::attach(&received.fds[0]) {
+                Ok(segment) => segment,
+                Err(AttachError::Seals) => return dropped(Junk::Seal),
+                Err(AttachError::Layout) => return dropped(Junk::Version),
+                Err(AttachError::Map(_)) => return Err(Reason::NoMemory),
+            };
+            received.fds.iter_mut().for_each(Fd::vouch);
+            let added = pair::add(segment, 1, message.from, None).and_then(pair::get);
+            added.ok_or(Reason::TableFull)?
+        }
+    };
+    // Only now: the peer will believe that we hold the segment.
+    let accept = Message { step: Step::Accept, from: pair::me(), link: *link }.encode();
+    if inbox.send_to(&to, &accept, &own).is_ok() && !pair.has_doors() {
         pair.keep_doors(doors);
     }
+    Ok(())
 }
 
 /// Connector: takes the peer's doorbells, which it sent before it accepted.
@@ -96,11 +119,12 @@ pub(super) fn hear_accept(index: u32) {
     let Some(pair) = pair::get(index) else { return };
     pair.greetings.with(|names| {
         for (_, name) in names.iter() {
-            while let Some((message, received)) = hear(name) {
+            while let Some((message, mut received)) = hear(name) {
                 let from_peer = message.step == Step::Accept
                     && message.from == pair.peer
                     && received.credentials == Some((pair.peer.pid, call::geteuid()));
                 if from_peer && received.fds.iter().all(|door| is_doorbell(door.raw())) {
+                    received.fds.iter_mut().for_each(Fd::vouch);
                     pair.keep_doors(received.fds);
                 } else {
                     junk(Junk::Stale);

@@ -1,6 +1,7 @@
 //! Who speaks: the kernel's word against the message's.
 
 use super::{DATAGRAMS, junk};
+use crate::closer;
 use crate::conn::Role;
 use crate::message::{self, Link, Message};
 use core::net::{IpAddr, SocketAddr};
@@ -10,6 +11,9 @@ use sovia_sys::{call, diag};
 
 /// The next message that has the right form; others are counted and dropped.
 pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
+    if closer::is_busy() {
+        return None;
+    }
     let mut buf = [0; message::LEN + 1];
     for _ in 0..DATAGRAMS {
         let received = socket.receive(&mut buf).ok()?;

@@ -1,14 +1,18 @@
 //! Descriptors come and go: dup, close, shutdown, fork.
 
+use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, epoll, family, meeting, pair, pollset, progress, stats, stream};
+use crate::{Outcome, closer, epoll, family, meeting, pair, pollset, progress, stats, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_sys::{call, lock};
+use sovia_sys::{call, fd, lock};
 
 /// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
 pub fn close(fd: i32) {
+    if keep::close(fd) {
+        return;
+    }
     match table::remove(fd) {
         Entry::Conn(at) => {
             if table::release(at.index) && at.conn.is_generation(at.generation) {
@@ -21,11 +25,11 @@ pub fn close(fd: i32) {
 }
 
 /// The process's last descriptor of a connection goes.
-fn last_here(fd: i32, at: Ref) {
+pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     epoll::conn_closed(at);
     let attached = conn.phase() == Phase::Attached;
-    conn.holders.fetch_and(!family::my_bit(), Ordering::AcqRel);
+    family::let_go(conn);
     let last = !family::is_shared(conn);
     if conn.phase() == Phase::Candidate {
         meeting::closed(at);
@@ -59,9 +63,10 @@ fn last_here(fd: i32, at: Ref) {
         // Threads that still wait on it must not find the VI in its next life.
         if last {
             wake_and_wait(at);
-            pair.segment.leave(pair.side, vi);
+            pair.leave(vi);
+        } else {
+            pair.vacate(vi);
         }
-        pair.vacate(vi);
     } else if last {
         conn.end();
     }
@@ -73,7 +78,7 @@ fn last_here(fd: i32, at: Ref) {
 /// Wakes the threads that wait for a connection which has ended, and lets them leave.
 fn wake_and_wait(at: Ref) {
     let mut patience = 10_000;
-    while at.conn.waiting.load(Ordering::Acquire) != 0 && patience > 0 {
+    while at.conn.is_awaited() && patience > 0 {
         stream::wake_all(at.conn);
         call::sched_yield();
         patience -= 1;
@@ -122,17 +127,29 @@ pub fn forking() {
     meeting::hold();
     epoll::hold();
     pair::hold();
+    closer::hold();
+    keep::hold();
     let bit = family::expect_child();
     table::for_each_conn(|_, at| {
         at.conn.holders.fetch_or(bit, Ordering::AcqRel);
     });
+    fd::hold();
 }
 
 /// After fork, in the parent.
 pub fn fork_done() {
+    fd::release();
+    keep::release();
+    closer::release();
     pair::release();
     epoll::release();
     meeting::release();
+}
+
+/// After a fork that has failed.
+pub fn fork_failed() {
+    family::expect_nobody();
+    fork_done();
 }
 
 /// After fork, in the child.
@@ -142,6 +159,7 @@ pub fn forked() {
     family::born();
     pair::forked();
     pollset::forked();
+    keep::forked();
 }
 
 /// The process is about to become another program, which holds none of this. (What it inherits

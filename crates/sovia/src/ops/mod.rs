@@ -4,11 +4,18 @@
 //! [`crate::table`] knows; `kernel` is always the real call.
 
 mod close;
+pub(crate) mod keep;
 mod option;
 mod transfer;
 
 pub use close::{
-    close, dup, fork_done, forked, forking, keep_only, leaving, opened, opening, shutdown, staying,
+    close, dup, fork_done, fork_failed, forked, forking, keep_only, leaving, opened, opening,
+    shutdown, staying,
 };
 pub use option::{fionread, nonblocking, note_option};
 pub use transfer::{Flags, receive, receive_plain, send, send_file, send_plain};
+
+/// `mlockall`. What the library has mapped is far more than is used, and none of the program's.
+pub fn lock_all(flags: i32) -> crate::Outcome {
+    sovia_sys::memlock::lock_all(flags).map(|()| 0).map_err(crate::errno)
+}

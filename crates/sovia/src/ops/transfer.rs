@@ -1,5 +1,6 @@
 //! The calls that move bytes.
 
+use super::keep;
 use crate::conn::{Conn, Phase, flag};
 use crate::stream::{self, Got, Put};
 use crate::table::Ref;
@@ -104,7 +105,9 @@ pub fn receive(
             }
         }
     }
-    receive_slowly(fd, at, parts, flags, kernel)
+    let result = receive_slowly(fd, at, parts, flags, kernel);
+    keep::leave();
+    result
 }
 
 fn receive_slowly(
@@ -124,6 +127,7 @@ fn receive_slowly(
     let mut done = 0;
     loop {
         let attempt = |guard: &mut crate::conn::Guard<'_>| {
+            let fd = keep::descriptor(fd, at);
             let got =
                 if flags.peek { peek(guard, fd, parts) } else { scatter(guard, fd, parts, done) };
             match got {
@@ -136,7 +140,10 @@ fn receive_slowly(
         let result = if patient {
             match wait::until(at, Want::Receive, deadline, attempt) {
                 Ok(result) => result,
-                Err(Ended::Plain) if done == 0 => return kernel(),
+                Err(Ended::Plain) if done == 0 => {
+                    let now = keep::descriptor(fd, at);
+                    return if now == fd { kernel() } else { receive_plainly(now, parts, flags) };
+                }
                 Err(Ended::Plain) => return Ok(done),
                 Err(Ended::Failed(e)) => Err(e),
             }
@@ -321,7 +328,13 @@ fn send_tcp(conn: &Conn, kernel: impl FnOnce() -> Outcome) -> Result<Outcome, Sw
 }
 
 /// Sends the rest, waiting for room.
-fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -> Outcome {
+fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, done: usize) -> Outcome {
+    let result = send_rest(fd, at, parts, flags, done);
+    keep::leave();
+    result
+}
+
+fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -> Outcome {
     let conn = at.conn;
     let total: usize = parts.iter().map(|part| part.len()).sum();
     let deadline = deadline(conn, &conn.send_timeout);
@@ -338,16 +351,19 @@ fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize)
         }) else {
             break;
         };
-        let attempt = |guard: &mut crate::conn::Guard<'_>| match stream::send(guard, fd, rest) {
-            Put::Bytes(n) => Some(Ok(n)),
-            Put::Failed(e) => Some(Err(e)),
-            Put::AskKernel => Some(raw_send(guard.conn, fd, rest, flags)),
-            Put::Full => None,
+        let attempt = |guard: &mut crate::conn::Guard<'_>| {
+            let fd = keep::descriptor(fd, at);
+            match stream::send(guard, fd, rest) {
+                Put::Bytes(n) => Some(Ok(n)),
+                Put::Failed(e) => Some(Err(e)),
+                Put::AskKernel => Some(raw_send(guard.conn, fd, rest, flags)),
+                Put::Full => None,
+            }
         };
         let result = if patient {
             match wait::until(at, Want::Send, deadline, attempt) {
                 Ok(result) => result,
-                Err(Ended::Plain) => send_plainly(fd, rest, flags),
+                Err(Ended::Plain) => send_plainly(keep::descriptor(fd, at), rest, flags),
                 Err(Ended::Failed(e)) => Err(e),
             }
         } else {
@@ -361,6 +377,16 @@ fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize)
         }
     }
     Ok(done)
+}
+
+/// A receive whose connection has gone back to TCP, and whose descriptor is no more.
+fn receive_plainly(fd: i32, parts: &mut [&mut [u8]], flags: Flags) -> Outcome {
+    let Some(part) = parts.iter_mut().find(|part| !part.is_empty()) else { return Ok(0) };
+    let mut how = 0;
+    for (wanted, flag) in [(flags.peek, libc::MSG_PEEK), (flags.wait_all, libc::MSG_WAITALL)] {
+        how |= if wanted { flag } else { 0 };
+    }
+    call::recv(fd, part, how).map_err(crate::errno)
 }
 
 /// The rest of a send whose connection has gone back to TCP in the middle.

@@ -119,7 +119,8 @@ pub(super) fn ask_peer(fd: i32, at: Ref) {
     let conn = at.conn;
     let start = clock::now_ns();
     let bell: &Bell = {
-        let guard = conn.lock();
+        let mut guard = conn.lock();
+        guard.own.asked = 1;
         let direction = guard.endpoint_ref().tx.direction();
         store(&direction.path, word::ASKED, 1);
         tell_reader(conn, guard.endpoint_ref());

@@ -82,6 +82,13 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
     let asked = {
         let mut guard = conn.lock();
+        if conn.has(flag::DAMAGED) || !stream::audit::is_whole(&mut guard, true) {
+            // Nothing that the segment says of the two paths is to be believed.
+            stream::damaged(conn, fd);
+            drop(guard);
+            detach(at);
+            return;
+        }
         if cause == Cause::Exec && must_stay(&mut guard, fd) {
             conn.clear(flag::RETREATING);
             return;
@@ -229,13 +236,12 @@ fn detach(at: Ref) {
     conn.clear(flag::RETREATING);
     if let Some(pair) = pair {
         let mut patience = 1000;
-        while conn.waiting.load(Ordering::Acquire) != 0 && patience > 0 {
+        while conn.is_awaited() && patience > 0 {
             stream::wake_all(conn);
             call::sched_yield();
             patience -= 1;
         }
-        pair.segment.leave(pair.side, vi);
-        pair.vacate(vi);
+        pair.leave(vi);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::{PATIENCE_NS, STEP_NS};
 use crate::conn::{Guard, flag};
-use crate::stream::{self, Got, load, store, tell_writer, word};
+use crate::stream::{self, Got, load, tell_writer, word};
 use crate::table::Ref;
 use crate::{pair, progress};
 use core::sync::atomic::Ordering;
@@ -55,8 +55,8 @@ pub(super) fn ask(guard: &mut Guard<'_>) -> Asked {
         conn.set_rx(Rx::Back);
         return Asked::OnTcp;
     }
+    stream::audit::say_grant(guard, Grant::Recalled as u64);
     let path = &guard.endpoint_ref().rx.direction().path;
-    store(path, word::GRANT, Grant::Recalled as u64);
     core::sync::atomic::fence(Ordering::SeqCst);
     let word = &path.0[word::SWITCH];
     // A sender that is just switching looks at the grant once more, and takes it back. One that

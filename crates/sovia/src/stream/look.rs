@@ -102,7 +102,7 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
 }
 
 /// What changes when a receive may find something new; valid while the caller is counted in
-/// [`Conn::waiting`].
+/// [`Conn::begin_waiting`].
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     conn: &'a Conn,

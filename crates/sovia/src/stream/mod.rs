@@ -3,11 +3,13 @@
 //! Nothing here waits. [`receive`] and [`send`] do what can be done at once on whichever path the
 //! direction is on; [`crate::wait`] and [`crate::ops`] decide what to do when that is nothing.
 
+pub(crate) mod audit;
 mod hold;
 mod look;
 mod receive;
 mod send;
 
+pub use audit::{Own, Seen};
 pub use hold::{peek, unread};
 pub use look::{Watch, is_returning, readable, writable};
 pub use receive::receive;
@@ -40,6 +42,9 @@ pub(crate) mod word {
     pub(crate) const AFTER: usize = 1;
     /// Writer's line: gathered position that lies at the beginning of the area.
     pub(crate) const START: usize = 2;
+    /// Writer's line: ordered packets sent and, in the upper half, the bytes in them; as they were
+    /// a while ago.
+    pub(crate) const LEDGER: usize = 3;
     /// Reader's line: gathered bytes taken.
     pub(crate) const HEAD: usize = 0;
     /// Path line: the sender's switch.
@@ -115,9 +120,12 @@ impl From<Violation> for Fault {
 /// The segment holds nonsense: this connection ends with an error, at both ends; nothing else
 /// is touched.
 #[cold]
-fn damaged(conn: &Conn, fd: i32) -> Errno {
+pub(crate) fn damaged(conn: &Conn, fd: i32) -> Errno {
     if conn.set(flag::DAMAGED) & flag::DAMAGED == 0 {
         crate::stats::reason(sovia_control::Reason::Corrupt);
+        if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
+            pair.suspect.store(true, Ordering::Relaxed);
+        }
         let _ = call::shutdown(fd, libc::SHUT_RDWR);
     }
     libc::ECONNRESET
@@ -142,6 +150,7 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
         guard.gatherer.tail = tail;
     }
     receive::finish_taking(guard);
+    audit::repair(guard);
     // Bytes may have been taken from TCP and not been counted; the kernel has counted them.
     let conn = guard.conn;
     if conn.rx() == Rx::Granted

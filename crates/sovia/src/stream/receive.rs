@@ -1,5 +1,6 @@
 //! Receiving: from TCP up to the switch, then from the VI.
 
+use super::audit::say_grant;
 use super::hold::{copy_held, hold_control, kind_of, scan};
 use super::look::ROOM;
 use super::{Fault, Got, damaged, load, rx, store, tell_writer, word};
@@ -205,7 +206,7 @@ pub(super) fn enter(guard: &mut Guard<'_>, switch: u64) -> bool {
         .is_ok();
     if entered {
         guard.conn.set_rx(Rx::Vi);
-        store(path, word::GRANT, Grant::Entered as u64);
+        say_grant(guard, Grant::Entered as u64);
         tell_writer(guard.conn, guard.endpoint_ref());
     }
     entered
@@ -223,7 +224,7 @@ pub(crate) fn grant(guard: &mut Guard<'_>) {
         conn.set_rx(Rx::Tcp);
         return;
     }
-    store(&rx(guard).path, word::GRANT, Grant::Granted as u64);
+    say_grant(guard, Grant::Granted as u64);
 }
 
 /// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
@@ -269,7 +270,7 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
                     let packets = guard.taker.packets.wrapping_add(1);
                     guard.taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
                     let release = guard.endpoint().rx.advance(&entry)?;
-                    consumed(guard, release)?;
+                    consumed(guard, entry.len, release)?;
                 } else {
                     guard.front = (from + n) as u32;
                 }
@@ -312,10 +313,11 @@ pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<
 
 /// A data packet has been read to its end.
 #[inline]
-pub(super) fn consumed(guard: &mut Guard<'_>, release: Option<u64>) -> Result<(), Fault> {
+pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) -> Result<(), Fault> {
     guard.front = 0;
+    guard.bytes_taken = guard.bytes_taken.wrapping_add(len);
     if let Some(position) = release {
-        guard.endpoint_ref().rx.release(position);
+        guard.endpoint().rx.release(position);
     }
     guard.taker.packets = guard.taker.packets.wrapping_add(1);
     guard.taking = Taking::Nothing;
@@ -334,7 +336,7 @@ pub(super) fn finish_taking(guard: &mut Guard<'_>) {
                 && let Ok(Some(entry)) = guard.endpoint_ref().rx.head()
                 && let Ok(Some(position)) = guard.endpoint().rx.advance(&entry)
             {
-                guard.endpoint_ref().rx.release(position);
+                guard.endpoint().rx.release(position);
             }
             packets
         }
@@ -430,7 +432,7 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
         let packets = guard.taker.packets.wrapping_add(1);
         guard.taking = Taking::FromHeld(guard.held_first, packets);
         guard.held_first = guard.held_first.wrapping_add(1);
-        consumed(guard, held.pooled.then_some(held.release))?;
+        consumed(guard, held.len, held.pooled.then_some(held.release))?;
     } else {
         guard.front = (from + n) as u32;
     }

@@ -95,6 +95,7 @@ fn switch(guard: &mut Guard<'_>, fd: i32) {
     push(fd);
     let sent = conn.tx_tcp.load(Ordering::Acquire);
     let switch = sovia_proto::path::switch_word(sent);
+    (guard.own.from, guard.own.switch) = (sent, switch);
     store(path, word::FROM, sent);
     store(path, word::SWITCH, switch);
     core::sync::atomic::fence(Ordering::SeqCst);
@@ -144,6 +145,7 @@ fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
             return Ok(done + gather(guard, &bytes[done..])?);
         }
         guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
+        guard.bytes_sent = guard.bytes_sent.wrapping_add(chunk.len() as u32);
         guard.counted = guard.endpoint_ref().tx.sent();
         guard.traffic.messages_sent += 1;
         done += chunk.len();
@@ -162,10 +164,12 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
     let mut gatherer = guard.gatherer;
     if !gatherer.is_gathering() {
         // A new gathering starts at the area's beginning, where the cache is warm.
-        line.0[word::AFTER].store(u64::from(gatherer.packets), Ordering::Relaxed);
-        line.0[word::START].store(gatherer.tail, Ordering::Relaxed);
+        guard.own.after = u64::from(gatherer.packets);
+        guard.own.start = gatherer.tail;
+        line.0[word::AFTER].store(guard.own.after, Ordering::Relaxed);
+        line.0[word::START].store(guard.own.start, Ordering::Relaxed);
     }
-    let start = line.0[word::START].load(Ordering::Relaxed);
+    let start = guard.own.start;
     let area = guard.endpoint_ref().tx.area();
     let room = (Area::LEN as u64 - gatherer.waiting()) as usize;
     let total = room.min(bytes.len());
@@ -189,7 +193,7 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
 /// Sends a packet without bytes that no window holds back.
 pub(crate) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
     let packet = guard.flow.send(kind).encode();
-    if guard.endpoint().tx.send(packet, &[]).is_ok() && kind.is_ordered() {
+    if guard.endpoint().tx.send(packet, &[]) == Ok(true) && kind.is_ordered() {
         guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
     }
     guard.counted = guard.endpoint_ref().tx.sent();
@@ -198,11 +202,10 @@ pub(crate) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
 /// All bytes that we have put on the VI, for a receiver that has entered it never.
 pub(crate) fn take_own_back(guard: &mut Guard<'_>) -> Vec<u8> {
     let mut bytes = guard.endpoint_ref().tx.own_messages();
-    let line = &tx(guard).writer;
     let gathered = guard.gatherer.tail as usize;
     let start = bytes.len();
     bytes.resize(start + gathered, 0);
-    debug_assert_eq!(load(line, word::START), 0, "gathered once at most before the receiver came");
+    debug_assert_eq!(guard.own.start, 0, "gathered once at most before the receiver came");
     guard.endpoint_ref().tx.area().read(0, &mut bytes[start..]);
     bytes
 }
@@ -219,7 +222,7 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
 
 /// This end closes: the peer's sends have only the kernel to go to from here on.
 pub fn leave(guard: &mut Guard<'_>) {
-    store(&super::rx(guard).path, word::GRANT, word::LEFT);
+    super::audit::say_grant(guard, word::LEFT);
 }
 
 /// Bytes that lie on the VI for a receiver that has not entered it.

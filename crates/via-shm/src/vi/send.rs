@@ -214,11 +214,15 @@ impl SendSide {
 
     /// Completes the sends that have been received (reliable reception).
     fn land(&mut self, nic: &Shared) -> bool {
-        let delivered = match self.lane.as_ref().map(TxLane::delivered) {
-            Some(Ok(delivered)) => delivered,
-            Some(Err(damaged)) => return self.fail(nic, damaged.into()),
-            None => return true,
-        };
+        match self.lane.as_ref().map(TxLane::delivered) {
+            Some(Ok(delivered)) if !self.complete_up_to(nic, delivered) => false,
+            Some(Ok(_)) => self.flight.is_empty() || self.check_ended(nic),
+            Some(Err(damaged)) => self.fail(nic, damaged.into()),
+            None => true,
+        }
+    }
+
+    fn complete_up_to(&mut self, nic: &Shared, delivered: u32) -> bool {
         while let Some(&(number, length)) = self.flight.front()
             && delivered.wrapping_sub(number) as i32 >= 0
         {
@@ -228,19 +232,7 @@ impl SendSide {
                 return false;
             }
         }
-        self.flight.is_empty() || self.check_ended(nic)
-    }
-
-    /// Completes the sends that have been received, at the end of a connection.
-    fn land_last(&mut self, nic: &Shared) {
-        let Some(Ok(delivered)) = self.lane.as_ref().map(TxLane::delivered) else { return };
-        while let Some(&(number, length)) = self.flight.front()
-            && delivered.wrapping_sub(number) as i32 >= 0
-        {
-            self.flight.pop_front();
-            let outcome = Outcome { status: Status::OP_SEND, length, immediate: None };
-            let _ = self.queue.complete(nic, outcome);
-        }
+        true
     }
 
     /// Whether the peer still holds the connection up.
@@ -326,7 +318,12 @@ impl SendSide {
     /// Flushes what is not done. What the peer has said of the oldest before it ended the
     /// connection, that one ends in.
     pub(crate) fn flush(&mut self, nic: &Shared) {
-        self.land_last(nic);
+        // The peer may have taken some before it ended the connection.
+        if !self.flight.is_empty()
+            && let Some(Ok(delivered)) = self.lane.as_ref().map(TxLane::delivered)
+        {
+            self.complete_up_to(nic, delivered);
+        }
         if let Some(lane) = &self.lane
             && self.queue.work.outstanding() > 0
         {

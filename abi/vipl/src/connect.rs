@@ -1,0 +1,120 @@
+//! Connecting a client to a server: `VipConnectWait`, `…Accept`, `…Reject`, `…Request`, and
+//! `VipDisconnect`.
+
+use crate::boundary::{enter, timeout};
+use crate::handle::{Handle, Kind, Table};
+use crate::nic::{Core, NICS};
+use crate::pointer::{AddressPointer, Out};
+use crate::provider::AnyConnection;
+use crate::types::{Ulong, ViAttributesC};
+use crate::vi::VIS;
+use std::sync::{Arc, Mutex, PoisonError};
+use via::{Connection, Nic, ReturnCode, Vi, ViState};
+
+/// Every request that waits for an answer.
+static REQUESTS: Table<Request> = Table::new(Kind::Conn);
+
+/// A request for a connection.
+struct Request {
+    /// One thread at a time has anything to do with it.
+    connection: Mutex<Box<AnyConnection>>,
+    nic: Arc<Core>,
+}
+
+/// Waits for a request to connect to an address of this NIC.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipConnectWait(
+    nic: Handle,
+    local: AddressPointer,
+    wait: Ulong,
+    remote: AddressPointer,
+    attributes: Out<ViAttributesC>,
+    request: Out<Handle>,
+) -> ReturnCode {
+    enter(|| {
+        let nic = NICS.find(nic)?;
+        let request = request.required()?;
+        let local = local.get(nic.core.nic.attributes())?;
+        // Nobody may come for a long time: closing the NIC is refused meanwhile, and does not wait.
+        let nic = nic.keep();
+        let place = REQUESTS.reserve()?;
+        let connection = nic.core.nic.connect_wait(&local, timeout(wait));
+        let connection = connection.map_err(|error| error.code())?;
+        remote.set(connection.remote_address());
+        attributes.set(ViAttributesC::from_via(connection.remote_attributes(), Handle::NULL));
+        let connection = Mutex::new(Box::new(connection));
+        request.set(place.fill(Request { connection, nic: nic.core.clone() }));
+        Ok(())
+    })
+}
+
+/// Accepts a request with an idle VI. A VI that is not idle, or another NIC's, leaves the request
+/// for another try; one whose attributes do not match ends it.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipConnectAccept(request: Handle, vi: Handle) -> ReturnCode {
+    enter(|| {
+        let open = VIS.find(vi)?;
+        let own = Arc::ptr_eq(&REQUESTS.find(request)?.nic, &open.nic);
+        if !own {
+            return Err(ReturnCode::InvalidParameter);
+        }
+        if open.vi.state() != ViState::Idle {
+            return Err(ReturnCode::InvalidState);
+        }
+        // The requester has to do its part, for which there is a wait.
+        let open = open.keep();
+        let connection = answer(request)?;
+        connection.accept(&open.vi).map_err(|error| error.code())
+    })
+}
+
+/// Rejects a request.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipConnectReject(request: Handle) -> ReturnCode {
+    enter(|| {
+        answer(request)?.reject();
+        Ok(())
+    })
+}
+
+/// Takes a request, to be answered once and for all.
+fn answer(request: Handle) -> Result<Box<AnyConnection>, ReturnCode> {
+    REQUESTS.remove(request, |request| {
+        Ok(request.connection.into_inner().unwrap_or_else(PoisonError::into_inner))
+    })
+}
+
+/// Requests a connection, and waits for the answer.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipConnectRequest(
+    vi: Handle,
+    local: AddressPointer,
+    remote: AddressPointer,
+    wait: Ulong,
+    attributes: Out<ViAttributesC>,
+) -> ReturnCode {
+    enter(|| {
+        let open = VIS.find(vi)?;
+        let own = open.nic.nic.attributes();
+        let (local, remote) = (local.get(own)?, remote.get(own)?);
+        if wait == 0 {
+            return Err(ReturnCode::InvalidParameter);
+        }
+        let open = open.keep();
+        let told = open.vi.connect_request(&local, &remote, timeout(wait));
+        let told = told.map_err(|error| error.code())?;
+        attributes.set(ViAttributesC::from_via(&told, Handle::NULL));
+        Ok(())
+    })
+}
+
+/// Ends a VI's connection, and makes it idle.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipDisconnect(vi: Handle) -> ReturnCode {
+    enter(|| {
+        // Used rather than kept: a callback for what this flushes may destroy the VI, and then
+        // waits for the little that is left to do here.
+        VIS.find(vi)?.vi.disconnect();
+        Ok(())
+    })
+}

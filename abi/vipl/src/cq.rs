@@ -1,0 +1,128 @@
+//! Completion queues: `VipCreateCQ`, `VipCQDone` and the rest. What cLAN adds is in
+//! [`crate::tags`].
+
+use crate::boundary::{Outcome, enter, timeout};
+use crate::callback::{self, CqFunction};
+use crate::handle::{Handle, Kind, Table};
+use crate::nic::{Core, NICS};
+use crate::pointer::{Opaque, Out};
+use crate::provider::AnyCq;
+use crate::tags::Tags;
+use crate::types::{Boolean, Ulong};
+use std::sync::Arc;
+use via::cq::CqEntry;
+use via::{CompletionQueue, Nic, ReturnCode};
+
+/// Every completion queue.
+pub(crate) static CQS: Table<OpenCq> = Table::new(Kind::Cq);
+
+/// A completion queue.
+pub(crate) struct OpenCq {
+    pub(crate) cq: AnyCq,
+    pub(crate) nic: Arc<Core>,
+    pub(crate) tags: Tags,
+}
+
+fn entries(count: Ulong) -> Result<u32, ReturnCode> {
+    u32::try_from(count).map_err(|_| ReturnCode::InvalidParameter)
+}
+
+/// Creates a completion queue.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipCreateCQ(nic: Handle, count: Ulong, cq: Out<Handle>) -> ReturnCode {
+    enter(|| {
+        let nic = NICS.find(nic)?;
+        let (cq, count) = (cq.required()?, entries(count)?);
+        let place = CQS.reserve()?;
+        let made = nic.core.nic.create_cq(count, place.handle().context());
+        let made = made.map_err(|error| error.code())?;
+        cq.set(place.fill(OpenCq { cq: made, nic: nic.core.clone(), tags: Tags::default() }));
+        Ok(())
+    })
+}
+
+/// Destroys a completion queue that no VI is attached to.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipDestroyCQ(cq: Handle) -> ReturnCode {
+    enter(|| {
+        CQS.remove(cq, |OpenCq { cq, nic, tags }| match cq.destroy() {
+            Ok(()) => {
+                tags.clear();
+                Ok(())
+            }
+            Err(cq) => Err((OpenCq { cq, nic, tags }, ReturnCode::ErrorResource)),
+        })
+    })
+}
+
+/// Changes how many entries a completion queue has room for; those that are in it stay.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipResizeCQ(cq: Handle, count: Ulong) -> ReturnCode {
+    enter(|| CQS.find(cq)?.cq.resize(entries(count)?).map_err(|error| error.code()))
+}
+
+/// Takes the oldest entry.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipCQDone(cq: Handle, vi: Out<Handle>, recv: Out<Boolean>) -> ReturnCode {
+    enter(|| {
+        let open = CQS.find(cq)?;
+        let vi = vi.required()?;
+        tell(look(&open).ok_or(ReturnCode::NotDone)?, vi, recv)
+    })
+}
+
+/// Takes the oldest entry, waiting for one.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipCQWait(
+    cq: Handle,
+    wait: Ulong,
+    vi: Out<Handle>,
+    recv: Out<Boolean>,
+) -> ReturnCode {
+    enter(|| {
+        let open = CQS.find(cq)?;
+        let vi = vi.required()?;
+        if let Some(entry) = look(&open) {
+            return tell(entry, vi, recv);
+        }
+        // Kept rather than used: destroying it is refused meanwhile, and does not wait.
+        let open = open.keep();
+        let entry = if open.tags.are_used() {
+            open.tags.wait(&open.cq, timeout(wait))
+        } else {
+            open.cq.wait(timeout(wait))
+        };
+        tell(entry.map_err(|error| error.code())?, vi, recv)
+    })
+}
+
+#[inline]
+fn look(open: &OpenCq) -> Option<CqEntry> {
+    if open.tags.are_used() { open.tags.done(&open.cq) } else { open.cq.done() }
+}
+
+#[inline]
+fn tell(entry: CqEntry, vi: Out<Handle>, recv: Out<Boolean>) -> Outcome {
+    vi.set(Handle::from_context(entry.context));
+    recv.set(callback::is_recv(&entry));
+    Ok(())
+}
+
+/// Has a callback run, once, with the next entry, which is taken. Not for queues with tags, whose
+/// event tells of the next entry.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipCQNotify(
+    cq: Handle,
+    context: Opaque,
+    function: Option<CqFunction>,
+) -> ReturnCode {
+    enter(|| {
+        let open = CQS.find(cq)?;
+        let function = function.ok_or(ReturnCode::InvalidParameter)?;
+        if open.tags.are_used() {
+            return Err(ReturnCode::ErrorNotSupported);
+        }
+        open.cq.notify(callback::for_cq(function, context, open.nic.handle));
+        Ok(())
+    })
+}

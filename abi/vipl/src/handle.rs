@@ -1,0 +1,354 @@
+//! Handles: what a program holds of a NIC, a VI, a completion queue, a request for a connection.
+//!
+//! A handle is a number: what kind of thing, its place in a table, and how many things that place
+//! has had before. So one that was never given out, that is of another kind of thing, or whose
+//! thing is destroyed is told apart from a good one, whatever other threads do at the moment.
+//! Places are never freed. Finding a thing takes no lock and no exchange ([`crate::hazard`]).
+
+use crate::hazard::{self, Hazard};
+use core::fmt;
+use core::ops::Deref;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use sovia_sys::call;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use via::ReturnCode;
+
+/// A handle as C has it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Handle(pub(crate) usize);
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// What a handle is of. As the highest bits of a handle they make it an address where nothing can
+/// be, so that a program which follows it learns of its mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Nic = 0x9,
+    Vi = 0xa,
+    Cq = 0xb,
+    Conn = 0xc,
+    Ptag = 0xd,
+}
+
+const KIND_SHIFT: u32 = 60;
+const GENERATION_SHIFT: u32 = 32;
+pub(crate) const GENERATION_MASK: u32 = (1 << (KIND_SHIFT - GENERATION_SHIFT)) - 1;
+
+impl Handle {
+    /// `NULL`.
+    pub const NULL: Handle = Handle(0);
+
+    /// A handle from its parts.
+    #[inline]
+    pub(crate) fn new(kind: Kind, generation: u32, number: u32) -> Handle {
+        let generation = (generation & GENERATION_MASK) as usize;
+        Handle((kind as usize) << KIND_SHIFT | generation << GENERATION_SHIFT | number as usize)
+    }
+
+    /// Generation and number of a handle of that kind.
+    #[inline]
+    pub(crate) fn parts(self, kind: Kind) -> Option<(u32, u32)> {
+        if self.0 >> KIND_SHIFT != kind as usize {
+            return None;
+        }
+        Some(((self.0 >> GENERATION_SHIFT) as u32 & GENERATION_MASK, self.0 as u32))
+    }
+
+    #[inline]
+    pub(crate) fn is_null(self) -> bool {
+        self == Handle::NULL
+    }
+
+    /// The handle as VIs' and completion queues' contexts carry it.
+    #[inline]
+    pub(crate) fn context(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// A handle from a context.
+    #[inline]
+    pub(crate) fn from_context(context: u64) -> Handle {
+        Handle(context as usize)
+    }
+}
+
+const CHUNK: usize = 256;
+const CHUNKS: usize = 256;
+
+/// What a place's state says beside its generation.
+const FREE: u64 = 0;
+/// Its thing can be used.
+const LIVE: u64 = 1;
+/// Its thing is being destroyed, which may yet be refused.
+const CLOSING: u64 = 2;
+
+#[inline]
+fn state(generation: u32, phase: u64) -> u64 {
+    u64::from(generation) << 2 | phase
+}
+
+struct Place<T> {
+    state: AtomicU64,
+    /// While LIVE, an `Arc` that the place owns.
+    thing: AtomicPtr<T>,
+}
+
+/// The things of one kind.
+pub(crate) struct Table<T> {
+    kind: Kind,
+    chunks: [AtomicPtr<Place<T>>; CHUNKS],
+    free: Mutex<Free>,
+}
+
+struct Free {
+    /// Places that have been used, the longest free first.
+    numbers: VecDeque<u32>,
+    /// The first that has never been used.
+    fresh: u32,
+}
+
+/// A thing that is in use until this is dropped; meanwhile it is not destroyed.
+pub(crate) struct Using<T: 'static> {
+    thing: *const T,
+    _hazard: Hazard,
+}
+
+/// A place for a thing that is being made, whose handle is known already.
+pub(crate) struct Reservation<T: Send + Sync + 'static> {
+    table: &'static Table<T>,
+    number: u32,
+    generation: u32,
+}
+
+impl<T> Deref for Using<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the place's `Arc` is not given up while the hazard names the place (`remove`).
+        unsafe { &*self.thing }
+    }
+}
+
+impl<T> Using<T> {
+    /// The thing for longer, across a wait: meanwhile destroying it is refused.
+    pub(crate) fn keep(self) -> Arc<T> {
+        // SAFETY: `thing` came from `Arc::into_raw`, and the place's `Arc` is still there.
+        unsafe { Arc::increment_strong_count(self.thing) };
+        // SAFETY: this takes over the count that was just added.
+        unsafe { Arc::from_raw(self.thing) }
+    }
+}
+
+impl<T: Send + Sync + 'static> Table<T> {
+    pub(crate) const fn new(kind: Kind) -> Table<T> {
+        Table {
+            kind,
+            chunks: [const { AtomicPtr::new(null_mut()) }; CHUNKS],
+            free: Mutex::new(Free { numbers: VecDeque::new(), fresh: 0 }),
+        }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn place(&'static self, number: u32) -> Option<&'static Place<T>> {
+        let chunk = self.chunks.get(number as usize / CHUNK)?.load(Ordering::Acquire);
+        if chunk.is_null() {
+            return None;
+        }
+        // SAFETY: a chunk has `CHUNK` places, complete when it was stored, and is never freed.
+        Some(unsafe { &*chunk.add(number as usize % CHUNK) })
+    }
+
+    /// The thing under a handle.
+    ///
+    /// # Errors
+    /// `VIP_INVALID_PARAMETER` if there is none.
+    #[inline]
+    pub(crate) fn find(&'static self, handle: Handle) -> Result<Using<T>, ReturnCode> {
+        let Some((generation, number)) = handle.parts(self.kind) else {
+            return Err(ReturnCode::InvalidParameter);
+        };
+        let place = self.place(number).ok_or(ReturnCode::InvalidParameter)?;
+        loop {
+            let hazard = hazard::publish(core::ptr::from_ref(place) as usize);
+            let now = place.state.load(Ordering::Acquire);
+            if now == state(generation, LIVE) {
+                // SYNC: stored before LIVE, and not changed while the hazard is there.
+                let thing = place.thing.load(Ordering::Relaxed);
+                return Ok(Using { thing, _hazard: hazard });
+            }
+            drop(hazard);
+            if now != state(generation, CLOSING) {
+                return Err(ReturnCode::InvalidParameter);
+            }
+            // Not for long, whatever comes of it.
+            call::sched_yield();
+        }
+    }
+
+    /// A place for another thing.
+    ///
+    /// # Errors
+    /// `VIP_ERROR_RESOURCE` if there are too many.
+    pub(crate) fn reserve(&'static self) -> Result<Reservation<T>, ReturnCode> {
+        let mut free = self.free();
+        // A place is used again as late as possible: the longer stale handles are told apart.
+        let fresh_left = (free.fresh as usize) < CHUNK * CHUNKS;
+        let number = match free.numbers.len() {
+            1.. if !fresh_left || free.numbers.len() > CHUNK / 2 => free.numbers.pop_front(),
+            _ if fresh_left => {
+                free.fresh += 1;
+                Some(free.fresh - 1)
+            }
+            _ => None,
+        };
+        let number = number.ok_or(ReturnCode::ErrorResource)?;
+        let chunk = &self.chunks[number as usize / CHUNK];
+        if chunk.load(Ordering::Relaxed).is_null() {
+            let places: Box<[Place<T>]> = (0..CHUNK)
+                .map(|_| Place {
+                    state: AtomicU64::new(state(1, FREE)),
+                    thing: AtomicPtr::new(null_mut()),
+                })
+                .collect();
+            chunk.store(Box::leak(places).as_mut_ptr(), Ordering::Release);
+        }
+        drop(free);
+        let place = self.place(number).ok_or(ReturnCode::Error)?;
+        let generation = (place.state.load(Ordering::Relaxed) >> 2) as u32;
+        Ok(Reservation { table: self, number, generation })
+    }
+
+    /// Destroys a thing: `end` does what there is to do, or hands it back with a reason.
+    ///
+    /// # Errors
+    /// `VIP_INVALID_PARAMETER` if there is no such thing, `VIP_ERROR_RESOURCE` if a thread waits
+    /// for something of it (or if this very thread is in the middle of using it), or `end`'s
+    /// reason. It is then as it was before.
+    pub(crate) fn remove<R>(
+        &'static self,
+        handle: Handle,
+        end: impl FnOnce(T) -> Result<R, (T, ReturnCode)>,
+    ) -> Result<R, ReturnCode> {
+        let Some((generation, number)) = handle.parts(self.kind) else {
+            return Err(ReturnCode::InvalidParameter);
+        };
+        let place = self.place(number).ok_or(ReturnCode::InvalidParameter)?;
+        let (live, closing) = (state(generation, LIVE), state(generation, CLOSING));
+        loop {
+            let exchange =
+                place.state.compare_exchange(live, closing, Ordering::SeqCst, Ordering::Relaxed);
+            match exchange {
+                Ok(_) => break,
+                Err(now) if now == closing => call::sched_yield(),
+                Err(_) => return Err(ReturnCode::InvalidParameter),
+            }
+        }
+        let mut attempt = Attempt { table: self, place, number, generation, thing: None };
+        // From here on nobody finds it. Whoever found it before is waited for.
+        if hazard::wait_for(core::ptr::from_ref(place) as usize).is_err() {
+            return Err(ReturnCode::ErrorResource);
+        }
+        // SAFETY: the place owned this `Arc`, and by its state nobody else takes it; it is either
+        // put back, or the place is free then.
+        let thing = unsafe { Arc::from_raw(place.thing.swap(null_mut(), Ordering::Relaxed)) };
+        let thing = match Arc::try_unwrap(thing) {
+            Ok(thing) => thing,
+            Err(kept) => {
+                attempt.thing = Some(kept);
+                return Err(ReturnCode::ErrorResource);
+            }
+        };
+        match end(thing) {
+            Ok(result) => {
+                attempt.done();
+                Ok(result)
+            }
+            Err((thing, reason)) => {
+                attempt.thing = Some(Arc::new(thing));
+                Err(reason)
+            }
+        }
+    }
+
+    fn give_back(&self, place: &Place<T>, number: u32, generation: u32) {
+        // 0 is left out, so that a handle is never a bare kind and number.
+        let next = ((generation + 1) & GENERATION_MASK).max(1);
+        place.state.store(state(next, FREE), Ordering::Release);
+        self.free().numbers.push_back(number);
+    }
+}
+
+/// A place whose thing may yet stay: it is live again when this is dropped, unless `done`.
+struct Attempt<T: Send + Sync + 'static> {
+    table: &'static Table<T>,
+    place: &'static Place<T>,
+    number: u32,
+    generation: u32,
+    /// To be put back.
+    thing: Option<Arc<T>>,
+}
+
+impl<T: Send + Sync + 'static> Attempt<T> {
+    fn done(self) {
+        self.table.give_back(self.place, self.number, self.generation);
+        core::mem::forget(self);
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Attempt<T> {
+    fn drop(&mut self) {
+        if let Some(thing) = self.thing.take() {
+            self.place.thing.store(Arc::into_raw(thing).cast_mut(), Ordering::Relaxed);
+        }
+        if self.place.thing.load(Ordering::Relaxed).is_null() {
+            // Destroying it panicked half-way.
+            self.table.give_back(self.place, self.number, self.generation);
+        } else {
+            self.place.state.store(state(self.generation, LIVE), Ordering::Release);
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static> Reservation<T> {
+    /// The handle that the thing will have.
+    pub(crate) fn handle(&self) -> Handle {
+        Handle::new(self.table.kind, self.generation, self.number)
+    }
+
+    /// The thing is made.
+    pub(crate) fn fill(self, thing: T) -> Handle {
+        let handle = self.handle();
+        if let Some(place) = self.table.place(self.number) {
+            place.thing.store(Arc::into_raw(Arc::new(thing)).cast_mut(), Ordering::Relaxed);
+            // SYNC: pairs with the load in `find`.
+            place.state.store(state(self.generation, LIVE), Ordering::Release);
+        }
+        core::mem::forget(self);
+        handle
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Reservation<T> {
+    fn drop(&mut self) {
+        if let Some(place) = self.table.place(self.number) {
+            self.table.give_back(place, self.number, self.generation);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "handle_tests.rs"]
+mod tests;

@@ -1,0 +1,271 @@
+//! Who is using what just now: so that nothing is destroyed under a thread that uses it.
+//!
+//! A thread that looks something up first writes down where it lies (a *hazard*), then checks that
+//! it is there. Whoever destroys it first sees to it that this check fails, then waits until nobody
+//! has it written down. For this to be sound each of the two must see what the other did first,
+//! which takes a full fence on both sides. Using is frequent and destroying is rare, so the user
+//! goes without: who destroys has the kernel put the fence into all other threads (`membarrier`).
+//! Where the kernel does not, users fence themselves.
+//!
+//! A thread may use several things at once, or come in again from a callback or a signal handler,
+//! so it has a few words. What goes beyond, and threads that are past their thread-local values,
+//! use a list under a lock.
+
+use core::cell::Cell;
+use core::ptr::null;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, compiler_fence, fence};
+use sovia_sys::{call, process};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+/// Things that a thread uses at once without a lock.
+const WORDS: usize = 4;
+/// Nothing is written down.
+const NOTHING: usize = 0;
+
+/// A thread's words. Records are never freed; a thread that ends leaves its own to another.
+#[repr(align(64))]
+struct Record {
+    words: [AtomicUsize; WORDS],
+    taken: AtomicBool,
+    next: AtomicPtr<Record>,
+}
+
+/// All records, linked by `next`.
+static RECORDS: AtomicPtr<Record> = AtomicPtr::new(core::ptr::null_mut());
+
+/// What found no word, with whose it is.
+static OVERFLOW: Mutex<Vec<(usize, Thread)>> = Mutex::new(Vec::new());
+
+/// Tells the threads that live from each other.
+type Thread = usize;
+
+fn this_thread() -> Thread {
+    RECORD.with(|record| core::ptr::from_ref(record) as usize)
+}
+
+/// Whether users fence themselves. Settled before the first of them.
+static FENCES: AtomicBool = AtomicBool::new(true);
+
+thread_local! {
+    /// This thread's record. Without a destructor, so that it costs one load.
+    static RECORD: Cell<*const Record> = const { Cell::new(null()) };
+    /// Gives the record back when the thread ends.
+    static KEEPER: Keeper = const { Keeper };
+}
+
+struct Keeper;
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let record = RECORD.replace(null());
+        // SAFETY: records are never freed.
+        if let Some(record) = unsafe { record.as_ref() } {
+            record.taken.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Something is written down as in use, until dropped.
+#[derive(Debug)]
+pub(crate) struct Hazard {
+    place: usize,
+    word: Option<&'static AtomicUsize>,
+}
+
+fn overflow() -> MutexGuard<'static, Vec<(usize, Thread)>> {
+    OVERFLOW.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes down that this thread uses what lies at `place`. Loads that follow are made after that
+/// is visible to whoever destroys it.
+#[inline]
+pub(crate) fn publish(place: usize) -> Hazard {
+    let record = RECORD.get();
+    // SAFETY: null, or this thread's record, which is never freed.
+    let word = unsafe { record.as_ref() }.and_then(Record::free_word);
+    let Some(word) = word else { return publish_slowly(place) };
+    word.store(place, Ordering::Relaxed);
+    if FENCES.load(Ordering::Relaxed) {
+        fence(Ordering::SeqCst);
+    } else {
+        // `wait_for` puts a true fence here, from outside.
+        compiler_fence(Ordering::SeqCst);
+    }
+    Hazard { place, word: Some(word) }
+}
+
+#[cold]
+fn publish_slowly(place: usize) -> Hazard {
+    if RECORD.get().is_null() && KEEPER.try_with(|_| ()).is_ok() {
+        RECORD.set(claim());
+        return publish(place);
+    }
+    // SYNC: whoever destroys takes this lock after it has made the check fail. Either it finds
+    // the place in the list, or the check, which is made after the lock is given back, fails.
+    overflow().push((place, this_thread()));
+    Hazard { place, word: None }
+}
+
+impl Drop for Hazard {
+    #[inline]
+    fn drop(&mut self) {
+        match self.word {
+            Some(word) => word.store(NOTHING, Ordering::Release),
+            None => {
+                let mut list = overflow();
+                if let Some(at) =
+                    list.iter().position(|&entry| entry == (self.place, this_thread()))
+                {
+                    list.swap_remove(at);
+                }
+            }
+        }
+    }
+}
+
+impl Record {
+    #[inline]
+    fn free_word(&self) -> Option<&AtomicUsize> {
+        self.words.iter().find(|word| word.load(Ordering::Relaxed) == NOTHING)
+    }
+
+    fn names(&self, place: usize) -> bool {
+        self.words.iter().any(|word| word.load(Ordering::Acquire) == place)
+    }
+}
+
+fn records() -> impl Iterator<Item = &'static Record> {
+    let mut next = RECORDS.load(Ordering::Acquire).cast_const();
+    core::iter::from_fn(move || {
+        // SAFETY: null, or a record, which is never freed and was complete when it was linked.
+        let record: &'static Record = unsafe { next.as_ref() }?;
+        next = record.next.load(Ordering::Acquire);
+        Some(record)
+    })
+}
+
+/// A record for this thread.
+fn claim() -> *const Record {
+    static SETTLED: Once = Once::new();
+    SETTLED.call_once(|| {
+        let works = process::enable_barrier() && process::barrier().is_ok();
+        FENCES.store(!works, Ordering::SeqCst);
+        // SAFETY: the handler is async-signal-safe: it stores to atomics, and that is all.
+        // Where it cannot be registered, a forked child may wait for threads it does not have.
+        unsafe { libc::pthread_atfork(None, None, Some(after_fork)) };
+    });
+    for record in records() {
+        if !record.taken.swap(true, Ordering::Acquire) {
+            return record;
+        }
+    }
+    let record = Box::leak(Box::new(Record {
+        words: Default::default(),
+        taken: AtomicBool::new(true),
+        next: AtomicPtr::default(),
+    }));
+    let mut first = RECORDS.load(Ordering::Relaxed);
+    loop {
+        record.next.store(first, Ordering::Relaxed);
+        let linked =
+            RECORDS.compare_exchange_weak(first, record, Ordering::Release, Ordering::Relaxed);
+        match linked {
+            Ok(_) => return record,
+            Err(now) => first = now,
+        }
+    }
+}
+
+/// In a forked child there is one thread, and the others' hazards mean nothing.
+extern "C" fn after_fork() {
+    let own = RECORD.get();
+    for record in records().filter(|record| !core::ptr::eq(*record, own)) {
+        record.words.iter().for_each(|word| word.store(NOTHING, Ordering::Relaxed));
+        record.taken.store(false, Ordering::Relaxed);
+    }
+}
+
+/// This very thread uses what is to be destroyed: a callback that destroys what it was called for,
+/// from within a function that was called for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UsedByCaller;
+
+/// Waits until nobody uses what lies at `place`. To be called when whoever looks it up from now
+/// on finds it gone.
+///
+/// # Errors
+/// [`UsedByCaller`], at once.
+pub(crate) fn wait_for(place: usize) -> Result<(), UsedByCaller> {
+    fence(Ordering::SeqCst);
+    if !FENCES.load(Ordering::SeqCst) && process::barrier().is_err() {
+        // It has worked before; only a forked child whose kernel forgets could come here.
+        let _ = process::enable_barrier() && process::barrier().is_ok();
+    }
+    let own = RECORD.get();
+    // SAFETY: null, or this thread's record, which is never freed.
+    let own = unsafe { own.as_ref() };
+    if own.is_some_and(|own| own.names(place)) || overflow().contains(&(place, this_thread())) {
+        return Err(UsedByCaller);
+    }
+    for record in records() {
+        while record.names(place) {
+            call::sched_yield();
+        }
+    }
+    while overflow().iter().any(|&(used, _)| used == place) {
+        call::sched_yield();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn it_waits_for_others_and_not_for_itself() {
+        let (ready, is_ready) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        let user = std::thread::spawn(move || {
+            let hazard = publish(64);
+            ready.send(()).unwrap();
+            may_go.recv().unwrap();
+            drop(hazard);
+        });
+        is_ready.recv().unwrap();
+        assert_eq!(wait_for(128), Ok(()));
+        let (done, is_done) = mpsc::channel();
+        let waiter = std::thread::spawn(move || done.send(wait_for(64)).unwrap());
+        assert!(is_done.recv_timeout(Duration::from_millis(50)).is_err(), "it is in use");
+        go.send(()).unwrap();
+        assert_eq!(is_done.recv().unwrap(), Ok(()));
+        user.join().unwrap();
+        waiter.join().unwrap();
+        let _own = publish(192);
+        assert_eq!(wait_for(192), Err(UsedByCaller));
+    }
+
+    #[test]
+    fn a_thread_may_use_many_things_at_once() {
+        let all: Vec<_> = (1..20).map(|i| publish(i << 20)).collect();
+        assert_eq!(wait_for(3 << 20), Err(UsedByCaller));
+        assert_eq!(wait_for(19 << 20), Err(UsedByCaller));
+        let waiter = std::thread::spawn(|| wait_for(19 << 20));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waiter.is_finished(), "the last is in use, in the list");
+        drop(all);
+        assert_eq!(waiter.join().unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn records_are_used_again() {
+        let one = || std::thread::spawn(|| drop(publish(1 << 30))).join().unwrap();
+        one();
+        let before = records().count();
+        (0..50).for_each(|_| one());
+        // Other tests' threads may have come in between.
+        assert!(records().count() < before + 25);
+    }
+}

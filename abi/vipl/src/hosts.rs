@@ -1,0 +1,134 @@
+//! Hosts and their NICs' addresses.
+//!
+//! A file of hosts has a line for each address: the address, as bytes in hexadecimal with colons
+//! between them and as many as the NIC's own has, and names. `self` is this NIC's own address. The address may also come last, and
+//! `#` begins a comment:
+//!
+//! ```text
+//! 02:5b:10:00:00:01  alpha alpha-san
+//! self               node0 node1        # all on this host
+//! ```
+
+/// The word for this NIC's own address.
+const SELF: &str = "self";
+
+/// A host's name and an address, in the file's order; this host's own names come last.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Hosts(Vec<(String, Box<[u8]>)>);
+
+/// A line that makes no sense.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NoAddress {
+    line: usize,
+}
+
+impl std::fmt::Display for NoAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "line {}: neither an address like 02:5b:10:00:00:01 nor `{SELF}`", self.line)
+    }
+}
+
+impl Hosts {
+    /// This host, by its name, the name's first part, and `localhost`.
+    pub(crate) fn of_this_host(own: &[u8]) -> Hosts {
+        let mut hosts = Hosts(Vec::new());
+        hosts.add_this_host(own);
+        hosts
+    }
+
+    /// The hosts of a file, and this one.
+    ///
+    /// # Errors
+    /// [`NoAddress`].
+    pub(crate) fn read(text: &str, own: &[u8]) -> Result<Hosts, NoAddress> {
+        let mut hosts = Hosts(Vec::new());
+        for (i, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if words.is_empty() {
+                continue;
+            }
+            let parse = |word: &str| {
+                if word == SELF { Some(own.into()) } else { parse(word, own.len()) }
+            };
+            let found = words.iter().enumerate().find_map(|(at, word)| Some((at, parse(word)?)));
+            let (at, address) = found.ok_or(NoAddress { line: i + 1 })?;
+            for (_, name) in words.iter().enumerate().filter(|(i, _)| *i != at) {
+                hosts.0.push(((*name).into(), address.clone()));
+            }
+        }
+        hosts.add_this_host(own);
+        Ok(hosts)
+    }
+
+    fn add_this_host(&mut self, own: &[u8]) {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name = name.trim();
+        let short = name.split('.').next().unwrap_or_default();
+        for name in [name, short, "localhost"] {
+            let known = |(other, address): &(String, Box<[u8]>)| {
+                other.eq_ignore_ascii_case(name) && **address == *own
+            };
+            if !name.is_empty() && !self.0.iter().any(known) {
+                self.0.push((name.into(), own.into()));
+            }
+        }
+    }
+
+    /// A host's address number `index`.
+    pub(crate) fn address(&self, name: &str, index: usize) -> Option<&[u8]> {
+        let own = self.0.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        own.map(|(_, address)| &**address).nth(index)
+    }
+
+    /// The first name with an address.
+    pub(crate) fn name(&self, address: &[u8]) -> Option<&str> {
+        self.0.iter().find(|(_, other)| **other == *address).map(|(name, _)| name.as_str())
+    }
+}
+
+/// An address of so many bytes: a program has made room for no more.
+fn parse(word: &str, len: usize) -> Option<Box<[u8]>> {
+    let byte = |text: &str| {
+        let digits = matches!(text.len(), 1 | 2) && text.bytes().all(|b| b.is_ascii_hexdigit());
+        if digits { u8::from_str_radix(text, 16).ok() } else { None }
+    };
+    let address: Box<[u8]> = word.split(':').map(byte).collect::<Option<_>>()?;
+    (address.len() == len).then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: &[u8] = &[2, 1];
+
+    #[test]
+    fn lines_have_an_address_and_names() {
+        let text = "# all\n02:5b alpha a\n\nbeta 2:1 # last\nself node0 node1\n2:9 alpha\n";
+        let hosts = Hosts::read(text, OWN).unwrap();
+        assert_eq!(hosts.address("alpha", 0), Some(&[2, 0x5b][..]));
+        assert_eq!(hosts.address("ALPHA", 1), Some(&[2, 9][..]));
+        assert_eq!(hosts.address("alpha", 2), None);
+        assert_eq!(hosts.address("node1", 0), Some(OWN));
+        assert_eq!(hosts.name(OWN), Some("beta"));
+        assert_eq!(hosts.name(&[7]), None);
+        assert_eq!(hosts.address("localhost", 0), Some(OWN));
+    }
+
+    #[test]
+    fn this_host_is_known_without_a_file() {
+        let hosts = Hosts::of_this_host(OWN);
+        assert_eq!(hosts.address("localhost", 0), Some(OWN));
+        assert_eq!(hosts.address("localhost", 1), None);
+        assert!(hosts.name(OWN).is_some());
+    }
+
+    #[test]
+    fn a_line_without_an_address_is_told() {
+        for text in ["x\ncafe bee\n", "x\n2:100 a", "x\n2:+1 a", "x\n: a", "x\n2:1:2 a", "x\n2 a"] {
+            let text = text.replacen('x', "self me", 1);
+            assert_eq!(Hosts::read(&text, OWN), Err(NoAddress { line: 2 }), "{text}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Connecting two peers, neither of which waits for the other: `VipConnectPeer…`.
+
+use crate::boundary::{Outcome, enter, timeout};
+use crate::handle::Handle;
+use crate::pointer::{AddressPointer, Out};
+use crate::types::{Ulong, ViAttributesC};
+use crate::vi::VIS;
+use via::error::ConnectError;
+use via::{Nic, ReturnCode, Vi, ViAttributes};
+
+/// Begins to connect to a VI whose program does the same.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipConnectPeerRequest(
+    vi: Handle,
+    local: AddressPointer,
+    remote: AddressPointer,
+    wait: Ulong,
+) -> ReturnCode {
+    enter(|| {
+        let open = VIS.find(vi)?;
+        let own = open.nic.nic.attributes();
+        let (local, remote) = (local.get(own)?, remote.get(own)?);
+        if wait == 0 {
+            return Err(ReturnCode::InvalidParameter);
+        }
+        open.vi.connect_peer_request(&local, &remote, timeout(wait)).map_err(|error| error.code())
+    })
+}
+
+/// What has become of the request; `VIP_NOT_DONE` while it is on its way.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipConnectPeerDone(vi: Handle, attributes: Out<ViAttributesC>) -> ReturnCode {
+    enter(|| {
+        let result = VIS.find(vi)?.vi.connect_peer_done();
+        tell(result.ok_or(ReturnCode::NotDone)?, attributes)
+    })
+}
+
+/// Waits for what becomes of the request.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipConnectPeerWait(vi: Handle, attributes: Out<ViAttributesC>) -> ReturnCode {
+    enter(|| tell(VIS.find(vi)?.keep().vi.connect_peer_wait(), attributes))
+}
+
+fn tell(result: Result<ViAttributes, ConnectError>, attributes: Out<ViAttributesC>) -> Outcome {
+    let told = result.map_err(|error| error.code())?;
+    attributes.set(ViAttributesC::from_via(&told, Handle::NULL));
+    Ok(())
+}

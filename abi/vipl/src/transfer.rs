@@ -1,0 +1,186 @@
+//! The data path: posting descriptors, and finding them done.
+
+use crate::boundary::{Outcome, enter, timeout};
+use crate::callback::ViFunction;
+use crate::handle::Handle;
+use crate::pointer::{Opaque, Out};
+use crate::provider::AnyVi;
+use crate::types::Ulong;
+use crate::vi::{OpenVi, VIS};
+use core::time::Duration;
+use via::error::{ErrorCode, PostError, WaitError};
+use via::{
+    AsyncError, Completion, Control, DescriptorAddress, Done, MemHandle, Nic, Resource, ReturnCode,
+    Vi,
+};
+
+/// Posts a descriptor to the send queue. That it is none, or lies in memory that it may not lie in,
+/// is told to the error handler.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipPostSend(vi: Handle, descriptor: Opaque, memory: u32) -> ReturnCode {
+    enter(|| post(vi, descriptor, memory, AnyVi::post_send))
+}
+
+/// Posts a descriptor to the receive queue, likewise.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipPostRecv(vi: Handle, descriptor: Opaque, memory: u32) -> ReturnCode {
+    enter(|| post(vi, descriptor, memory, AnyVi::post_recv))
+}
+
+#[inline]
+fn post(
+    vi: Handle,
+    descriptor: Opaque,
+    memory: u32,
+    post: impl FnOnce(&AnyVi, DescriptorAddress) -> Result<(), PostError>,
+) -> Outcome {
+    let open = VIS.find(vi)?;
+    if descriptor.is_null() {
+        return Err(ReturnCode::InvalidParameter);
+    }
+    let address = descriptor.address();
+    let posted = match MemHandle::from_raw(memory) {
+        Some(handle) => post(&open.vi, DescriptorAddress { address, handle }),
+        None => Err(PostError::Descriptor),
+    };
+    match posted {
+        Ok(()) => Ok(()),
+        Err(PostError::Descriptor) => {
+            report(&open, vi, address);
+            Ok(())
+        }
+        Err(error) => Err(error.code()),
+    }
+}
+
+/// There is no descriptor where one was posted.
+#[cold]
+fn report(open: &OpenVi, vi: Handle, address: u64) {
+    open.nic.nic.report(AsyncError {
+        vi: Some(vi.context()),
+        cq: None,
+        descriptor: Some(address),
+        operation: Control::OP_SENDRECV,
+        resource: Resource::Descriptor,
+        code: ErrorCode::PostDesc,
+    });
+}
+
+/// Takes the oldest descriptor of the send queue, if it is done.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipSendDone(vi: Handle, descriptor: Out<Opaque>) -> ReturnCode {
+    enter(|| look(vi, descriptor, AnyVi::send_done))
+}
+
+/// Takes the oldest descriptor of the receive queue, if it is done.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipRecvDone(vi: Handle, descriptor: Out<Opaque>) -> ReturnCode {
+    enter(|| look(vi, descriptor, AnyVi::recv_done))
+}
+
+#[inline]
+fn look(vi: Handle, descriptor: Out<Opaque>, done: impl FnOnce(&AnyVi) -> Done) -> Outcome {
+    let open = VIS.find(vi)?;
+    let descriptor = descriptor.required()?;
+    tell(done(&open.vi), descriptor)
+}
+
+/// As `VipSendDone`, waiting for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipSendWait(vi: Handle, wait: Ulong, descriptor: Out<Opaque>) -> ReturnCode {
+    enter(|| wait_for(vi, wait, descriptor, AnyVi::send_done, AnyVi::send_wait))
+}
+
+/// As `VipRecvDone`, waiting for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipRecvWait(vi: Handle, wait: Ulong, descriptor: Out<Opaque>) -> ReturnCode {
+    enter(|| wait_for(vi, wait, descriptor, AnyVi::recv_done, AnyVi::recv_wait))
+}
+
+#[inline]
+fn wait_for(
+    vi: Handle,
+    ms: Ulong,
+    descriptor: Out<Opaque>,
+    done: impl FnOnce(&AnyVi) -> Done,
+    wait: impl FnOnce(&AnyVi, Option<Duration>) -> Result<Completion, WaitError>,
+) -> Outcome {
+    let open = VIS.find(vi)?;
+    let descriptor = descriptor.required()?;
+    match done(&open.vi) {
+        Done::NotDone => {}
+        told => return tell(told, descriptor),
+    }
+    // Kept rather than used: destroying the VI is refused meanwhile, and does not wait.
+    match wait(&open.keep().vi, timeout(ms)) {
+        Ok(completion) => tell(Done::Completion(completion), descriptor),
+        Err(WaitError::Empty) => tell(Done::Empty, descriptor),
+        Err(WaitError::Timeout) => {
+            descriptor.set(Opaque::NULL);
+            Err(ReturnCode::Timeout)
+        }
+    }
+}
+
+#[inline]
+fn tell(done: Done, descriptor: Out<Opaque>) -> Outcome {
+    match done {
+        Done::Completion(completion) => {
+            descriptor.set(Opaque::at(completion.descriptor.address));
+            completion.result().map(drop).map_err(|_| ReturnCode::DescriptorError)
+        }
+        Done::NotDone => {
+            descriptor.set(Opaque::NULL);
+            Err(ReturnCode::NotDone)
+        }
+        Done::Empty => {
+            descriptor.set(Opaque::NULL);
+            Err(ReturnCode::DescriptorError)
+        }
+    }
+}
+
+/// Has a callback run, once, with the next descriptor of the send queue that is done.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipSendNotify(
+    vi: Handle,
+    context: Opaque,
+    callback: Option<ViFunction>,
+) -> ReturnCode {
+    enter(|| {
+        let open = VIS.find(vi)?;
+        let callback = callback.ok_or(ReturnCode::InvalidParameter)?;
+        open.vi.send_notify(crate::callback::for_vi(callback, context, open.nic.handle, vi));
+        Ok(())
+    })
+}
+
+/// Has a callback run, once, with the next descriptor of the receive queue that is done.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipRecvNotify(
+    vi: Handle,
+    context: Opaque,
+    callback: Option<ViFunction>,
+) -> ReturnCode {
+    enter(|| {
+        let open = VIS.find(vi)?;
+        let callback = callback.ok_or(ReturnCode::InvalidParameter)?;
+        open.vi.recv_notify(crate::callback::for_vi(callback, context, open.nic.handle, vi));
+        Ok(())
+    })
+}
+
+/// Sends what can be sent of what waits in the send queue (cLAN). What still waits goes by itself
+/// once it can; there is no interrupt to enable.
+#[unsafe(no_mangle)]
+pub extern "C" fn VipPostDeferredSends(
+    vi: Handle,
+    _enable_interrupt: crate::types::Boolean,
+    deferred: Out<crate::types::Boolean>,
+) -> ReturnCode {
+    enter(|| {
+        let open = VIS.find(vi)?;
+        deferred.set(open.vi.push_sends().into());
+        Ok(())
+    })
+}

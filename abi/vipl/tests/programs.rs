@@ -1,0 +1,162 @@
+//! C programs that know nothing of Sovia, linked with `-lvipl`.
+
+mod common;
+
+use common::{program, run, skipped, watched};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+fn arguments() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| program("arguments"))
+}
+
+fn pairs() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| program("pairs"))
+}
+
+#[test]
+fn every_wrong_argument_is_refused() {
+    run(&mut watched(60, false, arguments()));
+}
+
+#[test]
+fn every_wrong_argument_is_refused_under_valgrind() {
+    if !skipped("every_wrong_argument_is_refused_under_valgrind", "valgrind") {
+        run(&mut watched(200, true, arguments()));
+    }
+}
+
+#[test]
+fn an_unknown_provider_is_told() {
+    let output = watched(20, false, arguments())
+        .env("SOVIA_VIPL_PROVIDER", "carrier-pigeon")
+        .output()
+        .expect("it runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("SOVIA_VIPL_PROVIDER=carrier-pigeon"), "{told}");
+    assert!(!output.status.success());
+}
+
+#[test]
+fn errors_are_logged_until_the_program_says_otherwise() {
+    let output = watched(60, false, arguments()).output().expect("it runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let logged = told.lines().filter(|line| line.contains("VINIC: VIP_ERROR_POST_DESC VI 0x"));
+    // Of five, four go to the program's own handler.
+    assert_eq!(logged.count(), 1, "{told}");
+}
+
+#[test]
+fn a_child_connects_to_its_parent() {
+    let program = program("forked");
+    for run_number in 0..10 {
+        let name = format!("forked-{}-{run_number}", std::process::id());
+        run(watched(60, false, &program).arg(name));
+    }
+}
+
+/// With a NIC of its own for each device's name, the program's check that they are one fails.
+#[test]
+fn devices_may_be_told_apart() {
+    let told = |setting: &str| {
+        let mut command = watched(60, false, arguments());
+        let output = command.env("SOVIA_VIPL_NIC", setting).output().expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert_eq!(told("some-name"), (true, "ok\n".into()));
+    let (good, said) = told("*");
+    assert!(!good && said.contains("memcmp(first, a.LocalNicAddress"), "{said}");
+}
+
+/// Both ends of a case.
+fn pair(case: &str) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // A discriminator has few bytes.
+    let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let start = |role: &str| {
+        watched(60, false, pairs())
+            .args([role, case, &name])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs")
+    };
+    let (server, client) = (start("server"), start("client"));
+    let ends = [("server", server.wait_with_output()), ("client", client.wait_with_output())];
+    let told: Vec<String> = ends.iter().map(|(role, output)| tell(role, output)).collect();
+    let good = ends.iter().all(|(_, output)| output.as_ref().is_ok_and(|o| o.status.success()));
+    assert!(good, "{case}\n{}", told.join("\n"));
+}
+
+fn tell(role: &str, output: &std::io::Result<Output>) -> String {
+    match output {
+        Ok(output) => {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            format!("{role} {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))
+        }
+        Err(error) => format!("{role}: {error}"),
+    }
+}
+
+macro_rules! pairs {
+    ($($case:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $case() {
+                pair(stringify!($case));
+            }
+        )+
+    };
+}
+
+pairs! {
+    polling,
+    waiting,
+    completion_queue,
+    notifications,
+    queue_notifications,
+    tagged,
+    rdma_writes,
+    rdma_reads,
+    disconnecting,
+    too_long,
+    rejecting,
+    mismatching,
+    peers,
+    dying,
+    unreliable,
+    reliable_reception,
+    overrun,
+    segments,
+    threads,
+}
+
+/// The peers share a segment of 20 GB of addresses. Memcheck goes through its book for each page
+/// when access is given, and a peer does not wait for so long.
+#[test]
+fn pairs_under_valgrind() {
+    println!("SKIPPED: pairs_under_valgrind: memcheck takes a minute to map a segment");
+}
+
+/// As an old Makefile would: the archive instead of the shared library.
+#[test]
+fn it_links_statically() {
+    if skipped("it_links_statically", "cc") {
+        return;
+    }
+    let archive = common::archive();
+    let program = common::folder().join("arguments-static");
+    run(Command::new("cc")
+        .arg("-w")
+        .arg("-I")
+        .arg(common::include())
+        .arg(common::here().join("tests/c/arguments.c"))
+        .arg(archive)
+        .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-o"])
+        .arg(&program));
+    run(&mut watched(60, false, &program));
+}

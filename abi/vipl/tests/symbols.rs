@@ -1,0 +1,39 @@
+//! What `libvipl.so` offers to the linker.
+
+mod common;
+
+use common::{here, library, run};
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+/// The list is in the repository: a change of it is a change of the interface.
+#[test]
+fn it_exports_this_and_nothing_else() {
+    if common::skipped("it_exports_this_and_nothing_else", "nm") {
+        return;
+    }
+    let listed = run(Command::new("nm").args(["-D", "--defined-only"]).arg(library()));
+    let mut names: Vec<&str> =
+        listed.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    names.sort_unstable();
+    let known = fs::read_to_string(here().join("tests/symbols.txt")).expect("the list");
+    assert_eq!(names, known.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn it_has_a_soname_and_few_needs() {
+    if common::skipped("it_has_a_soname_and_few_needs", "readelf") {
+        return;
+    }
+    let told = run(Command::new("readelf").arg("-d").arg(library()));
+    let names = |kind: &str| -> BTreeSet<String> {
+        let lines = told.lines().filter(|line| line.contains(kind));
+        lines.filter_map(|line| Some(line.split(['[', ']']).nth(1)?.to_owned())).collect()
+    };
+    assert_eq!(names("SONAME"), BTreeSet::from(["libvipl.so.1".to_owned()]));
+    for needed in names("NEEDED") {
+        let usual = ["libc.so", "libgcc_s.so", "ld-linux", "libm.so", "libpthread.so", "libdl.so"];
+        assert!(usual.iter().any(|library| needed.starts_with(library)), "needs {needed}");
+    }
+}

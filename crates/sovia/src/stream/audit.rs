@@ -1,0 +1,295 @@
+//! What this end alone writes in the segment is what it has written.
+//!
+//! Whatever the peer writes is checked where it is read. But a word that somebody else has
+//! overwritten may just say that there is nothing: then this end waits for the peer, and the peer
+//! for this end. So about once a second the progress thread compares the words that only this end
+//! writes with private copies, for each connection: a difference is damage, and the connection
+//! fails instead of hanging. A wake-up that was lost in overwritten memory is made up for.
+//!
+//! Nothing of this happens on the data path, but for counting bytes in private memory.
+
+use super::{Fault, load, store, word};
+use crate::conn::{Body, Conn, Guard, flag};
+use crate::{epoll, family, pair, progress, table};
+use core::sync::atomic::Ordering;
+use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Tx};
+
+/// Between two looks at a connection.
+pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
+
+/// Private copies of words in the segment, and counts that both ends must agree on.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Own {
+    /// `word::GRANT`.
+    pub grant: u64,
+    /// `word::SWITCH`, as it was when this end switched.
+    pub switch: u64,
+    /// `word::FROM`.
+    pub from: u64,
+    /// `word::ASKED`.
+    pub asked: u64,
+    /// `word::AFTER`.
+    pub after: u64,
+    /// `word::START`.
+    pub start: u64,
+    /// `word::LEDGER`.
+    pub ledger: u64,
+    /// Waiters of ours that watch the connection: on the bells of both directions.
+    pub watchers: u32,
+    /// Somebody has died while counting the bytes.
+    pub uncounted: bool,
+}
+
+/// Where a connection stood when it was last looked at.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Seen {
+    at: u64,
+    place: Place,
+    /// Those who wait have been told of what there was at this place.
+    told: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+struct Place {
+    sent: u32,
+    received: u32,
+    tail: u64,
+    head: u64,
+    consumed: u32,
+    front: u32,
+    flags: u32,
+}
+
+/// Flags that are news to those who wait.
+const ENDS: u32 = flag::ENDED | flag::DAMAGED | flag::EOF | flag::PEER_GONE;
+
+/// Has the waiter told of a connection's news, from now on.
+pub(crate) fn watch(guard: &mut Guard<'_>, waiter: u32) {
+    guard.own.watchers |= 1 << (waiter & 31);
+    let endpoint = guard.endpoint_ref();
+    endpoint.rx.direction().bell.watch(waiter);
+    endpoint.tx.direction().room.watch(waiter);
+}
+
+/// Stops telling the waiter.
+pub(crate) fn unwatch(guard: &mut Guard<'_>, waiter: u32) {
+    guard.own.watchers &= !(1 << (waiter & 31));
+    let endpoint = guard.endpoint_ref();
+    endpoint.rx.direction().bell.unwatch(waiter);
+    endpoint.tx.direction().room.unwatch(waiter);
+}
+
+/// Publishes a grant, or its end.
+pub(crate) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
+    guard.own.grant = grant;
+    store(&super::rx(guard).path, word::GRANT, grant);
+}
+
+/// Writes the words again that their last writer may have died over.
+pub(super) fn repair(guard: &mut Guard<'_>) {
+    guard.own.uncounted = true;
+    guard.endpoint_ref().rx.repair();
+    let (tx, rx) = (super::tx(guard), super::rx(guard));
+    store(&tx.writer, word::AFTER, guard.own.after);
+    store(&tx.writer, word::START, guard.own.start);
+    store(&tx.writer, word::LEDGER, guard.own.ledger);
+    store(&rx.reader, word::HEAD, guard.taker.head);
+    store(&rx.path, word::GRANT, guard.own.grant);
+    if guard.conn.tx() == Tx::Vi && load(&tx.path, word::SWITCH) == 0 {
+        if guard.own.switch == 0 {
+            guard.conn.set_tx(Tx::Tcp);
+        } else {
+            store(&tx.path, word::FROM, guard.own.from);
+            store(&tx.path, word::SWITCH, guard.own.switch);
+        }
+    }
+    store(&tx.path, word::ASKED, guard.own.asked);
+    for waiter in 0..u32::BITS {
+        if guard.own.watchers & 1 << waiter != 0 {
+            watch(guard, waiter);
+        } else {
+            unwatch(guard, waiter);
+        }
+    }
+}
+
+/// Compares the sender's words, and tells the peer how much has been sent.
+fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
+    let direction = super::tx(guard);
+    let (line, path) = (&direction.writer, &direction.path);
+    let own = guard.own;
+    if load(line, word::TAIL) != guard.gatherer.tail
+        || load(line, word::AFTER) != own.after
+        || load(line, word::START) != own.start
+        || load(line, word::LEDGER) != own.ledger
+        || load(path, word::FROM) != own.from
+        || load(path, word::ASKED) != own.asked
+        || direction.room.watchers() != own.watchers
+        || !may_be(guard, load(path, word::SWITCH))
+    {
+        return Err(Fault::Damaged);
+    }
+    let ledger = u64::from(guard.gatherer.packets) | u64::from(guard.bytes_sent) << 32;
+    if !own.uncounted && ledger != own.ledger {
+        guard.own.ledger = ledger;
+        store(line, word::LEDGER, ledger);
+    }
+    // A busy ring needs no look: the receiver finds a foreign entry when it comes there.
+    if still {
+        guard.endpoint_ref().tx.audit()?;
+    }
+    Ok(())
+}
+
+/// Whether the switch can be that, by what this end knows.
+fn may_be(guard: &Guard<'_>, switch: u64) -> bool {
+    let own = guard.own.switch;
+    let entered = own != 0 && switch == own | ENTERED;
+    // Of what has been sent, a part has been taken.
+    let acknowledged = guard.gatherer.packets != u32::from(guard.flow.unacked())
+        && !guard.closing.fin_sent
+        && !guard.own.uncounted;
+    match guard.conn.tx() {
+        Tx::Tcp => switch == 0,
+        Tx::Vi if guard.gatherer.taken != 0 || acknowledged => entered,
+        Tx::Vi => entered || switch == own && own != 0,
+        Tx::Back => entered || switch == own || own != 0 && switch == CANCELLED,
+    }
+}
+
+/// Compares the receiver's words, and what has come with what the peer says to have sent.
+fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
+    let direction = super::rx(guard);
+    // Read first: the packets that it counts were there before.
+    let ledger = load(&direction.writer, word::LEDGER);
+    guard.endpoint_ref().rx.audit()?;
+    if load(&direction.reader, word::HEAD) != guard.taker.head
+        || load(&direction.path, word::GRANT) != guard.own.grant
+        || direction.bell.watchers() != guard.own.watchers
+    {
+        return Err(Fault::Damaged);
+    }
+    // A sender that goes back by itself refuses to pump first; one that has answered a recall which
+    // nobody here has made would wait for returned bytes for ever.
+    if guard.conn.rx() == Rx::Back
+        && guard.own.grant == Grant::Entered as u64
+        && load(&direction.path, word::RETURNED) == 0
+    {
+        return Err(Fault::Damaged);
+    }
+    if guard.conn.rx() != Rx::Vi {
+        return Ok(());
+    }
+    let missing = (ledger as u32).wrapping_sub(guard.taker.packets) as i32;
+    let bytes = (ledger >> 32) as u32;
+    let nothing_held = guard.held_first == guard.held_end && guard.front == 0;
+    if missing > 0 && nothing_held && guard.endpoint_ref().rx.head()?.is_none()
+        || missing == 0 && bytes != guard.bytes_taken && !guard.own.uncounted
+    {
+        return Err(Fault::Damaged);
+    }
+    Ok(())
+}
+
+/// Whether somebody who waits would find something.
+fn has_news(guard: &Guard<'_>) -> bool {
+    let conn = guard.conn;
+    let (rx, tx) = (super::rx(guard), super::tx(guard));
+    let received = match conn.rx() {
+        Rx::Vi => {
+            guard.endpoint_ref().rx.has_message()
+                || guard.held_first != guard.held_end
+                || load(&rx.writer, word::TAIL) != guard.taker.head
+        }
+        Rx::Granted => load(&rx.path, word::SWITCH) != 0,
+        Rx::Tcp | Rx::Back => false,
+    };
+    let room =
+        guard.gatherer.is_gathering() && load(&tx.reader, word::HEAD) != guard.gatherer.taken;
+    let answer = conn.has(flag::RECALLED) && !conn.has(flag::PUMPED);
+    received || room || answer || conn.has(ENDS)
+}
+
+fn place(guard: &Guard<'_>) -> Place {
+    let body: &Body = guard;
+    Place {
+        sent: body.endpoint_ref().tx.sent(),
+        received: body.endpoint_ref().rx.received(),
+        tail: body.gatherer.tail,
+        head: body.taker.head,
+        consumed: body.taker.packets,
+        front: body.front,
+        flags: guard.conn.flags() & ENDS,
+    }
+}
+
+/// Compares everything. For the holder of the lock of an attached connection.
+pub(crate) fn is_whole(guard: &mut Guard<'_>, still: bool) -> bool {
+    sender(guard, still).is_ok() && receiver(guard).is_ok()
+}
+
+/// What is to be done about a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finding {
+    Fine,
+    /// There has been something for a while, and nobody has come for it.
+    Untold,
+    /// It has failed.
+    Damaged,
+}
+
+fn look(conn: &Conn, now: u64) -> Finding {
+    // Who is inside is at work on it.
+    let Some(mut guard) = conn.try_lock() else { return Finding::Fine };
+    if !conn.is_attached()
+        || conn.has(flag::RETREATING)
+        || conn.has(flag::DAMAGED) && guard.seen.told
+    {
+        return Finding::Fine;
+    }
+    // A relative's progress thread may have been here a moment ago.
+    if now.saturating_sub(guard.seen.at) < PERIOD_NS / 4 * 3 {
+        return Finding::Fine;
+    }
+    guard.seen.at = now;
+    let place = place(&guard);
+    let before = core::mem::replace(&mut guard.seen.place, place);
+    if !conn.has(flag::DAMAGED) && !is_whole(&mut guard, place.sent == before.sent) {
+        let Some(fd) = table::descriptor_of(conn) else { return Finding::Fine };
+        super::damaged(conn, fd);
+        guard.seen.told = true;
+        return Finding::Damaged;
+    }
+    if place != before {
+        guard.seen.told = false;
+    } else if !guard.seen.told && has_news(&guard) {
+        guard.seen.told = true;
+        return Finding::Untold;
+    }
+    Finding::Fine
+}
+
+/// Looks at every connection of this process. False if there are none.
+pub(crate) fn all(now: u64) -> bool {
+    let mut any = false;
+    let mut untold = false;
+    pair::each(|_, pair| {
+        pair.each_conn(|index| {
+            any = true;
+            let Some(conn) = family::conn(index) else { return };
+            let found = look(conn, now);
+            if found != Finding::Fine {
+                epoll::untold(pair, conn.vi.load(Ordering::Relaxed));
+                progress::tell_own(conn);
+                untold = true;
+            }
+        });
+    });
+    if untold {
+        pair::ring_own();
+    }
+    any
+}
