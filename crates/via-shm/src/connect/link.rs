@@ -2,7 +2,7 @@
 
 use crate::connect::reach::Reach;
 use crate::endpoint::tell;
-use crate::layout::{Direction, WAITERS, first_entry};
+use crate::layout::{Direction, VIS, WAITERS, first_entry};
 use crate::pool::POOL;
 use crate::ring::SLOTS;
 use crate::segment::{Segment, SideIndex};
@@ -69,6 +69,8 @@ pub(crate) struct Link {
     shared: AtomicBool,
     /// A bit for each waiter of our sides that is taken. The peer has no part in that.
     waiters: [AtomicU32; 2],
+    /// A bit for each VI of which this process has an end, for each side.
+    held: [[AtomicU64; VIS as usize / 64]; 2],
     /// Something in it is not as it should be.
     spoilt: AtomicBool,
     dead: AtomicBool,
@@ -93,6 +95,7 @@ impl Link {
             owner: call::getpid(),
             shared: AtomicBool::new(false),
             waiters: [const { AtomicU32::new(0) }; 2],
+            held: [const { [const { AtomicU64::new(0) }; VIS as usize / 64] }; 2],
             spoilt: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             ends: Mutex::default(),
@@ -135,6 +138,18 @@ impl Link {
     /// Gives a waiter back.
     pub(crate) fn give_waiter(&self, side: SideIndex, index: u32) {
         self.waiters[side & 1].fetch_and(!(1 << index), Ordering::SeqCst);
+    }
+
+    /// Takes an end of a VI, unless this process has it already: the segment may say that it is free
+    /// when somebody has written nonsense into it.
+    fn hold(&self, vi: u32, side: SideIndex) -> bool {
+        let word = &self.held[side & 1][(vi % VIS / 64) as usize];
+        word.fetch_or(1 << (vi % 64), Ordering::SeqCst) & 1 << (vi % 64) == 0
+    }
+
+    fn release(&self, vi: u32, side: SideIndex) {
+        let word = &self.held[side & 1][(vi % VIS / 64) as usize];
+        word.fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
     }
 
     /// The peer's registered memory is what it was at the count returned, until the count changes.
@@ -313,7 +328,12 @@ impl Attachment {
         const KEEP: usize = 128 << 10;
         let side = link.requester();
         let segment = &link.segment;
-        let vi = segment.request_connection(side, &[0; crate::request::DISCRIMINATOR])?;
+        let vi = segment.request_connection_on(
+            side,
+            &[0; crate::request::DISCRIMINATOR],
+            |vi| link.hold(vi, side),
+            |vi| link.release(vi, side),
+        )?;
         if !segment.is_first_life(vi) {
             segment.trim(vi, KEEP);
         }
@@ -328,11 +348,14 @@ impl Attachment {
     pub(crate) fn accept(link: &Arc<Link>, vi: u32) -> Option<Attachment> {
         let side = link.acceptor();
         let request = link.segment.requested(side, vi % crate::layout::VIS)?;
-        (request.vi == vi && link.segment.accept(side, request)).then(|| Attachment {
-            link: link.clone(),
-            vi,
-            side,
-        })
+        if request.vi != vi || !link.hold(vi, side) {
+            return None;
+        }
+        if !link.segment.accept(side, request) {
+            link.release(vi, side);
+            return None;
+        }
+        Some(Attachment { link: link.clone(), vi, side })
     }
 
     /// Has `end` told of the peer's death, at once if it has died already.
@@ -455,6 +478,7 @@ impl Drop for Attachment {
             self.close(Close::Disconnected);
             segment.leave(self.side, self.vi);
         }
+        self.link.release(self.vi, self.side);
     }
 }
 

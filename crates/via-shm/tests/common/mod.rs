@@ -49,3 +49,41 @@ fn said(child: &mut Child) -> String {
     }
     text
 }
+
+/// What a process holds that must not grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holdings {
+    descriptors: usize,
+    segments: usize,
+    threads: usize,
+}
+
+/// What this process holds now. For a test that has its process to itself.
+pub(crate) fn left_behind() -> Holdings {
+    let count = |folder| std::fs::read_dir(folder).unwrap().count();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    Holdings {
+        descriptors: count("/proc/self/fd"),
+        segments: maps.matches("/memfd:sovia").count(),
+        threads: count("/proc/self/task"),
+    }
+}
+
+impl Holdings {
+    /// Soon there is no more than this: threads take a moment to end.
+    #[track_caller]
+    pub(crate) fn is_all_there_is(&self) {
+        let begin = Instant::now();
+        loop {
+            let now = left_behind();
+            let more = now.descriptors > self.descriptors
+                || now.segments > self.segments
+                || now.threads > self.threads;
+            if !more {
+                return;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(5), "{now:?} instead of {self:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
