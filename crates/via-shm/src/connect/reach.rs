@@ -122,4 +122,16 @@ mod tests {
         assert!(!Reach::new(me, None, [8; 16], at).is_open(), "another token");
         assert!(!Reach::new(0, None, *token, at).is_open(), "a process that cannot be seen");
     }
+
+    /// As a relative of the right one that got its number has the token.
+    #[test]
+    fn nothing_is_opened_after_the_end() {
+        let token: Box<Token> = Box::new([7; 16]);
+        let at = token.as_ptr() as u64;
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = sovia_sys::process::open(child.id() as i32).ok().map(Arc::new);
+        child.wait().unwrap();
+        assert!(process.is_some());
+        assert!(!Reach::new(call::getpid(), process, *token, at).is_open());
+    }
 }
