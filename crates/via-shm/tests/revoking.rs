@@ -89,8 +89,11 @@ fn initiator() {
         if end.received().result().is_err() {
             continue;
         }
-        let words: Vec<u64> =
-            end.bytes(0, 16).chunks_exact(8).map(|w| u64::from_le_bytes(w.try_into().unwrap())).collect();
+        let words: Vec<u64> = end
+            .bytes(0, 16)
+            .chunks_exact(8)
+            .map(|w| u64::from_le_bytes(w.try_into().unwrap()))
+            .collect();
         let to = Target::heard(&words).at(0);
         // Once told that it goes on, the other side takes its memory away.
         for i in 1.. {

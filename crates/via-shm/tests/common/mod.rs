@@ -87,3 +87,31 @@ impl Holdings {
         }
     }
 }
+
+/// A small random number generator (xorshift), so that a failure can be replayed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// From the environment's `SEED`, or the one given; it is printed.
+    pub(crate) fn seeded(default: u64) -> Random {
+        let seed = env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(default);
+        println!("SEED={seed}");
+        Random(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    /// One of several.
+    pub(crate) fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+}
