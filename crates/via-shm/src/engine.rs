@@ -139,7 +139,7 @@ fn run(shared: &Shared) {
             // A negative number is skipped. The socket is watched for its end only: what it
             // carries is for others.
             let socket = link.socket.as_ref().map_or(-1, |socket| socket.raw());
-            let process = link.process.as_ref().map_or(-1, Fd::raw);
+            let process = link.process.as_ref().map_or(-1, |process| process.raw());
             fds.push(PollFd { fd: socket, events: 0, revents: 0 });
             fds.push(PollFd { fd: process, events: libc::POLLIN, revents: 0 });
         }

@@ -41,8 +41,6 @@ pub struct Side {
     pub gone: AtomicU32,
     /// The processor, plus one, on which a thread of this side last waited.
     pub cpu: AtomicU32,
-    /// A bit for each waiter of this side that is taken.
-    pub taken: AtomicU32,
     /// Changed when this side's registered memory does: what the other side knows of it is void.
     pub regions: AtomicU32,
     /// A bit for each VI with an unanswered request of this side.
@@ -53,7 +51,7 @@ pub struct Side {
 
 /// Control block of one direction of a VI.
 #[derive(Debug)]
-#[repr(C, align(512))]
+#[repr(C, align(128))]
 pub struct Direction {
     /// The reader's bell: rung when there is a message.
     pub bell: Bell,
@@ -77,8 +75,17 @@ pub struct Words(pub [AtomicU64; WORDS]);
 pub(crate) const REQUESTS_AT: usize = 64 << 10;
 pub(crate) const REQUEST_SIZE: usize = 128;
 pub(crate) const DIRECTIONS_AT: usize = 256 << 10;
-pub(crate) const RINGS_AT: usize = 4 << 20;
+/// Not at a page's beginning: half a page of each ring shares a page with its neighbour; see
+/// [`first_entry`].
+pub(crate) const RINGS_AT: usize = (4 << 20) + 2048;
 pub(crate) const RING_SIZE: usize = size_of::<Slot>() * SLOTS as usize;
+
+/// Number of the first entry in the direction in which `from` sends, for ends that count from
+/// there: so the first slots of a VI's two rings lie in one page, all that an idle VI needs.
+pub(crate) const fn first_entry(from: usize) -> u32 {
+    if from == 0 { SLOTS - 2048 / size_of::<Slot>() as u32 } else { 0 }
+}
+
 pub(crate) const BULK_AT: usize = 32 << 20;
 pub(crate) const BULK_SIZE: usize = AREA + crate::pool::POOL as usize;
 /// A segment's size in bytes.

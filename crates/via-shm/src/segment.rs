@@ -73,11 +73,18 @@ impl Segment {
 
     /// The connection request of a VI.
     pub fn request(&self, vi: u32) -> &Request {
-        self.at(REQUESTS_AT + REQUEST_SIZE * (vi % VIS) as usize)
+        self.at(REQUESTS_AT + REQUEST_SIZE * Self::place(vi))
+    }
+
+    /// Where a VI lies among the others: those that one side requests together, because often one
+    /// side requests all that there are.
+    fn place(vi: u32) -> usize {
+        let half = VIS as usize / 2;
+        (vi % VIS) as usize / 2 + if vi.is_multiple_of(2) { 0 } else { half }
     }
 
     fn lane(vi: u32, from: SideIndex) -> usize {
-        (vi % VIS) as usize * 2 + (from & 1)
+        Self::place(vi) * 2 + (from & 1)
     }
 
     /// The control block of the direction of `vi` in which `from` sends.

@@ -155,10 +155,10 @@ impl Drop for ShmVi {
         // Its completion queues hold on to it.
         let send = self.0.send.lock().queue.notices.cq.clone();
         let recv = self.0.recv.lock().queue.notices.cq.clone();
+        self.0.disconnect();
         for cq in send.into_iter().chain(recv) {
             cq.leave(&self.0);
         }
-        self.0.disconnect();
         // Now, and not when the engine, which may be looking at it, has let go of it: a program
         // destroys the tag next.
         let ptag = self.0.machine().ptag;

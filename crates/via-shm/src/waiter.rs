@@ -150,9 +150,9 @@ impl Waiter {
         match self.sleeping.load(Ordering::Relaxed) {
             AWAKE => None,
             // Of several ringers one rings.
-            _ => (self
+            asleep => (self
                 .sleeping
-                .compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::Relaxed)
+                .compare_exchange(asleep, AWAKE, Ordering::SeqCst, Ordering::Relaxed)
                 .is_ok())
             .then(|| self.doorbell.load(Ordering::Relaxed)),
         }

@@ -73,7 +73,7 @@ impl Outcome {
 /// A work queue without its wire.
 #[derive(Debug)]
 pub struct WorkQueue {
-    /// A power of two of entries, which grows with need.
+    /// No entries at first, then a power of two, which grows with need.
     ring: Box<[Entry]>,
     capacity: u32,
     /// Entries ever posted, done and taken; `taken <= done <= posted <= taken + capacity`.
@@ -81,9 +81,6 @@ pub struct WorkQueue {
     done: u32,
     taken: u32,
 }
-
-/// Entries of a fresh queue.
-const FIRST: u32 = 8;
 
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
@@ -104,10 +101,10 @@ fn empty_ring(entries: u32) -> Box<[Entry]> {
 pub struct Full;
 
 impl WorkQueue {
-    /// An empty queue for up to `capacity` descriptors that are posted or done and not taken.
+    /// An empty queue for up to `capacity` descriptors that are posted or done and not taken. It
+    /// owns no memory until something is posted.
     pub fn new(capacity: u32) -> WorkQueue {
-        let ring = empty_ring(capacity.min(FIRST));
-        WorkQueue { ring, capacity, posted: 0, done: 0, taken: 0 }
+        WorkQueue { ring: Box::default(), capacity, posted: 0, done: 0, taken: 0 }
     }
 
     #[inline]

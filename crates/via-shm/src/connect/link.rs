@@ -2,13 +2,15 @@
 
 use crate::connect::reach::Reach;
 use crate::endpoint::tell;
-use crate::layout::{Direction, WAITERS};
+use crate::layout::{Direction, VIS, WAITERS, first_entry};
 use crate::pool::POOL;
+use crate::ring::SLOTS;
 use crate::segment::{Segment, SideIndex};
 use crate::vi::words;
 use crate::waiter::Bell;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use sovia_sys::poll::ppoll;
 use sovia_sys::{Fd, call, futex, seqpacket::Packets};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -57,7 +59,7 @@ pub(crate) struct Link {
     /// Ends when the peer's process ends or executes another program.
     pub(crate) socket: Option<Arc<Packets>>,
     /// Ends when the peer's process ends, even if a forked child of it holds the socket.
-    pub(crate) process: Option<Fd>,
+    pub(crate) process: Option<Arc<Fd>>,
     doorbell: Fd,
     /// The way into the peer's memory.
     pub(crate) reach: Reach,
@@ -65,6 +67,10 @@ pub(crate) struct Link {
     owner: i32,
     /// The peer is known to have it.
     shared: AtomicBool,
+    /// A bit for each waiter of our sides that is taken. The peer has no part in that.
+    waiters: [AtomicU32; 2],
+    /// A bit for each VI of which this process has an end, for each side.
+    held: [[AtomicU64; VIS as usize / 64]; 2],
     /// Something in it is not as it should be.
     spoilt: AtomicBool,
     dead: AtomicBool,
@@ -75,19 +81,21 @@ impl Link {
     /// A link by the name of `id`.
     pub(crate) fn new(segment: Segment, id: u64, peer: Peer) -> Link {
         let Peer { token, side, socket, doorbell, token_at } = peer;
-        let process = socket.as_ref().and_then(|s| s.peer_process().ok());
+        let process = socket.as_ref().and_then(|s| s.peer_process().ok()).map(Arc::new);
         let pid = socket.as_ref().map_or(Ok(call::getpid()), |s| s.peer().map(|peer| peer.0));
         Link {
             segment,
             id,
             peer: token,
             side,
-            reach: Reach::new(pid.unwrap_or(0), token, token_at),
+            reach: Reach::new(pid.unwrap_or(0), process.clone(), token, token_at),
             process,
             doorbell,
             socket,
             owner: call::getpid(),
             shared: AtomicBool::new(false),
+            waiters: [const { AtomicU32::new(0) }; 2],
+            held: [const { [const { AtomicU64::new(0) }; VIS as usize / 64] }; 2],
             spoilt: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             ends: Mutex::default(),
@@ -107,9 +115,12 @@ impl Link {
             self.segment.waiter(side, ENGINE).drain(|vi| vis.push(vi));
             for vi in vis {
                 // Not under the lock: an end that is attended to may leave.
-                let end = self.ends().get(&(vi, side)).and_then(Weak::upgrade);
-                if let Some(end) = end {
-                    end.attend();
+                let end = self.ends().get(&(vi, side)).cloned();
+                match end.map(|end| end.upgrade()) {
+                    Some(Some(end)) => end.attend(),
+                    // It is just being dropped.
+                    Some(None) => {}
+                    None => self.not_reaching(vi, side),
                 }
             }
         }
@@ -117,7 +128,7 @@ impl Link {
 
     /// A waiter of one of our sides that nobody uses yet. `None` if there is none.
     pub(crate) fn take_waiter(&self, side: SideIndex) -> Option<u32> {
-        let taken = &self.segment.side(side).taken;
+        let taken = &self.waiters[side & 1];
         let index = (ENGINE + 1..WAITERS)
             .find(|index| taken.fetch_or(1 << index, Ordering::SeqCst) & (1 << index) == 0)?;
         self.segment.waiter(side, index).reset(0);
@@ -126,7 +137,19 @@ impl Link {
 
     /// Gives a waiter back.
     pub(crate) fn give_waiter(&self, side: SideIndex, index: u32) {
-        self.segment.side(side).taken.fetch_and(!(1 << index), Ordering::SeqCst);
+        self.waiters[side & 1].fetch_and(!(1 << index), Ordering::SeqCst);
+    }
+
+    /// Takes an end of a VI, unless this process has it already: the segment may say that it is free
+    /// when somebody has written nonsense into it.
+    fn hold(&self, vi: u32, side: SideIndex) -> bool {
+        let word = &self.held[side & 1][(vi % VIS / 64) as usize];
+        word.fetch_or(1 << (vi % 64), Ordering::SeqCst) & 1 << (vi % 64) == 0
+    }
+
+    fn release(&self, vi: u32, side: SideIndex) {
+        let word = &self.held[side & 1][(vi % VIS / 64) as usize];
+        word.fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
     }
 
     /// The peer's registered memory is what it was at the count returned, until the count changes.
@@ -140,15 +163,53 @@ impl Link {
         for side in self.sides() {
             self.segment.side(side).regions.fetch_add(1, Ordering::SeqCst);
         }
-        fence(Ordering::SeqCst);
         let ends: Vec<_> = self.ends().keys().copied().collect();
         for (vi, side) in ends {
-            // SYNC: pairs with the fence in `Reaching`: either it sees the new count, or is seen.
-            let word = &self.segment.direction(vi, side ^ 1).writer.0[words::W_REACHING];
-            let seen = word.load(Ordering::SeqCst);
-            while seen != 0 && word.load(Ordering::Acquire) == seen && !self.is_dead() {
+            self.await_reach(vi, side);
+        }
+    }
+
+    /// Whether the peer, by its end of a VI of which we are `side`, reaches into our memory.
+    fn reaching(&self, vi: u32, side: SideIndex) -> &AtomicU64 {
+        &self.segment.direction(vi, side ^ 1).writer.0[words::W_REACHING]
+    }
+
+    /// Waits until the peer does not reach into our memory. It has been told before that it must
+    /// not begin to any more.
+    ///
+    /// A reach takes some microseconds, unless the peer is stopped in the middle of it: then it is
+    /// waited for, because it will go on. Nobody can tell that from a word that was overwritten,
+    /// but the peer itself; so its engine is asked, which puts the word right.
+    fn await_reach(&self, vi: u32, side: SideIndex) {
+        const YIELDS: u32 = 200;
+        const PAUSE: u64 = 5_000_000;
+        // SYNC: pairs with the fence in `Rdma::reach`: either it sees what it was told, or is seen.
+        fence(Ordering::SeqCst);
+        let word = self.reaching(vi, side);
+        let mut yields = 0;
+        while word.load(Ordering::Acquire) != 0 && !self.is_dead() {
+            if yields < YIELDS {
+                yields += 1;
                 call::sched_yield();
+                continue;
             }
+            self.insist(vi, side);
+            let _ = ppoll(&mut [], Some(PAUSE), None);
+        }
+    }
+
+    /// Wakes the peer's engine for a VI, whatever the segment says of its sleep.
+    fn insist(&self, vi: u32, side: SideIndex) {
+        self.segment.waiter(side ^ 1, ENGINE).notify(vi);
+        self.ring();
+    }
+
+    /// Our end `side` of a VI does not reach into the peer's memory, whatever the segment says.
+    /// For who keeps it from doing so.
+    pub(crate) fn not_reaching(&self, vi: u32, side: SideIndex) {
+        let word = self.reaching(vi, side ^ 1);
+        if word.load(Ordering::Relaxed) != 0 {
+            word.store(0, Ordering::Release);
         }
     }
 
@@ -267,9 +328,17 @@ impl Attachment {
         const KEEP: usize = 128 << 10;
         let side = link.requester();
         let segment = &link.segment;
-        let vi = segment.request_connection(side, &[0; crate::request::DISCRIMINATOR])?;
+        let vi = segment.request_connection_on(
+            side,
+            &[0; crate::request::DISCRIMINATOR],
+            |vi| link.hold(vi, side),
+            |vi| link.release(vi, side),
+        )?;
         if !segment.is_first_life(vi) {
             segment.trim(vi, KEEP);
+        }
+        for from in 0..2 {
+            segment.direction(vi, from).credit.post(first_entry(from) + SLOTS);
         }
         Some(Attachment { link: link.clone(), vi, side })
     }
@@ -279,11 +348,14 @@ impl Attachment {
     pub(crate) fn accept(link: &Arc<Link>, vi: u32) -> Option<Attachment> {
         let side = link.acceptor();
         let request = link.segment.requested(side, vi % crate::layout::VIS)?;
-        (request.vi == vi && link.segment.accept(side, request)).then(|| Attachment {
-            link: link.clone(),
-            vi,
-            side,
-        })
+        if request.vi != vi || !link.hold(vi, side) {
+            return None;
+        }
+        if !link.segment.accept(side, request) {
+            link.release(vi, side);
+            return None;
+        }
+        Some(Attachment { link: link.clone(), vi, side })
     }
 
     /// Has `end` told of the peer's death, at once if it has died already.
@@ -362,9 +434,26 @@ impl Attachment {
         self.notify(1 << ENGINE);
     }
 
+    /// As [`Attachment::knock`], for who has waited long: a knock may have been overwritten.
+    pub(crate) fn insist(&self) {
+        self.link.insist(self.vi, self.side);
+    }
+
     /// Has our own engine look at this VI.
     pub(crate) fn knock_here(&self) {
         self.link.segment.waiter(self.side, ENGINE).notify(self.vi);
+    }
+
+    /// This end does not reach into the peer's memory: who says so keeps it from sending.
+    pub(crate) fn not_reaching(&self) {
+        self.link.not_reaching(self.vi, self.side);
+    }
+
+    /// Once this end is closed: waits until the peer does not reach into our memory by it.
+    pub(crate) fn await_reach(&self) {
+        if self.is_ours() {
+            self.link.await_reach(self.vi, self.side);
+        }
     }
 
     /// Wakes this end's own sleepers.
@@ -389,6 +478,7 @@ impl Drop for Attachment {
             self.close(Close::Disconnected);
             segment.leave(self.side, self.vi);
         }
+        self.link.release(self.vi, self.side);
     }
 }
 

@@ -16,15 +16,23 @@ pub(super) struct Members {
     pub(super) vis: Vec<Arc<Core>>,
     /// Where the next look at one after the other begins.
     next: usize,
-    /// Segments in which senders set a bit for this queue, once there are many VIs.
-    watched: Vec<Watched>,
+    /// Segments in which senders set a bit for this queue, once there are many VIs. A place stays
+    /// while `ready` may name it, and is used again.
+    watched: Vec<Option<Watched>>,
     /// VIs whose bit was set, by place in `watched` and number: to be looked at until nothing is
     /// found. Some may be gone.
     ready: VecDeque<(usize, u32)>,
     /// Connected VIs for which there was no waiter left in their segment.
-    unwatched: Vec<Arc<Core>>,
+    unwatched: Vec<(Arc<Core>, Place)>,
     /// The program's looks in vain while the members are armed.
     pub(super) polls: u32,
+}
+
+/// Which end of which VI a connection is: its link's address, only to be compared, side, number.
+type Place = (usize, SideIndex, u32);
+
+fn place_of(attachment: &Attachment) -> Place {
+    (Arc::as_ptr(&attachment.link) as usize, attachment.side, attachment.vi)
 }
 
 /// A waiter of this side of a segment, and the VIs that it watches.
@@ -41,6 +49,12 @@ struct Watched {
 pub(super) enum Look<T> {
     Found(T),
     Nothing,
+}
+
+impl Watched {
+    fn is_of(&self, attachment: &Attachment) -> bool {
+        Arc::ptr_eq(&self.link, &attachment.link) && self.side == attachment.side
+    }
 }
 
 impl Members {
@@ -61,14 +75,28 @@ impl Members {
         }
     }
 
+    /// A VI, which is not connected, is no more.
     pub(super) fn leave(&mut self, core: &Arc<Core>) {
         self.vis.retain(|member| !Arc::ptr_eq(member, core));
-        self.unwatched.retain(|member| !Arc::ptr_eq(member, core));
-        for watched in &mut self.watched {
+        self.unwatched.retain(|(member, _)| !Arc::ptr_eq(member, core));
+        for watched in self.watched.iter_mut().flatten() {
             for place in &mut watched.vis {
                 if place.as_ref().is_some_and(|(member, _)| Arc::ptr_eq(member, core)) {
                     *place = None;
                 }
+            }
+        }
+        self.let_go();
+    }
+
+    /// Gives back the waiters that watch nothing any more, and with them the segments.
+    fn let_go(&mut self) {
+        for place in &mut self.watched {
+            if let Some(watched) = place
+                && watched.vis.iter().all(Option::is_none)
+            {
+                watched.link.give_waiter(watched.side, watched.index);
+                *place = None;
             }
         }
     }
@@ -83,8 +111,13 @@ impl Members {
     /// A VI's connection is over.
     pub(super) fn disconnected(&mut self, core: &Core, attachment: &Attachment) {
         let this = |member: &Arc<Core>| core::ptr::eq(&**member, core);
-        self.unwatched.retain(|member| !this(member));
-        for watched in &mut self.watched {
+        let gone = place_of(attachment);
+        self.unwatched.retain(|(member, place)| !(this(member) && *place == gone));
+        for watched in self.watched.iter_mut().flatten() {
+            // The VI may be connected again by now, to another peer, by the same number.
+            if !watched.is_of(attachment) {
+                continue;
+            }
             let place = watched.vis.get_mut(attachment.vi as usize);
             if let Some(place) = place
                 && place.as_ref().is_some_and(|(member, _)| this(member))
@@ -93,21 +126,18 @@ impl Members {
                 attachment.back().bell.unwatch(watched.index);
             }
         }
+        self.let_go();
     }
 
     fn watch(&mut self, core: &Arc<Core>, attachment: &Arc<Attachment>) {
-        let (link, side) = (&attachment.link, attachment.side);
-        let known = |w: &Watched| Arc::ptr_eq(&w.link, link) && w.side == side;
-        let place = self.watched.iter().position(known).or_else(|| {
-            let index = link.take_waiter(side)?;
-            self.watched.push(Watched { link: link.clone(), side, index, vis: Vec::new() });
-            Some(self.watched.len() - 1)
-        });
-        let Some(place) = place else {
-            self.unwatched.push(core.clone());
+        let known = |w: &Option<Watched>| w.as_ref().is_some_and(|w| w.is_of(attachment));
+        let place = self.watched.iter().position(known).or_else(|| self.begin(attachment));
+        let Some((place, watched)) =
+            place.and_then(|place| Some((place, self.watched[place].as_mut()?)))
+        else {
+            self.unwatched.push((core.clone(), place_of(attachment)));
             return;
         };
-        let watched = &mut self.watched[place];
         let vi = attachment.vi as usize;
         if watched.vis.len() <= vi {
             watched.vis.resize(vi + 1, None);
@@ -116,6 +146,32 @@ impl Members {
         attachment.back().bell.watch(watched.index);
         // What has come before that set no bit.
         self.ready.push_back((place, attachment.vi));
+    }
+
+    /// Takes a waiter in a segment, if it has one left; its place.
+    fn begin(&mut self, attachment: &Attachment) -> Option<usize> {
+        let (link, side) = (&attachment.link, attachment.side);
+        let index = link.take_waiter(side)?;
+        let watched = Some(Watched { link: link.clone(), side, index, vis: Vec::new() });
+        if let Some(free) = self.watched.iter().position(Option::is_none) {
+            self.watched[free] = watched;
+            return Some(free);
+        }
+        self.watched.push(watched);
+        Some(self.watched.len() - 1)
+    }
+
+    /// Has the next look be one at every VI.
+    pub(super) fn suspect_all(&mut self) {
+        for (place, watched) in self.watched.iter_mut().enumerate() {
+            for (vi, member) in watched.iter_mut().flat_map(|w| &mut w.vis).enumerate() {
+                if let Some((_, ready)) = member
+                    && !core::mem::replace(ready, true)
+                {
+                    self.ready.push_back((place, vi as u32));
+                }
+            }
+        }
     }
 
     /// Looks at the VIs that may have news, until `look` finds something.
@@ -138,6 +194,7 @@ impl Members {
 
     fn find_among_many<T>(&mut self, mut look: impl FnMut(&Arc<Core>) -> Look<T>) -> Option<T> {
         for (place, watched) in self.watched.iter_mut().enumerate() {
+            let Some(watched) = watched else { continue };
             let waiter = watched.link.segment.waiter(watched.side, watched.index);
             waiter.drain(|vi| {
                 if let Some(Some((_, ready))) = watched.vis.get_mut(vi as usize)
@@ -148,7 +205,8 @@ impl Members {
             });
         }
         while let Some(&(place, vi)) = self.ready.front() {
-            let member = self.watched[place].vis.get_mut(vi as usize).and_then(Option::as_mut);
+            let watched = self.watched[place].as_mut();
+            let member = watched.and_then(|w| w.vis.get_mut(vi as usize)).and_then(Option::as_mut);
             if let Some((core, ready)) = member {
                 if let Look::Found(found) = look(core) {
                     // The others have their turn before it has another.
@@ -160,7 +218,7 @@ impl Members {
             }
             self.ready.pop_front();
         }
-        self.unwatched.iter().find_map(|core| match look(core) {
+        self.unwatched.iter().find_map(|(core, _)| match look(core) {
             Look::Found(found) => Some(found),
             Look::Nothing => None,
         })
@@ -169,7 +227,7 @@ impl Members {
 
 impl Drop for Members {
     fn drop(&mut self) {
-        for watched in &self.watched {
+        for watched in self.watched.iter().flatten() {
             watched.link.give_waiter(watched.side, watched.index);
         }
     }

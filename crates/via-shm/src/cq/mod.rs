@@ -17,10 +17,10 @@ use crate::connect::{Deadline, left};
 use crate::nic::Shared;
 use crate::vi::inner::Core;
 use crate::vi::{Overrun, deadline};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 use core::time::Duration;
 use members::{Look, Members};
-use sovia_sys::{clock, futex};
+use sovia_sys::{Errno, clock, futex};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use via::cq::{CqCallback, CqEntry, WorkQueueKind};
@@ -226,6 +226,8 @@ impl CqCore {
             }
         }
         self.sleepers.fetch_add(1, Ordering::SeqCst);
+        // SYNC: pairs with `push`, which stores the count of entries and then looks for sleepers.
+        fence(Ordering::SeqCst);
         self.arm();
         let entry = self.sleep(until);
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
@@ -241,8 +243,11 @@ impl CqCore {
             if left(until) == Some(0) {
                 return None;
             }
-            let _ =
-                futex::wait(&self.word, seen, Some(left(until).unwrap_or(NAP_MAX).min(NAP_MAX)));
+            let time = left(until).unwrap_or(NAP_MAX).min(NAP_MAX);
+            if futex::wait(&self.word, seen, Some(time)) == Err(Errno::ETIMEDOUT) {
+                // A peer may have spoilt the bits by which its VIs are found.
+                self.members.lock().suspect_all();
+            }
         }
     }
 }
@@ -318,6 +323,8 @@ impl CompletionQueue for ShmCq {
 
 impl Drop for ShmCq {
     fn drop(&mut self) {
-        self.0.entries.lock().callbacks.clear();
+        // Not under the lock: a callback may hold a VI, whose end leaves entries here.
+        let callbacks = core::mem::take(&mut self.0.entries.lock().callbacks);
+        drop(callbacks);
     }
 }

@@ -27,12 +27,14 @@ impl Core {
     /// The connection is there: sends may flow. The caller holds the machine.
     fn complete(self: &Arc<Self>, machine: &mut Machine, attachment: &Arc<Attachment>) {
         let ahead = self.nic.attributes.max_descriptors_per_queue;
-        self.send.lock().attach(Some(TxLane::new(attachment, ahead)));
         machine.attachment = Some(attachment.clone());
+        // Before it can send: the engine answers for ends that it knows of.
         let end: std::sync::Weak<dyn End> = Arc::downgrade(self) as _;
         attachment.watch(end);
+        self.send.lock().attach(Some(TxLane::new(attachment, ahead)));
         // What the peer has left to do before it could find this end.
         attachment.knock_here();
+        self.nic.hub.engine.nudge();
         self.changed();
     }
 
@@ -55,7 +57,6 @@ impl Core {
         if wanted {
             self.arm();
         }
-        self.nic.hub.engine.nudge();
     }
 
     /// Takes the connection out of use, if there is one. The caller holds the machine.
@@ -88,6 +89,7 @@ impl Core {
         let attachment = self.end(&mut machine);
         self.send.lock().flush(&self.nic);
         self.recv.lock().flush(&self.nic);
+        let reached = machine.attributes.enable_rdma_write || machine.attributes.enable_rdma_read;
         drop(machine);
         if let Some(attachment) = attachment {
             let cq = self.recv.lock().queue.notices.cq.clone();
@@ -96,6 +98,10 @@ impl Core {
             }
             attachment.close(Close::Disconnected);
             attachment.wake_local();
+            if reached {
+                // After this the program may free what it has registered.
+                attachment.await_reach();
+            }
         }
     }
 
@@ -203,6 +209,8 @@ impl Core {
         self.complete(&mut machine, &attachment);
         if let Err(error) = incoming.accept(machine.attributes) {
             self.end(&mut machine);
+            // The receives stay posted, for another attempt; a send was too early.
+            self.send.lock().flush(&self.nic);
             return Err(error);
         }
         machine.state = state;

@@ -109,7 +109,9 @@ impl Core {
     pub(crate) fn quiesce(&self) {
         drop(self.send.lock());
         drop(self.recv.lock());
-        self.target.quiesce();
+        if self.target.quiesce() {
+            self.serve();
+        }
     }
 
     pub(crate) fn attributes(&self) -> ViAttributes {
@@ -434,7 +436,12 @@ impl End for Core {
             self.note_dropped(&self.recv.lock());
             self.catch_up();
         }
-        let waiting = self.send.lock().queue.work.outstanding() > 0;
+        let send = self.send.lock();
+        if let Some(lane) = &send.lane {
+            lane.attachment().not_reaching();
+        }
+        let waiting = send.queue.work.outstanding() > 0;
+        drop(send);
         if waiting {
             self.send_all();
         }

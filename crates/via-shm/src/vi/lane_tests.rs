@@ -1,7 +1,7 @@
 use super::*;
 use crate::Segment;
 use crate::connect::link::{Close, Link, Peer};
-use crate::layout::Words;
+use crate::layout::{Words, first_entry};
 use crate::pool::POOL;
 use crate::ring::{Entry, INLINE};
 use core::sync::atomic::Ordering;
@@ -110,8 +110,9 @@ fn nothing_impossible_is_believed() {
         assert_eq!(tx.permit(), Ok(Permit::Yes));
         tx.send_inline(b"x", None);
     }
+    let first = first_entry(0);
     for entries in [2 * SLOTS + 1, 1 << 31, SLOTS - 1] {
-        tx.direction().credit.post(entries);
+        tx.direction().credit.post(first.wrapping_add(entries));
         assert!(tx.permit().is_err(), "{entries} entries");
     }
     tx.place(1 << 16).unwrap().unwrap();
@@ -122,7 +123,7 @@ fn nothing_impossible_is_believed() {
     assert!(tx.place(1 << 16).is_err(), "more released than was ever placed");
 
     let publish = |len: u32, pool_offset| {
-        rx.half().slot(0).publish(0, Entry { immediate: 0, len, pool_offset });
+        rx.half().slot(first).publish(first, Entry { immediate: 0, len, pool_offset });
         rx.head()
     };
     let pool = POOL as u32;

@@ -17,7 +17,8 @@ pub(crate) struct Overrun;
 pub(crate) struct Notices {
     pub(crate) cq: Option<Arc<CqCore>>,
     entry: CqEntry,
-    callbacks: VecDeque<ViCallback>,
+    /// There once the program has asked for one.
+    callbacks: Option<Box<VecDeque<ViCallback>>>,
     /// The completion queue has handed out an entry for the message at the head, which is yet to
     /// be received: its descriptor's completion leaves no other.
     pub(crate) promised: bool,
@@ -35,12 +36,12 @@ impl Notices {
     pub(crate) fn new(cq: Option<Arc<CqCore>>, context: u64, queue: WorkQueueKind) -> Notices {
         let wanted = cq.is_some();
         let entry = CqEntry { context, queue };
-        Notices { cq, entry, callbacks: VecDeque::new(), promised: false, wanted }
+        Notices { cq, entry, callbacks: None, promised: false, wanted }
     }
 
     /// Whether callbacks wait for completions.
     pub(crate) fn has_callbacks(&self) -> bool {
-        !self.callbacks.is_empty()
+        self.callbacks.as_ref().is_some_and(|callbacks| !callbacks.is_empty())
     }
 
     /// The oldest descriptor of `work` that was not done is.
@@ -58,13 +59,13 @@ impl Notices {
     #[inline(never)]
     fn tell(&mut self, work: &mut WorkQueue, nic: &Shared) -> Result<(), Overrun> {
         let told = self.enter();
-        while !self.callbacks.is_empty()
+        while self.has_callbacks()
             && let Done::Completion(completion) = work.take()
-            && let Some(callback) = self.callbacks.pop_front()
+            && let Some(callback) = self.callbacks.as_mut().and_then(|all| all.pop_front())
         {
             nic.dispatcher.run(Box::new(move || callback(completion)));
         }
-        self.wanted = self.cq.is_some() || !self.callbacks.is_empty();
+        self.wanted = self.cq.is_some() || self.has_callbacks();
         told
     }
 
@@ -79,7 +80,7 @@ impl Notices {
         if let Done::Completion(completion) = work.take() {
             nic.dispatcher.run(Box::new(move || callback(completion)));
         } else {
-            self.callbacks.push_back(callback);
+            self.callbacks.get_or_insert_default().push_back(callback);
             self.wanted = true;
         }
     }

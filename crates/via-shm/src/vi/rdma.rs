@@ -32,6 +32,9 @@ const _: () = assert!(WINDOW as usize <= crate::layout::AREA && WINDOW.is_multip
 /// RDMAs of up to this many bytes reach into the peer's memory by themselves (see docs/measuring).
 const REACH_MAX: u32 = 8 << 10;
 
+/// Regions of the peer's that are known at a time.
+const REGIONS: usize = 4;
+
 /// What is known of a region of the peer's.
 #[derive(Debug, Clone, Copy)]
 struct Region {
@@ -67,7 +70,10 @@ pub(crate) struct Rdma {
     base: u64,
     len: u64,
     moved: u64,
-    regions: [Option<Region>; 4],
+    /// Whether the present one is a read.
+    reading: bool,
+    /// The peer's regions, where there are any.
+    regions: Option<Box<[Option<Region>; REGIONS]>>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +99,16 @@ impl Rdma {
     /// Begins with a connection.
     pub(crate) fn reset(&mut self) {
         *self = Rdma::default();
+    }
+
+    /// Whether the descriptor at work has begun as an RDMA.
+    pub(super) fn has_begun(&self) -> bool {
+        self.stage != Stage::Idle
+    }
+
+    /// Whether the target may be at the RDMA.
+    pub(super) fn is_at_work(&self, lane: &TxLane) -> bool {
+        self.stage == Stage::Staged && self.verdict(lane).is_none()
     }
 
     /// What the target has said of the RDMA that is staged; an empty status for success.
@@ -132,6 +148,10 @@ impl Rdma {
             return Err(Status::LENGTH_ERROR.into());
         }
         let remote = gather.descriptor.remote().ok_or(Status::FORMAT_ERROR)?;
+        if self.stage == Stage::Staged && (self.reading, self.len) != (reading, total.into()) {
+            // The program has changed the descriptor meanwhile.
+            return Err(Status::FORMAT_ERROR.into());
+        }
         if self.stage == Stage::Idle {
             if total == 0 || self.reach(lane, gather, data, reading, remote, total)? {
                 self.stage = Stage::Note;
@@ -167,6 +187,7 @@ impl Rdma {
         self.base += self.len;
         self.len = u64::from(total);
         self.moved = 0;
+        self.reading = reading;
         self.number = self.number.wrapping_add(1);
         let what = u64::from(total) | u64::from(reading) << 32 | u64::from(told) << 33;
         word(words, words::W_WHAT).store(what, Ordering::Relaxed);
@@ -259,7 +280,8 @@ impl Rdma {
             count: state as u32,
             rights: (state >> 32) as u32,
         };
-        self.regions[handle as usize % 4] = Some(region);
+        let regions = self.regions.get_or_insert_default();
+        regions[handle as usize % REGIONS] = Some(region);
     }
 
     /// Reaches into the peer's memory, if that is possible and pays; whether it was done.
@@ -272,7 +294,7 @@ impl Rdma {
         remote: RemoteSegment,
         total: u32,
     ) -> Result<bool, Obstacle> {
-        let known = self.regions[remote.handle as usize % 4];
+        let known = self.regions.as_ref().and_then(|r| r[remote.handle as usize % REGIONS]);
         let Some(region) = known.filter(|region| region.handle == remote.handle) else {
             return Ok(false);
         };
@@ -286,11 +308,12 @@ impl Rdma {
         }
         let reaching = word(&lane.direction().writer, words::W_REACHING);
         reaching.store(1, Ordering::SeqCst);
-        // SYNC: pairs with the fence in `Link::revoke_regions`.
+        // SYNC: pairs with the fence in `Link::await_reach`.
         fence(Ordering::SeqCst);
-        let result = if link.regions_of(lane.attachment().side ^ 1) == region.count {
+        let current = link.regions_of(lane.attachment().side ^ 1) == region.count;
+        let result = if current && lane.peer_closed().is_none() {
             gather.parts(data, 0, total, |part, at, len| {
-                let address = remote.address + u64::from(at);
+                let address = remote.address.wrapping_add(u64::from(at));
                 reach_part(lane.attachment(), reading, address, part, len)
             })
         } else {
@@ -324,7 +347,7 @@ fn reach_part(
     };
     match moved {
         Ok(()) => Ok(()),
-        Err(Missed::Gone) => Err(Obstacle::Descriptor(Status::TRANSPORT_ERROR)),
+        Err(Missed::Gone) => Err(Obstacle::Gone),
         // Not what the target has said of it: let it see for itself.
         Err(Missed::Fault) => Err(Obstacle::NoRoom),
     }

@@ -70,6 +70,8 @@ impl RecvSide {
         self.lane = lane;
         self.ended = false;
         self.partial = Partial::default();
+        // What an earlier connection ended in is no trouble of this one.
+        self.trouble = None;
         self.attention.armed = false;
         self.publish();
     }
@@ -218,9 +220,6 @@ impl RecvSide {
         self.partial.filled = if piece.more { length } else { 0 };
         if piece.more {
             return Err(News::Message);
-        }
-        if self.level == Reliability::RELIABLE_RECEPTION {
-            lane.deliver();
         }
         let status = if piece.written { Status::OP_REMOTE_RDMA_WRITE } else { Status::OP_RECEIVE };
         if let Some(descriptor) = descriptor {

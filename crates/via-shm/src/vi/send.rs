@@ -52,6 +52,8 @@ pub(super) enum Obstacle {
     NoReceive,
     /// The peer has ended the connection.
     Ended,
+    /// The peer's process is no more.
+    Gone,
     /// The segment makes no sense.
     Damaged,
 }
@@ -109,6 +111,7 @@ impl SendSide {
     /// Begins with a connection, or ends with it.
     pub(crate) fn attach(&mut self, lane: Option<TxLane>) {
         self.lane = lane;
+        self.trouble = None;
         self.partial = Partial::default();
         self.flight.clear();
         self.rdma.reset();
@@ -260,13 +263,16 @@ impl SendSide {
             }
             Obstacle::Descriptor(error) => (error, Cause::Descriptor(error)),
             Obstacle::NoReceive => (Status::TRANSPORT_ERROR, Cause::ReceiveQueueEmpty),
+            Obstacle::Gone => (Status::TRANSPORT_ERROR, Cause::PeerDied),
             Obstacle::Damaged => {
                 (Status::TRANSPORT_ERROR, Cause::Damaged("a word that cannot be true"))
             }
         };
-        let begun = self.partial.sent != 0;
+        let at_work = |lane| self.rdma.is_at_work(lane);
+        let begun = self.partial.sent != 0 || self.lane.as_ref().is_some_and(at_work);
         self.end_with(nic, status);
-        // A message that has begun must end, or the stream of entries makes no sense.
+        // A message that has begun must end, or the stream of entries makes no sense; so must an
+        // RDMA that the target is at, because the next one takes its words.
         let goes_on = self.level == Reliability::UNRELIABLE
             && matches!(obstacle, Obstacle::Descriptor(_))
             && !begun;
@@ -349,6 +355,15 @@ impl SendSide {
         let control = descriptor.control();
         let count = access::form(&descriptor, control, Control::RESERVED)?;
         let operation = control.operation();
+        let begun = if operation == Control::OP_SENDRECV {
+            self.rdma.has_begun()
+        } else {
+            self.partial.sent != 0
+        };
+        if begun {
+            // As something else: the program has changed it meanwhile.
+            return Err(Status::FORMAT_ERROR.into());
+        }
         if operation != Control::OP_SENDRECV {
             if operation == Control::OP_MASK || count == 0 {
                 return Err(Status::FORMAT_ERROR.into());

@@ -7,7 +7,7 @@ use crate::vi::inner::Core;
 use crate::vi::rdma::{MAY_READ, MAY_WRITE, STEP, WINDOW};
 use crate::vi::words;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use via::error::{Cause, ErrorCode};
 use via::memory::{Ptag, Region};
@@ -18,14 +18,19 @@ const PATIENCE: u32 = 2000;
 
 /// The peer's RDMAs into this process's memory.
 #[derive(Debug, Default)]
-pub(crate) struct Target(Mutex<Serving>);
+pub(crate) struct Target {
+    serving: Mutex<Serving>,
+    /// Somebody was to serve and found somebody else at it, who may have looked already: he is to
+    /// look again when he is done.
+    again: AtomicBool,
+}
 
 #[derive(Debug, Default)]
 struct Serving {
     connection: Option<(Arc<Attachment>, Rights)>,
     /// Number of the last RDMA that was finished.
     finished: u32,
-    active: Option<Active>,
+    active: Option<Box<Active>>,
 }
 
 /// An RDMA that is being carried out.
@@ -53,7 +58,29 @@ fn word(words: &Words, i: usize) -> &AtomicU64 {
 
 impl Target {
     fn serving(&self) -> MutexGuard<'_, Serving> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, unless somebody has it: then he will serve once more.
+    fn try_serving(&self) -> Option<MutexGuard<'_, Serving>> {
+        self.again.store(true, Ordering::SeqCst);
+        // SYNC: pairs with the fence in `is_wanted`: either the lock is seen to be free, or its
+        // holder sees the mark.
+        fence(Ordering::SeqCst);
+        let serving = match self.serving.try_lock() {
+            Ok(serving) => serving,
+            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        };
+        // SYNC: reads what the last one turned away has stored, and so sees what he was told of.
+        self.again.swap(false, Ordering::SeqCst);
+        Some(serving)
+    }
+
+    /// For who has given the lock back: whether somebody was turned away meanwhile.
+    fn is_wanted(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.again.load(Ordering::Relaxed)
     }
 
     /// Begins with a connection, or ends with it.
@@ -61,9 +88,11 @@ impl Target {
         *self.serving() = Serving { connection, ..Serving::default() };
     }
 
-    /// Waits until nobody uses a region that he found before.
-    pub(crate) fn quiesce(&self) {
+    /// Waits until nobody uses a region that he found before. Whether there may be something to
+    /// serve that nobody else will.
+    pub(crate) fn quiesce(&self) -> bool {
         drop(self.serving());
+        self.is_wanted()
     }
 }
 
@@ -85,12 +114,15 @@ impl Core {
 
     /// Carries out what the peer has staged.
     pub(crate) fn serve(&self) {
-        let mut serving = match self.target.0.try_lock() {
-            Ok(serving) => serving,
-            // Somebody is at it.
-            Err(TryLockError::WouldBlock) => return,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        };
+        while let Some(serving) = self.target.try_serving() {
+            self.serve_with(serving);
+            if !self.target.is_wanted() {
+                return;
+            }
+        }
+    }
+
+    fn serve_with(&self, mut serving: MutexGuard<'_, Serving>) {
         let Some((attachment, rights)) = serving.connection.clone() else { return };
         let mut waited = 0;
         loop {
@@ -171,7 +203,7 @@ impl Serving {
                 return Step::Idle;
             }
             match look_up(nic, attachment, direction, number, rights) {
-                Ok(active) => self.active = Some(active),
+                Ok(active) => self.active = Some(Box::new(active)),
                 Err(reading) => return Step::Refused(number, reading),
             }
         }

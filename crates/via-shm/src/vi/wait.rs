@@ -11,7 +11,7 @@ use crate::vi::inner::Core;
 use crate::vi::words;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use sovia_sys::{call, clock, futex};
+use sovia_sys::{Errno, call, clock, futex};
 use std::sync::Arc;
 use via::error::WaitError;
 use via::queue::{Completion, Done};
@@ -216,8 +216,11 @@ impl Core {
         bell.going_to_sleep();
         let mut found = self.look(side);
         if found.is_none() {
-            let _ = futex::wait(bell.word(), seen, time);
+            let slept = futex::wait(bell.word(), seen, time);
             found = self.look(side);
+            if found.is_none() && side == Side::Send && slept == Err(Errno::ETIMEDOUT) {
+                attachment.insist();
+            }
         }
         bell.woke();
         found

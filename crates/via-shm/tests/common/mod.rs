@@ -49,3 +49,69 @@ fn said(child: &mut Child) -> String {
     }
     text
 }
+
+/// What a process holds that must not grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holdings {
+    descriptors: usize,
+    segments: usize,
+    threads: usize,
+}
+
+/// What this process holds now. For a test that has its process to itself.
+pub(crate) fn left_behind() -> Holdings {
+    let count = |folder| std::fs::read_dir(folder).unwrap().count();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    Holdings {
+        descriptors: count("/proc/self/fd"),
+        segments: maps.matches("/memfd:sovia").count(),
+        threads: count("/proc/self/task"),
+    }
+}
+
+impl Holdings {
+    /// Soon there is no more than this: threads take a moment to end.
+    #[track_caller]
+    pub(crate) fn is_all_there_is(&self) {
+        let begin = Instant::now();
+        loop {
+            let now = left_behind();
+            let more = now.descriptors > self.descriptors
+                || now.segments > self.segments
+                || now.threads > self.threads;
+            if !more {
+                return;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(5), "{now:?} instead of {self:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A small random number generator (xorshift), so that a failure can be replayed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// From the environment's `SEED`, or the one given; it is printed.
+    pub(crate) fn seeded(default: u64) -> Random {
+        let seed = env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(default);
+        println!("SEED={seed}");
+        Random(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    /// One of several.
+    pub(crate) fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+}

@@ -12,12 +12,11 @@ pub struct RegionCache {
     entries: [Option<Entry>; WAYS],
 }
 
-/// A region, with what a hit needs of it close at hand.
+/// A region, with its handle close at hand. The rest of what a hit needs lies in the line of the
+/// region that says whether it is live.
 #[derive(Debug)]
 struct Entry {
     handle: MemHandle,
-    ptag: Ptag,
-    memory: Memory,
     region: Arc<Region>,
 }
 
@@ -30,7 +29,8 @@ impl RegionCache {
         if !hit {
             *place = Some(look_up(table, handle)?);
         }
-        place.as_ref().filter(|entry| entry.ptag == ptag).map(|entry| &entry.memory)
+        let region = &place.as_ref()?.region;
+        (region.ptag() == ptag).then(|| region.memory())
     }
 
     /// Lets go of every region.
@@ -42,6 +42,5 @@ impl RegionCache {
 #[cold]
 fn look_up(table: &MemoryTable, handle: u32) -> Option<Entry> {
     let region = table.find(handle)?;
-    let (handle, ptag) = (region.handle(), region.ptag());
-    Some(Entry { handle, ptag, memory: region.memory().clone(), region })
+    Some(Entry { handle: region.handle(), region })
 }

@@ -2,7 +2,7 @@
 
 use super::{BATCH, FRAGMENT, Half, IMMEDIATE, LENGTH, MORE, WRITTEN};
 use crate::connect::link::{Attachment, closed};
-use crate::layout::Direction;
+use crate::layout::{Direction, first_entry};
 use crate::pool::{self, POOL};
 use crate::ring::{Entry, INLINE, SLOTS};
 use crate::vi::words;
@@ -41,10 +41,12 @@ pub(crate) struct RxLane {
 
 impl RxLane {
     pub(crate) fn new(attachment: &Arc<Attachment>) -> RxLane {
+        let from = attachment.side ^ 1;
+        let next = first_entry(from);
         RxLane {
-            half: Half::new(attachment, attachment.side ^ 1),
-            next: 0,
-            given: SLOTS,
+            half: Half::new(attachment, from),
+            next,
+            given: next + SLOTS,
             messages: 0,
             told: 0,
             place: pool::Reader::default(),

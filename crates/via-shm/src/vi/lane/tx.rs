@@ -3,7 +3,7 @@
 use super::{FRAGMENT, Half, IMMEDIATE, MORE, WRITTEN};
 use crate::connect::link::{Attachment, closed};
 use crate::endpoint::tell;
-use crate::layout::Direction;
+use crate::layout::{Direction, first_entry};
 use crate::ring::{Entry, INLINE, SLOTS};
 use crate::vi::words;
 use crate::{Damaged, pool};
@@ -45,11 +45,12 @@ unsafe impl Send for TxLane {}
 
 impl TxLane {
     pub(crate) fn new(attachment: &Arc<Attachment>, ahead_max: u32) -> TxLane {
+        let next = first_entry(attachment.side);
         TxLane {
             half: Half::new(attachment, attachment.side),
             peer: NonNull::from(attachment.back()),
-            next: 0,
-            credit: SLOTS,
+            next,
+            credit: next + SLOTS,
             message: 0,
             receives: 0,
             ahead_max,
