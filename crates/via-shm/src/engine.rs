@@ -149,6 +149,10 @@ fn run(shared: &Shared) {
         }
         if fds[0].revents != 0 {
             let _ = call::read(shared.wake.raw(), &mut [0; 8]);
+            // Who rings has left a mark, whatever the summary says.
+            for (link, side) in sides(&links) {
+                link.segment.waiter(side, ENGINE).summarise();
+            }
         }
         for (link, seen) in links.iter().zip(fds[1..].chunks_exact(2)) {
             link.attend();

@@ -7,9 +7,13 @@
 #![cfg(not(loom))]
 
 mod common;
+#[path = "common/intruder.rs"]
+mod intruder;
 
+use common::Random;
+use intruder::{evil, scribble, segments};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use via::conformance::{Context, End};
@@ -19,35 +23,6 @@ use via_shm::pool::POOL;
 use via_shm::request::DISCRIMINATOR;
 use via_shm::ring::{Entry, SLOTS};
 use via_shm::{Endpoint, Segment, ShmNic};
-
-/// A small random number generator (xorshift), so that a failure can be replayed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-}
-
-/// Every segment mapped into this process, found as an intruder would.
-fn segments() -> Vec<usize> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let line = |line: &str| {
-        let (range, rest) = line.split_once(' ')?;
-        let (from, to) = range.split_once('-')?;
-        let from = usize::from_str_radix(from, 16).ok()?;
-        let to = usize::from_str_radix(to, 16).ok()?;
-        (rest.contains("/memfd:sovia") && to - from == SEGMENT).then_some(from)
-    };
-    maps.lines().filter_map(line).collect()
-}
 
 /// Where the parts of a segment are that its first VI uses: offset and length.
 fn parts() -> Vec<(&'static str, usize, usize)> {
@@ -86,29 +61,6 @@ fn segment_of(pair: &[End<'_, ShmNic>; 2], rings: usize, mark: u64) -> Option<us
     assert_eq!(done.result(), Ok(mark.len() as u32));
     server.vi.post_recv(done.descriptor).unwrap();
     found
-}
-
-fn scribble(at: usize, value: u64) {
-    // SAFETY: `at` is a multiple of 8 in a mapping of a segment, which lives while its VIs do;
-    // what lies there is atomics and pool bytes. (That is what the test is about.)
-    unsafe { AtomicU64::from_ptr(at as *mut u64) }.store(value, Ordering::Relaxed);
-}
-
-/// A value that is likely to hurt: random, near the limits, or with a bit turned.
-fn evil(random: &mut Random, at: usize) -> u64 {
-    // SAFETY: as for `scribble`.
-    let old = unsafe { AtomicU64::from_ptr(at as *mut u64) }.load(Ordering::Relaxed);
-    match random.below(9) {
-        0 => random.next(),
-        5 => old & 0xffff_ffff | random.next() << 32,
-        6 => old & !0xffff_ffff | random.next() >> 32,
-        7 => old & 0xffff_ffff | (random.next() & 0x801f_ffff) << 32,
-        1 => u64::MAX,
-        2 => 0,
-        3 => old ^ 1 << random.below(64),
-        4 => old.wrapping_add(1 << random.below(34)),
-        _ => random.next() >> random.below(64),
-    }
 }
 
 /// Talks until the connection breaks or the time is over; then it must be an orderly end.

@@ -164,6 +164,9 @@ impl Members {
     /// Has the next look be one at every VI.
     pub(super) fn suspect_all(&mut self) {
         for (place, watched) in self.watched.iter_mut().enumerate() {
+            if let Some(Watched { link, side, index, .. }) = watched {
+                link.segment.waiter(*side, *index).summarise();
+            }
             for (vi, member) in watched.iter_mut().flat_map(|w| &mut w.vis).enumerate() {
                 if let Some((_, ready)) = member
                     && !core::mem::replace(ready, true)
