@@ -9,7 +9,7 @@ VIPL := $(TARGET)/vipl
 LIBDIR := $(DESTDIR)$(PREFIX)/lib
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: build install uninstall setup test soak demo bench clean
+.PHONY: build install uninstall setup test soak demo bench papers clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -59,6 +59,10 @@ demo: setup build
 
 bench: build
 	scripts/bench $(BUILT)/sovia
+
+# The papers' benchmarks, as a page with pictures.
+papers: build
+	$(BUILT)/sovia bench papers --out $(TARGET)/papers
 
 clean:
 	$(CARGO) clean

@@ -92,6 +92,9 @@ typedef enum {
     VIP_ERROR = 17
 } VIP_RETURN;
 
+/* Younger than the others: programs ask the preprocessor for it, and else give it a value. */
+#define VIP_ERROR_NOT_SUPPORTED VIP_ERROR_NOT_SUPPORTED
+
 /* ---- descriptors -------------------------------------------------------------------------- */
 
 #define VIP_DESCRIPTOR_ALIGNMENT 64

@@ -18,10 +18,11 @@ pub(crate) fn new(header: Vec<String>, left: &[usize]) -> Table {
     table
 }
 
-/// A figure with the three digits that matter; `-` for none.
+/// A figure with the three digits that matter; `-` for none, or one that is no number.
 pub(crate) fn number(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
+        Some(value) if !value.is_finite() => "-".to_owned(),
         Some(value) if value >= 1e6 => format!("{} M", number(Some(value / 1e6))),
         Some(value) if value >= 1e4 => format!("{} k", number(Some(value / 1e3))),
         Some(value) if value >= 100.0 => format!("{value:.0}"),
@@ -48,6 +49,6 @@ mod tests {
         ] {
             assert_eq!(number(Some(value)), text);
         }
-        assert_eq!(number(None), "-");
+        assert_eq!((number(None), number(Some(1.0 / 0.0))), ("-".to_owned(), "-".to_owned()));
     }
 }

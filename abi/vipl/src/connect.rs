@@ -34,7 +34,7 @@ pub extern "C" fn VipConnectWait(
     enter(|| {
         let nic = NICS.find(nic)?;
         let request = request.required()?;
-        let local = local.get(nic.core.nic.attributes())?;
+        let local = local.get_local(nic.core.nic.attributes())?;
         // Nobody may come for a long time: closing the NIC is refused meanwhile, and does not wait.
         let nic = nic.keep();
         let place = REQUESTS.reserve()?;
@@ -96,7 +96,7 @@ pub extern "C" fn VipConnectRequest(
     enter(|| {
         let open = VIS.find(vi)?;
         let own = open.nic.nic.attributes();
-        let (local, remote) = (local.get(own)?, remote.get(own)?);
+        let (local, remote) = (local.get_local(own)?, remote.get(own)?);
         if wait == 0 {
             return Err(ReturnCode::InvalidParameter);
         }

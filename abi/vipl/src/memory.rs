@@ -1,6 +1,7 @@
 //! Registered memory: `VipRegisterMem` and what belongs to it.
 
 use crate::boundary::enter;
+use crate::first_tag::Held;
 use crate::handle::Handle;
 use crate::nic::{Core, NICS};
 use crate::pointer::{In, Opaque, Out};
@@ -41,10 +42,14 @@ fn is_mapped(base: NonNull<u8>, len: usize) -> bool {
     })
 }
 
-/// The attributes that a program asks for.
-fn wanted(nic: &Core, attributes: Option<MemAttributesC>) -> Result<MemAttributes, ReturnCode> {
-    let Some(attributes) = attributes else { return Ok(MemAttributes::default()) };
-    Ok(MemAttributes { ptag: nic.ptag(attributes.ptag)?, ..attributes.to_via() })
+/// The attributes that a program asks for; the guard is to be kept until the NIC has them.
+fn wanted(
+    nic: &Core,
+    attributes: Option<MemAttributesC>,
+) -> Result<(MemAttributes, Held<'_>), ReturnCode> {
+    let (ptag, first) = nic.wanted_ptag(attributes.map_or(Handle::NULL, |some| some.ptag))?;
+    let own = attributes.map_or_else(MemAttributes::default, |some| some.to_via());
+    Ok((MemAttributes { ptag, ..own }, first))
 }
 
 /// The region that a handle and its address name.
@@ -73,7 +78,7 @@ pub extern "C" fn VipRegisterMem(
     enter(|| {
         let nic = NICS.find(nic)?;
         let handle = handle.required()?;
-        let attributes = wanted(&nic.core, attributes.get())?;
+        let (attributes, _first) = wanted(&nic.core, attributes.get())?;
         let memory = named(address, len)?;
         let made = nic.core.nic.register_mem(&memory, attributes);
         handle.set(made.map_err(|error| error.code())?.raw());
@@ -120,7 +125,7 @@ pub extern "C" fn VipSetMemAttributes(
         let nic = NICS.find(nic)?;
         let (handle, _) = region(&nic.core, address, handle)?;
         let attributes = attributes.get().ok_or(ReturnCode::InvalidParameter)?;
-        let attributes = wanted(&nic.core, Some(attributes))?;
+        let (attributes, _first) = wanted(&nic.core, Some(attributes))?;
         nic.core.nic.set_mem_attributes(handle, attributes).map_err(|error| error.code())
     })
 }

@@ -1,6 +1,7 @@
 //! NICs: `VipOpenNic`, `VipCloseNic`, `VipQueryNic`, and protection tags.
 
 use crate::boundary::enter;
+use crate::first_tag::{FirstTag, Held};
 use crate::handle::{Handle, Kind, Table};
 use crate::hosts::Hosts;
 use crate::management::{Discovery, default_error_handler};
@@ -8,7 +9,6 @@ use crate::pointer::{Opaque, Out, Text};
 use crate::provider::AnyNic;
 use crate::types::NicAttributes;
 use std::sync::{Arc, Mutex, OnceLock};
-use via::error::PtagError;
 use via::{Nic, Ptag, ReturnCode};
 
 /// Every open NIC.
@@ -27,6 +27,8 @@ pub(crate) struct OpenNic {
 pub(crate) struct Core {
     pub(crate) nic: AnyNic,
     pub(crate) handle: Handle,
+    /// What the null handle stands for where a tag is meant.
+    first_tag: FirstTag,
     /// The name it was opened by.
     pub(crate) name: String,
     /// The name service, while it is initialized.
@@ -40,11 +42,11 @@ impl Core {
         ptag.map_or(Handle::NULL, |ptag| Handle::new(Kind::Ptag, self.mark(), ptag.raw()))
     }
 
-    /// The tag under a handle; none for the null handle, which stands for the default one.
+    /// The tag under a handle; none for the null handle, which stands for the first one.
     ///
     /// # Errors
     /// `VIP_INVALID_PTAG` if it is not of this NIC. (Whether it still exists, the NIC knows.)
-    pub(crate) fn ptag(&self, handle: Handle) -> Result<Option<Ptag>, ReturnCode> {
+    fn ptag(&self, handle: Handle) -> Result<Option<Ptag>, ReturnCode> {
         if handle.is_null() {
             return Ok(None);
         }
@@ -54,6 +56,20 @@ impl Core {
             }
             _ => Err(ReturnCode::InvalidPtag),
         }
+    }
+
+    /// The tag that a region or a VI shall have. What the null handle stands for does not change
+    /// until the guard goes: keep it until the NIC has been told.
+    ///
+    /// # Errors
+    /// As for [`Core::ptag`].
+    pub(crate) fn wanted_ptag(
+        &self,
+        handle: Handle,
+    ) -> Result<(Option<Ptag>, Held<'_>), ReturnCode> {
+        let named = self.ptag(handle)?;
+        let first = self.first_tag.held();
+        Ok((Some(named.unwrap_or(first.tag())), first))
     }
 
     /// Tells this NIC from the others, and from earlier ones; as many bits as a generation has.
@@ -71,9 +87,12 @@ pub extern "C" fn VipOpenNic(name: Text, nic: Out<Handle>) -> ReturnCode {
         let nic = nic.required()?;
         let name = name.get(NAME_MAX)?;
         let place = NICS.reserve()?;
+        let own = AnyNic::open(&name)?;
+        let first_tag = FirstTag::new(&own).map_err(|error| error.code())?;
         let core = Arc::new(Core {
-            nic: AnyNic::open(&name)?,
+            nic: own,
             handle: place.handle(),
+            first_tag,
             name,
             hosts: Mutex::default(),
             discovery: OnceLock::new(),
@@ -143,7 +162,7 @@ pub extern "C" fn VipCreatePtag(nic: Handle, ptag: Out<Handle>) -> ReturnCode {
     enter(|| {
         let nic = NICS.find(nic)?;
         let ptag = ptag.required()?;
-        let made = nic.core.nic.create_ptag().map_err(|error| error.code())?;
+        let made = nic.core.first_tag.create(&nic.core.nic).map_err(|error| error.code())?;
         ptag.set(nic.core.ptag_handle(Some(made)));
         Ok(())
     })
@@ -156,6 +175,6 @@ pub extern "C" fn VipDestroyPtag(nic: Handle, ptag: Handle) -> ReturnCode {
         let nic = NICS.find(nic)?;
         // The default tag cannot be destroyed, by its short name either.
         let ptag = nic.core.ptag(ptag)?.ok_or(ReturnCode::InvalidPtag)?;
-        nic.core.nic.destroy_ptag(ptag).map_err(|error: PtagError| error.code())
+        nic.core.first_tag.destroy(&nic.core.nic, ptag).map_err(|error| error.code())
     })
 }

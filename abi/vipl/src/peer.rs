@@ -19,7 +19,7 @@ pub extern "C" fn VipConnectPeerRequest(
     enter(|| {
         let open = VIS.find(vi)?;
         let own = open.nic.nic.attributes();
-        let (local, remote) = (local.get(own)?, remote.get(own)?);
+        let (local, remote) = (local.get_local(own)?, remote.get(own)?);
         if wait == 0 {
             return Err(ReturnCode::InvalidParameter);
         }

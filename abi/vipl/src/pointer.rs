@@ -193,6 +193,16 @@ impl AddressPointer {
         Ok(NetAddress::new(host, discriminator))
     }
 
+    /// An address of the NIC's own. It has one host address, so what the program says of that is
+    /// not looked at: programs written on cLAN (MPICH's VIA device) fill in the discriminator only.
+    ///
+    /// # Errors
+    /// As for [`AddressPointer::get`].
+    pub(crate) fn get_local(self, nic: &NicAttributes) -> Result<NetAddress, ReturnCode> {
+        let told = self.get(nic)?;
+        Ok(NetAddress::new(&nic.local_address, &told.discriminator))
+    }
+
     /// Stores an address, if the program wants it. VIPL has a program make room for an address
     /// of the greatest lengths that the NIC's attributes name.
     pub(crate) fn set(self, address: &NetAddress) {

@@ -2,6 +2,7 @@
 
 use crate::boundary::enter;
 use crate::cq::CQS;
+use crate::first_tag::Held;
 use crate::handle::{Handle, Kind, Table, Using};
 use crate::nic::{Core, NICS};
 use crate::pointer::{In, Opaque, Out};
@@ -35,7 +36,7 @@ pub extern "C" fn VipCreateVi(
     enter(|| {
         let nic = NICS.find(nic)?;
         let vi = vi.required()?;
-        let attributes = wanted(&nic.core, attributes.get())?;
+        let (attributes, _first) = wanted(&nic.core, attributes.get())?;
         let own = |cq: Handle| {
             let found = (!cq.is_null()).then(|| CQS.find(cq)).transpose()?;
             match &found {
@@ -58,10 +59,14 @@ pub extern "C" fn VipCreateVi(
     })
 }
 
-/// The attributes that a program asks for.
-fn wanted(nic: &Core, attributes: Option<ViAttributesC>) -> Result<ViAttributes, ReturnCode> {
-    let Some(attributes) = attributes else { return Ok(ViAttributes::default()) };
-    Ok(ViAttributes { ptag: nic.ptag(attributes.ptag)?, ..attributes.to_via() })
+/// The attributes that a program asks for; the guard is to be kept until the NIC has them.
+fn wanted(
+    nic: &Core,
+    attributes: Option<ViAttributesC>,
+) -> Result<(ViAttributes, Held<'_>), ReturnCode> {
+    let (ptag, first) = nic.wanted_ptag(attributes.map_or(Handle::NULL, |some| some.ptag))?;
+    let own = attributes.map_or_else(ViAttributes::default, |some| some.to_via());
+    Ok((ViAttributes { ptag, ..own }, first))
 }
 
 /// Destroys an idle VI.
@@ -106,7 +111,7 @@ pub extern "C" fn VipSetViAttributes(vi: Handle, attributes: In<ViAttributesC>) 
     enter(|| {
         let open = VIS.find(vi)?;
         let attributes = attributes.get().ok_or(ReturnCode::InvalidParameter)?;
-        let attributes = wanted(&open.nic, Some(attributes))?;
+        let (attributes, _first) = wanted(&open.nic, Some(attributes))?;
         open.vi.set_attributes(attributes).map_err(|error| error.code())
     })
 }

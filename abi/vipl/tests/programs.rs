@@ -3,6 +3,7 @@
 mod common;
 
 use common::{program, run, skipped, watched};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -140,6 +141,59 @@ pairs! {
 #[test]
 fn pairs_under_valgrind() {
     println!("SKIPPED: pairs_under_valgrind: memcheck takes a minute to map a segment");
+}
+
+/// The first program of a newcomer, between two builds of it, often: what is taken back at the end
+/// can be taken back at once.
+fn pingpong(first: &Path, second: &Path) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..20 {
+        let name = format!("pp{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut server = watched(60, false, first);
+        let server = server.args(["-s", &name]).stderr(Stdio::piped()).stdout(Stdio::null());
+        let server = server.spawn().expect("it runs");
+        run(watched(60, false, second).arg(&name));
+        let output = server.wait_with_output();
+        let good = output.as_ref().is_ok_and(|output| output.status.success());
+        assert!(good, "{}", tell("server", &output));
+    }
+}
+
+/// The first program, built by a compiler with these arguments.
+fn built(compiler: &str, name: &str, arguments: &[&str]) -> PathBuf {
+    let program = common::folder().join(name);
+    let mut command = Command::new(compiler);
+    command.arg("-I").arg(common::include()).args(["-Wall", "-Wextra", "-pedantic"]);
+    run(command.args(arguments).arg("-o").arg(&program));
+    program
+}
+
+#[test]
+fn a_first_program_in_c99_and_cpp() {
+    let source = common::here().join("tests/c/pingpong.c").display().to_string();
+    let place = common::library().parent().expect("a library lies in a folder").display();
+    let (linked, found) = (format!("-L{place}"), format!("-Wl,-rpath,{place}"));
+    let rest = ["-Werror", &linked, &found];
+    let c = [&["-std=c99", &source, "-lvipl"], &rest[..]].concat();
+    let c = built("cc", "pingpong-c99", &c);
+    pingpong(&c, &c);
+    if !skipped("a_first_program_in_c99_and_cpp", "g++") {
+        let cpp = [&["-std=c++17", "-xc++", &source, "-xnone", "-lvipl"], &rest[..]].concat();
+        pingpong(&c, &built("g++", "pingpong-cpp17", &cpp));
+    }
+}
+
+/// With nothing shared at all, as `pkg-config --static` has it.
+#[test]
+fn a_first_program_without_shared_libraries() {
+    let source = common::here().join("tests/c/pingpong.c").display().to_string();
+    let archive = common::archive().display().to_string();
+    let private = fs::read_to_string(common::here().join("vipl.pc.in")).expect("the template");
+    let private = private.lines().find_map(|line| line.strip_prefix("Libs.private:"));
+    let private: Vec<&str> = private.expect("what it needs").split_whitespace().collect();
+    let all = [&["-static", "-std=c99", &source, &archive], &private[..]].concat();
+    let program = built("cc", "pingpong-static", &all);
+    pingpong(&program, &program);
 }
 
 /// As an old Makefile would: the archive instead of the shared library.

@@ -1,18 +1,18 @@
 //! One measurement: two processes, what they need, and what they say.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use sovia_control::{Reason, StatsPage, env as names};
 
 use super::cpus;
 use super::layer::Layer;
 use super::link::region::Region;
+use super::process::Process;
 use super::task::{Cpus, Errand, Figure, Role, Task, Wait};
 use crate::run::{Board, library};
 
@@ -72,7 +72,7 @@ impl Measurer {
         role: Role,
         place: Option<String>,
         board: Option<&Board>,
-    ) -> anyhow::Result<End> {
+    ) -> anyhow::Result<Process> {
         let cpu = self.cpus.and_then(|(first, second)| match (task.cpus, role) {
             (Cpus::Free, _) => None,
             (Cpus::Together, _) | (Cpus::Apart, Role::Requester) => Some(first),
@@ -80,7 +80,7 @@ impl Measurer {
         });
         let errand = serde_json::to_string(&Errand { task: task.clone(), role, cpu, place })?;
         let mut command = Command::new("/proc/self/exe");
-        command.args(["endpoint", &errand]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(["endpoint", &errand]);
         for name in ["LD_PRELOAD", names::RULES, names::STATS] {
             command.env_remove(name);
         }
@@ -92,9 +92,7 @@ impl Measurer {
                 command.env(names::SPIN, "0");
             }
         }
-        let mut child = command.spawn().context("cannot start a process for the measurement")?;
-        let out = child.stdout.take().context("no output of the process")?;
-        Ok(End { child, out: BufReader::new(out) })
+        Process::start(&mut command)
     }
 }
 
@@ -119,38 +117,4 @@ fn place(layer: Layer) -> anyhow::Result<(Vec<File>, Option<String>)> {
     };
     let numbers: Vec<_> = files.iter().map(|file| file.as_raw_fd().to_string()).collect();
     Ok((files, Some(numbers.join(","))))
-}
-
-/// A process of a measurement; does not outlive it.
-struct End {
-    child: Child,
-    out: BufReader<ChildStdout>,
-}
-
-impl End {
-    fn line(&mut self) -> anyhow::Result<String> {
-        let mut line = String::new();
-        ensure!(self.out.read_line(&mut line)? > 0, "it ended");
-        Ok(line.trim_end().to_owned())
-    }
-
-    fn rest(&mut self) -> anyhow::Result<String> {
-        let mut text = String::new();
-        self.out.read_to_string(&mut text)?;
-        Ok(text)
-    }
-
-    fn end(&mut self) -> anyhow::Result<()> {
-        let status = self.child.wait()?;
-        ensure!(status.success(), "{status}");
-        Ok(())
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        // Both fail where it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

@@ -10,6 +10,8 @@ mod endpoint;
 mod layer;
 mod link;
 mod measure;
+mod papers;
+mod process;
 mod report;
 mod scenario;
 mod series;
@@ -42,6 +44,8 @@ enum What {
     Rate(Messages),
     /// Connections set up, one byte each way, closed
     Connect(Common),
+    #[command(flatten)]
+    Papers(papers::What),
 }
 
 #[derive(clap::Args)]
@@ -96,6 +100,7 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
             let how = Messages { size: Vec::new(), wait: Wait::Block, cpus: None, common };
             (Scenario::Connect, how)
         }
+        What::Papers(what) => return papers::bench(&what),
     };
     let json = how.common.json;
     let measurer = Measurer::new();

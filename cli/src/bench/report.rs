@@ -163,7 +163,7 @@ fn explanation(plan: &Plan) -> String {
 }
 
 /// Without digits that no measurement has.
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     let digits = 5 - value.abs().max(f64::MIN_POSITIVE).log10().ceil() as i32;
     let scale = 10f64.powi(digits.clamp(-300, 300));
     (value * scale).round() / scale

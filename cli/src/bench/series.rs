@@ -84,7 +84,8 @@ impl Series {
     }
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The middle value, or the mean of the two in the middle.
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {

@@ -34,10 +34,13 @@ pub fn pread(fd: RawFd, buf: &mut [u8], offset: i64) -> Result<usize> {
     sys!(pread64, fd, buf.as_mut_ptr(), buf.len(), offset)
 }
 
-/// Writes at an offset.
-pub fn pwrite(fd: RawFd, buf: &[u8], offset: i64) -> Result<usize> {
-    // SAFETY: the buffer is valid for reads of its length.
-    unsafe { syscalls::syscall!(Sysno::pwrite64, fd, buf.as_ptr(), buf.len(), offset) }
+/// Writes two pieces, one after the other, from `offset` on.
+pub fn pwrite_both(fd: RawFd, first: &[u8], second: &[u8], offset: i64) -> Result<usize> {
+    let piece =
+        |buf: &[u8]| libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
+    let pieces = [piece(first), piece(second)];
+    // On 64-bit machines the offset is the fourth argument alone.
+    sys!(pwritev, fd, pieces.as_ptr(), pieces.len(), offset, 0usize)
 }
 
 /// Moves the file position (`lseek`).

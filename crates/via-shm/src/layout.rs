@@ -41,6 +41,9 @@ pub struct Side {
     pub gone: AtomicU32,
     /// The processor, plus one, on which a thread of this side last waited.
     pub cpu: AtomicU32,
+    /// A bit for each waiter of this side that is taken, for a layer above whose forked processes
+    /// share them.
+    pub taken: AtomicU32,
     /// Changed when this side's registered memory does: what the other side knows of it is void.
     pub regions: AtomicU32,
     /// A bit for each VI with an unanswered request of this side.

@@ -152,9 +152,8 @@ impl Shared {
     }
 
     /// A VI is no more.
-    pub(crate) fn vi_gone(&self, id: u64, ptag: Ptag) {
+    pub(crate) fn vi_gone(&self, id: u64) {
         self.vis().by_id.remove(&id);
-        self.table.release_ptag(ptag);
     }
 
     /// Tells the error handler, in its turn.

@@ -159,5 +159,9 @@ impl Drop for ShmVi {
         for cq in send.into_iter().chain(recv) {
             cq.leave(&self.0);
         }
+        // Now, and not when the engine, which may be looking at it, has let go of it: a program
+        // destroys the tag next.
+        let ptag = self.0.machine().ptag;
+        self.0.nic.table.release_ptag(ptag);
     }
 }

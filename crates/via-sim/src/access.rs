@@ -119,18 +119,25 @@ impl Access<'_> {
         data.iter().try_for_each(|segment| self.segment(segment).map(drop))
     }
 
-    /// Writes bytes into data segments, one after the other; all of them or none.
+    /// Writes bytes into data segments, one after the other; all of them or none. Memory that no
+    /// byte goes to is not looked at.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`], [`Status::LENGTH_ERROR`].
     pub(crate) fn scatter(&self, data: &[DataSegment], bytes: &[u8]) -> Result<(), Status> {
-        self.check(data)?;
-        let room = data.iter().fold(0, |sum, segment| sum + segment.length as usize);
-        if bytes.len() > room {
+        let mut left = bytes.len();
+        let cut = |segment: &DataSegment| {
+            let length = left.min(segment.length as usize);
+            left -= length;
+            DataSegment { length: length as u32, ..*segment }
+        };
+        let data: Vec<DataSegment> = data.iter().map(cut).collect();
+        self.check(&data)?;
+        if left > 0 {
             return Err(Status::LENGTH_ERROR);
         }
         let mut rest = bytes;
-        for segment in data {
+        for segment in &data {
             let (now, later) = rest.split_at(rest.len().min(segment.length as usize));
             if let Some((region, at)) = self.segment(segment)? {
                 region.memory().write(at, now);

@@ -109,14 +109,15 @@ static void nics(void)
 
 static void regions(void)
 {
-    VIP_PROTECTION_HANDLE p, q;
+    VIP_PROTECTION_HANDLE first, p, q;
     VIP_MEM_HANDLE h = 0;
     VIP_MEM_ATTRIBUTES a = {NULL, 0, 0};
     WITH_STRANGERS(nic, VipCreatePtag(it, &p));
     RETURNS(VIP_INVALID_PARAMETER, VipCreatePtag(nic, NULL));
+    MUST(VIP_SUCCESS, VipCreatePtag(nic, &first));
     MUST(VIP_SUCCESS, VipCreatePtag(nic, &p));
     MUST(VIP_SUCCESS, VipCreatePtag(other, &q));
-    HOLDS(p != NULL && p != q);
+    HOLDS(p != NULL && p != q && first != NULL && first != p);
     WITH_STRANGERS(nic, VipDestroyPtag(it, p));
     RETURNS(VIP_INVALID_PTAG, VipDestroyPtag(nic, q));
     RETURNS(VIP_INVALID_PTAG, VipDestroyPtag(nic, NULL));
@@ -164,8 +165,21 @@ static void regions(void)
     a.EnableRdmaWrite = 0;
     RETURNS(VIP_SUCCESS, VipSetMemAttributes(nic, memory, h, &a));
     RETURNS(VIP_SUCCESS, VipQueryMem(nic, memory, h, &a));
-    HOLDS(a.Ptag != NULL && a.Ptag != p && !a.EnableRdmaWrite);
-    RETURNS(VIP_ERROR_RESOURCE, VipDestroyPtag(nic, a.Ptag)); /* the default one */
+    /* No tag is the first that was created. */
+    HOLDS(a.Ptag == first && !a.EnableRdmaWrite);
+    RETURNS(VIP_ERROR_RESOURCE, VipDestroyPtag(nic, first));
+    a.Ptag = p;
+    RETURNS(VIP_SUCCESS, VipSetMemAttributes(nic, memory, h, &a));
+    RETURNS(VIP_SUCCESS, VipDestroyPtag(nic, first));
+    RETURNS(VIP_INVALID_PTAG, VipDestroyPtag(nic, first));
+    a.Ptag = first;
+    RETURNS(VIP_INVALID_PTAG, VipSetMemAttributes(nic, memory, h, &a));
+    /* Nor is it gone with that one, and it is not the program's to destroy. */
+    a.Ptag = NULL;
+    RETURNS(VIP_SUCCESS, VipSetMemAttributes(nic, memory, h, &a));
+    RETURNS(VIP_SUCCESS, VipQueryMem(nic, memory, h, &a));
+    HOLDS(a.Ptag != NULL && a.Ptag != first && a.Ptag != p);
+    RETURNS(VIP_ERROR_RESOURCE, VipDestroyPtag(nic, a.Ptag));
     RETURNS(VIP_SUCCESS, VipDestroyPtag(nic, p));
     RETURNS(VIP_INVALID_PTAG, VipDestroyPtag(nic, p));
     RETURNS(VIP_SUCCESS, VipDestroyPtag(other, q));
@@ -220,7 +234,7 @@ static void vis(void)
     VIP_VI_HANDLE v = NULL;
     VIP_VI_STATE state;
     VIP_BOOLEAN s, r;
-    VIP_PROTECTION_HANDLE p;
+    VIP_PROTECTION_HANDLE p, first;
     VIP_CQ_HANDLE c;
     int data;
     WITH_STRANGERS(nic, VipCreateVi(it, &a, NULL, NULL, &v));
@@ -247,6 +261,7 @@ static void vis(void)
     a.Ptag = nic;
     RETURNS(VIP_INVALID_PTAG, VipCreateVi(nic, &a, NULL, NULL, &v));
     RETURNS(VIP_SUCCESS, VipDestroyPtag(other, p));
+    MUST(VIP_SUCCESS, VipCreatePtag(nic, &first));
     MUST(VIP_SUCCESS, VipCreatePtag(nic, &p));
     HOLDS(v == NULL);
 
@@ -271,7 +286,7 @@ static void vis(void)
     a.MaxTransferSize = 32768;
     RETURNS(VIP_SUCCESS, VipSetViAttributes(v, &a));
     RETURNS(VIP_SUCCESS, VipQueryVi(v, NULL, &b, NULL, NULL));
-    HOLDS(b.MaxTransferSize == 32768 && b.Ptag != p);
+    HOLDS(b.MaxTransferSize == 32768 && b.Ptag == first);
     RETURNS(VIP_SUCCESS, VipDestroyPtag(nic, p));
     HOLDS(VipGetUserData(v) == NULL);
     VipSetUserData(v, &data);
@@ -456,9 +471,9 @@ static void connections(void)
     RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, local, 0, remote, &a, NULL));
     RETURNS(VIP_TIMEOUT, VipConnectWait(nic, local, 0, remote, &a, &c));
     RETURNS(VIP_TIMEOUT, VipConnectWait(nic, local, 20, NULL, NULL, &c));
-    local->HostAddress[0] ^= 1;
-    RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, local, 0, remote, &a, &c));
-    local->HostAddress[0] ^= 1;
+    /* The NIC knows its own address; cLAN's programs do not fill it in. */
+    memset(local->HostAddress, 0xa5, local->HostAddressLen);
+    RETURNS(VIP_TIMEOUT, VipConnectWait(nic, local, 0, remote, &a, &c));
     HOLDS(c == NULL);
     local->HostAddressLen = 0xffff; /* as memory is that nobody has filled in */
     RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, local, 0, remote, &a, &c));

@@ -9,8 +9,12 @@ use crate::bench::task::{Task, Wait};
 /// Listens under an abstract name of its own, which is returned.
 pub(in crate::bench) fn listen() -> anyhow::Result<(UnixListener, String)> {
     let name = format!("sovia-bench-{}", std::process::id());
-    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
-    Ok((listener, name))
+    Ok((listen_at(&name)?, name))
+}
+
+/// Listens under this abstract name.
+pub(in crate::bench) fn listen_at(name: &str) -> anyhow::Result<UnixListener> {
+    Ok(UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?)
 }
 
 /// Accepts the requester's connection.

@@ -16,6 +16,9 @@ use sovia_sys::{Errno, Fd, call};
 use std::ffi::CString;
 use std::sync::{Arc, OnceLock};
 
+/// Bytes at the end of an RDMA write that are stored last.
+pub(crate) const LAST: usize = 8;
+
 /// The peer's memory.
 #[derive(Debug)]
 pub(crate) struct Reach {
@@ -71,9 +74,14 @@ impl Reach {
         self.memory().is_some()
     }
 
-    /// Writes bytes to an address of the peer's.
+    /// Writes bytes to an address of the peer's. The last ones, up to [`LAST`], are stored when all
+    /// others are: a program may look at them to see whether it has the others.
     pub(crate) fn write(&self, to: u64, bytes: &[u8]) -> Result<(), Missed> {
-        self.all(bytes.len(), to, |fd, done, at| call::pwrite(fd, &bytes[done..], at))
+        let last = bytes.len().saturating_sub(LAST);
+        self.all(bytes.len(), to, |fd, done, at| {
+            let middle = last.max(done);
+            call::pwrite_both(fd, &bytes[done..middle], &bytes[middle..], at)
+        })
     }
 
     /// Reads bytes from an address of the peer's.

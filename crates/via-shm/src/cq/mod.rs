@@ -29,6 +29,8 @@ use via::{AsyncError, CompletionQueue, Control, ErrorCode, Resource};
 
 /// Looks in vain after which a program is taken to poll.
 const POLLS: u32 = 64;
+/// Looks from one turn to carry out RDMAs of peers to the next.
+const TURN: u32 = 64;
 /// Time to spin before a wait sleeps (nanoseconds), and looks between two looks at the clock.
 const SPIN: u64 = 50_000;
 const LOOKS: u32 = 16;
@@ -185,7 +187,8 @@ impl CqCore {
             return found;
         }
         // Only the thread that has the members counts, so a plain step is enough.
-        self.looks.store(self.looks.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        let looks = self.looks.load(Ordering::Relaxed).wrapping_add(1);
+        self.looks.store(looks, Ordering::Relaxed);
         if self.armed.load(Ordering::Relaxed) != 0 {
             members.polls += 1;
             if members.polls >= POLLS {
@@ -193,6 +196,13 @@ impl CqCore {
                 self.armed.store(0, Ordering::Relaxed);
                 members.vis.iter().for_each(|core| core.disarm());
             }
+        }
+        if looks.is_multiple_of(TURN) {
+            let staged = |core: &&Arc<Core>| core.has_staged();
+            let targets: Vec<_> = members.vis.iter().filter(staged).cloned().collect();
+            // Others may look meanwhile.
+            drop(members);
+            targets.iter().for_each(|core| core.serve());
         }
         None
     }

@@ -77,23 +77,26 @@ pub(crate) fn form(
     Ok(count)
 }
 
-/// Segment `i` of a descriptor: where its bytes are, and how many. The pointer is good while the
-/// queue's lock is held: deregistering waits for that.
+/// Segment `i` of a descriptor: where its bytes are, and how many. No more than the first `used` of
+/// them are looked after, so no others may be touched. The pointer is good while the queue's lock
+/// is held: deregistering waits for that.
 #[inline(always)]
 pub(crate) fn segment(
     descriptor: &DescriptorRef<'_>,
     i: usize,
+    used: u32,
     cache: &mut RegionCache,
     nic: &Shared,
     ptag: Ptag,
 ) -> Result<(NonNull<u8>, u32), Status> {
     let segment = descriptor.segment(i).ok_or(Status::FORMAT_ERROR)?;
-    if segment.length == 0 {
+    let used = used.min(segment.length);
+    if used == 0 {
         // No bytes, no memory: whatever address and handle say.
-        return Ok((NonNull::dangling(), 0));
+        return Ok((NonNull::dangling(), segment.length));
     }
     let memory = cache.find(&nic.table, segment.handle, ptag).ok_or(Status::PROTECTION_ERROR)?;
-    let at = memory.range(segment.address, segment.length).ok_or(Status::PROTECTION_ERROR)?;
+    let at = memory.range(segment.address, used).ok_or(Status::PROTECTION_ERROR)?;
     Ok((at, segment.length))
 }
 
@@ -109,17 +112,39 @@ pub(crate) struct Gather<'a> {
 
 impl Gather<'_> {
     #[inline]
-    fn segment(&self, i: usize, data: &mut RegionCache) -> Result<(NonNull<u8>, u32), Status> {
-        segment(&self.descriptor, i, data, self.nic, self.ptag)
+    fn segment(
+        &self,
+        i: usize,
+        used: u32,
+        data: &mut RegionCache,
+    ) -> Result<(NonNull<u8>, u32), Status> {
+        segment(&self.descriptor, i, used, data, self.nic, self.ptag)
     }
 
     /// How many bytes, all of them checked. More than fit are as many as fit.
     pub(crate) fn total(&self, data: &mut RegionCache) -> Result<u32, Status> {
         let mut total = 0u32;
         for i in self.first..self.count {
-            total = total.saturating_add(self.segment(i, data)?.1);
+            total = total.saturating_add(self.segment(i, u32::MAX, data)?.1);
         }
         Ok(total)
+    }
+
+    /// Whether there is memory for bytes `from..from + len`. What lies behind them is not looked
+    /// at: a NIC finds out about memory when it gets there, and programs post receives that say
+    /// more than they have, for messages that are short.
+    ///
+    /// # Errors
+    /// [`Status::LENGTH_ERROR`] if there is less; what is wrong with the memory.
+    pub(crate) fn check(&self, data: &mut RegionCache, from: u32, len: u32) -> Result<(), Status> {
+        let Some(mut left) = from.checked_add(len) else { return Err(Status::LENGTH_ERROR) };
+        for i in self.first..self.count {
+            if left == 0 {
+                break;
+            }
+            left = left.saturating_sub(self.segment(i, left, data)?.1);
+        }
+        if left == 0 { Ok(()) } else { Err(Status::LENGTH_ERROR) }
     }
 
     /// Calls `each` with the parts of bytes `from..from + len`, in order: where each lies, where
@@ -137,13 +162,14 @@ impl Gather<'_> {
             if done == len {
                 break;
             }
-            let (at, size) = self.segment(i, data)?;
+            let used = skip.saturating_add(len - done);
+            let (at, size) = self.segment(i, used, data)?;
             if skip >= size {
                 skip -= size;
                 continue;
             }
             let part = (size - skip).min(len - done);
-            // SAFETY: `skip` is less than the segment's length.
+            // SAFETY: `skip` is less than the segment's length, and than what of it is used.
             let at = unsafe { at.add(skip as usize) };
             each(at, from + done, part)?;
             skip = 0;

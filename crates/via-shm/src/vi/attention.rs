@@ -4,19 +4,21 @@ use crate::connect::link::ENGINE;
 use crate::engine::Listed;
 use crate::vi::inner::Core;
 use crate::vi::recv::RecvSide;
+use crate::vi::target::is_staged;
 use core::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
-/// Looks of the program in a row that show that it polls.
+/// Looks of the program that show that it polls.
 const POLLS: u32 = 64;
 
 /// How a receive queue is looked after.
 #[derive(Debug, Default)]
 pub(crate) struct Attention {
-    /// Looks of the program so far, and how many the engine had counted last.
-    pub(crate) looks: u32,
+    /// The program has looked since the engine last did.
+    seen: bool,
+    /// What the engine has seen of the completion queue's looks.
     counted: u32,
-    /// The program's looks in vain while armed.
+    /// The program's looks while armed.
     polls: u32,
     /// Senders wake the engine for this queue.
     pub(crate) armed: bool,
@@ -56,21 +58,23 @@ impl RecvSide {
         }
     }
 
-    /// The program has looked and found nothing; whether the queue is to be listed.
+    /// The program has looked for a message, and found one or not; whether there is something
+    /// else to see to. A program that polls stores nothing by this.
     #[inline]
-    pub(crate) fn looked_in_vain(&mut self) -> bool {
-        self.attention.looks = self.attention.looks.wrapping_add(1);
-        self.attention.armed && self.polled()
+    pub(crate) fn looked(&mut self) -> bool {
+        if !self.attention.seen {
+            self.attention.seen = true;
+        }
+        self.attention.armed || self.lane().is_some_and(|lane| is_staged(lane.direction()))
     }
 
-    #[cold]
-    fn polled(&mut self) -> bool {
-        self.attention.polls += 1;
-        if self.attention.polls < POLLS || self.queue.notices.has_callbacks() {
-            return false;
+    pub(crate) fn polled(&mut self) {
+        if self.attention.armed && !self.queue.notices.has_callbacks() {
+            self.attention.polls += 1;
+            if self.attention.polls >= POLLS {
+                self.disarm();
+            }
         }
-        self.disarm();
-        self.wants_listing()
     }
 }
 
@@ -113,12 +117,9 @@ impl Core {
 impl Listed for Core {
     fn tick(&self) -> bool {
         let mut recv = self.recv.lock();
-        let looks = match &recv.queue.notices.cq {
-            Some(cq) => recv.attention.looks.wrapping_add(cq.looks()),
-            None => recv.attention.looks,
-        };
-        let looked = looks != recv.attention.counted;
-        recv.attention.counted = looks;
+        let of_cq = recv.queue.notices.cq.as_ref().map_or(0, |cq| cq.looks());
+        let looked = core::mem::take(&mut recv.attention.seen) || of_cq != recv.attention.counted;
+        recv.attention.counted = of_cq;
         let needed = recv.lane().is_some() && recv.queue.work.outstanding() > 0;
         let asleep = recv.attention.sleepers > 0;
         if needed && looked && !asleep {

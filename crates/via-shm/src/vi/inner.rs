@@ -358,28 +358,42 @@ impl Core {
             done => return done,
         }
         if !self.is_broken() {
-            match recv.take_next(&self.nic) {
+            let taken = recv.take_next(&self.nic);
+            let news = match taken {
                 Ok(completion) => {
                     if recv.trouble.is_some() {
                         self.give_up_receiving(guard);
+                    } else if recv.looked() {
+                        self.between_looks(guard);
                     }
                     return Done::Completion(completion);
                 }
-                Err(News::Nothing | News::Message) => {
-                    if recv.looked_in_vain() {
-                        drop(guard);
-                        self.list();
-                    }
-                    return Done::NotDone;
-                }
-                Err(News::Trouble) => {
-                    self.give_up_receiving(guard);
-                    return self.recv.lock().queue.work.take();
-                }
+                Err(news) => news,
+            };
+            if news == News::Trouble {
+                self.give_up_receiving(guard);
+                return self.recv.lock().queue.work.take();
             }
+            if recv.looked() {
+                self.between_looks(guard);
+            }
+            return Done::NotDone;
         }
         recv.wind_up(&self.nic);
         recv.queue.work.take()
+    }
+
+    /// What a program that polls does beside: it carries out the peer's RDMAs, which is sooner than
+    /// its engine would, for which there may be no processor.
+    #[cold]
+    fn between_looks(self: &Arc<Self>, mut recv: Held<'_, RecvSide>) {
+        recv.polled();
+        let list = recv.wants_listing();
+        drop(recv);
+        self.serve_if_staged();
+        if list {
+            self.list();
+        }
     }
 
     /// For a completion queue: whether the next descriptor of the receive queue can be handed out
@@ -449,7 +463,6 @@ impl End for Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.disconnect();
-        let ptag = self.machine().ptag;
-        self.nic.vi_gone(self.id, ptag);
+        self.nic.vi_gone(self.id);
     }
 }

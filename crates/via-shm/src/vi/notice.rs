@@ -18,7 +18,7 @@ pub(crate) struct Notices {
     pub(crate) cq: Option<Arc<CqCore>>,
     entry: CqEntry,
     /// There once the program has asked for one.
-    #[expect(clippy::box_collection, reason = "most VIs have none, and there are many VIs")]
+    #[expect(clippy::box_collection, reason = "most queues have none, and there are many queues")]
     callbacks: Option<Box<VecDeque<ViCallback>>>,
     /// The completion queue has handed out an entry for the message at the head, which is yet to
     /// be received: its descriptor's completion leaves no other.

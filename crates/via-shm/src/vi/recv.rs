@@ -161,11 +161,11 @@ impl RecvSide {
         let delivered = (|| {
             let count = access::form(&descriptor, descriptor.control(), FOREIGN)?;
             if count == 1 {
-                let (to, room) = access::segment(&descriptor, 0, data, nic, *ptag)?;
+                let (to, room) = access::segment(&descriptor, 0, length, data, nic, *ptag)?;
                 if length > room {
                     return Err(Status::LENGTH_ERROR);
                 }
-                // SAFETY: `segment` vouches for `room` bytes.
+                // SAFETY: `segment` vouches for `length` bytes, as they are no more than `room`.
                 unsafe { lane.copy(&piece, 0, to, length) };
                 return Ok(());
             }
@@ -344,10 +344,7 @@ fn scatter(
     piece: &Piece,
     at: u32,
 ) -> Result<(), Status> {
-    let room = gather.total(data)?;
-    if at.checked_add(piece.len).is_none_or(|end| end > room) {
-        return Err(Status::LENGTH_ERROR);
-    }
+    gather.check(data, at, piece.len)?;
     gather.parts(data, at, piece.len, |to, from, len| {
         // SAFETY: the part is `len` bytes of a segment; the range lies in the piece.
         unsafe { lane.copy(piece, from - at, to, len) };

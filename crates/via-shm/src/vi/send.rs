@@ -153,7 +153,7 @@ impl SendSide {
             if lane.peer_closed().is_some() {
                 return Err(Obstacle::Ended);
             }
-            let (from, len) = access::segment(&descriptor, 0, data, nic, ptag)?;
+            let (from, len) = access::segment(&descriptor, 0, u32::MAX, data, nic, ptag)?;
             if len > limit {
                 // Too long, or to be cut into pieces.
                 return Err(Obstacle::NoRoom);

@@ -1,6 +1,7 @@
 //! RDMA, as its target carries it out; see [`super::rdma`].
 
 use crate::connect::link::Attachment;
+use crate::connect::reach::LAST;
 use crate::layout::{Direction, Words};
 use crate::nic::Shared;
 use crate::vi::inner::Core;
@@ -101,11 +102,16 @@ impl Core {
     /// Carries out what the peer has staged, if it has; a look that costs little.
     #[inline]
     pub(crate) fn serve_if_staged(&self) {
-        let staged = self.recv.lock().lane().is_some_and(|lane| is_staged(lane.direction()));
         // Not under the queue's lock, which is taken within the target's.
-        if staged {
+        if self.has_staged() {
             self.serve();
         }
+    }
+
+    /// Whether the peer has staged an RDMA that is not finished.
+    #[inline]
+    pub(crate) fn has_staged(&self) -> bool {
+        self.recv.lock().lane().is_some_and(|lane| is_staged(lane.direction()))
     }
 
     /// Carries out what the peer has staged.
@@ -172,7 +178,8 @@ impl Core {
 }
 
 /// Whether the peer has staged an RDMA that is not finished.
-fn is_staged(direction: &Direction) -> bool {
+#[inline]
+pub(crate) fn is_staged(direction: &Direction) -> bool {
     let staged = word(&direction.writer, words::W_RDMA).load(Ordering::Relaxed) as u32;
     let finished = word(&direction.reader, words::R_FINISHED).load(Ordering::Relaxed) as u32;
     staged != finished
@@ -289,11 +296,19 @@ fn look_up(
     Ok(Active { number, reading, region, address, base, len, moved: 0 })
 }
 
-/// Between the area and the program's memory: out of the latter, or into it.
+/// Between the area and the program's memory: out of the latter, or into it. What is written ends
+/// with its last bytes: a program may look at them to see whether it has the others.
 fn copy(reading: bool, memory: NonNull<u8>, area: NonNull<u8>, len: usize) {
     let (from, to) = if reading { (memory, area) } else { (area, memory) };
+    let last = len.saturating_sub(LAST);
     // SAFETY: a step lies within the window, and so within the area; the region's range was just
     // checked and the region is live, which `quiesce` waits for; the one is shared memory and the
     // other is not. The program may use the bytes meanwhile: that is what it allows its peer to do.
-    unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), len) };
+    unsafe {
+        core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), last);
+        // SYNC: whoever sees the last bytes sees those before them.
+        fence(Ordering::Release);
+        let (from, to) = (from.add(last), to.add(last));
+        core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), len - last);
+    }
 }

@@ -3,6 +3,7 @@
 group! { "memory":
     both foreign_memory_is_not_sent,
     both foreign_memory_is_not_received_into,
+    both memory_behind_a_message_is_not_looked_at,
     both handles_and_tags_are_checked,
 }
 
@@ -103,6 +104,42 @@ pub(super) mod foreign_memory_is_not_received_into {
             end.post_send(0, 0, 100);
             end.await_state(ViState::Error);
             assert_eq!(end.vi.cause(), Some(Cause::PeerBroke));
+        }
+    }
+}
+
+/// A receive that says more than the VI has a right to, and a message that does not get there.
+pub(super) mod memory_behind_a_message_is_not_looked_at {
+    use super::wrong;
+    use crate::conformance::{Context, End};
+    use crate::{Nic, Vi};
+
+    pub(crate) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let end = End::new(cx);
+        let mut foreign = Vec::new();
+        for way in 0..wrong::WAYS {
+            let (segment, memory) = wrong::segment(cx, &end, way);
+            let slot = 2 * way;
+            let alone = end.descriptor(slot, &[segment], None);
+            let second = end.descriptor(slot + 1, &[end.data(50 * way, 50), segment], None);
+            end.vi.post_recv(alone).unwrap();
+            end.vi.post_recv(second).unwrap();
+            foreign.push(memory);
+        }
+        end.accept(cx);
+        for _ in 0..wrong::WAYS {
+            assert_eq!(end.received().result().unwrap(), 0);
+            assert_eq!(end.received().result().unwrap(), 50);
+        }
+    }
+
+    pub(crate) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let end = End::requested(cx);
+        for _ in 0..wrong::WAYS {
+            end.post_send(0, 0, 0);
+            assert!(end.sent().result().is_ok());
+            end.post_send(0, 0, 50);
+            assert!(end.sent().result().is_ok());
         }
     }
 }

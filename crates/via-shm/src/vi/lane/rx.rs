@@ -68,7 +68,7 @@ impl RxLane {
     }
 
     /// Tells the peer how many receives are posted and not consumed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish(&mut self, outstanding: u32) {
         let told = self.messages.wrapping_add(outstanding);
         if told != self.told {
@@ -84,7 +84,7 @@ impl RxLane {
     }
 
     /// What is at the head, if anything is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn head(&self) -> Result<Option<Piece>, Damaged> {
         let Some(entry) = self.half.slot(self.next).read(self.next) else { return Ok(None) };
         let Entry { immediate, len: word, pool_offset } = entry;
@@ -128,7 +128,7 @@ impl RxLane {
     /// # Safety
     /// `to` must be valid for writes of `len` bytes. The range must lie in the piece, which must
     /// not be one that was `written`.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn copy(&self, piece: &Piece, from: u32, to: NonNull<u8>, len: u32) {
         match piece.pool_offset {
             None => {
@@ -147,7 +147,7 @@ impl RxLane {
     }
 
     /// Takes the head off. Its sender may wait for the room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn consume(&mut self, piece: &Piece) -> Result<(), Damaged> {
         let released = match piece.pool_offset {
             None => None,

@@ -74,7 +74,7 @@ impl TxLane {
     }
 
     /// Whether the next message may be begun.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn permit(&mut self) -> Result<Permit, Damaged> {
         if self.message == self.receives && !self.ask_receives()? {
             return Ok(Permit::NoReceive);
@@ -93,7 +93,7 @@ impl TxLane {
     }
 
     /// Whether another entry may be sent.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn entry_free(&mut self) -> Result<bool, Damaged> {
         Ok(self.next != self.credit || self.ask_entries()?)
     }
@@ -109,7 +109,7 @@ impl TxLane {
     }
 
     /// Sends a message of up to [`INLINE`] bytes. The caller has a permit.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send_inline(&mut self, bytes: &[u8], immediate: Option<u32>) {
         debug_assert!(bytes.len() <= INLINE);
         self.half.slot(self.next).copy_in(bytes);
@@ -139,7 +139,7 @@ impl TxLane {
 
     /// Makes the next entry visible to the peer and wakes its sleepers; with `more`, its message
     /// goes on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn publish(
         &mut self,
         len: u32,
@@ -159,7 +159,7 @@ impl TxLane {
         self.publish_word(word, immediate.unwrap_or(0), pool_offset);
     }
 
-    #[inline]
+    #[inline(always)]
     fn publish_word(&mut self, len: u32, immediate: u32, pool_offset: Option<u32>) {
         self.half.slot(self.next).publish(self.next, Entry { immediate, len, pool_offset });
         self.next = self.next.wrapping_add(1);

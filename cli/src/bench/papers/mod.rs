@@ -1,0 +1,250 @@
+//! The benchmarks of the papers on VI Architecture implementations, for Virtual Interfaces in
+//! shared memory: `sovia bench papers`, and each scenario by its own name.
+//!
+//! A scenario ([`work::Scenario`]) is a set of parts ([`plan`]); a part is one line of its
+//! pictures, and two processes play it from the first point to the last ([`play`]). All parts of
+//! a scenario take turns in every run. What comes out is one list of figures ([`results`]), of
+//! which tables, pictures and the page are made, with the published figures ([`published`])
+//! beside them.
+
+mod charts;
+mod clock;
+mod compare;
+mod control;
+mod machine;
+mod page;
+mod pair;
+mod plan;
+mod play;
+mod plot;
+mod published;
+mod results;
+mod rounds;
+mod station;
+mod tables;
+mod work;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Subcommand;
+
+use self::machine::Machine;
+use self::pair::Pairs;
+use self::plan::Effort;
+use self::results::Results;
+use self::work::Scenario;
+
+pub(super) use self::play::endpoint;
+
+/// How long a report may take, quick or in full; then there are fewer runs. The first is always whole.
+const QUICK_LIMIT: Duration = Duration::from_secs(58);
+const FULL_LIMIT: Duration = Duration::from_secs(590);
+
+/// The commands.
+#[derive(Subcommand)]
+pub(super) enum What {
+    /// All of the following, as the papers on VIA measured it: a page with pictures and data
+    Papers(AllArgs),
+    /// The papers' ping-pong loops with 4 bytes, whole and call by call
+    Loops(OneArgs),
+    /// One-way and two-way throughput by size: send/receive and RDMA write
+    Throughput(OneArgs),
+    /// Doubles stored a stride apart: copied, sent and copied, received by segments
+    Strided(OneArgs),
+    /// Messages received by 32 segments, by the size of these
+    Scatter(OneArgs),
+    /// A completion queue against looking at one VI after the other, by their number
+    Queues(OneArgs),
+    /// NetPIPE's sweep from 1 byte to 8 MB: VI, TCP and Unix sockets
+    Netpipe(OneArgs),
+    /// Single calls of a VI, and what one VI carries beside a bare ring
+    Calls(OneArgs),
+    /// The memory of idle connected VIs
+    Memory(OneArgs),
+}
+
+/// How much is measured, for one scenario or for all.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// A few sizes, and less time for each
+    #[arg(long)]
+    quick: bool,
+    /// How often everything is measured; the median counts [default: 5, quick 3]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
+    /// How long each point is measured in a run [default: 0.03, quick 0.008]
+    #[arg(long, value_parser = parse_seconds)]
+    seconds: Option<f64>,
+    /// How much shorter and longer NetPIPE's messages are sent as well, in bytes; 0: not at all
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(..=64))]
+    perturbation: u32,
+    /// Idle VIs whose memory is measured
+    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=4090))]
+    vis: u32,
+}
+
+/// One scenario.
+#[derive(clap::Args)]
+pub(super) struct OneArgs {
+    #[command(flatten)]
+    how: Args,
+    /// One JSON object a line instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// All of them.
+#[derive(clap::Args)]
+pub(super) struct AllArgs {
+    /// The folder that the page, the pictures and the data go to
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    how: Args,
+}
+
+impl Args {
+    fn runs(&self) -> u32 {
+        self.runs.unwrap_or(if self.quick { 3 } else { 5 })
+    }
+
+    fn effort(&self) -> Effort {
+        Effort {
+            quick: self.quick,
+            seconds: self.seconds.unwrap_or(if self.quick { 0.008 } else { 0.03 }),
+            perturbation: self.perturbation as usize,
+            vis: self.vis as usize,
+        }
+    }
+}
+
+/// Measures and reports; returns the exit status.
+pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
+    match what {
+        What::Papers(args) => all(args),
+        What::Loops(args) => one(Scenario::Loops, args),
+        What::Throughput(args) => one(Scenario::Throughput, args),
+        What::Strided(args) => one(Scenario::Strided, args),
+        What::Scatter(args) => one(Scenario::Scatter, args),
+        What::Queues(args) => one(Scenario::Queues, args),
+        What::Netpipe(args) => one(Scenario::Netpipe, args),
+        What::Calls(args) => one(Scenario::Calls, args),
+        What::Memory(args) => one(Scenario::Memory, args),
+    }
+}
+
+/// Measures one scenario and prints it.
+fn one(scenario: Scenario, args: &OneArgs) -> anyhow::Result<i32> {
+    let pairs = Pairs::new()?;
+    let results = measure(scenario, &args.how, &pairs);
+    if args.json {
+        print!("{}", results.json()?);
+        return Ok(status(&[results]));
+    }
+    println!("{}\n{}", how(&args.how), tables::SPREAD);
+    tables::of(&results).iter().for_each(tables::print);
+    if scenario == Scenario::Netpipe
+        && let Some(losses) = tables::perturbations(&results)
+    {
+        tables::print(&losses);
+    }
+    let results = [results];
+    let rows = compare::rows(&results);
+    if !rows.is_empty() {
+        tables::print(&tables::comparison(&rows));
+    }
+    Ok(status(&results))
+}
+
+/// Measures everything and writes the report.
+fn all(args: &AllArgs) -> anyhow::Result<i32> {
+    let start = Instant::now();
+    let pairs = Pairs::new()?;
+    let machine = Machine::this(pairs.cpus());
+    let effort = args.how.effort();
+    let mut all = Scenario::ALL.map(|it| Results::new(it, plan::parts(it, effort)));
+    let (runs, limit) = (args.how.runs(), if effort.quick { QUICK_LIMIT } else { FULL_LIMIT });
+    let mut done = 0;
+    while done < runs {
+        for results in &mut all {
+            eprintln!("sovia: run {} of {runs}: {}", done + 1, tables::title(results.scenario));
+            run(results, done, &pairs);
+        }
+        done += 1;
+        // As long again as each run so far would be too long.
+        if start.elapsed() * (done + 1) / done > limit {
+            break;
+        }
+    }
+    let took = start.elapsed().as_secs_f64();
+    let cut = if done < runs {
+        format!(" Stopped after {done} runs for lack of time.")
+    } else {
+        String::new()
+    };
+    let how = format!("{}{cut} It took {took:.0} s.", how(&args.how));
+    let files = page::write(&args.out, &machine, &how, &all)?;
+    println!("{how}");
+    tables::print(&tables::comparison(&compare::rows(&all)));
+    println!("\n{} files in {}: {}", files.len(), args.out.display(), files.join(", "));
+    Ok(status(&all))
+}
+
+/// Every part once, and again, for as many runs as asked for.
+fn measure(scenario: Scenario, args: &Args, pairs: &Pairs) -> Results {
+    let mut results = Results::new(scenario, plan::parts(scenario, args.effort()));
+    (0..args.runs()).for_each(|done| run(&mut results, done, pairs));
+    results
+}
+
+/// Every part once, where so many runs are done.
+fn run(results: &mut Results, done: u32, pairs: &Pairs) {
+    // Memory does not depend on the moment.
+    if results.scenario == Scenario::Memory && done > 0 {
+        return;
+    }
+    for i in 0..results.parts.len() {
+        match pairs.run(&results.parts[i]) {
+            Ok(readings) => results.add(i, readings),
+            Err(error) => {
+                eprintln!("sovia: {error:#}");
+                results.failures.push(format!("{error:#}"));
+            }
+        }
+    }
+}
+
+/// 1 where something failed.
+fn status(all: &[Results]) -> i32 {
+    i32::from(all.iter().any(|results| !results.failures.is_empty()))
+}
+
+fn how(args: &Args) -> String {
+    let runs = args.runs();
+    let runs = if runs == 1 { "One run".to_owned() } else { format!("{runs} runs") };
+    let milliseconds = args.effort().seconds * 1e3;
+    let quick = if args.quick { ", a few sizes only" } else { "" };
+    format!(
+        "{runs}, about {milliseconds} ms for a point{quick}; everything takes turns in each run, and ends that poll spin on a processor each."
+    )
+}
+
+/// Shorter than for the other scenarios: there are many points.
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0001..=60.0).contains(seconds));
+    seconds.ok_or_else(|| "expected a number of seconds from 0.0001 to 60".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_have_bounds() {
+        assert_eq!(parse_seconds("0.001"), Ok(0.001));
+        for bad in ["0", "-1", "61", "NaN", "x"] {
+            assert!(parse_seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

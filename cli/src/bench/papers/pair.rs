@@ -1,0 +1,105 @@
+//! Starting the two processes of a part, and hearing what they have measured.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+use sovia_control::env as names;
+
+use super::work::{End, Errand, Metric, Part, Reading, Work};
+use crate::bench::cpus;
+use crate::bench::measure::Measurer;
+use crate::bench::process::Process;
+use crate::bench::task::{self, Cpus, Role, Task};
+
+/// How long a process that has failed may take to say so.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// Starts the processes of parts.
+pub(super) struct Pairs {
+    cpus: (usize, usize),
+    /// For what the other scenarios of `sovia bench` measure.
+    layers: Measurer,
+}
+
+impl Pairs {
+    /// Fails where there is one processor: ends that spin and yield nothing need one each.
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let cpus = cpus::two().context("two ends that spin need a processor each: there is one")?;
+        Ok(Self { cpus, layers: Measurer::new() })
+    }
+
+    /// The processors of the two ends.
+    pub(super) fn cpus(&self) -> (usize, usize) {
+        self.cpus
+    }
+
+    /// Runs a part once, to its end.
+    pub(super) fn run(&self, part: &Part) -> anyhow::Result<Vec<Reading>> {
+        let readings = match part.work {
+            Work::Layer { scenario, layer, size } => {
+                let (wait, cpus) = (part.wait, part.cpus);
+                // A rate is two measurements in one.
+                let seconds = part.seconds * 4.0;
+                self.layer(&Task { scenario, layer, wait, cpus, size_bytes: size, seconds })
+            }
+            _ => self.pair(part),
+        };
+        readings.with_context(|| format!("{}: {}", part.scenario, part.series))
+    }
+
+    fn pair(&self, part: &Part) -> anyhow::Result<Vec<Reading>> {
+        let mut responder = self.start(part, Role::Responder, None)?;
+        let place = responder.line().context("the responder did not say where it listens")?;
+        let mut requester = self.start(part, Role::Requester, Some(place))?;
+        let figures = Self::figures(&mut requester, &mut responder);
+        if figures.is_err() {
+            // Whose fault it is they say themselves, and the other may not have said it yet.
+            std::thread::sleep(LAST_WORDS);
+        }
+        figures
+    }
+
+    fn figures(requester: &mut Process, responder: &mut Process) -> anyhow::Result<Vec<Reading>> {
+        let mut all = Vec::new();
+        for (end, name) in [(requester, "requester"), (responder, "responder")] {
+            let text = end.rest()?;
+            end.end().with_context(|| format!("the {name} failed"))?;
+            let readings: Vec<Reading> =
+                serde_json::from_str(&text).context("cannot read the figures")?;
+            all.extend(readings);
+        }
+        Ok(all)
+    }
+
+    fn start(&self, part: &Part, role: Role, place: Option<String>) -> anyhow::Result<Process> {
+        let cpu = match (part.cpus, role) {
+            (Cpus::Free, _) => None,
+            (Cpus::Together, _) | (Cpus::Apart, Role::Requester) => Some(self.cpus.0),
+            (Cpus::Apart, Role::Responder) => Some(self.cpus.1),
+        };
+        let errand = serde_json::to_string(&Errand { part: part.clone(), role, cpu, place })?;
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["endpoint", "--papers", &errand]);
+        for name in ["LD_PRELOAD", names::RULES, names::STATS] {
+            command.env_remove(name);
+        }
+        Process::start(&mut command)
+    }
+
+    fn layer(&self, task: &Task) -> anyhow::Result<Vec<Reading>> {
+        let measured = self.layers.measure(task)?;
+        let reading = |figure: &task::Figure| {
+            let (metric, value) = match figure.metric {
+                task::Metric::HalfRoundTrip => (Metric::HalfTrip, figure.value),
+                // Of GB/s.
+                task::Metric::Bandwidth => (Metric::Throughput, figure.value * 8e3),
+                task::Metric::Messages => (Metric::Rate, figure.value),
+                task::Metric::Transactions | task::Metric::Connections => return None,
+            };
+            let x = task.size_bytes as u64;
+            Some(Reading { end: End::Requester, metric, x, off: 0, value })
+        };
+        Ok(measured.figures.iter().filter_map(reading).collect())
+    }
+}

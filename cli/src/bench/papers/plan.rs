@@ -1,0 +1,273 @@
+//! What each scenario has to play: its parts, with their sizes and counts.
+
+use super::work::{Part, Perturbed, Scenario, Spread, Strategy, Way, Work};
+use crate::bench::layer::Layer;
+use crate::bench::task::{Cpus, Scenario as Plain, Wait};
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// A few sizes instead of all.
+    pub(super) quick: bool,
+    /// For each point.
+    pub(super) seconds: f64,
+    /// NetPIPE's, in bytes; 0 for none.
+    pub(super) perturbation: usize,
+    /// Idle VIs whose memory is measured.
+    pub(super) vis: usize,
+}
+
+const WAYS: [Way; 2] = [Way::SendRecv, Way::RdmaWrite];
+const WAITS: [Wait; 2] = [Wait::Poll, Wait::Block];
+/// Outstanding messages of the paper's Figs. 8 to 10.
+const OUTSTANDING: [usize; 3] = [1, 2, 5];
+/// The longest message of NetPIPE's sweep.
+const NETPIPE_BYTES_MAX: usize = 8 << 20;
+
+/// The parts of a scenario; they take turns in every run.
+pub(super) fn parts(scenario: Scenario, effort: Effort) -> Vec<Part> {
+    match scenario {
+        Scenario::Loops => loops(effort),
+        Scenario::Throughput => throughput(effort),
+        Scenario::Strided => strided(effort),
+        Scenario::Scatter => scatter(effort),
+        Scenario::Queues => queues(effort),
+        Scenario::Netpipe => netpipe(effort),
+        Scenario::Calls => calls(effort),
+        Scenario::Memory => memory(effort),
+    }
+}
+
+fn part(
+    scenario: Scenario,
+    (way, wait, cpus): (Way, Wait, Cpus),
+    series: String,
+    work: Work,
+    effort: Effort,
+) -> Part {
+    Part { scenario, series, way, wait, cpus, work, seconds: effort.seconds }
+}
+
+/// How an end waits, for people.
+fn waiting(wait: Wait) -> &'static str {
+    match wait {
+        Wait::Poll => "polling",
+        Wait::Block | Wait::Sleep => "blocking",
+    }
+}
+
+fn loops(effort: Effort) -> Vec<Part> {
+    let each = |(way, wait): (Way, Wait)| {
+        let series = format!("{}, {}", way.title(), waiting(wait));
+        part(Scenario::Loops, (way, wait, Cpus::Apart), series, Work::Loops, effort)
+    };
+    WAYS.into_iter().flat_map(|way| WAITS.map(|wait| (way, wait))).map(each).collect()
+}
+
+fn throughput(effort: Effort) -> Vec<Part> {
+    let sizes: Vec<usize> = if effort.quick {
+        vec![64, 1 << 10, 8 << 10, 64 << 10, 1 << 20]
+    } else {
+        (2..=23).filter(|bits| *bits <= 20 || bits % 2 == 1).map(|bits| 1 << bits).collect()
+    };
+    let mut kinds: Vec<_> =
+        WAYS.into_iter().flat_map(|way| WAITS.map(|wait| (way, wait))).collect();
+    kinds.push((Way::Tcp, Wait::Block));
+    let mut parts = Vec::new();
+    for is_one_way in [true, false] {
+        for &(way, wait) in &kinds {
+            let direction = if is_one_way { "one way" } else { "two way" };
+            let series = format!("{direction}, {}, {}", way.title(), waiting(wait));
+            let work = if is_one_way {
+                Work::OneWay { sizes: sizes.clone() }
+            } else {
+                let exact = |&base: &usize| Perturbed { base, off: 0 };
+                Work::PingPong { sizes: sizes.iter().map(exact).collect() }
+            };
+            parts.push(part(Scenario::Throughput, (way, wait, Cpus::Apart), series, work, effort));
+        }
+    }
+    parts
+}
+
+fn strided(effort: Effort) -> Vec<Part> {
+    let strides: Vec<usize> =
+        if effort.quick { vec![1, 8, 64] } else { (0..=7).map(|bits| 1 << bits).collect() };
+    [
+        (Spread::None, Way::Local, "local copy"),
+        (Spread::Copied, Way::SendRecv, "sent as a block, then copied"),
+        (Spread::Segments, Way::SendRecv, "received by segments"),
+    ]
+    .into_iter()
+    .map(|(spread, way, series)| {
+        let work = Work::Strided { spread, strides: strides.clone() };
+        let how = (way, Wait::Poll, Cpus::Apart);
+        part(Scenario::Strided, how, series.to_owned(), work, effort)
+    })
+    .collect()
+}
+
+fn scatter(effort: Effort) -> Vec<Part> {
+    let blocks: Vec<usize> =
+        if effort.quick { vec![8, 64, 1024] } else { (3..=10).map(|bits| 1 << bits).collect() };
+    [
+        (Spread::Segments, Wait::Poll, "32 segments, polling"),
+        (Spread::Segments, Wait::Block, "32 segments, blocking"),
+        (Spread::Copied, Wait::Poll, "one segment, then copied, polling"),
+        (Spread::None, Wait::Poll, "one segment, polling"),
+    ]
+    .into_iter()
+    .map(|(spread, wait, series)| {
+        let work = Work::Scatter { spread, blocks: blocks.clone() };
+        let how = (Way::SendRecv, wait, Cpus::Apart);
+        part(Scenario::Scatter, how, series.to_owned(), work, effort)
+    })
+    .collect()
+}
+
+/// The name of a series of the scenario `queues`.
+pub(super) fn queue_series(strategy: Strategy, outstanding: usize, size: usize) -> String {
+    let strategy = match strategy {
+        Strategy::CompletionQueue => "completion queue",
+        Strategy::RoundRobin => "round robin",
+    };
+    format!("{strategy}, {outstanding} outstanding, {size} B")
+}
+
+fn queues(effort: Effort) -> Vec<Part> {
+    let (sizes, vis): (&[usize], &[usize]) = if effort.quick {
+        (&[4096], &[1, 4, 16, 64])
+    } else {
+        (&[4, 4096], &[1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64])
+    };
+    let mut parts = Vec::new();
+    for &size in sizes {
+        for outstanding in OUTSTANDING {
+            for strategy in [Strategy::CompletionQueue, Strategy::RoundRobin] {
+                let series = queue_series(strategy, outstanding, size);
+                let work = Work::Queues { strategy, outstanding, size, vis: vis.to_vec() };
+                let how = (Way::SendRecv, Wait::Poll, Cpus::Apart);
+                parts.push(part(Scenario::Queues, how, series, work, effort));
+            }
+        }
+    }
+    parts
+}
+
+/// NetPIPE's sizes: powers of two and the middles between them, each with its perturbations where
+/// the next size is far enough.
+fn netpipe_sizes(quick: bool, perturbation: usize) -> Vec<Perturbed> {
+    let bases: Vec<usize> = if quick {
+        (0..=23).step_by(3).chain([23]).map(|bits| 1 << bits).collect()
+    } else {
+        let bits = (0..=23).map(|bits| 1usize << bits);
+        bits.flat_map(|size| [size, size + size / 2]).collect()
+    };
+    let mut sizes = Vec::new();
+    for base in bases {
+        if base > NETPIPE_BYTES_MAX
+            || sizes.last().is_some_and(|last: &Perturbed| last.base >= base)
+        {
+            continue;
+        }
+        let off = perturbation as i32;
+        let offs =
+            if off > 0 && base / 2 > perturbation + 1 { vec![-off, 0, off] } else { vec![0] };
+        sizes.extend(offs.into_iter().map(|off| Perturbed { base, off }));
+    }
+    sizes
+}
+
+fn netpipe(effort: Effort) -> Vec<Part> {
+    let sizes = netpipe_sizes(effort.quick, effort.perturbation);
+    [
+        (Way::SendRecv, Wait::Poll, Cpus::Apart),
+        (Way::SendRecv, Wait::Block, Cpus::Apart),
+        (Way::RdmaWrite, Wait::Poll, Cpus::Apart),
+        (Way::RdmaWrite, Wait::Block, Cpus::Apart),
+        (Way::Tcp, Wait::Poll, Cpus::Apart),
+        (Way::Tcp, Wait::Block, Cpus::Apart),
+        (Way::Unix, Wait::Poll, Cpus::Apart),
+        (Way::Unix, Wait::Block, Cpus::Apart),
+        // Two ends that spin would wait for each other's time slice.
+        (Way::SendRecv, Wait::Block, Cpus::Together),
+        (Way::RdmaWrite, Wait::Block, Cpus::Together),
+        (Way::Tcp, Wait::Block, Cpus::Together),
+        (Way::Unix, Wait::Block, Cpus::Together),
+    ]
+    .into_iter()
+    .map(|(way, wait, cpus)| {
+        let processors = if cpus == Cpus::Together { "one processor" } else { "two processors" };
+        let series = format!("{}, {}, {processors}", way.title(), waiting(wait));
+        let work = Work::PingPong { sizes: sizes.clone() };
+        // There are many points.
+        let effort = Effort { seconds: effort.seconds / 2.0, ..effort };
+        part(Scenario::Netpipe, (way, wait, cpus), series, work, effort)
+    })
+    .collect()
+}
+
+fn calls(effort: Effort) -> Vec<Part> {
+    let poll = |way| (way, Wait::Poll, Cpus::Apart);
+    let mut parts = vec![part(
+        Scenario::Calls,
+        poll(Way::SendRecv),
+        "single calls".to_owned(),
+        Work::Calls,
+        effort,
+    )];
+    let mut both = |what: &str, scenario, size| {
+        for (layer, way) in [(Layer::Ring, Way::Ring), (Layer::Via, Way::SendRecv)] {
+            let series = format!("{what}, {}", if way == Way::Ring { "bare ring" } else { "VI" });
+            let work = Work::Layer { scenario, layer, size };
+            parts.push(part(Scenario::Calls, poll(way), series, work, effort));
+        }
+    };
+    both("one way", Plain::Latency, 4);
+    both("stream of small messages", Plain::Rate, 64);
+    both("stream of 64 KB", Plain::Bandwidth, 64 << 10);
+    let size = 1 << 20;
+    for (what, work) in [
+        ("one way", Work::OneWay { sizes: vec![size] }),
+        ("two way", Work::PingPong { sizes: vec![Perturbed { base: size, off: 0 }] }),
+    ] {
+        let series = format!("RDMA write of 1 MB, {what}");
+        parts.push(part(Scenario::Calls, poll(Way::RdmaWrite), series, work, effort));
+    }
+    parts
+}
+
+fn memory(effort: Effort) -> Vec<Part> {
+    let work = Work::Memory { vis: effort.vis };
+    let how = (Way::SendRecv, Wait::Block, Cpus::Apart);
+    vec![part(Scenario::Memory, how, "idle connected VIs".to_owned(), work, effort)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EFFORT: Effort = Effort { quick: false, seconds: 0.01, perturbation: 3, vis: 100 };
+
+    #[test]
+    fn netpipe_goes_from_1_byte_to_8_mb() {
+        let all: Vec<_> = netpipe_sizes(false, 3).iter().map(|size| size.size()).collect();
+        assert_eq!(all[..7], [1, 2, 3, 4, 6, 8, 9]);
+        assert_eq!(all.last(), Some(&((8 << 20) + 3)));
+        assert_eq!(netpipe_sizes(false, 0).len(), 46);
+        assert!(netpipe_sizes(true, 0).len() < 12);
+    }
+
+    #[test]
+    fn every_series_has_a_name_of_its_own() {
+        for scenario in Scenario::ALL {
+            for quick in [false, true] {
+                let parts = parts(scenario, Effort { quick, ..EFFORT });
+                let names: std::collections::BTreeSet<_> =
+                    parts.iter().map(|part| &part.series).collect();
+                assert_eq!(names.len(), parts.len(), "{scenario}");
+                assert!(parts.iter().all(|part| part.points() > 0 && part.scenario == scenario));
+            }
+        }
+    }
+}

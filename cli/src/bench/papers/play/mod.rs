@@ -1,0 +1,177 @@
+//! What the two processes of a part do.
+
+mod calls;
+mod loops;
+mod memory;
+mod oneway;
+mod pingpong;
+mod queues;
+mod spread;
+
+use std::io::Write;
+
+use anyhow::{Context, bail};
+
+use super::control::{self, Control};
+use super::station::{Room, Station};
+use super::work::{End, Errand, Metric, Part, Reading, Way, Work};
+use super::{clock, rounds};
+use crate::bench::cpus;
+use crate::bench::layer::Layer;
+use crate::bench::link::{Link, tcp, unix};
+use crate::bench::task::{Role, Scenario, Task};
+
+/// One process of a measurement, from the errand it is given to the figures it says.
+pub(in crate::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
+    let errand: Errand = serde_json::from_str(errand).context("not an errand")?;
+    // An end whose peer has died would spin for ever.
+    let limit = rounds::limit(errand.part.points(), errand.part.seconds);
+    // SAFETY: alarm has no conditions; the signal's default action ends this process.
+    unsafe { libc::alarm(limit.as_secs() as u32) };
+    if let Some(cpu) = errand.cpu {
+        cpus::pin(cpu)?;
+    }
+    let mut readings = Vec::new();
+    match &errand.place {
+        Some(name) => {
+            let control = Control::connect(name)?;
+            Player { control, name, part: &errand.part, role: errand.role, to: &mut readings }
+                .play()?;
+        }
+        None => {
+            let (listener, name) = control::listen()?;
+            say(&name)?;
+            let control = Control::accept(&listener)?;
+            Player {
+                control,
+                name: &name,
+                part: &errand.part,
+                role: errand.role,
+                to: &mut readings,
+            }
+            .play()?;
+        }
+    }
+    say(&serde_json::to_string(&readings)?)
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+/// One process at its part.
+struct Player<'a> {
+    control: Control,
+    /// Of the responder's control socket; names the NIC too.
+    name: &'a str,
+    part: &'a Part,
+    role: Role,
+    to: &'a mut Vec<Reading>,
+}
+
+impl Player<'_> {
+    fn play(mut self) -> anyhow::Result<()> {
+        let part = self.part;
+        match &part.work {
+            Work::Loops => self.loops()?,
+            Work::OneWay { sizes } => match part.way {
+                Way::SendRecv | Way::RdmaWrite => self.one_way(sizes)?,
+                _ => self.with_link(|player, link| player.one_way_over(link, sizes))?,
+            },
+            Work::PingPong { sizes } => match part.way {
+                Way::SendRecv | Way::RdmaWrite => self.ping_pong(sizes)?,
+                _ => self.with_link(|player, link| player.ping_pong_over(link, sizes))?,
+            },
+            Work::Strided { spread, strides } => self.strided(*spread, strides)?,
+            Work::Scatter { spread, blocks } => self.scatter(*spread, blocks)?,
+            Work::Queues { strategy, outstanding, size, vis } => {
+                self.queues(*strategy, *outstanding, *size, vis)?;
+            }
+            Work::Calls => self.calls()?,
+            Work::Layer { .. } => bail!("the processes of `sovia bench` play that"),
+            Work::Memory { vis } => self.memory(*vis)?,
+        }
+        // Neither goes while the other may still be at work on the connection.
+        self.control.meet()
+    }
+
+    fn is_requester(&self) -> bool {
+        self.role == Role::Requester
+    }
+
+    fn station(&mut self, room: Room) -> anyhow::Result<Station> {
+        Station::open(&mut self.control, self.name, self.role, self.part.wait, room)
+    }
+
+    fn reading(&mut self, metric: Metric, x: usize, value: f64) {
+        let end = End::from(self.role);
+        self.to.push(Reading { end, metric, x: x as u64, off: 0, value });
+    }
+
+    /// Both play rounds: requests here, serving there. The requester gets the nanoseconds of one.
+    fn rounds(
+        &mut self,
+        request: impl FnMut() -> anyhow::Result<()>,
+        serve: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Option<f64>> {
+        if self.is_requester() {
+            rounds::lead(&mut self.control, self.part.seconds, request).map(Some)
+        } else {
+            rounds::follow(&mut self.control, serve).map(|()| None)
+        }
+    }
+
+    /// Both play so many rounds, which are not measured.
+    fn rounds_once(
+        &mut self,
+        rounds: usize,
+        request: impl FnMut() -> anyhow::Result<()>,
+        serve: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if self.is_requester() {
+            rounds::lead_once(&mut self.control, rounds as u64, request)
+        } else {
+            rounds::follow(&mut self.control, serve)
+        }
+    }
+
+    /// Over a socket of the kernel's.
+    fn with_link(
+        &mut self,
+        play: impl FnOnce(&mut Self, &mut dyn Link) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let layer = match self.part.way {
+            Way::Tcp => Layer::Tcp,
+            Way::Unix => Layer::Unix,
+            other => bail!("{} is no socket", other.title()),
+        };
+        // With TCP_NODELAY, as NetPIPE has it: the end of a round must not wait for the kernel to
+        // acknowledge what went before.
+        let scenario = Scenario::Latency;
+        let (wait, cpus, seconds) = (self.part.wait, self.part.cpus, self.part.seconds);
+        let task = Task { scenario, layer, wait, cpus, size_bytes: 1, seconds };
+        let unix_name = format!("{}-link", self.name);
+        match (layer, self.role) {
+            (Layer::Tcp, Role::Responder) => {
+                let (listener, port) = tcp::listen()?;
+                self.control.tell(port.parse()?)?;
+                play(self, &mut tcp::accept(&listener, &task)?)
+            }
+            (Layer::Tcp, Role::Requester) => {
+                let port = self.control.hear()?.to_string();
+                play(self, &mut tcp::connect(&port, &task)?)
+            }
+            (_, Role::Responder) => {
+                let listener = unix::listen_at(&unix_name)?;
+                self.control.tell(0)?;
+                play(self, &mut unix::accept(&listener, &task)?)
+            }
+            (_, Role::Requester) => {
+                self.control.hear()?;
+                play(self, &mut unix::connect(&unix_name, &task)?)
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What the papers report, each figure with its place, and which of ours stands beside it.
+//!
+//! Their machines are two Pentium III PCs of 450 MHz with an adapter each; ours is one machine.
+//! So a figure says how far apart the two are, and the quotients (one way of doing it by another)
+//! whether what was learnt then holds here.
+
+use super::work::{End, Metric, Scenario};
+
+/// A paper.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Paper {
+    pub(super) title: &'static str,
+    pub(super) reference: &'static str,
+}
+
+/// Latency, throughput, strided copy, scattering and completion queues on cLAN.
+pub(super) const FEATURES: Paper = Paper {
+    title: "VI architecture communication features and performance on the Giganet cluster LAN",
+    reference: "H. Hellwagner, M. Ohlenroth; Future Generation Computer Systems 18 (2002), 421–433",
+};
+
+/// NetPIPE over cLAN and M-VIA, with one and two processors.
+pub(super) const NETPIPE: Paper = Paper {
+    title: "VIA Communication Performance on a Gigabit Ethernet Cluster",
+    reference: "M. Baker, P. A. Farrell, H. Ong, S. L. Scott; Euro-Par 2001, 132–141",
+};
+
+/// Native VIA as the ground that SOVIA's sockets stand on.
+pub(super) const SOVIA: Paper = Paper {
+    title: "Building a High Performance Communication Layer over Virtual Interface Architecture on \
+            Linux Clusters",
+    reference: "J.-S. Kim, K. Kim, S.-I. Jung; ICS 2001",
+};
+
+/// The papers, in the order of the report.
+pub(super) const PAPERS: [&Paper; 3] = [&FEATURES, &NETPIPE, &SOVIA];
+
+/// One of our figures, found by name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ours {
+    pub(super) scenario: Scenario,
+    pub(super) series: &'static str,
+    pub(super) end: End,
+    pub(super) metric: Metric,
+    pub(super) pick: Pick,
+}
+
+/// Which point of a curve.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pick {
+    At(u64),
+    /// The greatest
+    Peak,
+    /// The last
+    Last,
+}
+
+/// What of ours stands beside a published figure.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Beside {
+    Figure(Ours),
+    /// The first by the second.
+    Quotient(Ours, Ours),
+    /// The least x from which on the first series takes no more than the second.
+    Crossing(Ours, Ours),
+}
+
+/// A published figure.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fact {
+    pub(super) paper: &'static Paper,
+    /// Table, figure or section.
+    pub(super) place: &'static str,
+    pub(super) what: &'static str,
+    pub(super) value: f64,
+    pub(super) unit: &'static str,
+    pub(super) beside: Beside,
+}
+
+const fn ours(scenario: Scenario, series: &'static str, metric: Metric, pick: Pick) -> Ours {
+    Ours { scenario, series, end: End::Requester, metric, pick }
+}
+
+const fn trip(series: &'static str) -> Ours {
+    ours(Scenario::Loops, series, Metric::RoundTrip, Pick::At(4))
+}
+
+const fn call(series: &'static str, metric: Metric) -> Ours {
+    ours(Scenario::Loops, series, metric, Pick::At(4))
+}
+
+const fn peak(scenario: Scenario, series: &'static str) -> Ours {
+    ours(scenario, series, Metric::Throughput, Pick::Peak)
+}
+
+const fn last(scenario: Scenario, series: &'static str) -> Ours {
+    ours(scenario, series, Metric::Throughput, Pick::Last)
+}
+
+const fn netpipe(series: &'static str) -> Ours {
+    ours(Scenario::Netpipe, series, Metric::HalfTrip, Pick::At(1))
+}
+
+const fn queue(series: &'static str, pick: Pick) -> Ours {
+    ours(Scenario::Queues, series, Metric::PerMessage, pick)
+}
+
+const SEND_POLL: &str = "send/receive, polling";
+const SEND_BLOCK: &str = "send/receive, blocking";
+const WRITE_POLL: &str = "RDMA write, polling";
+const WRITE_BLOCK: &str = "RDMA write, blocking";
+const ONE_WAY_SEND: &str = "one way, send/receive, polling";
+const ONE_WAY_WRITE: &str = "one way, RDMA write, polling";
+const ONE_WAY_TCP: &str = "one way, TCP, blocking";
+const LOCAL: &str = "local copy";
+const COPIED: &str = "sent as a block, then copied";
+const SEGMENTS: &str = "received by segments";
+const SCATTERED: &str = "32 segments, polling";
+const UNSCATTERED: &str = "one segment, polling";
+const CQ_1: &str = "completion queue, 1 outstanding, 4096 B";
+const RR_1: &str = "round robin, 1 outstanding, 4096 B";
+const CQ_2: &str = "completion queue, 2 outstanding, 4096 B";
+const RR_2: &str = "round robin, 2 outstanding, 4096 B";
+const CQ_5: &str = "completion queue, 5 outstanding, 4096 B";
+const RR_5: &str = "round robin, 5 outstanding, 4096 B";
+const TWO_TCP: &str = "TCP, blocking, two processors";
+const TWO_POLL: &str = "send/receive, polling, two processors";
+const TWO_BLOCK: &str = "send/receive, blocking, two processors";
+const ONE_TCP: &str = "TCP, blocking, one processor";
+const ONE_BLOCK: &str = "send/receive, blocking, one processor";
+
+const ONE_WAY_VI: Ours = ours(Scenario::Calls, "one way, VI", Metric::HalfTrip, Pick::At(4));
+
+macro_rules! facts {
+    ($($paper:ident $place:literal: $what:literal, $value:expr, $unit:literal, $beside:expr;)+) => {
+        /// Every figure that is compared.
+        pub(super) const FACTS: &[Fact] = &[$(Fact {
+            paper: &$paper,
+            place: $place,
+            what: $what,
+            value: $value,
+            unit: $unit,
+            beside: $beside,
+        }),+];
+    };
+}
+
+use Beside::{Crossing, Figure, Quotient};
+
+facts! {
+    FEATURES "Table 2, Linux": "round trip, send/receive, polling", 14.8, "us", Figure(trip(SEND_POLL));
+    FEATURES "Table 2, Linux": "round trip, send/receive, blocking", 33.0, "us", Figure(trip(SEND_BLOCK));
+    FEATURES "Table 2, Linux": "round trip, RDMA write, polling", 15.0, "us", Figure(trip(WRITE_POLL));
+    FEATURES "Table 2, Linux": "round trip, RDMA write, blocking", 15.6, "us", Figure(trip(WRITE_BLOCK));
+    FEATURES "Table 2, Linux": "send/receive, blocking by polling", 33.0 / 14.8, "", Quotient(trip(SEND_BLOCK), trip(SEND_POLL));
+    FEATURES "Table 2, Linux": "RDMA write by send/receive, polling", 15.0 / 14.8, "", Quotient(trip(WRITE_POLL), trip(SEND_POLL));
+    FEATURES "Sec. 3.2": "posting a send (770 to 900 ns)", 835.0, "ns", Figure(call(SEND_POLL, Metric::PostSend));
+    FEATURES "Sec. 3.2": "posting a receive (770 to 900 ns)", 835.0, "ns", Figure(call(SEND_POLL, Metric::PostRecv));
+    FEATURES "Sec. 3.2": "send done, until it is, RDMA write (3.0 to 4.1 us)", 3550.0, "ns", Figure(call(WRITE_POLL, Metric::SendDone));
+    FEATURES "Sec. 3.2, Fig. 3": "send wait, RDMA write", 11_700.0, "ns", Figure(call(WRITE_BLOCK, Metric::SendWait));
+    FEATURES "Sec. 3.2": "send wait, send/receive", 4900.0, "ns", Figure(call(SEND_BLOCK, Metric::SendWait));
+    FEATURES "Sec. 3.3": "peak of send/receive", 830.0, "Mbit/s", Figure(peak(Scenario::Throughput, ONE_WAY_SEND));
+    FEATURES "Sec. 3.3": "peak of RDMA write", 869.0, "Mbit/s", Figure(peak(Scenario::Throughput, ONE_WAY_WRITE));
+    FEATURES "Sec. 3.3, Fig. 4": "peak of TCP, Windows NT", 133.0, "Mbit/s", Figure(peak(Scenario::Throughput, ONE_WAY_TCP));
+    FEATURES "Sec. 3.3": "peak, RDMA write by send/receive", 869.0 / 830.0, "", Quotient(peak(Scenario::Throughput, ONE_WAY_WRITE), peak(Scenario::Throughput, ONE_WAY_SEND));
+    FEATURES "Sec. 3.3": "peak, send/receive by TCP", 830.0 / 133.0, "", Quotient(peak(Scenario::Throughput, ONE_WAY_SEND), peak(Scenario::Throughput, ONE_WAY_TCP));
+    FEATURES "Sec. 3.4, Fig. 6": "strided copy, local, peak (more than)", 3000.0, "Mbit/s", Figure(peak(Scenario::Strided, LOCAL));
+    FEATURES "Sec. 3.4, Fig. 6": "strided copy, sent as a block, Linux", 653.0, "Mbit/s", Figure(peak(Scenario::Strided, COPIED));
+    FEATURES "Sec. 3.4, Fig. 6": "strided copy, received by segments (22 to 26)", 24.0, "Mbit/s", Figure(peak(Scenario::Strided, SEGMENTS));
+    FEATURES "Sec. 3.4, Fig. 6": "strided copy, block by segments", 653.0 / 24.0, "", Quotient(peak(Scenario::Strided, COPIED), peak(Scenario::Strided, SEGMENTS));
+    FEATURES "Sec. 3.4, Fig. 7": "32 segments of 1024 bytes, Linux, polling", 731.0, "Mbit/s", Figure(last(Scenario::Scatter, SCATTERED));
+    FEATURES "Sec. 3.4, Fig. 7": "32 segments of 1024 bytes by the peak in one", 731.0 / 830.0, "", Quotient(last(Scenario::Scatter, SCATTERED), last(Scenario::Scatter, UNSCATTERED));
+    FEATURES "Sec. 3.5, Fig. 8": "completion queue by round robin, one VI, one outstanding", 1.03, "", Quotient(queue(CQ_1, Pick::At(1)), queue(RR_1, Pick::At(1)));
+    FEATURES "Sec. 3.5, Fig. 9": "completion queue by round robin, one VI, two outstanding", 1.018, "", Quotient(queue(CQ_2, Pick::At(1)), queue(RR_2, Pick::At(1)));
+    FEATURES "Sec. 3.5, Fig. 10": "completion queue by round robin, one VI, five outstanding", 1.005, "", Quotient(queue(CQ_5, Pick::At(1)), queue(RR_5, Pick::At(1)));
+    FEATURES "Sec. 5": "VIs from which a completion queue pays off", 20.0, "VIs", Crossing(queue(CQ_1, Pick::Last), queue(RR_1, Pick::Last));
+    FEATURES "Sec. 3.5, Fig. 9": "peak with two outstanding", 793.0, "Mbit/s", Figure(peak(Scenario::Queues, CQ_2));
+    NETPIPE "Table 1, cLAN, one processor": "1 byte, TCP", 58.0, "us", Figure(netpipe(ONE_TCP));
+    NETPIPE "Table 1, cLAN, one processor": "1 byte, VIA, blocking", 9.0, "us", Figure(netpipe(ONE_BLOCK));
+    NETPIPE "Table 1, cLAN, one processor": "1 byte, TCP by VIA, blocking", 58.0 / 9.0, "", Quotient(netpipe(ONE_TCP), netpipe(ONE_BLOCK));
+    NETPIPE "Table 1, cLAN, two processors": "1 byte, TCP", 116.0, "us", Figure(netpipe(TWO_TCP));
+    NETPIPE "Table 1, cLAN, two processors": "1 byte, VIA, polling", 10.0, "us", Figure(netpipe(TWO_POLL));
+    NETPIPE "Table 1, cLAN, two processors": "1 byte, VIA, blocking", 45.0, "us", Figure(netpipe(TWO_BLOCK));
+    NETPIPE "Table 1, cLAN, two processors": "1 byte, TCP by VIA, polling", 11.6, "", Quotient(netpipe(TWO_TCP), netpipe(TWO_POLL));
+    NETPIPE "Table 1, cLAN, two processors": "1 byte, VIA, blocking by polling", 4.5, "", Quotient(netpipe(TWO_BLOCK), netpipe(TWO_POLL));
+    NETPIPE "Table 1, SK-9821 (M-VIA), one processor": "1 byte, VIA, blocking", 29.0, "us", Figure(netpipe(ONE_BLOCK));
+    NETPIPE "Table 1, SK-9821 (M-VIA), one processor": "1 byte, TCP by VIA, blocking", 63.0 / 29.0, "", Quotient(netpipe(ONE_TCP), netpipe(ONE_BLOCK));
+    NETPIPE "Table 1, SK-9821 (M-VIA), two processors": "1 byte, VIA, polling", 51.0, "us", Figure(netpipe(TWO_POLL));
+    NETPIPE "Table 1, SK-9821 (M-VIA), two processors": "1 byte, TCP by VIA, polling", 101.0 / 51.0, "", Quotient(netpipe(TWO_TCP), netpipe(TWO_POLL));
+    NETPIPE "Sec. 5.2, Fig. 2, one processor": "peak of TCP", 362.0, "Mbit/s", Figure(peak(Scenario::Netpipe, ONE_TCP));
+    NETPIPE "Sec. 5.2, Fig. 2, one processor": "peak of VIA, blocking", 788.0, "Mbit/s", Figure(peak(Scenario::Netpipe, ONE_BLOCK));
+    NETPIPE "Sec. 5.2, Fig. 2, one processor": "peak, VIA blocking by TCP", 788.0 / 362.0, "", Quotient(peak(Scenario::Netpipe, ONE_BLOCK), peak(Scenario::Netpipe, ONE_TCP));
+    NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak of TCP", 339.0, "Mbit/s", Figure(peak(Scenario::Netpipe, TWO_TCP));
+    NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak of VIA, polling", 768.0, "Mbit/s", Figure(peak(Scenario::Netpipe, TWO_POLL));
+    NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak of VIA, blocking", 738.0, "Mbit/s", Figure(peak(Scenario::Netpipe, TWO_BLOCK));
+    NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak, VIA polling by TCP", 768.0 / 339.0, "", Quotient(peak(Scenario::Netpipe, TWO_POLL), peak(Scenario::Netpipe, TWO_TCP));
+    SOVIA "Table 3, cLAN": "4 bytes one way, native VIA", 8.3, "us", Figure(ONE_WAY_VI);
+    SOVIA "Table 2, M-VIA": "4 bytes one way, native VIA", 43.3, "us", Figure(ONE_WAY_VI);
+    SOVIA "Sec. 5, cLAN": "peak of native VIA", 815.0, "Mbit/s", Figure(peak(Scenario::Throughput, ONE_WAY_SEND));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::{Effort, parts};
+    use super::*;
+
+    #[test]
+    fn what_stands_beside_a_fact_is_measured() {
+        for quick in [true, false] {
+            let effort = Effort { quick, seconds: 0.01, perturbation: 3, vis: 10 };
+            for fact in FACTS {
+                let all = match fact.beside {
+                    Beside::Figure(ours) => vec![ours],
+                    Beside::Quotient(a, b) | Beside::Crossing(a, b) => vec![a, b],
+                };
+                for ours in all {
+                    let parts = parts(ours.scenario, effort);
+                    let found = parts.iter().any(|part| part.series == ours.series);
+                    assert!(found, "{}: no series {:?}", fact.what, ours.series);
+                }
+                assert!(fact.value > 0.0 && PAPERS.contains(&fact.paper));
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The figures of all runs of a scenario, and what is said of them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::work::{End, Metric, Part, Reading, Scenario};
+use crate::bench::report::rounded;
+use crate::bench::series::median;
+use crate::bench::task::{Cpus, Wait};
+
+/// What tells a point of a series from the others.
+type Key = (End, Metric, u64, i32);
+
+/// One scenario's figures.
+pub(super) struct Results {
+    pub(super) scenario: Scenario,
+    pub(super) parts: Vec<Part>,
+    /// For each part, for each of its points, the figures of all runs.
+    figures: Vec<BTreeMap<Key, Vec<f64>>>,
+    /// Parts that failed in a run, and why; told, and left out of that run.
+    pub(super) failures: Vec<String>,
+}
+
+/// What is said of a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Summary {
+    pub(super) median: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+    pub(super) runs: usize,
+}
+
+/// A point of a series.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point<'a> {
+    pub(super) part: &'a Part,
+    pub(super) end: End,
+    pub(super) metric: Metric,
+    pub(super) x: u64,
+    pub(super) off: i32,
+    pub(super) summary: Summary,
+}
+
+/// One line of JSON.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    scenario: Scenario,
+    series: &'a str,
+    way: &'a str,
+    wait: Wait,
+    cpus: Cpus,
+    end: End,
+    x_name: &'a str,
+    x: u64,
+    perturbation: i32,
+    metric: &'a str,
+    unit: &'a str,
+    median: f64,
+    min: f64,
+    max: f64,
+    runs: usize,
+}
+
+impl Summary {
+    fn of(values: &[f64]) -> Option<Self> {
+        Some(Self {
+            median: median(values.to_vec())?,
+            min: values.iter().copied().reduce(f64::min)?,
+            max: values.iter().copied().reduce(f64::max)?,
+            runs: values.len(),
+        })
+    }
+
+    /// From the least run to the greatest, as a share of the median.
+    pub(super) fn spread(&self) -> f64 {
+        if self.median == 0.0 { 0.0 } else { (self.max - self.min) / self.median.abs() }
+    }
+}
+
+impl Results {
+    pub(super) fn new(scenario: Scenario, parts: Vec<Part>) -> Self {
+        let figures = vec![BTreeMap::new(); parts.len()];
+        Self { scenario, parts, figures, failures: Vec::new() }
+    }
+
+    /// Notes what part `i` has brought in one run.
+    pub(super) fn add(&mut self, i: usize, readings: Vec<Reading>) {
+        for Reading { end, metric, x, off, value } in readings {
+            self.figures[i].entry((end, metric, x, off)).or_default().push(value);
+        }
+    }
+
+    /// All points, part by part.
+    pub(super) fn points(&self) -> impl Iterator<Item = Point<'_>> {
+        self.parts.iter().zip(&self.figures).flat_map(|(part, figures)| {
+            figures.iter().filter_map(move |(&(end, metric, x, off), values)| {
+                let summary = Summary::of(values)?;
+                Some(Point { part, end, metric, x, off, summary })
+            })
+        })
+    }
+
+    /// The medians of a metric of a series as its requester has it, by x, without perturbation.
+    pub(super) fn curve(&self, series: &str, end: End, metric: Metric) -> Vec<(u64, f64)> {
+        self.points()
+            .filter(|p| p.part.series == series && p.end == end && p.metric == metric && p.off == 0)
+            .map(|p| (p.x, p.summary.median))
+            .collect()
+    }
+
+    /// The metrics that were measured, in their order.
+    pub(super) fn metrics(&self) -> Vec<Metric> {
+        let mut metrics: Vec<_> = self.points().map(|point| point.metric).collect();
+        metrics.sort_unstable();
+        metrics.dedup();
+        metrics
+    }
+
+    /// A line of JSON for every point.
+    pub(super) fn json(&self) -> anyhow::Result<String> {
+        let mut text = String::new();
+        for Point { part, end, metric, x, off, summary } in self.points() {
+            let line = Line {
+                scenario: self.scenario,
+                series: &part.series,
+                way: part.way.name(),
+                wait: part.wait,
+                cpus: part.cpus,
+                end,
+                x_name: self.scenario.x_name(),
+                x,
+                perturbation: off,
+                metric: metric.name(),
+                unit: metric.unit(),
+                median: rounded(summary.median),
+                min: rounded(summary.min),
+                max: rounded(summary.max),
+                runs: summary.runs,
+            };
+            text.push_str(&serde_json::to_string(&line)?);
+            text.push('\n');
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::plan::{Effort, parts};
+    use super::*;
+
+    /// A scenario with figures that mean nothing: `x` itself, of three runs.
+    pub(crate) fn made_up(scenario: Scenario, readings: &[Reading]) -> Results {
+        let effort = Effort { quick: true, seconds: 0.01, perturbation: 3, vis: 10 };
+        let mut results = Results::new(scenario, parts(scenario, effort));
+        for i in 0..results.parts.len() {
+            for factor in [0.9, 1.0, 1.2] {
+                let of = |reading: &Reading| Reading {
+                    value: reading.value * factor,
+                    ..reading.clone()
+                };
+                results.add(i, readings.iter().map(of).collect());
+            }
+        }
+        results
+    }
+
+    #[test]
+    fn points_have_median_and_spread() {
+        let reading =
+            Reading { end: End::Requester, metric: Metric::Throughput, x: 8, off: 0, value: 10.0 };
+        let results = made_up(Scenario::Scatter, &[reading]);
+        let point = results.points().next().unwrap();
+        assert_eq!(point.summary, Summary { median: 10.0, min: 9.0, max: 12.0, runs: 3 });
+        assert!((point.summary.spread() - 0.3).abs() < 1e-9);
+        let series = results.parts[0].series.clone();
+        let curve = results.curve(&series, End::Requester, Metric::Throughput);
+        assert_eq!(curve, [(8, 10.0)]);
+        assert_eq!(results.metrics(), [Metric::Throughput]);
+        let json = results.json().unwrap();
+        assert_eq!(json.lines().count(), results.parts.len());
+        let line: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+        assert_eq!((&line["x_name"], &line["max"]), (&"block_bytes".into(), &12.0.into()));
+    }
+}

@@ -1,0 +1,151 @@
+//! The papers' benchmarks run, and write what they should. What the figures are is not for a test
+//! to say.
+
+mod common;
+#[path = "common/xml.rs"]
+mod xml;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Durations with which figures mean nothing, and few VIs.
+const TINY: [&str; 7] = ["--quick", "--runs", "1", "--seconds", "0.0002", "--vis", "20"];
+
+fn bench(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
+    command.arg("bench").args(args).output().unwrap()
+}
+
+/// Whether the benchmarks can run here; if not, that is said of the test.
+fn can_run(test: &str) -> bool {
+    let can = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    if !can {
+        common::skipped(test, "there is one processor");
+    }
+    can
+}
+
+#[track_caller]
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[track_caller]
+fn check_figure(line: &Value) {
+    for key in ["scenario", "series", "way", "wait", "cpus", "end", "x_name", "metric", "unit"] {
+        assert!(line[key].is_string(), "{key} in {line}");
+    }
+    let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"));
+    assert!(number("min") <= number("median") && number("median") <= number("max"), "{line}");
+    assert!(number("x") >= 1.0 && number("perturbation").abs() <= 3.0, "{line}");
+    assert_eq!(number("runs"), 1.0, "{line}");
+}
+
+#[test]
+fn the_report_has_page_pictures_and_data() {
+    if !can_run("the_report_has_page_pictures_and_data") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("report");
+    let said = said(&bench(&[&["papers", "--out", out.to_str().unwrap()], &TINY[..]].concat()));
+    assert!(said.contains("Published and ours"), "{said}");
+
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    let page = read("index.html");
+    let mut pictures = 0;
+    for part in page.split("<img src=\"").skip(1) {
+        let name = part.split('"').next().unwrap();
+        let svg = read(name);
+        assert_eq!(xml::fault(&svg), None, "{name}");
+        assert!(svg.contains("<svg") && !svg.contains("NaN"), "{name}");
+        pictures += 1;
+    }
+    assert_eq!(pictures, 18);
+    assert!(page.contains("Machine:") && page.contains("figures.jsonl") && !page.contains("Not m"));
+
+    let mut scenarios = BTreeSet::new();
+    let figures = read("figures.jsonl");
+    for line in figures.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        check_figure(&line);
+        scenarios.insert(line["scenario"].as_str().unwrap().to_owned());
+    }
+    let all = ["calls", "loops", "memory", "netpipe", "queues", "scatter", "strided", "throughput"];
+    assert!(scenarios.iter().eq(all.iter()), "{scenarios:?}");
+
+    for line in read("published.jsonl").lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert!(line["published"].is_number() && line["place"].is_string(), "{line}");
+        // Only a crossing may be missing.
+        assert!(line["ours"].is_number() || line["unit"] == "VIs", "{line}");
+    }
+    let machine: Value = serde_json::from_str(&read("machine.json")).unwrap();
+    assert!(machine["kernel"].is_string() && machine["processors"].is_number());
+}
+
+#[test]
+fn every_loop_tells_its_calls() {
+    if !can_run("every_loop_tells_its_calls") {
+        return;
+    }
+    let figures = said(&bench(&[&["loops", "--json"], &TINY[..]].concat()));
+    let lines: Vec<Value> =
+        figures.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(check_figure);
+    let calls = |way: &str, wait: &str, end: &str| -> Vec<&str> {
+        let of = |line: &&Value| line["way"] == way && line["wait"] == wait && line["end"] == end;
+        lines.iter().filter(of).map(|line| line["metric"].as_str().unwrap()).collect()
+    };
+    let expected = ["round_trip", "post_send", "post_recv", "send_done", "recv_done"];
+    assert_eq!(calls("send_recv", "poll", "requester"), expected);
+    assert_eq!(calls("send_recv", "poll", "responder"), expected[1..]);
+    let expected = ["round_trip", "post_send", "send_wait", "flag"];
+    assert_eq!(calls("rdma_write", "block", "requester"), expected);
+    assert_eq!(calls("rdma_write", "block", "responder"), expected[1..]);
+}
+
+#[test]
+fn netpipe_without_perturbations_has_exact_sizes() {
+    if !can_run("netpipe_without_perturbations_has_exact_sizes") {
+        return;
+    }
+    let figures =
+        said(&bench(&[&["netpipe", "--json", "--perturbation", "0"], &TINY[..]].concat()));
+    for line in figures.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["perturbation"], 0);
+        assert!(line["x"].as_u64().unwrap().is_power_of_two());
+    }
+}
+
+#[test]
+fn people_get_tables() {
+    if !can_run("people_get_tables") {
+        return;
+    }
+    let text = said(&bench(&[&["scatter"], &TINY[..]].concat()));
+    for part in ["32 segments, polling", "Published and ours", "in brackets the spread"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn bad_amounts_are_refused() {
+    for args in [&["papers"][..], &["loops", "--seconds", "0"], &["memory", "--vis", "9999"]] {
+        assert!(!bench(args).status.success(), "{args:?}");
+    }
+}
+
+#[test]
+fn the_checker_of_pictures_finds_faults() {
+    let xml = |body: &str| format!("<?xml version=\"1.0\"?>\n{body}\n");
+    assert_eq!(xml::fault(&xml("<a b=\"&lt;\"><c/>x &amp; y</a>")), None);
+    for bad in ["<a>", "<a></b>", "<a b=c></a>", "<a>&nbsp;</a>", "<a/><b/>", "<a/>x"] {
+        assert!(xml::fault(&xml(bad)).is_some(), "{bad}");
+    }
+}
