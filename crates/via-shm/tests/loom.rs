@@ -577,3 +577,380 @@ mod bias {
         check(|| model(false));
     }
 }
+
+/// A receive queue that its engine is armed for while a sender sends: the sender sees the arming,
+/// or the engine, which looks after that, the message.
+mod arming {
+    use super::*;
+
+    /// With the crate's own bell and waiter. The engine sleeps at once when it has armed and looked.
+    fn engine_and_sender(disarm_first: bool) {
+        let shared = Arc::new((Bell::new(), Waiter::new(), Doorbell::new(), AtomicU32::new(0)));
+        if disarm_first {
+            // A program that polled, and stops to.
+            shared.0.watch(0);
+            shared.0.unwatch(0);
+        }
+        let sender = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (bell, engine, doorbell, message) = &*shared;
+                message.store(1, Ordering::Release);
+                if bell.look().is_some_and(|listeners| listeners.waiters & 1 != 0)
+                    && engine.notify(0).is_some()
+                {
+                    doorbell.ring();
+                }
+            })
+        };
+        let (bell, engine, doorbell, message) = &*shared;
+        bell.watch(0);
+        fence(Ordering::SeqCst);
+        let mut received = message.load(Ordering::Relaxed) != 0;
+        while !received {
+            engine.going_to_sleep();
+            if !engine.has_news() {
+                doorbell.sleep();
+            }
+            engine.awake();
+            engine.drain(|_| received |= message.load(Ordering::Relaxed) != 0);
+        }
+        sender.join().unwrap();
+    }
+
+    #[test]
+    fn a_message_is_received_or_rung_for() {
+        check(|| engine_and_sender(false));
+    }
+
+    #[test]
+    fn also_after_a_disarming() {
+        check(|| engine_and_sender(true));
+    }
+
+    /// Arming again, with the fence on either side to be left out.
+    fn copy(engine_fence: bool, sender_fence: bool) {
+        let shared = Arc::new((AtomicU64::new(0), AtomicU32::new(0), Note::new()));
+        let engine = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (armed, message, note) = &*shared;
+                armed.store(1, Ordering::Release);
+                if engine_fence {
+                    fence(Ordering::SeqCst);
+                }
+                if message.load(Ordering::Relaxed) == 0 {
+                    note.sleep_if(|| true);
+                }
+            })
+        };
+        let (armed, message, note) = &*shared;
+        message.store(1, Ordering::Release);
+        if sender_fence {
+            fence(Ordering::SeqCst);
+        }
+        let rung = armed.load(Ordering::Relaxed) != 0;
+        engine.join().unwrap();
+        if rung {
+            // The doorbell remembers a ring that came before the sleep.
+            note.wake();
+        }
+        note.check();
+    }
+
+    #[test]
+    fn the_copy_holds_with_both_fences() {
+        check(|| copy(true, true));
+    }
+
+    #[test]
+    #[should_panic(expected = "a missed wake-up")]
+    fn without_the_engines_fence_a_message_stays() {
+        check(|| copy(false, true));
+    }
+
+    #[test]
+    #[should_panic(expected = "a missed wake-up")]
+    fn without_the_senders_fence_a_message_stays() {
+        check(|| copy(true, false));
+    }
+}
+
+/// An initiator that reaches into memory which is taken away: it says that it reaches and looks at
+/// the count of changes, the target changes the count and looks whether it is reached into.
+mod reaching {
+    use super::*;
+    use loom::cell::UnsafeCell;
+
+    struct Shared {
+        reaching: AtomicU64,
+        count: AtomicU32,
+        /// The memory; loom sees whether it is used by both at once.
+        memory: UnsafeCell<u32>,
+    }
+
+    /// What is left out.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Without {
+        Nothing,
+        TheInitiatorsFence,
+        TheTargetsFence,
+    }
+
+    /// The engine of the initiator may be asked meanwhile, and puts the word right: under the send
+    /// queue's lock, which who reaches has.
+    fn model(without: Without, heals: bool) {
+        let shared = Arc::new(Shared {
+            reaching: AtomicU64::new(0),
+            count: AtomicU32::new(0),
+            memory: UnsafeCell::new(0),
+        });
+        let queue = Arc::new(Mutex::new(()));
+        let initiator = {
+            let (shared, queue) = (shared.clone(), queue.clone());
+            thread::spawn(move || {
+                let _queue = queue.lock().unwrap();
+                shared.reaching.store(1, Ordering::Relaxed);
+                if without != Without::TheInitiatorsFence {
+                    fence(Ordering::SeqCst);
+                }
+                if shared.count.load(Ordering::Relaxed) == 0 {
+                    // SAFETY: the target lets it, and loom checks that it is alone.
+                    shared.memory.with_mut(|memory| unsafe { *memory += 1 });
+                }
+                shared.reaching.store(0, Ordering::Release);
+            })
+        };
+        let engine = heals.then(|| {
+            let (shared, queue) = (shared.clone(), queue.clone());
+            thread::spawn(move || {
+                let _queue = queue.lock().unwrap();
+                if shared.reaching.load(Ordering::Relaxed) != 0 {
+                    shared.reaching.store(0, Ordering::Release);
+                }
+            })
+        });
+        shared.count.store(1, Ordering::Relaxed);
+        if without != Without::TheTargetsFence {
+            fence(Ordering::SeqCst);
+        }
+        while shared.reaching.load(Ordering::Acquire) != 0 {
+            thread::yield_now();
+        }
+        // The program's again. SAFETY: nobody reaches into it; loom checks that.
+        shared.memory.with_mut(|memory| unsafe { *memory += 1 });
+        initiator.join().unwrap();
+        if let Some(engine) = engine {
+            engine.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_taken_away_is_not_reached_for() {
+        check(|| model(Without::Nothing, false));
+    }
+
+    #[test]
+    fn nor_when_the_word_is_put_right() {
+        check(|| model(Without::Nothing, true));
+    }
+
+    #[test]
+    #[should_panic]
+    fn without_the_initiators_fence_it_is() {
+        check(|| model(Without::TheInitiatorsFence, false));
+    }
+
+    #[test]
+    #[should_panic]
+    fn without_the_targets_fence_it_is() {
+        check(|| model(Without::TheTargetsFence, false));
+    }
+}
+
+/// Who serves an RDMA where several are told to: one turned away leaves a mark, for which who is at
+/// it looks again.
+mod serving {
+    use super::*;
+
+    struct Shared {
+        /// The lock, which is only ever tried.
+        held: AtomicU32,
+        again: AtomicU32,
+        staged: AtomicU32,
+        served: AtomicU32,
+    }
+
+    fn serve(shared: &Shared, marks: bool, fences: bool) {
+        loop {
+            if marks {
+                shared.again.swap(1, Ordering::SeqCst);
+                if fences {
+                    fence(Ordering::SeqCst);
+                }
+            }
+            let free =
+                shared.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            if !free {
+                return;
+            }
+            if marks {
+                shared.again.swap(0, Ordering::SeqCst);
+            }
+            if shared.staged.load(Ordering::Relaxed) != 0 {
+                shared.served.store(1, Ordering::Relaxed);
+            }
+            shared.held.store(0, Ordering::Release);
+            if fences {
+                fence(Ordering::SeqCst);
+            }
+            if !marks || shared.again.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+        }
+    }
+
+    fn model(marks: bool, fences: bool) {
+        let shared = Arc::new(Shared {
+            held: AtomicU32::new(0),
+            again: AtomicU32::new(0),
+            staged: AtomicU32::new(0),
+            served: AtomicU32::new(0),
+        });
+        // A thread of the program that waits, and looks now and then.
+        let helper = {
+            let shared = shared.clone();
+            thread::spawn(move || serve(&shared, marks, fences))
+        };
+        // The engine, told of an RDMA.
+        shared.staged.store(1, Ordering::Release);
+        serve(&shared, marks, fences);
+        helper.join().unwrap();
+        assert_eq!(shared.served.load(Ordering::Relaxed), 1, "an RDMA is not served");
+    }
+
+    #[test]
+    fn who_is_turned_away_is_served() {
+        check(|| model(true, true));
+    }
+
+    #[test]
+    #[should_panic(expected = "an RDMA is not served")]
+    fn without_the_mark_he_is_not() {
+        check(|| model(false, true));
+    }
+
+    #[test]
+    #[should_panic(expected = "an RDMA is not served")]
+    fn without_the_fences_he_is_not() {
+        check(|| model(true, false));
+    }
+}
+
+/// A completion queue that finds its VIs by bits: what a sender has published is found by the look
+/// that follows its bit, whatever the rhythm of sending and looking.
+mod completion_queue {
+    use super::*;
+
+    /// Two messages of one VI, and a queue that looks until it has found both. A look takes a
+    /// message; the VI stays ready as long as looks find something, as in `Members::find`.
+    fn two_messages() {
+        let shared = Arc::new((Bell::new(), Waiter::new(), AtomicU32::new(0)));
+        shared.0.watch(1);
+        let sender = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (bell, waiter, sent) = &*shared;
+                for n in 1..=2 {
+                    sent.store(n, Ordering::Release);
+                    if bell.look().is_some_and(|listeners| listeners.waiters & 2 != 0) {
+                        waiter.notify(3);
+                    }
+                }
+            })
+        };
+        let (_, waiter, sent) = &*shared;
+        let (mut ready, mut found) = (false, 0);
+        let look = |ready: &mut bool, found: &mut u32| {
+            waiter.drain(|vi| *ready |= vi == 3);
+            while *ready {
+                if sent.load(Ordering::Acquire) > *found {
+                    *found += 1;
+                } else {
+                    *ready = false;
+                }
+            }
+        };
+        look(&mut ready, &mut found);
+        sender.join().unwrap();
+        // What was sent while it looked has left its bit.
+        look(&mut ready, &mut found);
+        assert_eq!(found, 2, "a message without an entry");
+    }
+
+    #[test]
+    fn every_message_is_found() {
+        check(two_messages);
+    }
+
+    /// Looking first and clearing the bit afterwards, which is what must not be done.
+    #[test]
+    #[should_panic(expected = "a message without an entry")]
+    fn a_bit_cleared_after_the_look_is_a_message_lost() {
+        check(|| {
+            let shared = Arc::new((AtomicU64::new(0), AtomicU32::new(0)));
+            let sender = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.1.store(1, Ordering::Release);
+                    fence(Ordering::SeqCst);
+                    shared.0.fetch_or(1, Ordering::SeqCst);
+                })
+            };
+            let mut found = shared.1.load(Ordering::Acquire);
+            shared.0.swap(0, Ordering::SeqCst);
+            sender.join().unwrap();
+            if shared.0.swap(0, Ordering::SeqCst) != 0 {
+                found = shared.1.load(Ordering::Acquire);
+            }
+            assert_eq!(found, 1, "a message without an entry");
+        });
+    }
+
+    /// The fence between clearing and looking left out.
+    fn copy(clears_with_order: bool) {
+        let shared = Arc::new((AtomicU64::new(1), AtomicU32::new(0)));
+        let sender = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.1.store(1, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
+                // A bit that is set is not set again.
+                if shared.0.load(Ordering::Relaxed) & 1 == 0 {
+                    shared.0.fetch_or(1, Ordering::SeqCst);
+                }
+            })
+        };
+        if clears_with_order {
+            shared.0.swap(0, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        } else {
+            shared.0.swap(0, Ordering::Relaxed);
+        }
+        let seen = shared.1.load(Ordering::Relaxed) != 0;
+        sender.join().unwrap();
+        let marked = shared.0.load(Ordering::Relaxed) != 0;
+        assert!(seen || marked, "a message without an entry");
+    }
+
+    #[test]
+    fn the_copy_holds_with_its_fence() {
+        check(|| copy(true));
+    }
+
+    #[test]
+    #[should_panic(expected = "a message without an entry")]
+    fn without_the_fence_a_set_bit_hides_a_message() {
+        check(|| copy(false));
+    }
+}

@@ -31,7 +31,12 @@ pub(crate) trait End: Send + Sync + core::fmt::Debug {
     fn peer_died(&self, link: &Link);
 }
 
-type Ends = HashMap<(u32, SideIndex), Weak<dyn End>>;
+/// By twice a VI's number, and its side.
+type Ends = HashMap<u32, Weak<dyn End>>;
+
+fn key(vi: u32, side: SideIndex) -> u32 {
+    vi * 2 + (side & 1) as u32
+}
 
 /// How a link's other process is reached.
 #[derive(Debug)]
@@ -115,7 +120,7 @@ impl Link {
             self.segment.waiter(side, ENGINE).drain(|vi| vis.push(vi));
             for vi in vis {
                 // Not under the lock: an end that is attended to may leave.
-                let end = self.ends().get(&(vi, side)).cloned();
+                let end = self.ends().get(&key(vi, side)).cloned();
                 match end.map(|end| end.upgrade()) {
                     Some(Some(end)) => end.attend(),
                     // It is just being dropped.
@@ -164,8 +169,8 @@ impl Link {
             self.segment.side(side).regions.fetch_add(1, Ordering::SeqCst);
         }
         let ends: Vec<_> = self.ends().keys().copied().collect();
-        for (vi, side) in ends {
-            self.await_reach(vi, side);
+        for end in ends {
+            self.await_reach(end / 2, end as usize % 2);
         }
     }
 
@@ -360,7 +365,7 @@ impl Attachment {
 
     /// Has `end` told of the peer's death, at once if it has died already.
     pub(crate) fn watch(&self, end: Weak<dyn End>) {
-        self.link.ends().insert((self.vi, self.side), end.clone());
+        self.link.ends().insert(key(self.vi, self.side), end.clone());
         if self.link.is_dead()
             && let Some(end) = end.upgrade()
         {
@@ -471,7 +476,7 @@ impl Drop for Attachment {
         if !self.is_ours() {
             return;
         }
-        self.link.ends().remove(&(self.vi, self.side));
+        self.link.ends().remove(&key(self.vi, self.side));
         let segment = &self.link.segment;
         let requested = self.vi as usize & 1 == self.side;
         if !(requested && segment.withdraw(self.side, self.vi)) {

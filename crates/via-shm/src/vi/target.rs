@@ -64,7 +64,8 @@ impl Target {
 
     /// The lock, unless somebody has it: then he will serve once more.
     fn try_serving(&self) -> Option<MutexGuard<'_, Serving>> {
-        self.again.store(true, Ordering::SeqCst);
+        // SYNC: an exchange, so that who overwrites another one's mark sees what that one was told.
+        self.again.swap(true, Ordering::SeqCst);
         // SYNC: pairs with the fence in `is_wanted`: either the lock is seen to be free, or its
         // holder sees the mark.
         fence(Ordering::SeqCst);
