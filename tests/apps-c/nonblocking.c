@@ -41,20 +41,25 @@ static void feeds_empty(struct peer *p) {
 
 static uint64_t filled;
 
-// Writes pieces of one size until there is no room.
+// Writes pieces of one size until there is no room, and stays none: what the kernel has on its way
+// frees a little when it gets there.
 static long fill_up(int fd, size_t piece, int flags) {
     long count = 0;
-    for (;;) {
+    for (int refused = 0; refused < 3;) {
         fill(buffer, piece, filled);
         ssize_t sent = send(fd, buffer, piece, flags);
         if (sent < 0) {
             if (errno != EAGAIN)
                 die("send after %ld: %s", count, strerrorname_np(errno));
-            return count;
+            refused++;
+            nap(10);
+            continue;
         }
+        refused = 0;
         count += sent;
         filled += sent;
     }
+    return count;
 }
 
 static void say_writable(int fd) {
