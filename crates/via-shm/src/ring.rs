@@ -13,6 +13,8 @@ pub const SLOTS: u32 = 64;
 /// Bytes that travel inside an entry.
 pub const INLINE: usize = 8 * WORDS;
 const WORDS: usize = 14;
+/// Bytes of them in an entry's first cache line.
+const FIRST_LINE: usize = 48;
 const POOLED: u32 = 1 << 31;
 const LEN_MAX: u32 = (1 << 24) - 1;
 
@@ -110,18 +112,16 @@ impl Slot {
     }
 
     /// Copies the bytes of an inline message in. At most [`INLINE`] bytes in all.
+    ///
+    /// The second line's first: the reader looks at the first line all the time, and what is stored
+    /// there should be one piece with the tag, or the line goes back and forth twice.
     #[inline]
     pub fn copy_in(&self, bytes: &[u8]) {
-        let mut words = self.words.iter();
-        let mut chunks = bytes.chunks_exact(8);
-        for (chunk, word) in (&mut chunks).zip(&mut words) {
-            let mut buf = [0; 8];
-            buf.copy_from_slice(chunk);
-            word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
-        }
-        let rest = chunks.remainder();
-        if let (false, Some(word)) = (rest.is_empty(), words.next()) {
-            word.store(pack(rest), Ordering::Relaxed);
+        if let Some((first, second)) = bytes.split_at_checked(FIRST_LINE) {
+            store(&self.words[FIRST_LINE / 8..], second);
+            store(&self.words[..FIRST_LINE / 8], first);
+        } else {
+            store(&self.words, bytes);
         }
     }
 
@@ -149,6 +149,22 @@ impl Slot {
 #[inline]
 pub(crate) fn is_before(n: u32, tag: u32) -> bool {
     tag == n.wrapping_add(1).wrapping_sub(SLOTS) || tag == 0 && n < SLOTS
+}
+
+/// Stores bytes as words; what does not fit is left out.
+#[inline]
+fn store(words: &[AtomicU64], bytes: &[u8]) {
+    let mut words = words.iter();
+    let mut chunks = bytes.chunks_exact(8);
+    for (chunk, word) in (&mut chunks).zip(&mut words) {
+        let mut buf = [0; 8];
+        buf.copy_from_slice(chunk);
+        word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
+    }
+    let rest = chunks.remainder();
+    if let (false, Some(word)) = (rest.is_empty(), words.next()) {
+        word.store(pack(rest), Ordering::Relaxed);
+    }
 }
 
 /// Up to 7 bytes as a word. From overlapping pieces: a loop over bytes would go through memory,

@@ -36,14 +36,22 @@ pub(in crate::bench) struct Interface {
     vi: ShmVi,
     memory: Memory,
     wait: Wait,
-    /// The one message that is sent, again and again; behind the buffers to receive into.
+    /// The one message that is sent, again and again; behind the buffers to receive into. Its
+    /// descriptor stays as it is from one message of a length to the next.
     out: usize,
+    out_len: usize,
+    /// Where the buffers begin, and their distance.
+    buffers: usize,
+    stride: usize,
     handle: MemHandle,
     window: usize,
     /// Messages that may be sent before the peer has to say that it received some.
     room: usize,
     /// Messages received since the peer was last told.
     untold: usize,
+    /// A receive that is to be posted again. Others are posted, so it can wait until an answer is
+    /// on its way.
+    spare: Option<DescriptorAddress>,
 }
 
 /// Somebody who waits for the requester.
@@ -105,7 +113,20 @@ impl Interface {
             }
         }
         let (wait, out) = (task.wait, receives * DESCRIPTOR_BYTES);
-        Ok(Self { vi, memory, wait, out, handle, window, room: window, untold: 0 })
+        Ok(Self {
+            vi,
+            memory,
+            wait,
+            out,
+            out_len: piece,
+            buffers,
+            stride,
+            handle,
+            window,
+            room: window,
+            untold: 0,
+            spare: None,
+        })
     }
 
     /// Waits until the peer disconnects. Who sent the last message does, since the peer may still
@@ -124,17 +145,20 @@ impl Interface {
 
     /// Sends `len` bytes of the buffer, which begin with `first`.
     fn post(&mut self, len: usize, first: u8) -> io::Result<()> {
-        let descriptor = self.memory.descriptor(self.out).ok_or_else(|| self.broken())?;
-        let mut buffer = descriptor.segment(0).ok_or_else(|| self.broken())?;
-        buffer.length = len as u32;
-        descriptor.prepare(&[buffer], None).map_err(io::Error::other)?;
+        let at = self.buffers + self.out / DESCRIPTOR_BYTES * self.stride;
+        if self.out_len != len {
+            let descriptor = self.memory.descriptor(self.out).ok_or_else(|| self.broken())?;
+            let buffer = self.memory.segment(at, len as u32, self.handle);
+            descriptor.prepare(&[buffer], None).map_err(io::Error::other)?;
+            self.out_len = len;
+        }
         if len > 0 {
-            let at = (buffer.address - self.memory.address(0)) as usize;
             self.memory.write(at, &[first]);
         }
         let address = self.memory.address(self.out);
         let handle = self.handle;
         self.vi.post_send(DescriptorAddress { address, handle }).map_err(io::Error::other)?;
+        self.repost()?;
         let sent = match self.wait {
             Wait::Poll => spin(|| taken(self.vi.send_done())),
             Wait::Block | Wait::Sleep => self.vi.send_wait(TIMEOUT).ok(),
@@ -143,9 +167,16 @@ impl Interface {
         Ok(())
     }
 
+    /// Posts the last receive again.
+    fn repost(&mut self) -> io::Result<()> {
+        let spare = self.spare.take();
+        spare.map_or(Ok(()), |spare| self.vi.post_recv(spare)).map_err(io::Error::other)
+    }
+
     /// Takes a message: its bytes, of which the first is put into `data`. Those without any are
     /// noted here.
     fn take(&mut self, data: &mut [u8]) -> io::Result<usize> {
+        self.repost()?;
         let received = match self.wait {
             Wait::Poll => spin(|| taken(self.vi.recv_done())),
             Wait::Block | Wait::Sleep => self.vi.recv_wait(TIMEOUT).ok(),
@@ -156,14 +187,13 @@ impl Interface {
             self.room += self.window / 2;
         } else {
             self.room = self.window;
-            let descriptor = self.memory.descriptor_at(received.descriptor.address);
-            let buffer = descriptor.and_then(|it| it.segment(0)).ok_or_else(|| self.broken())?;
-            let at = (buffer.address - self.memory.address(0)) as usize;
+            let descriptor = (received.descriptor.address - self.memory.address(0)) as usize;
+            let at = self.buffers + descriptor / DESCRIPTOR_BYTES * self.stride;
             if len > data.len() || !self.memory.read(at, &mut data[..1]) {
                 return Err(self.broken());
             }
         }
-        self.vi.post_recv(received.descriptor).map_err(io::Error::other)?;
+        self.spare = Some(received.descriptor);
         Ok(len)
     }
 }
