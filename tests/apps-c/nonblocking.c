@@ -74,7 +74,8 @@ static void fills(struct peer *p, size_t piece) {
     long count = fill_up(p->fd, piece, 0);
     say(count >= unread_least(piece) ? "enough" : "only %ld bytes unread", count);
     say_writable(p->fd);
-    CALL(send(p->fd, buffer, piece, 0));
+    // Refused again, but for what the kernel finds a little room for when it asks its peer.
+    count += fill_up(p->fd, piece, 0);
     tell(p, count);
     // The reader takes all: there is room again, and it is told.
     await_events(p->fd, POLLOUT, POLLOUT);
