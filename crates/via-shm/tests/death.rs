@@ -17,7 +17,7 @@ use via_shm::ShmNic;
 /// By when death must be known.
 const AT_ONCE: Duration = Duration::from_millis(100);
 /// What a busy machine may add to it before a test fails.
-const PATIENCE: Duration = Duration::from_millis(400);
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// What the process at the other end does.
 const IDLE: &str = "idle";
@@ -114,6 +114,18 @@ fn kill(child: &mut Child) -> Instant {
     Instant::now()
 }
 
+/// Stops every thread of a process, and waits until they have.
+fn stop(child: &Child) {
+    let pid = child.id() as i32;
+    // SAFETY: sends a signal to a child that has not been waited for, and waits for its effect; a
+    // null status is allowed.
+    let stopped = unsafe {
+        libc::kill(pid, libc::SIGSTOP);
+        libc::waitpid(pid, core::ptr::null_mut(), libc::WUNTRACED)
+    };
+    assert_eq!(stopped, pid);
+}
+
 #[track_caller]
 fn in_time(since: Instant, what: &str) {
     let took = since.elapsed();
@@ -165,8 +177,7 @@ fn a_blocked_sender_is_woken() {
     let (mut child, end) = peer(&nic, IDLE);
     // More than fits between the two. The peer has receives for it, but nothing of it runs, so not
     // even its NIC takes what comes.
-    // SAFETY: sends a signal to a child that has not been waited for.
-    unsafe { libc::kill(child.id() as i32, libc::SIGSTOP) };
+    stop(&child);
     for i in 0..90 {
         end.post_send(100 + i, 0, 32768);
     }
