@@ -1,15 +1,16 @@
 //! Connecting a client to a server: `VipConnectWait`, `…Accept`, `…Reject`, `…Request`, and
 //! `VipDisconnect`.
 
-use crate::boundary::{enter, timeout};
+use crate::boundary::{Outcome, enter, timeout};
 use crate::handle::{Handle, Kind, Table};
 use crate::nic::{Core, NICS};
 use crate::pointer::{AddressPointer, Out};
 use crate::provider::AnyConnection;
 use crate::types::{Ulong, ViAttributesC};
-use crate::vi::VIS;
+use crate::vi::{OpenVi, VIS};
 use std::sync::{Arc, Mutex, PoisonError};
-use via::{Connection, Nic, ReturnCode, Vi, ViState};
+use via::error::ConnectError;
+use via::{Connection, NetAddress, Nic, ReturnCode, Vi, ViAttributes, ViState};
 
 /// Every request that waits for an answer.
 static REQUESTS: Table<Request> = Table::new(Kind::Conn);
@@ -95,17 +96,30 @@ pub extern "C" fn VipConnectRequest(
 ) -> ReturnCode {
     enter(|| {
         let open = VIS.find(vi)?;
-        let own = open.nic.nic.attributes();
-        let (local, remote) = (local.get_local(own)?, remote.get(own)?);
-        if wait == 0 {
-            return Err(ReturnCode::InvalidParameter);
-        }
-        let open = open.keep();
-        let told = open.vi.connect_request(&local, &remote, timeout(wait));
-        let told = told.map_err(|error| error.code())?;
-        attributes.set(ViAttributesC::from_via(&told, Handle::NULL));
-        Ok(())
+        let (local, remote) = ends(&open, local, remote)?;
+        let told = open.keep().vi.connect_request(&local, &remote, timeout(wait));
+        tell(told, attributes)
     })
+}
+
+/// The addresses of a request, at this end and at the other.
+pub(crate) fn ends(
+    open: &OpenVi,
+    local: AddressPointer,
+    remote: AddressPointer,
+) -> Result<(NetAddress, NetAddress), ReturnCode> {
+    let own = open.nic.nic.attributes();
+    Ok((local.get_local(own)?, remote.get(own)?))
+}
+
+/// Hands out the attributes of the VI at the other end, once there is a connection.
+pub(crate) fn tell(
+    result: Result<ViAttributes, ConnectError>,
+    attributes: Out<ViAttributesC>,
+) -> Outcome {
+    let told = result.map_err(|error| error.code())?;
+    attributes.set(ViAttributesC::from_via(&told, Handle::NULL));
+    Ok(())
 }
 
 /// Ends a VI's connection, and makes it idle.

@@ -1,12 +1,12 @@
 //! Connecting two peers, neither of which waits for the other: `VipConnectPeer…`.
 
-use crate::boundary::{Outcome, enter, timeout};
+use crate::boundary::{enter, timeout};
+use crate::connect::{ends, tell};
 use crate::handle::Handle;
 use crate::pointer::{AddressPointer, Out};
 use crate::types::{Ulong, ViAttributesC};
 use crate::vi::VIS;
-use via::error::ConnectError;
-use via::{Nic, ReturnCode, Vi, ViAttributes};
+use via::{ReturnCode, Vi};
 
 /// Begins to connect to a VI whose program does the same.
 #[unsafe(no_mangle)]
@@ -18,11 +18,7 @@ pub extern "C" fn VipConnectPeerRequest(
 ) -> ReturnCode {
     enter(|| {
         let open = VIS.find(vi)?;
-        let own = open.nic.nic.attributes();
-        let (local, remote) = (local.get_local(own)?, remote.get(own)?);
-        if wait == 0 {
-            return Err(ReturnCode::InvalidParameter);
-        }
+        let (local, remote) = ends(&open, local, remote)?;
         open.vi.connect_peer_request(&local, &remote, timeout(wait)).map_err(|error| error.code())
     })
 }
@@ -40,10 +36,4 @@ pub extern "C" fn VipConnectPeerDone(vi: Handle, attributes: Out<ViAttributesC>)
 #[unsafe(no_mangle)]
 pub extern "C" fn VipConnectPeerWait(vi: Handle, attributes: Out<ViAttributesC>) -> ReturnCode {
     enter(|| tell(VIS.find(vi)?.keep().vi.connect_peer_wait(), attributes))
-}
-
-fn tell(result: Result<ViAttributes, ConnectError>, attributes: Out<ViAttributesC>) -> Outcome {
-    let told = result.map_err(|error| error.code())?;
-    attributes.set(ViAttributesC::from_via(&told, Handle::NULL));
-    Ok(())
 }

@@ -9,6 +9,7 @@ use crate::types::Ulong;
 use crate::vi::{OpenVi, VIS};
 use core::time::Duration;
 use via::error::{ErrorCode, PostError, WaitError};
+use via::event::ViCallback;
 use via::{
     AsyncError, Completion, Control, DescriptorAddress, Done, MemHandle, Nic, Resource, ReturnCode,
     Vi,
@@ -147,12 +148,7 @@ pub extern "C" fn VipSendNotify(
     context: Opaque,
     callback: Option<ViFunction>,
 ) -> ReturnCode {
-    enter(|| {
-        let open = VIS.find(vi)?;
-        let callback = callback.ok_or(ReturnCode::InvalidParameter)?;
-        open.vi.send_notify(crate::callback::for_vi(callback, context, open.nic.handle, vi));
-        Ok(())
-    })
+    enter(|| notify(vi, context, callback, AnyVi::send_notify))
 }
 
 /// Has a callback run, once, with the next descriptor of the receive queue that is done.
@@ -162,12 +158,19 @@ pub extern "C" fn VipRecvNotify(
     context: Opaque,
     callback: Option<ViFunction>,
 ) -> ReturnCode {
-    enter(|| {
-        let open = VIS.find(vi)?;
-        let callback = callback.ok_or(ReturnCode::InvalidParameter)?;
-        open.vi.recv_notify(crate::callback::for_vi(callback, context, open.nic.handle, vi));
-        Ok(())
-    })
+    enter(|| notify(vi, context, callback, AnyVi::recv_notify))
+}
+
+fn notify(
+    vi: Handle,
+    context: Opaque,
+    callback: Option<ViFunction>,
+    ask: impl FnOnce(&AnyVi, ViCallback),
+) -> Outcome {
+    let open = VIS.find(vi)?;
+    let callback = callback.ok_or(ReturnCode::InvalidParameter)?;
+    ask(&open.vi, crate::callback::for_vi(callback, context, open.nic.handle, vi));
+    Ok(())
 }
 
 /// Sends what can be sent of what waits in the send queue (cLAN). What still waits goes by itself

@@ -16,7 +16,7 @@ use crate::connect::link::Attachment;
 use crate::connect::{Deadline, left};
 use crate::nic::Shared;
 use crate::vi::inner::Core;
-use crate::vi::{Overrun, deadline};
+use crate::vi::{LOOKS, NAP_MAX, Overrun, SPIN_MAX, deadline};
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use core::time::Duration;
 use members::{Look, Members};
@@ -31,11 +31,6 @@ use via::{AsyncError, CompletionQueue, Control, ErrorCode, Resource};
 const POLLS: u32 = 64;
 /// Looks from one turn to carry out RDMAs of peers to the next.
 const TURN: u32 = 64;
-/// Time to spin before a wait sleeps (nanoseconds), and looks between two looks at the clock.
-const SPIN: u64 = 50_000;
-const LOOKS: u32 = 16;
-/// A sleeper looks again after this time at the latest (nanoseconds).
-const NAP_MAX: u64 = 1_000_000_000;
 
 /// A completion queue of the shared-memory NIC.
 #[derive(Debug)]
@@ -216,7 +211,8 @@ impl CqCore {
 
     fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
         let (start, until) = (clock::now_ns(), deadline(timeout));
-        let spin = until.map_or(start + SPIN, |until| until.min(start + SPIN));
+        let spin = start + u64::from(SPIN_MAX);
+        let spin = until.map_or(spin, |until| until.min(spin));
         while clock::now_ns() < spin {
             for _ in 0..LOOKS {
                 if let Some(entry) = self.done() {

@@ -1,5 +1,6 @@
 //! Whether somebody looks at a receive queue; see [`crate::engine`].
 
+use crate::bias::Held;
 use crate::connect::link::ENGINE;
 use crate::engine::Listed;
 use crate::vi::inner::Core;
@@ -32,7 +33,10 @@ impl RecvSide {
     /// Whether the queue is to be listed: something is to come, and nobody else looks after it.
     #[inline]
     pub(crate) fn wants_listing(&self) -> bool {
-        !self.attention.listed && !self.attention.armed && self.lane().is_some()
+        !self.attention.listed
+            && !self.attention.armed
+            && self.lane().is_some()
+            && self.queue.work.outstanding() > 0
     }
 
     /// Has senders wake the engine. What has come before that is for the caller to look at.
@@ -79,16 +83,15 @@ impl RecvSide {
 }
 
 impl Core {
-    /// Has the engine look at the receive queue from time to time.
+    /// Has the engine look at the receive queue from time to time, if that is wanted.
     #[cold]
-    pub(crate) fn list(self: &Arc<Self>) {
-        {
-            let mut recv = self.recv.lock();
-            if recv.attention.listed {
-                return;
-            }
-            recv.attention.listed = true;
+    pub(crate) fn list_if_wanted(self: &Arc<Self>, mut recv: Held<'_, RecvSide>) {
+        if !recv.wants_listing() {
+            return;
         }
+        recv.attention.listed = true;
+        // The engine's own lock is not taken under a queue's.
+        drop(recv);
         let weak: Weak<dyn Listed> = Arc::downgrade(self) as _;
         self.nic.hub.engine.list(weak);
     }
@@ -106,11 +109,7 @@ impl Core {
             return;
         }
         recv.disarm();
-        let list = recv.wants_listing();
-        drop(recv);
-        if list {
-            self.list();
-        }
+        self.list_if_wanted(recv);
     }
 }
 

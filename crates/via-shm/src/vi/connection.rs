@@ -41,18 +41,14 @@ impl Core {
     /// Has the engine see to a new connection. Not under the machine.
     fn look_after(self: &Arc<Self>) {
         let recv = self.recv.lock();
-        let list = recv.wants_listing() && recv.queue.work.outstanding() > 0;
         let wanted = recv.queue.notices.has_callbacks()
             || recv.queue.notices.cq.as_ref().is_some_and(|cq| cq.is_awaited());
         let cq = recv.queue.notices.cq.clone();
-        drop(recv);
+        self.list_if_wanted(recv);
         if let Some(cq) = cq
             && let Some(attachment) = self.attachment()
         {
             cq.connected(self, &attachment);
-        }
-        if list {
-            self.list();
         }
         if wanted {
             self.arm();

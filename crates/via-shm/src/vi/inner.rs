@@ -5,6 +5,7 @@ use crate::connect::link::{Attachment, Close, ENGINE, End, Link};
 use crate::cq::CqCore;
 use crate::nic::Shared;
 use crate::vi::access;
+use crate::vi::lane::RxLane;
 use crate::vi::notice::Notices;
 use crate::vi::peers::Peering;
 use crate::vi::recv::{News, RecvSide};
@@ -185,14 +186,21 @@ impl Core {
     /// Looks for news from the far side, so that what is said of the state is true.
     pub(crate) fn catch_up(&self) {
         let recv = self.recv.lock();
-        let closed = recv.lane().and_then(|lane| Some((lane, lane.peer_closed()?)));
-        if let Some((lane, cause)) = closed
+        if let Some(cause) = recv.lane().and_then(RxLane::peer_closed)
             && !self.is_broken()
         {
-            self.break_up(&lane.attachment().clone(), cause, Close::Broken);
-            drop(recv);
-            self.settle();
+            self.break_receiving(recv, cause, Close::Broken);
         }
+    }
+
+    /// Breaks the connection that the receive queue has a lane of.
+    #[cold]
+    fn break_receiving(&self, recv: Held<'_, RecvSide>, cause: Cause, close: Close) {
+        if let Some(lane) = recv.lane() {
+            self.break_up(lane.attachment(), cause, close);
+        }
+        drop(recv);
+        self.settle();
     }
 
     pub(crate) fn state(&self) -> ViState {
@@ -303,8 +311,7 @@ impl Core {
         }
         recv.publish();
         if recv.wants_listing() {
-            drop(guard);
-            self.list();
+            self.list_if_wanted(guard);
         }
         Ok(())
     }
@@ -331,7 +338,7 @@ impl Core {
     fn give_up_sending(&self, mut send: Held<'_, SendSide>) {
         let cause = send.trouble.take().unwrap_or(Cause::PeerBroke);
         if let Some(lane) = &send.lane {
-            self.break_up(&lane.attachment().clone(), cause, closing(cause, None));
+            self.break_up(lane.attachment(), cause, closing(cause, None));
         }
         drop(send);
         self.settle();
@@ -341,12 +348,8 @@ impl Core {
     #[cold]
     fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
         let cause = recv.trouble.take().unwrap_or(Cause::PeerBroke);
-        if let Some(lane) = recv.lane() {
-            let close = closing(cause, Some(recv.level));
-            self.break_up(&lane.attachment().clone(), cause, close);
-        }
-        drop(recv);
-        self.settle();
+        let close = closing(cause, Some(recv.level));
+        self.break_receiving(recv, cause, close);
     }
 
     #[inline]
@@ -388,12 +391,8 @@ impl Core {
     #[cold]
     fn between_looks(self: &Arc<Self>, mut recv: Held<'_, RecvSide>) {
         recv.polled();
-        let list = recv.wants_listing();
-        drop(recv);
+        self.list_if_wanted(recv);
         self.serve_if_staged();
-        if list {
-            self.list();
-        }
     }
 
     /// For a completion queue: whether the next descriptor of the receive queue can be handed out
@@ -453,9 +452,7 @@ impl End for Core {
         if core::ptr::eq(&*lane.attachment().link, link) && !self.is_broken() {
             // It may have said why it leaves before it left.
             let cause = lane.peer_closed().unwrap_or(Cause::PeerDied);
-            self.break_up(&lane.attachment().clone(), cause, Close::Broken);
-            drop(recv);
-            self.settle();
+            self.break_receiving(recv, cause, Close::Broken);
         }
     }
 }

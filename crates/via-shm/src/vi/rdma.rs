@@ -13,13 +13,12 @@
 use crate::Damaged;
 use crate::connect::link::Attachment;
 use crate::connect::reach::Missed;
-use crate::layout::Words;
 use crate::vi::access::Gather;
 use crate::vi::lane::TxLane;
 use crate::vi::send::{Gone, Obstacle, permit};
 use crate::vi::words;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{Ordering, fence};
 use via::memory::RegionCache;
 use via::queue::Outcome;
 use via::{Control, Reliability, RemoteSegment, Status};
@@ -86,10 +85,6 @@ enum Stage {
     Note,
 }
 
-fn word(words: &Words, i: usize) -> &AtomicU64 {
-    &words.0[i]
-}
-
 impl Rdma {
     /// The descriptor at work is done with. The numbers go on: the target may still be at it.
     pub(crate) fn forget(&mut self) {
@@ -116,7 +111,7 @@ impl Rdma {
         if self.stage != Stage::Staged {
             return None;
         }
-        let word = word(&lane.direction().reader, words::R_FINISHED).load(Ordering::Acquire);
+        let word = lane.direction().reader.0[words::R_FINISHED].load(Ordering::Acquire);
         if word as u32 != self.number {
             return None;
         }
@@ -190,13 +185,13 @@ impl Rdma {
         self.reading = reading;
         self.number = self.number.wrapping_add(1);
         let what = u64::from(total) | u64::from(reading) << 32 | u64::from(told) << 33;
-        word(words, words::W_WHAT).store(what, Ordering::Relaxed);
-        word(words, words::W_ADDRESS).store(remote.address, Ordering::Relaxed);
-        word(words, words::W_HANDLE).store(u64::from(remote.handle), Ordering::Relaxed);
-        word(words, words::W_BASE).store(self.base, Ordering::Relaxed);
-        word(words, words::W_POSITION).store(self.base, Ordering::Relaxed);
+        words.0[words::W_WHAT].store(what, Ordering::Relaxed);
+        words.0[words::W_ADDRESS].store(remote.address, Ordering::Relaxed);
+        words.0[words::W_HANDLE].store(u64::from(remote.handle), Ordering::Relaxed);
+        words.0[words::W_BASE].store(self.base, Ordering::Relaxed);
+        words.0[words::W_POSITION].store(self.base, Ordering::Relaxed);
         // SYNC: the target sees the words above when it sees this one.
-        word(words, words::W_RDMA).store(u64::from(self.number), Ordering::Release);
+        words.0[words::W_RDMA].store(u64::from(self.number), Ordering::Release);
         self.stage = Stage::Staged;
         lane.attachment().knock();
     }
@@ -219,7 +214,7 @@ impl Rdma {
                 return Err(Obstacle::Descriptor(status));
             }
             // What the target says before it has seen this RDMA is of the one before.
-            let theirs = word(&direction.reader, words::R_POSITION).load(Ordering::Acquire);
+            let theirs = direction.reader.0[words::R_POSITION].load(Ordering::Acquire);
             let theirs = theirs.saturating_sub(self.base);
             if theirs > total {
                 return Err(Damaged("more moved than there is").into());
@@ -241,7 +236,7 @@ impl Rdma {
             self.step(lane.attachment(), gather, data, reading, len as u32)?;
             self.moved += len;
             let position = self.base + self.moved;
-            word(&direction.writer, words::W_POSITION).store(position, Ordering::Release);
+            direction.writer.0[words::W_POSITION].store(position, Ordering::Release);
             lane.attachment().knock();
         }
     }
@@ -271,7 +266,7 @@ impl Rdma {
 
     /// Notes what the target has said of the region.
     fn learn(&mut self, lane: &TxLane, handle: u32) {
-        let load = |i| word(&lane.direction().reader, i).load(Ordering::Relaxed);
+        let load = |i: usize| lane.direction().reader.0[i].load(Ordering::Relaxed);
         let state = load(words::R_REGION_STATE);
         let region = Region {
             handle,
@@ -306,7 +301,7 @@ impl Rdma {
             // Whatever is wrong, the target says so.
             return Ok(false);
         }
-        let reaching = word(&lane.direction().writer, words::W_REACHING);
+        let reaching = &lane.direction().writer.0[words::W_REACHING];
         reaching.store(1, Ordering::SeqCst);
         // SYNC: pairs with the fence in `Link::await_reach`.
         fence(Ordering::SeqCst);

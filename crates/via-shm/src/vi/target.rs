@@ -2,13 +2,13 @@
 
 use crate::connect::link::Attachment;
 use crate::connect::reach::LAST;
-use crate::layout::{Direction, Words};
+use crate::layout::Direction;
 use crate::nic::Shared;
 use crate::vi::inner::Core;
 use crate::vi::rdma::{MAY_READ, MAY_WRITE, STEP, WINDOW};
 use crate::vi::words;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use via::error::{Cause, ErrorCode};
 use via::memory::{Ptag, Region};
@@ -51,10 +51,6 @@ struct Active {
 pub(crate) struct Rights {
     pub(crate) ptag: Ptag,
     pub(crate) attributes: ViAttributes,
-}
-
-fn word(words: &Words, i: usize) -> &AtomicU64 {
-    &words.0[i]
 }
 
 impl Target {
@@ -137,7 +133,7 @@ impl Core {
                 }
                 Step::Waiting => return,
                 Step::Refused(number, reading) => {
-                    let what = word(&attachment.back().writer, words::W_WHAT);
+                    let what = &attachment.back().writer.0[words::W_WHAT];
                     let told = what.load(Ordering::Relaxed) >> 33 & 1 != 0;
                     let broken = self.refuse(&attachment, reading, told);
                     serving.finish(&attachment, number, Status::RDMA_PROT_ERROR);
@@ -180,8 +176,8 @@ impl Core {
 /// Whether the peer has staged an RDMA that is not finished.
 #[inline]
 pub(crate) fn is_staged(direction: &Direction) -> bool {
-    let staged = word(&direction.writer, words::W_RDMA).load(Ordering::Relaxed) as u32;
-    let finished = word(&direction.reader, words::R_FINISHED).load(Ordering::Relaxed) as u32;
+    let staged = direction.writer.0[words::W_RDMA].load(Ordering::Relaxed) as u32;
+    let finished = direction.reader.0[words::R_FINISHED].load(Ordering::Relaxed) as u32;
     staged != finished
 }
 
@@ -198,7 +194,7 @@ enum Step {
 impl Serving {
     fn step(&mut self, nic: &Shared, attachment: &Attachment, rights: &Rights) -> Step {
         let direction = attachment.back();
-        let number = word(&direction.writer, words::W_RDMA).load(Ordering::Acquire) as u32;
+        let number = direction.writer.0[words::W_RDMA].load(Ordering::Acquire) as u32;
         if self.active.as_ref().is_none_or(|active| active.number != number) {
             self.active = None;
             if number == self.finished {
@@ -213,7 +209,7 @@ impl Serving {
         if !active.region.is_live() {
             return Step::Refused(number, active.reading);
         }
-        let theirs = word(&direction.writer, words::W_POSITION).load(Ordering::Acquire);
+        let theirs = direction.writer.0[words::W_POSITION].load(Ordering::Acquire);
         let theirs = theirs.wrapping_sub(active.base);
         if theirs > active.len {
             return Step::Refused(number, active.reading);
@@ -243,7 +239,7 @@ impl Serving {
         let position = active.base.wrapping_add(active.moved);
         let all = active.moved == active.len;
         // SYNC: the initiator sees the bytes when it sees the position.
-        word(&direction.reader, words::R_POSITION).store(position, Ordering::Release);
+        direction.reader.0[words::R_POSITION].store(position, Ordering::Release);
         if all {
             self.finish(attachment, number, Status::empty());
         } else {
@@ -256,7 +252,7 @@ impl Serving {
         self.active = None;
         self.finished = number;
         let value = u64::from(number) | u64::from(status.bits()) << 32;
-        word(&attachment.back().reader, words::R_FINISHED).store(value, Ordering::Release);
+        attachment.back().reader.0[words::R_FINISHED].store(value, Ordering::Release);
         attachment.tell_room();
     }
 }
@@ -269,7 +265,7 @@ fn look_up(
     number: u32,
     rights: &Rights,
 ) -> Result<Active, bool> {
-    let load = |i| word(&direction.writer, i).load(Ordering::Relaxed);
+    let load = |i: usize| direction.writer.0[i].load(Ordering::Relaxed);
     let what = load(words::W_WHAT);
     let (len, reading) = (what & 0xffff_ffff, what >> 32 & 1 != 0);
     let (address, base) = (load(words::W_ADDRESS), load(words::W_BASE));
@@ -288,11 +284,11 @@ fn look_up(
     let words = &direction.reader;
     let state = u64::from(if write { MAY_WRITE } else { 0 } | if read { MAY_READ } else { 0 });
     let state = u64::from(count) | state << 32;
-    word(words, words::R_REGION).store(region.memory().address(0), Ordering::Relaxed);
-    word(words, words::R_REGION_LEN).store(region.memory().len() as u64, Ordering::Relaxed);
-    word(words, words::R_REGION_STATE).store(state, Ordering::Relaxed);
+    words.0[words::R_REGION].store(region.memory().address(0), Ordering::Relaxed);
+    words.0[words::R_REGION_LEN].store(region.memory().len() as u64, Ordering::Relaxed);
+    words.0[words::R_REGION_STATE].store(state, Ordering::Relaxed);
     // The initiator ignores what is below its base, or was there before.
-    word(words, words::R_POSITION).store(base, Ordering::Relaxed);
+    words.0[words::R_POSITION].store(base, Ordering::Relaxed);
     Ok(Active { number, reading, region, address, base, len, moved: 0 })
 }
 

@@ -19,14 +19,14 @@ use via::queue::{Completion, Done};
 /// Looks at the queue before the clock is looked at for the first time.
 const QUICK_LOOKS: u32 = 64;
 /// Looks at the queue between two looks at the clock.
-const LOOKS: u32 = 16;
+pub(crate) const LOOKS: u32 = 16;
 /// Bounds of the time to spin (nanoseconds): what waking a sleeper costs, several times over; and
 /// what is never worth saving.
-const SPIN_MAX: u32 = 50_000;
+pub(crate) const SPIN_MAX: u32 = 50_000;
 const SPIN_MIN: u32 = 2_000;
 /// A sleeper looks again after this time at the latest (nanoseconds): a peer may have spoiled the
 /// words by which it should have been woken.
-const NAP_MAX: u64 = 1_000_000_000;
+pub(crate) const NAP_MAX: u64 = 1_000_000_000;
 
 /// Which work queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,11 +171,7 @@ impl Core {
             return;
         }
         recv.attention.sleepers -= 1;
-        let list = recv.wants_listing() && recv.queue.work.outstanding() > 0;
-        drop(recv);
-        if list {
-            self.list();
-        }
+        self.list_if_wanted(recv);
     }
 
     /// While a thread spins on one queue: the peer's RDMAs, and sends that wait for room.

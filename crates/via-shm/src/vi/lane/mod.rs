@@ -14,6 +14,7 @@ pub(crate) use rx::{Piece, RxLane};
 pub(crate) use tx::{Permit, TxLane};
 
 use crate::connect::link::Attachment;
+use crate::endpoint::MESSAGE_MAX;
 use crate::layout::Direction;
 use crate::ring::{SLOTS, Slot};
 use crate::segment::SideIndex;
@@ -21,7 +22,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 /// Bytes of a message that one entry carries at most.
-pub(crate) const FRAGMENT: usize = 64 << 10;
+pub(crate) const FRAGMENT: usize = MESSAGE_MAX;
 /// Entries that have been consumed are given back in batches of this many.
 const BATCH: u32 = SLOTS / 4;
 
