@@ -2,9 +2,9 @@
 
 use crate::{finish, outcome};
 use libc::{FILE, c_char, c_int, c_uint, c_ulong};
-use sovia::ops;
-use sovia::retreat::{self, Cause};
-use sovia::table::{self, Entry};
+use sovia_sockets::ops;
+use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::table::{self, Entry};
 
 /// A descriptor of the library's own: the program cannot know of it.
 fn is_private(fd: c_int) -> bool {

@@ -1,6 +1,6 @@
 //! What `LD_PRELOAD` loads: the libc functions by which a program reaches a stream socket.
 //!
-//! A hook decodes its arguments, asks [`sovia::table`] whether the descriptor is on record, and
+//! A hook decodes its arguments, asks [`sovia_sockets::table`] whether the descriptor is on record, and
 //! if not calls the real function: one load and one jump more than without Sovia. The logic is in
 //! the `sovia` crate; here is the ABI only.
 
@@ -19,7 +19,7 @@ mod receive;
 mod send;
 mod sockets;
 
-use sovia::Outcome;
+use sovia_sockets::Outcome;
 
 /// Turns an outcome into what libc functions return, with `errno` set on failure.
 fn finish(outcome: Outcome) -> isize {
@@ -52,7 +52,7 @@ extern "C" fn start() {
     let before = errno();
     real::resolve_all();
     process::resolve_variadic();
-    sovia::start();
+    sovia_sockets::start();
     process::start();
     set_errno(before);
 }
@@ -62,7 +62,7 @@ extern "C" fn start() {
 static START: extern "C" fn() = start;
 
 extern "C" fn end() {
-    sovia::finish();
+    sovia_sockets::finish();
 }
 
 #[used]

@@ -5,6 +5,6 @@ use libc::c_int;
 
 hooks! {
     fn mlockall(flags: c_int) -> c_int {
-        finish(sovia::ops::lock_all(flags)) as c_int
+        finish(sovia_sockets::ops::lock_all(flags)) as c_int
     }
 }

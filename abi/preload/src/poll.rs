@@ -2,8 +2,8 @@
 
 use crate::{finish, outcome};
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
-use sovia::table::{self, Entry};
-use sovia::{epoll, pollset};
+use sovia_sockets::table::{self, Entry};
+use sovia_sockets::{epoll, pollset};
 
 /// A pointer into the first page, where nothing is ever mapped.
 pub(crate) fn is_bad<T>(pointer: *const T) -> bool {
@@ -231,7 +231,7 @@ hooks! {
 }
 
 fn sovia_now() -> u64 {
-    sovia::wait::now_ns()
+    sovia_sockets::wait::now_ns()
 }
 
 /// select's three sets as a list for poll.

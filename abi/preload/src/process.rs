@@ -2,16 +2,16 @@
 
 use core::sync::atomic::{AtomicI32, Ordering};
 use libc::{FILE, c_char, c_int, c_long, c_void, msghdr, pid_t};
-use sovia::ops;
-use sovia::retreat::{self, Cause};
-use sovia::table;
+use sovia_sockets::ops;
+use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::table;
 
 /// The process whose tables these are. A vfork'ed child runs on our memory under another id.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// Whether the caller is a vfork'ed child: it may use what we know, but not change it.
 pub(crate) fn is_borrowed() -> bool {
-    OWNER.load(Ordering::Relaxed) != sovia::process_id()
+    OWNER.load(Ordering::Relaxed) != sovia_sockets::process_id()
 }
 
 /// The program's `errno` while a fork is under way.
@@ -41,13 +41,13 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
-    OWNER.store(sovia::process_id(), Ordering::Relaxed);
+    OWNER.store(sovia_sockets::process_id(), Ordering::Relaxed);
     ops::forked();
     crate::set_errno(ERRNO.load(Ordering::Relaxed));
 }
 
 pub(crate) fn start() {
-    OWNER.store(sovia::process_id(), Ordering::Relaxed);
+    OWNER.store(sovia_sockets::process_id(), Ordering::Relaxed);
     // SAFETY: plain functions without captured state; registered once.
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
@@ -166,7 +166,7 @@ hooks! {
     fn syscall(
         number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long,
     ) -> c_long {
-        if number == libc::SYS_io_uring_setup && !sovia::config::io_uring_allowed() {
+        if number == libc::SYS_io_uring_setup && !sovia_sockets::config::io_uring_allowed() {
             crate::set_errno(libc::ENOSYS);
             return -1;
         }

@@ -1,7 +1,7 @@
 //! System calls that a program makes through libc's `syscall` on descriptors that are ours.
 
 use libc::{c_int, c_long};
-use sovia::table::{self, Entry};
+use sovia_sockets::table::{self, Entry};
 
 /// Serves the calls that would otherwise get past the hooks; `kernel` makes the real one.
 ///

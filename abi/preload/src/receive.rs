@@ -2,9 +2,9 @@
 
 use crate::{finish, outcome};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
-use sovia::ops::{self, Flags};
-use sovia::retreat::{self, Cause};
-use sovia::table;
+use sovia_sockets::ops::{self, Flags};
+use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::table;
 
 /// Flags that are carried on a VI; a call with any other goes back to TCP first.
 const CARRIED: c_int = libc::MSG_DONTWAIT
@@ -205,7 +205,7 @@ hooks! {
             Err(libc::EINVAL) => return finish(Err(libc::EMSGSIZE)),
             Err(e) => return finish(Err(e)),
         };
-        let attached = at.conn.phase() == sovia::conn::Phase::Attached;
+        let attached = at.conn.phase() == sovia_sockets::conn::Phase::Attached;
         let result = list.with(|list| ops::receive(fd, at, list, flags(how), kernel));
         if result.is_ok() && attached {
             (*msg).msg_namelen = 0;

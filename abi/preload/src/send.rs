@@ -2,9 +2,9 @@
 
 use crate::{finish, outcome, receive};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t};
-use sovia::ops::{self, Flags};
-use sovia::retreat::{self, Cause};
-use sovia::table;
+use sovia_sockets::ops::{self, Flags};
+use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::table;
 
 /// Flags that are carried on a VI; a call with any other goes back to TCP first.
 const CARRIED: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_EOR;

@@ -2,10 +2,10 @@
 
 use crate::{finish, outcome};
 use libc::{c_int, c_void, sockaddr, socklen_t};
-use sovia::conn::Role;
-use sovia::ops;
-use sovia::retreat::{self, Cause};
-use sovia::table;
+use sovia_sockets::conn::Role;
+use sovia_sockets::ops;
+use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::table;
 
 /// Records a socket if it is TCP.
 fn record(fd: c_int, role: Role) {

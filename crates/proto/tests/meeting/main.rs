@@ -1,5 +1,5 @@
 //! Every interleaving of processes that look for the other end of their connections
-//! (`sovia/meeting`).
+//! (`sockets/src/meeting`).
 //!
 //! Two connections; the processes act at the granularity of single datagrams and single accesses
 //! to the table of requests, ends close, processes die, strangers bind names and lie. The checker
