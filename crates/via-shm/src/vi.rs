@@ -5,6 +5,7 @@
 //! flag; whoever raised it then flushes both queues, one after the other, under their own locks.
 
 mod access;
+mod ahead;
 mod attention;
 mod connection;
 pub(crate) mod inner;

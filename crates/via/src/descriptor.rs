@@ -31,6 +31,21 @@ pub struct ControlSegment {
     status: AtomicU32,
 }
 
+impl ControlSegment {
+    /// For NICs: the descriptor is done. The status is stored last.
+    #[inline]
+    pub fn complete(&self, status: Status, length: u32, immediate: Option<u32>) {
+        let mut status = status | Status::DONE;
+        if let Some(immediate) = immediate {
+            self.immediate.store(immediate, Ordering::Relaxed);
+            status |= Status::IMMEDIATE;
+        }
+        self.length.store(length, Ordering::Relaxed);
+        // SYNC: whoever sees the status sees what was stored before it.
+        self.status.store(status.bits(), Ordering::Release);
+    }
+}
+
 /// A data segment, or the address segment of an RDMA, whose `length` is reserved.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -238,17 +253,16 @@ impl<'m> DescriptorRef<'m> {
         self.control.status.store(0, Ordering::Relaxed);
     }
 
-    /// For NICs: the descriptor is done. The status is stored last.
+    /// For NICs: the descriptor is done; see [`ControlSegment::complete`].
     #[inline]
     pub fn complete(&self, status: Status, length: u32, immediate: Option<u32>) {
-        let mut status = status | Status::DONE;
-        if let Some(immediate) = immediate {
-            self.control.immediate.store(immediate, Ordering::Relaxed);
-            status |= Status::IMMEDIATE;
-        }
-        self.control.length.store(length, Ordering::Relaxed);
-        // SYNC: whoever sees the status sees what was stored before it.
-        self.control.status.store(status.bits(), Ordering::Release);
+        self.control.complete(status, length, immediate);
+    }
+
+    /// For NICs: the part in which the descriptor's end is told.
+    #[inline]
+    pub fn control_segment(&self) -> &'m ControlSegment {
+        self.control
     }
 
     /// The program's link to another descriptor, address and raw handle. No NIC looks at it.

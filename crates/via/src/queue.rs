@@ -149,6 +149,13 @@ impl WorkQueue {
         (self.done != self.posted).then(|| self.ring[self.place(self.done)].descriptor)
     }
 
+    /// Descriptors that are done since the queue's beginning, which tells the oldest that is not
+    /// from those before and after it.
+    #[inline]
+    pub fn position(&self) -> u32 {
+        self.done
+    }
+
     /// The descriptor that was posted `i` after the oldest that is not done.
     #[inline]
     pub fn pending(&self, i: u32) -> Option<DescriptorAddress> {

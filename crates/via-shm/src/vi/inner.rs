@@ -408,7 +408,8 @@ impl Core {
         }
         match recv.progress(&self.nic) {
             News::Trouble => self.give_up_receiving(recv),
-            News::Message | News::Nothing => {}
+            News::Nothing => recv.look_ahead(&self.nic),
+            News::Message => {}
         }
         false
     }

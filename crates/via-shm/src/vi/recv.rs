@@ -3,6 +3,7 @@
 use crate::Damaged;
 use crate::nic::Shared;
 use crate::vi::access::{self, Gather, Queue};
+use crate::vi::ahead::Ahead;
 use crate::vi::attention::Attention;
 use crate::vi::lane::{Piece, RxLane};
 use crate::vi::notice::{Notices, Overrun};
@@ -20,6 +21,8 @@ pub(crate) struct RecvSide {
     pub(crate) level: Reliability,
     /// No more messages are to be taken from it.
     ended: bool,
+    /// Where the next message goes, if that is known already.
+    ahead: Ahead,
     /// What has come of a message of several entries.
     partial: Partial,
     /// Why the connection is to be broken, once that is found out.
@@ -35,7 +38,7 @@ struct Partial {
 }
 
 /// Control bits that mean nothing in a receive.
-const FOREIGN: Control = Control::RESERVED.union(Control::OP_MASK);
+pub(crate) const FOREIGN: Control = Control::RESERVED.union(Control::OP_MASK);
 
 /// What a look for messages has brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +57,7 @@ impl RecvSide {
             lane: None,
             level,
             ended: false,
+            ahead: Ahead::default(),
             partial: Partial::default(),
             trouble: None,
             attention: Attention::default(),
@@ -102,13 +106,27 @@ impl RecvSide {
     /// be taken.
     #[inline]
     pub(crate) fn take_next(&mut self, nic: &Shared) -> Result<Completion, News> {
-        let outcome = self.meet_all(nic)?;
+        let outcome = match self.meet_all(nic) {
+            Ok(outcome) => outcome,
+            Err(news) => {
+                if news == News::Nothing {
+                    self.look_ahead(nic);
+                }
+                return Err(news);
+            }
+        };
         let completion = self.queue.work.pass(outcome);
         if self.queue.notices.passed().is_err() {
             // Too late for this one; the next look finds the connection broken.
             self.overrun();
         }
         Ok(completion)
+    }
+
+    /// Nothing has come: gets ready for the next message.
+    #[inline]
+    pub(crate) fn look_ahead(&mut self, nic: &Shared) {
+        self.ahead.look(&mut self.queue, nic);
     }
 
     /// For a completion queue: whether the next descriptor's message is there, plainly to be
@@ -149,6 +167,30 @@ impl RecvSide {
         if piece.more || piece.written || self.partial.filled != 0 || self.partial.lost.is_some() {
             return self.meet_part(nic, piece);
         }
+        let Piece { len: length, immediate, .. } = piece;
+        if let Some(place) = self.ahead.take(&self.queue, nic)
+            && length <= place.room
+        {
+            // SAFETY: `place.room` bytes are good while the queue's lock is held.
+            unsafe { lane.copy(&piece, 0, place.to, length) };
+            if lane.consume(&piece).is_err() {
+                return Err(self.damaged(Damaged("a message at an impossible place")));
+            }
+            // SAFETY: likewise.
+            unsafe { place.control() }.complete(Status::OP_RECEIVE, length, immediate);
+            if self.level == Reliability::RELIABLE_RECEPTION {
+                lane.deliver();
+            }
+            return Ok(Outcome { status: Status::OP_RECEIVE, length, immediate });
+        }
+        self.meet_now(nic, piece)
+    }
+
+    /// As [`RecvSide::meet`], for a message in one entry whose place is to be found first.
+    #[inline]
+    fn meet_now(&mut self, nic: &Shared, piece: Piece) -> Result<Outcome, News> {
+        let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
+        let Piece { len: length, immediate, .. } = piece;
         let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
         let Some(front) = work.front() else {
             return Err(self.damaged(Damaged("a message for which no receive is posted")));
@@ -157,7 +199,6 @@ impl RecvSide {
             // Its memory was deregistered after it was posted.
             return self.fail(nic, &piece, Status::PROTECTION_ERROR);
         };
-        let Piece { len: length, immediate, .. } = piece;
         let delivered = (|| {
             let count = access::form(&descriptor, descriptor.control(), FOREIGN)?;
             if count == 1 {

@@ -4,6 +4,7 @@ use crate::attributes::MemAttributes;
 use crate::error::{MemError, PtagError, RegisterError};
 use crate::memory::{MemHandle, Memory, Ptag, Region};
 use core::num::NonZeroU32;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +27,8 @@ pub struct Limits {
 pub struct MemoryTable {
     limits: Limits,
     default_ptag: Ptag,
+    /// Regions that have been killed.
+    changes: AtomicU32,
     inner: Mutex<Inner>,
 }
 
@@ -59,12 +62,25 @@ impl MemoryTable {
         let default_ptag = Ptag(NonZeroU32::MIN);
         let mut inner = Inner { last_ptag: default_ptag.raw(), ..Inner::default() };
         inner.ptags.insert(default_ptag, 1);
-        MemoryTable { limits, default_ptag, inner: Mutex::new(inner) }
+        MemoryTable { limits, default_ptag, changes: AtomicU32::new(0), inner: Mutex::new(inner) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         // Nothing in here panics half-way; a poisoned lock guards sound data.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number that changes with each region that is deregistered, or whose attributes change: as
+    /// long as it is the same, what was found is still live. To be read like
+    /// [`Region::is_live`], inside whatever deregistering waits for.
+    #[inline]
+    pub fn changes(&self) -> u32 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn kill(&self, region: &Region) {
+        region.kill();
+        self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The tag that stands in where none is named.
@@ -181,7 +197,7 @@ impl MemoryTable {
         let region =
             place.region.take_if(|r| r.handle() == handle).ok_or(MemError::UnknownHandle)?;
         place.generation = next_generation(place.generation);
-        region.kill();
+        self.kill(&region);
         inner.free.push_back(handle.index() as u32);
         inner.bytes -= region.memory().len() as u64;
         if let Some(uses) = inner.ptags.get_mut(&region.ptag()) {
@@ -210,7 +226,7 @@ impl MemoryTable {
         let old = place.region.take_if(|r| r.handle() == handle).ok_or(MemError::UnknownHandle)?;
         let attributes = MemAttributes { ptag: Some(ptag), ..attributes };
         place.region = Some(Arc::new(Region::new(old.memory().clone(), handle, ptag, attributes)));
-        old.kill();
+        self.kill(&old);
         *inner.ptags.entry(ptag).or_default() += 1;
         if let Some(uses) = inner.ptags.get_mut(&old.ptag()) {
             *uses -= 1;
