@@ -172,7 +172,7 @@ impl CqCore {
         }
         let mut members = self.members.lock();
         let found = members.find(|core| {
-            if core.promise() {
+            if core.receive_for_cq() {
                 return Look::Found(CqEntry { context: core.context, queue: WorkQueueKind::Recv });
             }
             self.pop().map_or(Look::Nothing, Look::Found)

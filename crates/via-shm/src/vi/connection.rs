@@ -72,7 +72,6 @@ impl Core {
     }
 
     pub(crate) fn disconnect(&self) {
-        self.keep_promise();
         let mut machine = self.machine();
         // Possible in every state.
         machine.state = machine.state.after(Event::Disconnect).unwrap_or(ViState::Idle);
@@ -98,14 +97,6 @@ impl Core {
                 // After this the program may free what it has registered.
                 attachment.await_reach();
             }
-        }
-    }
-
-    /// A completion queue has said of a message that it is received: now it is.
-    fn keep_promise(&self) {
-        let mut recv = self.recv.lock();
-        if recv.queue.notices.promised {
-            recv.progress(&self.nic);
         }
     }
 

@@ -395,23 +395,23 @@ impl Core {
         self.serve_if_staged();
     }
 
-    /// For a completion queue: whether the next descriptor of the receive queue can be handed out
-    /// as done. Whatever else has come is received, and enters the completion queue by itself.
-    pub(crate) fn promise(&self) -> bool {
+    /// For a completion queue: receives the next message; whether its entry is to be handed out at
+    /// once. Entries of whatever else is done enter the queue by themselves.
+    #[inline]
+    pub(crate) fn receive_for_cq(&self) -> bool {
         let mut recv = self.recv.lock();
         if self.is_broken() {
             recv.wind_up(&self.nic);
             return false;
         }
-        if !recv.queue.notices.promised && !recv.queue.work.has_done() && recv.promise() {
-            return true;
+        match recv.receive_for_cq(&self.nic) {
+            Ok(at_once) => at_once,
+            Err(News::Trouble) => {
+                self.give_up_receiving(recv);
+                false
+            }
+            Err(News::Message | News::Nothing) => false,
         }
-        match recv.progress(&self.nic) {
-            News::Trouble => self.give_up_receiving(recv),
-            News::Nothing => recv.look_ahead(&self.nic),
-            News::Message => {}
-        }
-        false
     }
 }
 

@@ -20,9 +20,6 @@ pub(crate) struct Notices {
     /// There once the program has asked for one.
     #[expect(clippy::box_collection, reason = "most queues have none, and there are many queues")]
     callbacks: Option<Box<VecDeque<ViCallback>>>,
-    /// The completion queue has handed out an entry for the message at the head, which is yet to
-    /// be received: its descriptor's completion leaves no other.
-    pub(crate) promised: bool,
     /// Whether anybody is told at all.
     wanted: bool,
 }
@@ -37,7 +34,7 @@ impl Notices {
     pub(crate) fn new(cq: Option<Arc<CqCore>>, context: u64, queue: WorkQueueKind) -> Notices {
         let wanted = cq.is_some();
         let entry = CqEntry { context, queue };
-        Notices { cq, entry, callbacks: None, promised: false, wanted }
+        Notices { cq, entry, callbacks: None, wanted }
     }
 
     /// Whether callbacks wait for completions.
@@ -73,7 +70,7 @@ impl Notices {
     #[inline]
     fn enter(&mut self) -> Result<(), Overrun> {
         let Some(cq) = &self.cq else { return Ok(()) };
-        if core::mem::take(&mut self.promised) { Ok(()) } else { cq.push(self.entry) }
+        cq.push(self.entry)
     }
 
     /// Has the next completion handed to `callback`; one that is there already, at once.

@@ -106,15 +106,7 @@ impl RecvSide {
     /// be taken.
     #[inline]
     pub(crate) fn take_next(&mut self, nic: &Shared) -> Result<Completion, News> {
-        let outcome = match self.meet_all(nic) {
-            Ok(outcome) => outcome,
-            Err(news) => {
-                if news == News::Nothing {
-                    self.look_ahead(nic);
-                }
-                return Err(news);
-            }
-        };
+        let outcome = self.meet_or_get_ready(nic)?;
         let completion = self.queue.work.pass(outcome);
         if self.queue.notices.passed().is_err() {
             // Too late for this one; the next look finds the connection broken.
@@ -123,25 +115,29 @@ impl RecvSide {
         Ok(completion)
     }
 
-    /// Nothing has come: gets ready for the next message.
+    /// As [`RecvSide::progress`], for a completion queue that is just looking for an entry: it has
+    /// the message's without a detour. False if somebody else gets the descriptor.
     #[inline]
-    pub(crate) fn look_ahead(&mut self, nic: &Shared) {
-        self.ahead.look(&mut self.queue, nic);
+    pub(crate) fn receive_for_cq(&mut self, nic: &Shared) -> Result<bool, News> {
+        let outcome = self.meet_or_get_ready(nic)?;
+        self.queue.work.complete(outcome);
+        if !self.queue.notices.has_callbacks() {
+            return Ok(true);
+        }
+        match self.queue.notices.completed(&mut self.queue.work, nic) {
+            Ok(()) => Ok(false),
+            Err(Overrun) => Err(self.overrun()),
+        }
     }
 
-    /// For a completion queue: whether the next descriptor's message is there, plainly to be
-    /// received when its program takes it. That is promised with this.
-    pub(crate) fn promise(&mut self) -> bool {
-        let Some(lane) = &self.lane else { return false };
-        let plain = lane.has_news()
-            && !self.ended
-            && self.queue.work.outstanding() > 0
-            && !self.queue.notices.has_callbacks()
-            && self.partial.filled == 0
-            && self.partial.lost.is_none()
-            && matches!(lane.head(), Ok(Some(Piece { more: false, .. })));
-        self.queue.notices.promised |= plain;
-        plain
+    /// As [`RecvSide::meet_all`]; if nothing has come, what the next message needs is looked up.
+    #[inline(always)]
+    fn meet_or_get_ready(&mut self, nic: &Shared) -> Result<Outcome, News> {
+        let met = self.meet_all(nic);
+        if met == Err(News::Nothing) {
+            self.ahead.look(&mut self.queue, nic);
+        }
+        met
     }
 
     /// As [`RecvSide::meet`], as long as there is a message that goes on.
@@ -372,7 +368,6 @@ impl RecvSide {
     /// Flushes what is not done.
     pub(crate) fn flush(&mut self, nic: &Shared) {
         self.queue.flush(nic, |_| Status::OP_RECEIVE);
-        self.queue.notices.promised = false;
     }
 }
 
