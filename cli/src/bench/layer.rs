@@ -30,6 +30,7 @@ impl Layer {
     pub(super) fn all_for(scenario: Scenario, wait: Wait) -> Vec<Self> {
         let mut layers = match (scenario, wait) {
             (Scenario::Connect, _) => return vec![Self::Tcp, Self::Sovia],
+            (Scenario::Load, _) => return vec![Self::Tcp, Self::Unix, Self::Sovia],
             // Neither can be told to sleep at once.
             (_, Wait::Sleep) => vec![],
             (_, Wait::Poll | Wait::Block) => vec![Self::Ring, Self::Via],

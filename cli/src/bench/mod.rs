@@ -17,13 +17,13 @@ mod scenario;
 mod series;
 mod task;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Subcommand;
 
 use self::layer::Layer;
 use self::measure::{Measured, Measurer};
 use self::series::Series;
-use self::task::{Cpus, Scenario, Wait};
+use self::task::{Cpus, Scenario, Task, Wait};
 
 pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
 
@@ -44,6 +44,8 @@ enum What {
     Rate(Messages),
     /// Connections set up, one byte each way, closed
     Connect(Common),
+    /// Processor time of a stream that offers a part of what TCP can carry, by blocking calls
+    Load(Load),
     #[command(flatten)]
     Papers(papers::What),
 }
@@ -59,6 +61,15 @@ struct Messages {
     /// Which processors they run on [default: apart for `poll`, free for `block` and `sleep`]
     #[arg(long, value_enum)]
     cpus: Option<Cpus>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+struct Load {
+    /// Bytes in a message; K is 1024, M 1024 x 1024; several, by commas
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "BYTES")]
+    size: Vec<usize>,
     #[command(flatten)]
     common: Common,
 }
@@ -99,6 +110,9 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
         What::Connect(common) => {
             let how = Messages { size: Vec::new(), wait: Wait::Block, cpus: None, common };
             (Scenario::Connect, how)
+        }
+        What::Load(Load { size, common }) => {
+            (Scenario::Load, Messages { size, wait: Wait::Block, cpus: None, common })
         }
         What::Papers(what) => return papers::bench(&what),
     };
@@ -144,15 +158,20 @@ fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
     let mut series = Series::default();
     for _ in 0..plan.runs {
         for &size in &plan.sizes {
+            let mut task = Task {
+                scenario: plan.scenario,
+                layer: Layer::Tcp,
+                wait: plan.wait,
+                cpus: plan.cpus,
+                size_bytes: size,
+                seconds: plan.seconds,
+                peak: None,
+            };
+            if plan.scenario == Scenario::Load {
+                task.peak = Some(peak(measurer, &task)?);
+            }
             for &layer in &plan.layers {
-                let task = task::Task {
-                    scenario: plan.scenario,
-                    layer,
-                    wait: plan.wait,
-                    cpus: plan.cpus,
-                    size_bytes: size,
-                    seconds: plan.seconds,
-                };
+                let task = Task { layer, ..task.clone() };
                 let Measured { figures, stayed } = measurer.measure(&task)?;
                 series.add(size, layer, figures);
                 // Short connections are meant to stay there.
@@ -163,6 +182,13 @@ fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
         }
     }
     Ok(series)
+}
+
+/// What TCP carries at most, in bytes a second.
+fn peak(measurer: &Measurer, task: &Task) -> anyhow::Result<f64> {
+    let measured = measurer.measure(&Task { scenario: Scenario::Bandwidth, ..task.clone() })?;
+    let figure = measured.figures.first().context("no bandwidth was measured")?;
+    Ok(figure.value * 1e9)
 }
 
 /// Messages are held in memory twice, so there is an upper bound.

@@ -22,6 +22,7 @@ struct Line<'a> {
     unit: &'a str,
     median: f64,
     p99: Option<f64>,
+    p999: Option<f64>,
     min: f64,
     max: f64,
     runs: u32,
@@ -46,7 +47,8 @@ pub(super) fn json(plan: &Plan, series: &Series) -> anyhow::Result<()> {
             metric: metric.name(),
             unit: metric.unit(),
             median: rounded(summary.median),
-            p99: summary.p99.map(rounded),
+            p99: summary.tail.map(|tail| rounded(tail.p99)),
+            p999: summary.tail.map(|tail| rounded(tail.p999)),
             min: rounded(summary.min),
             max: rounded(summary.max),
             runs: plan.runs,
@@ -72,11 +74,13 @@ fn metric_table(plan: &Plan, series: &Series, metric: Metric) -> Table {
         bases(plan.wait).iter().copied().filter(|base| plan.layers.contains(base)).collect();
     let unit = metric.unit();
     let mut header = vec!["bytes".to_owned(), "layer".to_owned(), format!("median {unit}")];
-    if metric.is_time() {
-        header.push(format!("p99 {unit}"));
+    let has_tail = metric == Metric::HalfRoundTrip;
+    if has_tail {
+        header.extend([format!("p99 {unit}"), format!("p99.9 {unit}")]);
     }
     header.extend(["min".to_owned(), "max".to_owned()]);
-    header.extend(bases.iter().map(|base| format!("speed / {base}")));
+    let better = if has_tail || !metric.is_cost() { "speed" } else { "thrift" };
+    header.extend(bases.iter().map(|base| format!("{better} / {base}")));
     let mut table = crate::table::new(header, &[1]);
 
     for &size in &plan.sizes {
@@ -84,14 +88,15 @@ fn metric_table(plan: &Plan, series: &Series, metric: Metric) -> Table {
             let Some(summary) = series.summary(metric, size, layer) else { continue };
             let size_cell = if place == 0 { size.to_string() } else { String::new() };
             let mut row = vec![size_cell, layer.to_string(), number(Some(summary.median))];
-            if metric.is_time() {
-                row.push(number(summary.p99));
+            if has_tail {
+                let tail = summary.tail;
+                row.extend([number(tail.map(|t| t.p99)), number(tail.map(|t| t.p999))]);
             }
             row.extend([number(Some(summary.min)), number(Some(summary.max))]);
             row.extend(bases.iter().map(|&base| {
                 let base = series.summary(metric, size, base).map(|base| base.median);
                 number(base.map(|base| {
-                    if metric.is_time() { base / summary.median } else { summary.median / base }
+                    if metric.is_cost() { base / summary.median } else { summary.median / base }
                 }))
             }));
             table.add_row(row);
@@ -125,6 +130,12 @@ fn title(metric: Metric) -> &'static str {
         Metric::Messages => "Messages a second, one way, TCP_NODELAY",
         Metric::Transactions => "Requests and their responses a second, one after the other",
         Metric::Connections => "Connections a second: set up, one byte each way, closed",
+        Metric::CpuAtTenth => {
+            "Processor time of both ends at 10 % of TCP's peak (100 %: one processor)"
+        }
+        Metric::CpuAtHalf => {
+            "Processor time of both ends at 50 % of TCP's peak (100 %: one processor)"
+        }
     }
 }
 

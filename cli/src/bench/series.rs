@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sovia_control::Reason;
 
 use super::layer::Layer;
-use super::task::{Figure, Metric};
+use super::task::{Figure, Metric, Tail};
 
 /// All figures, by metric, message size and layer.
 #[derive(Default)]
@@ -25,8 +25,8 @@ struct Stays {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Summary {
     pub(super) median: f64,
-    /// The median over the runs of the 99th percentile within each.
-    pub(super) p99: Option<f64>,
+    /// The medians over the runs of the percentiles within each.
+    pub(super) tail: Option<Tail>,
     pub(super) min: f64,
     pub(super) max: f64,
 }
@@ -77,11 +77,18 @@ impl Series {
         let values: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
         Some(Summary {
             median: median(values.clone())?,
-            p99: median(figures.iter().filter_map(|figure| figure.p99).collect()),
+            tail: tail(figures),
             min: values.iter().copied().reduce(f64::min)?,
             max: values.iter().copied().reduce(f64::max)?,
         })
     }
+}
+
+fn tail(figures: &[Figure]) -> Option<Tail> {
+    let of = |each: fn(Tail) -> f64| {
+        median(figures.iter().filter_map(|figure| figure.tail).map(each).collect())
+    };
+    Some(Tail { p99: of(|tail| tail.p99)?, p999: of(|tail| tail.p999)? })
 }
 
 /// The middle value, or the mean of the two in the middle.
@@ -110,11 +117,13 @@ mod tests {
     fn runs_are_summed_up_by_metric_size_and_layer() {
         let mut series = Series::default();
         for (value, p99) in [(1.0, None), (9.0, Some(10.0)), (2.0, Some(3.0))] {
-            let figure = |metric| Figure { metric, value, p99 };
+            let tail = p99.map(|p99| Tail { p99, p999: 2.0 * p99 });
+            let figure = |metric| Figure { metric, value, tail };
             series.add(4, Layer::Tcp, vec![figure(Metric::Messages), figure(Metric::Transactions)]);
         }
         assert_eq!(series.metrics(), [Metric::Messages, Metric::Transactions]);
-        let expected = Summary { median: 2.0, p99: Some(6.5), min: 1.0, max: 9.0 };
+        let tail = Some(Tail { p99: 6.5, p999: 13.0 });
+        let expected = Summary { median: 2.0, tail, min: 1.0, max: 9.0 };
         assert_eq!(series.summary(Metric::Messages, 4, Layer::Tcp), Some(expected));
         assert_eq!(series.summary(Metric::Messages, 8, Layer::Tcp), None);
     }

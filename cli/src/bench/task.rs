@@ -15,6 +15,7 @@ pub(super) enum Scenario {
     Bandwidth,
     Rate,
     Connect,
+    Load,
 }
 
 impl Scenario {
@@ -25,6 +26,7 @@ impl Scenario {
             Self::Bandwidth => &[1024, 4096, 16384, 65536, 1048576],
             Self::Rate => &[64],
             Self::Connect => &[1],
+            Self::Load => &[64, 4096, 65536],
         }
     }
 }
@@ -36,6 +38,7 @@ impl fmt::Display for Scenario {
             Self::Bandwidth => "bandwidth",
             Self::Rate => "rate",
             Self::Connect => "connect",
+            Self::Load => "load",
         })
     }
 }
@@ -95,6 +98,8 @@ pub(super) struct Task {
     pub(super) cpus: Cpus,
     pub(super) size_bytes: usize,
     pub(super) seconds: f64,
+    /// Of the scenario `load`: what TCP carries at most, in bytes a second.
+    pub(super) peak: Option<f64>,
 }
 
 /// Which end of the connection a process is.
@@ -123,8 +128,15 @@ pub(super) struct Figure {
     pub(super) metric: Metric,
     /// In the metric's unit.
     pub(super) value: f64,
-    /// Of single messages, in the same unit, where they are timed.
-    pub(super) p99: Option<f64>,
+    /// Of single messages, where they are timed.
+    pub(super) tail: Option<Tail>,
+}
+
+/// The slowest of single messages, in the metric's unit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Tail {
+    pub(super) p99: f64,
+    pub(super) p999: f64,
 }
 
 /// What a figure is a figure of.
@@ -136,6 +148,8 @@ pub(super) enum Metric {
     Messages,
     Transactions,
     Connections,
+    CpuAtTenth,
+    CpuAtHalf,
 }
 
 impl Metric {
@@ -147,6 +161,8 @@ impl Metric {
             Self::Messages => "messages",
             Self::Transactions => "transactions",
             Self::Connections => "connections",
+            Self::CpuAtTenth => "cpu_at_10_percent",
+            Self::CpuAtHalf => "cpu_at_50_percent",
         }
     }
 
@@ -156,11 +172,12 @@ impl Metric {
             Self::HalfRoundTrip => "us",
             Self::Bandwidth => "GB/s",
             Self::Messages | Self::Transactions | Self::Connections => "1/s",
+            Self::CpuAtTenth | Self::CpuAtHalf => "%",
         }
     }
 
     /// Whether less is better.
-    pub(super) fn is_time(self) -> bool {
-        self == Self::HalfRoundTrip
+    pub(super) fn is_cost(self) -> bool {
+        matches!(self, Self::HalfRoundTrip | Self::CpuAtTenth | Self::CpuAtHalf)
     }
 }

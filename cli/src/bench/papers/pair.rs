@@ -41,7 +41,15 @@ impl Pairs {
                 let (wait, cpus) = (part.wait, part.cpus);
                 // A rate is two measurements in one.
                 let seconds = part.seconds * 4.0;
-                self.layer(&Task { scenario, layer, wait, cpus, size_bytes: size, seconds })
+                self.layer(&Task {
+                    scenario,
+                    layer,
+                    wait,
+                    cpus,
+                    size_bytes: size,
+                    seconds,
+                    peak: None,
+                })
             }
             _ => self.pair(part),
         };
@@ -95,7 +103,10 @@ impl Pairs {
                 // Of GB/s.
                 task::Metric::Bandwidth => (Metric::Throughput, figure.value * 8e3),
                 task::Metric::Messages => (Metric::Rate, figure.value),
-                task::Metric::Transactions | task::Metric::Connections => return None,
+                task::Metric::Transactions
+                | task::Metric::Connections
+                | task::Metric::CpuAtTenth
+                | task::Metric::CpuAtHalf => return None,
             };
             let x = task.size_bytes as u64;
             Some(Reading { end: End::Requester, metric, x, off: 0, value })

@@ -25,7 +25,7 @@ pub(in crate::bench) fn request(port: &str, task: &Task) -> anyhow::Result<Vec<F
     one(port, task, STOP)?;
     // At the median's pace: a few that were interrupted do not count.
     let value = 1e9 / times.value_at_quantile(0.5) as f64;
-    Ok(vec![Figure { metric: Metric::Connections, value, p99: None }])
+    Ok(vec![Figure { metric: Metric::Connections, value, tail: None }])
 }
 
 fn one(port: &str, task: &Task, byte: u8) -> anyhow::Result<()> {

@@ -15,6 +15,7 @@ pub(in crate::bench) struct Trip {
     pub(in crate::bench) median_ns: f64,
     /// Of trips timed one by one.
     pub(in crate::bench) p99_ns: f64,
+    pub(in crate::bench) p999_ns: f64,
 }
 
 /// A batch is about this long, so that the clock costs nothing and a batch that was interrupted
@@ -75,6 +76,7 @@ pub(in crate::bench) fn request(
     Ok(Trip {
         median_ns: batches.value_at_quantile(0.5) as f64 / batch as f64,
         p99_ns: single.value_at_quantile(0.99) as f64,
+        p999_ns: single.value_at_quantile(0.999) as f64,
     })
 }
 

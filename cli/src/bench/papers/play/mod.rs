@@ -151,7 +151,7 @@ impl Player<'_> {
         // acknowledge what went before.
         let scenario = Scenario::Latency;
         let (wait, cpus, seconds) = (self.part.wait, self.part.cpus, self.part.seconds);
-        let task = Task { scenario, layer, wait, cpus, size_bytes: 1, seconds };
+        let task = Task { scenario, layer, wait, cpus, size_bytes: 1, seconds, peak: None };
         let unix_name = format!("{}-link", self.name);
         match (layer, self.role) {
             (Layer::Tcp, Role::Responder) => {
