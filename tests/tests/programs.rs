@@ -242,7 +242,7 @@ fn sockperf_plays_ping_pong() {
             "ping-pong -m 64 --data-integrity",
             "ping-pong -m 20000",
             "throughput -m 1000",
-            "under-load --mps 5000",
+            "under-load --mps 5000 --reply-every 5",
         ] {
             let told = Client::of(pairing).run(&format!("sockperf {way} {at} -t 1"));
             assert!(told.contains("Summary"), "{pairing}: {way}: {told}");
