@@ -357,6 +357,18 @@ impl Conn {
         usize::from(self.waiting[crate::family::place()].load(Ordering::Acquire))
     }
 
+    /// Has the next message of an attached connection fetched, before the lock is taken.
+    #[inline]
+    pub(crate) fn fetch_next(&self) {
+        // SAFETY: the endpoint was written before the phase became Attached, and stays what it is
+        // but for its numbers; a number that is just being changed has another slot fetched, which
+        // is mapped like the rest of the family's and the segment's memory. (A segment that goes
+        // meanwhile makes no difference: nothing is accessed.)
+        let endpoint =
+            unsafe { (*core::ptr::addr_of!((*self.body.get()).endpoint)).assume_init_ref() };
+        endpoint.rx.fetch_next();
+    }
+
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_>> {

@@ -13,7 +13,7 @@ use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use crate::waiter::Bell;
 use core::ptr::NonNull;
-use sovia_sys::futex;
+use sovia_sys::{cache, futex};
 
 /// Bytes that one message may have.
 pub const MESSAGE_MAX: usize = 64 << 10;
@@ -234,6 +234,12 @@ impl Receiver {
     /// The pool and the area of this direction as one piece.
     pub fn bulk(&self) -> Bulk {
         Range(self.pool)
+    }
+
+    /// Has the next message, which is known to be there or to come soon, fetched.
+    #[inline]
+    pub fn fetch_next(&self) {
+        cache::will_read(self.slot(self.next));
     }
 
     /// Whether a message is there; one load, and the line it loads is the message's own.

@@ -183,6 +183,10 @@ impl Inner {
                         entry.queued = true;
                         self.ready.push_back(i);
                     }
+                    if entry.attached {
+                        // All of them come at the same time.
+                        entry.at.conn.fetch_next();
+                    }
                     i = entry.next;
                 }
             });
