@@ -5,7 +5,7 @@
 
 use crate::boundary::complain;
 use core::time::Duration;
-use via::cq::{CqCallback, CqEntry};
+use via::cq::{CqCallback, CqEntry, CqSignal};
 use via::error::{
     Cause, ConnectError, CqError, CreateViError, MemError, PostError, PtagError, RegisterError,
     SetViError, WaitError,
@@ -207,6 +207,7 @@ impl CompletionQueue for AnyCq {
         fn done(&self) -> Option<CqEntry>;
         fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError>;
         fn notify(&self, callback: CqCallback);
+        fn signal(&self, signal: CqSignal);
         fn in_use(&self) -> bool;
     }
 

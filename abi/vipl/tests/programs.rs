@@ -121,6 +121,7 @@ pairs! {
     notifications,
     queue_notifications,
     tagged,
+    tagged_notifications,
     rdma_writes,
     rdma_reads,
     disconnecting,

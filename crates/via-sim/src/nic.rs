@@ -249,6 +249,7 @@ impl Nic for SimNic {
             capacity: entries,
             entries: VecDeque::new(),
             notify: VecDeque::new(),
+            signals: Vec::new(),
             attached: 0,
             dropped: false,
         };

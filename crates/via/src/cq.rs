@@ -28,6 +28,9 @@ pub struct CqEntry {
 /// What runs, once, when a completion queue has an entry.
 pub type CqCallback = Box<dyn FnOnce(CqEntry) + Send>;
 
+/// What runs, once, when a completion queue has an entry that is left in it.
+pub type CqSignal = Box<dyn FnOnce() + Send>;
+
 /// How a VI that is being created is attached (`VipCreateVi`).
 #[derive(Debug)]
 pub struct Attach<'a, Cq> {
@@ -79,6 +82,12 @@ pub trait CompletionQueue: Send + Sync {
     /// (`VipCQNotify`). One entry for each call, in the order of the calls. Destroying the
     /// completion queue cancels those still to come.
     fn notify(&self, callback: CqCallback);
+
+    /// Has `signal` run, in a thread of the NIC's, when there is an entry to be taken: at once, or
+    /// with the next one that no callback of [`CompletionQueue::notify`] takes. The entry is left
+    /// to whoever looks, and may be gone by the time. Once for each call. Destroying the completion
+    /// queue cancels those still to come.
+    fn signal(&self, signal: CqSignal);
 
     /// Whether a work queue is attached.
     fn in_use(&self) -> bool;

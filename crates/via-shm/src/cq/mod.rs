@@ -23,7 +23,7 @@ use members::{Look, Members};
 use sovia_sys::{Errno, clock, futex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use via::cq::{CqCallback, CqEntry, WorkQueueKind};
+use via::cq::{CqCallback, CqEntry, CqSignal, WorkQueueKind};
 use via::error::{CqError, WaitError};
 use via::{AsyncError, CompletionQueue, Control, ErrorCode, Resource};
 
@@ -61,11 +61,18 @@ pub(crate) struct CqCore {
 struct Entries {
     queue: VecDeque<CqEntry>,
     callbacks: VecDeque<CqCallback>,
+    signals: Vec<CqSignal>,
 }
 
 impl core::fmt::Debug for Entries {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Entries").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+impl Entries {
+    fn are_awaited(&self) -> bool {
+        !self.callbacks.is_empty() || !self.signals.is_empty()
     }
 }
 
@@ -114,9 +121,9 @@ impl CqCore {
         self.looks.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody sleeps on it, or has a callback waiting.
+    /// Whether somebody sleeps on it, or has a callback or a signal waiting.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.sleepers.load(Ordering::SeqCst) > 0 || !self.entries.lock().callbacks.is_empty()
+        self.sleepers.load(Ordering::SeqCst) > 0 || self.entries.lock().are_awaited()
     }
 
     /// A descriptor is done.
@@ -141,7 +148,9 @@ impl CqCore {
         }
         entries.queue.push_back(entry);
         self.held.store(entries.queue.len() as u32, Ordering::SeqCst);
+        let signals = core::mem::take(&mut entries.signals);
         drop(entries);
+        signals.into_iter().for_each(|signal| self.nic.dispatcher.run(signal));
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wake();
         }
@@ -308,6 +317,18 @@ impl CompletionQueue for ShmCq {
         self.0.arm();
     }
 
+    fn signal(&self, signal: CqSignal) {
+        let mut entries = self.0.entries.lock();
+        if !entries.queue.is_empty() {
+            drop(entries);
+            self.0.nic.dispatcher.run(signal);
+            return;
+        }
+        entries.signals.push(signal);
+        drop(entries);
+        self.0.arm();
+    }
+
     fn in_use(&self) -> bool {
         self.0.attached.load(Ordering::SeqCst) > 0
     }
@@ -320,7 +341,10 @@ impl CompletionQueue for ShmCq {
 impl Drop for ShmCq {
     fn drop(&mut self) {
         // Not under the lock: a callback may hold a VI, whose end leaves entries here.
-        let callbacks = core::mem::take(&mut self.0.entries.lock().callbacks);
-        drop(callbacks);
+        let mut entries = self.0.entries.lock();
+        let cancelled =
+            (core::mem::take(&mut entries.callbacks), core::mem::take(&mut entries.signals));
+        drop(entries);
+        drop(cancelled);
     }
 }
