@@ -7,8 +7,8 @@ use crate::boundary::complain;
 use core::time::Duration;
 use via::cq::{CqCallback, CqEntry, CqSignal};
 use via::error::{
-    Cause, ConnectError, CqError, CreateViError, MemError, PostError, PtagError, RegisterError,
-    SetViError, WaitError,
+    Cause, ConnectError, CqError, CreateViError, MemError, NotAccepted, PostError, PtagError,
+    RegisterError, SetViError, WaitError,
 };
 use via::event::{ErrorHandler, ViCallback};
 use via::state::IllegalTransition;
@@ -156,9 +156,11 @@ impl Connection for AnyConnection {
         fn remote_attributes(&self) -> &ViAttributes;
     }
 
-    fn accept(self, vi: &AnyVi) -> Result<(), ConnectError> {
+    fn accept(self, vi: &AnyVi) -> Result<(), NotAccepted<AnyConnection>> {
         match (self, vi) {
-            (AnyConnection::Shm(connection), AnyVi::Shm(vi)) => connection.accept(vi),
+            (AnyConnection::Shm(connection), AnyVi::Shm(vi)) => {
+                connection.accept(vi).map_err(|not| not.map(AnyConnection::Shm))
+            }
         }
     }
 

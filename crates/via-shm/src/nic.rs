@@ -12,7 +12,9 @@ use sovia_sys::{call, process};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use via::cq::Attach;
-use via::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
+use via::error::{
+    ConnectError, CqError, CreateViError, MemError, NotAccepted, PtagError, RegisterError,
+};
 use via::event::{AsyncError, Dispatcher, ErrorHandler};
 use via::memory::{Limits, MemoryTable, Region};
 use via::{
@@ -317,13 +319,13 @@ impl Nic for ShmNic {
             return Err(ConnectError::InvalidParameter("not this NIC's address"));
         }
         let until = crate::vi::deadline(timeout);
-        Incoming::wait(&self.0.hub, local, until).map(ShmConnection)
+        Incoming::wait(&self.0.hub, local, until).map(Box::new).map(ShmConnection)
     }
 }
 
 /// A request for a connection to a shared-memory NIC.
 #[derive(Debug)]
-pub struct ShmConnection(Incoming);
+pub struct ShmConnection(Box<Incoming>);
 
 impl Connection for ShmConnection {
     type Vi = ShmVi;
@@ -336,15 +338,9 @@ impl Connection for ShmConnection {
         &self.0.request.attributes
     }
 
-    fn accept(self, vi: &ShmVi) -> Result<(), ConnectError> {
-        if let Err(error) = vi.0.matches(&self.0.request.attributes) {
-            self.0.refuse(&error);
-            return Err(error);
-        }
-        vi.0.accept(self.0)
+    fn accept(self, vi: &ShmVi) -> Result<(), NotAccepted<ShmConnection>> {
+        vi.0.accept(self.0).map_err(|not| not.map(ShmConnection))
     }
 
-    fn reject(self) {
-        self.0.refuse(&ConnectError::Rejected);
-    }
+    fn reject(self) {}
 }

@@ -14,7 +14,9 @@ use crate::attributes::{MemAttributes, NicAttributes, ViAttributes};
 use crate::cq::{Attach, CompletionQueue};
 #[cfg(doc)]
 use crate::error::PostError;
-use crate::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
+use crate::error::{
+    ConnectError, CqError, CreateViError, MemError, NotAccepted, PtagError, RegisterError,
+};
 use crate::event::{AsyncError, ErrorHandler};
 use crate::memory::{MemHandle, Memory, Ptag};
 use crate::vi::Vi;
@@ -143,10 +145,14 @@ pub trait Connection: Send {
     ///
     /// # Errors
     /// [`ConnectError::State`] if the VI is not idle, [`ConnectError::Reliability`] and
-    /// [`ConnectError::MaxTransferSize`] if the two do not match (the requester is told the same),
-    /// [`ConnectError::Timeout`] if the requester has given up.
-    fn accept(self, vi: &Self::Vi) -> Result<(), ConnectError>;
+    /// [`ConnectError::MaxTransferSize`] if the two do not match: the request is handed back, to be
+    /// accepted with another VI, or with this one later. [`ConnectError::Timeout`] if the requester
+    /// has given up.
+    fn accept(self, vi: &Self::Vi) -> Result<(), NotAccepted<Self>>
+    where
+        Self: Sized;
 
-    /// Rejects (`VipConnectReject`).
+    /// Rejects (`VipConnectReject`). The requester is told so, or, if a VI was tried and did not
+    /// match, what did not.
     fn reject(self);
 }

@@ -6,6 +6,7 @@ use crate::cq::CqCore;
 use crate::nic::Shared;
 use crate::vi::access;
 use crate::vi::lane::RxLane;
+use crate::vi::machine::Machine;
 use crate::vi::notice::Notices;
 use crate::vi::peers::Peering;
 use crate::vi::recv::{News, RecvSide};
@@ -13,7 +14,6 @@ use crate::vi::send::SendSide;
 use crate::vi::target::Target;
 use crate::vi::wait::Budget;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use sovia_sys::seqpacket::Packets;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::cq::WorkQueueKind;
 use via::error::{Cause, PostError};
@@ -48,18 +48,6 @@ pub(crate) struct Core {
     pub(super) recv_budget: Budget,
 }
 
-#[derive(Debug)]
-pub(crate) struct Machine {
-    pub(super) state: ViState,
-    pub(super) attributes: ViAttributes,
-    pub(super) ptag: Ptag,
-    /// Counts requests, so that one that was cut short is not mistaken for a later one.
-    pub(super) attempt: u64,
-    /// By which a request waits for its answer.
-    pub(super) requesting: Option<Arc<Packets>>,
-    pub(super) attachment: Option<Arc<Attachment>>,
-}
-
 /// The completion queues of a VI's queues.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
@@ -84,14 +72,7 @@ impl Core {
         Core {
             id,
             context,
-            machine: Mutex::new(Machine {
-                state: ViState::Idle,
-                attributes,
-                ptag,
-                attempt: 0,
-                requesting: None,
-                attachment: None,
-            }),
+            machine: Mutex::new(Machine::new(attributes, ptag)),
             peering: Peering::default(),
             cause: Mutex::new(None),
             broken: AtomicBool::new(false),
