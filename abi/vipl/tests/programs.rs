@@ -128,6 +128,7 @@ pairs! {
     too_long,
     rejecting,
     mismatching,
+    accepting_with_another,
     peers,
     dying,
     unreliable,
