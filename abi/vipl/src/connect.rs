@@ -3,6 +3,7 @@
 
 use crate::boundary::{Outcome, enter, timeout};
 use crate::handle::{Handle, Kind, Table};
+use crate::late::let_go;
 use crate::nic::{Core, NICS};
 use crate::pointer::{AddressPointer, Out};
 use crate::provider::AnyConnection;
@@ -131,7 +132,9 @@ pub extern "C" fn VipDisconnect(vi: Handle) -> ReturnCode {
     enter(|| {
         // Used rather than kept: a callback for what this flushes may destroy the VI, and then
         // waits for the little that is left to do here.
-        VIS.find(vi)?.vi.disconnect();
+        let open = VIS.find(vi)?;
+        open.vi.disconnect();
+        let_go(open);
         Ok(())
     })
 }

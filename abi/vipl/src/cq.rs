@@ -4,6 +4,7 @@
 use crate::boundary::{Outcome, enter, timeout};
 use crate::callback::{self, CqFunction};
 use crate::handle::{Handle, Kind, Table};
+use crate::late::{let_go, patiently};
 use crate::nic::{Core, NICS};
 use crate::pointer::{Opaque, Out};
 use crate::provider::AnyCq;
@@ -67,7 +68,11 @@ pub extern "C" fn VipCQDone(cq: Handle, vi: Out<Handle>, recv: Out<Boolean>) -> 
     enter(|| {
         let open = CQS.find(cq)?;
         let vi = vi.required()?;
-        tell(look(&open).ok_or(ReturnCode::NotDone)?, vi, recv)
+        let Some(entry) = look(&open) else {
+            let_go(open);
+            return Err(ReturnCode::NotDone);
+        };
+        tell(entry, vi, recv)
     })
 }
 
@@ -87,8 +92,8 @@ pub extern "C" fn VipCQWait(
         }
         // Kept rather than used: destroying it is refused meanwhile, and does not wait.
         let open = open.keep();
-        let entry = open.cq.wait(timeout(wait)).map_err(|error| error.code())?;
-        tell(entry, vi, recv)
+        let entry = patiently(&open.nic, timeout(wait), |slice| open.cq.wait(slice));
+        tell(entry.map_err(|error| error.code())?, vi, recv)
     })
 }
 

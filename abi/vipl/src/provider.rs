@@ -113,6 +113,8 @@ impl Nic for AnyNic {
         fn set_mem_attributes(&self, handle: MemHandle, attributes: MemAttributes) -> Result<(), MemError>;
         fn set_error_handler(&self, handler: Option<ErrorHandler>);
         fn report(&self, error: AsyncError);
+        fn callbacks_wait(&self) -> bool;
+        fn run_callbacks(&self);
     }
 
     fn create_cq(&self, entries: u32, context: u64) -> Result<AnyCq, CqError> {

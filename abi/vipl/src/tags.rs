@@ -131,7 +131,7 @@ impl Tags {
     }
 
     /// Has the provider tell of an entry, unless it does already. The state's lock must not be
-    /// held: where no thread can be started the signal runs in one of the program's calls.
+    /// held: the signal may run at once.
     fn arm(&self, cq: &AnyCq) {
         if core::mem::replace(&mut locked(&self.shared).armed, true) {
             return;

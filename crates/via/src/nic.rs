@@ -115,6 +115,13 @@ pub trait Nic: Send + Sync {
     /// reports errors in this way that the NIC returns from a call ([`PostError::Descriptor`]).
     fn report(&self, error: AsyncError);
 
+    /// Whether callbacks wait because no thread could be started for them.
+    fn callbacks_wait(&self) -> bool;
+
+    /// Runs such callbacks in the calling thread, which holds nothing that they could need: for the
+    /// layer above, to be called now and then. (The NIC keeps trying to start a thread, too.)
+    fn run_callbacks(&self);
+
     /// Waits for a request to connect to `local` (`VipConnectWait`). Several threads may wait,
     /// at one address too; each request goes to one of them.
     ///

@@ -44,6 +44,8 @@ pub(crate) struct CqCore {
     capacity: AtomicU32,
     /// Entries in the queue, to be looked at without its lock.
     held: AtomicU32,
+    /// Callbacks that wait for entries, likewise.
+    wanted: AtomicU32,
     entries: Lock<Entries>,
     members: Lock<Members>,
     /// Work queues attached, receiving or sending.
@@ -83,6 +85,7 @@ impl CqCore {
             context,
             capacity: AtomicU32::new(capacity),
             held: AtomicU32::new(0),
+            wanted: AtomicU32::new(0),
             entries: Lock::new(Entries::default()),
             members: Lock::new(Members::default()),
             attached: AtomicU32::new(0),
@@ -130,8 +133,9 @@ impl CqCore {
     pub(crate) fn push(&self, entry: CqEntry) -> Result<(), Overrun> {
         let mut entries = self.entries.lock();
         if let Some(callback) = entries.callbacks.pop_front() {
+            self.wanted.store(entries.callbacks.len() as u32, Ordering::Relaxed);
             drop(entries);
-            self.nic.dispatcher.run(Box::new(move || callback(entry)));
+            self.nic.run(Box::new(move || callback(entry)));
             return Ok(());
         }
         if entries.queue.len() >= self.capacity.load(Ordering::Relaxed) as usize {
@@ -150,7 +154,7 @@ impl CqCore {
         self.held.store(entries.queue.len() as u32, Ordering::SeqCst);
         let signals = core::mem::take(&mut entries.signals);
         drop(entries);
-        signals.into_iter().for_each(|signal| self.nic.dispatcher.run(signal));
+        signals.into_iter().for_each(|signal| signal());
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wake();
         }
@@ -180,8 +184,10 @@ impl CqCore {
             return Some(entry);
         }
         let mut members = self.members.lock();
+        // What callbacks wait for is theirs, also if who looks here is the first to see it.
+        let mine = self.wanted.load(Ordering::Relaxed) == 0;
         let found = members.find(|core| {
-            if core.promise() {
+            if core.find(mine) {
                 return Look::Found(CqEntry { context: core.context, queue: WorkQueueKind::Recv });
             }
             self.pop().map_or(Look::Nothing, Look::Found)
@@ -309,10 +315,11 @@ impl CompletionQueue for ShmCq {
         if let Some(entry) = entries.queue.pop_front() {
             self.0.held.store(entries.queue.len() as u32, Ordering::SeqCst);
             drop(entries);
-            self.0.nic.dispatcher.run(Box::new(move || callback(entry)));
+            self.0.nic.run(Box::new(move || callback(entry)));
             return;
         }
         entries.callbacks.push_back(callback);
+        self.0.wanted.store(entries.callbacks.len() as u32, Ordering::Relaxed);
         drop(entries);
         self.0.arm();
     }
@@ -321,7 +328,7 @@ impl CompletionQueue for ShmCq {
         let mut entries = self.0.entries.lock();
         if !entries.queue.is_empty() {
             drop(entries);
-            self.0.nic.dispatcher.run(signal);
+            signal();
             return;
         }
         entries.signals.push(signal);

@@ -376,15 +376,17 @@ impl Core {
         self.serve_if_staged();
     }
 
-    /// For a completion queue: whether the next descriptor of the receive queue can be handed out
-    /// as done. Whatever else has come is received, and enters the completion queue by itself.
-    pub(crate) fn promise(&self) -> bool {
+    /// For a completion queue that looks for news: whether the next descriptor of the receive queue
+    /// can be handed out as done, if that is wanted (`promises`). Whatever else has come is
+    /// received, and enters the completion queue by itself.
+    pub(crate) fn find(&self, promises: bool) -> bool {
         let mut recv = self.recv.lock();
         if self.is_broken() {
             recv.wind_up(&self.nic);
             return false;
         }
-        if !recv.queue.notices.promised && !recv.queue.work.has_done() && recv.promise() {
+        let promised = recv.queue.notices.promised || recv.queue.work.has_done();
+        if promises && !promised && recv.promise() {
             return true;
         }
         match recv.progress(&self.nic) {

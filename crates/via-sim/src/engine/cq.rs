@@ -63,7 +63,7 @@ impl World {
             jobs.push(Box::new(move || callback(entry)));
         }
         if !cq.entries.is_empty() {
-            jobs.append(&mut cq.signals);
+            cq.signals.drain(..).for_each(|signal| signal());
         }
         jobs.into_iter().for_each(|job| self.run_later(&nic, job));
     }
