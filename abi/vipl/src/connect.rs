@@ -3,6 +3,7 @@
 
 use crate::boundary::{Outcome, enter, timeout};
 use crate::handle::{Handle, Kind, Table};
+use crate::late::let_go;
 use crate::nic::{Core, NICS};
 use crate::pointer::{AddressPointer, Out};
 use crate::provider::AnyConnection;
@@ -10,7 +11,7 @@ use crate::types::{Ulong, ViAttributesC};
 use crate::vi::{OpenVi, VIS};
 use std::sync::{Arc, Mutex, PoisonError};
 use via::error::ConnectError;
-use via::{Connection, NetAddress, Nic, ReturnCode, Vi, ViAttributes, ViState};
+use via::{Connection, NetAddress, Nic, ReturnCode, Vi, ViAttributes};
 
 /// Every request that waits for an answer.
 static REQUESTS: Table<Request> = Table::new(Kind::Conn);
@@ -18,7 +19,7 @@ static REQUESTS: Table<Request> = Table::new(Kind::Conn);
 /// A request for a connection.
 struct Request {
     /// One thread at a time has anything to do with it.
-    connection: Mutex<Box<AnyConnection>>,
+    connection: Mutex<AnyConnection>,
     nic: Arc<Core>,
 }
 
@@ -43,14 +44,14 @@ pub extern "C" fn VipConnectWait(
         let connection = connection.map_err(|error| error.code())?;
         remote.set(connection.remote_address());
         attributes.set(ViAttributesC::from_via(connection.remote_attributes(), Handle::NULL));
-        let connection = Mutex::new(Box::new(connection));
+        let connection = Mutex::new(connection);
         request.set(place.fill(Request { connection, nic: nic.core.clone() }));
         Ok(())
     })
 }
 
-/// Accepts a request with an idle VI. A VI that is not idle, or another NIC's, leaves the request
-/// for another try; one whose attributes do not match ends it.
+/// Accepts a request with an idle VI. A VI that is not idle, is another NIC's, or has attributes that do
+/// not match leaves the request for another try.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipConnectAccept(request: Handle, vi: Handle) -> ReturnCode {
     enter(|| {
@@ -59,29 +60,32 @@ pub extern "C" fn VipConnectAccept(request: Handle, vi: Handle) -> ReturnCode {
         if !own {
             return Err(ReturnCode::InvalidParameter);
         }
-        if open.vi.state() != ViState::Idle {
-            return Err(ReturnCode::InvalidState);
-        }
         // The requester has to do its part, for which there is a wait.
         let open = open.keep();
-        let connection = answer(request)?;
-        connection.accept(&open.vi).map_err(|error| error.code())
+        REQUESTS.remove(request, |taken| {
+            let Request { connection, nic } = taken;
+            let connection = connection.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let Err(not) = connection.accept(&open.vi) else { return Ok(Ok(())) };
+            let code = not.error.code();
+            match not.request {
+                Some(left) => {
+                    let connection = Mutex::new(left);
+                    Err((Request { connection, nic }, code))
+                }
+                None => Ok(Err(code)),
+            }
+        })?
     })
 }
 
-/// Rejects a request.
+/// Rejects a request. A requester whose attributes did not match a VI that was tried is told so.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipConnectReject(request: Handle) -> ReturnCode {
     enter(|| {
-        answer(request)?.reject();
-        Ok(())
-    })
-}
-
-/// Takes a request, to be answered once and for all.
-fn answer(request: Handle) -> Result<Box<AnyConnection>, ReturnCode> {
-    REQUESTS.remove(request, |request| {
-        Ok(request.connection.into_inner().unwrap_or_else(PoisonError::into_inner))
+        REQUESTS.remove(request, |request| {
+            request.connection.into_inner().unwrap_or_else(PoisonError::into_inner).reject();
+            Ok(())
+        })
     })
 }
 
@@ -128,7 +132,9 @@ pub extern "C" fn VipDisconnect(vi: Handle) -> ReturnCode {
     enter(|| {
         // Used rather than kept: a callback for what this flushes may destroy the VI, and then
         // waits for the little that is left to do here.
-        VIS.find(vi)?.vi.disconnect();
+        let open = VIS.find(vi)?;
+        open.vi.disconnect();
+        let_go(open);
         Ok(())
     })
 }

@@ -4,6 +4,7 @@
 use crate::boundary::{Outcome, enter, timeout};
 use crate::callback::{self, CqFunction};
 use crate::handle::{Handle, Kind, Table};
+use crate::late::{let_go, patiently};
 use crate::nic::{Core, NICS};
 use crate::pointer::{Opaque, Out};
 use crate::provider::AnyCq;
@@ -67,7 +68,11 @@ pub extern "C" fn VipCQDone(cq: Handle, vi: Out<Handle>, recv: Out<Boolean>) -> 
     enter(|| {
         let open = CQS.find(cq)?;
         let vi = vi.required()?;
-        tell(look(&open).ok_or(ReturnCode::NotDone)?, vi, recv)
+        let Some(entry) = look(&open) else {
+            let_go(open);
+            return Err(ReturnCode::NotDone);
+        };
+        tell(entry, vi, recv)
     })
 }
 
@@ -87,18 +92,18 @@ pub extern "C" fn VipCQWait(
         }
         // Kept rather than used: destroying it is refused meanwhile, and does not wait.
         let open = open.keep();
-        let entry = if open.tags.are_used() {
-            open.tags.wait(&open.cq, timeout(wait))
-        } else {
-            open.cq.wait(timeout(wait))
-        };
+        let entry = patiently(&open.nic, timeout(wait), |slice| open.cq.wait(slice));
         tell(entry.map_err(|error| error.code())?, vi, recv)
     })
 }
 
 #[inline]
 fn look(open: &OpenCq) -> Option<CqEntry> {
-    if open.tags.are_used() { open.tags.done(&open.cq) } else { open.cq.done() }
+    let entry = open.cq.done();
+    if entry.is_none() {
+        open.tags.found_empty(&open.cq);
+    }
+    entry
 }
 
 #[inline]
@@ -108,8 +113,7 @@ fn tell(entry: CqEntry, vi: Out<Handle>, recv: Out<Boolean>) -> Outcome {
     Ok(())
 }
 
-/// Has a callback run, once, with the next entry, which is taken. Not for queues with tags, whose
-/// event tells of the next entry.
+/// Has a callback run, once, with the next entry, which is taken.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipCQNotify(
     cq: Handle,
@@ -119,9 +123,6 @@ pub extern "C" fn VipCQNotify(
     enter(|| {
         let open = CQS.find(cq)?;
         let function = function.ok_or(ReturnCode::InvalidParameter)?;
-        if open.tags.are_used() {
-            return Err(ReturnCode::ErrorNotSupported);
-        }
         open.cq.notify(callback::for_cq(function, context, open.nic.handle));
         Ok(())
     })

@@ -8,6 +8,7 @@
 //!   there is no such thing, at the cost of a few nanoseconds; [`hazard`] is why nothing is
 //!   destroyed under a thread that uses it;
 //! - [`mod@pointer`] is the one way to what a program's pointers point to;
+//! - `late` runs callbacks where no thread can be started for them;
 //! - `first_tag` is what stands in where no protection tag is named;
 //! - [`types`] are the structures, as C lays them out;
 //! - [`provider`] is which NIC is meant by a device's name.
@@ -26,6 +27,7 @@ mod first_tag;
 pub mod handle;
 pub mod hazard;
 mod hosts;
+mod late;
 pub mod management;
 pub mod memory;
 pub mod names;

@@ -108,6 +108,10 @@ pub extern "C" fn VipOpenNic(name: Text, nic: Out<Handle>) -> ReturnCode {
 #[unsafe(no_mangle)]
 pub extern "C" fn VipCloseNic(nic: Handle) -> ReturnCode {
     enter(|| {
+        // What has happened is told, if it was for want of a thread that it was not.
+        let core = NICS.find(nic)?.core.clone();
+        core.nic.run_callbacks();
+        drop(core);
         let core = NICS.remove(nic, |OpenNic { core }| {
             Arc::try_unwrap(core).map_err(|core| (OpenNic { core }, ReturnCode::ErrorResource))
         })?;

@@ -3,6 +3,7 @@
 use crate::boundary::{enter, timeout};
 use crate::connect::{ends, tell};
 use crate::handle::Handle;
+use crate::late::let_go;
 use crate::pointer::{AddressPointer, Out};
 use crate::types::{Ulong, ViAttributesC};
 use crate::vi::VIS;
@@ -27,7 +28,9 @@ pub extern "C" fn VipConnectPeerRequest(
 #[unsafe(no_mangle)]
 pub extern "C" fn VipConnectPeerDone(vi: Handle, attributes: Out<ViAttributesC>) -> ReturnCode {
     enter(|| {
-        let result = VIS.find(vi)?.vi.connect_peer_done();
+        let open = VIS.find(vi)?;
+        let result = open.vi.connect_peer_done();
+        let_go(open);
         tell(result.ok_or(ReturnCode::NotDone)?, attributes)
     })
 }

@@ -5,10 +5,10 @@
 
 use crate::boundary::complain;
 use core::time::Duration;
-use via::cq::{CqCallback, CqEntry};
+use via::cq::{CqCallback, CqEntry, CqSignal};
 use via::error::{
-    Cause, ConnectError, CqError, CreateViError, MemError, PostError, PtagError, RegisterError,
-    SetViError, WaitError,
+    Cause, ConnectError, CqError, CreateViError, MemError, NotAccepted, PostError, PtagError,
+    RegisterError, SetViError, WaitError,
 };
 use via::event::{ErrorHandler, ViCallback};
 use via::state::IllegalTransition;
@@ -113,6 +113,8 @@ impl Nic for AnyNic {
         fn set_mem_attributes(&self, handle: MemHandle, attributes: MemAttributes) -> Result<(), MemError>;
         fn set_error_handler(&self, handler: Option<ErrorHandler>);
         fn report(&self, error: AsyncError);
+        fn callbacks_wait(&self) -> bool;
+        fn run_callbacks(&self);
     }
 
     fn create_cq(&self, entries: u32, context: u64) -> Result<AnyCq, CqError> {
@@ -156,9 +158,11 @@ impl Connection for AnyConnection {
         fn remote_attributes(&self) -> &ViAttributes;
     }
 
-    fn accept(self, vi: &AnyVi) -> Result<(), ConnectError> {
+    fn accept(self, vi: &AnyVi) -> Result<(), NotAccepted<AnyConnection>> {
         match (self, vi) {
-            (AnyConnection::Shm(connection), AnyVi::Shm(vi)) => connection.accept(vi),
+            (AnyConnection::Shm(connection), AnyVi::Shm(vi)) => {
+                connection.accept(vi).map_err(|not| not.map(AnyConnection::Shm))
+            }
         }
     }
 
@@ -207,6 +211,7 @@ impl CompletionQueue for AnyCq {
         fn done(&self) -> Option<CqEntry>;
         fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError>;
         fn notify(&self, callback: CqCallback);
+        fn signal(&self, signal: CqSignal);
         fn in_use(&self) -> bool;
     }
 

@@ -5,9 +5,8 @@
 //! found that it has none. So a program takes entries until there is none and then waits for the
 //! event, without reading it.
 //!
-//! The news come from the provider's notification, which takes an entry. It is *held* here, in front
-//! of those that are still in the queue. Entries may thus change places; but those of one work queue
-//! are all the same, so nobody can tell.
+//! The news come from the provider's signal, which leaves the entry where it is: so whoever waits for
+//! the queue otherwise, a thread or a callback, does not notice that it has tags.
 
 use crate::boundary::enter;
 use crate::cq::CQS;
@@ -16,35 +15,23 @@ use crate::pointer::{Opaque, Out};
 use crate::provider::AnyCq;
 use crate::types::Ulong;
 use core::sync::atomic::{AtomicBool, Ordering};
-use core::time::Duration;
 use sovia_sys::call;
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
-use via::cq::CqEntry;
-use via::error::WaitError;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use via::{CompletionQueue, ReturnCode};
 
 /// The tags of a completion queue.
 #[derive(Default)]
 pub(crate) struct Tags {
-    /// Whether there has ever been one: then an entry may be held.
+    /// Whether there is one, to be looked at without the lock.
     used: AtomicBool,
-    shared: Arc<Shared>,
-}
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
-    news: Condvar,
+    shared: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
 struct State {
     tags: Vec<(Arc<Event>, Ulong)>,
-    /// Taken by the notification and not yet by the program.
-    held: VecDeque<CqEntry>,
-    /// A notification is under way.
+    /// A signal is under way.
     armed: bool,
     /// The events have been told, and the program has not seen the queue empty since.
     ready: bool,
@@ -127,73 +114,38 @@ impl State {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        locked(&self.state)
-    }
-}
-
 impl Tags {
-    /// Whether entries are to be taken by the functions here.
+    /// The program has found no entry: the events say so until there is one.
     #[inline]
-    pub(crate) fn are_used(&self) -> bool {
-        self.used.load(Ordering::Acquire)
+    pub(crate) fn found_empty(&self, cq: &AnyCq) {
+        if self.used.load(Ordering::Acquire) {
+            self.lower(cq);
+        }
     }
 
-    /// Has the provider tell of the next entry, unless it does already. The state's lock must not
-    /// be held: the notification may run at once.
+    #[cold]
+    fn lower(&self, cq: &AnyCq) {
+        locked(&self.shared).set_ready(false);
+        // An entry may have come meanwhile: then the signal runs at once.
+        self.arm(cq);
+    }
+
+    /// Has the provider tell of an entry, unless it does already. The state's lock must not be
+    /// held: the signal may run at once.
     fn arm(&self, cq: &AnyCq) {
-        if core::mem::replace(&mut self.shared.state().armed, true) {
+        if core::mem::replace(&mut locked(&self.shared).armed, true) {
             return;
         }
         let shared = self.shared.clone();
-        cq.notify(Box::new(move |entry| {
-            let mut state = shared.state();
+        cq.signal(Box::new(move || {
+            let mut state = locked(&shared);
             state.armed = false;
-            state.held.push_back(entry);
             state.set_ready(true);
-            // All, because one of them will see to it that the next entry is told, too.
-            shared.news.notify_all();
         }));
     }
 
-    /// Takes an entry. If there is none, the events say so.
-    pub(crate) fn done(&self, cq: &AnyCq) -> Option<CqEntry> {
-        let held = self.shared.state().held.pop_front();
-        if let Some(entry) = held.or_else(|| cq.done()) {
-            return Some(entry);
-        }
-        let mut state = self.shared.state();
-        // One may just have come.
-        if let Some(entry) = state.held.pop_front() {
-            return Some(entry);
-        }
-        state.set_ready(false);
-        drop(state);
-        self.arm(cq);
-        None
-    }
-
-    /// Takes an entry, waiting for one.
-    pub(crate) fn wait(&self, cq: &AnyCq, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
-        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        loop {
-            if let Some(entry) = self.done(cq) {
-                return Ok(entry);
-            }
-            let state = self.shared.state();
-            let idle = |state: &mut State| state.held.is_empty() && state.armed;
-            let news = &self.shared.news;
-            match until.map(|until| until.saturating_duration_since(Instant::now())) {
-                None => drop(news.wait_while(state, idle)),
-                Some(Duration::ZERO) => return Err(WaitError::Timeout),
-                Some(left) => drop(news.wait_timeout_while(state, left, idle)),
-            }
-        }
-    }
-
     fn add(&self, cq: &AnyCq, event: Arc<Event>, tag: Ulong) -> Result<(), ReturnCode> {
-        let mut state = self.shared.state();
+        let mut state = locked(&self.shared);
         if state.tags.iter().any(|(e, t)| Arc::ptr_eq(e, &event) && *t == tag) {
             return Err(ReturnCode::InvalidParameter);
         }
@@ -201,26 +153,26 @@ impl Tags {
             event.raise();
         }
         state.tags.push((event, tag));
-        drop(state);
-        // Before the first notification, so that whoever looks finds what it takes.
         self.used.store(true, Ordering::Release);
+        drop(state);
         self.arm(cq);
         Ok(())
     }
 
     fn remove(&self, event: &Arc<Event>, tag: Ulong) -> Result<(), ReturnCode> {
-        let mut state = self.shared.state();
+        let mut state = locked(&self.shared);
         let at = state.tags.iter().position(|(e, t)| Arc::ptr_eq(e, event) && *t == tag);
         state.tags.swap_remove(at.ok_or(ReturnCode::InvalidParameter)?);
         if state.ready {
             event.lower();
         }
+        self.used.store(!state.tags.is_empty(), Ordering::Release);
         Ok(())
     }
 
     /// The completion queue is no more.
     pub(crate) fn clear(&self) {
-        let mut state = self.shared.state();
+        let mut state = locked(&self.shared);
         state.set_ready(false);
         state.tags.clear();
     }

@@ -3,6 +3,7 @@
 use crate::boundary::{Outcome, enter, timeout};
 use crate::callback::ViFunction;
 use crate::handle::Handle;
+use crate::late::{let_go, patiently};
 use crate::pointer::{Opaque, Out};
 use crate::provider::AnyVi;
 use crate::types::Ulong;
@@ -83,7 +84,11 @@ pub extern "C" fn VipRecvDone(vi: Handle, descriptor: Out<Opaque>) -> ReturnCode
 fn look(vi: Handle, descriptor: Out<Opaque>, done: impl FnOnce(&AnyVi) -> Done) -> Outcome {
     let open = VIS.find(vi)?;
     let descriptor = descriptor.required()?;
-    tell(done(&open.vi), descriptor)
+    let told = done(&open.vi);
+    if !matches!(told, Done::Completion(_)) {
+        let_go(open);
+    }
+    tell(told, descriptor)
 }
 
 /// As `VipSendDone`, waiting for it.
@@ -104,7 +109,7 @@ fn wait_for(
     ms: Ulong,
     descriptor: Out<Opaque>,
     done: impl FnOnce(&AnyVi) -> Done,
-    wait: impl FnOnce(&AnyVi, Option<Duration>) -> Result<Completion, WaitError>,
+    wait: impl Fn(&AnyVi, Option<Duration>) -> Result<Completion, WaitError>,
 ) -> Outcome {
     let open = VIS.find(vi)?;
     let descriptor = descriptor.required()?;
@@ -113,7 +118,8 @@ fn wait_for(
         told => return tell(told, descriptor),
     }
     // Kept rather than used: destroying the VI is refused meanwhile, and does not wait.
-    match wait(&open.keep().vi, timeout(ms)) {
+    let open = open.keep();
+    match patiently(&open.nic, timeout(ms), |slice| wait(&open.vi, slice)) {
         Ok(completion) => tell(Done::Completion(completion), descriptor),
         Err(WaitError::Empty) => tell(Done::Empty, descriptor),
         Err(WaitError::Timeout) => {

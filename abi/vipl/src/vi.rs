@@ -4,6 +4,7 @@ use crate::boundary::enter;
 use crate::cq::CQS;
 use crate::first_tag::Held;
 use crate::handle::{Handle, Kind, Table, Using};
+use crate::late::let_go;
 use crate::nic::{Core, NICS};
 use crate::pointer::{In, Opaque, Out};
 use crate::provider::AnyVi;
@@ -101,6 +102,7 @@ pub extern "C" fn VipQueryVi(
         let (send, recv) = open.vi.queues_empty();
         send_empty.set(send.into());
         recv_empty.set(recv.into());
+        let_go(open);
         Ok(())
     })
 }

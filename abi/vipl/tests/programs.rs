@@ -60,6 +60,18 @@ fn a_child_connects_to_its_parent() {
     }
 }
 
+/// A program that may start no thread (the limit is not root's) still has its callbacks.
+#[test]
+fn callbacks_need_no_thread() {
+    const NO_LIMIT: i32 = 77;
+    let output = watched(60, false, &program("threadless")).output().expect("it runs");
+    if output.status.code() == Some(NO_LIMIT) {
+        println!("SKIPPED: callbacks_need_no_thread: threads cannot be limited here");
+        return;
+    }
+    assert!(output.status.success(), "{}", tell("alone", &Ok(output)));
+}
+
 /// With a NIC of its own for each device's name, the program's check that they are one fails.
 #[test]
 fn devices_may_be_told_apart() {
@@ -121,12 +133,14 @@ pairs! {
     notifications,
     queue_notifications,
     tagged,
+    tagged_notifications,
     rdma_writes,
     rdma_reads,
     disconnecting,
     too_long,
     rejecting,
     mismatching,
+    accepting_with_another,
     peers,
     dying,
     unreliable,

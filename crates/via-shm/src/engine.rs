@@ -31,9 +31,17 @@ pub(crate) trait Listed: Send + Sync {
     fn tick(&self) -> bool;
 }
 
+/// What may want a thread that could not be started.
+pub(crate) trait Starts: Send + Sync {
+    /// Another try; whether there is nothing left to start.
+    fn start(&self) -> bool;
+}
+
 #[derive(Default)]
 struct Charges {
     links: Vec<Arc<Link>>,
+    /// Every NIC.
+    starts: Vec<Weak<dyn Starts>>,
     listed: Vec<Weak<dyn Listed>>,
 }
 
@@ -42,6 +50,8 @@ struct Shared {
     /// Wakes the thread: by peers, and when its charges change.
     wake: Fd,
     stop: AtomicBool,
+    /// Some of `starts` want a thread.
+    threads_wanted: AtomicBool,
 }
 
 /// The thread, which ends when this is dropped.
@@ -75,6 +85,7 @@ impl Engine {
             charges: Mutex::default(),
             wake: Fd::adopt(wake),
             stop: AtomicBool::new(false),
+            threads_wanted: AtomicBool::new(false),
         });
         let for_thread = shared.clone();
         process::without_signals(|| {
@@ -111,6 +122,20 @@ impl Engine {
 
     /// Has it look around now.
     pub(crate) fn nudge(&self) {
+        self.0.nudge();
+    }
+
+    /// Starts threads for it when they are wanted, as long as it lives.
+    pub(crate) fn start_for(&self, starts: Weak<dyn Starts>) {
+        let mut charges = self.0.charges();
+        charges.starts.retain(|other| other.strong_count() > 0);
+        charges.starts.push(starts);
+    }
+
+    /// A thread could not be started: tries again from time to time. Takes no lock.
+    #[cold]
+    pub(crate) fn want_threads(&self) {
+        self.0.threads_wanted.store(true, Ordering::SeqCst);
         self.0.nudge();
     }
 
@@ -177,8 +202,29 @@ fn about_to_sleep(links: &[Arc<Link>]) -> bool {
     !sides(links).any(|(link, side)| link.segment.waiter(side, ENGINE).has_news())
 }
 
-/// Looks at what is listed; how long until the next look.
+/// Starts threads that are wanted; whether some still are.
+fn start_threads(shared: &Shared) -> bool {
+    if !shared.threads_wanted.swap(false, Ordering::SeqCst) {
+        return false;
+    }
+    // Not under the lock: what is started may end here, and whoever ends may want it.
+    let starts = shared.charges().starts.clone();
+    let waiting = starts.iter().filter_map(Weak::upgrade).filter(|one| !one.start()).count() > 0;
+    if waiting {
+        shared.threads_wanted.store(true, Ordering::SeqCst);
+    }
+    waiting
+}
+
+/// Looks at what is listed, and sees to threads; how long until the next look.
 fn look_after(shared: &Shared, tick: Option<u64>) -> Option<u64> {
+    let starting = start_threads(shared).then_some(TICK_LAST);
+    let listed = look_at_listed(shared, tick);
+    listed.or(starting)
+}
+
+/// Looks at what is listed; how long until the next look.
+fn look_at_listed(shared: &Shared, tick: Option<u64>) -> Option<u64> {
     // Not under the lock: what is looked at may have itself listed again.
     let mut listed = core::mem::take(&mut shared.charges().listed);
     if listed.is_empty() {

@@ -3,6 +3,7 @@
 use crate::connect::hub::Hub;
 use crate::connect::{DISCRIMINATOR_MAX, HOST_LEN, Incoming};
 use crate::cq::ShmCq;
+use crate::engine::Starts;
 use crate::ring::INLINE;
 use crate::vi::ShmVi;
 use crate::vi::inner::{Core, Queues};
@@ -12,8 +13,10 @@ use sovia_sys::{call, process};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use via::cq::Attach;
-use via::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
-use via::event::{AsyncError, Dispatcher, ErrorHandler};
+use via::error::{
+    ConnectError, CqError, CreateViError, MemError, NotAccepted, PtagError, RegisterError,
+};
+use via::event::{AsyncError, Dispatcher, ErrorHandler, Job};
 use via::memory::{Limits, MemoryTable, Region};
 use via::{
     Capabilities, Connection, MemAttributes, MemHandle, Memory, NetAddress, Nic, NicAttributes,
@@ -46,7 +49,7 @@ pub(crate) struct Shared {
     pub(crate) attributes: NicAttributes,
     pub(crate) table: MemoryTable,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) dispatcher: Dispatcher,
+    dispatcher: Dispatcher,
     handler: Mutex<Option<ErrorHandler>>,
     cqs: AtomicU32,
     vis: Mutex<Vis>,
@@ -114,7 +117,7 @@ impl ShmNic {
         };
         let table = MemoryTable::new(LIMITS);
         let hub = Hub::open()?;
-        Ok(ShmNic(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             attributes,
             table,
             hub,
@@ -125,7 +128,10 @@ impl ShmNic {
             handler: Mutex::new(None),
             cqs: AtomicU32::new(0),
             vis: Mutex::default(),
-        })))
+        });
+        let weak: Weak<dyn Starts> = Arc::downgrade(&shared) as _;
+        shared.hub.engine.start_for(weak);
+        Ok(ShmNic(shared))
     }
 
     /// This NIC's address under a discriminator.
@@ -156,11 +162,18 @@ impl Shared {
         self.vis().by_id.remove(&id);
     }
 
+    /// Runs a callback in its turn. It may be asked for under any lock.
+    pub(crate) fn run(&self, job: Job) {
+        if !self.dispatcher.run(job) {
+            self.hub.engine.want_threads();
+        }
+    }
+
     /// Tells the error handler, in its turn.
     pub(crate) fn report(&self, error: AsyncError) {
         let handler = self.handler.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(handler) = handler {
-            self.dispatcher.run(Box::new(move || handler(&error)));
+            self.run(Box::new(move || handler(&error)));
         }
     }
 
@@ -218,6 +231,12 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+impl Starts for Shared {
+    fn start(&self) -> bool {
+        self.dispatcher.retry()
     }
 }
 
@@ -308,6 +327,14 @@ impl Nic for ShmNic {
         self.0.report(error);
     }
 
+    fn callbacks_wait(&self) -> bool {
+        self.0.dispatcher.waits()
+    }
+
+    fn run_callbacks(&self) {
+        self.0.dispatcher.run_waiting();
+    }
+
     fn connect_wait(
         &self,
         local: &NetAddress,
@@ -317,13 +344,13 @@ impl Nic for ShmNic {
             return Err(ConnectError::InvalidParameter("not this NIC's address"));
         }
         let until = crate::vi::deadline(timeout);
-        Incoming::wait(&self.0.hub, local, until).map(ShmConnection)
+        Incoming::wait(&self.0.hub, local, until).map(Box::new).map(ShmConnection)
     }
 }
 
 /// A request for a connection to a shared-memory NIC.
 #[derive(Debug)]
-pub struct ShmConnection(Incoming);
+pub struct ShmConnection(Box<Incoming>);
 
 impl Connection for ShmConnection {
     type Vi = ShmVi;
@@ -336,15 +363,9 @@ impl Connection for ShmConnection {
         &self.0.request.attributes
     }
 
-    fn accept(self, vi: &ShmVi) -> Result<(), ConnectError> {
-        if let Err(error) = vi.0.matches(&self.0.request.attributes) {
-            self.0.refuse(&error);
-            return Err(error);
-        }
-        vi.0.accept(self.0)
+    fn accept(self, vi: &ShmVi) -> Result<(), NotAccepted<ShmConnection>> {
+        vi.0.accept(self.0).map_err(|not| not.map(ShmConnection))
     }
 
-    fn reject(self) {
-        self.0.refuse(&ConnectError::Rejected);
-    }
+    fn reject(self) {}
 }

@@ -10,6 +10,7 @@ mod attention;
 mod connection;
 pub(crate) mod inner;
 mod lane;
+mod machine;
 mod notice;
 mod peers;
 mod rdma;

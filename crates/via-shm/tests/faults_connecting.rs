@@ -39,7 +39,7 @@ fn attempt(nic: &ShmNic, way: &str, me: u8) -> Result<(), ConnectError> {
     let end = end(&cx);
     let begin = Instant::now();
     let result = match way {
-        ACCEPTS => nic.connect_wait(&cx.server, SHORT).and_then(|c| c.accept(&end.vi)),
+        ACCEPTS => nic.connect_wait(&cx.server, SHORT).and_then(|c| Ok(c.accept(&end.vi)?)),
         REQUESTS => end.vi.connect_request(&cx.client(), &cx.server, SHORT).map(drop),
         _ => {
             let (here, there) = addresses(nic, me);

@@ -1,13 +1,11 @@
 //! Requests for connections, as the waiting side has them.
 
 use crate::ids::{ConnId, WaiterId};
-use crate::meeting::Stand;
 use crate::network::Shared;
-use crate::packet::Answer;
 use crate::vi::SimVi;
 use crate::world::{Deadline, World};
 use std::sync::Arc;
-use via::error::ConnectError;
+use via::error::{ConnectError, NotAccepted};
 use via::state::{Event, IllegalTransition};
 use via::{Connection, NetAddress, ViAttributes, ViState};
 
@@ -36,7 +34,7 @@ impl Listener {
 
     fn connection(&self, (request, remote, attributes): Found) -> SimConnection {
         let shared = self.shared.clone();
-        SimConnection { shared, request, remote, attributes, answered: false }
+        SimConnection { shared, request, remote, attributes }
     }
 }
 
@@ -62,7 +60,6 @@ pub struct SimConnection {
     request: ConnId,
     remote: NetAddress,
     attributes: ViAttributes,
-    answered: bool,
 }
 
 impl Connection for SimConnection {
@@ -78,9 +75,9 @@ impl Connection for SimConnection {
 
     /// As the trait says. It waits until the requester is known to have the answer, and steps the
     /// network meanwhile.
-    fn accept(mut self, vi: &SimVi) -> Result<(), ConnectError> {
+    fn accept(self, vi: &SimVi) -> Result<(), NotAccepted<SimConnection>> {
         let request = self.request;
-        self.shared.with(|world| {
+        let begun = self.shared.with(|world| {
             let Some(core) = world.vis.get(&vi.id) else {
                 return Err(ConnectError::InvalidParameter("no such VI"));
             };
@@ -91,25 +88,22 @@ impl Connection for SimConnection {
                 return Err(ConnectError::State(IllegalTransition { state, event }));
             }
             world.accept(request, vi.id)
-        })?;
-        self.answered = true;
+        });
+        match begun {
+            Ok(()) => {}
+            Err(ConnectError::Timeout) => return Err(NotAccepted::over()),
+            Err(error) => return Err(NotAccepted::left(error, self)),
+        }
         let settled = self.shared.wait(Deadline::Never, |world| world.acceptance(request));
-        if settled == Some(true) { Ok(()) } else { Err(ConnectError::Timeout) }
+        if settled == Some(true) { Ok(()) } else { Err(NotAccepted::over()) }
     }
 
     fn reject(self) {}
 }
 
 impl Drop for SimConnection {
+    /// Refuses it, unless it has an answer.
     fn drop(&mut self) {
-        if self.answered {
-            return;
-        }
-        let request = self.request;
-        self.shared.with(|world| {
-            if world.incoming.get(&request).is_some_and(|i| i.stand == Stand::Open) {
-                world.answer(request, Answer::Rejected);
-            }
-        });
+        self.shared.with(|world| world.turn_away(self.request));
     }
 }

@@ -4,7 +4,7 @@ use crate::ids::CqId;
 use crate::network::Shared;
 use core::time::Duration;
 use std::sync::Arc;
-use via::cq::CqCallback;
+use via::cq::{CqCallback, CqSignal};
 use via::error::{CqError, WaitError};
 use via::{CompletionQueue, CqEntry};
 
@@ -53,6 +53,15 @@ impl CompletionQueue for SimCq {
         self.shared.with(|world| {
             if let Some(cq) = world.cqs.get_mut(&self.id) {
                 cq.notify.push_back(callback);
+                world.hand_out_entries(self.id);
+            }
+        });
+    }
+
+    fn signal(&self, signal: CqSignal) {
+        self.shared.with(|world| {
+            if let Some(cq) = world.cqs.get_mut(&self.id) {
+                cq.signals.push(signal);
                 world.hand_out_entries(self.id);
             }
         });

@@ -70,7 +70,11 @@ impl NicShared {
     pub(crate) fn run(&self, clock: Clock, job: Job) {
         match clock {
             Clock::Manual => job(),
-            Clock::Live => self.dispatcher.run(job),
+            Clock::Live => {
+                self.dispatcher.run(job);
+                // Nothing is held here.
+                self.dispatcher.run_waiting();
+            }
         }
     }
 
@@ -249,6 +253,7 @@ impl Nic for SimNic {
             capacity: entries,
             entries: VecDeque::new(),
             notify: VecDeque::new(),
+            signals: Vec::new(),
             attached: 0,
             dropped: false,
         };
@@ -315,6 +320,14 @@ impl Nic for SimNic {
 
     fn report(&self, error: AsyncError) {
         self.shared.with(|world| world.report(&self.nic, error));
+    }
+
+    fn callbacks_wait(&self) -> bool {
+        self.nic.dispatcher.waits()
+    }
+
+    fn run_callbacks(&self) {
+        self.nic.dispatcher.run_waiting();
     }
 
     fn connect_wait(

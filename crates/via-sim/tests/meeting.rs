@@ -191,7 +191,7 @@ fn parameters_and_states_are_checked() {
     network.run();
     assert_eq!(vi.request_done(), Some(Err(ConnectError::Timeout)));
     let other = End::new(&b, 64, open(Reliability::UNRELIABLE));
-    assert_eq!(connection.accept(&other.vi), Err(ConnectError::Timeout));
+    assert_eq!(connection.accept(&other.vi).unwrap_err().error, ConnectError::Timeout);
     assert_eq!(other.vi.state(), ViState::Idle);
 
     // Reliability levels must match.
@@ -199,7 +199,7 @@ fn parameters_and_states_are_checked() {
     vi.request(&here, &there, LONG).unwrap();
     other.vi.set_attributes(open(RELIABLE[0])).unwrap();
     let connection = until(&network, || listener.poll());
-    assert_eq!(connection.accept(&other.vi), Err(ConnectError::Reliability));
+    assert_eq!(connection.accept(&other.vi).unwrap_err().error, ConnectError::Reliability);
     assert_eq!(until(&network, || vi.request_done()), Err(ConnectError::Reliability));
 
     // Nobody can end this wait: it does not hang.

@@ -1,5 +1,6 @@
 //! What a NIC, a VI and a memory region are like, as data that upper layers read.
 
+use crate::error::ConnectError;
 use crate::memory::Ptag;
 use bitflags::bitflags;
 
@@ -104,6 +105,23 @@ impl Default for ViAttributes {
             ptag: None,
             enable_rdma_write: false,
             enable_rdma_read: false,
+        }
+    }
+}
+
+impl ViAttributes {
+    /// Whether VIs with these and with `other` attributes can be connected to each other. (Quality
+    /// of service, the third attribute that VIPL would compare, no NIC here offers.)
+    ///
+    /// # Errors
+    /// [`ConnectError::Reliability`], [`ConnectError::MaxTransferSize`]: what differs.
+    pub fn fit(&self, other: &ViAttributes) -> Result<(), ConnectError> {
+        if self.reliability != other.reliability {
+            Err(ConnectError::Reliability)
+        } else if self.max_transfer_size != other.max_transfer_size {
+            Err(ConnectError::MaxTransferSize)
+        } else {
+            Ok(())
         }
     }
 }

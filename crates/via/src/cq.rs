@@ -28,6 +28,11 @@ pub struct CqEntry {
 /// What runs, once, when a completion queue has an entry.
 pub type CqCallback = Box<dyn FnOnce(CqEntry) + Send>;
 
+/// What runs, once, when a completion queue has an entry that is left in it. It runs at once,
+/// wherever that turns out, maybe under locks of the provider's: it may wake somebody, and must not
+/// call the NIC or wait.
+pub type CqSignal = Box<dyn FnOnce() + Send>;
+
 /// How a VI that is being created is attached (`VipCreateVi`).
 #[derive(Debug)]
 pub struct Attach<'a, Cq> {
@@ -79,6 +84,11 @@ pub trait CompletionQueue: Send + Sync {
     /// (`VipCQNotify`). One entry for each call, in the order of the calls. Destroying the
     /// completion queue cancels those still to come.
     fn notify(&self, callback: CqCallback);
+
+    /// Has `signal` run when there is an entry to be taken: now, or with the next one that no
+    /// callback of [`CompletionQueue::notify`] takes. The entry is left to whoever looks, and may be
+    /// gone soon. Once for each call. Destroying the completion queue cancels those still to come.
+    fn signal(&self, signal: CqSignal);
 
     /// Whether a work queue is attached.
     fn in_use(&self) -> bool;

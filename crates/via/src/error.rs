@@ -242,6 +242,53 @@ pub enum ConnectError {
     },
 }
 
+/// A request that was not accepted, and why.
+pub struct NotAccepted<C> {
+    /// Why not.
+    pub error: ConnectError,
+    /// The request, unless it is over: it still waits for an answer.
+    pub request: Option<C>,
+}
+
+impl<C> NotAccepted<C> {
+    /// The request is as it was.
+    pub fn left(error: ConnectError, request: C) -> NotAccepted<C> {
+        NotAccepted { error, request: Some(request) }
+    }
+
+    /// The requester has given up.
+    pub fn over() -> NotAccepted<C> {
+        NotAccepted { error: ConnectError::Timeout, request: None }
+    }
+
+    /// The same of a request in another form.
+    pub fn map<D>(self, form: impl FnOnce(C) -> D) -> NotAccepted<D> {
+        NotAccepted { error: self.error, request: self.request.map(form) }
+    }
+}
+
+impl<C> core::fmt::Debug for NotAccepted<C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let left = self.request.is_some();
+        f.debug_struct("NotAccepted").field("error", &self.error).field("left", &left).finish()
+    }
+}
+
+impl<C> core::fmt::Display for NotAccepted<C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<C> core::error::Error for NotAccepted<C> {}
+
+impl<C> From<NotAccepted<C>> for ConnectError {
+    /// For who is not interested in the request, which is thereby rejected.
+    fn from(not: NotAccepted<C>) -> ConnectError {
+        not.error
+    }
+}
+
 /// Why a descriptor is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {

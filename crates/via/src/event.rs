@@ -6,7 +6,9 @@
 use crate::error::ErrorCode;
 use crate::flags::Control;
 use crate::queue::Completion;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 /// What runs, once, when a descriptor of a work queue is done; it gets the descriptor taken.
 pub type ViCallback = Box<dyn FnOnce(Completion) + Send>;
@@ -68,39 +70,108 @@ pub type Spawn = fn(Job) -> std::io::Result<()>;
 
 /// The thread that runs callbacks, in order. Started with the first of them; it ends when this is
 /// dropped and what was given is done.
+///
+/// Where it cannot be started, what is given *waits*: until it can be ([`Dispatcher::retry`]), or for
+/// a thread of the program's that comes by and holds nothing ([`Dispatcher::run_waiting`]). It is not
+/// run where it is given, because that is often under a lock that it would want.
 #[derive(Debug)]
 pub struct Dispatcher {
     spawn: Spawn,
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    /// Whether anything waits, to be looked at without the lock.
+    waits: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// To the thread, once it is there.
+    thread: Option<mpsc::Sender<Job>>,
+    /// What waits; nothing if there is a thread.
+    waiting: VecDeque<Job>,
+    /// A thread of the program's is at it.
+    running: bool,
+}
+
+impl core::fmt::Debug for State {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} waiting", self.waiting.len())
+    }
 }
 
 impl Dispatcher {
     /// A dispatcher whose thread is started by `spawn`.
     pub fn new(spawn: Spawn) -> Dispatcher {
-        Dispatcher { spawn, jobs: Mutex::new(None) }
+        Dispatcher { spawn, waits: AtomicBool::new(false), state: Mutex::default() }
     }
 
-    /// Runs a job in the thread after all that were given before. Where no thread can be started
-    /// it runs here and now: late is worse than never for a program that waits for it, and the
-    /// order is kept, because then nothing is queued.
-    pub fn run(&self, job: Job) {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        if jobs.is_none() {
-            let (sender, receiver) = mpsc::channel::<Job>();
-            let work = move || receiver.into_iter().for_each(|job| job());
-            if (self.spawn)(Box::new(work)).is_ok() {
-                *jobs = Some(sender);
-            }
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the thread, if that is possible and does not change the order.
+    fn start(&self, state: &mut State) {
+        if state.thread.is_some() || state.running {
+            return;
         }
-        match &*jobs {
-            Some(sender) => {
+        let (sender, receiver) = mpsc::channel::<Job>();
+        let work = move || receiver.into_iter().for_each(|job| job());
+        if (self.spawn)(Box::new(work)).is_ok() {
+            for job in state.waiting.drain(..) {
                 let _ = sender.send(job);
             }
+            state.thread = Some(sender);
+            self.waits.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs a job in the thread after all that were given before; false if it waits for a thread.
+    pub fn run(&self, job: Job) -> bool {
+        let mut state = self.state();
+        self.start(&mut state);
+        match &state.thread {
+            Some(thread) => {
+                let _ = thread.send(job);
+                true
+            }
             None => {
-                drop(jobs);
-                job();
+                state.waiting.push_back(job);
+                self.waits.store(true, Ordering::Relaxed);
+                false
             }
         }
+    }
+
+    /// Whether something waits for a thread.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Starts the thread for what waits, if it can be started by now; false if it still waits.
+    pub fn retry(&self) -> bool {
+        if self.waits() {
+            self.start(&mut self.state());
+        }
+        !self.waits()
+    }
+
+    /// Runs what waits in this thread, which holds nothing that a job could need. While another
+    /// one is at it, or this one comes in again out of a job, it is left to that.
+    pub fn run_waiting(&self) {
+        if self.retry() {
+            return;
+        }
+        let mut state = self.state();
+        if core::mem::replace(&mut state.running, true) {
+            return;
+        }
+        while let Some(job) = state.waiting.pop_front() {
+            drop(state);
+            job();
+            state = self.state();
+        }
+        state.running = false;
+        self.waits.store(false, Ordering::Relaxed);
     }
 }
 
@@ -124,11 +195,60 @@ mod tests {
             && thread != std::thread::current().id()));
     }
 
+    fn no_thread() -> Dispatcher {
+        Dispatcher::new(|_| Err(std::io::Error::other("none")))
+    }
+
     #[test]
-    fn without_a_thread_a_job_runs_at_once() {
-        let dispatcher = Dispatcher::new(|_| Err(std::io::Error::other("none")));
+    fn without_a_thread_a_job_waits_for_who_holds_nothing() {
+        let dispatcher = no_thread();
         let (sender, receiver) = mpsc::channel();
-        dispatcher.run(Box::new(move || sender.send(1).unwrap()));
-        assert_eq!(receiver.try_recv(), Ok(1));
+        for i in 0..3 {
+            let sender = sender.clone();
+            assert!(!dispatcher.run(Box::new(move || sender.send(i).unwrap())));
+        }
+        assert!(!dispatcher.retry() && dispatcher.waits() && receiver.try_recv().is_err());
+        dispatcher.run_waiting();
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(!dispatcher.waits());
+    }
+
+    /// One after the other, also if a job gives others, and comes by again.
+    #[test]
+    fn a_job_that_waited_may_come_in_again() {
+        let dispatcher = Arc::new(no_thread());
+        let (sender, receiver) = mpsc::channel();
+        let (own, tell) = (dispatcher.clone(), sender.clone());
+        dispatcher.run(Box::new(move || {
+            let then = tell.clone();
+            own.run(Box::new(move || then.send("then").unwrap()));
+            own.run_waiting();
+            tell.send("first").unwrap();
+        }));
+        dispatcher.run_waiting();
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), ["first", "then"]);
+        assert!(!dispatcher.waits());
+    }
+
+    #[test]
+    fn a_thread_that_comes_late_takes_what_waits() {
+        static STARTS: AtomicBool = AtomicBool::new(false);
+        let dispatcher = Dispatcher::new(|job| match STARTS.load(Ordering::SeqCst) {
+            true => std::thread::Builder::new().spawn(job).map(drop),
+            false => Err(std::io::Error::other("not yet")),
+        });
+        let (sender, receiver) = mpsc::channel();
+        let give = |i: usize| {
+            let sender = sender.clone();
+            let thread = || std::thread::current().id();
+            dispatcher.run(Box::new(move || sender.send((i, thread())).unwrap()))
+        };
+        assert!(!give(0) && !give(1));
+        STARTS.store(true, Ordering::SeqCst);
+        assert!(dispatcher.retry());
+        assert!(give(2));
+        let all: Vec<_> = receiver.iter().take(3).collect();
+        assert!(all.iter().enumerate().all(|(i, &(n, _))| n == i));
+        assert!(all.iter().all(|&(_, thread)| thread != std::thread::current().id()));
     }
 }

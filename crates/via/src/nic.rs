@@ -14,7 +14,9 @@ use crate::attributes::{MemAttributes, NicAttributes, ViAttributes};
 use crate::cq::{Attach, CompletionQueue};
 #[cfg(doc)]
 use crate::error::PostError;
-use crate::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
+use crate::error::{
+    ConnectError, CqError, CreateViError, MemError, NotAccepted, PtagError, RegisterError,
+};
 use crate::event::{AsyncError, ErrorHandler};
 use crate::memory::{MemHandle, Memory, Ptag};
 use crate::vi::Vi;
@@ -113,6 +115,13 @@ pub trait Nic: Send + Sync {
     /// reports errors in this way that the NIC returns from a call ([`PostError::Descriptor`]).
     fn report(&self, error: AsyncError);
 
+    /// Whether callbacks wait because no thread could be started for them.
+    fn callbacks_wait(&self) -> bool;
+
+    /// Runs such callbacks in the calling thread, which holds nothing that they could need: for the
+    /// layer above, to be called now and then. (The NIC keeps trying to start a thread, too.)
+    fn run_callbacks(&self);
+
     /// Waits for a request to connect to `local` (`VipConnectWait`). Several threads may wait,
     /// at one address too; each request goes to one of them.
     ///
@@ -143,10 +152,14 @@ pub trait Connection: Send {
     ///
     /// # Errors
     /// [`ConnectError::State`] if the VI is not idle, [`ConnectError::Reliability`] and
-    /// [`ConnectError::MaxTransferSize`] if the two do not match (the requester is told the same),
-    /// [`ConnectError::Timeout`] if the requester has given up.
-    fn accept(self, vi: &Self::Vi) -> Result<(), ConnectError>;
+    /// [`ConnectError::MaxTransferSize`] if the two do not match: the request is handed back, to be
+    /// accepted with another VI, or with this one later. [`ConnectError::Timeout`] if the requester
+    /// has given up.
+    fn accept(self, vi: &Self::Vi) -> Result<(), NotAccepted<Self>>
+    where
+        Self: Sized;
 
-    /// Rejects (`VipConnectReject`).
+    /// Rejects (`VipConnectReject`). The requester is told so, or, if a VI was tried and did not
+    /// match, what did not.
     fn reject(self);
 }

@@ -46,7 +46,6 @@ fn every_end_fits_the_vis_states() {
         let after = ViState::ConnectPending.after(event).unwrap();
         let connected = phase == Phase::Accepted;
         assert_eq!(after, if connected { ViState::Connected } else { ViState::Idle }, "{phase}");
-        assert!(!connected || phase.error().is_none());
     }
     assert!(ViState::Idle.after(Event::Request).is_ok());
 }

@@ -375,6 +375,63 @@ static void tagged(void)
     RETURNS(VIP_SUCCESS, VipCloseNic(e.nic));
 }
 
+/* Half of the messages are told by the event, and half by callbacks of the same queue. */
+static end_t mixed;
+static VIP_CQ_HANDLE mixing;
+static volatile int by_callback;
+static void take_one(VIP_VI_HANDLE vi)
+{
+    VIP_DESCRIPTOR *d;
+    MUST(VIP_SUCCESS, VipRecvDone(vi, &d));
+    MUST(VIP_SUCCESS, VipPostRecv(vi, d, mixed.mem));
+}
+static void takes_one(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_BOOLEAN recv)
+{
+    HOLDS(context == &mixed && nic == mixed.nic && vi == mixed.vi && recv);
+    take_one(vi);
+    by_callback++;
+}
+
+static void tagged_notifications(void)
+{
+    enum { ROUNDS = 200 };
+    end_t *e = &mixed;
+    VIP_EVENT_HANDLE event = NULL;
+    MUST(VIP_SUCCESS, VipOpenNic("/dev/clanvi0", &e->nic));
+    MUST(VIP_SUCCESS, VipCreateCQ(e->nic, 1024, &mixing));
+    MUST(VIP_SUCCESS, VipAddTagCQ(mixing, &event, 7, 0));
+    open_end(e, NULL, server ? mixing : NULL);
+    for (int i = 0; i < 8; i++) post_recv(e, i, 64);
+    connect_end(e);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (!server) {
+            say(e, 60, "1", 1);
+            say(e, 60, "2", 1);
+            MUST(VIP_SUCCESS, VipPostRecv(e->vi, take_recv(e), e->mem));
+            continue;
+        }
+        struct pollfd p = {(int)(intptr_t)event, POLLIN, 0};
+        VIP_VI_HANDLE vi;
+        RETURNS(VIP_SUCCESS, VipCQNotify(mixing, e, takes_one));
+        /* The event may have told of the entry that the callback takes. */
+        VIP_RETURN got = VIP_NOT_DONE;
+        while (got == VIP_NOT_DONE && poll(&p, 1, 20000) == 1) got = VipCQDone(mixing, &vi, NULL);
+        MUST(VIP_SUCCESS, got);
+        HOLDS(vi == e->vi);
+        SOON(by_callback == round + 1);
+        take_one(vi);
+        RETURNS(VIP_NOT_DONE, VipCQDone(mixing, &vi, NULL));
+        HOLDS(poll(&p, 1, 0) == 0);
+        say(e, 60, "done", 4);
+        if (failures) exit(1);
+    }
+    if (server) pause_ms(50);
+    RETURNS(VIP_SUCCESS, VipDisconnect(e->vi));
+    RETURNS(VIP_SUCCESS, VipDestroyVi(e->vi));
+    RETURNS(VIP_SUCCESS, VipDestroyCQ(mixing));
+    RETURNS(VIP_SUCCESS, VipCloseNic(e->nic));
+}
+
 /* What an RDMA needs to know of the far side. */
 typedef struct {
     VIP_UINT64 address;
@@ -564,15 +621,84 @@ static void rejecting(void)
     close_end(&e);
 }
 
+/* What does not match leaves the request to be rejected, whereupon both know what did not. */
 static void mismatching(void)
 {
     end_t e = {0};
     e.attributes.MaxTransferSize = server ? 4096 : 8192;
     open_end(&e, NULL, NULL);
-    RETURNS(VIP_INVALID_MTU, try_connect(&e));
+    if (server) {
+        VIP_CONN_HANDLE c;
+        VIP_VI_ATTRIBUTES far;
+        MUST(VIP_SUCCESS, VipConnectWait(e.nic, &e.local.net, SECONDS(20), NULL, &far, &c));
+        HOLDS(far.MaxTransferSize == 8192);
+        RETURNS(VIP_INVALID_MTU, VipConnectAccept(c, e.vi));
+        RETURNS(VIP_INVALID_MTU, VipConnectAccept(c, e.vi));
+        RETURNS(VIP_SUCCESS, VipConnectReject(c));
+        RETURNS(VIP_INVALID_PARAMETER, VipConnectReject(c));
+    } else {
+        RETURNS(VIP_INVALID_MTU, try_connect(&e));
+    }
     e.attributes.MaxTransferSize = 4096;
     RETURNS(VIP_SUCCESS, VipSetViAttributes(e.vi, &e.attributes));
     connect_end(&e);
+    close_end(&e);
+}
+
+/* A request is accepted at the third try: the first VI is connected already, the second is of
+   another size. */
+static void accepting_with_another(void)
+{
+    end_t e = {0};
+    VIP_VI_HANDLE busy, other;
+    VIP_DESCRIPTOR *d;
+    VIP_VI_ATTRIBUTES far;
+    open_end(&e, NULL, NULL);
+    busy = e.vi;
+    connect_end(&e);
+    MUST(VIP_SUCCESS, VipCreateVi(e.nic, &e.attributes, NULL, NULL, &e.vi));
+    if (server) {
+        VIP_CONN_HANDLE c;
+        VIP_VI_ATTRIBUTES larger = e.attributes;
+        larger.MaxTransferSize *= 2;
+        MUST(VIP_SUCCESS, VipCreateVi(e.nic, &larger, NULL, NULL, &other));
+        MUST(VIP_SUCCESS, VipConnectWait(e.nic, &e.local.net, SECONDS(20), NULL, NULL, &c));
+        RETURNS(VIP_INVALID_STATE, VipConnectAccept(c, busy));
+        RETURNS(VIP_INVALID_MTU, VipConnectAccept(c, other));
+        RETURNS(VIP_INVALID_STATE, VipConnectAccept(c, busy));
+        RETURNS(VIP_ERROR_RESOURCE, VipCloseNic(e.nic));
+        post_recv(&e, 0, 64);
+        RETURNS(VIP_SUCCESS, VipConnectAccept(c, e.vi));
+        RETURNS(VIP_INVALID_PARAMETER, VipConnectAccept(c, e.vi));
+        MUST(VIP_SUCCESS, VipRecvWait(e.vi, SECONDS(20), &d));
+        HOLDS(d == at(&e, 0));
+        RETURNS(VIP_SUCCESS, VipDestroyVi(other));
+    } else {
+        MUST(VIP_SUCCESS, try_connect(&e));
+        say(&e, 60, "here", 4);
+        pause_ms(50);
+        /* Nobody accepts this one in time. */
+        VIP_RETURN got = VIP_NO_MATCH;
+        MUST(VIP_SUCCESS, VipCreateVi(e.nic, &e.attributes, NULL, NULL, &other));
+        for (int tries = 0; got == VIP_NO_MATCH && tries < 20000; tries++) {
+            got = VipConnectRequest(other, &e.local.net, &e.remote.net, 30, &far);
+            pause_ms(1);
+        }
+        HOLDS(got == VIP_TIMEOUT);
+        RETURNS(VIP_SUCCESS, VipDestroyVi(other));
+    }
+    if (server) {
+        /* The requester has given up: the handle goes, and nothing is left to be rejected. */
+        VIP_CONN_HANDLE c;
+        MUST(VIP_SUCCESS, VipConnectWait(e.nic, &e.local.net, SECONDS(20), NULL, NULL, &c));
+        pause_ms(200);
+        MUST(VIP_SUCCESS, VipCreateVi(e.nic, &e.attributes, NULL, NULL, &other));
+        RETURNS(VIP_TIMEOUT, VipConnectAccept(c, other));
+        RETURNS(VIP_INVALID_PARAMETER, VipConnectReject(c));
+        RETURNS(VIP_SUCCESS, VipDestroyVi(other));
+    }
+    RETURNS(VIP_SUCCESS, VipDisconnect(busy));
+    RETURNS(VIP_SUCCESS, VipDestroyVi(busy));
     close_end(&e);
 }
 
@@ -816,12 +942,14 @@ static const struct {
     {"notifications", notifications},
     {"queue_notifications", queue_notifications},
     {"tagged", tagged},
+    {"tagged_notifications", tagged_notifications},
     {"rdma_writes", rdma_writes},
     {"rdma_reads", rdma_reads},
     {"disconnecting", disconnecting},
     {"too_long", too_long},
     {"rejecting", rejecting},
     {"mismatching", mismatching},
+    {"accepting_with_another", accepting_with_another},
     {"peers", peers},
     {"dying", dying},
     {"unreliable", unreliable},

@@ -11,6 +11,7 @@ use sovia_sys::seqpacket::{Listener, Packets};
 use sovia_sys::{Errno, clock};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use via::connection::{Acceptor, Step};
 use via::error::ConnectError;
 use via::{NetAddress, ViAttributes};
 
@@ -88,7 +89,7 @@ pub(crate) struct Incoming {
     pub(crate) request: Request,
     link: Arc<Link>,
     socket: Arc<Packets>,
-    answered: bool,
+    acceptor: Acceptor,
 }
 
 impl Incoming {
@@ -155,44 +156,54 @@ impl Incoming {
                 }
             };
             if let Some(link) = link {
-                return Some(Incoming { request, link, socket, answered: false });
+                let mut acceptor = Acceptor::new();
+                acceptor.step(Step::Take).ok()?;
+                return Some(Incoming { request, link, socket, acceptor });
             }
             socket.send(&Answer::UnknownLink.write(), &[]).ok()?;
         }
         None
     }
 
+    /// Whether a VI with such attributes can accept it.
+    pub(crate) fn compare(&mut self, ours: &ViAttributes) -> Result<(), ConnectError> {
+        self.acceptor.compare(ours, &self.request.attributes)
+    }
+
     /// Takes this side's end of the requested VI. `None` if the requester has given up.
-    pub(crate) fn take(&self) -> Option<Attachment> {
-        Attachment::accept(&self.link, self.request.vi)
+    pub(crate) fn take(&mut self) -> Option<Attachment> {
+        let taken = Attachment::accept(&self.link, self.request.vi);
+        if taken.is_none() {
+            self.acceptor.step(Step::Withdraw).ok()?;
+        }
+        taken
     }
 
     /// Tells the requester that it is accepted.
     pub(crate) fn accept(mut self, attributes: ViAttributes) -> Result<(), ConnectError> {
-        self.answer(Answer::Accepted(attributes)).map_err(|_| ConnectError::Timeout)
+        let told = self.answer(&Answer::Accepted(attributes));
+        let step = if told.is_ok() { Step::Accept } else { Step::Lose };
+        match (self.acceptor.step(step), told) {
+            (Ok(()), Ok(())) => Ok(()),
+            _ => Err(ConnectError::Timeout),
+        }
     }
 
-    /// Tells the requester why it is not.
-    pub(crate) fn refuse(mut self, why: &ConnectError) {
-        let answer = match why {
-            ConnectError::Reliability => Answer::Reliability,
-            ConnectError::MaxTransferSize => Answer::MaxTransferSize,
-            _ => Answer::Rejected,
-        };
-        // Whoever has given up need not know.
-        let _ = self.answer(answer);
-    }
-
-    fn answer(&mut self, answer: Answer) -> sovia_sys::Result<()> {
-        self.answered = true;
+    fn answer(&self, answer: &Answer) -> sovia_sys::Result<()> {
         self.socket.send(&answer.write(), &[])
     }
 }
 
 impl Drop for Incoming {
+    /// Tells the requester that it is refused, unless it has an answer.
     fn drop(&mut self) {
-        if !self.answered {
-            let _ = self.answer(Answer::Rejected);
-        }
+        let answer = match self.acceptor.refuse() {
+            None => return,
+            Some(ConnectError::Reliability) => Answer::Reliability,
+            Some(ConnectError::MaxTransferSize) => Answer::MaxTransferSize,
+            Some(_) => Answer::Rejected,
+        };
+        // Whoever has given up need not know.
+        let _ = self.answer(&answer);
     }
 }

@@ -23,7 +23,7 @@ use members::{Look, Members};
 use sovia_sys::{Errno, clock, futex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use via::cq::{CqCallback, CqEntry, WorkQueueKind};
+use via::cq::{CqCallback, CqEntry, CqSignal, WorkQueueKind};
 use via::error::{CqError, WaitError};
 use via::{AsyncError, CompletionQueue, Control, ErrorCode, Resource};
 
@@ -44,6 +44,8 @@ pub(crate) struct CqCore {
     capacity: AtomicU32,
     /// Entries in the queue, to be looked at without its lock.
     held: AtomicU32,
+    /// Callbacks that wait for entries, likewise.
+    wanted: AtomicU32,
     entries: Lock<Entries>,
     members: Lock<Members>,
     /// Work queues attached, receiving or sending.
@@ -61,11 +63,18 @@ pub(crate) struct CqCore {
 struct Entries {
     queue: VecDeque<CqEntry>,
     callbacks: VecDeque<CqCallback>,
+    signals: Vec<CqSignal>,
 }
 
 impl core::fmt::Debug for Entries {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Entries").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+impl Entries {
+    fn are_awaited(&self) -> bool {
+        !self.callbacks.is_empty() || !self.signals.is_empty()
     }
 }
 
@@ -76,6 +85,7 @@ impl CqCore {
             context,
             capacity: AtomicU32::new(capacity),
             held: AtomicU32::new(0),
+            wanted: AtomicU32::new(0),
             entries: Lock::new(Entries::default()),
             members: Lock::new(Members::default()),
             attached: AtomicU32::new(0),
@@ -114,17 +124,18 @@ impl CqCore {
         self.looks.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody sleeps on it, or has a callback waiting.
+    /// Whether somebody sleeps on it, or has a callback or a signal waiting.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.sleepers.load(Ordering::SeqCst) > 0 || !self.entries.lock().callbacks.is_empty()
+        self.sleepers.load(Ordering::SeqCst) > 0 || self.entries.lock().are_awaited()
     }
 
     /// A descriptor is done.
     pub(crate) fn push(&self, entry: CqEntry) -> Result<(), Overrun> {
         let mut entries = self.entries.lock();
         if let Some(callback) = entries.callbacks.pop_front() {
+            self.wanted.store(entries.callbacks.len() as u32, Ordering::Relaxed);
             drop(entries);
-            self.nic.dispatcher.run(Box::new(move || callback(entry)));
+            self.nic.run(Box::new(move || callback(entry)));
             return Ok(());
         }
         if entries.queue.len() >= self.capacity.load(Ordering::Relaxed) as usize {
@@ -141,7 +152,9 @@ impl CqCore {
         }
         entries.queue.push_back(entry);
         self.held.store(entries.queue.len() as u32, Ordering::SeqCst);
+        let signals = core::mem::take(&mut entries.signals);
         drop(entries);
+        signals.into_iter().for_each(|signal| signal());
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wake();
         }
@@ -171,8 +184,10 @@ impl CqCore {
             return Some(entry);
         }
         let mut members = self.members.lock();
+        // What callbacks wait for is theirs, also if who looks here is the first to see it.
+        let mine = self.wanted.load(Ordering::Relaxed) == 0;
         let found = members.find(|core| {
-            if core.receive_for_cq() {
+            if core.receive_for_cq(mine) {
                 return Look::Found(CqEntry { context: core.context, queue: WorkQueueKind::Recv });
             }
             self.pop().map_or(Look::Nothing, Look::Found)
@@ -300,10 +315,23 @@ impl CompletionQueue for ShmCq {
         if let Some(entry) = entries.queue.pop_front() {
             self.0.held.store(entries.queue.len() as u32, Ordering::SeqCst);
             drop(entries);
-            self.0.nic.dispatcher.run(Box::new(move || callback(entry)));
+            self.0.nic.run(Box::new(move || callback(entry)));
             return;
         }
         entries.callbacks.push_back(callback);
+        self.0.wanted.store(entries.callbacks.len() as u32, Ordering::Relaxed);
+        drop(entries);
+        self.0.arm();
+    }
+
+    fn signal(&self, signal: CqSignal) {
+        let mut entries = self.0.entries.lock();
+        if !entries.queue.is_empty() {
+            drop(entries);
+            signal();
+            return;
+        }
+        entries.signals.push(signal);
         drop(entries);
         self.0.arm();
     }
@@ -320,7 +348,10 @@ impl CompletionQueue for ShmCq {
 impl Drop for ShmCq {
     fn drop(&mut self) {
         // Not under the lock: a callback may hold a VI, whose end leaves entries here.
-        let callbacks = core::mem::take(&mut self.0.entries.lock().callbacks);
-        drop(callbacks);
+        let mut entries = self.0.entries.lock();
+        let cancelled =
+            (core::mem::take(&mut entries.callbacks), core::mem::take(&mut entries.signals));
+        drop(entries);
+        drop(cancelled);
     }
 }

@@ -2,16 +2,18 @@
 
 use crate::connect::link::{Attachment, Close, End};
 use crate::connect::{Incoming, Outgoing};
-use crate::vi::inner::{Core, Machine};
+use crate::vi::inner::Core;
 use crate::vi::lane::{RxLane, TxLane};
+use crate::vi::machine::Machine;
 use crate::vi::target::Rights;
 use crate::vi::wait::deadline;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use sovia_sys::futex;
 use std::sync::Arc;
-use via::error::{ConnectError, SetViError};
-use via::state::{Event, IllegalTransition};
+use via::connection::Model;
+use via::error::{ConnectError, NotAccepted, SetViError};
+use via::state::Event;
 use via::{NetAddress, ViAttributes, ViState};
 
 impl Core {
@@ -73,9 +75,7 @@ impl Core {
 
     pub(crate) fn disconnect(&self) {
         let mut machine = self.machine();
-        // Possible in every state.
-        machine.state = machine.state.after(Event::Disconnect).unwrap_or(ViState::Idle);
-        machine.attempt += 1;
+        machine.disconnect();
         self.forget_peers();
         if let Some(socket) = machine.requesting.take() {
             // Whoever waits for an answer is told that there will be none.
@@ -100,14 +100,6 @@ impl Core {
         }
     }
 
-    /// Changes the state for a request that begins; the number of the attempt.
-    pub(super) fn begin_request(&self) -> Result<u64, ConnectError> {
-        let mut machine = self.machine();
-        machine.state = machine.state.after(Event::Request)?;
-        machine.attempt += 1;
-        Ok(machine.attempt)
-    }
-
     pub(crate) fn connect_request(
         self: &Arc<Self>,
         local: &NetAddress,
@@ -117,7 +109,7 @@ impl Core {
         if timeout == Some(Duration::ZERO) {
             return Err(ConnectError::InvalidParameter("a request must be given some time"));
         }
-        let attempt = self.begin_request()?;
+        let number = self.machine().begin(Model::ClientServer)?;
         let outgoing = Outgoing {
             hub: &self.nic.hub,
             local,
@@ -125,9 +117,9 @@ impl Core {
             attributes: self.attributes(),
             until: deadline(timeout),
         };
-        let result = self.request(attempt, &outgoing);
-        if result.is_err() {
-            self.refused(attempt)?;
+        let result = self.request(number, &outgoing);
+        if let Err(error) = &result {
+            self.refused(number, error)?;
         }
         result
     }
@@ -135,22 +127,23 @@ impl Core {
     /// Carries a request out; the VI is connected if it is accepted. If not, it stays pending.
     pub(super) fn request(
         self: &Arc<Self>,
-        attempt: u64,
+        number: u64,
         outgoing: &Outgoing<'_>,
     ) -> Result<ViAttributes, ConnectError> {
         let result = outgoing.run(|socket, attachment| {
             let mut machine = self.machine();
-            check_attempt(&machine, attempt)?;
+            // Who has introduced himself has it as soon as it is sent.
+            machine.request(number)?.taken().map_err(|_| ConnectError::NoMatch)?;
             machine.requesting = Some(socket.clone());
             self.begin(&machine, attachment);
             Ok(())
         });
         let mut machine = self.machine();
-        check_attempt(&machine, attempt)?;
+        machine.request(number)?;
         machine.requesting = None;
         match result {
             Ok((attachment, attributes)) => {
-                machine.state = machine.state.after(Event::Accepted)?;
+                machine.end_request(number, Ok(()))?;
                 self.complete(&mut machine, &attachment);
                 drop(machine);
                 self.look_after();
@@ -164,57 +157,54 @@ impl Core {
         }
     }
 
-    /// An attempt has come to nothing.
-    pub(super) fn refused(&self, attempt: u64) -> Result<(), ConnectError> {
-        let mut machine = self.machine();
-        check_attempt(&machine, attempt)?;
-        machine.state = machine.state.after(Event::Refused)?;
+    /// A request has come to nothing.
+    pub(super) fn refused(&self, number: u64, error: &ConnectError) -> Result<(), ConnectError> {
+        self.machine().end_request(number, Err(error))?;
         self.changed();
         Ok(())
     }
 
     /// Connects this VI, which is idle, to a requested one.
-    pub(crate) fn accept(self: &Arc<Self>, incoming: Incoming) -> Result<(), ConnectError> {
-        self.answer(incoming, Event::Accept, None)
+    pub(crate) fn accept(
+        self: &Arc<Self>,
+        incoming: Box<Incoming>,
+    ) -> Result<(), NotAccepted<Box<Incoming>>> {
+        self.answer(incoming, None)
     }
 
-    /// Connects this VI to a requested one, by the event that the state allows.
+    /// Connects this VI to a requested one: an idle one, or one whose own request of that `number`
+    /// this is the peer's for.
     pub(super) fn answer(
         self: &Arc<Self>,
-        incoming: Incoming,
-        event: Event,
-        attempt: Option<u64>,
-    ) -> Result<(), ConnectError> {
+        mut incoming: Box<Incoming>,
+        number: Option<u64>,
+    ) -> Result<(), NotAccepted<Box<Incoming>>> {
         let mut machine = self.machine();
-        if let Some(attempt) = attempt {
-            check_attempt(&machine, attempt)?;
+        let possible = match number {
+            None => machine.state.after(Event::Accept).map(drop).map_err(ConnectError::from),
+            Some(number) => machine.request(number).map(drop),
+        };
+        let fits = possible.and_then(|()| incoming.compare(&machine.attributes));
+        if let Err(error) = fits {
+            drop(machine);
+            return Err(NotAccepted::left(error, incoming));
         }
-        let state = machine.state.after(event)?;
-        // There is nothing to take if the requester has given up.
-        let attachment = Arc::new(incoming.take().ok_or(ConnectError::Timeout)?);
+        let attachment = Arc::new(incoming.take().ok_or_else(NotAccepted::over)?);
         self.begin(&machine, &attachment);
         self.complete(&mut machine, &attachment);
-        if let Err(error) = incoming.accept(machine.attributes) {
+        let accepted = incoming.accept(machine.attributes).and_then(|()| match number {
+            None => machine.state.after(Event::Accept).map_err(ConnectError::from),
+            Some(number) => machine.end_request(number, Ok(())).map(|()| machine.state),
+        });
+        let Ok(state) = accepted else {
             self.end(&mut machine);
             // The receives stay posted, for another attempt; a send was too early.
             self.send.lock().flush(&self.nic);
-            return Err(error);
-        }
+            return Err(NotAccepted::over());
+        };
         machine.state = state;
         drop(machine);
         self.look_after();
-        Ok(())
-    }
-
-    /// Whether a VI that requests a connection matches this one.
-    pub(crate) fn matches(&self, theirs: &ViAttributes) -> Result<(), ConnectError> {
-        let ours = self.attributes();
-        if ours.reliability != theirs.reliability {
-            return Err(ConnectError::Reliability);
-        }
-        if ours.max_transfer_size != theirs.max_transfer_size {
-            return Err(ConnectError::MaxTransferSize);
-        }
         Ok(())
     }
 
@@ -237,12 +227,4 @@ impl Core {
         recv.queue.ptag = ptag;
         Ok(())
     }
-}
-
-pub(super) fn check_attempt(machine: &Machine, attempt: u64) -> Result<(), ConnectError> {
-    if machine.attempt == attempt {
-        return Ok(());
-    }
-    // The program has disconnected the VI meanwhile.
-    Err(IllegalTransition { state: machine.state, event: Event::Accepted }.into())
 }

@@ -6,6 +6,7 @@ use crate::cq::CqCore;
 use crate::nic::Shared;
 use crate::vi::access;
 use crate::vi::lane::RxLane;
+use crate::vi::machine::Machine;
 use crate::vi::notice::Notices;
 use crate::vi::peers::Peering;
 use crate::vi::recv::{News, RecvSide};
@@ -13,7 +14,6 @@ use crate::vi::send::SendSide;
 use crate::vi::target::Target;
 use crate::vi::wait::Budget;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use sovia_sys::seqpacket::Packets;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::cq::WorkQueueKind;
 use via::error::{Cause, PostError};
@@ -48,18 +48,6 @@ pub(crate) struct Core {
     pub(super) recv_budget: Budget,
 }
 
-#[derive(Debug)]
-pub(crate) struct Machine {
-    pub(super) state: ViState,
-    pub(super) attributes: ViAttributes,
-    pub(super) ptag: Ptag,
-    /// Counts requests, so that one that was cut short is not mistaken for a later one.
-    pub(super) attempt: u64,
-    /// By which a request waits for its answer.
-    pub(super) requesting: Option<Arc<Packets>>,
-    pub(super) attachment: Option<Arc<Attachment>>,
-}
-
 /// The completion queues of a VI's queues.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
@@ -84,14 +72,7 @@ impl Core {
         Core {
             id,
             context,
-            machine: Mutex::new(Machine {
-                state: ViState::Idle,
-                attributes,
-                ptag,
-                attempt: 0,
-                requesting: None,
-                attachment: None,
-            }),
+            machine: Mutex::new(Machine::new(attributes, ptag)),
             peering: Peering::default(),
             cause: Mutex::new(None),
             broken: AtomicBool::new(false),
@@ -395,16 +376,17 @@ impl Core {
         self.serve_if_staged();
     }
 
-    /// For a completion queue: receives the next message; whether its entry is to be handed out at
-    /// once. Entries of whatever else is done enter the queue by themselves.
+    /// For a completion queue that looks for news: receives the next message; whether its entry is
+    /// to be handed out at once, to a caller who may have it (`mine`). Entries of whatever else is
+    /// done enter the queue by themselves.
     #[inline]
-    pub(crate) fn receive_for_cq(&self) -> bool {
+    pub(crate) fn receive_for_cq(&self, mine: bool) -> bool {
         let mut recv = self.recv.lock();
         if self.is_broken() {
             recv.wind_up(&self.nic);
             return false;
         }
-        match recv.receive_for_cq(&self.nic) {
+        match recv.receive_for_cq(&self.nic, mine) {
             Ok(at_once) => at_once,
             Err(News::Trouble) => {
                 self.give_up_receiving(recv);

@@ -61,7 +61,7 @@ impl Notices {
             && let Done::Completion(completion) = work.take()
             && let Some(callback) = self.callbacks.as_mut().and_then(|all| all.pop_front())
         {
-            nic.dispatcher.run(Box::new(move || callback(completion)));
+            nic.run(Box::new(move || callback(completion)));
         }
         self.wanted = self.cq.is_some() || self.has_callbacks();
         told
@@ -76,7 +76,7 @@ impl Notices {
     /// Has the next completion handed to `callback`; one that is there already, at once.
     pub(crate) fn notify(&mut self, work: &mut WorkQueue, nic: &Shared, callback: ViCallback) {
         if let Done::Completion(completion) = work.take() {
-            nic.dispatcher.run(Box::new(move || callback(completion)));
+            nic.run(Box::new(move || callback(completion)));
         } else {
             self.callbacks.get_or_insert_default().push_back(callback);
             self.wanted = true;

@@ -6,7 +6,6 @@
 //! addresses are the same both ways, each does both in turn, for a time that differs.
 
 use crate::connect::{Incoming, Outgoing, left};
-use crate::vi::connection::check_attempt;
 use crate::vi::inner::Core;
 use crate::vi::wait::deadline;
 use core::cmp::Ordering as Order;
@@ -15,6 +14,7 @@ use core::time::Duration;
 use sovia_sys::poll::ppoll;
 use sovia_sys::{call, clock, futex, process};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use via::connection::Model;
 use via::error::ConnectError;
 use via::state::{Event, IllegalTransition};
 use via::{NetAddress, ViAttributes};
@@ -33,7 +33,7 @@ pub(crate) struct Peering(Mutex<Stage>);
 enum Stage {
     #[default]
     None,
-    /// On its way; which attempt of the VI's.
+    /// On its way; which request of the VI's.
     Requested(u64),
     Over(Outcome),
 }
@@ -77,11 +77,11 @@ impl Core {
         if local.host != self.nic.attributes.local_address {
             return Err(ConnectError::InvalidParameter("not this NIC's address"));
         }
-        let attempt = self.begin_request()?;
-        *self.peering.stage() = Stage::Requested(attempt);
+        let number = self.machine().begin(Model::PeerToPeer)?;
+        *self.peering.stage() = Stage::Requested(number);
         let request = Peers {
             core: self.clone(),
-            attempt,
+            number,
             local: local.clone(),
             remote: remote.clone(),
             until: deadline(timeout),
@@ -90,9 +90,10 @@ impl Core {
             std::thread::Builder::new().name("via-peer".into()).spawn(move || request.run())
         });
         if spawned.is_err() {
-            self.refused(attempt)?;
+            let error = ConnectError::Resource("threads");
+            self.refused(number, &error)?;
             *self.peering.stage() = Stage::None;
-            return Err(ConnectError::Resource("threads"));
+            return Err(error);
         }
         Ok(())
     }
@@ -106,8 +107,8 @@ impl Core {
         let mut stage = self.peering.stage();
         match core::mem::take(&mut *stage) {
             Stage::Over(outcome) => Some(outcome),
-            Stage::Requested(attempt) => {
-                *stage = Stage::Requested(attempt);
+            Stage::Requested(number) => {
+                *stage = Stage::Requested(number);
                 None
             }
             Stage::None => {
@@ -132,7 +133,7 @@ impl Core {
 /// A peer request on its way.
 struct Peers {
     core: Arc<Core>,
-    attempt: u64,
+    number: u64,
     local: NetAddress,
     remote: NetAddress,
     until: Option<u64>,
@@ -141,12 +142,12 @@ struct Peers {
 impl Peers {
     fn run(self) {
         let outcome = self.connect();
-        if outcome.is_err() {
+        if let Err(error) = &outcome {
             // Unless the program has disconnected the VI meanwhile.
-            let _ = self.core.refused(self.attempt);
+            let _ = self.core.refused(self.number, error);
         }
         let mut stage = self.core.peering.stage();
-        if matches!(*stage, Stage::Requested(attempt) if attempt == self.attempt) {
+        if matches!(*stage, Stage::Requested(number) if number == self.number) {
             *stage = Stage::Over(outcome);
         }
         drop(stage);
@@ -183,7 +184,7 @@ impl Peers {
     /// The program may have disconnected or destroyed the VI: how long to go on without asking.
     fn slice(&self, until: Option<u64>) -> Result<u64, ConnectError> {
         const SLICE: u64 = 50_000_000;
-        check_attempt(&self.core.machine(), self.attempt)?;
+        self.core.machine().request(self.number)?;
         let slice = clock::now_ns() + SLICE;
         Ok(until.map_or(slice, |until| until.min(slice)))
     }
@@ -195,16 +196,12 @@ impl Peers {
         loop {
             let slice = self.slice(until)?;
             let incoming = match Incoming::wait(&nic.hub, &place, Some(slice)) {
-                Ok(incoming) => incoming,
+                Ok(incoming) => Box::new(incoming),
                 Err(ConnectError::Timeout) if left(until) != Some(0) => continue,
                 Err(error) => return Err(error),
             };
             let theirs = incoming.request.attributes;
-            if let Err(error) = self.core.matches(&theirs) {
-                incoming.refuse(&error);
-                return Err(error);
-            }
-            match self.core.answer(incoming, Event::Accepted, Some(self.attempt)) {
+            match self.core.answer(incoming, Some(self.number)).map_err(ConnectError::from) {
                 Ok(()) => return Ok(theirs),
                 // It has given up; maybe it comes again.
                 Err(ConnectError::Timeout) if left(until) != Some(0) => {}
@@ -227,7 +224,7 @@ impl Peers {
                 attributes: self.core.attributes(),
                 until,
             };
-            match self.core.request(self.attempt, &outgoing) {
+            match self.core.request(self.number, &outgoing) {
                 Err(ConnectError::NoMatch) if left(until) == Some(0) => {
                     return Err(ConnectError::Timeout);
                 }

@@ -116,12 +116,13 @@ impl RecvSide {
     }
 
     /// As [`RecvSide::progress`], for a completion queue that is just looking for an entry: it has
-    /// the message's without a detour. False if somebody else gets the descriptor.
+    /// the message's without a detour, if it is the looker's (`mine`) and nobody else's who waits for
+    /// the descriptor.
     #[inline]
-    pub(crate) fn receive_for_cq(&mut self, nic: &Shared) -> Result<bool, News> {
+    pub(crate) fn receive_for_cq(&mut self, nic: &Shared, mine: bool) -> Result<bool, News> {
         let outcome = self.meet_or_get_ready(nic)?;
         self.queue.work.complete(outcome);
-        if !self.queue.notices.has_callbacks() {
+        if mine && !self.queue.notices.has_callbacks() {
             return Ok(true);
         }
         match self.queue.notices.completed(&mut self.queue.work, nic) {

@@ -5,8 +5,9 @@ use crate::nic::NicShared;
 use crate::world::World;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use via::cq::CqCallback;
+use via::cq::{CqCallback, CqSignal};
 use via::error::Cause;
+use via::event::Job;
 use via::{AsyncError, CqEntry, Resource};
 
 /// A completion queue.
@@ -16,6 +17,7 @@ pub(crate) struct CqCore {
     pub(crate) capacity: u32,
     pub(crate) entries: VecDeque<CqEntry>,
     pub(crate) notify: VecDeque<CqCallback>,
+    pub(crate) signals: Vec<CqSignal>,
     /// Work queues that are attached.
     pub(crate) attached: u32,
     /// The program has let go of it.
@@ -49,19 +51,21 @@ impl World {
         self.break_quietly(vi, Cause::CqOverrun);
     }
 
-    /// Gives entries to callbacks that want them.
+    /// Gives entries to callbacks that want them, and signals those that are left.
     pub(crate) fn hand_out_entries(&mut self, id: CqId) {
-        loop {
-            let Some(cq) = self.cqs.get_mut(&id) else { return };
-            if cq.notify.is_empty() {
-                return;
-            }
-            let Some(entry) = cq.entries.pop_front() else { return };
-            let nic = cq.nic.clone();
-            if let Some(callback) = cq.notify.pop_front() {
-                self.run_later(&nic, Box::new(move || callback(entry)));
-            }
+        let Some(cq) = self.cqs.get_mut(&id) else { return };
+        let nic = cq.nic.clone();
+        let mut jobs: Vec<Job> = Vec::new();
+        while !cq.notify.is_empty()
+            && let Some(entry) = cq.entries.pop_front()
+            && let Some(callback) = cq.notify.pop_front()
+        {
+            jobs.push(Box::new(move || callback(entry)));
         }
+        if !cq.entries.is_empty() {
+            cq.signals.drain(..).for_each(|signal| signal());
+        }
+        jobs.into_iter().for_each(|job| self.run_later(&nic, job));
     }
 
     /// A work queue less is attached; the last one frees a completion queue that is let go of.

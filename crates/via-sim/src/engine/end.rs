@@ -102,14 +102,15 @@ impl World {
     /// The program disconnects.
     pub(crate) fn disconnect(&mut self, id: ViId) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
-        let was = vi.state;
-        vi.state = ViState::Idle;
         vi.cause = None;
         vi.overrun = false;
         let conn = vi.conn.take();
-        if was == ViState::ConnectPending {
+        if vi.attempt.is_some() {
             let error = IllegalTransition { state: ViState::Idle, event: Event::Accepted };
-            self.abandon(id, ConnectError::State(error));
+            self.finish(id, Err(ConnectError::State(error)));
+        } else {
+            // Possible in every state.
+            vi.state = vi.state.after(Event::Disconnect).unwrap_or(ViState::Idle);
         }
         if let Some(conn) = conn {
             self.close(conn, Closing::Disconnected);

@@ -5,6 +5,7 @@ use crate::meeting::{Outgoing, told};
 use crate::packet::{Meeting, Packet, Request};
 use crate::world::{Deadline, Timer, World};
 use sovia_simnet::NodeId;
+use via::connection::{Model, Requester};
 use via::error::ConnectError;
 use via::state::Event;
 use via::{NetAddress, ViAttributes, ViState};
@@ -18,6 +19,8 @@ pub(crate) struct Attempt {
     pub(crate) remote: NetAddress,
     pub(crate) deadline: Deadline,
     pub(crate) role: Role,
+    /// How far it is.
+    pub(crate) asked: Requester,
     /// The request that it has sent.
     pub(crate) request: Option<ConnId>,
     /// Another request is to follow one that meets nobody.
@@ -35,6 +38,15 @@ pub(crate) enum Role {
     Asking,
     /// A peer, which it expects to ask.
     Asked,
+}
+
+impl Role {
+    fn model(self) -> Model {
+        match self {
+            Role::Client => Model::ClientServer,
+            Role::Asking | Role::Asked => Model::PeerToPeer,
+        }
+    }
 }
 
 impl World {
@@ -72,6 +84,7 @@ impl World {
             remote,
             deadline,
             role,
+            asked: Requester::new(role.model()),
             request: None,
             again: false,
             pokes,
@@ -117,10 +130,11 @@ impl World {
     /// An attempt is over.
     pub(crate) fn finish(&mut self, id: ViId, result: Result<ViAttributes, ConnectError>) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
-        let Some(attempt) = vi.attempt.take() else { return };
-        if vi.state == ViState::ConnectPending {
-            vi.state = if result.is_ok() { ViState::Connected } else { ViState::Idle };
-        }
+        let Some(mut attempt) = vi.attempt.take() else { return };
+        let event = attempt.asked.end(result.as_ref().map(|_| ()));
+        let state = event.ok().and_then(|event| vi.state.after(event).ok());
+        debug_assert!(state.is_some(), "an attempt ends once, and its VI is pending until then");
+        vi.state = state.unwrap_or(ViState::Idle);
         vi.outcome = Some(result);
         self.news = true;
         if attempt.role != Role::Client {
@@ -133,11 +147,6 @@ impl World {
             // If it is lost, the answer will find nobody.
             self.send(node, to, Packet::Meeting(Meeting::Cancel { request }));
         }
-    }
-
-    /// The program does not want to connect any more.
-    pub(crate) fn abandon(&mut self, id: ViId, error: ConnectError) {
-        self.finish(id, Err(error));
     }
 
     /// An attempt's time is over, if it is still that one.

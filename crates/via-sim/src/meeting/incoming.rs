@@ -1,11 +1,12 @@
 //! Requests at the side that is asked.
 
 use crate::ids::{ConnId, ViId};
-use crate::meeting::{matching, told};
+use crate::meeting::told;
 use crate::packet::{Answer, Meeting, Packet, Request};
 use crate::stream::Timing;
 use crate::world::{Timer, World};
 use sovia_simnet::NodeId;
+use via::connection::{Acceptor, Step};
 use via::error::ConnectError;
 
 /// Requests that are remembered, so that a late duplicate of one is not taken for another.
@@ -20,22 +21,38 @@ pub(crate) struct Incoming {
     pub(crate) from: NodeId,
     /// What is asked, until it is settled.
     pub(crate) request: Option<Request>,
-    pub(crate) stand: Stand,
+    /// How far it is. It is accepted when the requester is known to have heard of it.
+    acceptor: Acceptor,
+    /// What the requester is told, once that is known.
+    answer: Option<Answer>,
+    /// Whether a connection has come of it, once the requester has the answer or never will.
+    pub(crate) settled: Option<bool>,
     /// Times that the answer has been sent.
-    pub(crate) tries: u32,
+    tries: u32,
 }
 
-/// How far it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stand {
-    /// A program has it, or is about to.
-    Open,
-    /// The requester has given up.
-    Cancelled,
-    /// Answered, but not known to be settled.
-    Answered(Answer),
-    /// Over; whether a connection came of it.
-    Settled(bool, Answer),
+impl Incoming {
+    /// Whether it waits for an answer.
+    fn is_open(&self) -> bool {
+        self.answer.is_none() && !self.acceptor.phase().is_over()
+    }
+
+    /// Whether an acceptance is still open, and if not, how it ended.
+    pub(crate) fn acceptance(&self) -> Option<bool> {
+        match self.settled {
+            None if self.answer.is_none() => Some(false),
+            settled => settled,
+        }
+    }
+}
+
+/// How a requester is told.
+fn refusal(why: &ConnectError) -> Answer {
+    match why {
+        ConnectError::Reliability => Answer::Reliability,
+        ConnectError::MaxTransferSize => Answer::MaxTransferSize,
+        _ => Answer::Rejected,
+    }
 }
 
 /// How long to wait before something is said for the `tries`-th time again.
@@ -52,70 +69,87 @@ impl World {
     pub(crate) fn requested(&mut self, at: NodeId, from: NodeId, request: Request) {
         let id = request.id;
         if let Some(known) = self.incoming.get(&id) {
-            let again = match known.stand {
-                Stand::Open => Meeting::Pending { request: id },
-                Stand::Cancelled => return,
-                Stand::Answered(answer) | Stand::Settled(_, answer) => {
-                    Meeting::Answer { request: id, answer }
-                }
+            let again = match known.answer {
+                Some(answer) => Meeting::Answer { request: id, answer },
+                None if known.is_open() => Meeting::Pending { request: id },
+                None => return,
             };
             return self.say(at, from, again);
         }
         while self.incoming.len() > REMEMBERED {
             match self.incoming.first_key_value() {
-                Some((&oldest, Incoming { stand: Stand::Settled(..), .. })) => {
+                Some((&oldest, Incoming { settled: Some(_), .. })) => {
                     self.incoming.remove(&oldest);
                 }
                 _ => break,
             }
         }
         let remote = request.remote.clone();
-        let peer = request.peer.then(|| self.peer_for(&request)).flatten();
-        let waiter = if request.peer { None } else { self.free_waiter(at, &remote) };
-        let request = Some(request);
-        let stand = Stand::Open;
-        self.incoming.insert(id, Incoming { node: at, from, request, stand, tries: 0 });
+        let is_peers = request.peer;
+        let peer = is_peers.then(|| self.peer_for(&request)).flatten();
+        let waiter = if is_peers { None } else { self.free_waiter(at, &remote) };
+        let incoming = Incoming {
+            node: at,
+            from,
+            request: Some(request),
+            acceptor: Acceptor::new(),
+            answer: None,
+            settled: None,
+            tries: 0,
+        };
+        self.incoming.insert(id, incoming);
         match (peer, waiter) {
             (Some(vi), _) => self.accept_peer(id, vi),
             (None, Some(waiter)) => {
+                let step = self.incoming.get_mut(&id).map(|i| i.acceptor.step(Step::Take));
+                debug_assert_eq!(step, Some(Ok(())));
                 if let Some(waiter) = self.waiters.get_mut(&waiter) {
                     waiter.request = Some(id);
                 }
                 self.news = true;
                 self.say(at, from, Meeting::Pending { request: id });
             }
-            (None, None) => self.answer(id, Answer::NoMatch),
+            (None, None) => {
+                let step = self.incoming.get_mut(&id).map(|i| i.acceptor.step(Step::Miss));
+                debug_assert_eq!(step, Some(Ok(())));
+                self.answer(id, Answer::NoMatch);
+            }
         }
     }
 
     /// The requester has given up.
     pub(crate) fn cancelled(&mut self, id: ConnId) {
-        let Some(incoming) = self.incoming.get_mut(&id) else { return };
-        if incoming.stand != Stand::Open {
+        let Some(incoming) = self.incoming.get_mut(&id).filter(|i| i.is_open()) else { return };
+        if incoming.acceptor.step(Step::Withdraw).is_err() {
             return;
         }
-        incoming.stand = Stand::Cancelled;
         self.news = true;
         for waiter in self.waiters.values_mut().filter(|waiter| waiter.request == Some(id)) {
             waiter.request = None;
         }
     }
 
-    /// Answers a request for good.
-    pub(crate) fn answer(&mut self, id: ConnId, answer: Answer) {
-        let Some(incoming) = self.incoming.get_mut(&id) else { return };
-        if incoming.stand != Stand::Open {
-            return;
+    /// Refuses a request, if it is still open.
+    pub(crate) fn turn_away(&mut self, id: ConnId) {
+        let Some(incoming) = self.incoming.get_mut(&id).filter(|i| i.is_open()) else { return };
+        if let Some(why) = incoming.acceptor.refuse() {
+            self.answer(id, refusal(&why));
         }
-        incoming.stand = Stand::Answered(answer);
-        self.answer_again(id);
+    }
+
+    /// Answers a request for good.
+    fn answer(&mut self, id: ConnId, answer: Answer) {
+        if let Some(incoming) = self.incoming.get_mut(&id) {
+            incoming.answer = Some(answer);
+            self.answer_again(id);
+        }
     }
 
     /// Sends the answer, and again later if it is not settled by then.
     pub(crate) fn answer_again(&mut self, id: ConnId) {
         let timing = self.config.timing();
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
-        let Stand::Answered(answer) = incoming.stand else { return };
+        let (Some(answer), None) = (incoming.answer, incoming.settled) else { return };
         if incoming.tries > timing.tries {
             return self.settle(id, false);
         }
@@ -130,21 +164,18 @@ impl World {
     /// comes about when the requester is heard of.
     ///
     /// # Errors
-    /// Where the two do not match, which the requester is told; where it has given up.
+    /// Where the two do not match: a peer is told so, another request is left for another VI.
+    /// [`ConnectError::Timeout`] where the requester has given up.
     pub(crate) fn accept(&mut self, id: ConnId, vi: ViId) -> Result<(), ConnectError> {
-        let (Some(incoming), Some(core)) = (self.incoming.get(&id), self.vis.get(&vi)) else {
+        let incoming = self.incoming.get_mut(&id).filter(|i| i.is_open());
+        let (Some(incoming), Some(core)) = (incoming, self.vis.get(&vi)) else {
             return Err(ConnectError::Timeout);
         };
-        let Some(request) = incoming.request.as_ref().filter(|_| incoming.stand == Stand::Open)
-        else {
-            return Err(ConnectError::Timeout);
-        };
-        if let Err(error) = matching(&core.attributes, &request.attributes) {
-            let answer = match error {
-                ConnectError::Reliability => Answer::Reliability,
-                _ => Answer::MaxTransferSize,
-            };
-            self.answer(id, answer);
+        let request = incoming.request.as_ref().ok_or(ConnectError::Timeout)?;
+        if let Err(error) = incoming.acceptor.compare(&core.attributes, &request.attributes) {
+            if incoming.acceptor.phase().is_over() {
+                self.answer(id, refusal(&error));
+            }
             return Err(error);
         }
         let attributes = told(core.attributes);
@@ -163,20 +194,26 @@ impl World {
     /// The requester has the answer, or never will.
     pub(crate) fn settle(&mut self, id: ConnId, connected: bool) {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
-        let Stand::Answered(answer) = incoming.stand else { return };
+        let (Some(answer), None) = (incoming.answer, incoming.settled) else { return };
         let request = incoming.request.take();
-        incoming.stand = Stand::Settled(connected, answer);
+        incoming.settled = Some(connected);
         self.news = true;
         let Answer::Accepted { conn: conn_id, .. } = answer else { return };
+        let step = match &request {
+            _ if !connected => Step::Lose,
+            Some(request) if request.peer => Step::Meet,
+            _ => Step::Accept,
+        };
+        let step = incoming.acceptor.step(step);
+        debug_assert_eq!(step, Ok(()));
+        if !connected {
+            incoming.answer = Some(Answer::Rejected);
+        }
         let Some(conn) = self.conns.get_mut(&conn_id) else { return };
         conn.unsettled = None;
         let vi = conn.vi;
         if !connected {
             self.conns.remove(&conn_id);
-            let answer = Answer::Rejected;
-            if let Some(incoming) = self.incoming.get_mut(&id) {
-                incoming.stand = Stand::Settled(false, answer);
-            }
         }
         if let Some(vi) = vi {
             self.accepted(vi, connected, request);

@@ -12,7 +12,7 @@ mod peers;
 mod waiters;
 
 pub(crate) use attempt::{Attempt, Role};
-pub(crate) use incoming::{Incoming, Stand};
+pub(crate) use incoming::Incoming;
 pub(crate) use outgoing::Outgoing;
 pub(crate) use peers::Peers;
 pub(crate) use waiters::Waiter;
@@ -20,19 +20,7 @@ pub(crate) use waiters::Waiter;
 use crate::packet::Meeting;
 use crate::world::World;
 use sovia_simnet::NodeId;
-use via::error::ConnectError;
 use via::{Reliability, ViAttributes};
-
-/// Whether two VIs fit together; says what the requester is told.
-pub(crate) fn matching(ours: &ViAttributes, theirs: &ViAttributes) -> Result<(), ConnectError> {
-    if ours.reliability != theirs.reliability {
-        Err(ConnectError::Reliability)
-    } else if ours.max_transfer_size != theirs.max_transfer_size {
-        Err(ConnectError::MaxTransferSize)
-    } else {
-        Ok(())
-    }
-}
 
 /// Attributes as the far side is told them: a tag means nothing there.
 pub(crate) fn told(attributes: ViAttributes) -> ViAttributes {

@@ -44,8 +44,12 @@ impl World {
 
     /// A program has the request.
     pub(crate) fn request_pending(&mut self, id: ConnId) {
-        if let Some(outgoing) = self.outgoing.get_mut(&id) {
-            outgoing.pending = true;
+        let Some(outgoing) = self.outgoing.get_mut(&id) else { return };
+        outgoing.pending = true;
+        let attempt = self.vis.get_mut(&outgoing.vi).and_then(|vi| vi.attempt.as_mut());
+        if let Some(attempt) = attempt.filter(|attempt| attempt.request == Some(id)) {
+            let taken = attempt.asked.taken();
+            debug_assert_eq!(taken, Ok(()));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::incoming::pause;
 use crate::ids::{ConnId, ViId};
-use crate::meeting::{Role, Stand};
+use crate::meeting::{Incoming, Role};
 use crate::packet::{Meeting, Packet, Request};
 use crate::world::{Timer, World};
 use sovia_simnet::NodeId;
@@ -121,10 +121,6 @@ impl World {
 
     /// Whether an acceptance is still open, and if not, how it ended.
     pub(crate) fn acceptance(&self, request: ConnId) -> Option<bool> {
-        match self.incoming.get(&request).map(|incoming| incoming.stand) {
-            Some(Stand::Settled(connected, _)) => Some(connected),
-            Some(Stand::Answered(_)) => None,
-            _ => Some(false),
-        }
+        self.incoming.get(&request).map_or(Some(false), Incoming::acceptance)
     }
 }

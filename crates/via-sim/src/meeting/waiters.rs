@@ -1,7 +1,6 @@
 //! Programs that wait for requests.
 
 use crate::ids::{ConnId, WaiterId};
-use crate::packet::Answer;
 use crate::world::World;
 use sovia_simnet::NodeId;
 use via::NetAddress;
@@ -32,7 +31,7 @@ impl World {
     /// Does not wait any more. A request that nobody has looked at is rejected.
     pub(crate) fn remove_waiter(&mut self, id: WaiterId) {
         if let Some(request) = self.waiters.remove(&id).and_then(|waiter| waiter.request) {
-            self.answer(request, Answer::Rejected);
+            self.turn_away(request);
         }
     }
 }

@@ -24,6 +24,7 @@ mod until;
 mod connections;
 mod cq;
 mod cq_limits;
+mod cq_signal;
 mod cq_waiting;
 mod descriptors;
 mod errors;
@@ -139,6 +140,7 @@ pub fn cases<N: Nic>() -> Vec<Case<N>> {
         cq::cases(),
         cq_waiting::cases(),
         cq_limits::cases(),
+        cq_signal::cases(),
         notify::cases(),
         unreliable::cases(),
         reception::cases(),

@@ -19,6 +19,7 @@ group! { "notify":
     alone callbacks_of_two_vis_do_not_mix,
     both an_entry_is_told_by_callback [CompletionQueues],
     alone an_entry_that_is_told_is_taken [CompletionQueues],
+    alone an_entry_is_the_callbacks_and_not_who_looks [CompletionQueues],
     alone entries_are_told_once_and_in_order [CompletionQueues],
     alone destroying_a_completion_queue_cancels_its_callbacks [CompletionQueues],
     alone a_callback_for_an_entry_runs_in_another_thread [CompletionQueues],
@@ -284,6 +285,29 @@ fn an_entry_that_is_told_is_taken<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!(cq.done(), None);
     for _ in 0..2 {
         assert!(end.vi.recv_done().completion().is_some());
+    }
+}
+
+/// However hard somebody looks.
+fn an_entry_is_the_callbacks_and_not_who_looks<N: Nic>(cx: &Context<'_, N>) {
+    let cq = cx.nic.create_cq(16, 1).unwrap();
+    let (a, b) = (on(cx, None, None, 0), on(cx, None, Some(&cq), 1));
+    connect(cx, &a, &b);
+    for i in 0..50 {
+        b.post_recv(0, 0, 8);
+        let next = next_entry(&cq);
+        a.send_pattern(0, 0, 8, i);
+        let entry = loop {
+            assert_eq!(cq.done(), None, "of message {i}");
+            match next.try_recv() {
+                Ok((entry, _)) => break entry,
+                Err(mpsc::TryRecvError::Empty) => thread::yield_now(),
+                Err(gone) => panic!("{gone}"),
+            }
+        };
+        assert_eq!(entry, CqEntry { context: 1, queue: WorkQueueKind::Recv });
+        assert_eq!(b.vi.recv_done().completion().unwrap().result(), Ok(8));
+        b.expect(0, 8, i);
     }
 }
 

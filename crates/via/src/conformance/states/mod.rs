@@ -92,7 +92,7 @@ fn accepting_is_refused<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
     thread::scope(|s| {
         let request = s.spawn(|| requester.request_at(cx, &cx.own(5)));
         let connection = cx.nic.connect_wait(&cx.own(5), SOON).unwrap();
-        match connection.accept(&end.vi) {
+        match connection.accept(&end.vi).map_err(ConnectError::from) {
             Err(ConnectError::State(illegal)) => assert_eq!(illegal.state, state),
             other => panic!("{other:?}"),
         }

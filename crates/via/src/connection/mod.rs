@@ -1,16 +1,23 @@
 //! The life of a request for a connection, from the moment it is made: declared once, for both
 //! models.
 //!
-//! A provider keeps a [`Phase`] for each request and lets [`Phase::after`] say what each
-//! [`Step`] makes of it. What comes too late (the requester has given up, and then is accepted)
-//! is an [`IllegalStep`] and changes nothing; so of two steps that race, the one that is taken
-//! first under the provider's lock decides, and the other learns that it has lost.
+//! A provider keeps a [`Requester`] where a request is made and an [`Acceptor`] where it is
+//! answered; both move a [`Phase`] by the table, step by step. What comes too late (the requester has
+//! given up, and then is accepted) is an [`IllegalStep`] and changes nothing; so of two steps that
+//! race, the one that is taken first under the provider's lock decides, and the other learns that it
+//! has lost.
 //!
-//! Client–server: a request is made, meets somebody who waits, is held by the waiting program,
-//! and is answered. Peer–peer: each side makes its own request and it stays until the other's is
-//! there; then there is nothing to answer, and both are matched at once.
+//! Client–server: a request is made, meets somebody who waits, is held by the waiting program, and
+//! is answered. A VI that does not fit is no answer: the program may try another. Peer–peer: each side
+//! makes its own request and it stays until the other's is there; then there is nothing to answer,
+//! and both are matched at once.
 
-use crate::error::ConnectError;
+mod acceptor;
+mod requester;
+
+pub use acceptor::Acceptor;
+pub use requester::{Model, Requester};
+
 use crate::state::Event;
 use core::fmt;
 
@@ -21,11 +28,13 @@ pub enum Phase {
     Requested,
     /// A program that waited has it and has not answered (client–server).
     Held,
+    /// As [`Phase::Held`], and the last VI that the program tried to accept with does not fit.
+    Unfit,
     /// Answered with a VI, or matched with the peer's request: the two VIs are connected.
     Accepted,
     /// Answered without one.
     Rejected,
-    /// Nobody waited there (client–server).
+    /// Nobody waited there, or there is no such place.
     Unmet,
     /// The two VIs differ in an attribute that must be the same.
     Mismatched,
@@ -33,7 +42,7 @@ pub enum Phase {
     Expired,
     /// The requester's program has disconnected or destroyed the VI before an answer.
     Withdrawn,
-    /// The far side's process has ended before an answer.
+    /// The far side's process has ended before an answer, or cannot be talked to.
     Lost,
 }
 
@@ -46,7 +55,7 @@ pub enum Step {
     Miss,
     /// The program accepts it.
     Accept,
-    /// The program rejects it, drops it, or names a VI that is not idle.
+    /// The program rejects it, or drops it.
     Reject,
     /// The peer's request for it is there, and fits.
     Meet,
@@ -56,7 +65,7 @@ pub enum Step {
     Expire,
     /// The requester's program does not want it any more.
     Withdraw,
-    /// The far side's process ends.
+    /// The far side's process ends, or cannot be talked to.
     Lose,
 }
 
@@ -95,13 +104,13 @@ macro_rules! steps {
 steps! {
     Take     { Requested => Held }
     Miss     { Requested => Unmet }
-    Accept   { Held => Accepted }
-    Reject   { Held => Rejected }
+    Accept   { Held => Accepted, Unfit => Accepted }
+    Reject   { Held => Rejected, Unfit => Mismatched }
     Meet     { Requested => Accepted }
-    Differ   { Requested => Mismatched, Held => Mismatched }
-    Expire   { Requested => Expired, Held => Expired }
-    Withdraw { Requested => Withdrawn, Held => Withdrawn }
-    Lose     { Requested => Lost, Held => Lost }
+    Differ   { Requested => Mismatched, Held => Unfit, Unfit => Unfit }
+    Expire   { Requested => Expired, Held => Expired, Unfit => Expired }
+    Withdraw { Requested => Withdrawn, Held => Withdrawn, Unfit => Withdrawn }
+    Lose     { Requested => Lost, Held => Lost, Unfit => Lost }
 }
 
 impl Phase {
@@ -109,6 +118,7 @@ impl Phase {
     pub const ALL: &[Phase] = &[
         Phase::Requested,
         Phase::Held,
+        Phase::Unfit,
         Phase::Accepted,
         Phase::Rejected,
         Phase::Unmet,
@@ -120,30 +130,17 @@ impl Phase {
 
     /// Whether nothing more happens to it.
     pub fn is_over(self) -> bool {
-        !matches!(self, Phase::Requested | Phase::Held)
+        !matches!(self, Phase::Requested | Phase::Held | Phase::Unfit)
     }
 
     /// What happens to the requesting VI with it; `None` while it is on its way. A withdrawn
     /// request's VI has been disconnected, which is that event.
     pub fn event(self) -> Option<Event> {
         match self {
-            Phase::Requested | Phase::Held => None,
+            Phase::Requested | Phase::Held | Phase::Unfit => None,
             Phase::Accepted => Some(Event::Accepted),
             Phase::Withdrawn => Some(Event::Disconnect),
             _ => Some(Event::Refused),
-        }
-    }
-
-    /// What the requester's call returns in place of a connection. `None` while it is on its way
-    /// and when it was accepted, and where only more than the phase can tell: which attribute is
-    /// [`Phase::Mismatched`], in which state a VI was whose request was [`Phase::Withdrawn`].
-    pub fn error(self) -> Option<ConnectError> {
-        match self {
-            Phase::Rejected => Some(ConnectError::Rejected),
-            Phase::Unmet => Some(ConnectError::NoMatch),
-            Phase::Expired => Some(ConnectError::Timeout),
-            Phase::Lost => Some(ConnectError::NotReachable("its process has ended")),
-            _ => None,
         }
     }
 }
@@ -153,6 +150,7 @@ impl fmt::Display for Phase {
         f.pad(match self {
             Phase::Requested => "requested",
             Phase::Held => "held",
+            Phase::Unfit => "unfit",
             Phase::Accepted => "accepted",
             Phase::Rejected => "rejected",
             Phase::Unmet => "unmet",

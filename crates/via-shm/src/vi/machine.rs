@@ -1,0 +1,79 @@
+//! The state of a VI and of its request for a connection, which move by the tables of `via`.
+
+use crate::connect::link::Attachment;
+use sovia_sys::seqpacket::Packets;
+use std::sync::Arc;
+use via::connection::{Model, Requester};
+use via::error::ConnectError;
+use via::memory::Ptag;
+use via::state::{Event, IllegalTransition};
+use via::{ViAttributes, ViState};
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(super) state: ViState,
+    pub(super) attributes: ViAttributes,
+    pub(super) ptag: Ptag,
+    /// The last request, and its number: one that was cut short is not mistaken for a later one.
+    request: Option<Requester>,
+    number: u64,
+    /// By which a request waits for its answer.
+    pub(super) requesting: Option<Arc<Packets>>,
+    pub(super) attachment: Option<Arc<Attachment>>,
+}
+
+impl Machine {
+    pub(super) fn new(attributes: ViAttributes, ptag: Ptag) -> Machine {
+        Machine {
+            state: ViState::Idle,
+            attributes,
+            ptag,
+            request: None,
+            number: 0,
+            requesting: None,
+            attachment: None,
+        }
+    }
+
+    /// A request begins; its number.
+    pub(super) fn begin(&mut self, model: Model) -> Result<u64, IllegalTransition> {
+        self.state = self.state.after(Event::Request)?;
+        self.request = Some(Requester::new(model));
+        self.number += 1;
+        Ok(self.number)
+    }
+
+    /// The request of that number.
+    ///
+    /// # Errors
+    /// [`ConnectError::State`] if it is over: the program has disconnected the VI meanwhile.
+    pub(super) fn request(&mut self, number: u64) -> Result<&mut Requester, ConnectError> {
+        let over = IllegalTransition { state: self.state, event: Event::Accepted };
+        let current = self.request.as_mut().filter(|request| !request.phase().is_over());
+        current.filter(|_| number == self.number).ok_or(over.into())
+    }
+
+    /// The request of that number has come to this.
+    ///
+    /// # Errors
+    /// As for [`Machine::request`].
+    pub(super) fn end_request(
+        &mut self,
+        number: u64,
+        outcome: Result<(), &ConnectError>,
+    ) -> Result<(), ConnectError> {
+        let over = IllegalTransition { state: self.state, event: Event::Accepted };
+        let event = self.request(number)?.end(outcome).map_err(|_| over)?;
+        self.state = self.state.after(event)?;
+        Ok(())
+    }
+
+    /// The program disconnects, which ends a request too.
+    pub(super) fn disconnect(&mut self) {
+        let withdrawn = IllegalTransition { state: self.state, event: Event::Disconnect };
+        if self.end_request(self.number, Err(&withdrawn.into())).is_err() {
+            // No request; possible in every state.
+            self.state = self.state.after(Event::Disconnect).unwrap_or(ViState::Idle);
+        }
+    }
+}

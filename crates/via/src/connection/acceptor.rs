@@ -1,0 +1,125 @@
+//! A request where it is answered.
+
+use super::{IllegalStep, Phase, Step};
+use crate::attributes::ViAttributes;
+use crate::error::ConnectError;
+
+/// A request, as the side that has been asked knows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Acceptor {
+    phase: Phase,
+    /// In what the last VI that was tried does not fit.
+    difference: Option<ConnectError>,
+}
+
+impl Default for Acceptor {
+    fn default() -> Acceptor {
+        Acceptor { phase: Phase::Requested, difference: None }
+    }
+}
+
+impl Acceptor {
+    /// A request that has come.
+    pub fn new() -> Acceptor {
+        Acceptor::default()
+    }
+
+    /// Where it stands.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Something happens to it.
+    ///
+    /// # Errors
+    /// [`IllegalStep`] where the table has no entry; it is as it was.
+    pub fn step(&mut self, step: Step) -> Result<(), IllegalStep> {
+        self.phase = self.phase.after(step)?;
+        Ok(())
+    }
+
+    /// Whether the program's VI, or the peer's request, fits the request of a VI with the attributes
+    /// `theirs`. One that does not is remembered.
+    ///
+    /// # Errors
+    /// What differs; [`ConnectError::Timeout`] if the request is over, which only the requester
+    /// ends.
+    pub fn compare(
+        &mut self,
+        ours: &ViAttributes,
+        theirs: &ViAttributes,
+    ) -> Result<(), ConnectError> {
+        if self.phase.is_over() {
+            return Err(ConnectError::Timeout);
+        }
+        let Err(difference) = ours.fit(theirs) else { return Ok(()) };
+        self.step(Step::Differ).map_err(|_| ConnectError::Timeout)?;
+        self.difference = Some(difference.clone());
+        Err(difference)
+    }
+
+    /// The program does not want it; what the requester is to be told, if it is not over. A
+    /// requester whose VI did not fit is told so.
+    pub fn refuse(&mut self) -> Option<ConnectError> {
+        self.step(Step::Reject).ok()?;
+        Some(match self.phase {
+            Phase::Mismatched => self.difference.clone().unwrap_or(ConnectError::Rejected),
+            _ => ConnectError::Rejected,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_size(max_transfer_size: u32) -> ViAttributes {
+        ViAttributes { max_transfer_size, ..ViAttributes::default() }
+    }
+
+    fn held() -> Acceptor {
+        let mut request = Acceptor::new();
+        request.step(Step::Take).unwrap();
+        request
+    }
+
+    #[test]
+    fn a_vi_that_does_not_fit_leaves_it_to_another() {
+        let mut request = held();
+        for _ in 0..2 {
+            let error = request.compare(&of_size(1), &of_size(2));
+            assert_eq!(error, Err(ConnectError::MaxTransferSize));
+            assert_eq!(request.phase(), Phase::Unfit);
+        }
+        assert_eq!(request.compare(&of_size(2), &of_size(2)), Ok(()));
+        request.step(Step::Accept).unwrap();
+        assert_eq!((request.phase(), request.refuse()), (Phase::Accepted, None));
+    }
+
+    #[test]
+    fn a_requester_is_told_why_it_is_refused() {
+        assert_eq!(held().refuse(), Some(ConnectError::Rejected));
+        let mut request = held();
+        let _ = request.compare(&of_size(1), &of_size(2));
+        assert_eq!(request.refuse(), Some(ConnectError::MaxTransferSize));
+        assert_eq!((request.phase(), request.refuse()), (Phase::Mismatched, None));
+    }
+
+    #[test]
+    fn a_request_that_is_over_is_compared_with_nothing() {
+        let mut request = held();
+        request.step(Step::Withdraw).unwrap();
+        assert_eq!(request.compare(&of_size(1), &of_size(2)), Err(ConnectError::Timeout));
+        assert_eq!((request.phase(), request.refuse()), (Phase::Withdrawn, None));
+    }
+
+    #[test]
+    fn a_peer_that_does_not_fit_ends_it() {
+        let mut request = Acceptor::new();
+        let error = request.compare(&of_size(1), &of_size(2));
+        assert_eq!(
+            (error, request.phase()),
+            (Err(ConnectError::MaxTransferSize), Phase::Mismatched)
+        );
+    }
+}
