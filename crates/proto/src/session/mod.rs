@@ -415,6 +415,11 @@ impl Session {
         Outgoing { immediate: self.flow.send(kind), body }
     }
 
+    /// What waits to be combined goes as soon as the window lets it.
+    pub fn flush(&mut self) {
+        self.combiner.flush();
+    }
+
     /// Switches combining on or off, as TCP_NODELAY does; off sends what waits.
     pub fn set_combining(&mut self, on: bool) {
         let below = self.configuration.combine.unwrap_or(Combine::PAPERS).below;

@@ -84,11 +84,7 @@ fn schedule(seed: u64) {
             6..10 => drop(ends[i].read(choices.length(configurations[i].chunk))),
             10..16 => drop(deliver(&mut ends, i)),
             16 => drop(ends[i].timer()),
-            17 => {
-                if handshake == Handshake::TwoWay {
-                    ends[i].switch(choices.once_in(2));
-                }
-            }
+            17 if handshake == Handshake::TwoWay => ends[i].switch(choices.once_in(2)),
             18 if choices.once_in(10) => ends[i].shutdown(),
             19 if choices.once_in(20) => ends[i].close(),
             19 if choices.once_in(40) => return lose(&mut ends, i),
