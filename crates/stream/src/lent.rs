@@ -25,8 +25,9 @@ impl<N: Nic + 'static> Buffer<N> {
         Ok(Buffer { registered, len })
     }
 
-    pub(crate) fn segment(&self, len: usize) -> DataSegment {
-        self.registered.memory.segment(0, len as u32, self.registered.handle)
+    /// Bytes of it, for a descriptor.
+    pub(crate) fn segment(&self, at: usize, len: usize) -> DataSegment {
+        self.registered.memory.segment(at, len as u32, self.registered.handle)
     }
 
     fn start(&self) -> NonNull<u8> {

@@ -47,28 +47,22 @@ impl<N: Nic + 'static> Core<N> {
         bytes: &[u8],
         way: Option<Transfer>,
     ) -> Result<(Held<'c, N>, usize), (Held<'c, N>, Stop)> {
-        if let Err(stop) = self.ready(&mut held) {
-            return Err((held, stop));
-        }
         let inner = &mut *held;
-        match inner.session.write(bytes.len(), way) {
-            Err(error) => {
-                let error = self.not_writable(inner, error);
-                Err((held, Stop::Error(error)))
-            }
-            Ok(Offer::Wait) => {
-                self.post_due(inner);
-                if inner.session.is_writable() { Ok((held, 0)) } else { Err((held, Stop::Wait)) }
-            }
-            Ok(Offer::Join { at, len }) => {
+        let offer = match self.offer(inner, bytes.len(), way) {
+            Ok(offer) => offer,
+            Err(stop) => return Err((held, stop)),
+        };
+        match offer {
+            Offer::Wait => Err((held, Stop::Wait)),
+            Offer::Join { at, len } => {
                 self.join(inner, at as usize, &bytes[..len as usize]);
                 Ok((held, len as usize))
             }
-            Ok(Offer::Copy { len, immediate }) => {
+            Offer::Copy { len, immediate } => {
                 self.copy(inner, &bytes[..len as usize], immediate);
                 Ok((held, len as usize))
             }
-            Ok(Offer::Register { len, immediate }) => {
+            Offer::Register { len, immediate } => {
                 let lease = Lease::new(&self.stack, &bytes[..len as usize]);
                 match lease {
                     Ok(lease) => Ok((self.send_leased(held, &lease, immediate), len as usize)),
@@ -80,6 +74,24 @@ impl<N: Nic + 'static> Core<N> {
                 }
             }
         }
+    }
+
+    /// What becomes of bytes that are offered. Where something must go first, it goes.
+    fn offer(
+        &self,
+        inner: &mut Inner<N>,
+        len: usize,
+        way: Option<Transfer>,
+    ) -> Result<Offer, Stop> {
+        self.ready(inner)?;
+        let refused = |inner: &Inner<N>, e| Stop::Error(self.not_writable(inner, e));
+        let offer = inner.session.write(len, way).map_err(|e| refused(inner, e))?;
+        if offer != Offer::Wait {
+            return Ok(offer);
+        }
+        self.post_due(inner);
+        self.ready(inner)?;
+        inner.session.write(len, way).map_err(|e| refused(inner, e))
     }
 
     /// Whether a packet can be posted: descriptors, buffers, a connection.
@@ -167,6 +179,7 @@ impl<N: Nic + 'static> Core<N> {
         patience: Patience,
     ) -> Result<(), (Buffer<N>, TransferError)> {
         let mut held = self.lock();
+        let mut done = 0;
         loop {
             self.progress(&mut held);
             let inner = &mut *held;
@@ -175,30 +188,23 @@ impl<N: Nic + 'static> Core<N> {
                 let chunk = chunk.min(buffer.len());
                 return Err((buffer, TransferError::TooLong { len, chunk }));
             }
-            let stop = match self.ready(inner) {
+            let stop = match self.offer(inner, len - done, Some(Transfer::Reg)) {
+                Ok(Offer::Register { len: part, immediate }) => {
+                    let from = done;
+                    done += part as usize;
+                    if done < len {
+                        // A receiver that has given leave for less: that much goes before.
+                        self.copy(inner, &buffer[from..done], immediate);
+                        continue;
+                    }
+                    let Some(send) = inner.free_sends.pop() else { continue };
+                    let data = buffer.segment(from, len - from);
+                    self.post(inner, send, Sending::Lent(buffer), Some(data), immediate);
+                    self.take_sent(inner);
+                    return Ok(());
+                }
+                Ok(_) => Stop::Wait,
                 Err(stop) => stop,
-                Ok(()) => match inner.session.write(len, Some(Transfer::Reg)) {
-                    Ok(Offer::Register { len: granted, immediate }) if granted as usize == len => {
-                        let Some(send) = inner.free_sends.pop() else { continue };
-                        let data = buffer.segment(len);
-                        self.post(inner, send, Sending::Lent(buffer), Some(data), immediate);
-                        self.take_sent(inner);
-                        return Ok(());
-                    }
-                    // The receiver gave leave for less: what it takes goes as a copy.
-                    Ok(Offer::Register { len: granted, .. }) => {
-                        let chunk = granted as usize;
-                        return Err((buffer, TransferError::TooLong { len, chunk }));
-                    }
-                    Ok(_) => {
-                        self.post_due(inner);
-                        if inner.session.is_writable() {
-                            continue;
-                        }
-                        Stop::Wait
-                    }
-                    Err(error) => Stop::Error(self.not_writable(inner, error)),
-                },
             };
             let again = match stop {
                 Stop::Wait => self.await_news(held, patience),

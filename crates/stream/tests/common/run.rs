@@ -22,7 +22,10 @@ pub(crate) fn all<N: Nic + 'static>(
             let begin = Instant::now();
             match attempt(case, &name, &configuration) {
                 Ok(()) => passed += 1,
-                Err(why) => failed.push(format!("{name}: {}: {why}", case.name)),
+                Err(why) => {
+                    println!("{name}: {}: {why}", case.name);
+                    failed.push(format!("{name}: {}: {why}", case.name));
+                }
             }
             if begin.elapsed() > Duration::from_secs(2) {
                 println!("{name}: {}: {:?}", case.name, begin.elapsed());
