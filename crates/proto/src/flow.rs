@@ -10,7 +10,7 @@ use crate::Violation;
 use crate::packet::{Immediate, Kind};
 
 /// The two numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Parameters {
     /// Window `w`: unacknowledged data packets allowed.
     pub window: u16,
@@ -22,7 +22,8 @@ pub struct Parameters {
 pub const DACKS: Parameters = Parameters { window: 32, threshold: 16 };
 
 impl Parameters {
-    /// Receives that each end keeps posted: `w + w / t`, and one each for FIN, FINACK, ToTcp.
+    /// Receives that each end keeps posted: `w + w / t`, and one each for FIN, FINACK, and ToTcp or
+    /// WAKEUP, of which a stream has one or the other.
     pub const fn receives(self) -> u16 {
         self.window + self.window.div_ceil(self.threshold) + 3
     }

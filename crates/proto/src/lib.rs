@@ -8,18 +8,32 @@
 //!   the two at an agreed byte;
 //! - [`close`]: FIN and FINACK.
 //!
+//! A stream over a VI, from its first packet to its last, in every configuration of the papers:
+//!
+//! - [`configuration`]: what may be chosen, with the papers' names and a text form;
+//! - [`state`]: the state diagram (ICS figure 11) as a declared table;
+//! - [`wakeup`]: what a WAKEUP packet says, and what two ends agree on by it;
+//! - [`combining`]: the policy by which small messages wait for more;
+//! - [`session`]: one end's whole protocol, of which the above are the parts.
+//!
 //! Papers: SOVIA, ICS 2001, sections 4.1 to 4.3 (cited below as ICS); SOVIA, CLUSTER 2001.
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 pub mod close;
+pub mod combining;
+pub mod configuration;
 pub mod flow;
 pub mod order;
 pub mod packet;
 pub mod path;
+pub mod session;
+pub mod state;
+pub mod wakeup;
 
 /// The peer broke the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

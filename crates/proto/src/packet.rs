@@ -17,6 +17,10 @@ pub enum Kind {
     FinAck = 4,
     /// The stream goes on in the kernel's TCP from here (Sovia's; the papers' streams stay put).
     ToTcp = 5,
+    /// First on a new connection: the sender's terms ([`crate::wakeup`]).
+    Wakeup = 6,
+    /// The sender has a message and asks for leave to send it (three-way handshake).
+    Req = 7,
 }
 
 impl Kind {
@@ -55,6 +59,8 @@ impl Immediate {
             3 => Kind::Fin,
             4 => Kind::FinAck,
             5 => Kind::ToTcp,
+            6 => Kind::Wakeup,
+            7 => Kind::Req,
             _ => return Err(Violation("unknown packet kind")),
         };
         Ok(Immediate { kind, acks: bits as u16 })
@@ -67,7 +73,8 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        for kind in [Kind::Data, Kind::Ack, Kind::Fin, Kind::FinAck, Kind::ToTcp] {
+        let kinds = [Kind::Data, Kind::Ack, Kind::Fin, Kind::FinAck, Kind::ToTcp, Kind::Wakeup];
+        for kind in kinds.into_iter().chain([Kind::Req]) {
             for acks in [0, 1, 16, u16::MAX] {
                 let immediate = Immediate { kind, acks };
                 assert_eq!(Immediate::decode(immediate.encode()), Ok(immediate));

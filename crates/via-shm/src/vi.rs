@@ -7,6 +7,7 @@
 mod access;
 mod ahead;
 mod attention;
+mod bequest;
 mod connection;
 pub(crate) mod inner;
 mod lane;
@@ -149,6 +150,10 @@ impl Vi for ShmVi {
     fn push_sends(&self) -> bool {
         self.0.send_all();
         self.0.send.lock().queue.work.outstanding() > 0
+    }
+
+    fn bequest(&self) -> Option<Box<dyn via::Bequest>> {
+        Some(Box::new(bequest::Kept(self.0.attachment()?)))
     }
 }
 

@@ -13,6 +13,7 @@
 //! - [`nic`], [`vi`], [`cq`]: the traits [`Nic`], [`Connection`], [`Vi`] and [`CompletionQueue`]
 //!   that providers implement, with [`attributes`], [`address`]es and [`error`]s (each maps to
 //!   VIPL's return codes);
+//! - [`bequest`]: what a dead process leaves to its peer, where a provider can keep it;
 //! - [`event`]: errors that belong to no call, and the thread that runs callbacks.
 //!
 //! A provider brings the wire. `conformance` (a feature) is the suite that each must pass.
@@ -24,6 +25,7 @@
 
 pub mod address;
 pub mod attributes;
+pub mod bequest;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod connection;
@@ -40,6 +42,7 @@ pub mod vi;
 
 pub use address::NetAddress;
 pub use attributes::{Capabilities, MemAttributes, NicAttributes, Reliability, ViAttributes};
+pub use bequest::Bequest;
 pub use cq::{Attach, CompletionQueue, CqEntry, WorkQueueKind};
 pub use descriptor::{DataSegment, DescriptorAddress, DescriptorRef, RemoteSegment};
 pub use error::{Cause, ErrorCode, ReturnCode};

@@ -2,6 +2,7 @@
 
 use crate::address::NetAddress;
 use crate::attributes::ViAttributes;
+use crate::bequest::Bequest;
 use crate::descriptor::DescriptorAddress;
 use crate::error::{Cause, ConnectError, PostError, SetViError, WaitError};
 use crate::event::ViCallback;
@@ -133,4 +134,10 @@ pub trait Vi: Send + Sync {
     /// Sends what can be sent of what waits in the send queue; whether something still waits
     /// (cLAN's `VipPostDeferredSends`).
     fn push_sends(&self) -> bool;
+
+    /// Memory of the present connection that outlives the process of either end, if the provider
+    /// has such. Not in VIPL; [`crate::bequest`] says what it is for. `None` without a connection.
+    fn bequest(&self) -> Option<Box<dyn Bequest>> {
+        None
+    }
 }

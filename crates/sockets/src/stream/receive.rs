@@ -387,6 +387,7 @@ pub(super) fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> 
             conn.set(flag::ANCHOR);
             Ok(false)
         }
+        Kind::Wakeup | Kind::Req => Err(Fault::Damaged),
     }
 }
 

@@ -1,0 +1,208 @@
+//! The text form of a [`Configuration`]: words with commas between them, each one a change to what
+//! stands before it, beginning with SOVIA_DACKS.
+//!
+//! | word | says |
+//! |---|---|
+//! | `SOVIA_DACKS`, `dacks`, … | everything, as the papers' configuration of that name has it |
+//! | `notify`, `handler`, `single` | who handles messages |
+//! | `reg`, `copy`, `hybrid`, `hybrid=2048` | how bytes are sent; for HYBRID, copied up to so many |
+//! | `w=32`, `t=16` | window and threshold, in packets |
+//! | `chunk=32768` | bytes of a packet |
+//! | `combine`, `combine=2048`, `nocombine` | small messages are combined: those below so many bytes |
+//! | `delay=100ms`, `delay=50us` | how long they wait (with `combine`) |
+//! | `2way`, `3way` | the handshake; `3way` makes `w=1,t=1` |
+//!
+//! The words that are names of presets as well (`single`, `copy`, `reg`, `hybrid`, `notify`,
+//! `handler`, `combine`) are changes; the preset has its full name, `SOVIA_SINGLE`.
+
+use super::{Combine, Configuration, Handling, Handshake, Invalid, PRESETS, THRESHOLD, Transfer};
+use crate::flow::Parameters;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+/// Why a text is no configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParseError {
+    /// A word that means nothing.
+    Word(String),
+    /// A word with a value that it does not take, or without one that it needs.
+    Value {
+        /// The word before the `=`.
+        word: String,
+        /// What stands behind it; empty if nothing does.
+        value: String,
+    },
+    /// Every word is good, and they do not go together.
+    Invalid(Invalid),
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParseError::Word(word) => write!(f, "no such configuration or setting: `{word}`"),
+            ParseError::Value { word, value } if value.is_empty() => {
+                write!(f, "`{word}` needs a value, as in `{word}=16`")
+            }
+            ParseError::Value { word, value } => write!(f, "`{word}` cannot be `{value}`"),
+            ParseError::Invalid(invalid) => invalid.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ParseError {}
+
+impl From<Invalid> for ParseError {
+    fn from(invalid: Invalid) -> ParseError {
+        ParseError::Invalid(invalid)
+    }
+}
+
+impl FromStr for Configuration {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Configuration, ParseError> {
+        let mut configuration = Configuration::default();
+        for word in text.split(',').map(str::trim) {
+            apply(&mut configuration, word)?;
+        }
+        configuration.check()?;
+        Ok(configuration)
+    }
+}
+
+fn apply(c: &mut Configuration, text: &str) -> Result<(), ParseError> {
+    let (word, value) = match text.split_once('=') {
+        Some((word, value)) => (word.trim(), Some(value.trim())),
+        None => (text, None),
+    };
+    let bad = || ParseError::Value { word: word.into(), value: value.unwrap_or("").into() };
+    let flag = || if value.is_none() { Ok(()) } else { Err(bad()) };
+    let number = || value.and_then(|value| value.parse::<u32>().ok()).ok_or_else(bad);
+    let packets = || u16::try_from(number()?).map_err(|_| bad());
+    let or = |usual| if value.is_none() { Ok(usual) } else { number() };
+    match word {
+        "notify" => flag().map(|()| c.handling = Handling::Notify),
+        "handler" => flag().map(|()| c.handling = Handling::Handler),
+        "single" => flag().map(|()| c.handling = Handling::Single),
+        "reg" => flag().map(|()| c.transfer = Transfer::Reg),
+        "copy" => flag().map(|()| c.transfer = Transfer::Copy),
+        "hybrid" => or(THRESHOLD).map(|threshold| c.transfer = Transfer::Hybrid { threshold }),
+        "w" => packets().map(|window| c.flow.window = window),
+        "t" => packets().map(|threshold| c.flow.threshold = threshold),
+        "chunk" => number().map(|chunk| c.chunk = chunk),
+        "combine" => or(Combine::PAPERS.below).map(|below| {
+            let delay = c.combine.unwrap_or(Combine::PAPERS).delay;
+            c.combine = Some(Combine { below, delay });
+        }),
+        "nocombine" => flag().map(|()| c.combine = None),
+        "delay" => {
+            let delay = value.and_then(duration).ok_or_else(bad)?;
+            let combine = c.combine.as_mut().ok_or_else(bad)?;
+            combine.delay = delay;
+            Ok(())
+        }
+        "2way" => flag().map(|()| c.handshake = Handshake::TwoWay),
+        "3way" => flag().map(|()| {
+            c.handshake = Handshake::ThreeWay;
+            c.flow = Parameters { window: 1, threshold: 1 };
+        }),
+        _ => {
+            flag()?;
+            *c = Configuration::named(word).ok_or_else(|| ParseError::Word(word.into()))?;
+            Ok(())
+        }
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    if let Some(text) = text.strip_suffix("us") {
+        number(text).map(Duration::from_micros)
+    } else if let Some(text) = text.strip_suffix("ms") {
+        number(text).map(Duration::from_millis)
+    } else {
+        number(text.strip_suffix('s')?).and_then(|s| (s < 1 << 32).then(|| Duration::from_secs(s)))
+    }
+}
+
+/// A preset by its name; anything else in full, as [`FromStr`] reads it.
+impl fmt::Display for Configuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, _)) = PRESETS.iter().find(|(_, preset)| preset == self) {
+            return f.pad(name);
+        }
+        if self.handshake == Handshake::ThreeWay {
+            write!(f, "3way,")?;
+        }
+        let Parameters { window, threshold } = self.flow;
+        write!(f, "w={window},t={threshold},")?;
+        match self.transfer {
+            Transfer::Reg => write!(f, "reg")?,
+            Transfer::Copy => write!(f, "copy")?,
+            Transfer::Hybrid { threshold } => write!(f, "hybrid={threshold}")?,
+        }
+        let handling = match self.handling {
+            Handling::Notify => "notify",
+            Handling::Handler => "handler",
+            Handling::Single => "single",
+        };
+        write!(f, ",{handling},chunk={}", self.chunk)?;
+        if let Some(Combine { below, delay }) = self.combine {
+            write!(f, ",combine={below},delay={}us", delay.as_micros())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    fn parse(text: &str) -> Result<Configuration, ParseError> {
+        text.parse()
+    }
+
+    #[test]
+    fn a_name_and_changes_to_it() {
+        let c = parse("SOVIA_COMB").unwrap();
+        assert_eq!((c.to_string().as_str(), c.combine), ("SOVIA_COMBINE", Some(Combine::PAPERS)));
+        let c = parse("w=8, t=4, copy, handler").unwrap();
+        assert_eq!((c.flow.window, c.flow.threshold), (8, 4));
+        assert_eq!((c.transfer, c.handling), (Transfer::Copy, Handling::Handler));
+        let c = parse("SOVIA_DACKS,combine=512,delay=50us,chunk=4096").unwrap();
+        assert_eq!(c.combine, Some(Combine { below: 512, delay: Duration::from_micros(50) }));
+        assert_eq!(parse("3way,reg").unwrap().flow.window, 1);
+        assert_eq!(parse("SOVIA_BASE,w=32").unwrap().flow.threshold, 1);
+    }
+
+    #[test]
+    fn what_is_printed_is_read_again() {
+        let texts = ["w=8,t=4,copy,notify", "3way,reg,handler", "hybrid=100,combine=64,delay=1s"];
+        for text in PRESETS.iter().map(|(name, _)| *name).chain(texts) {
+            let c = parse(text).unwrap();
+            assert_eq!(parse(&c.to_string()), Ok(c), "{text} is printed as {c}");
+        }
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong() {
+        let said = |text| parse(text).unwrap_err().to_string();
+        assert_eq!(said("SOVIA_WARP"), "no such configuration or setting: `SOVIA_WARP`");
+        assert_eq!(said("w"), "`w` needs a value, as in `w=16`");
+        assert_eq!(said("w=many"), "`w` cannot be `many`");
+        assert_eq!(said("w=70000"), "`w` cannot be `70000`");
+        assert_eq!(said("w=0"), "w is 0, and must be 1 to 256 packets");
+        assert_eq!(said("w=4,t=8"), "t is 8, and must be 1 to w (4 packets)");
+        assert_eq!(said("copy=3"), "`copy` cannot be `3`");
+        assert_eq!(said("delay=1ms"), "`delay` cannot be `1ms`");
+        assert_eq!(said("combine,delay=soon"), "`delay` cannot be `soon`");
+        assert!(said("combine,delay=0ms").starts_with("combined bytes cannot wait 0ns"));
+        assert!(said("combine=0").contains("0 bytes"));
+        assert!(said("chunk=10").starts_with("the chunk is 10"));
+        assert_eq!(said("3way,w=2"), "the three-way handshake needs w=1 and cannot combine");
+        assert_eq!(said(""), "no such configuration or setting: ``");
+    }
+}

@@ -1,0 +1,97 @@
+//! The three-way handshake: a request for each message, leave for it once the receiving program
+//! wants it, then the message (ICS figure 3a). One message at a time in each direction.
+
+use crate::Violation;
+
+/// Both directions' handshakes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Exchange {
+    /// Our message's length, from the moment it is to be announced.
+    wanted: Option<u32>,
+    /// It has been announced.
+    asked: bool,
+    /// Leave has come, for so many bytes.
+    granted: Option<u32>,
+    /// The peer's message's length, until leave is given.
+    request: Option<u32>,
+    /// Bytes that our program has room for while it waits.
+    room: u32,
+    /// Leave given to the peer, until its message is there.
+    promised: Option<u32>,
+}
+
+/// A body that is a number.
+pub(super) fn number(body: &[u8]) -> Result<u32, Violation> {
+    let bytes = body.try_into().map_err(|_| Violation("a handshake of the wrong length"))?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+impl Exchange {
+    /// Uses the leave to send up to `len` bytes, or sees to it that it is asked for.
+    pub(super) fn leave_for(&mut self, len: u32) -> Option<u32> {
+        match self.granted.take() {
+            Some(granted) => {
+                (self.wanted, self.asked) = (None, false);
+                Some(len.min(granted))
+            }
+            None => {
+                self.wanted.get_or_insert(len);
+                None
+            }
+        }
+    }
+
+    pub(super) fn is_granted(&self) -> bool {
+        self.granted.is_some()
+    }
+
+    /// The length to ask leave for, once.
+    pub(super) fn request_due(&mut self) -> Option<u32> {
+        let due = self.wanted.filter(|_| !self.asked)?;
+        self.asked = true;
+        Some(due)
+    }
+
+    /// Leave has come.
+    pub(super) fn granted(&mut self, bytes: u32) -> Result<(), Violation> {
+        let wanted = self.wanted.filter(|_| self.asked && self.granted.is_none());
+        match wanted {
+            Some(wanted) if (1..=wanted).contains(&bytes) => {
+                self.granted = Some(bytes);
+                Ok(())
+            }
+            _ => Err(Violation("leave that was not asked for")),
+        }
+    }
+
+    /// The peer asks for leave.
+    pub(super) fn requested(&mut self, bytes: u32) -> Result<(), Violation> {
+        if bytes == 0 || self.request.is_some() || self.promised.is_some() {
+            return Err(Violation("asks for leave twice"));
+        }
+        self.request = Some(bytes);
+        Ok(())
+    }
+
+    /// The program has room for so many bytes.
+    pub(super) fn reading(&mut self, room: u32) {
+        self.room = room;
+    }
+
+    /// Leave to give, for at most a chunk.
+    pub(super) fn grant_due(&mut self, chunk: u32) -> Option<u32> {
+        let bytes = self.request.filter(|_| self.room > 0)?.min(self.room).min(chunk);
+        self.request = None;
+        self.promised = Some(bytes);
+        self.room = 0;
+        Some(bytes)
+    }
+
+    /// The peer's message is there.
+    pub(super) fn delivered(&mut self, len: u32) -> Result<(), Violation> {
+        match self.promised.take() {
+            Some(promised) if len <= promised => Ok(()),
+            _ => Err(Violation("data without leave")),
+        }
+    }
+}

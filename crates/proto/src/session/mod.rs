@@ -1,0 +1,466 @@
+//! One end of a stream: the whole protocol over a VI, without the VI.
+//!
+//! A [`Session`] is told what happens and says what to do, in lengths and packets; memory,
+//! descriptors, clocks and threads are the caller's.
+//!
+//! - **The program**: [`Session::write`] says what becomes of bytes that it offers,
+//!   [`Session::reading`] that it wants some, [`Session::consumed`] that it has had a packet,
+//!   [`Session::shutdown`], [`Session::shutdown_reading`], [`Session::abort`].
+//! - **The VI**: [`Session::connected`], [`Session::arrived`] for a finished receive, with its
+//!   immediate data, [`Session::lost`].
+//! - **The clock**: [`Session::timer`], for the chunk that [`Session::batch`] names.
+//! - **What is to be posted**: [`Session::outgoing`], asked after every input until it says nothing.
+//!   What it says counts as sent, so the caller has a send descriptor free before it asks.
+//!
+//! A receive is posted again before [`Session::consumed`] or the next [`Session::outgoing`], so that
+//! the receive queue is never empty when a packet comes: the pre-posting constraint (CLUSTER
+//! section 3.1). `tests/session` holds two of them together under random schedules.
+
+mod exchange;
+
+use crate::Violation;
+use crate::combining::{Combiner, Fate};
+use crate::configuration::{Combine, Configuration, Handshake, Transfer};
+use crate::flow::Flow;
+use crate::packet::{Immediate, Kind};
+use crate::state::{Event, IllegalTransition, State};
+use crate::wakeup::Terms;
+use exchange::Exchange;
+
+/// Bytes of the longest body of a packet that is not data.
+pub const BODY_MAX: usize = 16;
+
+/// One end of a stream.
+#[derive(Debug, Clone)]
+pub struct Session {
+    state: State,
+    configuration: Configuration,
+    /// Once the peer's WAKEUP is there.
+    agreed: Option<Terms>,
+    flow: Flow,
+    combiner: Combiner,
+    exchange: Exchange,
+    /// The program has closed its sending half before the peer's WAKEUP came.
+    shut_early: bool,
+    /// The program reads no more: what comes is dropped.
+    deaf: bool,
+    wakeup_due: bool,
+    ack_due: bool,
+    finack_due: bool,
+    sent: u64,
+    received: u64,
+}
+
+/// What is to be posted to the send queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Its immediate data.
+    pub immediate: Immediate,
+    /// Its bytes.
+    pub body: Body,
+}
+
+/// The bytes of a packet that the session sends of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// None.
+    Empty,
+    /// These terms.
+    Terms(Terms),
+    /// This number, little-endian, four bytes.
+    Number(u32),
+    /// The combining buffer's first so many bytes, which are all.
+    Combined(u32),
+}
+
+/// What becomes of bytes that the program offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// The first `len` go now: copied to a registered buffer.
+    Copy {
+        /// Bytes of the packet.
+        len: u32,
+        /// Its immediate data.
+        immediate: Immediate,
+    },
+    /// The first `len` go now, from where they are, which is to be registered.
+    Register {
+        /// Bytes of the packet.
+        len: u32,
+        /// Its immediate data.
+        immediate: Immediate,
+    },
+    /// All of them go to byte `at` of the combining buffer, and wait there.
+    Join {
+        /// Where in the buffer.
+        at: u32,
+        /// Bytes.
+        len: u32,
+    },
+    /// Nothing, until something arrives; there may be something to send first
+    /// ([`Session::outgoing`]).
+    Wait,
+}
+
+/// Why the program cannot write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotWritable {
+    /// It has closed its sending half.
+    Shut,
+    /// The connection is lost, or has not been made.
+    Lost,
+}
+
+/// What an arrived packet means for the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// Bytes for the program: its buffer is kept until [`Session::consumed`].
+    Data,
+    /// The buffer is free at once.
+    Nothing,
+}
+
+impl Session {
+    /// An end that has not begun to connect. The configuration is a valid one.
+    pub fn new(configuration: &Configuration) -> Session {
+        Session {
+            state: State::Closed,
+            configuration: *configuration,
+            agreed: None,
+            flow: Flow::new(configuration.flow),
+            combiner: Combiner::new(configuration.combine, configuration.chunk),
+            exchange: Exchange::default(),
+            shut_early: false,
+            deaf: false,
+            wakeup_due: false,
+            ack_due: false,
+            finack_due: false,
+            sent: 0,
+            received: 0,
+        }
+    }
+
+    /// Its state.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    fn step(&mut self, event: Event) -> Result<(), IllegalTransition> {
+        self.state = self.state.after(event)?;
+        Ok(())
+    }
+
+    /// A VI connection is being made.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] unless the stream is new.
+    pub fn connecting(&mut self) -> Result<(), IllegalTransition> {
+        self.step(Event::Connect)
+    }
+
+    /// The VIs are connected, and all receives are posted.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] unless a connection was being made.
+    pub fn connected(&mut self) -> Result<(), IllegalTransition> {
+        self.step(Event::Connected)?;
+        self.wakeup_due = true;
+        Ok(())
+    }
+
+    /// What the two ends have agreed on, once they have.
+    pub fn agreed(&self) -> Option<Terms> {
+        self.agreed
+    }
+
+    /// What becomes of `bytes` (at least one) that the program offers; `way` in place of the
+    /// configured [`Transfer`], where the caller has reasons.
+    ///
+    /// # Errors
+    /// [`NotWritable`].
+    #[inline]
+    pub fn write(&mut self, bytes: usize, way: Option<Transfer>) -> Result<Offer, NotWritable> {
+        if !self.state.may_write() || self.shut_early {
+            let lost = matches!(self.state, State::Reset | State::Closed | State::Connecting);
+            return Err(if lost { NotWritable::Lost } else { NotWritable::Shut });
+        }
+        let Some(terms) = self.agreed else { return Ok(Offer::Wait) };
+        let mut len = u32::try_from(bytes).unwrap_or(u32::MAX).min(terms.chunk);
+        // A lent buffer is whole and goes whole; what waits goes before it.
+        if way == Some(Transfer::Reg) {
+            self.combiner.flush();
+            if self.combiner.is_due() {
+                return Ok(Offer::Wait);
+            }
+        } else {
+            match self.combiner.offer(len) {
+                Fate::Join(at) => return Ok(Offer::Join { at, len }),
+                Fate::After => return Ok(Offer::Wait),
+                Fate::Alone => {}
+            }
+        }
+        // Leave acknowledges the message before, so the window is open when it is there.
+        if terms.handshake == Handshake::ThreeWay {
+            let Some(granted) = self.exchange.leave_for(len) else { return Ok(Offer::Wait) };
+            len = granted;
+        }
+        if !self.flow.can_send() {
+            return Ok(Offer::Wait);
+        }
+        let immediate = self.send_data(len);
+        let configuration = Configuration {
+            transfer: way.unwrap_or(self.configuration.transfer),
+            ..self.configuration
+        };
+        Ok(match configuration.copies(len) {
+            true => Offer::Copy { len, immediate },
+            false => Offer::Register { len, immediate },
+        })
+    }
+
+    fn send_data(&mut self, len: u32) -> Immediate {
+        self.sent += u64::from(len);
+        self.ack_due = false;
+        self.flow.send(Kind::Data)
+    }
+
+    /// Whether [`Session::write`] of one byte would take it now.
+    pub fn is_writable(&self) -> bool {
+        let terms = self.agreed.filter(|_| self.state.may_write() && !self.shut_early);
+        let Some(terms) = terms else { return false };
+        let joins = self.combiner.is_on() && !self.combiner.is_due();
+        let room = self.combiner.waiting() < terms.chunk;
+        let granted = terms.handshake == Handshake::TwoWay || self.exchange.is_granted();
+        if joins { room } else { self.flow.can_send() && granted && self.combiner.waiting() == 0 }
+    }
+
+    /// The program wants to receive, up to so many bytes: what waits to be combined goes.
+    #[inline]
+    pub fn reading(&mut self, room: u32) {
+        self.combiner.flush();
+        if self.configuration.handshake == Handshake::ThreeWay {
+            self.exchange.reading(room.min(self.configuration.chunk));
+        }
+    }
+
+    /// The program has had the oldest packet that was kept; its receive is posted again.
+    #[inline]
+    pub fn consumed(&mut self) {
+        self.ack_due |= self.flow.consumed();
+    }
+
+    /// The program sends no more. What it has written goes first.
+    pub fn shutdown(&mut self) {
+        if self.state == State::Opening {
+            self.shut_early = true;
+        } else if self.step(Event::Shutdown).is_ok() {
+            self.combiner.flush();
+        }
+    }
+
+    /// The program reads no more: what comes is dropped, and acknowledged. What is kept is the
+    /// caller's to count as consumed.
+    pub fn shutdown_reading(&mut self) {
+        self.deaf = true;
+        self.exchange.reading(self.configuration.chunk);
+    }
+
+    /// The program gives the connection up.
+    pub fn abort(&mut self) {
+        let _ = self.step(Event::Abort);
+    }
+
+    /// The VI has lost its connection, or the peer has broken the protocol.
+    pub fn lost(&mut self) {
+        let _ = self.step(Event::Lost);
+    }
+
+    /// No VI connection came about.
+    pub fn refused(&mut self) {
+        let _ = self.step(Event::Refused);
+    }
+
+    /// A packet of `len` bytes has arrived; `body` is what it brings if it is not data.
+    ///
+    /// # Errors
+    /// [`Violation`]: the connection is to be given up.
+    pub fn arrived(
+        &mut self,
+        immediate: Option<u32>,
+        len: u32,
+        body: &[u8],
+    ) -> Result<Arrival, Violation> {
+        let bits = immediate.ok_or(Violation("a packet without immediate data"))?;
+        let packet = Immediate::decode(bits)?;
+        if self.state.is_over() {
+            // On its way when the connection was given up.
+            return Ok(Arrival::Nothing);
+        }
+        match (packet.kind, self.state) {
+            (Kind::Wakeup, State::Opening) => return self.woken(packet, body),
+            (_, State::Opening | State::Connecting) => {
+                return Err(Violation("a packet before WAKEUP"));
+            }
+            (Kind::Wakeup, _) => return Err(Violation("a second WAKEUP")),
+            _ => {}
+        }
+        self.flow.arrived(packet)?;
+        let three = self.configuration.handshake == Handshake::ThreeWay;
+        match packet.kind {
+            Kind::Data => return self.data(len),
+            Kind::Ack if three => self.exchange.granted(exchange::number(body)?)?,
+            Kind::Req if three => {
+                self.exchange.requested(exchange::number(body)?)?;
+                if self.deaf {
+                    self.exchange.reading(self.configuration.chunk);
+                }
+            }
+            Kind::Ack | Kind::Fin | Kind::FinAck if len > 0 => {
+                return Err(Violation("a body where none belongs"));
+            }
+            Kind::Ack => {}
+            Kind::Fin => {
+                self.step(Event::Fin).map_err(|_| Violation("a second FIN"))?;
+                self.finack_due = true;
+            }
+            Kind::FinAck => {
+                self.step(Event::FinAck).map_err(|_| Violation("FINACK without a FIN"))?;
+            }
+            Kind::ToTcp | Kind::Wakeup | Kind::Req => {
+                return Err(Violation("a packet of another configuration"));
+            }
+        }
+        Ok(Arrival::Nothing)
+    }
+
+    fn woken(&mut self, packet: Immediate, body: &[u8]) -> Result<Arrival, Violation> {
+        if packet.acks != 0 {
+            return Err(Violation("acknowledges more than was sent"));
+        }
+        let agreed = Terms::of(&self.configuration).agree(Terms::decode(body)?)?;
+        self.step(Event::Wakeup).map_err(|_| Violation("a second WAKEUP"))?;
+        self.agreed = Some(agreed);
+        self.flow = Flow::new(agreed.flow);
+        self.combiner.limit(agreed.chunk);
+        if core::mem::take(&mut self.shut_early) {
+            self.shutdown();
+        }
+        Ok(Arrival::Nothing)
+    }
+
+    fn data(&mut self, len: u32) -> Result<Arrival, Violation> {
+        if !self.state.hears_data() {
+            return Err(Violation("data after FIN"));
+        }
+        if len == 0 || len > self.configuration.chunk {
+            return Err(Violation("a data packet of impossible length"));
+        }
+        if self.configuration.handshake == Handshake::ThreeWay {
+            self.exchange.delivered(len)?;
+        }
+        self.received += u64::from(len);
+        if self.deaf {
+            self.consumed();
+            return Ok(Arrival::Nothing);
+        }
+        Ok(Arrival::Data)
+    }
+
+    /// What is to be posted next, if anything is. It counts as sent.
+    pub fn outgoing(&mut self) -> Option<Outgoing> {
+        if self.finack_due && self.state != State::Reset {
+            self.finack_due = false;
+            return Some(self.control(Kind::FinAck, Body::Empty));
+        }
+        if self.state.is_over() {
+            return None;
+        }
+        if core::mem::take(&mut self.wakeup_due) {
+            let body = Body::Terms(Terms::of(&self.configuration));
+            return Some(self.control(Kind::Wakeup, body));
+        }
+        let terms = self.agreed?;
+        // A peer that has sent FIN has no use for room.
+        if self.ack_due && terms.handshake == Handshake::TwoWay && self.state.hears_data() {
+            self.ack_due = false;
+            return Some(self.control(Kind::Ack, Body::Empty));
+        }
+        if terms.handshake == Handshake::ThreeWay {
+            // Leave is for a buffer that nothing is in.
+            if self.flow.held() == 0
+                && let Some(bytes) = self.exchange.grant_due(terms.chunk)
+            {
+                return Some(self.control(Kind::Ack, Body::Number(bytes)));
+            }
+            if self.state.may_write()
+                && let Some(bytes) = self.exchange.request_due()
+            {
+                return Some(self.control(Kind::Req, Body::Number(bytes)));
+            }
+        }
+        if self.combiner.is_due() && self.state.carries_data() && self.flow.can_send() {
+            let len = self.combiner.take();
+            let immediate = self.send_data(len);
+            return Some(Outgoing { immediate, body: Body::Combined(len) });
+        }
+        if self.combiner.waiting() == 0 && self.step(Event::SendFin).is_ok() {
+            return Some(self.control(Kind::Fin, Body::Empty));
+        }
+        None
+    }
+
+    fn control(&mut self, kind: Kind, body: Body) -> Outgoing {
+        self.ack_due = false;
+        Outgoing { immediate: self.flow.send(kind), body }
+    }
+
+    /// What waits to be combined goes as soon as the window lets it.
+    pub fn flush(&mut self) {
+        self.combiner.flush();
+    }
+
+    /// Switches combining on or off, as TCP_NODELAY does; off sends what waits.
+    pub fn set_combining(&mut self, on: bool) {
+        let below = self.configuration.combine.unwrap_or(Combine::PAPERS).below;
+        self.combiner.switch(on.then_some(below));
+    }
+
+    /// Whether small messages are combined.
+    pub fn is_combining(&self) -> bool {
+        self.combiner.is_on()
+    }
+
+    /// The chunk for which a timer is to run, if one is.
+    #[inline]
+    pub fn batch(&self) -> Option<u32> {
+        self.combiner.batch()
+    }
+
+    /// The timer has run out that was set for this chunk.
+    pub fn timer(&mut self, batch: u32) {
+        if self.batch() == Some(batch) {
+            self.combiner.flush();
+        }
+    }
+
+    /// Bytes in the combining buffer.
+    pub fn waiting(&self) -> u32 {
+        self.combiner.waiting()
+    }
+
+    /// Bytes that have gone out in packets so far.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Bytes that have come in packets so far.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Data packets sent and not acknowledged.
+    pub fn unacknowledged(&self) -> u16 {
+        self.flow.unacked()
+    }
+}

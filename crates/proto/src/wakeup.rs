@@ -1,0 +1,146 @@
+//! WAKEUP: the first packet of a connection, from each end to the other, before any data.
+//!
+//! In the papers it tells the peer's close thread that the program is awake again (ICS section
+//! 4.3), with the sender's address. Here addresses come with the VI connection, and the packet
+//! tells the sender's terms: how many packets it has receives posted for, how long they are, and
+//! when it acknowledges. The two ends agree on what suits both, so they may be configured
+//! differently, as long as they shake hands in the same way.
+
+use crate::Violation;
+use crate::configuration::{CHUNK_MAX, CHUNK_MIN, Configuration, Handshake, WINDOW_MAX};
+use crate::flow::Parameters;
+
+/// Bytes of a WAKEUP packet.
+pub const LEN: usize = 16;
+
+/// Says "SOVIA over a VI", and which version of it.
+const VERSION: u32 = 0x534f_5601;
+
+/// What an end says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// Packets that it has receives posted for, and when it acknowledges them.
+    pub flow: Parameters,
+    /// Bytes of the longest packet that it receives.
+    pub chunk: u32,
+    /// How it shakes hands.
+    pub handshake: Handshake,
+}
+
+impl Terms {
+    /// Those of an end that is configured so.
+    pub const fn of(configuration: &Configuration) -> Terms {
+        let Configuration { flow, chunk, handshake, .. } = *configuration;
+        Terms { flow, chunk, handshake }
+    }
+
+    /// As they travel.
+    pub fn encode(&self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[0..4].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[4..6].copy_from_slice(&self.flow.window.to_le_bytes());
+        bytes[6..8].copy_from_slice(&self.flow.threshold.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.chunk.to_le_bytes());
+        bytes[12] = match self.handshake {
+            Handshake::TwoWay => 2,
+            Handshake::ThreeWay => 3,
+        };
+        bytes
+    }
+
+    /// From received bytes.
+    ///
+    /// # Errors
+    /// [`Violation`] for another version, another length, or terms that nobody can have.
+    pub fn decode(bytes: &[u8]) -> Result<Terms, Violation> {
+        let Ok(&[v0, v1, v2, v3, w0, w1, t0, t1, c0, c1, c2, c3, handshake, ..]) =
+            <&[u8; LEN]>::try_from(bytes)
+        else {
+            return Err(Violation("a WAKEUP of the wrong length"));
+        };
+        if u32::from_le_bytes([v0, v1, v2, v3]) != VERSION {
+            return Err(Violation("a WAKEUP of another version"));
+        }
+        let window = u16::from_le_bytes([w0, w1]);
+        let threshold = u16::from_le_bytes([t0, t1]);
+        let chunk = u32::from_le_bytes([c0, c1, c2, c3]);
+        let possible = (1..=WINDOW_MAX).contains(&window)
+            && (1..=window).contains(&threshold)
+            && (CHUNK_MIN..=CHUNK_MAX).contains(&chunk);
+        let handshake = match handshake {
+            2 if possible => Handshake::TwoWay,
+            3 if possible => Handshake::ThreeWay,
+            _ => return Err(Violation("a WAKEUP with impossible terms")),
+        };
+        Ok(Terms { flow: Parameters { window, threshold }, chunk, handshake })
+    }
+
+    /// What suits both ends; both find the same. The smaller window is the number of packets that
+    /// either may send; the larger threshold keeps acknowledgements within the receives that each
+    /// has posted for them, but must not exceed the window, or they would never go.
+    ///
+    /// # Errors
+    /// [`Violation`] if the two shake hands differently.
+    pub fn agree(self, theirs: Terms) -> Result<Terms, Violation> {
+        if self.handshake != theirs.handshake {
+            return Err(Violation("shakes hands in another way"));
+        }
+        let window = self.flow.window.min(theirs.flow.window);
+        let threshold = self.flow.threshold.max(theirs.flow.threshold).min(window);
+        Ok(Terms {
+            flow: Parameters { window, threshold },
+            chunk: self.chunk.min(theirs.chunk),
+            handshake: self.handshake,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::PRESETS;
+    use proptest::prelude::*;
+
+    fn terms() -> impl Strategy<Value = Terms> {
+        let flow = (1..=WINDOW_MAX).prop_flat_map(|window| {
+            (1..=window).prop_map(move |threshold| Parameters { window, threshold })
+        });
+        (flow, CHUNK_MIN..=CHUNK_MAX).prop_map(|(flow, chunk)| Terms {
+            flow,
+            chunk,
+            handshake: Handshake::TwoWay,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn both_agree_on_what_the_posted_receives_bear(a in terms(), b in terms()) {
+            let agreed = a.agree(b).unwrap();
+            prop_assert_eq!(Ok(agreed), b.agree(a));
+            for own in [a, b] {
+                prop_assert!(agreed.flow.receives() <= own.flow.receives());
+                prop_assert!(agreed.chunk <= own.chunk);
+            }
+            prop_assert!(agreed.flow.threshold <= agreed.flow.window);
+            prop_assert_eq!(Terms::decode(&a.encode()), Ok(a));
+        }
+
+        #[test]
+        fn whatever_comes_is_terms_or_a_violation(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            if let Ok(terms) = Terms::decode(&bytes) {
+                prop_assert_eq!(&terms.encode()[..13], &bytes[..13]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_handshake_is_the_same_at_both_ends() {
+        let of = |name| Terms::of(&PRESETS.iter().find(|(n, _)| *n == name).unwrap().1);
+        assert!(of("SOVIA_3WAY").agree(of("SOVIA_BASE")).is_err());
+        let agreed = of("SOVIA_BASE").agree(of("SOVIA_DACKS")).unwrap();
+        assert_eq!(agreed.flow, Parameters { window: 1, threshold: 1 });
+        let mut bytes = of("SOVIA_BASE").encode();
+        bytes[0] ^= 1;
+        assert_eq!(Terms::decode(&bytes), Err(Violation("a WAKEUP of another version")));
+    }
+}

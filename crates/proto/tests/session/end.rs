@@ -1,0 +1,187 @@
+//! One end: a session with a program, a receive queue and a wire.
+
+use sovia_proto::configuration::Configuration;
+use sovia_proto::session::{Arrival, Body, NotWritable, Offer, Session};
+use sovia_proto::state::State;
+use std::collections::VecDeque;
+
+/// A packet on the wire.
+#[derive(Debug, Clone)]
+pub(crate) struct Packet {
+    immediate: u32,
+    body: Vec<u8>,
+}
+
+/// The byte at a place of a stream.
+pub(crate) fn byte(stream: u8, at: u64) -> u8 {
+    (at as u8).wrapping_mul(131).wrapping_add((at >> 8) as u8).wrapping_add(stream.wrapping_mul(77))
+}
+
+/// One end.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) session: Session,
+    window: u16,
+    /// Which stream it sends.
+    stream: u8,
+    /// Receives posted and not used.
+    receives: i32,
+    /// The combining buffer.
+    combined: Vec<u8>,
+    /// Packets kept for the program, and how much of the first it has had.
+    kept: VecDeque<Vec<u8>>,
+    had: usize,
+    pub(crate) written: u64,
+    pub(crate) read: u64,
+    /// On their way to the other end.
+    pub(crate) wire: VecDeque<Packet>,
+    pub(crate) deaf: bool,
+}
+
+impl End {
+    pub(crate) fn new(stream: u8, configuration: &Configuration) -> End {
+        let mut end = End {
+            session: Session::new(configuration),
+            window: configuration.flow.window,
+            stream,
+            receives: i32::from(configuration.flow.receives()),
+            combined: Vec::new(),
+            kept: VecDeque::new(),
+            had: 0,
+            written: 0,
+            read: 0,
+            wire: VecDeque::new(),
+            deaf: false,
+        };
+        end.session.connecting().unwrap();
+        end.session.connected().unwrap();
+        end.post();
+        end
+    }
+
+    fn bytes(&self, from: u64, len: u32) -> Vec<u8> {
+        (from..from + u64::from(len)).map(|at| byte(self.stream, at)).collect()
+    }
+
+    /// Posts what is to be posted.
+    fn post(&mut self) {
+        while let Some(outgoing) = self.session.outgoing() {
+            let body = match outgoing.body {
+                Body::Empty => Vec::new(),
+                Body::Terms(terms) => terms.encode().to_vec(),
+                Body::Number(number) => number.to_le_bytes().to_vec(),
+                Body::Combined(len) => {
+                    assert_eq!(len as usize, self.combined.len());
+                    core::mem::take(&mut self.combined)
+                }
+            };
+            self.wire.push_back(Packet { immediate: outgoing.immediate.encode(), body });
+        }
+        assert!(self.session.unacknowledged() <= self.window, "beyond the window");
+    }
+
+    /// The program writes up to `len` bytes; how many it could.
+    pub(crate) fn write(&mut self, len: usize) -> usize {
+        // Once to learn that something must go first, once after it has gone.
+        for _ in 0..2 {
+            match self.session.write(len, None) {
+                Ok(Offer::Copy { len, immediate } | Offer::Register { len, immediate }) => {
+                    let body = self.bytes(self.written, len);
+                    self.written += u64::from(len);
+                    self.wire.push_back(Packet { immediate: immediate.encode(), body });
+                    self.post();
+                    return len as usize;
+                }
+                Ok(Offer::Join { at, len }) => {
+                    assert_eq!(at as usize, self.combined.len());
+                    let bytes = self.bytes(self.written, len);
+                    self.combined.extend(bytes);
+                    self.written += u64::from(len);
+                    self.post();
+                    return len as usize;
+                }
+                Ok(Offer::Wait) => self.post(),
+                Err(NotWritable::Shut | NotWritable::Lost) => return 0,
+            }
+        }
+        0
+    }
+
+    /// The program reads up to `len` bytes; how many there were.
+    pub(crate) fn read(&mut self, len: usize) -> usize {
+        self.session.reading(len as u32);
+        let mut got = 0;
+        while got < len
+            && let Some(first) = self.kept.front()
+        {
+            let n = (len - got).min(first.len() - self.had);
+            for &value in &first[self.had..self.had + n] {
+                assert_eq!(value, byte(self.stream ^ 1, self.read), "byte {}", self.read);
+                self.read += 1;
+            }
+            got += n;
+            self.had += n;
+            if self.had == first.len() {
+                self.kept.pop_front();
+                self.had = 0;
+                self.receives += 1;
+                self.session.consumed();
+            }
+        }
+        self.post();
+        got
+    }
+
+    /// Whether the program reads the end of the stream.
+    pub(crate) fn at_end(&self) -> bool {
+        self.kept.is_empty() && self.session.state().peer_finished()
+    }
+
+    /// A packet comes.
+    pub(crate) fn take(&mut self, packet: &Packet) {
+        assert!(self.receives > 0, "no receive is posted");
+        self.receives -= 1;
+        let data = packet.immediate >> 24 == 1;
+        let body = if data { &[][..] } else { &packet.body };
+        let len = packet.body.len() as u32;
+        match self.session.arrived(Some(packet.immediate), len, body).unwrap() {
+            Arrival::Data => self.kept.push_back(packet.body.clone()),
+            Arrival::Nothing => self.receives += 1,
+        }
+        self.post();
+    }
+
+    pub(crate) fn timer(&mut self) -> bool {
+        let Some(batch) = self.session.batch() else { return false };
+        self.session.timer(batch);
+        self.post();
+        true
+    }
+
+    pub(crate) fn switch(&mut self, on: bool) {
+        self.session.set_combining(on);
+        self.post();
+    }
+
+    pub(crate) fn shutdown(&mut self) {
+        self.session.shutdown();
+        self.post();
+    }
+
+    /// As a program that closes: what it has not read is dropped.
+    pub(crate) fn close(&mut self) {
+        self.shutdown();
+        self.deaf = true;
+        self.session.shutdown_reading();
+        for _ in self.kept.drain(..) {
+            self.receives += 1;
+            self.session.consumed();
+        }
+        self.had = 0;
+        self.post();
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.session.state() == State::Finished
+    }
+}

@@ -1,0 +1,167 @@
+//! The thread that does what nobody waits for: it sends combined bytes off when their time is over
+//! (the papers' software timer), and goes on with streams that their programs have closed (the
+//! papers' close thread). It sleeps while there is neither.
+
+use crate::core::Core;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Instant;
+use via::Nic;
+
+/// How often closed streams are looked at, at first and later.
+const LOOK_FIRST: Duration = Duration::from_micros(100);
+const LOOK_LAST: Duration = Duration::from_millis(10);
+
+pub(crate) struct Background<N: Nic + 'static> {
+    state: Arc<State<N>>,
+    threaded: bool,
+}
+
+struct State<N: Nic + 'static> {
+    work: Mutex<Work<N>>,
+    told: Condvar,
+}
+
+struct Work<N: Nic + 'static> {
+    /// Closed by their programs, and not finished.
+    closed: Vec<Arc<Core<N>>>,
+    timers: BTreeMap<(Instant, u64), Weak<Core<N>>>,
+    last: u64,
+    running: bool,
+    stop: bool,
+}
+
+impl<N: Nic + 'static> Background<N> {
+    /// With a thread, from the first time on that it is needed.
+    pub(crate) fn threaded() -> Background<N> {
+        Background::new(true)
+    }
+
+    /// Without one: the program steps.
+    pub(crate) fn stepped() -> Background<N> {
+        Background::new(false)
+    }
+
+    fn new(threaded: bool) -> Background<N> {
+        let work = Work {
+            closed: Vec::new(),
+            timers: BTreeMap::new(),
+            last: 0,
+            running: false,
+            stop: false,
+        };
+        let state = Arc::new(State { work: Mutex::new(work), told: Condvar::new() });
+        Background { state, threaded }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.state.told.notify_all();
+    }
+}
+
+impl<N: Nic + 'static> Background<N> {
+    /// Has a timer go off; false where nobody would see to it.
+    pub(crate) fn wake_at(&self, at: Instant, core: Weak<Core<N>>) -> bool {
+        if !self.threaded {
+            return true;
+        }
+        let mut work = self.state.lock();
+        if !self.state.runs(&mut work) {
+            return false;
+        }
+        let first = work.timers.first_key_value().is_none_or(|((next, _), _)| *next > at);
+        work.last += 1;
+        let key = (at, work.last);
+        work.timers.insert(key, core);
+        drop(work);
+        if first {
+            self.state.told.notify_all();
+        }
+        true
+    }
+
+    /// Goes on with a closed stream. Where no thread can be started it is cut off here.
+    pub(crate) fn finish(&self, core: Arc<Core<N>>) {
+        let mut work = self.state.lock();
+        if !self.threaded || self.state.runs(&mut work) {
+            work.closed.push(core);
+            self.state.told.notify_all();
+        }
+    }
+
+    /// Looks at all closed streams once; how many are not finished.
+    pub(crate) fn step(&self) -> usize {
+        self.state.look_at_closed()
+    }
+}
+
+impl<N: Nic + 'static> State<N> {
+    fn lock(&self) -> MutexGuard<'_, Work<N>> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<N: Nic + 'static> State<N> {
+    /// Whether the thread runs, which it is made to.
+    fn runs(self: &Arc<Self>, work: &mut Work<N>) -> bool {
+        if !work.running {
+            let state = self.clone();
+            let thread = thread::Builder::new().name("sovia-stream".into());
+            work.running = thread.spawn(move || state.run()).is_ok();
+        }
+        work.running
+    }
+
+    fn run(&self) {
+        let mut pause = LOOK_FIRST;
+        loop {
+            let left = self.look_at_closed();
+            pause = if left > 0 { (pause * 2).min(LOOK_LAST) } else { LOOK_FIRST };
+            self.run_timers();
+            let work = self.lock();
+            if work.stop {
+                return;
+            }
+            let now = Instant::now();
+            let next = work.timers.first_key_value().map(|((at, _), _)| *at);
+            let next = next.map(|at| at.saturating_duration_since(now));
+            let pause = (!work.closed.is_empty()).then_some(pause);
+            match next.into_iter().chain(pause).min() {
+                Some(pause) => drop(self.told.wait_timeout(work, pause)),
+                None => drop(self.told.wait(work)),
+            }
+        }
+    }
+
+    fn look_at_closed(&self) -> usize {
+        // Not under the lock: a stream may want a timer, and the last one of a stack ends it.
+        let mut all = core::mem::take(&mut self.lock().closed);
+        all.retain(|core| !core.closed());
+        let mut work = self.lock();
+        work.closed.append(&mut all);
+        work.closed.len()
+    }
+
+    fn run_timers(&self) {
+        loop {
+            let mut work = self.lock();
+            let Some(first) = work.timers.first_entry() else { return };
+            if first.key().0 > Instant::now() {
+                return;
+            }
+            let core = first.remove();
+            drop(work);
+            let Some(core) = core.upgrade() else { continue };
+            if let Some(again) = core.timer() {
+                let mut work = self.lock();
+                work.last += 1;
+                let key = (again, work.last);
+                work.timers.insert(key, Arc::downgrade(&core));
+            }
+        }
+    }
+}

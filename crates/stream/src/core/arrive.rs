@@ -1,0 +1,190 @@
+//! Finished descriptors become inputs of the session, and what it says is posted.
+
+use super::{Core, Inner, Kept, Sending};
+use crate::error::Reset;
+use sovia_proto::configuration::Handling;
+use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::session::{Arrival, BODY_MAX, Body, Outgoing};
+use sovia_proto::state::State;
+use via::{Completion, DataSegment, Done, Nic, Vi};
+
+impl<N: Nic + 'static> Core<N> {
+    /// Looks for arrivals, where this thread is one that may: then posts what is due.
+    pub(crate) fn progress(&self, inner: &mut Inner<N>) {
+        if self.configuration.handling == Handling::Single && !inner.driving {
+            self.take_arrivals(inner);
+        }
+        self.post_due(inner);
+    }
+
+    /// Handles every arrival.
+    pub(crate) fn take_arrivals(&self, inner: &mut Inner<N>) {
+        loop {
+            match self.vi.recv_done() {
+                Done::Completion(completion) => self.received(inner, completion),
+                Done::NotDone => break,
+                Done::Empty => {
+                    self.check_lost(inner);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A receive is finished.
+    pub(crate) fn received(&self, inner: &mut Inner<N>, completion: Completion) {
+        if inner.session.state() == State::Connecting {
+            inner.early.push(completion);
+            return;
+        }
+        let Ok(len) = completion.result() else {
+            self.lose(inner, None);
+            return;
+        };
+        if inner.reset.is_some() {
+            return;
+        }
+        let receive = self.slots.receive_index(completion.descriptor);
+        let immediate = completion.immediate;
+        let data = immediate.is_some_and(|bits| {
+            Immediate::decode(bits).is_ok_and(|packet| packet.kind == Kind::Data)
+        });
+        let mut body = [0; BODY_MAX];
+        // A body that is too long is as wrong as none.
+        let body = match len as usize {
+            len @ 1..=BODY_MAX if !data => {
+                self.slots.copy_out(receive, 0, &mut body[..len]);
+                &body[..len]
+            }
+            _ => &[],
+        };
+        match inner.session.arrived(immediate, len, body) {
+            Ok(Arrival::Data) => {
+                inner.kept.push_back(Kept::Packet { receive: receive as u16, len, had: 0 });
+            }
+            Ok(Arrival::Nothing) => {
+                self.post_receive(receive);
+                inner.ended |= inner.session.state().peer_finished();
+            }
+            Err(violation) => self.lose(inner, Some(Reset::Protocol(violation))),
+        }
+        self.tell(inner);
+    }
+
+    /// Posts a receive again. It fails only if the connection is lost, which is found out soon.
+    pub(super) fn post_receive(&self, receive: usize) {
+        let _ = self.vi.post_recv(self.slots.receive(receive));
+    }
+
+    /// Posts all that the session has to say, as far as descriptors go.
+    pub(crate) fn post_due(&self, inner: &mut Inner<N>) {
+        loop {
+            if inner.free_sends.is_empty() {
+                self.take_sent(inner);
+                if inner.free_sends.is_empty() {
+                    return;
+                }
+            }
+            let Some(Outgoing { immediate, body }) = inner.session.outgoing() else { return };
+            let Some(send) = inner.free_sends.pop() else { return };
+            let i = usize::from(send);
+            let (sending, data) = match body {
+                Body::Empty => (Sending::Control, None),
+                Body::Terms(terms) => (Sending::Control, Some(self.slots.body(i, &terms.encode()))),
+                Body::Number(number) => {
+                    (Sending::Control, Some(self.slots.body(i, &number.to_le_bytes())))
+                }
+                Body::Combined(len) => match inner.combining.take() {
+                    Some(buffer) => {
+                        let data = self.slots.filled(usize::from(buffer), len);
+                        (Sending::Copy(buffer), Some(data))
+                    }
+                    None => (Sending::Control, None),
+                },
+            };
+            self.post(inner, send, sending, data, immediate);
+        }
+    }
+
+    /// Posts a send.
+    pub(super) fn post(
+        &self,
+        inner: &mut Inner<N>,
+        send: u16,
+        sending: Sending<N>,
+        data: Option<DataSegment>,
+        immediate: Immediate,
+    ) {
+        let i = usize::from(send);
+        inner.sending[i] = sending;
+        let descriptor = self.slots.send(i, data, immediate.encode());
+        if self.vi.post_send(descriptor).is_err() {
+            self.finish_send(inner, i, false);
+        }
+    }
+
+    /// Takes every send that is done.
+    pub(crate) fn take_sent(&self, inner: &mut Inner<N>) {
+        while let Done::Completion(completion) = self.vi.send_done() {
+            self.sent(inner, completion);
+        }
+    }
+
+    /// A send is done.
+    pub(super) fn sent(&self, inner: &mut Inner<N>, completion: Completion) {
+        let i = self.slots.send_index(completion.descriptor);
+        self.finish_send(inner, i, completion.result().is_ok());
+        self.tell(inner);
+    }
+
+    fn finish_send(&self, inner: &mut Inner<N>, i: usize, well: bool) {
+        inner.unsendable |= !well;
+        match core::mem::replace(&mut inner.sending[i], Sending::Free) {
+            Sending::Program(_) => {
+                // The program's thread looks for it, and frees the descriptor.
+                inner.sending[i] = Sending::Program(Some(well));
+                return;
+            }
+            Sending::Copy(buffer) => inner.free_buffers.push(buffer),
+            Sending::Lent(buffer) => inner.returned.push_back(buffer),
+            Sending::Control => {}
+            Sending::Free => return,
+        }
+        inner.free_sends.push(i as u16);
+    }
+
+    /// Starts the timer of the chunk that has just begun, if one has.
+    pub(super) fn mind_timer(&self, inner: &mut Inner<N>) {
+        let batch = inner.session.batch();
+        if inner.batch.map(|(batch, _)| batch) == batch {
+            return;
+        }
+        let (Some(batch), Some(combine)) = (batch, self.configuration.combine) else {
+            inner.batch = None;
+            return;
+        };
+        let now = std::time::Instant::now();
+        inner.batch = Some((batch, now));
+        if !inner.timer_set {
+            inner.timer_set = self.stack.wake_at(now + combine.delay, self.weak());
+        }
+    }
+
+    /// The timer has gone off; when it is to go off next.
+    pub(crate) fn timer(&self) -> Option<std::time::Instant> {
+        let mut held = self.lock();
+        let delay = self.configuration.combine?.delay;
+        if let Some((batch, since)) = held.batch
+            && held.session.batch() == Some(batch)
+        {
+            if since.elapsed() < delay {
+                return Some(since + delay);
+            }
+            held.session.timer(batch);
+            self.post_due(&mut held);
+        }
+        held.timer_set = false;
+        held.batch = None;
+        None
+    }
+}

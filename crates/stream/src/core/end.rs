@@ -1,0 +1,116 @@
+//! Closing, and how a connection is lost.
+
+use super::{Core, Inner, Kept, Sending};
+use crate::error::Reset;
+use sovia_proto::state::State;
+use via::{Cause, Nic, Vi, ViState};
+
+impl<N: Nic + 'static> Core<N> {
+    /// No receive is posted and none is done: finds out whether the connection is lost. (That a send
+    /// fails does not say so: what the peer has sent before may lie in the receive queue.)
+    pub(super) fn check_lost(&self, inner: &mut Inner<N>) {
+        if self.vi.state() != ViState::Connected {
+            self.lose(inner, None);
+        }
+    }
+
+    /// The connection is over: by the VI's doing, or for that reason.
+    pub(super) fn lose(&self, inner: &mut Inner<N>, why: Option<Reset>) {
+        if inner.reset.is_some() {
+            return;
+        }
+        let cause = self.vi.cause();
+        if inner.session.state() != State::Finished {
+            inner.reset = Some(why.unwrap_or(cause.into()));
+        }
+        if cause == Some(Cause::PeerDied) && why.is_none() {
+            self.inherit(inner);
+        }
+        inner.session.lost();
+        if why.is_some() {
+            // The peer is told by losing the connection, too.
+            self.disconnect(inner);
+        }
+        self.tell(inner);
+    }
+
+    /// Takes what a dead peer has left.
+    fn inherit(&self, inner: &mut Inner<N>) {
+        let place = if inner.ended { None } else { self.vi.bequest() };
+        let will = place.and_then(|place| crate::will::Will::new(place, 1));
+        let Some(heritage) = will.map(|will| will.read(inner.session.received())) else { return };
+        inner.ended = heritage.ended;
+        if !heritage.bytes.is_empty() {
+            inner.kept.push_back(Kept::Heritage { bytes: heritage.bytes, had: 0 });
+        }
+    }
+
+    /// Disconnects the VI, once.
+    pub(super) fn disconnect(&self, inner: &mut Inner<N>) {
+        inner.will = None;
+        if !core::mem::replace(&mut inner.disconnected, true) {
+            self.vi.disconnect();
+            self.take_sent(inner);
+        }
+    }
+
+    /// The program closes its sending half.
+    pub(crate) fn shutdown(&self) {
+        let mut held = self.lock();
+        let inner = &mut *held;
+        inner.session.shutdown();
+        self.progress(inner);
+        if let Some(will) = &inner.will {
+            will.ended(inner.session.sent() + u64::from(inner.session.waiting()));
+        }
+    }
+
+    /// The program reads no more: what has come and comes is dropped.
+    pub(crate) fn shutdown_reading(&self) {
+        let mut held = self.lock();
+        let inner = &mut *held;
+        inner.session.shutdown_reading();
+        for kept in core::mem::take(&mut inner.kept) {
+            if let Kept::Packet { receive, .. } = kept {
+                self.post_receive(usize::from(receive));
+                inner.session.consumed();
+            }
+        }
+        inner.ended = true;
+        self.progress(inner);
+        self.tell(inner);
+    }
+
+    /// The program gives the connection up: what is not sent is not sent.
+    pub(crate) fn abort(&self) {
+        let mut held = self.lock();
+        let inner = &mut *held;
+        if !inner.session.state().is_over() {
+            inner.reset = Some(Reset::Aborted);
+        }
+        inner.session.abort();
+        self.disconnect(inner);
+        self.tell(inner);
+    }
+
+    /// Goes on closing for a program that has gone: true when nothing is left to do.
+    ///
+    /// What is sent and done reaches the peer after a disconnect, too (`VipDisconnect`), so the
+    /// connection need not last until the peer has answered FIN. Only what still waits, for the
+    /// window or for the NIC, keeps it.
+    pub(crate) fn closed(&self) -> bool {
+        let mut held = self.lock();
+        let inner = &mut *held;
+        self.progress(inner);
+        self.take_sent(inner);
+        let state = inner.session.state();
+        let said = !state.carries_data() && state != State::Opening;
+        let done = inner.sending.iter().all(|sending| matches!(sending, Sending::Free));
+        if !(state.is_over() || inner.unsendable || said && done) {
+            return false;
+        }
+        self.disconnect(inner);
+        inner.session.lost();
+        true
+    }
+}

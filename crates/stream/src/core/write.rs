@@ -1,0 +1,256 @@
+//! What becomes of bytes that a program writes.
+
+use super::{Core, Held, Inner, Patience, Sending};
+use crate::error::{Reset, TransferError};
+use crate::lent::Buffer;
+use crate::register::Lease;
+use sovia_proto::configuration::Transfer;
+use sovia_proto::packet::Immediate;
+use sovia_proto::session::{NotWritable, Offer};
+use via::{Nic, Vi};
+
+impl<N: Nic + 'static> Core<N> {
+    /// Writes bytes: all of them if the patience is endless, else as many as there was room for in
+    /// time, at least one.
+    pub(crate) fn write(&self, bytes: &[u8], patience: Patience) -> Result<usize, TransferError> {
+        // A program that may not wait for its buffer must have it back at once.
+        let way = (patience != Patience::Endless).then_some(Transfer::Copy);
+        let mut done = 0;
+        let mut held = self.lock();
+        while done < bytes.len() {
+            self.progress(&mut held);
+            held = match self.write_some(held, &bytes[done..], way) {
+                Ok((held, written)) => {
+                    done += written;
+                    held
+                }
+                Err((held, Stop::Wait)) => match self.await_news(held, patience) {
+                    Some(held) => held,
+                    None => return short(done, patience),
+                },
+                Err((held, Stop::Descriptors)) => match self.await_sent(held, patience) {
+                    Some(held) => held,
+                    None => return short(done, patience),
+                },
+                Err((_, Stop::Error(error))) => {
+                    return if done > 0 { Ok(done) } else { Err(error) };
+                }
+            };
+        }
+        Ok(done)
+    }
+
+    /// Writes what fits one packet, or the combining buffer.
+    fn write_some<'c>(
+        &'c self,
+        mut held: Held<'c, N>,
+        bytes: &[u8],
+        way: Option<Transfer>,
+    ) -> Result<(Held<'c, N>, usize), (Held<'c, N>, Stop)> {
+        let inner = &mut *held;
+        let offer = match self.offer(inner, bytes.len(), way) {
+            Ok(offer) => offer,
+            Err(stop) => return Err((held, stop)),
+        };
+        match offer {
+            Offer::Wait => Err((held, Stop::Wait)),
+            Offer::Join { at, len } => {
+                self.join(inner, at as usize, &bytes[..len as usize]);
+                Ok((held, len as usize))
+            }
+            Offer::Copy { len, immediate } => {
+                self.copy(inner, &bytes[..len as usize], immediate);
+                Ok((held, len as usize))
+            }
+            Offer::Register { len, immediate } => {
+                let lease = Lease::new(&self.stack, &bytes[..len as usize]);
+                match lease {
+                    Ok(lease) => Ok((self.send_leased(held, &lease, immediate), len as usize)),
+                    // Then as SOVIA_COPY does.
+                    Err(_) => {
+                        self.copy(inner, &bytes[..len as usize], immediate);
+                        Ok((held, len as usize))
+                    }
+                }
+            }
+        }
+    }
+
+    /// What becomes of bytes that are offered. Where something must go first, it goes.
+    fn offer(
+        &self,
+        inner: &mut Inner<N>,
+        len: usize,
+        way: Option<Transfer>,
+    ) -> Result<Offer, Stop> {
+        self.ready(inner)?;
+        let refused = |inner: &Inner<N>, e| Stop::Error(self.not_writable(inner, e));
+        let offer = inner.session.write(len, way).map_err(|e| refused(inner, e))?;
+        if offer != Offer::Wait {
+            return Ok(offer);
+        }
+        self.post_due(inner);
+        self.ready(inner)?;
+        inner.session.write(len, way).map_err(|e| refused(inner, e))
+    }
+
+    /// Whether a packet can be posted: descriptors, buffers, a connection.
+    fn ready(&self, inner: &mut Inner<N>) -> Result<(), Stop> {
+        if inner.unsendable {
+            let reset = inner.reset.unwrap_or_else(|| Reset::from(self.vi.cause()));
+            return Err(Stop::Error(reset.into()));
+        }
+        if inner.free_sends.is_empty() || inner.free_buffers.is_empty() {
+            self.take_sent(inner);
+            if inner.free_sends.is_empty() || inner.free_buffers.is_empty() {
+                return Err(Stop::Descriptors);
+            }
+        }
+        Ok(())
+    }
+
+    fn not_writable(&self, inner: &Inner<N>, error: NotWritable) -> TransferError {
+        match (error, inner.reset) {
+            (_, Some(reset)) => reset.into(),
+            (NotWritable::Shut, None) => TransferError::Shut,
+            (NotWritable::Lost, None) => Reset::PeerClosed.into(),
+        }
+    }
+
+    /// Appends to the combining buffer.
+    fn join(&self, inner: &mut Inner<N>, at: usize, bytes: &[u8]) {
+        let buffer = match inner.combining {
+            Some(buffer) => buffer,
+            // There is one: `ready` has seen to it.
+            None => match inner.free_buffers.pop() {
+                Some(buffer) => *inner.combining.insert(buffer),
+                None => return,
+            },
+        };
+        self.slots.fill(usize::from(buffer), at, bytes);
+        let unsent = inner.session.sent();
+        if let Some(will) = &mut inner.will {
+            will.combined(unsent + at as u64, bytes, unsent);
+        }
+        self.mind_timer(inner);
+    }
+
+    /// Sends a copy.
+    fn copy(&self, inner: &mut Inner<N>, bytes: &[u8], immediate: Immediate) {
+        let (Some(buffer), Some(send)) = (inner.free_buffers.pop(), inner.free_sends.pop()) else {
+            return;
+        };
+        self.slots.fill(usize::from(buffer), 0, bytes);
+        let data = self.slots.filled(usize::from(buffer), bytes.len() as u32);
+        self.post(inner, send, Sending::Copy(buffer), Some(data), immediate);
+        self.take_sent(inner);
+    }
+
+    /// Sends from the program's memory, and waits until the NIC is done with it.
+    fn send_leased<'c>(
+        &'c self,
+        mut held: Held<'c, N>,
+        lease: &Lease<'_, N>,
+        immediate: Immediate,
+    ) -> Held<'c, N> {
+        let Some(send) = held.free_sends.pop() else { return held };
+        let (data, i) = (lease.segment(), usize::from(send));
+        self.post(&mut held, send, Sending::Program(None), Some(data), immediate);
+        loop {
+            self.take_sent(&mut held);
+            if let Sending::Program(Some(_)) = held.sending[i] {
+                held.sending[i] = Sending::Free;
+                held.free_sends.push(send);
+                return held;
+            }
+            // It is done one day: well, or flushed when the connection is lost.
+            match self.await_sent(held, Patience::Endless) {
+                Some(again) => held = again,
+                None => return self.lock(),
+            }
+        }
+    }
+
+    /// Sends a lent buffer whole, as one packet.
+    pub(crate) fn lend(
+        &self,
+        buffer: Buffer<N>,
+        len: usize,
+        patience: Patience,
+    ) -> Result<(), (Buffer<N>, TransferError)> {
+        let mut held = self.lock();
+        let mut done = 0;
+        loop {
+            self.progress(&mut held);
+            let inner = &mut *held;
+            let chunk = inner.session.agreed().map_or(usize::MAX, |terms| terms.chunk as usize);
+            if len > chunk.min(buffer.len()) {
+                let chunk = chunk.min(buffer.len());
+                return Err((buffer, TransferError::TooLong { len, chunk }));
+            }
+            let stop = match self.offer(inner, len - done, Some(Transfer::Reg)) {
+                Ok(Offer::Register { len: part, immediate }) => {
+                    let from = done;
+                    done += part as usize;
+                    if done < len {
+                        // A receiver that has given leave for less: that much goes before.
+                        self.copy(inner, &buffer[from..done], immediate);
+                        continue;
+                    }
+                    let Some(send) = inner.free_sends.pop() else { continue };
+                    let data = buffer.segment(from, len - from);
+                    self.post(inner, send, Sending::Lent(buffer), Some(data), immediate);
+                    self.take_sent(inner);
+                    return Ok(());
+                }
+                Ok(_) => Stop::Wait,
+                Err(stop) => stop,
+            };
+            let again = match stop {
+                Stop::Wait => self.await_news(held, patience),
+                Stop::Descriptors => self.await_sent(held, patience),
+                Stop::Error(error) => return Err((buffer, error)),
+            };
+            match again {
+                Some(again) => held = again,
+                None => return Err((buffer, too_late(patience))),
+            }
+        }
+    }
+
+    /// A lent buffer that has been sent.
+    pub(crate) fn reclaim(&self, patience: Patience) -> Option<Buffer<N>> {
+        let mut held = self.lock();
+        loop {
+            self.take_sent(&mut held);
+            if let Some(buffer) = held.returned.pop_front() {
+                return Some(buffer);
+            }
+            if !held.sending.iter().any(|sending| matches!(sending, Sending::Lent(_))) {
+                return None;
+            }
+            held = self.await_sent(held, patience)?;
+        }
+    }
+}
+
+/// Why a write does not go on at once.
+enum Stop {
+    /// The peer must say something first.
+    Wait,
+    /// A send must be done first.
+    Descriptors,
+    Error(TransferError),
+}
+
+/// A call's result whose patience is over.
+fn short(done: usize, patience: Patience) -> Result<usize, TransferError> {
+    if done > 0 { Ok(done) } else { Err(too_late(patience)) }
+}
+
+pub(super) fn too_late(patience: Patience) -> TransferError {
+    match patience {
+        Patience::None => TransferError::WouldBlock,
+        Patience::Until(_) | Patience::Endless => TransferError::TimedOut,
+    }
+}

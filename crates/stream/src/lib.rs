@@ -1,0 +1,66 @@
+//! SOVIA: byte streams over Virtual Interfaces, over any provider.
+//!
+//! A [`Stack`] is a NIC with what its streams share. It connects a [`Stream`] to whoever listens at
+//! an address, or makes a [`Listener`]. Both ends choose a [`Configuration`] of the papers' table 4;
+//! they need not choose the same.
+//!
+//! ```
+//! use sovia_stream::{Configuration, Stack};
+//! use std::io::{Read, Write};
+//! use via_sim::{Config, Network};
+//!
+//! let network = Network::new(1, Config::default().live());
+//! let (server, client) = (network.nic("server"), network.nic("client"));
+//! let address = server.address(b"echo");
+//!
+//! let server = Stack::new(server)?;
+//! let listener = server.listen(&address, &Configuration::default())?;
+//! let echo = std::thread::spawn(move || -> std::io::Result<()> {
+//!     let stream = listener.accept().map_err(std::io::Error::other)?;
+//!     std::io::copy(&mut &stream, &mut &stream)?;
+//!     Ok(())
+//! });
+//!
+//! let configuration: Configuration = "SOVIA_DACKS,copy".parse()?;
+//! let stream = Stack::new(client)?.connect(&address, &configuration, None)?;
+//! (&stream).write_all(b"over a VI")?;
+//! stream.shutdown(std::net::Shutdown::Write)?;
+//! let mut said = String::new();
+//! (&stream).read_to_string(&mut said)?;
+//! assert_eq!(said, "over a VI");
+//! echo.join().unwrap()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - `stack`, `stream`, `listener`, [`error`]: what a program has in its hands, and `lent`: buffers
+//!   that travel without being copied;
+//! - `core`: one end: what a session (`sovia_proto::session`) says, done with descriptors;
+//! - `memory`, `register`, `will`: registered memory, the program's own for one send, and what is
+//!   left to the peer of a process that dies;
+//! - `handler`, `background`: the threads: SOVIA_HANDLER's, and the one for timers and for streams
+//!   that their programs have closed (the papers' close thread). The papers' connection thread is
+//!   the listener's.
+//!
+//! Papers: SOVIA, ICS 2001 (cited as ICS) and CLUSTER 2001.
+
+#![deny(unsafe_code)]
+
+mod background;
+mod core;
+pub mod error;
+mod handler;
+mod lent;
+mod listener;
+mod memory;
+mod register;
+mod stack;
+mod stream;
+mod will;
+
+pub use error::{AcceptError, ConnectError, Reset, SetUpError, TransferError};
+pub use lent::{Buffer, Received};
+pub use listener::Listener;
+pub use sovia_proto::configuration::{self, Configuration};
+pub use sovia_proto::state::State;
+pub use stack::{Stack, Unconnected};
+pub use stream::Stream;

@@ -1,0 +1,166 @@
+//! Accepting streams while the program is busy.
+
+use crate::core::Patience;
+use crate::error::{AcceptError, SetUpError};
+use crate::stack::{Shared, Unconnected};
+use crate::stream::Stream;
+use core::time::Duration;
+use sovia_proto::configuration::Configuration;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+use via::error::ConnectError;
+use via::{Connection, NetAddress, Nic};
+
+/// Streams that wait to be accepted at most; further requests are rejected.
+const BACKLOG: usize = 128;
+/// How long the thread waits for a request at most before it looks whether the listener is gone.
+const NAP: Duration = Duration::from_millis(200);
+
+/// Waits for connections at an address, by a thread of its own (the papers' connection thread).
+/// Dropping it ends that; streams that nobody has accepted are closed.
+#[derive(Debug)]
+pub struct Listener<N: Nic + 'static> {
+    shared: Arc<Waiting<N>>,
+    local: NetAddress,
+}
+
+#[derive(Debug)]
+struct Waiting<N: Nic + 'static> {
+    state: Mutex<State<N>>,
+    told: Condvar,
+}
+
+#[derive(Debug)]
+struct State<N: Nic + 'static> {
+    streams: VecDeque<(Stream<N>, NetAddress)>,
+    /// Why nobody is waited for any more.
+    failed: Option<ConnectError>,
+    stop: bool,
+}
+
+impl<N: Nic + 'static> Listener<N> {
+    pub(crate) fn new(
+        stack: &Arc<Shared<N>>,
+        local: &NetAddress,
+        configuration: &Configuration,
+    ) -> Result<Listener<N>, SetUpError> {
+        configuration.check().map_err(SetUpError::Configuration)?;
+        let state = State { streams: VecDeque::new(), failed: None, stop: false };
+        let shared = Arc::new(Waiting { state: Mutex::new(state), told: Condvar::new() });
+        let (waiting, stack) = (shared.clone(), stack.clone());
+        let (address, configuration) = (local.clone(), *configuration);
+        let run = move || waiting.run(&stack, &address, &configuration);
+        let thread = thread::Builder::new().name("sovia-listener".into());
+        thread.spawn(run).map_err(|error| SetUpError::Thread(error.kind()))?;
+        Ok(Listener { shared, local: local.clone() })
+    }
+
+    /// The address at which it listens.
+    pub fn local_address(&self) -> &NetAddress {
+        &self.local
+    }
+
+    /// The next stream, waiting for it.
+    ///
+    /// # Errors
+    /// [`AcceptError::Listen`].
+    pub fn accept(&self) -> Result<Stream<N>, AcceptError> {
+        self.accepted(Patience::Endless).map(|(stream, _)| stream)
+    }
+
+    /// The next stream and the address that its peer gave as its own, waiting no longer than that.
+    ///
+    /// # Errors
+    /// [`AcceptError::TimedOut`], or [`AcceptError::WouldBlock`] with a timeout of zero.
+    pub fn accept_within(&self, timeout: Duration) -> Result<(Stream<N>, NetAddress), AcceptError> {
+        let none = timeout.is_zero();
+        self.accepted(if none { Patience::None } else { Patience::of(Some(timeout)) })
+    }
+
+    fn accepted(&self, patience: Patience) -> Result<(Stream<N>, NetAddress), AcceptError> {
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(accepted) = state.streams.pop_front() {
+                return Ok(accepted);
+            }
+            if let Some(error) = &state.failed {
+                return Err(error.clone().into());
+            }
+            let told = &self.shared.told;
+            state = match patience {
+                Patience::None => return Err(AcceptError::WouldBlock),
+                Patience::Endless => told.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Patience::Until(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(AcceptError::TimedOut);
+                    }
+                    let woken = told.wait_timeout(state, left);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+impl<N: Nic + 'static> Drop for Listener<N> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.stop = true;
+        let streams = core::mem::take(&mut state.streams);
+        drop(state);
+        drop(streams);
+    }
+}
+
+impl<N: Nic + 'static> Waiting<N> {
+    fn lock(&self) -> MutexGuard<'_, State<N>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, stack: &Arc<Shared<N>>, local: &NetAddress, configuration: &Configuration) {
+        loop {
+            let request = stack.nic.connect_wait(local, Some(NAP));
+            let (stop, full) = {
+                let state = self.lock();
+                (state.stop, state.streams.len() >= BACKLOG)
+            };
+            match request {
+                // Dropping the request rejects it.
+                _ if stop => return,
+                Ok(_) if full => {}
+                Ok(request) => self.accept(stack, configuration, request),
+                Err(ConnectError::Timeout) => {}
+                Err(error) => {
+                    self.lock().failed = Some(error);
+                    self.told.notify_all();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Accepts one request; one that cannot be accepted concerns nobody but its requester.
+    fn accept(
+        &self,
+        stack: &Arc<Shared<N>>,
+        configuration: &Configuration,
+        request: N::Connection,
+    ) {
+        let Ok(end) = Unconnected::new(stack, configuration) else { return request.reject() };
+        let remote = request.remote_address().clone();
+        if request.accept(end.vi()).is_err() {
+            return;
+        }
+        let stream = end.connected();
+        let mut state = self.lock();
+        if state.stop {
+            return;
+        }
+        state.streams.push_back((stream, remote));
+        drop(state);
+        self.told.notify_one();
+    }
+}

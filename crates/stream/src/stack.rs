@@ -1,0 +1,197 @@
+//! A NIC, and what its streams share.
+
+use crate::background::Background;
+use crate::core::{Core, Patience};
+use crate::error::{ConnectError, SetUpError, TransferError};
+use crate::handler::Handler;
+use crate::lent::Buffer;
+use crate::listener::Listener;
+use crate::stream::Stream;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use sovia_proto::configuration::{Configuration, Transfer};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+use via::{NetAddress, Nic, Ptag, Vi};
+
+/// Streams over a NIC. It may be dropped before they are.
+#[derive(Debug)]
+pub struct Stack<N: Nic + 'static>(pub(crate) Arc<Shared<N>>);
+
+/// What all streams of a stack share.
+pub(crate) struct Shared<N: Nic + 'static> {
+    pub(crate) nic: Arc<N>,
+    pub(crate) ptag: Ptag,
+    last: AtomicU64,
+    handler: Handler<N>,
+    background: Background<N>,
+}
+
+impl<N: Nic + 'static> core::fmt::Debug for Shared<N> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let nic = &self.nic.attributes().name;
+        f.debug_struct("Stack").field("nic", nic).finish_non_exhaustive()
+    }
+}
+
+/// An end with its receives posted, whose VI is to be connected by the caller: for connections that
+/// both ends request ([`Vi::connect_peer_request`]), and for programs that step a simulated
+/// network themselves.
+#[derive(Debug)]
+pub struct Unconnected<N: Nic + 'static>(Arc<Core<N>>);
+
+impl<N: Nic + 'static> Stack<N> {
+    /// Streams over that NIC. Threads are started when they are needed.
+    ///
+    /// # Errors
+    /// [`SetUpError::Ptag`].
+    pub fn new(nic: N) -> Result<Stack<N>, SetUpError> {
+        Stack::with(nic, Background::threaded())
+    }
+
+    /// Streams over that NIC without a thread of their own, for simulation: combined bytes wait
+    /// until [`Stream::flush`], and closed streams go on with [`Stack::step`].
+    ///
+    /// # Errors
+    /// [`SetUpError::Ptag`].
+    pub fn stepped(nic: N) -> Result<Stack<N>, SetUpError> {
+        Stack::with(nic, Background::stepped())
+    }
+
+    fn with(nic: N, background: Background<N>) -> Result<Stack<N>, SetUpError> {
+        let ptag = nic.create_ptag()?;
+        let nic = Arc::new(nic);
+        let (last, handler) = (AtomicU64::new(0), Handler::default());
+        Ok(Stack(Arc::new(Shared { nic, ptag, last, handler, background })))
+    }
+
+    /// The NIC.
+    pub fn nic(&self) -> &N {
+        &self.0.nic
+    }
+
+    /// The configuration that suits the NIC best where nothing else is asked for. SOVIA_DACKS; but
+    /// where registering costs no system call, bytes are copied only as long as that is cheaper
+    /// than finding a region's place: as many as travel inside a queue entry.
+    pub fn recommended(&self) -> Configuration {
+        let capabilities = self.0.nic.attributes().capabilities;
+        let mut configuration = Configuration::default();
+        if capabilities.registration_is_free && capabilities.sends_execute_in_caller {
+            configuration.transfer = Transfer::Hybrid { threshold: capabilities.inline_size };
+        }
+        configuration
+    }
+
+    /// Connects to whoever listens at `remote`, within the timeout (`None`: however long it
+    /// takes). Returns once the peer has said its terms.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect(
+        &self,
+        remote: &NetAddress,
+        configuration: &Configuration,
+        timeout: Option<Duration>,
+    ) -> Result<Stream<N>, ConnectError> {
+        let begin = Instant::now();
+        let end = self.unconnected(configuration)?;
+        // Tells this end from others, for those who log.
+        let mut name = std::process::id().to_be_bytes().to_vec();
+        name.extend(self.0.fresh().to_be_bytes());
+        let local = NetAddress::new(&self.nic().attributes().local_address, &name);
+        end.vi().connect_request(&local, remote, timeout)?;
+        let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+        let stream = end.connected();
+        match stream.0.await_normal(Patience::of(left)) {
+            Ok(()) => Ok(stream),
+            Err(TransferError::Reset(reset)) => Err(reset.into()),
+            Err(_) => Err(ConnectError::TimedOut),
+        }
+    }
+
+    /// Listens at an address of the NIC's: from now on connections are accepted by a thread of the
+    /// listener's, whatever the program does (ICS section 4.3).
+    ///
+    /// # Errors
+    /// [`SetUpError`] for a configuration that cannot be, or without a thread.
+    pub fn listen(
+        &self,
+        local: &NetAddress,
+        configuration: &Configuration,
+    ) -> Result<Listener<N>, SetUpError> {
+        Listener::new(&self.0, local, configuration)
+    }
+
+    /// An end to be connected by the caller.
+    ///
+    /// # Errors
+    /// [`SetUpError`].
+    pub fn unconnected(&self, configuration: &Configuration) -> Result<Unconnected<N>, SetUpError> {
+        Unconnected::new(&self.0, configuration)
+    }
+
+    /// A registered buffer of so many bytes (at least one), to be filled and lent
+    /// ([`Stream::lend`]) to any stream of this stack.
+    ///
+    /// # Errors
+    /// [`SetUpError::Register`].
+    pub fn buffer(&self, len: usize) -> Result<Buffer<N>, SetUpError> {
+        Buffer::new(&self.0, len)
+    }
+
+    /// Goes on closing the streams of a stepped stack; how many are not finished.
+    pub fn step(&self) -> usize {
+        self.0.background.step()
+    }
+}
+
+impl<N: Nic + 'static> Unconnected<N> {
+    pub(crate) fn new(
+        stack: &Arc<Shared<N>>,
+        configuration: &Configuration,
+    ) -> Result<Unconnected<N>, SetUpError> {
+        Ok(Unconnected(Core::new(stack, configuration)?))
+    }
+
+    /// Its VI, to be connected. Nothing else may be done with it.
+    pub fn vi(&self) -> &N::Vi {
+        &self.0.vi
+    }
+
+    /// The VI is connected: the stream, which sends its terms to the peer now.
+    pub fn connected(self) -> Stream<N> {
+        self.0.begin();
+        Stream(self.0)
+    }
+}
+
+impl<N: Nic + 'static> Shared<N> {
+    /// A number that no other stream of this stack has.
+    pub(crate) fn fresh(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn handler(&self) -> &Handler<N> {
+        &self.handler
+    }
+}
+
+impl<N: Nic + 'static> Shared<N> {
+    /// Has a stream's timer go off then; false if there is nobody to see to it.
+    pub(crate) fn wake_at(&self, at: Instant, core: Weak<Core<N>>) -> bool {
+        self.background.wake_at(at, core)
+    }
+
+    /// Goes on with a stream whose program has gone.
+    pub(crate) fn finish(&self, core: Arc<Core<N>>) {
+        self.background.finish(core);
+    }
+}
+
+impl<N: Nic + 'static> Drop for Shared<N> {
+    fn drop(&mut self) {
+        self.background.stop();
+        // All that had the tag is gone.
+        let _ = self.nic.destroy_ptag(self.ptag);
+    }
+}

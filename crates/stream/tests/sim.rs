@@ -1,0 +1,29 @@
+//! Streams over a simulated network, in every configuration: a perfect one, and one where
+//! everything goes wrong that may.
+
+mod common;
+
+use common::cases::cases;
+use common::run::{all, in_threads};
+use via_sim::{Config, Link, Network};
+
+fn over(config: Config) {
+    all(cases(), |case, _, configuration| {
+        let network = Network::new(1, config.live());
+        in_threads(case, configuration, move |role| {
+            let address = network.nic("server").address(b"stream");
+            (network.nic(role), address)
+        })
+    });
+}
+
+#[test]
+fn over_a_perfect_network() {
+    over(Config::default());
+}
+
+/// One packet in a hundred each is lost, doubled, damaged, late.
+#[test]
+fn over_a_bad_network() {
+    over(Config::default().over(Link::faulty(0.01)));
+}
