@@ -28,6 +28,7 @@ mod message;
 pub mod ops;
 pub mod pair;
 pub mod pollset;
+pub mod process;
 pub mod progress;
 pub mod retreat;
 pub mod stats;
@@ -56,6 +57,7 @@ pub fn start() {
     family::start();
     table::start();
     closer::start();
+    process::start();
 }
 
 /// The program ends: what its open connections have counted goes to the statistics.
