@@ -42,3 +42,9 @@ extern "C" fn end() {
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
+
+/// The engine's own functions, for libsovia and the Rust crate: one engine serves the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn sovia_native(version: u32) -> *const sovia_sockets::native::Table {
+    sovia_sockets::native::lend_table(version)
+}

@@ -25,6 +25,7 @@ pub mod epoll;
 pub mod family;
 pub mod meeting;
 mod message;
+pub mod native;
 pub mod ops;
 pub mod pair;
 pub mod pollset;
@@ -62,12 +63,14 @@ pub fn start() {
 
 /// The program ends: what its open connections have counted goes to the statistics.
 pub fn finish() {
-    let Some(page) = stats::page() else { return };
+    if stats::page().is_none() {
+        return;
+    }
     table::for_each_conn(|_, at| {
         if at.conn.phase() == conn::Phase::Attached
             && let Some(mut guard) = at.conn.try_lock()
         {
-            page.add(&core::mem::take(&mut guard.traffic));
+            guard.settle_traffic();
         }
     });
 }

@@ -78,6 +78,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         guard.gatherer = Default::default();
         guard.taker = Default::default();
         guard.traffic = Default::default();
+        guard.past = Default::default();
+        conn.set(flag::MET);
         guard.bytes_sent = 0;
         guard.bytes_taken = 0;
         guard.own = Default::default();

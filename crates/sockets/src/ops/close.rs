@@ -3,7 +3,7 @@
 use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, closer, epoll, family, meeting, pair, pollset, progress, stats, stream};
+use crate::{Outcome, closer, epoll, family, meeting, pair, pollset, progress, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::{call, fd, lock};
@@ -40,9 +40,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     if attached {
         let mut guard = conn.lock();
         let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
-        if let Some(page) = stats::page() {
-            page.add(&core::mem::take(&mut guard.traffic));
-        }
+        guard.settle_traffic();
         let vi = conn.vi.load(Ordering::Relaxed);
         if last {
             // With unread bytes, or if the program asked for it, TCP ends by a reset: the anchor

@@ -93,6 +93,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
             conn.clear(flag::RETREATING);
             return;
         }
+        conn.stays(cause.reason());
         stats::reason(cause.reason());
         if stream::unentered(&guard) > UNENTERED_MAX {
             None
@@ -221,9 +222,7 @@ fn detach(at: Ref) {
         if conn.phase() != Phase::Attached {
             return;
         }
-        if let Some(page) = stats::page() {
-            page.add(&core::mem::take(&mut guard.traffic));
-        }
+        guard.settle_traffic();
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
         (pair::get(conn.pair.load(Ordering::Relaxed)), conn.vi.load(Ordering::Relaxed))
@@ -251,6 +250,7 @@ pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
     if is_back(conn) && conn.set(flag::RETREATING) & flag::RETREATING == 0 {
         conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
+        conn.stays(Reason::RetreatCall);
         stats::reason(Reason::RetreatCall);
         detach(at);
     }

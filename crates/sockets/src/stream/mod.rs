@@ -122,6 +122,7 @@ impl From<Violation> for Fault {
 #[cold]
 pub(crate) fn damaged(conn: &Conn, fd: i32) -> Errno {
     if conn.set(flag::DAMAGED) & flag::DAMAGED == 0 {
+        conn.stays(sovia_control::Reason::Corrupt);
         crate::stats::reason(sovia_control::Reason::Corrupt);
         if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
             pair.suspect.store(true, Ordering::Relaxed);
