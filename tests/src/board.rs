@@ -1,15 +1,21 @@
 //! A page of counters for programs that use libsovia: what `sovia run -v` is for others.
 
+use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use sovia_control::StatsPage;
 
 /// A page in a file without a name, mapped for the rest of this process's life.
-#[derive(Debug)]
 pub(crate) struct Board {
     file: File,
     page: &'static StatsPage,
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board").field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
 impl Board {
