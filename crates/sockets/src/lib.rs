@@ -13,7 +13,8 @@
 //! - [`stream`]: sending and receiving on the two paths; [`retreat`]: back to TCP;
 //! - [`pair`], [`meeting`]: the other process, the segment shared with it, and how the two met;
 //! - `closer`: what strangers send to the meeting point;
-//! - [`wait`], [`epoll`], [`pollset`], [`progress`]: waiting.
+//! - [`wait`], [`epoll`], [`pollset`], [`progress`]: waiting; [`reactor`]: for other event loops;
+//! - [`native`]: what programs written for Sovia ask beyond that; [`process`]: forks.
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
 //! kernel (`sovia-sys`).
@@ -31,6 +32,7 @@ pub mod pair;
 pub mod pollset;
 pub mod process;
 pub mod progress;
+pub mod reactor;
 pub mod retreat;
 pub mod stats;
 pub mod stream;

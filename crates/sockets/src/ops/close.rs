@@ -3,7 +3,7 @@
 use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, closer, epoll, family, meeting, pair, pollset, progress, stream};
+use crate::{Outcome, closer, epoll, family, meeting, pair, pollset, progress, reactor, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::{call, fd, lock};
@@ -123,6 +123,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
 /// copy of.
 pub fn forking() {
     meeting::hold();
+    reactor::hold();
     epoll::hold();
     pair::hold();
     closer::hold();
@@ -141,6 +142,7 @@ pub fn fork_done() {
     closer::release();
     pair::release();
     epoll::release();
+    reactor::release();
     meeting::release();
 }
 
