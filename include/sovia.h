@@ -114,6 +114,39 @@ ssize_t sov_splice(int from, int64_t *from_offset, int to, int64_t *to_offset, s
                    unsigned flags);
 #endif
 
+/* --- without copying
+ *
+ * To send, ask for a buffer, write the message into it, and commit it. To receive, borrow what has
+ * arrived where it lies, and return it. On a VI both are places in memory that the two ends share; on
+ * TCP, or while the other end is far behind, they are ordinary memory, and the bytes are copied: the
+ * same calls do the same. Other calls on the stream go on meanwhile, each in its turn: a lent buffer's
+ * bytes are sent when it is committed, borrowed ones have been received. Prompt returns keep places
+ * in good supply: one place of each kind for each stream is in shared memory at a time.
+ *
+ * Every buffer is to be returned, or committed to its end, even after its stream has been closed. Not
+ * to a forked child's account: there, the parent's buffers are no buffers. A pointer that is not out
+ * (returned already, never lent) is refused with EINVAL. */
+
+/* Bytes that a buffer may have. */
+#define SOV_LEND_MAX 65536
+
+/* A buffer to write `length` (1 to SOV_LEND_MAX) bytes into; NULL and EINVAL, EMSGSIZE, or ENOBUFS if
+ * thousands are out. */
+void *sov_lend(int fd, size_t length);
+/* Sends the first `length` bytes of a lent buffer and takes it back; `length` is returned. Flags:
+ * MSG_DONTWAIT, MSG_NOSIGNAL. If a non-blocking stream has no room for all, the answer is EAGAIN, and
+ * the buffer stays lent: make the same call again. EINTR likewise. After any other error of send
+ * the buffer has been taken back. EBADF: the buffer was lent by another stream. EINVAL: not a buffer
+ * that is out, or not so long. */
+ssize_t sov_commit(int fd, void *buffer, size_t length, int flags);
+/* Waits for bytes as sov_recv does and points `buffer` to them; how many, at most SOV_LEND_MAX. At
+ * the end of the stream 0, and nothing to be returned. Flags: MSG_DONTWAIT. */
+ssize_t sov_borrow(int fd, const void **buffer, int flags);
+/* Gives a buffer back, borrowed or lent; what was not committed is not sent. */
+int sov_return(const void *buffer);
+/* 1 if a buffer lies in shared memory, 0 if its bytes are copied. */
+int sov_in_place(const void *buffer);
+
 /* --- descriptors */
 int sov_close(int fd);
 int sov_dup(int fd);

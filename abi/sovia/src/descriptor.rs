@@ -24,9 +24,8 @@ pub extern "C" fn sov_close(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn sov_dup(fd: c_int) -> c_int {
     // SAFETY: takes a number only.
-    let new = unsafe {
-        if is_preloaded() { libc::dup(fd) } else { calls::dup(|fd| libc::dup(fd), fd) }
-    };
+    let new =
+        unsafe { if is_preloaded() { libc::dup(fd) } else { calls::dup(|fd| libc::dup(fd), fd) } };
     copied(fd, new)
 }
 

@@ -9,13 +9,16 @@
 //!
 //! - [`kind`]: which descriptors are SOCK_VIA's;
 //! - [`connect`], [`transfer`], [`descriptor`], [`wait`]: the calls, by what they are for;
-//! - [`option`]: SOL_SOVIA.
+//! - [`option`]: SOL_SOVIA; [`zero_copy`]: lent buffers.
 //!
 //! In a process that runs under `sovia run` the preloaded library's engine serves everybody
 //! ([`sovia_sockets::native`]): these functions then call libc's names.
 
 #![allow(missing_docs, reason = "the functions are documented in sovia.h")]
-#![allow(clippy::missing_safety_doc, reason = "each function has the contract of its libc function")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "each function has the contract of its libc function"
+)]
 #![allow(clippy::too_many_arguments, reason = "libc decides how many there are")]
 
 use sovia_sockets::native;
@@ -50,3 +53,4 @@ pub mod kind;
 pub mod option;
 pub mod transfer;
 pub mod wait;
+pub mod zero_copy;

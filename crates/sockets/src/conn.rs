@@ -145,6 +145,10 @@ pub struct Body {
     pub held_first: u32,
     /// Number after the last held packet.
     pub held_end: u32,
+    /// Whether the program reads in a place of the pool: it is not released meanwhile.
+    pub borrowed: bool,
+    /// Pool position to release when it has done so.
+    pub owed: u64,
     /// Packets held back by [`crate::stream`] so that acknowledgements behind them could be seen.
     pub held: [Held; HELD],
     /// What this end has written in the segment, to compare.
@@ -189,6 +193,8 @@ pub struct Conn {
     waiting: [AtomicU16; MEMBERS],
     /// The thread that takes the connection back to TCP.
     pub retreater: AtomicU32,
+    /// Places in the pools that the program writes to or reads in ([`crate::loan`]).
+    pub loans: AtomicU32,
     /// Why it is on TCP for good: a [`sovia_control::Reason`] plus one; 0 if it is not.
     pub stay: AtomicU32,
     body: UnsafeCell<Body>,
@@ -207,7 +213,7 @@ impl Conn {
         self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
         self.holders.store(crate::family::my_bit(), Ordering::Relaxed);
-        for counter in [&self.transfers, &self.rx_pins, &self.tx_pins, &self.stay] {
+        for counter in [&self.transfers, &self.rx_pins, &self.tx_pins, &self.stay, &self.loans] {
             counter.store(0, Ordering::Relaxed);
         }
         for counter in &self.waiting {
@@ -261,12 +267,8 @@ impl Conn {
 
     /// Notes why it stays on TCP; the first reason is the one.
     pub(crate) fn stays(&self, reason: Reason) {
-        let _ = self.stay.compare_exchange(
-            0,
-            reason as u32 + 1,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        let _ =
+            self.stay.compare_exchange(0, reason as u32 + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Which end opened it.

@@ -14,6 +14,7 @@
 //! - [`pair`], [`meeting`]: the other process, the segment shared with it, and how the two met;
 //! - `closer`: what strangers send to the meeting point;
 //! - [`wait`], [`epoll`], [`pollset`], [`progress`]: waiting; [`reactor`]: for other event loops;
+//! - [`loan`]: places in the pools, lent to the program;
 //! - [`native`]: what programs written for Sovia ask beyond that; [`process`]: forks.
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
@@ -24,6 +25,7 @@ pub mod config;
 pub mod conn;
 pub mod epoll;
 pub mod family;
+pub mod loan;
 pub mod meeting;
 mod message;
 pub mod native;

@@ -5,10 +5,12 @@
 //! through a [`Table`] that it exports as [`SYMBOL`]. They then leave libc's calls to libc's names,
 //! which are the preloaded library's, and their own copy of this crate sleeps.
 
-use crate::Errno;
 use crate::conn::{Phase, flag};
+use crate::loan::{self, Loan};
+use crate::ops::Flags;
 use crate::retreat::{self, Cause};
 use crate::table;
+use crate::{Errno, Outcome};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use sovia_control::{Reason, Traffic};
@@ -120,6 +122,53 @@ pub struct Table {
     pub info: extern "C" fn(i32, &mut Info),
     /// See [`to_tcp`].
     pub to_tcp: extern "C" fn(i32),
+    /// See [`loan::lend`]; an errno, or 0.
+    pub lend: extern "C" fn(i32, usize, &mut Loan) -> i32,
+    /// See [`loan::commit`]; with flags of `send`. The count, or minus an errno.
+    pub commit: extern "C" fn(i32, &mut Loan, usize, i32) -> isize,
+    /// See [`loan::borrow`]; an errno, or 0.
+    pub borrow: extern "C" fn(i32, i32, &mut Loan) -> i32,
+    /// See [`loan::give_back`].
+    pub give_back: extern "C" fn(&mut Loan),
+}
+
+/// Flags of a call on a loan: MSG_DONTWAIT and MSG_NOSIGNAL.
+fn flags(how: i32) -> Flags {
+    Flags {
+        dont_wait: how & libc::MSG_DONTWAIT != 0,
+        no_signal: how & libc::MSG_NOSIGNAL != 0,
+        empty_waits: true,
+        ..Flags::default()
+    }
+}
+
+fn put(result: Result<Loan, Errno>, out: &mut Loan) -> i32 {
+    match result {
+        Ok(loan) => {
+            *out = loan;
+            0
+        }
+        Err(e) => e,
+    }
+}
+
+extern "C" fn lend(fd: i32, len: usize, out: &mut Loan) -> i32 {
+    put(loan::lend(fd, len), out)
+}
+
+extern "C" fn commit(fd: i32, loan: &mut Loan, n: usize, how: i32) -> isize {
+    match loan::commit(fd, loan, n, flags(how)) {
+        Ok(n) => n as isize,
+        Err(e) => -(e as isize),
+    }
+}
+
+extern "C" fn borrow(fd: i32, how: i32, out: &mut Loan) -> i32 {
+    put(loan::borrow(fd, flags(how)), out)
+}
+
+extern "C" fn give_back(loan: &mut Loan) {
+    loan::give_back(loan);
 }
 
 extern "C" fn info_of(fd: i32, out: &mut Info) {
@@ -131,7 +180,8 @@ extern "C" fn take_to_tcp(fd: i32) {
 }
 
 /// This copy's own functions.
-pub static TABLE: Table = Table { info: info_of, to_tcp: take_to_tcp };
+pub static TABLE: Table =
+    Table { info: info_of, to_tcp: take_to_tcp, lend, commit, borrow, give_back };
 
 /// The name under which the preloaded library exports a [`Lender`].
 pub const SYMBOL: &CStr = c"sovia_native";
@@ -228,4 +278,53 @@ pub fn to_tcp_here(fd: i32) -> Result<(), Errno> {
         Engine::Strange => return Err(libc::ENOTSUP),
     }
     Ok(())
+}
+
+/// The functions of whichever engine serves the process.
+fn table_here() -> Result<&'static Table, Errno> {
+    match engine() {
+        Engine::Own => Ok(&TABLE),
+        Engine::Preloaded(table) => Ok(table),
+        Engine::Strange => Err(libc::ENOTSUP),
+    }
+}
+
+/// [`loan::lend`], from whichever engine serves the process.
+///
+/// # Errors
+/// What that says; `ENOTSUP` where that is one of another version.
+pub fn lend_here(fd: i32, len: usize) -> Result<Loan, Errno> {
+    let mut loan = Loan::default();
+    match (table_here()?.lend)(fd, len, &mut loan) {
+        0 => Ok(loan),
+        e => Err(e),
+    }
+}
+
+/// [`loan::commit`], likewise, with flags of `send`.
+///
+/// # Errors
+/// As [`lend_here`].
+pub fn commit_here(fd: i32, loan: &mut Loan, n: usize, how: i32) -> Outcome {
+    let sent = (table_here()?.commit)(fd, loan, n, how);
+    usize::try_from(sent).map_err(|_| -sent as i32)
+}
+
+/// [`loan::borrow`], likewise, with flags of `recv`.
+///
+/// # Errors
+/// As [`lend_here`].
+pub fn borrow_here(fd: i32, how: i32) -> Result<Loan, Errno> {
+    let mut loan = Loan::default();
+    match (table_here()?.borrow)(fd, how, &mut loan) {
+        0 => Ok(loan),
+        e => Err(e),
+    }
+}
+
+/// [`loan::give_back`], likewise.
+pub fn give_back_here(loan: &mut Loan) {
+    if let Ok(table) = table_here() {
+        (table.give_back)(loan);
+    }
 }

@@ -53,8 +53,7 @@ pub fn watch(fd: i32) -> Result<Arc<Notice>, Errno> {
         reactor.start()?;
         let event = Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK));
         reactor.tokens += 1;
-        let notice =
-            Arc::new(Notice { event: event.map_err(errno)?, fd, token: reactor.tokens });
+        let notice = Arc::new(Notice { event: event.map_err(errno)?, fd, token: reactor.tokens });
         let token = notice.token;
         reactor.notices.push((token, Arc::clone(&notice)));
         if let Err(e) = reactor.control(libc::EPOLL_CTL_ADD, fd, Some((EVENTS, token))) {
@@ -113,8 +112,7 @@ impl Reactor {
 
     fn control(&self, op: i32, fd: i32, event: Option<(u32, u64)>) -> Result<usize, Errno> {
         let (events, data) = event.unwrap_or_default();
-        let kernel =
-            || poll::epoll_ctl(self.epfd, op, fd, events, data).map(|()| 0).map_err(errno);
+        let kernel = || poll::epoll_ctl(self.epfd, op, fd, events, data).map(|()| 0).map_err(errno);
         epoll::control(self.index, op, fd, event, kernel)
     }
 }

@@ -32,6 +32,11 @@
 //! descriptor is the kernel's TCP socket, with its addresses, options and `ss` entry; the bytes on
 //! the VI are out of the kernel's sight, so nobody else may read or write the descriptor.
 //!
+//! # Without copying
+//!
+//! [`TcpStream::reserve`] gives a buffer to write a message into, and [`TcpStream::borrow`] lends
+//! what has arrived: on a VI both are places in the memory that the two ends share.
+//!
 //! # In event loops
 //!
 //! [`TcpStream::readiness`] is a descriptor that the kernel's epoll can wait for. With the feature
@@ -44,6 +49,7 @@
 //! gets none of them: all are close-on-exec, as `std::net`'s are. Under `sovia run` the preloaded
 //! library's engine serves this crate, too.
 
+mod buffer;
 mod engine;
 mod listener;
 #[cfg(feature = "mio")]
@@ -55,6 +61,7 @@ mod stream;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
+pub use buffer::{BUFFER_MAX, RecvBuffer, SendBuffer};
 pub use listener::{Incoming, TcpListener};
 pub use readiness::Readiness;
 pub use stats::Stats;

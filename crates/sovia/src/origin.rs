@@ -45,7 +45,8 @@ pub(crate) fn is_fresh(stream: &TcpStream) -> bool {
 pub(crate) fn role(stream: &TcpStream) -> io::Result<Role> {
     let port = stream.local_addr()?.port();
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
-    let listens = tables.into_iter().flatten().any(|text| text.lines().any(|line| is_of(line, port)));
+    let listens =
+        tables.into_iter().flatten().any(|text| text.lines().any(|line| is_of(line, port)));
     Ok(if listens { Role::Acceptor } else { Role::Connector })
 }
 

@@ -31,7 +31,8 @@ impl Readiness {
     pub(crate) fn of(fd: BorrowedFd<'_>) -> io::Result<Readiness> {
         Ok(Readiness(match native::engine() {
             Engine::Own => {
-                let notice = reactor::watch(fd.as_raw_fd()).map_err(io::Error::from_raw_os_error)?;
+                let notice =
+                    reactor::watch(fd.as_raw_fd()).map_err(io::Error::from_raw_os_error)?;
                 Kind::Notice(notice)
             }
             Engine::Preloaded(_) | Engine::Strange => {

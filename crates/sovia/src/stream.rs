@@ -19,13 +19,8 @@ pub struct TcpStream {
 }
 
 /// How a receive of std's behaves.
-const RECEIVE: Flags = Flags {
-    dont_wait: false,
-    peek: false,
-    wait_all: false,
-    no_signal: true,
-    empty_waits: true,
-};
+const RECEIVE: Flags =
+    Flags { dont_wait: false, peek: false, wait_all: false, no_signal: true, empty_waits: true };
 
 /// How a send of std's behaves.
 const SEND: Flags =
@@ -78,8 +73,7 @@ impl TcpStream {
             net::TcpStream::from_raw_fd(fd)
         };
         // SAFETY: a live address of that length.
-        let result =
-            unsafe { libc::connect(anchor.as_raw_fd(), (&raw const storage).cast(), len) };
+        let result = unsafe { libc::connect(anchor.as_raw_fd(), (&raw const storage).cast(), len) };
         if result != 0 {
             let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EINPROGRESS) {
@@ -313,8 +307,7 @@ impl TcpStream {
         }
         // On TCP a part at a time is enough: a read may be short.
         // SAFETY: the first part that has room, which stays borrowed for the call.
-        let kernel =
-            || engine::outcome(unsafe { libc::recv(fd, first.0.cast(), first.1, how) });
+        let kernel = || engine::outcome(unsafe { libc::recv(fd, first.0.cast(), first.1, how) });
         engine::result(ops::receive(fd, at, parts, flags, kernel))
     }
 

@@ -3,7 +3,9 @@
 use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, closer, epoll, family, meeting, pair, pollset, progress, reactor, stream};
+use crate::{
+    Outcome, closer, epoll, family, loan, meeting, pair, pollset, progress, reactor, stream,
+};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::{call, fd, lock};
@@ -57,14 +59,14 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             stream::leave(&mut guard);
             conn.end();
         }
+        let loans = conn.loans.swap(0, Ordering::AcqRel);
         drop(guard);
         // Threads that still wait on it must not find the VI in its next life.
         if last {
             wake_and_wait(at);
-            pair.leave(vi);
-        } else {
-            pair.vacate(vi);
         }
+        // Nor must a program that still reads or writes in a place of its pool.
+        loan::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, last);
     } else if last {
         conn.end();
     }
@@ -128,6 +130,7 @@ pub fn forking() {
     pair::hold();
     closer::hold();
     keep::hold();
+    loan::hold();
     let bit = family::expect_child();
     table::for_each_conn(|_, at| {
         at.conn.holders.fetch_or(bit, Ordering::AcqRel);
@@ -138,6 +141,7 @@ pub fn forking() {
 /// After fork, in the parent.
 pub fn fork_done() {
     fd::release();
+    loan::release();
     keep::release();
     closer::release();
     pair::release();

@@ -5,12 +5,14 @@
 
 pub(crate) mod audit;
 mod hold;
+mod lend;
 mod look;
 mod receive;
 mod send;
 
 pub use audit::{Own, Seen};
 pub use hold::{peek, unread};
+pub(crate) use lend::{Find, Place, borrow, commit, give_back, lend, take_back};
 pub use look::{Watch, is_returning, readable, writable};
 pub use receive::receive;
 pub(crate) use receive::{anchor_has_ended, receive_unread};
