@@ -16,6 +16,9 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 build:
 	$(CARGO) build --release -p sovia-cli
 	$(CARGO) build --release -p sovia-preload
+	$(CARGO) build --release -p sovia-c
+	abi/sovia/link $(BUILT)/libsovia_c.a $(BUILT)/libsovia.so -Wl,--strip-debug
+	ln -sf libsovia.so $(BUILT)/libsovia.so.1
 	$(CARGO) build --profile vipl -p sovia-vipl
 	abi/vipl/link $(VIPL)/libvipl.a $(VIPL)/libvipl.so -Wl,--strip-debug
 

@@ -7,7 +7,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use crate::workspace::{build_dir, tests_dir};
+use crate::pairing::Stack;
+use crate::workspace::{build_dir, libsovia, tests_dir};
 
 /// A scenario program.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +28,13 @@ impl App {
     }
 
     /// The command that starts it, built first if need be.
-    pub(crate) fn command(self) -> Vec<OsString> {
+    ///
+    /// # Panics
+    /// If a script is to be built against libsovia.
+    pub(crate) fn command(self, stack: Stack) -> Vec<OsString> {
         match self {
-            Self::C(name) => vec![build(name).into()],
+            Self::C(name) => vec![build(name, stack == Stack::Native).into()],
+            Self::Python(name) if stack == Stack::Native => panic!("{name} is a script"),
             Self::Python(name) => {
                 let script = tests_dir().join("apps-py").join(format!("{name}.py"));
                 vec![python().into(), "-B".into(), "-u".into(), script.into()]
@@ -50,11 +55,16 @@ fn python() -> &'static Path {
 
 /// Builds a C program unless it is newer than its sources. Test programs of one
 /// run share the result; a file lock lets one of them build at a time.
-fn build(name: &str) -> PathBuf {
+///
+/// A native one has its calls named anew by `native.h`.
+fn build(name: &str, native: bool) -> PathBuf {
     let sources = tests_dir().join("apps-c");
-    let parts = [format!("{name}.c"), "common.c".into(), "bytes.c".into(), "common.h".into()];
-    let parts = parts.map(|part| sources.join(part));
-    let folder = build_dir();
+    let parts = ["common.c", "bytes.c", "common.h", "native.h"];
+    let mut parts: Vec<PathBuf> = parts.iter().map(|part| sources.join(part)).collect();
+    parts.insert(0, sources.join(format!("{name}.c")));
+    let include = tests_dir().join("../include");
+    parts.extend(native.then(|| include.join("sovia.h")));
+    let folder = build_dir().join(if native { "native" } else { "libc" });
     fs::create_dir_all(&folder).expect("a folder for built programs");
     let lock = File::create(folder.join("lock")).expect("a lock file");
     lock.lock().expect("the lock on built programs");
@@ -63,17 +73,31 @@ fn build(name: &str) -> PathBuf {
     assert!(newest.is_some(), "no program {name} in {}", sources.display());
     if changed(&program) < newest {
         let fresh = folder.join(format!("{name}.new"));
-        let compiled = Command::new("cc")
-            .args(["-O1", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-pthread"])
-            .args(&parts[..3])
-            .arg("-o")
-            .arg(&fresh)
-            .status()
-            .expect("a C compiler named cc");
+        let mut cc = Command::new("cc");
+        cc.args(["-O1", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-pthread"]);
+        if native {
+            cc.arg("-include").arg(&parts[4]).arg("-I").arg(&include);
+        }
+        cc.args(&parts[..3]).arg("-o").arg(&fresh);
+        if native {
+            cc.args(against(&libsovia()));
+        }
+        let compiled = cc.status().expect("a C compiler named cc");
         assert!(compiled.success(), "{} does not compile", parts[0].display());
         fs::rename(&fresh, &program).expect("the built program moves into place");
     }
     program
+}
+
+/// What links a program with a library where that lies.
+fn against(library: &Path) -> [OsString; 3] {
+    let folder = library.parent().expect("a library lies in a folder").as_os_str();
+    let with = |option: &str| {
+        let mut word = OsString::from(option);
+        word.push(folder);
+        word
+    };
+    [with("-L"), "-lsovia".into(), with("-Wl,-rpath,")]
 }
 
 fn changed(path: &Path) -> Option<SystemTime> {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use crate::board::Board;
 use crate::pairing::Stack;
 use crate::workspace::{kernel_only, sovia};
 
@@ -88,6 +89,8 @@ impl Launch {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).process_group(0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let board = (self.stack == Stack::Native && self.verbose).then(Board::new);
+        command.envs(board.iter().map(|board| ("SOVIA_STATS", board.path())));
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
@@ -99,7 +102,7 @@ impl Launch {
         let mut child = command.spawn().unwrap_or_else(|e| panic!("{}: {e}", self.shell()));
         let stdout = Capture::of(child.stdout.take().expect("stdout is a pipe"));
         let stderr = Capture::of(child.stderr.take().expect("stderr is a pipe"));
-        Running { child, stdout, stderr }
+        Running { child, stdout, stderr, board }
     }
 }
 
@@ -142,6 +145,7 @@ pub struct Running {
     child: Child,
     stdout: Capture,
     stderr: Capture,
+    board: Option<Board>,
 }
 
 impl Running {
@@ -195,7 +199,8 @@ impl Running {
         if let Some(Last { stdout, stderr, stuck }) = last {
             return Outcome { stdout, stderr, status: None, stuck };
         }
-        let (stdout, stderr) = (self.stdout.text(), self.stderr.text());
+        let (stdout, mut stderr) = (self.stdout.text(), self.stderr.text());
+        stderr.extend(self.board.iter().map(Board::summary));
         Outcome { stdout, stderr, status: Some(status), stuck: Vec::new() }
     }
 

@@ -7,6 +7,7 @@
 //! writes when both are on the kernel.
 
 mod apps;
+mod board;
 mod launch;
 mod leftovers;
 mod pairing;
@@ -23,7 +24,7 @@ pub use programs::{Client, Service, free_port, installed, skipped};
 pub use scenario::{Observation, Scenario};
 pub use summary::accelerated;
 pub use transcript::difference;
-pub use workspace::{TempDir, sovia};
+pub use workspace::{TempDir, libsovia, sovia};
 
 /// Scenarios of one C program, each a test of the same name. What is common to
 /// them may follow the program: `scenarios!("bulk", Scenario::single: one, other)`.

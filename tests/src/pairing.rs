@@ -9,6 +9,8 @@ pub enum Stack {
     Kernel,
     /// The program is started by `sovia run`.
     Sovia,
+    /// The program is built against libsovia.
+    Native,
 }
 
 /// The stacks of the two ends.
@@ -31,6 +33,22 @@ impl Pairing {
         Self { server: Stack::Sovia, client: Stack::Kernel },
         Self { server: Stack::Kernel, client: Stack::Sovia },
     ];
+
+    /// Both ends use libsovia.
+    pub const NATIVE: Self = Self { server: Stack::Native, client: Stack::Native };
+    /// libsovia with itself, with preloaded programs, and with the kernel.
+    pub const NATIVES: [Self; 5] = [
+        Self::NATIVE,
+        Self { server: Stack::Native, client: Stack::Sovia },
+        Self { server: Stack::Sovia, client: Stack::Native },
+        Self { server: Stack::Native, client: Stack::Kernel },
+        Self { server: Stack::Kernel, client: Stack::Native },
+    ];
+
+    /// Whether both ends speak Sovia.
+    pub fn is_accelerated(self) -> bool {
+        self.server != Stack::Kernel && self.client != Stack::Kernel
+    }
 }
 
 impl fmt::Display for Stack {
@@ -38,6 +56,7 @@ impl fmt::Display for Stack {
         f.write_str(match self {
             Self::Kernel => "kernel",
             Self::Sovia => "sovia",
+            Self::Native => "libsovia",
         })
     }
 }

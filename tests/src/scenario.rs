@@ -17,6 +17,7 @@ pub struct Scenario {
     app: App,
     case: String,
     single: bool,
+    native: bool,
     watchdog: Duration,
     accelerates: bool,
     environment: Vec<(String, String)>,
@@ -46,6 +47,7 @@ impl Scenario {
             app,
             case: case.into(),
             single: false,
+            native: false,
             watchdog: Duration::from_secs(60).min(longest_wait()),
             accelerates: true,
             environment: Vec::new(),
@@ -57,6 +59,13 @@ impl Scenario {
     pub fn single(mut self) -> Self {
         self.single = true;
         self.accelerates = false;
+        self
+    }
+
+    /// Built against libsovia at one end, or both.
+    #[must_use]
+    pub fn native(mut self) -> Self {
+        self.native = true;
         self
     }
 
@@ -89,7 +98,7 @@ impl Scenario {
         } else {
             vec![("server", pairing.server), ("client", pairing.client)]
         };
-        let verbose = pairing == Pairing::SOVIA;
+        let verbose = pairing.is_accelerated();
         let launches: Vec<Launch> =
             roles.iter().map(|(role, stack)| self.launch(role, *stack, &folder, verbose)).collect();
         let running = launches.iter().map(Launch::start).collect();
@@ -106,7 +115,7 @@ impl Scenario {
     }
 
     fn launch(&self, role: &str, stack: Stack, folder: &TempDir, verbose: bool) -> Launch {
-        let mut command = self.app.command();
+        let mut command = self.app.command(stack);
         command.extend([role.into(), folder.path().into(), self.case.clone().into()]);
         let launch = Launch::new(stack, command).verbose(verbose);
         let environment = self.environment.iter();
@@ -118,7 +127,12 @@ impl Scenario {
     /// # Panics
     /// If any transcript is not the one over the kernel.
     pub fn run(&self) {
-        self.run_in(if self.single { &[Pairing::SOVIA] } else { &Pairing::OTHERS });
+        self.run_in(match (self.native, self.single) {
+            (false, false) => &Pairing::OTHERS,
+            (false, true) => &[Pairing::SOVIA],
+            (true, false) => &Pairing::NATIVES,
+            (true, true) => &[Pairing::NATIVE],
+        });
     }
 
     /// Runs it with both ends on the kernel and both on Sovia; for long ones.
@@ -126,7 +140,7 @@ impl Scenario {
     /// # Panics
     /// If a transcript is not the one over the kernel.
     pub fn run_accelerated(&self) {
-        self.run_in(&[Pairing::SOVIA]);
+        self.run_in(if self.native { &[Pairing::NATIVE] } else { &[Pairing::SOVIA] });
     }
 
     fn run_in(&self, others: &[Pairing]) {
@@ -148,8 +162,9 @@ impl Scenario {
         let mut complaints = String::new();
         for rounds in 0..=6 {
             let scenario = self.clone().env("SOVIA_TEST_WARMUP", rounds).may_stay_on_tcp();
-            let seen = scenario.observe(Pairing::SOVIA);
-            if let Some(text) = scenario.complaint(&reference, Pairing::SOVIA, &seen) {
+            let pairing = if self.native { Pairing::NATIVE } else { Pairing::SOVIA };
+            let seen = scenario.observe(pairing);
+            if let Some(text) = scenario.complaint(&reference, pairing, &seen) {
                 let _ = write!(complaints, "\nwith {rounds} round trips before:{text}");
             }
         }
@@ -187,11 +202,11 @@ impl Scenario {
                 let _ = writeln!(text, "  still there: {process}");
             }
             let (expected, written) = (complaints(&expected.stderr), complaints(&outcome.stderr));
-            if pairing != Pairing::SOVIA && expected != written {
+            if !pairing.is_accelerated() && expected != written {
                 let _ = writeln!(text, "  the {role} also wrote: {}", written.join("\n"));
             }
         }
-        if pairing == Pairing::SOVIA && self.accelerates && !kernel_only() {
+        if pairing.is_accelerated() && self.accelerates && !kernel_only() {
             text += &unaccelerated(seen);
         }
         if text.is_empty() {

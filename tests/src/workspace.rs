@@ -28,6 +28,19 @@ pub fn sovia() -> PathBuf {
     path
 }
 
+/// `libsovia.so` under test: `SOVIA_LIB`, or the workspace's release build.
+///
+/// # Panics
+/// If it has not been built.
+pub fn libsovia() -> PathBuf {
+    let path = env::var_os("SOVIA_LIB").map_or_else(
+        || tests_dir().parent().expect("the workspace").join("target/release/libsovia.so"),
+        PathBuf::from,
+    );
+    assert!(path.exists(), "{} is missing: `make build`", path.display());
+    path
+}
+
 /// Whether Sovia is left out, to test the scenarios themselves.
 pub(crate) fn kernel_only() -> bool {
     env::var("SOVIA_TESTS_STACK").is_ok_and(|stack| stack == "kernel")

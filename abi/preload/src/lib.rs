@@ -1,8 +1,9 @@
 //! What `LD_PRELOAD` loads: the libc functions by which a program reaches a stream socket.
 //!
-//! A hook decodes its arguments, asks [`sovia_sockets::table`] whether the descriptor is on record, and
-//! if not calls the real function: one load and one jump more than without Sovia. The logic is in
-//! the `sovia` crate; here is the ABI only.
+//! A hook asks [`sovia_sockets::table`] whether the descriptor is on record, and if not calls the
+//! real function: one load and one jump more than without Sovia. What several C interfaces do with
+//! a call is in `sovia-calls`; here are libc's names, and what only a library that stands before
+//! libc has to do.
 
 #![allow(missing_docs, reason = "the functions are libc's and documented there")]
 #![allow(unreachable_pub, reason = "they are reached by name, from C")]
@@ -19,33 +20,7 @@ mod receive;
 mod send;
 mod sockets;
 
-use sovia_sockets::Outcome;
-
-/// Turns an outcome into what libc functions return, with `errno` set on failure.
-fn finish(outcome: Outcome) -> isize {
-    match outcome {
-        Ok(n) => n as isize,
-        Err(e) => {
-            set_errno(e);
-            -1
-        }
-    }
-}
-
-fn set_errno(e: i32) {
-    // SAFETY: glibc's pointer to this thread's errno.
-    unsafe { *libc::__errno_location() = e };
-}
-
-fn errno() -> i32 {
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() }
-}
-
-/// A libc function's return value as an outcome.
-fn outcome(result: isize) -> Outcome {
-    usize::try_from(result).map_err(|_| errno())
-}
+use sovia_calls::boundary::{errno, finish, outcome, set_errno};
 
 /// Runs before the program's own code, after the libraries it needs have been loaded.
 extern "C" fn start() {
@@ -53,7 +28,6 @@ extern "C" fn start() {
     real::resolve_all();
     process::resolve_variadic();
     sovia_sockets::start();
-    process::start();
     set_errno(before);
 }
 
@@ -68,3 +42,9 @@ extern "C" fn end() {
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
+
+/// The engine's own functions, for libsovia and the Rust crate: one engine serves the process.
+#[unsafe(no_mangle)]
+pub extern "C" fn sovia_native(version: u32) -> *const sovia_sockets::native::Table {
+    sovia_sockets::native::lend_table(version)
+}

@@ -1,85 +1,10 @@
 //! Processes: fork, exec, and what they take along.
 
-use core::sync::atomic::{AtomicI32, Ordering};
-use libc::{FILE, c_char, c_int, c_long, c_void, msghdr, pid_t};
+use libc::{FILE, c_char, c_int, c_long, c_void, pid_t};
 use sovia_sockets::ops;
+use sovia_sockets::process::is_borrowed;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
-
-/// The process whose tables these are. A vfork'ed child runs on our memory under another id.
-static OWNER: AtomicI32 = AtomicI32::new(0);
-
-/// Whether the caller is a vfork'ed child: it may use what we know, but not change it.
-pub(crate) fn is_borrowed() -> bool {
-    OWNER.load(Ordering::Relaxed) != sovia_sockets::process_id()
-}
-
-/// The program's `errno` while a fork is under way.
-static ERRNO: AtomicI32 = AtomicI32::new(0);
-
-/// Runs as the last before the kernel is asked, and [`parent`] as the first after it: handlers that
-/// the program registers later run around these.
-extern "C" fn prepare() {
-    let before = crate::errno();
-    ops::forking();
-    ERRNO.store(before, Ordering::Relaxed);
-    crate::set_errno(0);
-}
-
-extern "C" fn parent() {
-    // Nobody tells these handlers whether there is a child, but a failure leaves its number.
-    match crate::errno() {
-        0 => {
-            ops::fork_done();
-            crate::set_errno(ERRNO.load(Ordering::Relaxed));
-        }
-        failure => {
-            ops::fork_failed();
-            crate::set_errno(failure);
-        }
-    }
-}
-
-extern "C" fn child() {
-    OWNER.store(sovia_sockets::process_id(), Ordering::Relaxed);
-    ops::forked();
-    crate::set_errno(ERRNO.load(Ordering::Relaxed));
-}
-
-pub(crate) fn start() {
-    OWNER.store(sovia_sockets::process_id(), Ordering::Relaxed);
-    // SAFETY: plain functions without captured state; registered once.
-    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
-}
-
-/// A message is about to be sent that may carry descriptors.
-///
-/// # Safety
-/// `msg` must be null or a valid message header.
-pub(crate) unsafe fn passing(msg: *const msghdr) {
-    // SAFETY: the caller's contract; the control messages are walked as sendmsg itself would.
-    unsafe {
-        let Some(msg) = msg.as_ref() else { return };
-        if msg.msg_control.is_null() || msg.msg_controllen == 0 {
-            return;
-        }
-        let mut header = libc::CMSG_FIRSTHDR(msg);
-        while !header.is_null() {
-            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
-                let data = libc::CMSG_DATA(header).cast::<c_int>();
-                let bytes =
-                    ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-                for i in 0..bytes / size_of::<c_int>() {
-                    let fd = data.add(i).read_unaligned();
-                    if let Some(at) = table::conn(fd) {
-                        retreat::now(fd, at, Cause::Passed);
-                    }
-                }
-            }
-            header = libc::CMSG_NXTHDR(msg, header);
-        }
-    }
-}
 
 /// This process image is about to be replaced, or a child is about to be started in which
 /// descriptors without close-on-exec live on: the new program finds them on TCP.

@@ -43,7 +43,8 @@ impl Real {
 }
 
 /// Defines hooks. In each body `real!()` is the real function, called with the hook's own
-/// arguments or others; one that an older libc lacks fails with ENOSYS.
+/// arguments or others; one that an older libc lacks fails with ENOSYS. `later!()` is a closure that
+/// calls it, for `sovia_calls`.
 macro_rules! hooks {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block)*) => {
         pub(crate) mod reals {
@@ -72,6 +73,11 @@ macro_rules! hooks {
                             reals::$name.callable(),
                         )
                     };
+                }
+                // The same, looked up when it is called.
+                #[allow(unused_macros)]
+                macro_rules! later {
+                    () => { |$($arg: $ty),*| real!()($($arg),*) };
                 }
                 // SAFETY: a hook has the contract of its libc function: its caller vouches for
                 // every pointer as for the real one, and gets from the body what it would get there.

@@ -191,6 +191,16 @@ impl StatsPage {
     }
 }
 
+impl core::ops::AddAssign for Traffic {
+    fn add_assign(&mut self, other: Traffic) {
+        self.bytes_sent += other.bytes_sent;
+        self.messages_sent += other.messages_sent;
+        self.bytes_received += other.bytes_received;
+        self.sleeps += other.sleeps;
+        self.rings += other.rings;
+    }
+}
+
 /// Relaxed: counters order nothing.
 fn add(counter: &AtomicU64, by: u64) {
     if by != 0 {

@@ -10,7 +10,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
-use sovia_control::Traffic;
+use sovia_control::{Reason, Traffic};
 use sovia_proto::close::Closing;
 use sovia_proto::flow::Flow;
 use sovia_proto::order::{Gatherer, Taker};
@@ -71,6 +71,8 @@ pub mod flag {
     pub const PUMPED: u32 = 1 << 11;
     /// The anchor has told of the peer's end, or of an error.
     pub const ENDED: u32 = 1 << 12;
+    /// The connection has, or had, a VI: its counts are its own.
+    pub const MET: u32 = 1 << 13;
 }
 
 /// A message taken off the ring before the program wanted it.
@@ -123,6 +125,8 @@ pub struct Body {
     pub taker: Taker,
     /// What went over the VI and is not yet in the statistics.
     pub traffic: Traffic,
+    /// What is in the statistics already.
+    pub past: Traffic,
     /// A packet that is being taken off: what must be true once it is, should its taker die.
     pub taking: Taking,
     /// Entries received whose arrival the flow knows of.
@@ -141,6 +145,10 @@ pub struct Body {
     pub held_first: u32,
     /// Number after the last held packet.
     pub held_end: u32,
+    /// Whether the program reads in a place of the pool: it is not released meanwhile.
+    pub borrowed: bool,
+    /// Pool position to release when it has done so.
+    pub owed: u64,
     /// Packets held back by [`crate::stream`] so that acknowledgements behind them could be seen.
     pub held: [Held; HELD],
     /// What this end has written in the segment, to compare.
@@ -185,6 +193,10 @@ pub struct Conn {
     waiting: [AtomicU16; MEMBERS],
     /// The thread that takes the connection back to TCP.
     pub retreater: AtomicU32,
+    /// Places in the pools that the program writes to or reads in ([`crate::loan`]).
+    pub loans: AtomicU32,
+    /// Why it is on TCP for good: a [`sovia_control::Reason`] plus one; 0 if it is not.
+    pub stay: AtomicU32,
     body: UnsafeCell<Body>,
 }
 
@@ -201,7 +213,7 @@ impl Conn {
         self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
         self.holders.store(crate::family::my_bit(), Ordering::Relaxed);
-        for counter in [&self.transfers, &self.rx_pins, &self.tx_pins] {
+        for counter in [&self.transfers, &self.rx_pins, &self.tx_pins, &self.stay, &self.loans] {
             counter.store(0, Ordering::Relaxed);
         }
         for counter in &self.waiting {
@@ -251,6 +263,12 @@ impl Conn {
     /// Moves on to another phase.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u32, Ordering::Release);
+    }
+
+    /// Notes why it stays on TCP; the first reason is the one.
+    pub(crate) fn stays(&self, reason: Reason) {
+        let _ =
+            self.stay.compare_exchange(0, reason as u32 + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Which end opened it.
@@ -398,6 +416,17 @@ impl DerefMut for Guard<'_> {
     fn deref_mut(&mut self) -> &mut Body {
         // SAFETY: as for `deref`, and the guard is borrowed mutably.
         unsafe { &mut *self.conn.body.get() }
+    }
+}
+
+impl Guard<'_> {
+    /// What has been counted since the last time goes to the statistics.
+    pub(crate) fn settle_traffic(&mut self) {
+        let traffic = core::mem::take(&mut self.traffic);
+        self.past += traffic;
+        if let Some(page) = crate::stats::page() {
+            page.add(&traffic);
+        }
     }
 }
 

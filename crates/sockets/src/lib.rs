@@ -13,7 +13,9 @@
 //! - [`stream`]: sending and receiving on the two paths; [`retreat`]: back to TCP;
 //! - [`pair`], [`meeting`]: the other process, the segment shared with it, and how the two met;
 //! - `closer`: what strangers send to the meeting point;
-//! - [`wait`], [`epoll`], [`pollset`], [`progress`]: waiting.
+//! - [`wait`], [`epoll`], [`pollset`], [`progress`]: waiting; [`reactor`]: for other event loops;
+//! - [`loan`]: places in the pools, lent to the program;
+//! - [`native`]: what programs written for Sovia ask beyond that; [`process`]: forks.
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
 //! kernel (`sovia-sys`).
@@ -23,12 +25,16 @@ pub mod config;
 pub mod conn;
 pub mod epoll;
 pub mod family;
+pub mod loan;
 pub mod meeting;
 mod message;
+pub mod native;
 pub mod ops;
 pub mod pair;
 pub mod pollset;
+pub mod process;
 pub mod progress;
+pub mod reactor;
 pub mod retreat;
 pub mod stats;
 pub mod stream;
@@ -56,16 +62,19 @@ pub fn start() {
     family::start();
     table::start();
     closer::start();
+    process::start();
 }
 
 /// The program ends: what its open connections have counted goes to the statistics.
 pub fn finish() {
-    let Some(page) = stats::page() else { return };
+    if stats::page().is_none() {
+        return;
+    }
     table::for_each_conn(|_, at| {
         if at.conn.phase() == conn::Phase::Attached
             && let Some(mut guard) = at.conn.try_lock()
         {
-            page.add(&core::mem::take(&mut guard.traffic));
+            guard.settle_traffic();
         }
     });
 }

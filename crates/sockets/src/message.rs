@@ -7,7 +7,7 @@ use via_shm::request::DISCRIMINATOR;
 
 const MAGIC: [u8; 8] = *b"SOVIAMT\0";
 /// Changed whenever two builds could not share a segment.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of a message.
 pub(crate) const LEN: usize = 32 + DISCRIMINATOR;
 

@@ -32,6 +32,18 @@ pub struct Sender {
     /// Receives that the peer is known to have posted.
     credit: u32,
     place: pool::Writer,
+    lent: Lent,
+}
+
+/// A place in the pool that a message is being written to.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct Lent {
+    /// Its length; 0 for none.
+    len: u32,
+    at: u32,
+    /// The pool before.
+    before: pool::Writer,
 }
 
 /// The receiving half.
@@ -75,8 +87,8 @@ impl Endpoint {
             )
         };
         let (direction, slots, pool) = half(side);
-        let tx =
-            Sender { direction, slots, pool, next: 0, credit: SLOTS, place: Default::default() };
+        let (place, lent) = Default::default();
+        let tx = Sender { direction, slots, pool, next: 0, credit: SLOTS, place, lent };
         let (direction, slots, pool) = half(side ^ 1);
         let place = Default::default();
         let rx = Receiver { direction, slots, pool, next: 0, posted: SLOTS, released: 0, place };
@@ -155,10 +167,7 @@ impl Sender {
             slot.copy_in(bytes);
             None
         } else {
-            let direction = self.direction;
-            // SAFETY: as in `direction()`; taken apart because `place` borrows `self.place`.
-            let released = || unsafe { direction.as_ref() }.credit.released();
-            let Some(at) = self.place.place(len, released)? else { return Ok(false) };
+            let Some(at) = self.place(len)? else { return Ok(false) };
             // SAFETY: `place` returned a range of `len` bytes within the pool, which the reader
             // has released; the source is a live slice outside the segment.
             unsafe {
@@ -171,6 +180,64 @@ impl Sender {
             Some(at)
         };
         self.slot(self.next).publish(self.next, Entry { immediate, len, pool_offset });
+        self.next = self.next.wrapping_add(1);
+        Ok(true)
+    }
+
+    /// A place in the pool; none while one is lent: places are used in their order.
+    #[inline]
+    fn place(&mut self, len: u32) -> Result<Option<u32>, Damaged> {
+        if self.lent.len != 0 {
+            return Ok(None);
+        }
+        let direction = self.direction;
+        // SAFETY: as in `direction()`; taken apart because `place` borrows `self.place`.
+        let released = || unsafe { direction.as_ref() }.credit.released();
+        self.place.place(len, released)
+    }
+
+    /// Lends a place in the pool to write a message of up to `len` bytes (not 0) into;
+    /// [`Sender::commit`] sends it. Until that, or [`Sender::take_back`], no other message that
+    /// needs the pool can be sent, and [`Sender::send`] says so. `None` if there is no room, or a
+    /// place is lent already.
+    ///
+    /// # Errors
+    /// [`Damaged`] if the peer's release is one that it cannot have given.
+    pub fn lend(&mut self, len: u32) -> Result<Option<NonNull<u8>>, Damaged> {
+        debug_assert!(len > 0 && len as usize <= MESSAGE_MAX);
+        let before = self.place;
+        let Some(at) = self.place(len)? else { return Ok(None) };
+        self.lent = Lent { len, at, before };
+        Ok(NonNull::new(self.pool.as_ptr().wrapping_add(at as usize)))
+    }
+
+    /// Whether a place is lent.
+    pub fn has_lent(&self) -> bool {
+        self.lent.len != 0
+    }
+
+    /// Takes the lent place back; nothing is sent.
+    pub fn take_back(&mut self) {
+        if self.has_lent() {
+            self.place = self.lent.before;
+            self.lent = Lent::default();
+        }
+    }
+
+    /// Sends the first `len` bytes (not 0) of the lent place as one message; false if the peer has no
+    /// receive posted for it: then the place stays lent. The peer is not woken: see [`Sender::news`].
+    ///
+    /// # Errors
+    /// [`Damaged`] if the peer's credit is one that it cannot have given.
+    pub fn commit(&mut self, immediate: u32, len: u32) -> Result<bool, Damaged> {
+        debug_assert!(len > 0 && len <= self.lent.len);
+        if self.credit.wrapping_sub(self.next) == 0 && !self.refresh_credit()? {
+            return Ok(false);
+        }
+        let lent = core::mem::take(&mut self.lent);
+        self.place.shorten(lent.len, len);
+        let entry = Entry { immediate, len, pool_offset: Some(lent.at) };
+        self.slot(self.next).publish(self.next, entry);
         self.next = self.next.wrapping_add(1);
         Ok(true)
     }
@@ -332,6 +399,14 @@ impl Receiver {
                 out.len(),
             );
         }
+    }
+
+    /// Where a pooled message's bytes lie, from byte `from` on; `None` for a range outside the pool.
+    /// They stay until [`Receiver::release`] is called with the message's position, or a later one.
+    pub fn pooled(&self, at: u32, len: u32, from: u32) -> Option<NonNull<u8>> {
+        let fits = from <= len && u64::from(at) + u64::from(len) <= POOL;
+        let place = self.pool.as_ptr().wrapping_add(at as usize + from as usize);
+        fits.then_some(place).and_then(NonNull::new)
     }
 
     /// Takes the head message off the queue and posts its receive again. A pooled message's

@@ -84,6 +84,11 @@ impl Writer {
         if offset + size <= now % POOL { Ok(Some(self.advance(size))) } else { Ok(None) }
     }
 
+    /// The message placed last is shorter than was said.
+    pub fn shorten(&mut self, from: u32, to: u32) {
+        self.position -= round_up(from) - round_up(to.min(from));
+    }
+
     fn advance(&mut self, size: u64) -> u32 {
         let offset = (self.position % POOL) as u32;
         self.position += size;
@@ -157,6 +162,18 @@ mod tests {
             }
             prop_assert!(writer.place(1 << 20, || released).unwrap().is_some());
         }
+    }
+
+    #[test]
+    fn a_shortened_message_leaves_its_rest() {
+        let mut writer = Writer::default();
+        let mut reader = Reader::default();
+        let at = writer.place(5000, || 0).unwrap().unwrap();
+        writer.shorten(5000, 100);
+        let next = writer.place(64, || 0).unwrap().unwrap();
+        assert_eq!(next, at + 128);
+        reader.take(at, 100).unwrap();
+        assert_eq!(reader.take(next, 64).unwrap(), writer.position);
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         guard.gatherer = Default::default();
         guard.taker = Default::default();
         guard.traffic = Default::default();
+        guard.past = Default::default();
+        conn.set(flag::MET);
         guard.bytes_sent = 0;
         guard.bytes_taken = 0;
         guard.own = Default::default();
@@ -87,6 +89,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         guard.taking = Default::default();
         guard.pumped = 0;
         guard.front = 0;
+        guard.borrowed = false;
+        guard.owed = 0;
         guard.held_first = 0;
         guard.held_end = 0;
         if call::is_nonblocking(fd) {

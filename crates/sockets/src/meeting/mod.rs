@@ -114,6 +114,7 @@ fn give_up(at: Ref, reason: Reason) {
 
 /// Counts a connection's stay on TCP, once.
 pub(crate) fn count_stay(at: Ref, reason: Reason) {
+    at.conn.stays(reason);
     if at.conn.set(flag::COUNTED) & flag::COUNTED == 0 {
         stats::reason(reason);
     }

@@ -3,7 +3,9 @@
 use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, closer, epoll, family, meeting, pair, pollset, progress, stats, stream};
+use crate::{
+    Outcome, closer, epoll, family, loan, meeting, pair, pollset, progress, reactor, stream,
+};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::{call, fd, lock};
@@ -40,9 +42,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     if attached {
         let mut guard = conn.lock();
         let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
-        if let Some(page) = stats::page() {
-            page.add(&core::mem::take(&mut guard.traffic));
-        }
+        guard.settle_traffic();
         let vi = conn.vi.load(Ordering::Relaxed);
         if last {
             // With unread bytes, or if the program asked for it, TCP ends by a reset: the anchor
@@ -59,14 +59,14 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             stream::leave(&mut guard);
             conn.end();
         }
+        let loans = conn.loans.swap(0, Ordering::AcqRel);
         drop(guard);
         // Threads that still wait on it must not find the VI in its next life.
         if last {
             wake_and_wait(at);
-            pair.leave(vi);
-        } else {
-            pair.vacate(vi);
         }
+        // Nor must a program that still reads or writes in a place of its pool.
+        loan::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, last);
     } else if last {
         conn.end();
     }
@@ -125,10 +125,12 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
 /// copy of.
 pub fn forking() {
     meeting::hold();
+    reactor::hold();
     epoll::hold();
     pair::hold();
     closer::hold();
     keep::hold();
+    loan::hold();
     let bit = family::expect_child();
     table::for_each_conn(|_, at| {
         at.conn.holders.fetch_or(bit, Ordering::AcqRel);
@@ -139,10 +141,12 @@ pub fn forking() {
 /// After fork, in the parent.
 pub fn fork_done() {
     fd::release();
+    loan::release();
     keep::release();
     closer::release();
     pair::release();
     epoll::release();
+    reactor::release();
     meeting::release();
 }
 

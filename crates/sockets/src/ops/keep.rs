@@ -95,7 +95,7 @@ fn await_users(at: Ref) {
 
 /// The descriptor by which a blocked call reaches its connection now. Under the connection's lock.
 #[inline]
-pub(super) fn descriptor(fd: i32, at: Ref) -> i32 {
+pub(crate) fn descriptor(fd: i32, at: Ref) -> i32 {
     if EVER.load(Ordering::Relaxed) { look(fd, at) } else { fd }
 }
 
@@ -121,7 +121,7 @@ fn look(fd: i32, at: Ref) -> i32 {
 
 /// A call that may have gone on without its descriptor is over.
 #[inline]
-pub(super) fn leave() {
+pub(crate) fn leave() {
     if EVER.load(Ordering::Relaxed)
         && let Some(at) = MINE.take()
     {

@@ -72,7 +72,7 @@ fn pump(guard: &mut Guard<'_>, fd: i32, len: usize) -> bool {
     while (guard.pumped as usize) < len {
         let at = guard.pumped as usize;
         let n = (len - at).min(part.len());
-        bulk.read(at, &mut part[..n]);
+        bulk.read(super::recall::RETURN_AT + at, &mut part[..n]);
         match call::send(fd, &part[..n], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
             Ok(sent) => guard.pumped += sent as u32,
             Err(call::Errno::EINTR) => {}

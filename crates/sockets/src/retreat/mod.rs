@@ -20,7 +20,7 @@ mod relay;
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::stream::{self, tell_reader, word};
 use crate::table::{self, Ref};
-use crate::{epoll, family, meeting, pair, stats};
+use crate::{epoll, family, loan, meeting, pair, stats};
 use core::sync::atomic::Ordering;
 use recall::{Asked, Left, Verdict};
 use sovia_control::Reason;
@@ -93,6 +93,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
             conn.clear(flag::RETREATING);
             return;
         }
+        conn.stays(cause.reason());
         stats::reason(cause.reason());
         if stream::unentered(&guard) > UNENTERED_MAX {
             None
@@ -216,17 +217,16 @@ fn write_all(fd: i32, mut bytes: &[u8]) {
 /// The connection is on TCP in both directions: it is an ordinary socket from here on.
 fn detach(at: Ref) {
     let conn = at.conn;
-    let (pair, vi) = {
+    let (pair, vi, loans) = {
         let mut guard = conn.lock();
         if conn.phase() != Phase::Attached {
             return;
         }
-        if let Some(page) = stats::page() {
-            page.add(&core::mem::take(&mut guard.traffic));
-        }
+        guard.settle_traffic();
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
-        (pair::get(conn.pair.load(Ordering::Relaxed)), conn.vi.load(Ordering::Relaxed))
+        let loans = conn.loans.swap(0, Ordering::AcqRel);
+        (pair::get(conn.pair.load(Ordering::Relaxed)), conn.vi.load(Ordering::Relaxed), loans)
     };
     epoll::detached(at);
     {
@@ -241,7 +241,7 @@ fn detach(at: Ref) {
             call::sched_yield();
             patience -= 1;
         }
-        pair.leave(vi);
+        loan::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, true);
     }
 }
 
@@ -251,6 +251,7 @@ pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
     if is_back(conn) && conn.set(flag::RETREATING) & flag::RETREATING == 0 {
         conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
+        conn.stays(Reason::RetreatCall);
         stats::reason(Reason::RetreatCall);
         detach(at);
     }

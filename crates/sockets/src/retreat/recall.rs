@@ -15,7 +15,10 @@ use via_shm::waiter::Bell;
 /// More than this is not returned but relayed: TCP's buffers may not take it before the new program
 /// reads, and the peer may be dead by then.
 const RETURN_MAX: usize = 1 << 20;
-const _: () = assert!(RETURN_MAX <= Bulk::LEN);
+/// Where returned bytes are put: at the end, out of the way of messages that are being written or
+/// read in their places ([`crate::loan`]). What was gathered there has been read.
+pub(super) const RETURN_AT: usize = Bulk::LEN - RETURN_MAX;
+const _: () = assert!(RETURN_AT >= via_shm::pool::POOL as usize);
 
 /// How a recall ended.
 pub(super) enum Verdict {
@@ -152,7 +155,7 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
         End::ToTcp if left.unread.len() <= RETURN_MAX => {
             {
                 let guard = conn.lock();
-                guard.endpoint_ref().rx.bulk().write(0, &left.unread);
+                guard.endpoint_ref().rx.bulk().write(RETURN_AT, &left.unread);
             }
             let word = left.unread.len() as u64 + 1;
             if answer.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_ok() {

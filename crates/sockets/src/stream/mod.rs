@@ -5,12 +5,14 @@
 
 pub(crate) mod audit;
 mod hold;
+mod lend;
 mod look;
 mod receive;
 mod send;
 
 pub use audit::{Own, Seen};
 pub use hold::{peek, unread};
+pub(crate) use lend::{Find, Place, borrow, commit, give_back, lend, take_back};
 pub use look::{Watch, is_returning, readable, writable};
 pub use receive::receive;
 pub(crate) use receive::{anchor_has_ended, receive_unread};
@@ -122,6 +124,7 @@ impl From<Violation> for Fault {
 #[cold]
 pub(crate) fn damaged(conn: &Conn, fd: i32) -> Errno {
     if conn.set(flag::DAMAGED) & flag::DAMAGED == 0 {
+        conn.stays(sovia_control::Reason::Corrupt);
         crate::stats::reason(sovia_control::Reason::Corrupt);
         if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
             pair.suspect.store(true, Ordering::Relaxed);

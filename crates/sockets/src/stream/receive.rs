@@ -317,7 +317,12 @@ pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) ->
     guard.front = 0;
     guard.bytes_taken = guard.bytes_taken.wrapping_add(len);
     if let Some(position) = release {
-        guard.endpoint().rx.release(position);
+        if guard.borrowed {
+            // In order: what lies before it is being read still.
+            guard.owed = position;
+        } else {
+            guard.endpoint().rx.release(position);
+        }
     }
     guard.taker.packets = guard.taker.packets.wrapping_add(1);
     guard.taking = Taking::Nothing;

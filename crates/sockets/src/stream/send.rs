@@ -17,43 +17,65 @@ use via_shm::endpoint::Area;
 pub(super) const CHUNK: usize = 32 << 10;
 
 /// Sends as many of `bytes` as there is room for.
+#[inline]
 pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
+    if let Some(put) = cannot(guard, fd) {
+        return put;
+    }
+    let sent = send_vi(guard, bytes);
+    said(guard, fd, bytes, sent)
+}
+
+/// What comes of a send on the VI.
+#[inline]
+pub(super) fn said(
+    guard: &mut Guard<'_>,
+    fd: i32,
+    bytes: &[u8],
+    sent: Result<usize, Fault>,
+) -> Put {
+    match sent {
+        Ok(0) if !bytes.is_empty() => Put::Full,
+        Ok(n) => {
+            guard.traffic.bytes_sent += n as u64;
+            tell_reader(guard.conn, guard.endpoint_ref());
+            Put::Bytes(n)
+        }
+        Err(Fault::Damaged) => Put::Failed(damaged(guard.conn, fd)),
+    }
+}
+
+/// Why a send cannot go over the VI now, if it cannot.
+#[inline]
+pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
     let conn = guard.conn;
     if conn.tx() == Tx::Tcp {
         switch(guard, fd);
     }
     if conn.has(flag::DAMAGED) {
-        return Put::AskKernel;
+        return Some(Put::AskKernel);
     }
     if conn.tx() != Tx::Vi {
-        return if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
+        return Some(if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel });
     }
     if conn.has(flag::SHUT_WR | flag::PEER_GONE) {
-        return Put::AskKernel;
+        return Some(Put::AskKernel);
     }
     if conn.has(flag::ANCHOR) && peer_has_gone(guard, fd) {
-        return Put::AskKernel;
+        return Some(Put::AskKernel);
     }
     match load(&tx(guard).path, word::GRANT) {
         word::LEFT => {
             conn.set(flag::PEER_GONE);
-            return Put::AskKernel;
+            return Some(Put::AskKernel);
         }
         grant if Grant::from_word(grant) == Grant::Recalled => {
             answer::recalled(guard);
-            return if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel };
+            return Some(if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel });
         }
         _ => {}
     }
-    match send_vi(guard, bytes) {
-        Ok(0) if !bytes.is_empty() => Put::Full,
-        Ok(n) => {
-            guard.traffic.bytes_sent += n as u64;
-            tell_reader(conn, guard.endpoint_ref());
-            Put::Bytes(n)
-        }
-        Err(Fault::Damaged) => Put::Failed(damaged(conn, fd)),
-    }
+    None
 }
 
 /// The anchor has ended. If the VI has no FIN, or the anchor is in error, the peer is no more, and
@@ -122,7 +144,7 @@ fn push(fd: i32) {
     }
 }
 
-fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
+pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
     if guard.gatherer.is_gathering() {
         let taken = load(&tx(guard).reader, word::HEAD);
         if guard.gatherer.next(taken) == Next::Gather {

@@ -1,0 +1,165 @@
+//! Descriptors are duplicated, closed and configured.
+
+use crate::boundary::{finish, is_bad, outcome, set_errno};
+use libc::{c_int, c_ulong};
+use sovia_sockets::ops;
+use sovia_sockets::process::is_borrowed;
+use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::table::{self, Entry};
+
+/// A descriptor of the library's own: the program cannot know of it.
+fn is_private(fd: c_int) -> bool {
+    matches!(table::get(fd), Entry::Private)
+}
+
+/// Standard input, output and error: read and written by libc itself, past every hook.
+fn is_standard(fd: c_int) -> bool {
+    (0..=2).contains(&fd)
+}
+
+calls! {
+    fn close(real, fd: c_int) -> c_int {
+        match table::get(fd) {
+            Entry::Foreign => {}
+            Entry::Private => {
+                set_errno(libc::EBADF);
+                return -1;
+            }
+            Entry::Conn(_) | Entry::Epoll(_) => {
+                // A vfork'ed child shares our tables, but not our descriptors.
+                if !is_borrowed() {
+                    ops::close(fd);
+                }
+            }
+        }
+        real(fd)
+    }
+
+    fn dup(real, fd: c_int) -> c_int {
+        let new = real(fd);
+        if new >= 0 {
+            duplicated(fd, new);
+        }
+        new
+    }
+
+    fn dup2(real, fd: c_int, to: c_int) -> c_int {
+        if fd != to {
+            if is_private(to) {
+                set_errno(libc::EBUSY);
+                return -1;
+            }
+            before_replacing(fd, to);
+        }
+        let new = real(fd, to);
+        if new >= 0 && fd != to {
+            replaced(fd, new);
+        }
+        new
+    }
+
+    fn dup3(real, fd: c_int, to: c_int, flags: c_int) -> c_int {
+        if fd != to {
+            if is_private(to) {
+                set_errno(libc::EBUSY);
+                return -1;
+            }
+            before_replacing(fd, to);
+        }
+        let new = real(fd, to, flags);
+        if new >= 0 {
+            replaced(fd, new);
+        }
+        new
+    }
+
+    fn fcntl(real, fd: c_int, command: c_int, argument: usize) -> c_int {
+        configuring(fd, command, argument);
+        let result = real(fd, command, argument);
+        configured(fd, command, argument, result);
+        result
+    }
+
+    fn ioctl(real, fd: c_int, request: c_ulong, argument: usize) -> c_int {
+        let Some(at) = table::conn(fd) else { return real(fd, request, argument) };
+        if request == libc::FIONREAD as c_ulong {
+            let answer = argument as *mut c_int;
+            let kernel = || {
+                outcome(real(fd, request, argument) as isize)
+                    .map(|_| if is_bad(answer) { 0 } else { *answer as usize })
+            };
+            return match ops::fionread(fd, at, kernel) {
+                Ok(n) if !is_bad(answer) => {
+                    *answer = n.min(c_int::MAX as usize) as c_int;
+                    0
+                }
+                Ok(_) => finish(Err(libc::EFAULT)) as c_int,
+                Err(e) => finish(Err(e)) as c_int,
+            };
+        }
+        if request == libc::FIOASYNC as c_ulong {
+            retreat::now(fd, at, Cause::Call);
+        }
+        let result = real(fd, request, argument);
+        if result == 0 && request == libc::FIONBIO as c_ulong {
+            ops::nonblocking(at, *(argument as *const c_int) != 0);
+        }
+        result
+    }
+}
+
+fn duplicated(fd: c_int, new: c_int) {
+    if is_standard(new)
+        && let Some(at) = table::conn(fd)
+    {
+        retreat::now(fd, at, Cause::Stdio);
+    }
+    if !is_borrowed() {
+        ops::dup(fd, new);
+    }
+}
+
+/// `to` is about to become `fd`.
+fn before_replacing(fd: c_int, to: c_int) {
+    if is_standard(to)
+        && let Some(at) = table::conn(fd)
+    {
+        retreat::now(fd, at, Cause::Stdio);
+    }
+    // SAFETY: takes and gives numbers only.
+    let valid = unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
+    if valid && !matches!(table::get(to), Entry::Foreign) && !is_borrowed() {
+        ops::close(to);
+    }
+}
+
+fn replaced(fd: c_int, new: c_int) {
+    if !is_borrowed() {
+        ops::dup(fd, new);
+    }
+}
+
+/// Signals at news come from the kernel only.
+fn configuring(fd: c_int, command: c_int, argument: usize) {
+    if command == libc::F_SETFL
+        && argument as c_int & libc::O_ASYNC != 0
+        && let Some(at) = table::conn(fd)
+    {
+        retreat::now(fd, at, Cause::Call);
+    }
+}
+
+fn configured(fd: c_int, command: c_int, argument: usize, result: c_int) {
+    if result < 0 {
+        return;
+    }
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+        libc::F_SETFL => {
+            if let Some(at) = table::conn(fd) {
+                ops::nonblocking(at, argument as c_int & libc::O_NONBLOCK != 0);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,150 @@
+//! Descriptors of readiness, for event loops that know the kernel's only.
+//!
+//! News on a VI are in memory, so no descriptor of the kernel tells of them. A stream that joins an
+//! event loop which is not Sovia's gets one: an eventfd ([`Notice`]), which the reactor writes to
+//! when the stream may have become readable or writable, or has ended. The reactor is a thread that
+//! waits in an epoll set of Sovia's ([`crate::epoll`]), edge-triggered, in which those streams are.
+//!
+//! **No missed wake-up.** An eventfd is registered edge-triggered by its loop and never read: each
+//! write is an edge, whatever was written before. The set tells each arrival after it has been
+//! published ([`via_shm::waiter`]), so a loop that has read to `EAGAIN` hears of what came after that
+//! `EAGAIN`. What came before the stream joined is told by one write at the join.
+//!
+//! It costs a hop: the peer wakes this thread, and this thread the loop. A loop that waits by
+//! [`crate::epoll`] itself has no such thing.
+
+use crate::pair::RobustBox;
+use crate::progress::start_thread;
+use crate::table::{self, Entry};
+use crate::{Errno, epoll, errno};
+use sovia_sys::{Fd, call, poll};
+use std::sync::Arc;
+
+/// Everything an edge can tell of.
+const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+
+/// A stream's eventfd.
+#[derive(Debug)]
+pub struct Notice {
+    event: Fd,
+    /// The stream's descriptor, as it joined the set.
+    fd: i32,
+    token: u64,
+}
+
+struct Reactor {
+    /// The process whose thread is at work; 0 for none.
+    owner: i32,
+    epfd: i32,
+    index: u32,
+    tokens: u64,
+    notices: Vec<(u64, Arc<Notice>)>,
+}
+
+static REACTOR: RobustBox<Reactor> =
+    RobustBox::new(Reactor { owner: 0, epfd: -1, index: 0, tokens: 0, notices: Vec::new() });
+
+/// Gives the stream behind `fd` an eventfd. It is to be let go ([`forget`]) before `fd` is closed.
+///
+/// # Errors
+/// What the kernel says if there is no descriptor or thread to be had.
+pub fn watch(fd: i32) -> Result<Arc<Notice>, Errno> {
+    REACTOR.with(|reactor| {
+        reactor.start()?;
+        let event = Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK));
+        reactor.tokens += 1;
+        let notice = Arc::new(Notice { event: event.map_err(errno)?, fd, token: reactor.tokens });
+        let token = notice.token;
+        reactor.notices.push((token, Arc::clone(&notice)));
+        if let Err(e) = reactor.control(libc::EPOLL_CTL_ADD, fd, Some((EVENTS, token))) {
+            reactor.notices.pop();
+            return Err(e);
+        }
+        Ok(notice)
+    })
+}
+
+/// Nothing more is told of a stream.
+pub fn forget(notice: &Notice) {
+    REACTOR.with(|reactor| {
+        let place = reactor.notices.binary_search_by_key(&notice.token, |(token, _)| *token);
+        if let Ok(place) = place {
+            reactor.notices.remove(place);
+            if reactor.owner == call::getpid() {
+                // It may have left by itself, with its connection.
+                let _ = reactor.control(libc::EPOLL_CTL_DEL, notice.fd, None);
+            }
+        }
+    });
+}
+
+impl Notice {
+    /// The eventfd: to be registered edge-triggered, and never read.
+    pub fn raw(&self) -> i32 {
+        self.event.raw()
+    }
+
+    /// Makes an edge.
+    pub fn tell(&self) {
+        // Full only after 2^64 edges.
+        let _ = call::write(self.event.raw(), &1u64.to_ne_bytes());
+    }
+}
+
+impl Reactor {
+    fn start(&mut self) -> Result<(), Errno> {
+        let pid = call::getpid();
+        if self.owner == pid {
+            return Ok(());
+        }
+        // In a forked child: the thread has stayed with the parent, and its loops with it.
+        self.notices.clear();
+        let epfd = Fd::make(poll::epoll_create).map_err(errno)?;
+        epoll::created(epfd.raw());
+        let Entry::Epoll(index) = table::get(epfd.raw()) else { return Err(libc::EMFILE) };
+        let argument = (u64::from(index) + 1) as usize as *mut libc::c_void;
+        if !start_thread(run, argument) {
+            return Err(libc::EAGAIN);
+        }
+        (self.owner, self.epfd, self.index) = (pid, epfd.into_raw(), index);
+        Ok(())
+    }
+
+    fn control(&self, op: i32, fd: i32, event: Option<(u32, u64)>) -> Result<usize, Errno> {
+        let (events, data) = event.unwrap_or_default();
+        let kernel = || poll::epoll_ctl(self.epfd, op, fd, events, data).map(|()| 0).map_err(errno);
+        epoll::control(self.index, op, fd, event, kernel)
+    }
+}
+
+extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
+    let index = argument as usize as u32 - 1;
+    let mut events = [epoll::Event { events: 0, u64: 0 }; 64];
+    loop {
+        let n = match epoll::wait(index, &mut events, None, None) {
+            Ok(n) => n,
+            Err(libc::EINTR) => 0,
+            // The program has closed our descriptor behind our back.
+            Err(_) => return core::ptr::null_mut(),
+        };
+        REACTOR.with(|reactor| {
+            for event in &events[..n] {
+                let token = event.u64;
+                let place = reactor.notices.binary_search_by_key(&token, |(token, _)| *token);
+                if let Ok(place) = place {
+                    reactor.notices[place].1.tell();
+                }
+            }
+        });
+    }
+}
+
+/// Around fork: see [`crate::ops::forking`].
+pub(crate) fn hold() {
+    REACTOR.hold();
+}
+
+/// After fork, in both.
+pub(crate) fn release() {
+    REACTOR.release();
+}

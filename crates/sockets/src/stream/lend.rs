@@ -1,0 +1,187 @@
+//! Places in the pools: messages that the program writes and reads where they lie.
+//!
+//! The pools are used and given back in order. So while a place is lent to write into, no other
+//! message is placed: larger ones are gathered meanwhile ([`super::send`]). And while one is
+//! borrowed to be read, what is consumed after it is released with it.
+
+use super::hold::{kind_of, scan};
+use super::receive::{consumed, count_arrival};
+use super::send::{cannot, said, send_vi};
+use super::{Fault, Put, damaged, load, rx, tx, word};
+use crate::conn::{Guard, HELD, Taking, flag};
+use core::ptr::NonNull;
+use sovia_proto::order::{Next, Take};
+use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::path::{Rx, Tx};
+use via_shm::ring::INLINE;
+
+/// How a place was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Here it is.
+    Here(NonNull<u8>),
+    /// There may be one when the receiver has read on: a number that changes as it does.
+    NotNow(u64),
+    /// There is none to be had.
+    Nowhere,
+}
+
+/// A place for a message of up to `len` bytes, if the next one could go by the pool.
+pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
+    let conn = guard.conn;
+    if conn.tx() != Tx::Vi
+        || conn.has(flag::DAMAGED | flag::SHUT_WR | flag::PEER_GONE | flag::RETREATING)
+        || guard.endpoint_ref().tx.has_lent()
+    {
+        return Place::Nowhere;
+    }
+    match may_send(guard) {
+        Ok(true) => {}
+        Ok(false) => return Place::NotNow(progress(guard)),
+        Err(Fault::Damaged) => return Place::Nowhere,
+    }
+    match guard.endpoint().tx.lend(len) {
+        Ok(Some(memory)) => Place::Here(memory),
+        Ok(None) => Place::NotNow(progress(guard)),
+        Err(_) => Place::Nowhere,
+    }
+}
+
+/// Changes as the receiver reads.
+fn progress(guard: &Guard<'_>) -> u64 {
+    let direction = tx(guard);
+    load(&direction.reader, word::HEAD)
+        .wrapping_add(direction.credit.released())
+        .wrapping_add(u64::from(guard.flow.unacked()) << 48)
+}
+
+/// Whether the window and the order let a packet go.
+fn may_send(guard: &mut Guard<'_>) -> Result<bool, Fault> {
+    if guard.gatherer.is_gathering() {
+        let taken = load(&tx(guard).reader, word::HEAD);
+        if guard.gatherer.next(taken) == Next::Gather {
+            return Ok(false);
+        }
+    }
+    if !guard.flow.can_send() {
+        scan(guard)?;
+    }
+    Ok(guard.flow.can_send())
+}
+
+/// Sends `bytes`, of which the lent place holds `all`: as one packet from there if they are all of it
+/// and the window lets them go, else by a copy. The place is taken back once everything is sent.
+pub(crate) fn commit(guard: &mut Guard<'_>, fd: i32, bytes: &[u8], all: usize) -> Put {
+    if let Some(put) = cannot(guard, fd) {
+        return put;
+    }
+    let sent = commit_vi(guard, bytes, all);
+    said(guard, fd, bytes, sent)
+}
+
+fn commit_vi(guard: &mut Guard<'_>, bytes: &[u8], all: usize) -> Result<usize, Fault> {
+    if bytes.len() == all && all > INLINE && may_send(guard)? {
+        let before = guard.flow;
+        let packet = guard.flow.send(Kind::Data).encode();
+        if guard.endpoint().tx.commit(packet, all as u32)? {
+            guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
+            guard.bytes_sent = guard.bytes_sent.wrapping_add(all as u32);
+            guard.counted = guard.endpoint_ref().tx.sent();
+            guard.traffic.messages_sent += 1;
+            return Ok(all);
+        }
+        guard.flow = before;
+    }
+    // The place stays lent, so nothing is copied to where it lies: it goes into the queue's entry,
+    // or is gathered.
+    let n = send_vi(guard, bytes)?;
+    if n == bytes.len() {
+        guard.endpoint().tx.take_back();
+    }
+    Ok(n)
+}
+
+/// The lent place is given up; nothing of it is sent.
+pub(crate) fn take_back(guard: &mut Guard<'_>) {
+    guard.endpoint().tx.take_back();
+}
+
+/// What a look for a message in the pool found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Find {
+    /// That many bytes there; they are consumed.
+    Here(NonNull<u8>, usize),
+    /// Nothing, or something that lies in the queue itself, or an end.
+    Small,
+    /// Bytes that were gathered.
+    Bulk,
+    /// The VI is not where to look, or a message is borrowed already.
+    Elsewhere,
+    /// An error for the program.
+    Failed(i32),
+}
+
+/// Takes the next message for the program to read where it lies, if that is the pool.
+pub(crate) fn borrow(guard: &mut Guard<'_>, fd: i32) -> Find {
+    let conn = guard.conn;
+    if conn.rx() != Rx::Vi || conn.has(flag::RETREATING | flag::DAMAGED) || guard.borrowed {
+        return Find::Elsewhere;
+    }
+    match borrow_vi(guard) {
+        Ok(find) => find,
+        Err(Fault::Damaged) => Find::Failed(damaged(conn, fd)),
+    }
+}
+
+fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
+    let line = &rx(guard).writer;
+    let tail = load(line, word::TAIL);
+    if tail != guard.taker.head {
+        let after = load(line, word::AFTER) as u32;
+        if let Take::Gathered(_) = guard.taker.next(tail, after) {
+            return Ok(Find::Bulk);
+        }
+    }
+    let packets = guard.taker.packets.wrapping_add(1);
+    let from = guard.front;
+    let (at, len, release);
+    if guard.held_first != guard.held_end {
+        let held = guard.held[guard.held_first as usize % HELD];
+        if kind_of(held.kind) != Some(Kind::Data) || !held.pooled {
+            return Ok(Find::Small);
+        }
+        (at, len, release) = (held.at, held.len, held.release);
+        if from >= len {
+            return Err(Fault::Damaged);
+        }
+        guard.taking = Taking::FromHeld(guard.held_first, packets);
+        guard.held_first = guard.held_first.wrapping_add(1);
+    } else {
+        let Some(entry) = guard.endpoint_ref().rx.head()? else { return Ok(Find::Small) };
+        let packet = Immediate::decode(entry.immediate)?;
+        let (Kind::Data, Some(place)) = (packet.kind, entry.pool_offset) else {
+            return Ok(Find::Small);
+        };
+        if from >= entry.len {
+            return Err(Fault::Damaged);
+        }
+        count_arrival(guard, packet)?;
+        guard.taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
+        let position = guard.endpoint().rx.advance(&entry)?;
+        (at, len, release) = (place, entry.len, position.unwrap_or(0));
+    }
+    let memory = guard.endpoint_ref().rx.pooled(at, len, from).ok_or(Fault::Damaged)?;
+    guard.borrowed = true;
+    consumed(guard, len, Some(release))?;
+    let n = (len - from) as usize;
+    guard.traffic.bytes_received += n as u64;
+    Ok(Find::Here(memory, n))
+}
+
+/// The program has read what it borrowed.
+pub(crate) fn give_back(guard: &mut Guard<'_>) {
+    if core::mem::take(&mut guard.borrowed) {
+        let position = guard.owed;
+        guard.endpoint().rx.release(position);
+    }
+}

@@ -1,0 +1,152 @@
+//! Streams come in.
+
+use crate::{TcpStream, engine};
+use sovia_sockets::conn::Role;
+use std::fmt;
+use std::io;
+use std::net::{self, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+
+/// A socket that listens, as [`std::net::TcpListener`] is; what it accepts are Sovia's streams. It
+/// is an ordinary socket of the kernel's, so any event loop can wait for it.
+pub struct TcpListener {
+    inner: net::TcpListener,
+}
+
+impl TcpListener {
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::bind`].
+    pub fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
+        net::TcpListener::bind(address).map(TcpListener::from)
+    }
+
+    /// Waits for a connection; the peer's address.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::accept`].
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = self.inner.accept()?;
+        engine::record(stream.as_raw_fd(), Role::Acceptor);
+        Ok((TcpStream::of(stream), peer))
+    }
+
+    /// All connections, one after the other.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::local_addr`].
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    /// A second descriptor of it.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::try_clone`].
+    pub fn try_clone(&self) -> io::Result<TcpListener> {
+        self.inner.try_clone().map(TcpListener::from)
+    }
+
+    /// Whether [`TcpListener::accept`] returns at once with `WouldBlock` where it would wait.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::set_nonblocking`].
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.inner.set_nonblocking(nonblocking)
+    }
+
+    /// Sets IP_TTL.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::set_ttl`].
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.inner.set_ttl(ttl)
+    }
+
+    /// IP_TTL.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::ttl`].
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.inner.ttl()
+    }
+
+    /// SO_ERROR.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::take_error`].
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.inner.take_error()
+    }
+}
+
+/// See [`TcpListener::incoming`].
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    fn next(&mut self) -> Option<io::Result<TcpStream>> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+}
+
+impl std::iter::FusedIterator for Incoming<'_> {}
+
+/// What it accepts from now on are Sovia's streams.
+impl From<net::TcpListener> for TcpListener {
+    fn from(inner: net::TcpListener) -> TcpListener {
+        TcpListener { inner }
+    }
+}
+
+impl From<TcpListener> for net::TcpListener {
+    fn from(listener: TcpListener) -> net::TcpListener {
+        listener.inner
+    }
+}
+
+impl From<OwnedFd> for TcpListener {
+    fn from(fd: OwnedFd) -> TcpListener {
+        net::TcpListener::from(fd).into()
+    }
+}
+
+impl From<TcpListener> for OwnedFd {
+    fn from(listener: TcpListener) -> OwnedFd {
+        listener.inner.into()
+    }
+}
+
+impl AsFd for TcpListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+impl AsRawFd for TcpListener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.inner.as_raw_fd()
+    }
+}
+
+impl IntoRawFd for TcpListener {
+    fn into_raw_fd(self) -> RawFd {
+        self.inner.into_raw_fd()
+    }
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}

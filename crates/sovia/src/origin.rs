@@ -1,0 +1,83 @@
+//! Where a stream that std made comes from.
+//!
+//! The two ends of a connection find each other by who connected and who accepted, and they count
+//! the bytes from the first on. So a stream that was made elsewhere can be followed only if nothing
+//! has moved on it yet and it is known which end it is.
+
+use sovia_sockets::conn::Role;
+use std::fs;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+
+/// Whether no byte has been sent, or taken out of the socket.
+pub(crate) fn is_fresh(stream: &TcpStream) -> bool {
+    // Of Linux's struct tcp_info, which only grows: libc's has an old beginning of it.
+    const BYTES_RECEIVED: usize = 128;
+    const DATA_SEGMENTS_OUT: usize = 156;
+    let mut info = [0u8; 256];
+    let mut len = info.len() as libc::socklen_t;
+    let fd = stream.as_raw_fd();
+    let (mut unsent, mut unread) = (0i32, 0i32);
+    // SAFETY: all pointers are to live locals, and `len` is the first one's room.
+    let told = unsafe {
+        let told = libc::getsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &mut len,
+        );
+        told == 0
+            && libc::ioctl(fd, libc::TIOCOUTQ, &raw mut unsent) == 0
+            && libc::ioctl(fd, libc::FIONREAD, &raw mut unread) == 0
+    };
+    if !told || (len as usize) < DATA_SEGMENTS_OUT + 4 {
+        return false;
+    }
+    let mut received = [0; 8];
+    received.copy_from_slice(&info[BYTES_RECEIVED..][..8]);
+    let sent = &info[DATA_SEGMENTS_OUT..][..4] != [0; 4] || unsent != 0;
+    !sent && u64::from_ne_bytes(received) == unread as u64
+}
+
+/// Which end a stream is: the accepted one if somebody listens where it is bound.
+pub(crate) fn role(stream: &TcpStream) -> io::Result<Role> {
+    let port = stream.local_addr()?.port();
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
+    let listens =
+        tables.into_iter().flatten().any(|text| text.lines().any(|line| is_of(line, port)));
+    Ok(if listens { Role::Acceptor } else { Role::Connector })
+}
+
+/// Whether a line of the kernel's table is of a listener on that port.
+fn is_of(line: &str, port: u16) -> bool {
+    const LISTEN: &str = "0A";
+    let mut fields = line.split_whitespace();
+    let (local, state) = (fields.nth(1), fields.nth(1));
+    let own = local.and_then(|local| local.rsplit_once(':')).map(|(_, port)| port);
+    state == Some(LISTEN) && own.and_then(|own| u16::from_str_radix(own, 16).ok()) == Some(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    #[test]
+    fn ends_and_freshness_are_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        assert_eq!(role(&one).unwrap(), Role::Connector);
+        assert_eq!(role(&other).unwrap(), Role::Acceptor);
+        assert!(is_fresh(&one) && is_fresh(&other));
+        one.write_all(b"x").unwrap();
+        assert!(!is_fresh(&one));
+        // Unread, it has not moved.
+        assert!(is_fresh(&other));
+        other.read_exact(&mut [0]).unwrap();
+        assert!(!is_fresh(&other));
+    }
+}

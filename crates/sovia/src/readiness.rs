@@ -1,0 +1,79 @@
+//! A descriptor for event loops that know the kernel's only.
+
+use sovia_sockets::native::{self, Engine};
+use sovia_sockets::reactor::{self, Notice};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+/// A descriptor that the kernel's epoll tells of when a stream may have become readable or writable,
+/// or has ended: [`TcpStream::readiness`](crate::TcpStream::readiness).
+///
+/// It is to be registered **edge-triggered** (`EPOLLET`), for `EPOLLIN | EPOLLOUT` both, and never
+/// read from or written to. An edge means "try again", for either direction, and may mean nothing; who
+/// has met `WouldBlock` may wait for the next one and misses none. Registering it gives an edge at
+/// once. `tokio::io::unix::AsyncFd` and `mio::unix::SourceFd` use it in this way.
+///
+/// News take one hop more than to a thread that is blocked in a read: the peer wakes a thread of
+/// Sovia's, which makes the edge. On TCP it is the same thread that waits for the kernel's socket.
+#[derive(Debug, Clone)]
+pub struct Readiness(Kind);
+
+#[derive(Debug, Clone)]
+enum Kind {
+    /// An eventfd, written to by the reactor.
+    Notice(Arc<Notice>),
+    /// Under `sovia run` the loop's own epoll knows of the stream: a second descriptor of it.
+    Itself(Arc<OwnedFd>),
+}
+
+impl Readiness {
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> io::Result<Readiness> {
+        Ok(Readiness(match native::engine() {
+            Engine::Own => {
+                let notice =
+                    reactor::watch(fd.as_raw_fd()).map_err(io::Error::from_raw_os_error)?;
+                Kind::Notice(notice)
+            }
+            Engine::Preloaded(_) | Engine::Strange => {
+                Kind::Itself(Arc::new(fd.try_clone_to_owned()?))
+            }
+        }))
+    }
+
+    /// Makes an edge, for whoever has just registered the descriptor.
+    pub(crate) fn tell(&self) {
+        if let Kind::Notice(notice) = &self.0 {
+            notice.tell();
+        }
+    }
+
+    /// The stream leaves.
+    pub(crate) fn forget(&self) {
+        if let Kind::Notice(notice) = &self.0 {
+            reactor::forget(notice);
+        }
+    }
+
+    /// Whether an edge for one direction may come as one for the other.
+    #[cfg(feature = "mio")]
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.0, Kind::Notice(_))
+    }
+}
+
+impl AsRawFd for Readiness {
+    fn as_raw_fd(&self) -> RawFd {
+        match &self.0 {
+            Kind::Notice(notice) => notice.raw(),
+            Kind::Itself(fd) => fd.as_raw_fd(),
+        }
+    }
+}
+
+impl AsFd for Readiness {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the eventfd, or the second descriptor, stays open while `self` is there.
+        unsafe { BorrowedFd::borrow_raw(self.as_raw_fd()) }
+    }
+}

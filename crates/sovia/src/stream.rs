@@ -1,0 +1,507 @@
+//! One stream.
+
+use crate::{Readiness, Stats, engine, origin};
+use libc::c_int;
+use sovia_sockets::conn::Role;
+use sovia_sockets::native;
+use sovia_sockets::ops::{self, Flags};
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// A TCP stream that runs over a VI wherever it can: [`std::net::TcpStream`] in every other respect.
+pub struct TcpStream {
+    anchor: net::TcpStream,
+    readiness: OnceLock<Readiness>,
+}
+
+/// How a receive of std's behaves.
+const RECEIVE: Flags =
+    Flags { dont_wait: false, peek: false, wait_all: false, no_signal: true, empty_waits: true };
+
+/// How a send of std's behaves.
+const SEND: Flags =
+    Flags { dont_wait: false, peek: false, wait_all: false, no_signal: true, empty_waits: false };
+
+/// Parts of a vectored call that need no allocation.
+const FEW: usize = 16;
+
+impl TcpStream {
+    /// A stream whose descriptor is on the engine's record already, or shall not be.
+    pub(crate) fn of(anchor: net::TcpStream) -> TcpStream {
+        TcpStream { anchor, readiness: OnceLock::new() }
+    }
+
+    fn fd(&self) -> RawFd {
+        self.anchor.as_raw_fd()
+    }
+
+    /// Connects to the first of these addresses that answers.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::connect`].
+    pub fn connect<A: ToSocketAddrs>(address: A) -> io::Result<TcpStream> {
+        net::TcpStream::connect(address).map(TcpStream::from_connected)
+    }
+
+    /// Connects within a time.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::connect_timeout`].
+    pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+        net::TcpStream::connect_timeout(address, timeout).map(TcpStream::from_connected)
+    }
+
+    /// Begins to connect, and returns at once; the stream is non-blocking. When it is writable,
+    /// [`TcpStream::take_error`] tells how it went.
+    ///
+    /// # Errors
+    /// What the kernel says to a socket, or to its first step.
+    pub fn connect_nonblocking(address: &SocketAddr) -> io::Result<TcpStream> {
+        let (storage, len) = raw_address(address);
+        let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: takes numbers only; what it returns is ours alone.
+        let anchor = unsafe {
+            let fd = libc::socket(domain, kind, 0);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            net::TcpStream::from_raw_fd(fd)
+        };
+        // SAFETY: a live address of that length.
+        let result = unsafe { libc::connect(anchor.as_raw_fd(), (&raw const storage).cast(), len) };
+        if result != 0 {
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EINPROGRESS) {
+                return Err(error);
+            }
+        }
+        Ok(TcpStream::from_connected(anchor))
+    }
+
+    /// Takes over a stream that std has connected. One on which bytes have moved already stays on
+    /// TCP.
+    pub fn from_connected(stream: net::TcpStream) -> TcpStream {
+        TcpStream::take_over(stream, || Ok(Role::Connector))
+    }
+
+    /// Takes over a stream that std has accepted. One on which bytes have moved already stays on
+    /// TCP.
+    pub fn from_accepted(stream: net::TcpStream) -> TcpStream {
+        TcpStream::take_over(stream, || Ok(Role::Acceptor))
+    }
+
+    fn take_over(anchor: net::TcpStream, role: impl FnOnce() -> io::Result<Role>) -> TcpStream {
+        if origin::is_fresh(&anchor)
+            && let Ok(role) = role()
+        {
+            engine::record(anchor.as_raw_fd(), role);
+        }
+        TcpStream::of(anchor)
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::peer_addr`].
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.anchor.peer_addr()
+    }
+
+    /// Our own address.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::local_addr`].
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.anchor.local_addr()
+    }
+
+    /// Ends one direction, or both.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::shutdown`].
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let Some(at) = engine::conn(self.fd()) else { return self.anchor.shutdown(how) };
+        let number = match how {
+            Shutdown::Read => libc::SHUT_RD,
+            Shutdown::Write => libc::SHUT_WR,
+            Shutdown::Both => libc::SHUT_RDWR,
+        };
+        // SAFETY: takes numbers only.
+        let kernel = || engine::outcome(unsafe { libc::shutdown(self.fd(), number) } as isize);
+        engine::result(ops::shutdown(self.fd(), at, number, kernel)).map(drop)
+    }
+
+    /// A second descriptor of the same stream.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::try_clone`].
+    pub fn try_clone(&self) -> io::Result<TcpStream> {
+        let anchor = self.anchor.try_clone()?;
+        engine::duplicated(self.fd(), anchor.as_raw_fd());
+        Ok(TcpStream::of(anchor))
+    }
+
+    /// How long a read waits before it fails with `WouldBlock`; `None`: for ever.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::set_read_timeout`].
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.anchor.set_read_timeout(timeout)?;
+        self.note_option(libc::SO_RCVTIMEO);
+        Ok(())
+    }
+
+    /// How long a write waits before it fails with `WouldBlock`; `None`: for ever.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::set_write_timeout`].
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.anchor.set_write_timeout(timeout)?;
+        self.note_option(libc::SO_SNDTIMEO);
+        Ok(())
+    }
+
+    fn note_option(&self, name: c_int) {
+        if let Some(at) = engine::conn(self.fd()) {
+            ops::note_option(self.fd(), at, libc::SOL_SOCKET, name);
+        }
+    }
+
+    /// The timeout of reads.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::read_timeout`].
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        self.anchor.read_timeout()
+    }
+
+    /// The timeout of writes.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::write_timeout`].
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        self.anchor.write_timeout()
+    }
+
+    /// Copies what would be read next, and leaves it there.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::peek`].
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match engine::conn(self.fd()) {
+            Some(_) => self.receive(&mut [buffer], Flags { peek: true, ..RECEIVE }),
+            None => self.anchor.peek(buffer),
+        }
+    }
+
+    /// Sets TCP_NODELAY: it is for the time on TCP. A VI delays nothing.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::set_nodelay`].
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.anchor.set_nodelay(nodelay)
+    }
+
+    /// TCP_NODELAY.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::nodelay`].
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.anchor.nodelay()
+    }
+
+    /// Sets IP_TTL.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::set_ttl`].
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.anchor.set_ttl(ttl)
+    }
+
+    /// IP_TTL.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::ttl`].
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.anchor.ttl()
+    }
+
+    /// SO_ERROR: how a non-blocking connect went, or what has befallen the connection.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::take_error`].
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.anchor.take_error()
+    }
+
+    /// Whether calls return at once with `WouldBlock` where they would wait.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpStream::set_nonblocking`].
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.anchor.set_nonblocking(nonblocking)?;
+        if let Some(at) = engine::conn(self.fd()) {
+            ops::nonblocking(at, nonblocking);
+        }
+        Ok(())
+    }
+
+    /// Whether the stream has a VI.
+    pub fn is_accelerated(&self) -> bool {
+        native::info_here(self.fd()).is_accelerated()
+    }
+
+    /// What went over the VI, or why there is none.
+    pub fn stats(&self) -> Stats {
+        native::info_here(self.fd()).into()
+    }
+
+    /// Takes the stream to TCP for good, with every byte in its place: from then on its descriptor
+    /// is an ordinary one, fit for other programs. It takes as long as the other end needs for its
+    /// part, and two seconds at most if that is stopped.
+    ///
+    /// # Errors
+    /// `ENOTSUP` under a `sovia run` of another version.
+    pub fn to_tcp(&self) -> io::Result<()> {
+        native::to_tcp_here(self.fd()).map_err(io::Error::from_raw_os_error)
+    }
+
+    /// A descriptor that an event loop can wait for; made when first asked for. Let it go before the
+    /// stream: under `sovia run` it would keep it open.
+    ///
+    /// # Errors
+    /// If there is no descriptor or thread to be had.
+    pub fn readiness(&self) -> io::Result<Readiness> {
+        let readiness = self.shared_readiness()?;
+        readiness.tell();
+        Ok(readiness.clone())
+    }
+
+    pub(crate) fn shared_readiness(&self) -> io::Result<&Readiness> {
+        if let Some(readiness) = self.readiness.get() {
+            return Ok(readiness);
+        }
+        let fresh = Readiness::of(self.as_fd())?;
+        if let Err(second) = self.readiness.set(fresh) {
+            // Another thread was first.
+            second.forget();
+        }
+        self.readiness.get().ok_or_else(|| io::Error::from_raw_os_error(libc::EIO))
+    }
+
+    #[inline]
+    fn receive(&self, parts: &mut [&mut [u8]], flags: Flags) -> io::Result<usize> {
+        let fd = self.fd();
+        let Some(at) = engine::conn(fd) else {
+            return parts.first_mut().map_or(Ok(0), |part| (&self.anchor).read(part));
+        };
+        let how = if flags.peek { libc::MSG_PEEK } else { 0 };
+        let mut first = (core::ptr::null_mut(), 0);
+        if let Some(part) = parts.iter_mut().find(|part| !part.is_empty()) {
+            first = (part.as_mut_ptr(), part.len());
+        }
+        // On TCP a part at a time is enough: a read may be short.
+        // SAFETY: the first part that has room, which stays borrowed for the call.
+        let kernel = || engine::outcome(unsafe { libc::recv(fd, first.0.cast(), first.1, how) });
+        engine::result(ops::receive(fd, at, parts, flags, kernel))
+    }
+
+    #[inline]
+    fn send(&self, parts: &[&[u8]]) -> io::Result<usize> {
+        let fd = self.fd();
+        let Some(at) = engine::conn(fd) else {
+            return parts.first().map_or(Ok(0), |part| (&self.anchor).write(part));
+        };
+        let kernel = || {
+            // On TCP a part at a time is enough: a write may be short.
+            let part = parts.iter().find(|part| !part.is_empty()).copied().unwrap_or_default();
+            let (from, len) = (part.as_ptr().cast(), part.len());
+            // SAFETY: a live slice.
+            engine::outcome(unsafe { libc::send(fd, from, len, libc::MSG_NOSIGNAL) })
+        };
+        engine::result(ops::send(fd, at, parts, SEND, kernel))
+    }
+}
+
+impl Read for &TcpStream {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.receive(&mut [buffer], RECEIVE)
+    }
+
+    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let on_tcp = engine::conn(self.fd()).is_none();
+        if on_tcp {
+            return (&self.anchor).read_vectored(parts);
+        }
+        let mut few: [&mut [u8]; FEW] = core::array::from_fn(|_| &mut [][..]);
+        let count = parts.len().min(FEW);
+        for (to, from) in few.iter_mut().zip(parts) {
+            *to = from;
+        }
+        self.receive(&mut few[..count], RECEIVE)
+    }
+}
+
+impl Write for &TcpStream {
+    #[inline]
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.send(&[buffer])
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        if engine::conn(self.fd()).is_none() {
+            return (&self.anchor).write_vectored(parts);
+        }
+        let mut few: [&[u8]; FEW] = [&[]; FEW];
+        let count = parts.len().min(FEW);
+        for (to, from) in few.iter_mut().zip(parts) {
+            *to = from;
+        }
+        self.send(&few[..count])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for TcpStream {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+
+    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(parts)
+    }
+}
+
+impl Write for TcpStream {
+    #[inline]
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        (&*self).write(buffer)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        if let Some(readiness) = self.readiness.get() {
+            readiness.forget();
+        }
+        engine::closing(self.fd());
+    }
+}
+
+/// A stream that std has made: which end it is of is found out by looking who listens. One whose
+/// listener is closed already, or on which bytes have moved, stays on TCP. (Where it is known,
+/// [`TcpStream::from_connected`] and [`TcpStream::from_accepted`] need not look.)
+impl From<net::TcpStream> for TcpStream {
+    fn from(stream: net::TcpStream) -> TcpStream {
+        let role = origin::role(&stream);
+        TcpStream::take_over(stream, || role)
+    }
+}
+
+impl From<OwnedFd> for TcpStream {
+    fn from(fd: OwnedFd) -> TcpStream {
+        net::TcpStream::from(fd).into()
+    }
+}
+
+/// Takes the stream to TCP for good, see [`TcpStream::to_tcp`].
+impl From<TcpStream> for net::TcpStream {
+    fn from(stream: TcpStream) -> net::TcpStream {
+        OwnedFd::from(stream).into()
+    }
+}
+
+/// Takes the stream to TCP for good, see [`TcpStream::to_tcp`].
+impl From<TcpStream> for OwnedFd {
+    fn from(stream: TcpStream) -> OwnedFd {
+        // The same open socket under another number, which nobody has on record.
+        let _ = stream.to_tcp();
+        // SAFETY: it is not touched again: `stream` is not dropped, and its other field is let go.
+        unsafe {
+            let mut stream = std::mem::ManuallyDrop::new(stream);
+            if let Some(readiness) = stream.readiness.take() {
+                readiness.forget();
+            }
+            engine::closing(stream.fd());
+            OwnedFd::from_raw_fd(stream.fd())
+        }
+    }
+}
+
+/// Takes the stream to TCP for good, see [`TcpStream::to_tcp`].
+impl IntoRawFd for TcpStream {
+    fn into_raw_fd(self) -> RawFd {
+        OwnedFd::from(self).into_raw_fd()
+    }
+}
+
+/// The kernel's socket: for options and names. Its bytes are not on it while the stream has a VI.
+impl AsFd for TcpStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.anchor.as_fd()
+    }
+}
+
+/// The kernel's socket: for options and names. Its bytes are not on it while the stream has a VI.
+impl AsRawFd for TcpStream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.anchor.as_raw_fd()
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.anchor.fmt(f)
+    }
+}
+
+/// An address as the kernel takes it.
+fn raw_address(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+    // SAFETY: all zeroes are an address of no family.
+    let mut storage: libc::sockaddr_storage = unsafe { core::mem::zeroed() };
+    let place = &raw mut storage;
+    let len = match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: a storage has room for each kind of address, and its alignment.
+            unsafe { place.cast::<libc::sockaddr_in>().write(raw) };
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { place.cast::<libc::sockaddr_in6>().write(raw) };
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, len as libc::socklen_t)
+}

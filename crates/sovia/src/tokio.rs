@@ -1,0 +1,164 @@
+//! The types of an asynchronous program, in the manner of `tokio::net`'s.
+
+use crate::Readiness;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsRawFd, RawFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+/// A stream with [`AsyncRead`] and [`AsyncWrite`]. All its methods are to be called within a tokio
+/// runtime.
+#[derive(Debug)]
+pub struct TcpStream {
+    // First: it is let go before the stream.
+    readiness: AsyncFd<Readiness>,
+    stream: crate::TcpStream,
+}
+
+impl TcpStream {
+    /// Connects.
+    ///
+    /// # Errors
+    /// What the kernel says, or that a descriptor or thread is missing.
+    pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+        let stream = TcpStream::new(crate::TcpStream::connect_nonblocking(&address)?)?;
+        loop {
+            let mut ready = stream.readiness.writable().await?;
+            if let Some(error) = stream.stream.take_error()? {
+                return Err(error);
+            }
+            match stream.stream.peer_addr() {
+                Ok(_) => break,
+                Err(e) if e.kind() == io::ErrorKind::NotConnected => ready.clear_ready(),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(stream)
+    }
+
+    /// Takes a stream into the runtime; it becomes non-blocking.
+    ///
+    /// # Errors
+    /// If there is no descriptor or thread to be had.
+    pub fn new(stream: crate::TcpStream) -> io::Result<TcpStream> {
+        stream.set_nonblocking(true)?;
+        let readiness = stream.shared_readiness()?.clone();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        // SAFETY: a `Readiness` keeps its descriptor open for as long as it lives itself, and gives
+        // out always the same one.
+        let readiness = unsafe { AsyncFd::register_with_interest(readiness, interest)? };
+        // What came before the loop knew the descriptor.
+        readiness.get_ref().tell();
+        Ok(TcpStream { readiness, stream })
+    }
+
+    /// The stream itself: its addresses, options, and statistics.
+    pub fn get_ref(&self) -> &crate::TcpStream {
+        &self.stream
+    }
+}
+
+impl AsyncRead for TcpStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let mut ready = ready!(self.readiness.poll_read_ready(context))?;
+            match (&self.stream).read(buffer.initialize_unfilled()) {
+                Ok(n) => {
+                    buffer.advance(n);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for TcpStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.readiness.poll_write_ready(context))?;
+            match (&self.stream).write(bytes) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.stream.shutdown(Shutdown::Write))
+    }
+}
+
+impl AsRawFd for TcpStream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.stream.as_raw_fd()
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct TcpListener {
+    listener: AsyncFd<crate::TcpListener>,
+}
+
+impl TcpListener {
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::bind`].
+    pub fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
+        TcpListener::new(crate::TcpListener::bind(address)?)
+    }
+
+    /// Takes a listener into the runtime; it becomes non-blocking.
+    ///
+    /// # Errors
+    /// If the runtime cannot wait for it.
+    pub fn new(listener: crate::TcpListener) -> io::Result<TcpListener> {
+        listener.set_nonblocking(true)?;
+        // SAFETY: a listener keeps its descriptor open for as long as it lives itself.
+        let listener = unsafe { AsyncFd::register_with_interest(listener, Interest::READABLE)? };
+        Ok(TcpListener { listener })
+    }
+
+    /// Waits for a connection; the peer's address.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::accept`].
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        loop {
+            let mut ready = self.listener.readable().await?;
+            match ready.try_io(|listener| listener.get_ref().accept()) {
+                Ok(accepted) => {
+                    let (stream, peer) = accepted?;
+                    return Ok((TcpStream::new(stream)?, peer));
+                }
+                Err(_would_block) => {}
+            }
+        }
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// As [`std::net::TcpListener::local_addr`].
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.get_ref().local_addr()
+    }
+}

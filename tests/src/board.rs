@@ -1,0 +1,52 @@
+//! A page of counters for programs that use libsovia: what `sovia run -v` is for others.
+
+use std::fmt;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use sovia_control::StatsPage;
+
+/// A page in a file without a name, mapped for the rest of this process's life.
+pub(crate) struct Board {
+    file: File,
+    page: &'static StatsPage,
+}
+
+impl fmt::Debug for Board {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Board {
+    /// Makes an empty one.
+    pub(crate) fn new() -> Self {
+        // SAFETY: a C string and a flag; the descriptor is fresh, and nobody else's.
+        let file = unsafe {
+            let fd = libc::memfd_create(c"sovia-tests".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(fd >= 0, "memory for counters");
+            File::from_raw_fd(fd)
+        };
+        file.set_len(StatsPage::SIZE as u64).expect("a file in memory takes any length");
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing; it is as
+        // long as a page, never unmapped, and used as a page by everybody.
+        let page = unsafe {
+            let (null, fd) = (std::ptr::null_mut(), file.as_raw_fd());
+            let memory = libc::mmap(null, StatsPage::SIZE, access, libc::MAP_SHARED, fd, 0);
+            assert!(memory != libc::MAP_FAILED, "memory for counters");
+            StatsPage::create(memory.cast(), StatsPage::SIZE).expect("as large as a page")
+        };
+        Self { file, page }
+    }
+
+    /// The path under which other processes open it, as long as this one lives.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
+    /// What `sovia run -v` would say.
+    pub(crate) fn summary(&self) -> String {
+        format!("sovia: accelerated: {} ends of connections\n", self.page.accelerated())
+    }
+}
