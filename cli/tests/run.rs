@@ -259,6 +259,24 @@ fn rules_reach_the_program_and_wrong_ones_do_not() {
 }
 
 #[test]
+fn protocols_reach_the_program_and_wrong_ones_do_not() {
+    let bench = Bench::new();
+    let said = bench.run(["--protocol", "SOVIA_COMBINE,w=8,t=4", "printenv", "SOVIA_PROTOCOL"]);
+    assert_eq!(said.out, "SOVIA_COMBINE,w=8,t=4\n");
+
+    for (wrong, named) in [("SOVIA_FAST", "SOVIA_FAST"), ("w=4,t=5", "t is 5"), ("w=", "w")] {
+        let said = bench.run(["--protocol", wrong, "true"]);
+        assert_eq!(said.code(), 125);
+        assert!(said.err.contains("--protocol") && said.err.contains(named), "{said:?}");
+    }
+
+    let said =
+        Said::from(bench.sovia().arg("true").env("SOVIA_PROTOCOL", "nonsense").output().unwrap());
+    assert_eq!(said.code(), 125);
+    assert!(said.err.contains("SOVIA_PROTOCOL"), "{said:?}");
+}
+
+#[test]
 fn a_library_that_is_there_already_stays() {
     let bench = Bench::new();
     let mut command = bench.sovia();

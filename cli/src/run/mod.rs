@@ -16,8 +16,10 @@ mod supervise;
 use std::env;
 use std::ffi::OsString;
 
+use anyhow::Context;
 use sovia_control::env as names;
 use sovia_control::{Effect, Rules};
+use sovia_proto::configuration::Configuration;
 
 pub(crate) use self::board::Board;
 use self::start::Program;
@@ -48,6 +50,10 @@ pub(crate) struct Args {
     /// Leave connections that match on TCP
     #[arg(long, value_name = "SPEC")]
     except: Vec<String>,
+    /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or `w=8,t=4`,
+    /// `chunk=16384`, `combine=1024`, `delay=1ms` and so on, joined by commas
+    #[arg(long, value_name = "WORDS")]
+    protocol: Option<String>,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -84,6 +90,7 @@ struct Ready {
 /// Looks at everything that can be wrong, and leaves the environment as the program shall have it.
 fn prepare(args: &Args) -> Result<Ready, Refusal> {
     let rules = rules(args)?;
+    let protocol = protocol(args)?;
     let path = lookup::find(&args.command[0])
         .map_err(|error| Refusal { status: error.exit_status(), error: error.into() })?;
     let findings = inspect::inspect(&path);
@@ -98,6 +105,9 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     }
     if let Some(rules) = rules {
         set_env(names::RULES, rules.to_string().as_ref());
+    }
+    if let Some(text) = protocol {
+        set_env(names::PROTOCOL, text.as_ref());
     }
     let board = if args.verbose {
         let board = Board::new()?;
@@ -137,6 +147,20 @@ fn rules(args: &Args) -> anyhow::Result<Option<Rules>> {
         return Ok(None);
     }
     Ok(Some(rules))
+}
+
+/// The protocol of the command line, or `None` where the environment's is to stay as it is.
+fn protocol(args: &Args) -> anyhow::Result<Option<String>> {
+    let (whence, text) = match &args.protocol {
+        Some(text) => ("--protocol", text.clone()),
+        None => match env::var(names::PROTOCOL) {
+            Ok(text) => (names::PROTOCOL, text),
+            Err(env::VarError::NotPresent) => return Ok(None),
+            Err(error) => return Err(error).context(names::PROTOCOL),
+        },
+    };
+    text.parse::<Configuration>().map_err(|error| anyhow::anyhow!("{whence}: {error}"))?;
+    Ok(args.protocol.clone())
 }
 
 fn set_env(name: &str, value: &std::ffi::OsStr) {

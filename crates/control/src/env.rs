@@ -20,5 +20,8 @@ pub const IO_URING_ALLOW: &str = "allow";
 /// The longest spin before a wait sleeps, in microseconds; 0: sleep at once.
 pub const SPIN: &str = "SOVIA_SPIN";
 
+/// What connections do of the papers' table 4: the text form of a configuration of `sovia-proto`.
+pub const PROTOCOL: &str = "SOVIA_PROTOCOL";
+
 /// The path of the library to inject, where it is not installed beside `sovia`.
 pub const PRELOAD: &str = "SOVIA_PRELOAD";

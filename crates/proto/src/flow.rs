@@ -34,6 +34,8 @@ impl Parameters {
 #[repr(C)]
 pub struct Flow {
     window: u16,
+    /// The peer's window.
+    allowed: u16,
     threshold: u16,
     /// Data packets sent and not yet acknowledged.
     unacked: u16,
@@ -44,10 +46,18 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// An end with nothing on its way.
+    /// An end with nothing on its way, whose peer has the same window.
     pub const fn new(parameters: Parameters) -> Flow {
         let Parameters { window, threshold } = parameters;
-        Flow { window, threshold, unacked: 0, owed: 0, held: 0 }
+        Flow { window, allowed: window, threshold, unacked: 0, owed: 0, held: 0 }
+    }
+
+    /// The peer's window is another one. A threshold beyond it would never be reached.
+    pub const fn face(&mut self, window: u16) {
+        self.allowed = if window == 0 { 1 } else { window };
+        if self.threshold > self.allowed {
+            self.threshold = self.allowed;
+        }
     }
 
     /// Whether the window has room for a data packet.
@@ -92,7 +102,7 @@ impl Flow {
         }
         self.unacked -= packet.acks;
         if matches!(packet.kind, Kind::Data) {
-            if self.held + self.owed >= self.window {
+            if self.held + self.owed >= self.allowed {
                 return Err(Violation("sends beyond the window"));
             }
             self.held += 1;
@@ -153,6 +163,22 @@ mod tests {
         assert!(flow.arrived(DATA).is_err());
         flow.send(Kind::Ack);
         flow.arrived(DATA).unwrap();
+    }
+
+    #[test]
+    fn ends_with_different_windows_get_along() {
+        let mut receiver = Flow::new(DACKS);
+        receiver.face(2);
+        receiver.arrived(DATA).unwrap();
+        receiver.arrived(DATA).unwrap();
+        assert!(receiver.arrived(DATA).is_err());
+        assert!(!receiver.consumed());
+        assert!(receiver.consumed(), "the sender waits for these two");
+        // And a larger one than its own.
+        let mut receiver = Flow::new(Parameters { window: 1, threshold: 1 });
+        receiver.face(32);
+        (0..32).for_each(|_| receiver.arrived(DATA).unwrap());
+        assert!(receiver.arrived(DATA).is_err());
     }
 
     #[test]

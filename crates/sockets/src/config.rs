@@ -6,6 +6,7 @@
 //! | `SOVIA_STATS` | file to count into, made by `sovia run -v` | none |
 //! | `SOVIA_SPIN` | longest spin before sleep, in microseconds; 0: sleep at once | 50 |
 //! | `SOVIA_MEET` | transfers of an end before it looks for its peer | 3 |
+//! | `SOVIA_PROTOCOL` | window, threshold, chunk, combining ([`crate::protocol`]) | `SOVIA_DACKS` |
 //! | `SOVIA_IO_URING` | `allow`: io_uring is let through | refused |
 
 use core::ffi::CStr;
@@ -49,6 +50,12 @@ pub fn load() {
     }
     if variable(c"SOVIA_IO_URING").is_some_and(|v| v == c"allow") {
         IO_URING.store(true, Ordering::Relaxed);
+    }
+    // `sovia run` has checked this too; a hand-made bad one changes nothing.
+    if let Some(text) = variable(c"SOVIA_PROTOCOL").and_then(|text| text.to_str().ok())
+        && let Ok(configuration) = text.parse()
+    {
+        crate::protocol::choose(&configuration);
     }
     // `sovia run` has checked the rules; a hand-made bad one accelerates nothing.
     if let Some(text) = variable(c"SOVIA_RULES") {

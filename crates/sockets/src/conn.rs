@@ -5,6 +5,7 @@
 //! may be looked at by anyone; the [`Body`] belongs to the holder of the lock.
 
 use crate::family::MEMBERS;
+use crate::protocol::Protocol;
 use crate::stream::{Own, Seen};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -73,6 +74,8 @@ pub mod flag {
     pub const ENDED: u32 = 1 << 12;
     /// The connection has, or had, a VI: its counts are its own.
     pub const MET: u32 = 1 << 13;
+    /// Small messages are combined.
+    pub const COMBINES: u32 = 1 << 14;
 }
 
 /// A message taken off the ring before the program wanted it.
@@ -117,6 +120,12 @@ pub struct Body {
     pub endpoint: MaybeUninit<Endpoint>,
     /// Window and acknowledgements.
     pub flow: Flow,
+    /// What else of the protocol is chosen.
+    pub protocol: Protocol,
+    /// Combined bytes of which the peer has not been told.
+    pub untold: u32,
+    /// When it must be told of them (nanoseconds of the monotonic clock).
+    pub due: u64,
     /// FIN and FINACK.
     pub closing: Closing,
     /// Our gathered bytes.

@@ -34,6 +34,7 @@ pub mod pair;
 pub mod pollset;
 pub mod process;
 pub mod progress;
+pub mod protocol;
 pub mod reactor;
 pub mod retreat;
 pub mod stats;

@@ -7,7 +7,7 @@
 
 use crate::conn::Phase;
 use crate::pair::{self, Pair};
-use crate::stream::{self, Watch};
+use crate::stream::{self, Watch, combine};
 use crate::table::{self, Ref};
 use crate::wait::{FRUITLESS, Spin};
 use crate::{Outcome, epoll, errno};
@@ -142,6 +142,7 @@ fn merge(fds: &mut [PollFd], kernel: &[PollFd]) -> usize {
 }
 
 fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch<'static>>) {
+    combine::before_waiting();
     let mut worth = false;
     let mut watches = Vec::with_capacity(ours.len());
     for &(_, at) in ours {

@@ -8,7 +8,7 @@
 use crate::conn::{Phase, flag};
 use crate::ops::keep;
 use crate::retreat::answer;
-use crate::stream::audit;
+use crate::stream::{audit, combine};
 use crate::table::{self, Ref};
 use crate::{family, pair};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -134,7 +134,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         ROUNDS.fetch_add(1, Ordering::Relaxed);
         let left = audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
         let pause = answer::pause().or_else(keep::pause).or_else(pair::burial);
-        let pause = pause.into_iter().chain(left).min();
+        let pause = pause.into_iter().chain(left).chain(combine::pause()).min();
         let n = match poll::epoll_wait(epoll, &mut events, pause, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
@@ -160,6 +160,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             // A new connection has an event at once.
             audit = Some(now + audit::PERIOD_NS);
         }
+        combine::serve();
         // Whoever rang wants a path changed, or bytes have waited for room on TCP.
         answer::serve();
     }

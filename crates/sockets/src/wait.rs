@@ -6,7 +6,7 @@
 //! microsecond or two and then sleeps without using the processor.
 
 use crate::conn::{Guard, Phase};
-use crate::stream::Watch;
+use crate::stream::{Watch, combine};
 use crate::table::Ref;
 use crate::{Errno, config, pair};
 use core::cell::Cell;
@@ -167,6 +167,7 @@ fn wait_once<T>(
     fruitless: &mut u32,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<Option<T>, Ended> {
+    combine::before_waiting();
     let worth =
         pair::get(at.conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.worth_spinning());
     let mut spin = Spin::begin(worth);

@@ -2,6 +2,7 @@
 
 use super::set::{DOOR, Set};
 use super::{Event, get};
+use crate::stream::combine;
 use crate::wait::Spin;
 use crate::{Errno, Outcome, errno};
 use core::sync::atomic::Ordering;
@@ -107,6 +108,7 @@ impl Set {
         until: Option<u64>,
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno> {
+        combine::before_waiting();
         // The waiters stay where they are while we look, unless another thread closes the
         // instance meanwhile; a few are remembered here, which is all but always all.
         let mut waiters: [Option<&'static Waiter>; 16] = [None; 16];

@@ -4,9 +4,9 @@ use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, flag};
 use crate::message::Link;
 use crate::table::Ref;
-use crate::{epoll, pair, progress, stats};
+use crate::{epoll, pair, progress, protocol, stats, stream};
 use core::sync::atomic::Ordering;
-use sovia_proto::flow::{DACKS, Flow};
+use sovia_proto::flow::Flow;
 use sovia_sys::call;
 use via_shm::Endpoint;
 use via_shm::request::{DISCRIMINATOR, Pending};
@@ -73,7 +73,11 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         // SAFETY: the pair keeps the segment mapped while the VI is occupied; forked processes
         // inherit the mapping with the connection; the lock serialises the halves' use.
         guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
-        guard.flow = Flow::new(DACKS);
+        let flow = protocol::flow();
+        guard.flow = Flow::new(flow);
+        guard.protocol = protocol::protocol();
+        (guard.untold, guard.due) = (0, 0);
+        stream::say_window(&guard, flow.window);
         guard.closing = Default::default();
         guard.gatherer = Default::default();
         guard.taker = Default::default();
@@ -96,6 +100,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         if call::is_nonblocking(fd) {
             conn.set(flag::NONBLOCK);
         }
+        stream::combine::switch(&mut guard, fd);
         let timeout = |name| call::timeout_ns(fd, name).unwrap_or(0);
         conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
         conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);

@@ -43,6 +43,8 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         let mut guard = conn.lock();
         let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
         guard.settle_traffic();
+        // Whoever holds it still may never send again.
+        stream::combine::tell(&mut guard);
         let vi = conn.vi.load(Ordering::Relaxed);
         if last {
             // With unread bytes, or if the program asked for it, TCP ends by a reset: the anchor

@@ -26,7 +26,16 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
 
 /// The program has set a socket option: what Sovia keeps of it is read again.
 pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
-    if at.conn.phase() != Phase::Attached || level != libc::SOL_SOCKET {
+    if at.conn.phase() != Phase::Attached {
+        return;
+    }
+    if level == libc::IPPROTO_TCP && matches!(name, libc::TCP_NODELAY | libc::TCP_CORK) {
+        let mut guard = at.conn.lock();
+        if at.conn.phase() == Phase::Attached {
+            stream::combine::switch(&mut guard, fd);
+        }
+    }
+    if level != libc::SOL_SOCKET {
         return;
     }
     let to = match name {

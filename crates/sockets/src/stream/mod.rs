@@ -4,6 +4,7 @@
 //! direction is on; [`crate::wait`] and [`crate::ops`] decide what to do when that is nothing.
 
 pub(crate) mod audit;
+pub(crate) mod combine;
 mod hold;
 mod lend;
 mod look;
@@ -29,13 +30,6 @@ use sovia_sys::call;
 use via_shm::layout::{Direction, Words};
 use via_shm::{Damaged, Endpoint};
 
-const _: () = {
-    // A FIN, a FINACK and a switch of path always find a posted receive, even while the peer's last
-    // batch of them is still unpublished.
-    let receives = sovia_proto::flow::DACKS.receives() as u32;
-    assert!(receives + via_shm::endpoint::CREDIT_BATCH <= via_shm::ring::SLOTS);
-};
-
 /// Words of a direction's shared lines.
 pub(crate) mod word {
     /// Writer's line: gathered bytes.
@@ -47,6 +41,8 @@ pub(crate) mod word {
     /// Writer's line: ordered packets sent and, in the upper half, the bytes in them; as they were
     /// a while ago.
     pub(crate) const LEDGER: usize = 3;
+    /// Writer's line: the window.
+    pub(crate) const WINDOW: usize = 4;
     /// Reader's line: gathered bytes taken.
     pub(crate) const HEAD: usize = 0;
     /// Path line: the sender's switch.
@@ -149,11 +145,14 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     guard.counted = guard.endpoint_ref().tx.sent();
     // Gathered bytes are published step by step, and noted after each.
     let tail = load(&tx(guard).writer, word::TAIL);
-    if tail.wrapping_sub(guard.gatherer.tail) <= send::CHUNK as u64 {
+    if tail.wrapping_sub(guard.gatherer.tail) <= u64::from(guard.protocol.chunk) {
         guard.gatherer.tail = tail;
     }
     receive::finish_taking(guard);
     audit::repair(guard);
+    if guard.conn.has(flag::COMBINES) {
+        tell_reader(guard.conn, guard.endpoint_ref());
+    }
     // Bytes may have been taken from TCP and not been counted; the kernel has counted them.
     let conn = guard.conn;
     if conn.rx() == Rx::Granted
@@ -177,6 +176,11 @@ fn direction(block: &Direction) -> &'static Direction {
     // SAFETY: the segment of an attached connection stays mapped while anybody holds the lock or
     // is counted as waiting, and no reference made here outlives that.
     unsafe { &*core::ptr::from_ref(block) }
+}
+
+/// Tells the peer how many packets it may find unacknowledged.
+pub(crate) fn say_window(guard: &Guard<'_>, window: u16) {
+    store(&tx(guard).writer, word::WINDOW, u64::from(window));
 }
 
 /// Tells the peer's reader that there is news for it.

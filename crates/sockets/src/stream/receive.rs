@@ -1,11 +1,13 @@
 //! Receiving: from TCP up to the switch, then from the VI.
 
 use super::audit::say_grant;
+use super::combine;
 use super::hold::{copy_held, hold_control, kind_of, scan};
 use super::look::ROOM;
 use super::{Fault, Got, damaged, load, rx, store, tell_writer, word};
 use crate::conn::{Conn, Guard, HELD, Taking, flag};
 use crate::errno;
+use crate::protocol::WINDOW_MAX;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Take;
 use sovia_proto::packet::{Immediate, Kind};
@@ -18,6 +20,7 @@ use via_shm::layout::Direction;
 /// the caller is the program itself, reading.
 pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
+    combine::tell(guard);
     if out.is_empty() && !conn.has(flag::RETREATING) {
         grant(guard);
         return if super::readable(guard, fd) { Got::Bytes(0) } else { Got::Nothing };
@@ -206,6 +209,9 @@ pub(super) fn enter(guard: &mut Guard<'_>, switch: u64) -> bool {
         .is_ok();
     if entered {
         guard.conn.set_rx(Rx::Vi);
+        // It has said so before it switched.
+        let window = load(&rx(guard).writer, word::WINDOW).min(u64::from(WINDOW_MAX));
+        guard.flow.face(window as u16);
         say_grant(guard, Grant::Entered as u64);
         tell_writer(guard.conn, guard.endpoint_ref());
     }

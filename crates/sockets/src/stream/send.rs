@@ -1,6 +1,7 @@
 //! Sending: to TCP until the receiver has granted the VI, then over the VI, in packets while the
 //! window allows, and beyond it by gathering.
 
+use super::combine;
 use super::hold::scan;
 use super::receive::anchor_news;
 use super::{Fault, Put, damaged, load, store, tell_reader, tx, word};
@@ -12,9 +13,6 @@ use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Grant, Rx, Tx};
 use sovia_sys::call;
 use via_shm::endpoint::Area;
-
-/// Largest packet: the papers' chunk.
-pub(super) const CHUNK: usize = 32 << 10;
 
 /// Sends as many of `bytes` as there is room for.
 #[inline]
@@ -35,10 +33,19 @@ pub(super) fn said(
     sent: Result<usize, Fault>,
 ) -> Put {
     match sent {
-        Ok(0) if !bytes.is_empty() => Put::Full,
+        Ok(0) if !bytes.is_empty() => {
+            // Room comes only from a receiver who knows.
+            combine::tell(guard);
+            Put::Full
+        }
         Ok(n) => {
             guard.traffic.bytes_sent += n as u64;
-            tell_reader(guard.conn, guard.endpoint_ref());
+            if n == bytes.len() && combine::wants(guard, n) {
+                combine::wait(guard, n);
+            } else {
+                guard.untold = 0;
+                tell_reader(guard.conn, guard.endpoint_ref());
+            }
             Put::Bytes(n)
         }
         Err(Fault::Damaged) => Put::Failed(damaged(guard.conn, fd)),
@@ -151,6 +158,10 @@ pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Faul
             return gather(guard, bytes);
         }
     }
+    if combine::wants(guard, bytes.len()) {
+        return gather(guard, bytes);
+    }
+    let most = guard.protocol.chunk as usize;
     let mut done = 0;
     while done < bytes.len() {
         if !guard.flow.can_send() {
@@ -159,7 +170,7 @@ pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Faul
                 return Ok(done + gather(guard, &bytes[done..])?);
             }
         }
-        let chunk = &bytes[done..bytes.len().min(done + CHUNK)];
+        let chunk = &bytes[done..bytes.len().min(done + most)];
         let before = guard.flow;
         let packet = guard.flow.send(Kind::Data).encode();
         if !guard.endpoint().tx.send(packet, chunk)? {
@@ -199,7 +210,7 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
     while done < total {
         let at = (gatherer.tail.wrapping_sub(start) % Area::LEN as u64) as usize;
         // In steps, so that the receiver copies one while we copy the next.
-        let n = (total - done).min(Area::LEN - at).min(CHUNK);
+        let n = (total - done).min(Area::LEN - at).min(guard.protocol.chunk as usize);
         if !area.write(at, &bytes[done..done + n]) {
             return Err(Fault::Damaged);
         }
@@ -253,7 +264,8 @@ pub(crate) fn unentered(guard: &Guard<'_>) -> u64 {
     match (guard.conn.tx(), path::Switch::from_word(switch)) {
         // Packets are at most a chunk each, and few: none has been acknowledged.
         (Tx::Vi, path::Switch::At(_)) => {
-            guard.gatherer.tail + u64::from(guard.flow.unacked()) * CHUNK as u64 / 4
+            guard.gatherer.tail
+                + u64::from(guard.flow.unacked()) * u64::from(guard.protocol.chunk) / 4
         }
         _ => 0,
     }

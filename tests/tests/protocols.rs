@@ -1,0 +1,73 @@
+//! Whatever of the papers' table 4 is chosen, a stream is what it is over the kernel: in order,
+//! whole, ended as it was ended, also by a death right after a send.
+
+use sovia_tests::Scenario;
+
+/// The papers' window and acknowledgements; and what they did not try: tiny packets, windows that
+/// are smaller than the threshold of the other end would like, much that is combined for long.
+const PROTOCOLS: [&str; 6] = [
+    "SOVIA_BASE",
+    "SOVIA_FLOWCNTL",
+    "SOVIA_COMBINE",
+    "w=3,t=2,chunk=64",
+    "combine=64,delay=1ms,chunk=128,w=1,t=1",
+    "combine=32768,delay=1s",
+];
+
+fn in_every_protocol(program: &'static str, cases: &[&str]) {
+    for case in cases {
+        for protocol in PROTOCOLS {
+            println!("{case} with {protocol}");
+            Scenario::c(program, case)
+                .env("SOVIA_PROTOCOL", protocol)
+                .env("SOVIA_STRESS_MESSAGES", 5000)
+                .run_accelerated();
+        }
+    }
+}
+
+#[test]
+fn bytes_come_whole_and_in_order() {
+    in_every_protocol(
+        "bulk",
+        &[
+            "ping_pong_of_random_sizes",
+            "sizes_around_every_border",
+            "a_stream_of_pieces_of_every_size",
+        ],
+    );
+}
+
+#[test]
+fn messages_come_at_any_moment() {
+    in_every_protocol(
+        "stress",
+        &["random_sizes_and_pauses_one_way", "requests_that_come_at_any_moment"],
+    );
+}
+
+#[test]
+fn what_send_accepted_survives_its_sender() {
+    in_every_protocol(
+        "death",
+        &["little_is_sent_before_death", "small_pieces_before_death", "much_is_sent_before_death"],
+    );
+}
+
+#[test]
+fn streams_end_as_they_were_ended() {
+    in_every_protocol("shutdown", &["the_client_closes_half", "closing_with_unread_bytes_resets"]);
+}
+
+#[test]
+fn a_window_that_is_full_blocks_no_earlier_than_tcp() {
+    in_every_protocol(
+        "nonblocking",
+        &["pieces_of_64_fill_no_earlier_than_tcp", "a_blocked_writer_goes_on_with_the_reader"],
+    );
+}
+
+#[test]
+fn small_messages_go_back_to_tcp_with_the_rest() {
+    in_every_protocol("exec", &["unread_bytes_cross_an_exec"]);
+}
