@@ -14,10 +14,12 @@ use crate::{family, pair};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::poll;
-use sovia_sys::{Fd, RobustLock, call, clock, futex};
+use sovia_sys::{Fd, RobustLock, call, clock, futex, lock};
 
 /// The process that the thread runs in; another number: not in this one.
 static OWNER: AtomicI32 = AtomicI32::new(0);
+/// What [`lock::fork_generation`] is in that process.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
 static EPOLL: AtomicI32 = AtomicI32::new(-1);
 static START: RobustLock = RobustLock::new();
 /// Counted up for anyone who wants to know that the thread is alive.
@@ -51,10 +53,11 @@ pub(crate) fn start() -> bool {
     started
 }
 
-/// In a forked child: the thread has stayed with the parent.
+/// In a forked child: the thread has stayed with the parent. Asked before each sleep, so without a
+/// system call.
 pub(crate) fn is_missing() -> bool {
-    let owner = OWNER.load(Ordering::Relaxed);
-    owner != 0 && owner != call::getpid()
+    OWNER.load(Ordering::Relaxed) != 0
+        && GENERATION.load(Ordering::Relaxed) != lock::fork_generation()
 }
 
 /// Starts the thread in a forked child, and has it watch all connections that came along.
@@ -79,6 +82,7 @@ fn spawn(pid: i32) -> bool {
     if created {
         let fd = epoll.into_raw();
         EPOLL.store(fd, Ordering::Release);
+        GENERATION.store(lock::fork_generation(), Ordering::Relaxed);
         OWNER.store(pid, Ordering::Release);
     }
     created

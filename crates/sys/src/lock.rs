@@ -22,6 +22,12 @@ pub fn forked() {
     FORK_GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Another number in a forked child than in its parent.
+#[inline]
+pub fn fork_generation() -> u32 {
+    FORK_GENERATION.load(Ordering::Relaxed)
+}
+
 /// The calling thread's id, cached.
 #[inline]
 pub fn thread_id() -> i32 {
