@@ -149,6 +149,7 @@ pairs! {
     rejecting,
     mismatching,
     accepting_with_another,
+    quality_of_service,
     peers,
     dying,
     unreliable,
