@@ -87,22 +87,30 @@ impl Mapping {
     }
 
     fn map(len: usize, flags: i32, fd: RawFd) -> Result<Mapping> {
-        // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours.
-        let base = unsafe {
-            syscalls::syscall!(Sysno::mmap, 0usize, len, libc::PROT_NONE, flags, fd, 0usize)
-        }?;
-        let mapping = Mapping { base: base as *mut u8, len };
-        note(base, len)?;
-        // A program under mlockall(MCL_FUTURE) would get all of it populated and locked. Without
-        // access nothing is; then the lock is taken off the range, and access given.
+        // A program under mlockall(MCL_FUTURE) would get all of it populated. Without access nothing
+        // is; then the lock is taken off the range, and access given. Not always in this way: tools
+        // that keep a book of memory (memcheck) go through every page when access is given later.
+        let populated = new_memory_is_populated()?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let mapping =
+            Mapping::make(len, if populated { libc::PROT_NONE } else { access }, flags, fd)?;
+        note(mapping.base as usize, len)?;
         // SAFETY: the range is the mapping just made.
         unsafe {
-            let _ = syscalls::syscall!(Sysno::munlock, base, len);
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            syscalls::syscall!(Sysno::mprotect, base, len, access)?;
+            let _ = syscalls::syscall!(Sysno::munlock, mapping.base, len);
+            if populated {
+                syscalls::syscall!(Sysno::mprotect, mapping.base, len, access)?;
+            }
         }
         mapping.advise(0, len, libc::MADV_DONTDUMP);
         Ok(mapping)
+    }
+
+    fn make(len: usize, access: i32, flags: i32, fd: RawFd) -> Result<Mapping> {
+        // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours.
+        let base =
+            unsafe { syscalls::syscall!(Sysno::mmap, 0usize, len, access, flags, fd, 0usize) }?;
+        Ok(Mapping { base: base as *mut u8, len })
     }
 
     /// Gives the pages of a range back; they read as zero afterwards, in every process.
@@ -141,6 +149,18 @@ impl Drop for Mapping {
         // nobody uses the range any more.
         let _ = unsafe { syscalls::syscall!(Sysno::munmap, self.base as usize, self.len) };
     }
+}
+
+/// Whether the kernel populates what is mapped, as it does after mlockall(MCL_FUTURE). It does not
+/// say, but a page shows.
+fn new_memory_is_populated() -> Result<bool> {
+    const PAGE: usize = 4096;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let page = Mapping::make(PAGE, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)?;
+    let mut resident = [0u8];
+    // SAFETY: the range is one page of a mapping that lives, for which one byte is stored.
+    unsafe { syscalls::syscall!(Sysno::mincore, page.base, PAGE, resident.as_mut_ptr()) }?;
+    Ok(resident[0] & 1 != 0)
 }
 
 /// The seals that a segment must carry before its bytes are looked at: a peer that could shrink

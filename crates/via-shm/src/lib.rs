@@ -37,6 +37,8 @@ pub mod endpoint;
 #[cfg(not(loom))]
 mod engine;
 #[cfg(not(loom))]
+mod hash;
+#[cfg(not(loom))]
 pub mod layout;
 #[cfg(not(loom))]
 pub mod nic;

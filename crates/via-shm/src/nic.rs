@@ -4,6 +4,7 @@ use crate::connect::hub::Hub;
 use crate::connect::{DISCRIMINATOR_MAX, HOST_LEN, Incoming};
 use crate::cq::ShmCq;
 use crate::engine::Starts;
+use crate::hash;
 use crate::ring::INLINE;
 use crate::vi::ShmVi;
 use crate::vi::inner::{Core, Queues};
@@ -142,10 +143,7 @@ impl ShmNic {
 
 /// An address made from a name: in the form of an Ethernet address that no card has.
 fn address_of(name: &str) -> [u8; HOST_LEN] {
-    // FNV-1a.
-    let hash = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
+    let hash = hash::fnv(hash::START, name.bytes());
     let mut address = [0; HOST_LEN];
     address.copy_from_slice(&hash.to_be_bytes()[..HOST_LEN]);
     address[0] = address[0] & 0xfc | 0x02;

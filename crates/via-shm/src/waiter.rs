@@ -7,7 +7,7 @@
 //!
 //! The protocol against missed wake-ups is the same for both. The sleeper: publish "I sleep", full
 //! fence, look once more, sleep. The ringer: publish the news, full fence, look at the flag. At
-//! least one of the two sees the other. (`tests/loom.rs` checks this, and that without the fences
+//! least one of the two sees the other. (`tests/loom` checks this, and that without the fences
 //! it fails.)
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};

@@ -74,7 +74,7 @@ pub(crate) fn archive() -> PathBuf {
         .expect("cargo has made an archive of the library")
 }
 
-/// Compiles a C program of this folder, with `-lvipl`.
+/// Compiles a C program, of one file or of a folder of them, with `-lvipl`.
 pub(crate) fn program(name: &str) -> PathBuf {
     let library = library();
     let program = folder().join(name);
@@ -84,7 +84,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
         .args(["-Wno-unused-function", "-Wno-missing-field-initializers"])
         .arg("-I")
         .arg(include())
-        .arg(here().join("tests/c").join(format!("{name}.c")))
+        .args(sources(name))
         .arg("-o")
         .arg(&program)
         .arg("-L")
@@ -93,6 +93,15 @@ pub(crate) fn program(name: &str) -> PathBuf {
         .arg(format!("-Wl,-rpath,{}", place.display()));
     run(&mut cc);
     program
+}
+
+fn sources(name: &str) -> Vec<PathBuf> {
+    let place = here().join("tests/c");
+    let Ok(folder) = fs::read_dir(place.join(name)) else {
+        return vec![place.join(format!("{name}.c"))];
+    };
+    let files = folder.filter_map(|entry| Some(entry.ok()?.path()));
+    files.filter(|path| path.extension() == Some(OsStr::new("c"))).collect()
 }
 
 /// A command under a watchdog, maybe under valgrind as well, whose errors are then the program's.

@@ -6,6 +6,7 @@
 //! addresses are the same both ways, each does both in turn, for a time that differs.
 
 use crate::connect::{Incoming, Outgoing, left};
+use crate::hash;
 use crate::vi::inner::Core;
 use crate::vi::wait::deadline;
 use core::cmp::Ordering as Order;
@@ -47,17 +48,17 @@ impl Peering {
 /// The place that two addresses stand for, whoever asks: a discriminator that no program can
 /// choose by accident.
 fn meeting_place(host: &[u8], a: &NetAddress, b: &NetAddress) -> NetAddress {
-    // FNV-1a, twice, with different beginnings.
-    let hash = |start: u64| {
+    // Twice, with different beginnings: 128 bits.
+    let of = |start: u64| {
         let parts = [&a.host, &a.discriminator, &b.host, &b.discriminator];
         parts.iter().fold(start, |h, part| {
             let bytes = (part.len() as u64).to_le_bytes().into_iter().chain(part.iter().copied());
-            bytes.fold(h, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+            hash::fnv(h, bytes)
         })
     };
     let mut name = *b"peers-of..........................";
-    name[8..16].copy_from_slice(&hash(0xcbf2_9ce4_8422_2325).to_le_bytes());
-    name[16..24].copy_from_slice(&hash(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    name[8..16].copy_from_slice(&of(hash::START).to_le_bytes());
+    name[16..24].copy_from_slice(&of(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     NetAddress::new(host, &name[..24])
 }
 

@@ -30,6 +30,13 @@ pub(super) fn on<'n, N: Nic>(
     End::attached(cx, 1 << 18, ViAttributes::default(), Attach { send, recv, context })
 }
 
+/// A client's end for a server's that [`on`] has made.
+pub(super) fn requested<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
+    let end = End::with(cx, 64, ViAttributes::default());
+    end.request(cx).unwrap();
+    end
+}
+
 /// The next entry; it must be this.
 #[track_caller]
 pub(super) fn entry<C: CompletionQueue>(cq: &C, context: u64, queue: WorkQueueKind) {
@@ -232,8 +239,7 @@ mod entries_come_in_order_and_are_as_many_as_descriptors {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::with(cx, 64, ViAttributes::default()));
-        end.request(cx).unwrap();
+        let (line, end) = (Line::client(cx), requested(cx));
         for _ in 0..MESSAGES {
             end.send(0, 0, 8);
         }
@@ -344,8 +350,7 @@ mod a_write_with_immediate_data_leaves_an_entry {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::with(cx, 64, ViAttributes::default()));
-        end.request(cx).unwrap();
+        let (line, end) = (Line::client(cx), requested(cx));
         let to = Target::heard(&line.hear()).at(0);
         end.write(0, &[1]);
         end.post_write(0, 0, 1, to);

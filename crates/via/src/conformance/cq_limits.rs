@@ -1,6 +1,6 @@
 //! How many entries a completion queue holds, what happens beyond, and when it may go.
 
-use super::cq::{entry, on, taken};
+use super::cq::{entry, on, requested, taken};
 use super::prelude::*;
 use WorkQueueKind::Recv;
 
@@ -95,8 +95,7 @@ mod an_overflow_is_told_and_breaks_the_connection {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::with(cx, 64, ViAttributes::default()));
-        end.request(cx).unwrap();
+        let (line, end) = (Line::client(cx), requested(cx));
         let messages = line.hear()[0];
         for _ in 0..messages {
             end.post_send(0, 0, 8);
@@ -204,8 +203,7 @@ mod resizing_during_traffic_loses_nothing {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::with(cx, 64, ViAttributes::default()));
-        end.request(cx).unwrap();
+        let (line, end) = (Line::client(cx), requested(cx));
         for i in 0..MESSAGES {
             if i >= 200 && i % 100 == 0 {
                 line.hear();

@@ -1,6 +1,6 @@
 //! Being told that a completion queue has an entry, which is left in it.
 
-use super::cq::{entry, on, taken};
+use super::cq::{entry, on, requested, taken};
 use super::prelude::*;
 use WorkQueueKind::Recv;
 
@@ -58,8 +58,7 @@ mod an_entry_is_signalled_and_stays {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::with(cx, 64, ViAttributes::default()));
-        end.request(cx).unwrap();
+        let (line, end) = (Line::client(cx), requested(cx));
         line.meet();
         end.send_pattern(0, 0, 8, 2);
         end.await_state(ViState::Error);

@@ -1,6 +1,6 @@
 //! Waiting for completion queues, by one thread and by several.
 
-use super::cq::{entry, on, taken};
+use super::cq::{entry, on, requested, taken};
 use super::prelude::*;
 use WorkQueueKind::Recv;
 
@@ -13,13 +13,6 @@ group! { "completion queue":
     both each_of_several_waiting_threads_gets_its_entries [CompletionQueues],
     alone several_threads_look_and_each_entry_is_found_once [CompletionQueues],
     both ping_pong_by_completion_queue [CompletionQueues],
-}
-
-/// A client's end for a server's that [`on`] has made.
-fn requested<'n, N: Nic>(cx: &Context<'n, N>) -> End<'n, N> {
-    let end = End::with(cx, 64, ViAttributes::default());
-    end.request(cx).unwrap();
-    end
 }
 
 /// Not before its time.
@@ -169,8 +162,7 @@ mod each_of_several_waiting_threads_gets_its_entries {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::with(cx, 64, ViAttributes::default()));
-        end.request(cx).unwrap();
+        let (line, end) = (Line::client(cx), requested(cx));
         for i in 0..MESSAGES {
             end.send(0, 0, 8);
             if i % 10 == 0 {

@@ -1,6 +1,6 @@
 //! Callbacks: one for each call, in order, in a thread of the NIC's.
 
-use super::cq::on;
+use super::cq::{on, requested};
 use super::prelude::*;
 use crate::Completion;
 
@@ -264,8 +264,7 @@ mod an_entry_is_told_by_callback {
     }
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = (Line::client(cx), End::with(cx, 64, ViAttributes::default()));
-        end.request(cx).unwrap();
+        let (line, end) = (Line::client(cx), requested(cx));
         line.meet();
         end.send_pattern(0, 0, 8, 2);
         end.await_state(ViState::Error);

@@ -19,6 +19,19 @@ group! { "connect, peer-peer":
     both a_peer_connects_to_a_server_next,
 }
 
+/// The roles of a case in which both do the same, each from its place.
+macro_rules! roles {
+    ($does:ident, $server:literal, $client:literal) => {
+        pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+            $does(cx, &Line::server(cx), $server, $client);
+        }
+
+        pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+            $does(cx, &Line::client(cx), $client, $server);
+        }
+    };
+}
+
 /// Requests the connection, from this role's place to the other's.
 fn ask<'n, N: Nic>(
     cx: &Context<'n, N>,
@@ -35,6 +48,19 @@ fn ask_here<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>, mine: u8, theirs: u8)
     end.vi.connect_peer_request(&cx.own(mine), &cx.own(theirs), SOON).unwrap();
 }
 
+/// Asks, and waits until the peer has asked too.
+fn meet<'n, N: Nic>(
+    cx: &Context<'n, N>,
+    line: &Line<'n, N>,
+    end: &End<'n, N>,
+    mine: u8,
+    theirs: u8,
+) -> ViAttributes {
+    ask(cx, line, end, mine, theirs);
+    join(end)
+}
+
+/// Waits until the peer has asked too.
 fn join<N: Nic>(end: &End<'_, N>) -> ViAttributes {
     let theirs = end.vi.connect_peer_wait().unwrap();
     // The peer may have ended it already.
@@ -93,8 +119,7 @@ mod both_ask_at_once {
         for round in 0..20 {
             end.post_recv(0, 0, 8);
             line.meet();
-            ask(cx, line, &end, mine, theirs);
-            join(&end);
+            meet(cx, line, &end, mine, theirs);
             end.send_pattern(1, 8, 8, round);
             end.receives(0, 8, round);
             line.meet();
@@ -102,13 +127,7 @@ mod both_ask_at_once {
         }
     }
 
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        rounds(cx, &Line::server(cx), 1, 2);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        rounds(cx, &Line::client(cx), 2, 1);
-    }
+    roles!(rounds, 1, 2);
 }
 
 /// And asking for it does not block.
@@ -132,8 +151,7 @@ mod not_yet_is_told_until_the_other_asks {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::client(cx), End::new(cx));
         line.meet();
-        ask(cx, &line, &end, 2, 1);
-        join(&end);
+        meet(cx, &line, &end, 2, 1);
         line.meet();
     }
 }
@@ -150,8 +168,7 @@ mod a_peers_attributes_are_told_once {
             ..ViAttributes::default()
         };
         let end = End::with(cx, 100, attributes);
-        ask(cx, line, &end, mine, theirs);
-        let told = join(&end);
+        let told = meet(cx, line, &end, mine, theirs);
         assert_eq!((told.max_transfer_size, told.ptag), (4321, None));
         assert_eq!(told.reliability, attributes.reliability);
         assert_eq!(told.enable_rdma_write, writes(theirs));
@@ -162,13 +179,7 @@ mod a_peers_attributes_are_told_once {
         line.meet();
     }
 
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        it(cx, &Line::server(cx), 1, 2);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        it(cx, &Line::client(cx), 2, 1);
-    }
+    roles!(it, 1, 2);
 }
 
 /// As well as a client and a server.
@@ -180,21 +191,14 @@ mod peers_talk_both_ways {
         for i in 0..50 {
             end.post_recv(i, i * 3000, 3000);
         }
-        ask(cx, line, &end, mine, theirs);
-        join(&end);
+        meet(cx, line, &end, mine, theirs);
         for i in 0..50 {
             end.send_pattern(60, 200_000, 60 * i, i + usize::from(mine));
             end.receives(i * 3000, 60 * i, i + usize::from(theirs));
         }
     }
 
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        talk(cx, &Line::server(cx), 1, 2);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        talk(cx, &Line::client(cx), 2, 1);
-    }
+    roles!(talk, 1, 2);
 }
 
 /// Whoever connects first may send at once.
@@ -215,8 +219,7 @@ mod receives_posted_before_the_request_count {
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::client(cx), End::new(cx));
-        ask(cx, &line, &end, 2, 1);
-        join(&end);
+        meet(cx, &line, &end, 2, 1);
         for i in 0..10 {
             end.send_pattern(0, 0, 8, i);
         }
@@ -251,13 +254,7 @@ mod many_pairs_at_once {
         line.meet();
     }
 
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        all(cx, &Line::server(cx), 1, 101);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        all(cx, &Line::client(cx), 101, 1);
-    }
+    roles!(all, 1, 101);
 }
 
 /// The same two VIs, the other way round too.
@@ -269,8 +266,7 @@ mod peers_connect_again {
         for round in 0..6 {
             let (mine, theirs) = if round % 2 == 0 { (mine, theirs) } else { (theirs, mine) };
             end.post_recv(0, 0, 8);
-            ask(cx, line, &end, mine, theirs);
-            join(&end);
+            meet(cx, line, &end, mine, theirs);
             end.send_pattern(1, 8, 8, round);
             end.receives(0, 8, round);
             line.meet();
@@ -280,13 +276,7 @@ mod peers_connect_again {
         }
     }
 
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        rounds(cx, &Line::server(cx), 1, 2);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        rounds(cx, &Line::client(cx), 2, 1);
-    }
+    roles!(rounds, 1, 2);
 }
 
 /// One who asks for somebody else is not connected, though somebody asks for it.
@@ -314,8 +304,7 @@ mod peers_match_by_both_addresses {
         assert_eq!(to.vi.connect_peer_done(), None);
         line.meet();
         to.vi.disconnect();
-        ask(cx, &line, &end, 2, 1);
-        join(&end);
+        meet(cx, &line, &end, 2, 1);
         assert_eq!(from.vi.connect_peer_done(), None);
         line.meet();
     }
@@ -351,8 +340,7 @@ mod a_peer_that_disconnects_breaks_the_other {
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let (line, end, told) = (Line::server(cx), End::new(cx), Told::by(cx.nic));
         end.post_recv(0, 0, 8);
-        ask(cx, &line, &end, 1, 2);
-        join(&end);
+        meet(cx, &line, &end, 1, 2);
         line.meet();
         end.received_in(Status::DESC_FLUSHED_ERROR);
         assert_eq!(end.vi.state(), ViState::Error);
@@ -363,8 +351,7 @@ mod a_peer_that_disconnects_breaks_the_other {
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::client(cx), End::new(cx));
-        ask(cx, &line, &end, 2, 1);
-        join(&end);
+        meet(cx, &line, &end, 2, 1);
         line.meet();
         end.vi.disconnect();
         line.meet();
@@ -377,8 +364,7 @@ mod a_peer_connects_to_a_server_next {
 
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::server(cx), End::new(cx));
-        ask(cx, &line, &end, 1, 2);
-        join(&end);
+        meet(cx, &line, &end, 1, 2);
         line.meet();
         end.vi.disconnect();
         end.post_recv(0, 0, 8);
@@ -388,8 +374,7 @@ mod a_peer_connects_to_a_server_next {
 
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::client(cx), End::new(cx));
-        ask(cx, &line, &end, 2, 1);
-        join(&end);
+        meet(cx, &line, &end, 2, 1);
         line.meet();
         end.vi.disconnect();
         end.request(cx).unwrap();

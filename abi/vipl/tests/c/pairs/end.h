@@ -1,0 +1,56 @@
+/* One end of a pair of programs that talk, and what it does again and again. */
+#ifndef END_H
+#define END_H
+
+#define _DEFAULT_SOURCE
+#include "../check.h"
+
+#define DATA 8192
+#define SIZE (1 << 20)
+
+/* One end: a NIC, a VI, and a region with descriptors and data. */
+typedef struct {
+    VIP_NIC_HANDLE nic;
+    VIP_VI_HANDLE vi;
+    VIP_MEM_HANDLE mem;
+    unsigned char *memory;
+    address_t local, remote;
+    VIP_VI_ATTRIBUTES attributes;
+} end_t;
+
+/* Which of the two this is; a discriminator that nobody else uses. */
+extern int server;
+extern const char *name;
+
+/* What the error handler has been told: how often, a bit for each code, the last. */
+extern volatile int errors;
+extern volatile unsigned kinds;
+extern volatile VIP_ERROR_DESCRIPTOR told;
+void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *e);
+
+/* A VI on these completion queues, of a NIC of its own if there is none yet; and its end. */
+void open_end(end_t *e, VIP_CQ_HANDLE send, VIP_CQ_HANDLE recv);
+VIP_RETURN try_connect(end_t *e);
+void connect_end(end_t *e);
+void close_end(end_t *e);
+
+/* Descriptors and their data, by number. */
+VIP_DESCRIPTOR *at(end_t *e, int i);
+unsigned char *data(end_t *e, int i);
+VIP_DESCRIPTOR *prepare(end_t *e, int i, VIP_UINT32 length);
+void post_recv(end_t *e, int i, VIP_UINT32 length);
+VIP_DESCRIPTOR *take_recv(end_t *e);
+void send_now(end_t *e, VIP_DESCRIPTOR *d);
+unsigned char pattern(int round, VIP_UINT32 i);
+
+/* Both sides are here. Takes a receive that is posted for it beforehand. */
+void say(end_t *e, int i, const void *what, VIP_UINT32 length);
+
+/* A case, and those of each file, which end with one without a name. */
+typedef struct {
+    const char *name;
+    void (*run)(void);
+} case_t;
+extern const case_t transfers[], queues[], notices[], tags[], rdmas[], connecting[], failing[], levels[];
+
+#endif

@@ -1,0 +1,50 @@
+//! A program as they were written when VIA was new, by compilers' settings of that time.
+//!
+//! Those that were written then cannot be had in a test: see docs/vipl.md, "Programs of its time".
+
+mod common;
+
+use common::{folder, here, include, library, run, watched};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The program, built for one of the two libraries of the time: as its makefile would have it.
+fn built(name: &str, arguments: &[&str]) -> PathBuf {
+    let (program, place) = (folder().join(name), library().parent().expect("a folder"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu89", "-O2", "-g", "-fcommon", "-w", "-I"]).arg(include());
+    cc.arg(here().join("tests/c/period.c")).arg("-L").arg(place).args(arguments);
+    run(cc.arg(format!("-Wl,-rpath,{}", place.display())).arg("-o").arg(&program));
+    program
+}
+
+fn both_nodes(name: &str, discriminator: u32, arguments: &[&str]) {
+    let program = built(name, arguments);
+    let hosts = folder().join(format!("{name}.hosts"));
+    fs::write(&hosts, "self node0 node1 # both on this host\n").expect("a hosts file");
+    let node = |number: &str, peer: &str| {
+        let mut command = watched(60, false, &program);
+        command.arg(number).arg(&hosts).args([peer, &discriminator.to_string()]);
+        command.stdout(Stdio::piped()).spawn().expect("it runs")
+    };
+    for (number, node) in [node("0", "node1"), node("1", "node0")].into_iter().enumerate() {
+        let output = node.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(said, format!("node {number}: ok\n"), "{name}: {}", output.status);
+    }
+}
+
+#[test]
+fn a_message_passing_library_for_m_via() {
+    both_nodes("period-mvia", std::process::id(), &["-lvipl"]);
+}
+
+/// Its library had another name.
+#[test]
+fn a_message_passing_library_for_clan() {
+    let link = library().parent().expect("a folder").join("libgnivipl.so");
+    let _ = fs::remove_file(&link);
+    std::os::unix::fs::symlink("libvipl.so", link).expect("a link to the library");
+    both_nodes("period-clan", std::process::id() + (1 << 30), &["-DGIGANET", "-lgnivipl"]);
+}

@@ -1,0 +1,96 @@
+//! A receive queue that its engine is armed for while a sender sends: the sender sees the arming,
+//! or the engine, which looks after that, the message.
+
+use super::*;
+
+/// With the crate's own bell and waiter. The engine sleeps at once when it has armed and looked.
+fn engine_and_sender(disarm_first: bool) {
+    let shared = Arc::new((Bell::new(), Waiter::new(), Doorbell::new(), AtomicU32::new(0)));
+    if disarm_first {
+        // A program that polled, and stops to.
+        shared.0.watch(0);
+        shared.0.unwatch(0);
+    }
+    let sender = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (bell, engine, doorbell, message) = &*shared;
+            message.store(1, Ordering::Release);
+            if bell.look().is_some_and(|listeners| listeners.waiters & 1 != 0)
+                && engine.notify(0).is_some()
+            {
+                doorbell.ring();
+            }
+        })
+    };
+    let (bell, engine, doorbell, message) = &*shared;
+    bell.watch(0);
+    fence(Ordering::SeqCst);
+    let mut received = message.load(Ordering::Relaxed) != 0;
+    while !received {
+        engine.going_to_sleep();
+        if !engine.has_news() {
+            doorbell.sleep();
+        }
+        engine.awake();
+        engine.drain(|_| received |= message.load(Ordering::Relaxed) != 0);
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_message_is_received_or_rung_for() {
+    check(|| engine_and_sender(false));
+}
+
+#[test]
+fn also_after_a_disarming() {
+    check(|| engine_and_sender(true));
+}
+
+/// Arming again, with the fence on either side to be left out.
+fn copy(engine_fence: bool, sender_fence: bool) {
+    let shared = Arc::new((AtomicU64::new(0), AtomicU32::new(0), Note::new()));
+    let engine = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (armed, message, note) = &*shared;
+            armed.store(1, Ordering::Release);
+            if engine_fence {
+                fence(Ordering::SeqCst);
+            }
+            if message.load(Ordering::Relaxed) == 0 {
+                note.sleep_if(|| true);
+            }
+        })
+    };
+    let (armed, message, note) = &*shared;
+    message.store(1, Ordering::Release);
+    if sender_fence {
+        fence(Ordering::SeqCst);
+    }
+    let rung = armed.load(Ordering::Relaxed) != 0;
+    engine.join().unwrap();
+    if rung {
+        // The doorbell remembers a ring that came before the sleep.
+        note.wake();
+    }
+    note.check();
+}
+
+#[test]
+fn the_copy_holds_with_both_fences() {
+    check(|| copy(true, true));
+}
+
+#[test]
+#[should_panic(expected = "a missed wake-up")]
+fn without_the_engines_fence_a_message_stays() {
+    check(|| copy(false, true));
+}
+
+#[test]
+#[should_panic(expected = "a missed wake-up")]
+fn without_the_senders_fence_a_message_stays() {
+    check(|| copy(true, false));
+}

@@ -1,0 +1,133 @@
+//! Two ends of a direction: who rings, and who sleeps.
+
+use super::*;
+
+struct Shared {
+    bell: Bell,
+    futex: Futex,
+    news: AtomicU32,
+}
+
+/// As a thread waits for a message.
+fn sleep(shared: &Shared) {
+    loop {
+        let seen = shared.bell.word().load(Ordering::SeqCst);
+        shared.bell.going_to_sleep();
+        let news = shared.news.load(Ordering::Relaxed) != 0;
+        if !news {
+            shared.futex.wait(shared.bell.word(), seen);
+        }
+        shared.bell.woke();
+        if news || shared.news.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+    }
+}
+
+fn tell(shared: &Shared) {
+    shared.news.store(1, Ordering::Release);
+    if shared.bell.look().is_some_and(|listeners| listeners.sleepers) {
+        shared.bell.ring();
+        shared.futex.wake();
+    }
+}
+
+fn sleepers(count: usize) {
+    let shared =
+        Arc::new(Shared { bell: Bell::new(), futex: Futex::new(), news: AtomicU32::new(0) });
+    let threads: Vec<_> = (0..count)
+        .map(|_| {
+            let shared = shared.clone();
+            thread::spawn(move || sleep(&shared))
+        })
+        .collect();
+    tell(&shared);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(shared.bell.look(), None, "somebody is still announced");
+}
+
+#[test]
+fn two_sleepers_are_woken() {
+    check(|| sleepers(2));
+}
+
+#[test]
+fn two_ringers_wake_a_sleeper() {
+    check(|| {
+        let shared =
+            Arc::new(Shared { bell: Bell::new(), futex: Futex::new(), news: AtomicU32::new(0) });
+        let ringers: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = shared.clone();
+                thread::spawn(move || tell(&shared))
+            })
+            .collect();
+        sleep(&shared);
+        ringers.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// What is left out of the copy.
+#[derive(Clone, Copy, PartialEq)]
+enum Without {
+    Nothing,
+    TheRingersFence,
+    TheSleepersFence,
+    /// The ringer wakes, but does not change the word that the sleeper compares.
+    TheWord,
+}
+
+/// The protocol again.
+fn copy(without: Without) {
+    let shared = Arc::new((AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0), Note::new()));
+    let sleeper = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (who, word, news, note) = &*shared;
+            let seen = word.load(Ordering::Relaxed);
+            who.store(1, Ordering::Relaxed);
+            if without != Without::TheSleepersFence {
+                fence(Ordering::SeqCst);
+            }
+            if news.load(Ordering::Relaxed) == 0 {
+                note.sleep_if(|| word.load(Ordering::SeqCst) == seen);
+            }
+        })
+    };
+    let (who, word, news, note) = &*shared;
+    news.store(1, Ordering::Release);
+    if without != Without::TheRingersFence {
+        fence(Ordering::SeqCst);
+    }
+    if who.load(Ordering::Relaxed) != 0 {
+        if without != Without::TheWord {
+            word.fetch_add(1, Ordering::SeqCst);
+        }
+        note.wake();
+    }
+    sleeper.join().unwrap();
+    note.check();
+}
+
+#[test]
+fn the_copy_holds_with_everything() {
+    check(|| copy(Without::Nothing));
+}
+
+#[test]
+#[should_panic(expected = "a missed wake-up")]
+fn without_the_ringers_fence_a_wake_up_is_missed() {
+    check(|| copy(Without::TheRingersFence));
+}
+
+#[test]
+#[should_panic(expected = "a missed wake-up")]
+fn without_the_sleepers_fence_a_wake_up_is_missed() {
+    check(|| copy(Without::TheSleepersFence));
+}
+
+#[test]
+#[should_panic(expected = "a missed wake-up")]
+fn without_the_word_a_ring_is_lost() {
+    check(|| copy(Without::TheWord));
+}

@@ -1,0 +1,74 @@
+//! The lock that leans to its user, as a model: the kernel's barrier is a fence in the favoured
+//! thread, wherever it happens to be.
+
+use super::*;
+use loom::cell::UnsafeCell;
+
+struct Lock {
+    favoured: AtomicU32,
+    inside: AtomicU32,
+    held: Mutex<()>,
+    value: UnsafeCell<u32>,
+}
+
+fn add(lock: &Lock) {
+    // SAFETY: the lock is had; loom checks that nobody else has it.
+    lock.value.with_mut(|value| unsafe { *value += 1 });
+}
+
+/// The favoured thread takes the lock once, with or without another look at its privilege.
+fn favoured(lock: &Lock, looks_again: bool) {
+    if lock.favoured.load(Ordering::Relaxed) == 1 {
+        lock.inside.store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if !looks_again || lock.favoured.load(Ordering::Acquire) == 1 {
+            add(lock);
+            lock.inside.store(0, Ordering::Release);
+            return;
+        }
+        lock.inside.store(0, Ordering::Release);
+    }
+    let _held = lock.held.lock().unwrap();
+    add(lock);
+}
+
+fn other(lock: &Lock) {
+    let _held = lock.held.lock().unwrap();
+    lock.favoured.store(0, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
+    while lock.inside.load(Ordering::Acquire) != 0 {
+        thread::yield_now();
+    }
+    add(lock);
+}
+
+fn model(looks_again: bool) {
+    let lock = Arc::new(Lock {
+        favoured: AtomicU32::new(1),
+        inside: AtomicU32::new(0),
+        held: Mutex::new(()),
+        value: UnsafeCell::new(0),
+    });
+    let thread = {
+        let lock = lock.clone();
+        thread::spawn(move || {
+            favoured(&lock, looks_again);
+            favoured(&lock, looks_again);
+        })
+    };
+    other(&lock);
+    thread.join().unwrap();
+    // SAFETY: the other thread is gone.
+    assert_eq!(lock.value.with(|value| unsafe { *value }), 3);
+}
+
+#[test]
+fn a_revoked_privilege_is_noticed() {
+    check(|| model(true));
+}
+
+#[test]
+#[should_panic]
+fn without_the_second_look_both_are_inside() {
+    check(|| model(false));
+}

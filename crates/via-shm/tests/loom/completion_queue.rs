@@ -1,0 +1,106 @@
+//! A completion queue that finds its VIs by bits: what a sender has published is found by the look
+//! that follows its bit, whatever the rhythm of sending and looking.
+
+use super::*;
+
+/// Two messages of one VI, and a queue that looks until it has found both. A look takes a
+/// message; the VI stays ready as long as looks find something, as in `Members::find`.
+fn two_messages() {
+    let shared = Arc::new((Bell::new(), Waiter::new(), AtomicU32::new(0)));
+    shared.0.watch(1);
+    let sender = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (bell, waiter, sent) = &*shared;
+            for n in 1..=2 {
+                sent.store(n, Ordering::Release);
+                if bell.look().is_some_and(|listeners| listeners.waiters & 2 != 0) {
+                    waiter.notify(3);
+                }
+            }
+        })
+    };
+    let (_, waiter, sent) = &*shared;
+    let (mut ready, mut found) = (false, 0);
+    let look = |ready: &mut bool, found: &mut u32| {
+        waiter.drain(|vi| *ready |= vi == 3);
+        while *ready {
+            if sent.load(Ordering::Acquire) > *found {
+                *found += 1;
+            } else {
+                *ready = false;
+            }
+        }
+    };
+    look(&mut ready, &mut found);
+    sender.join().unwrap();
+    // What was sent while it looked has left its bit.
+    look(&mut ready, &mut found);
+    assert_eq!(found, 2, "a message without an entry");
+}
+
+#[test]
+fn every_message_is_found() {
+    check(two_messages);
+}
+
+/// Looking first and clearing the bit afterwards, which is what must not be done.
+#[test]
+#[should_panic(expected = "a message without an entry")]
+fn a_bit_cleared_after_the_look_is_a_message_lost() {
+    check(|| {
+        let shared = Arc::new((AtomicU64::new(0), AtomicU32::new(0)));
+        let sender = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.1.store(1, Ordering::Release);
+                fence(Ordering::SeqCst);
+                shared.0.fetch_or(1, Ordering::SeqCst);
+            })
+        };
+        let mut found = shared.1.load(Ordering::Acquire);
+        shared.0.swap(0, Ordering::SeqCst);
+        sender.join().unwrap();
+        if shared.0.swap(0, Ordering::SeqCst) != 0 {
+            found = shared.1.load(Ordering::Acquire);
+        }
+        assert_eq!(found, 1, "a message without an entry");
+    });
+}
+
+/// The fence between clearing and looking left out.
+fn copy(clears_with_order: bool) {
+    let shared = Arc::new((AtomicU64::new(1), AtomicU32::new(0)));
+    let sender = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.1.store(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            // A bit that is set is not set again.
+            if shared.0.load(Ordering::Relaxed) & 1 == 0 {
+                shared.0.fetch_or(1, Ordering::SeqCst);
+            }
+        })
+    };
+    if clears_with_order {
+        shared.0.swap(0, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    } else {
+        shared.0.swap(0, Ordering::Relaxed);
+    }
+    let seen = shared.1.load(Ordering::Relaxed) != 0;
+    sender.join().unwrap();
+    let marked = shared.0.load(Ordering::Relaxed) != 0;
+    assert!(seen || marked, "a message without an entry");
+}
+
+#[test]
+fn the_copy_holds_with_its_fence() {
+    check(|| copy(true));
+}
+
+#[test]
+#[should_panic(expected = "a message without an entry")]
+fn without_the_fence_a_set_bit_hides_a_message() {
+    check(|| copy(false));
+}

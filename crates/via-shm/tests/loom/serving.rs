@@ -1,0 +1,76 @@
+//! Who serves an RDMA where several are told to: one turned away leaves a mark, for which who is at
+//! it looks again.
+
+use super::*;
+
+struct Shared {
+    /// The lock, which is only ever tried.
+    held: AtomicU32,
+    again: AtomicU32,
+    staged: AtomicU32,
+    served: AtomicU32,
+}
+
+fn serve(shared: &Shared, marks: bool, fences: bool) {
+    loop {
+        if marks {
+            shared.again.swap(1, Ordering::SeqCst);
+            if fences {
+                fence(Ordering::SeqCst);
+            }
+        }
+        let free = shared.held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if !free {
+            return;
+        }
+        if marks {
+            shared.again.swap(0, Ordering::SeqCst);
+        }
+        if shared.staged.load(Ordering::Relaxed) != 0 {
+            shared.served.store(1, Ordering::Relaxed);
+        }
+        shared.held.store(0, Ordering::Release);
+        if fences {
+            fence(Ordering::SeqCst);
+        }
+        if !marks || shared.again.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+    }
+}
+
+fn model(marks: bool, fences: bool) {
+    let shared = Arc::new(Shared {
+        held: AtomicU32::new(0),
+        again: AtomicU32::new(0),
+        staged: AtomicU32::new(0),
+        served: AtomicU32::new(0),
+    });
+    // A thread of the program that waits, and looks now and then.
+    let helper = {
+        let shared = shared.clone();
+        thread::spawn(move || serve(&shared, marks, fences))
+    };
+    // The engine, told of an RDMA.
+    shared.staged.store(1, Ordering::Release);
+    serve(&shared, marks, fences);
+    helper.join().unwrap();
+    assert_eq!(shared.served.load(Ordering::Relaxed), 1, "an RDMA is not served");
+}
+
+#[test]
+fn who_is_turned_away_is_served() {
+    check(|| model(true, true));
+}
+
+#[test]
+#[should_panic(expected = "an RDMA is not served")]
+fn without_the_mark_he_is_not() {
+    check(|| model(false, true));
+}
+
+#[test]
+#[should_panic(expected = "an RDMA is not served")]
+fn without_the_fences_he_is_not() {
+    check(|| model(true, false));
+}
