@@ -1,7 +1,7 @@
 //! A program at one end of a stream.
 
 use super::choices::Choices;
-use sovia_stream::{Reset, Stream, TransferError};
+use sovia_stream::{Reset, State, Stream, TransferError};
 use std::net::Shutdown;
 use via_sim::SimNic;
 
@@ -38,6 +38,13 @@ impl End {
             lost: None,
             deaf: false,
         }
+    }
+
+    /// Whether the connection is lost, though the program may not have been told.
+    pub(crate) fn is_lost(&self) -> bool {
+        let reset = |stream: &Stream<SimNic>| stream.state() == State::Reset;
+        // What becomes of a stream that it has closed no program is told.
+        self.lost.is_some() || self.stream.as_ref().is_none_or(reset)
     }
 
     fn failed(&mut self, error: TransferError) {

@@ -120,7 +120,7 @@ fn finish(network: &Network, stacks: &[Stack<SimNic>], pair: &mut [End; 2], part
         }
         // An end that has nothing on its way does not learn that the other has given it up, as a
         // TCP without keep-alive would not.
-        if partition && round > 8_000 && pair.iter().any(|end| end.lost.is_some()) {
+        if partition && round > 8_000 && pair.iter().any(End::is_lost) {
             break;
         }
     }
