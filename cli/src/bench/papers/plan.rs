@@ -272,7 +272,9 @@ fn sovia(effort: Effort) -> Vec<Part> {
             parts.push(stream(cpus, what, latency(), name));
         }
     }
-    for name in ["SOVIA_REG", "SOVIA_COPY", "SOVIA_HYBRID", "SOVIA_3WAY"] {
+    for name in
+        ["SOVIA_REG", "SOVIA_COPY", "SOVIA_HYBRID", "SOVIA_3WAY", "SOVIA_DACKS", "SOVIA_COMBINE"]
+    {
         parts.push(stream(Cpus::Apart, "transfer", latency(), name));
     }
     for way in [Way::Tcp, Way::SendRecv] {
