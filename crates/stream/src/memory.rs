@@ -70,7 +70,14 @@ impl<N: Nic + 'static> Slots<N> {
         let Sizes { receives, sends, buffers, chunk } = sizes;
         let descriptors = (receives + sends) * ALIGNMENT;
         let len = descriptors + sends * BODY_MAX + (receives + buffers) * chunk;
-        Ok(Slots { registered: Registered::new(nic, Memory::zeroed(len), ptag)?, sizes })
+        let registered = Registered::new(nic, Memory::zeroed(len), ptag)?;
+        let slots = Slots { registered, sizes };
+        for i in 0..receives {
+            let Registered { memory, handle, .. } = &slots.registered;
+            let data = memory.segment(slots.receive_at(i), chunk as u32, *handle);
+            slots.prepared(i, &[data], None);
+        }
+        Ok(slots)
     }
 
     fn address(&self, at: usize) -> DescriptorAddress {
@@ -126,11 +133,9 @@ impl<N: Nic + 'static> Slots<N> {
         self.address(at)
     }
 
-    /// A receive, ready to be posted.
+    /// A receive, ready to be posted. Its descriptor is the same each time.
     pub(crate) fn receive(&self, i: usize) -> DescriptorAddress {
-        let Registered { memory, handle, .. } = &self.registered;
-        let data = memory.segment(self.receive_at(i), self.sizes.chunk as u32, *handle);
-        self.prepared(i, &[data], None)
+        self.address(i * ALIGNMENT)
     }
 
     /// A send of those bytes, ready to be posted.

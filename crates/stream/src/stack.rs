@@ -11,8 +11,16 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use sovia_proto::configuration::{Configuration, Transfer};
 use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::Instant;
+use via::error::ConnectError::NoMatch;
 use via::{NetAddress, Nic, Ptag, Vi};
+
+/// How long nobody must have waited at an address before it is believed that nobody listens there:
+/// a listener does not wait while it takes a request, nor before its thread has begun.
+const NOBODY: Duration = Duration::from_millis(100);
+/// How long after a request that met nobody the next is made.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// Streams over a NIC. It may be dropped before they are.
 #[derive(Debug)]
@@ -70,20 +78,22 @@ impl<N: Nic + 'static> Stack<N> {
         &self.0.nic
     }
 
-    /// The configuration that suits the NIC best where nothing else is asked for. SOVIA_DACKS; but
-    /// where registering costs no system call, bytes are copied only as long as that is cheaper
-    /// than finding a region's place: as many as travel inside a queue entry.
+    /// The configuration that suits the NIC best where nothing else is asked for: SOVIA_DACKS, with
+    /// HYBRID where a send is over when its call returns, and COPY where it is not. There a program
+    /// that lends its buffer to the NIC has to wait for the far side before it has it back, at each
+    /// packet, which costs more than a copy does.
     pub fn recommended(&self) -> Configuration {
         let capabilities = self.0.nic.attributes().capabilities;
         let mut configuration = Configuration::default();
-        if capabilities.registration_is_free && capabilities.sends_execute_in_caller {
-            configuration.transfer = Transfer::Hybrid { threshold: capabilities.inline_size };
+        if !capabilities.sends_execute_in_caller {
+            configuration.transfer = Transfer::Copy;
         }
         configuration
     }
 
     /// Connects to whoever listens at `remote`, within the timeout (`None`: however long it
-    /// takes). Returns once the peer has said its terms.
+    /// takes). Returns once the peer has said its terms. That nobody listens is found out after a
+    /// tenth of a second.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -99,8 +109,15 @@ impl<N: Nic + 'static> Stack<N> {
         let mut name = std::process::id().to_be_bytes().to_vec();
         name.extend(self.0.fresh().to_be_bytes());
         let local = NetAddress::new(&self.nic().attributes().local_address, &name);
-        end.vi().connect_request(&local, remote, timeout)?;
-        let left = timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+        let left = || timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+        while let Err(error) = end.vi().connect_request(&local, remote, left()) {
+            if error != NoMatch || begin.elapsed() >= NOBODY || left().is_some_and(|t| t.is_zero())
+            {
+                return Err(error.into());
+            }
+            thread::sleep(PAUSE);
+        }
+        let left = left();
         let stream = end.connected();
         match stream.0.await_normal(Patience::of(left)) {
             Ok(()) => Ok(stream),

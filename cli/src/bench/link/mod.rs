@@ -5,6 +5,7 @@ pub(super) mod eventfd;
 pub(super) mod region;
 pub(super) mod slots;
 pub(super) mod socket;
+pub(super) mod sovia;
 pub(super) mod tcp;
 pub(super) mod unix;
 pub(super) mod via;

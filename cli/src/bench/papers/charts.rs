@@ -103,6 +103,19 @@ pub(super) fn of(results: &Results) -> Vec<Picture> {
             .collect(),
         Scenario::Calls => vec![single(results, "calls", "ns per call", "ns")],
         Scenario::Memory => vec![single(results, "memory", "bytes per VI", "bytes")],
+        Scenario::Sovia => [
+            ("one processor", Metric::HalfTrip, HALF_TRIP),
+            ("two processors", Metric::HalfTrip, HALF_TRIP),
+            ("transfer", Metric::HalfTrip, HALF_TRIP),
+            ("bandwidth", Metric::Throughput, MBITS),
+        ]
+        .into_iter()
+        .map(|(what, metric, y)| {
+            let file = format!("sovia-{}", what.replace(' ', "-"));
+            let of = |point: &Point<'_>| point.part.series.starts_with(what);
+            picture(results, &file, format!("SOVIA, {what}"), (BYTES, y), metric, of)
+        })
+        .collect(),
     }
 }
 
@@ -141,7 +154,16 @@ fn picture(
 
 /// A series without what the title of its picture says.
 fn short(series: &str) -> String {
-    let said = [", two processors", ", one processor", "one way, ", "two way, "];
+    let said = [
+        ", two processors",
+        ", one processor",
+        "one way, ",
+        "two way, ",
+        "one processor, ",
+        "two processors, ",
+        "transfer, ",
+        "bandwidth, ",
+    ];
     said.iter().fold(series.to_owned(), |name, part| name.replace(part, ""))
 }
 
@@ -261,6 +283,6 @@ mod tests {
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len(), count, "each has a file of its own");
-        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1);
+        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 4);
     }
 }

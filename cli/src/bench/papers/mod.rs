@@ -62,6 +62,8 @@ pub(super) enum What {
     Calls(OneArgs),
     /// The memory of idle connected VIs
     Memory(OneArgs),
+    /// SOVIA streams in the papers' configurations: latency and bandwidth by size
+    Sovia(OneArgs),
 }
 
 /// How much is measured, for one scenario or for all.
@@ -131,6 +133,7 @@ pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
         What::Netpipe(args) => one(Scenario::Netpipe, args),
         What::Calls(args) => one(Scenario::Calls, args),
         What::Memory(args) => one(Scenario::Memory, args),
+        What::Sovia(args) => one(Scenario::Sovia, args),
     }
 }
 

@@ -69,6 +69,13 @@ fn about(scenario: Scenario) -> &'static str {
             "What the pages of two processes grew by when they connected idle VIs, by VI: pages \
              that one of them touches alone, pages that both touch, and each end's share of all."
         }
+        Scenario::Sovia => {
+            "Streams over a VI by the configurations of SOVIA's Table 4. One and two processors: who \
+             handles messages (Figs. 5 and 9). Transfer: bytes registered, copied or either, on two \
+             processors, and the handshake by request and leave (Tables 2 and 3). Bandwidth: no flow \
+             control, the window, delayed acknowledgements, combining (Figs. 7 and 8). All block, \
+             after spinning for a while; so does the native VI beside them."
+        }
     }
 }
 

@@ -32,8 +32,14 @@ pub(super) const SOVIA: Paper = Paper {
     reference: "J.-S. Kim, K. Kim, S.-I. Jung; ICS 2001",
 };
 
+/// The same as the sockets of FTP and RPC.
+pub(super) const CLUSTER: Paper = Paper {
+    title: "SOVIA: A User-level Sockets Layer over Virtual Interface Architecture",
+    reference: "J.-S. Kim, K. Kim, S.-I. Jung; CLUSTER 2001",
+};
+
 /// The papers, in the order of the report.
-pub(super) const PAPERS: [&Paper; 3] = [&FEATURES, &NETPIPE, &SOVIA];
+pub(super) const PAPERS: [&Paper; 4] = [&FEATURES, &NETPIPE, &SOVIA, &CLUSTER];
 
 /// One of our figures, found by name.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +137,27 @@ const ONE_BLOCK: &str = "send/receive, blocking, one processor";
 
 const ONE_WAY_VI: Ours = ours(Scenario::Calls, "one way, VI", Metric::HalfTrip, Pick::At(4));
 
+/// 4 bytes one way over a stream, or what stands beside it.
+const fn stream(series: &'static str) -> Ours {
+    ours(Scenario::Sovia, series, Metric::HalfTrip, Pick::At(4))
+}
+
+/// As many bytes at a time, one way as fast as possible.
+const fn flow(series: &'static str, size: u64) -> Ours {
+    ours(Scenario::Sovia, series, Metric::Throughput, Pick::At(size))
+}
+
+/// Processor time of an end while 32 KB at a time go one way.
+const fn processor(series: &'static str, end: End, metric: Metric) -> Ours {
+    Ours { scenario: Scenario::Sovia, series, end, metric, pick: Pick::At(32768) }
+}
+
+const ONE_VIA: Ours = stream("one processor, native VIA");
+const TWO_VIA: Ours = stream("two processors, native VIA");
+const REG: Ours = ours(Scenario::Sovia, "transfer, SOVIA_REG", Metric::HalfTrip, Pick::At(4));
+const COPY: Ours = ours(Scenario::Sovia, "transfer, SOVIA_COPY", Metric::HalfTrip, Pick::At(4));
+const FLOW_VIA: &str = "bandwidth, native VIA";
+
 macro_rules! facts {
     ($($paper:ident $place:literal: $what:literal, $value:expr, $unit:literal, $beside:expr;)+) => {
         /// Every figure that is compared.
@@ -197,6 +224,28 @@ facts! {
     SOVIA "Table 3, cLAN": "4 bytes one way, native VIA", 8.3, "us", Figure(ONE_WAY_VI);
     SOVIA "Table 2, M-VIA": "4 bytes one way, native VIA", 43.3, "us", Figure(ONE_WAY_VI);
     SOVIA "Sec. 5, cLAN": "peak of native VIA", 815.0, "Mbit/s", Figure(peak(Scenario::Throughput, ONE_WAY_SEND));
+    SOVIA "Fig. 5, cLAN": "4 bytes, SOVIA_SINGLE", 12.3, "us", Figure(stream("two processors, SOVIA_SINGLE"));
+    SOVIA "Fig. 5, cLAN": "4 bytes, SOVIA_SINGLE by native VIA, a processor for each end", 1.48, "", Quotient(stream("two processors, SOVIA_SINGLE"), TWO_VIA);
+    SOVIA "Fig. 5, cLAN": "4 bytes, SOVIA_HANDLER by native VIA, a processor for each end", 3.6, "", Quotient(stream("two processors, SOVIA_HANDLER"), TWO_VIA);
+    SOVIA "Fig. 5, cLAN": "4 bytes, TCP by native VIA, a processor for each end", 6.61, "", Quotient(stream("two processors, TCP"), TWO_VIA);
+    SOVIA "Fig. 5, M-VIA": "4 bytes, SOVIA_NOTIFY by SOVIA_HANDLER", 1.06, "", Quotient(stream("two processors, SOVIA_NOTIFY"), stream("two processors, SOVIA_HANDLER"));
+    SOVIA "Fig. 5, cLAN": "4 bytes, SOVIA_HANDLER by SOVIA_SINGLE, one processor for both ends", 2.43, "", Quotient(stream("one processor, SOVIA_HANDLER"), stream("one processor, SOVIA_SINGLE"));
+    SOVIA "Fig. 5, cLAN": "4 bytes, TCP by native VIA, one processor for both ends", 6.61, "", Quotient(stream("one processor, TCP"), ONE_VIA);
+    SOVIA "Fig. 9, cLAN": "4 bytes, SOVIA_HANDLER by SOVIA_SINGLE, two processors", 3.11, "", Quotient(stream("two processors, SOVIA_HANDLER"), stream("two processors, SOVIA_SINGLE"));
+    SOVIA "Table 3, cLAN": "4 bytes, SOVIA_COPY", 10.5, "us", Figure(COPY);
+    SOVIA "Table 3, cLAN": "4 bytes, SOVIA_COPY by native VIA", 1.27, "", Quotient(COPY, TWO_VIA);
+    SOVIA "Table 3, cLAN": "4 bytes, SOVIA_REG by SOVIA_COPY", 1.17, "", Quotient(REG, COPY);
+    SOVIA "Table 3, cLAN": "registering takes no longer than copying from, bytes", 1024.0, "bytes", Crossing(REG, COPY);
+    SOVIA "Sec. 4.2, cLAN": "4 bytes by COMBINE less than 2 us over those by DACKS: one by the other", 1.14, "", Quotient(stream("transfer, SOVIA_COMBINE"), stream("transfer, SOVIA_DACKS"));
+    SOVIA "Fig. 10, cLAN": "32 KB, sender's processor time in the program", 1.4, "%", Figure(processor("bandwidth, SOVIA_COMBINE", End::Requester, Metric::UserTime));
+    SOVIA "Fig. 10, cLAN": "32 KB, sender's processor time in the kernel", 8.7, "%", Figure(processor("bandwidth, SOVIA_COMBINE", End::Requester, Metric::KernelTime));
+    SOVIA "Fig. 3": "4 bytes, request and leave first by native VIA (almost three times)", 3.0, "", Quotient(stream("transfer, SOVIA_3WAY"), TWO_VIA);
+    SOVIA "Fig. 8, cLAN": "32 KB, SOVIA_DACKS", 814.0, "Mbit/s", Figure(flow("bandwidth, SOVIA_DACKS", 32768));
+    SOVIA "Fig. 8, cLAN": "32 KB, SOVIA_DACKS by native VIA", 1.0, "", Quotient(flow("bandwidth, SOVIA_DACKS", 32768), flow(FLOW_VIA, 32768));
+    CLUSTER "Fig. 6a": "4 bytes, native VIA", 8.5, "us", Figure(TWO_VIA);
+    CLUSTER "Fig. 6a": "4 bytes, SOVIA_SINGLE by copying", 10.5, "us", Figure(COPY);
+    CLUSTER "Fig. 6a": "4 bytes, TCP", 55.0, "us", Figure(stream("two processors, TCP"));
+    CLUSTER "Fig. 6b": "32 KB, TCP by native VIA", 0.55, "", Quotient(flow("bandwidth, TCP", 32768), flow(FLOW_VIA, 32768));
 }
 
 #[cfg(test)]

@@ -19,10 +19,11 @@ pub(super) enum Scenario {
     Netpipe,
     Calls,
     Memory,
+    Sovia,
 }
 
 impl Scenario {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Loops,
         Self::Throughput,
         Self::Strided,
@@ -31,6 +32,7 @@ impl Scenario {
         Self::Netpipe,
         Self::Calls,
         Self::Memory,
+        Self::Sovia,
     ];
 
     /// Its name, in commands and in results.
@@ -44,6 +46,7 @@ impl Scenario {
             Self::Netpipe => "netpipe",
             Self::Calls => "calls",
             Self::Memory => "memory",
+            Self::Sovia => "sovia",
         }
     }
 
@@ -54,7 +57,9 @@ impl Scenario {
             Self::Scatter => "block_bytes",
             Self::Queues => "vis",
             Self::Memory => "vis",
-            Self::Loops | Self::Throughput | Self::Netpipe | Self::Calls => "size_bytes",
+            Self::Loops | Self::Throughput | Self::Netpipe | Self::Calls | Self::Sovia => {
+                "size_bytes"
+            }
         }
     }
 }
@@ -77,6 +82,8 @@ pub(super) enum Way {
     Unix,
     /// A bare ring in shared memory: the hardware's limit
     Ring,
+    /// A SOVIA stream over a VI
+    Sovia,
     /// Within one process: nothing travels
     Local,
 }
@@ -90,6 +97,7 @@ impl Way {
             Self::Tcp => "tcp",
             Self::Unix => "unix",
             Self::Ring => "ring",
+            Self::Sovia => "sovia",
             Self::Local => "local",
         }
     }
@@ -102,6 +110,7 @@ impl Way {
             Self::Tcp => "TCP",
             Self::Unix => "Unix socket",
             Self::Ring => "bare ring",
+            Self::Sovia => "SOVIA",
             Self::Local => "local copy",
         }
     }
@@ -200,6 +209,8 @@ pub(super) struct Part {
     pub(super) wait: Wait,
     pub(super) cpus: Cpus,
     pub(super) work: Work,
+    /// Of a SOVIA stream, as text.
+    pub(super) configuration: Option<String>,
     /// For each point.
     pub(super) seconds: f64,
 }
@@ -275,6 +286,8 @@ metrics! {
     HalfTrip "half_round_trip" "us" "half a round trip";
     Throughput "throughput" "Mbit/s" "throughput";
     Rate "rate" "1/s" "messages a second";
+    UserTime "user_time" "%" "processor time of this end's program";
+    KernelTime "kernel_time" "%" "processor time of this end's kernel";
     PerMessage "time_per_message" "us" "time per message";
     PostSend "post_send" "ns" "post send";
     PostSendSilent "post_send_silent" "ns" "post send, nobody looks at the far end";

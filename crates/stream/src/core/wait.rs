@@ -70,10 +70,8 @@ impl<N: Nic + 'static> Core<N> {
 
     fn waited(&self, inner: &mut Inner<N>, waited: Result<via::Completion, WaitError>) {
         match waited {
-            Ok(completion) => {
-                self.received(inner, completion);
-                self.take_arrivals(inner);
-            }
+            // Others that have come are found by the next look.
+            Ok(completion) => self.received(inner, completion),
             Err(WaitError::Empty) => self.check_lost(inner),
             Err(WaitError::Timeout) => {}
         }

@@ -18,7 +18,6 @@ impl<N: Nic + 'static> Core<N> {
         let mut done = 0;
         let mut held = self.lock();
         while done < bytes.len() {
-            self.progress(&mut held);
             held = match self.write_some(held, &bytes[done..], way) {
                 Ok((held, written)) => {
                     done += written;
@@ -89,14 +88,16 @@ impl<N: Nic + 'static> Core<N> {
         if offer != Offer::Wait {
             return Ok(offer);
         }
-        self.post_due(inner);
+        // Only now: a look for arrivals costs about as much as the rest of a write, and what they
+        // acknowledge is not needed before.
+        self.progress(inner);
         self.ready(inner)?;
         inner.session.write(len, way).map_err(|e| refused(inner, e))
     }
 
     /// Whether a packet can be posted: descriptors, buffers, a connection.
     fn ready(&self, inner: &mut Inner<N>) -> Result<(), Stop> {
-        if inner.unsendable {
+        if inner.unsendable || inner.reset.is_some() {
             let reset = inner.reset.unwrap_or_else(|| Reset::from(self.vi.cause()));
             return Err(Stop::Error(reset.into()));
         }
@@ -181,7 +182,6 @@ impl<N: Nic + 'static> Core<N> {
         let mut held = self.lock();
         let mut done = 0;
         loop {
-            self.progress(&mut held);
             let inner = &mut *held;
             let chunk = inner.session.agreed().map_or(usize::MAX, |terms| terms.chunk as usize);
             if len > chunk.min(buffer.len()) {

@@ -18,7 +18,7 @@ use super::work::{End, Errand, Metric, Part, Reading, Way, Work};
 use super::{clock, rounds};
 use crate::bench::cpus;
 use crate::bench::layer::Layer;
-use crate::bench::link::{Link, tcp, unix};
+use crate::bench::link::{Link, sovia, tcp, unix};
 use crate::bench::task::{Role, Scenario, Task};
 
 /// One process of a measurement, from the errand it is given to the figures it says.
@@ -142,6 +142,9 @@ impl Player<'_> {
         &mut self,
         play: impl FnOnce(&mut Self, &mut dyn Link) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
+        if self.part.way == Way::Sovia {
+            return self.with_stream(play);
+        }
         let layer = match self.part.way {
             Way::Tcp => Layer::Tcp,
             Way::Unix => Layer::Unix,
@@ -172,6 +175,23 @@ impl Player<'_> {
                 self.control.hear()?;
                 play(self, &mut unix::connect(&unix_name, &task)?)
             }
+        }
+    }
+
+    /// Over a SOVIA stream.
+    fn with_stream(
+        &mut self,
+        play: impl FnOnce(&mut Self, &mut dyn Link) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let how = self.part.configuration.as_deref().context("a stream without configuration")?;
+        let how = how.parse()?;
+        if self.is_requester() {
+            self.control.hear()?;
+            play(self, &mut sovia::connect(self.name, &how)?)
+        } else {
+            let listener = sovia::listen(self.name, &how)?;
+            self.control.tell(0)?;
+            play(self, &mut listener.accept()?)
         }
     }
 }

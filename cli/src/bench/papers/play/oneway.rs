@@ -1,13 +1,15 @@
 //! One-way throughput, as the paper measures it: one end sends as fast as it can, the other
 //! confirms at the end. A round is a fixed number of messages and the confirmation.
 
+use std::time::Instant;
+
 use via::Vi;
 use via_shm::ShmVi;
 
 use super::Player;
 use crate::bench::link::Link;
 use crate::bench::papers::station::{Room, Slot, Station};
-use crate::bench::papers::work::{Metric, Way};
+use crate::bench::papers::work::{Metric, Scenario, Way};
 use crate::bench::task::Role;
 
 /// A round has about so many bytes, and a number of messages within these bounds: so many
@@ -116,6 +118,7 @@ impl Player<'_> {
             let stream = Stream::of(len, self.part.way);
             let message = vec![1; len];
             let mut buffer = vec![0; SOCKET_BUFFER_BYTES];
+            let (start, before) = (Instant::now(), processor_time());
             let ns = self.rounds(
                 || {
                     let mut link = link.borrow_mut();
@@ -133,12 +136,31 @@ impl Player<'_> {
                     Ok(link.send(&[1])?)
                 },
             )?;
+            let (whole, after) = (start.elapsed().as_secs_f64(), processor_time());
             if let Some(ns) = ns {
                 self.reading(Metric::Throughput, len, stream.throughput(ns));
+            }
+            if self.part.scenario == Scenario::Sovia {
+                // Of this end, the sender's or the receiver's.
+                for (i, metric) in [Metric::UserTime, Metric::KernelTime].into_iter().enumerate() {
+                    self.reading(metric, len, (after[i] - before[i]) / whole * 100.0);
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Seconds that this process has spent in its program and in the kernel.
+fn processor_time() -> [f64; 2] {
+    // SAFETY: all zeros are a value of the structure, and it is a live place to write to.
+    let usage = unsafe {
+        let mut usage: libc::rusage = core::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    [seconds(usage.ru_utime), seconds(usage.ru_stime)]
 }
 
 fn request(station: &Station, vi: &ShmVi, stream: Stream) -> anyhow::Result<()> {

@@ -1,0 +1,63 @@
+//! A SOVIA stream over a VI of the shared-memory NIC, in one of the papers' configurations.
+
+use std::io;
+use std::time::Duration;
+
+use sovia_stream::{Configuration, Stack, Stream};
+use via_shm::ShmNic;
+
+use super::Link;
+
+const DISCRIMINATOR: &[u8] = b"stream";
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One end of a stream.
+pub(in crate::bench) struct Sovia {
+    stream: Stream<ShmNic>,
+    /// Combined bytes go at once: nothing that this end does later would send them.
+    is_prompt: bool,
+}
+
+/// Somebody who waits for the requester.
+pub(in crate::bench) struct Listener(sovia_stream::Listener<ShmNic>);
+
+/// Listens at a NIC of that name.
+pub(in crate::bench) fn listen(nic: &str, how: &Configuration) -> anyhow::Result<Listener> {
+    let nic = ShmNic::open(nic)?;
+    let address = nic.address(DISCRIMINATOR);
+    Ok(Listener(Stack::new(nic)?.listen(&address, how)?))
+}
+
+impl Listener {
+    /// Accepts the requester's connection.
+    pub(in crate::bench) fn accept(self) -> anyhow::Result<Sovia> {
+        Ok(Sovia { stream: self.0.accept_within(TIMEOUT)?.0, is_prompt: true })
+    }
+}
+
+/// Connects to the responder's NIC.
+pub(in crate::bench) fn connect(nic: &str, how: &Configuration) -> anyhow::Result<Sovia> {
+    let nic = ShmNic::open(nic)?;
+    let address = nic.address(DISCRIMINATOR);
+    let stack = Stack::new(nic)?;
+    // The listener's thread may not wait yet.
+    let stream = super::spin(|| stack.connect(&address, how, Some(TIMEOUT)).ok());
+    Ok(Sovia { stream, is_prompt: false })
+}
+
+impl Link for Sovia {
+    fn send(&mut self, data: &[u8]) -> io::Result<()> {
+        let sent = self.stream.write(data)?;
+        if self.is_prompt {
+            self.stream.flush();
+        }
+        if sent == data.len() { Ok(()) } else { Err(io::ErrorKind::ConnectionReset.into()) }
+    }
+
+    fn receive(&mut self, data: &mut [u8]) -> io::Result<usize> {
+        match self.stream.read(data)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            len => Ok(len),
+        }
+    }
+}

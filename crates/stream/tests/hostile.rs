@@ -1,0 +1,144 @@
+//! A peer that has a VI and does not keep to the protocol: it loses its connection, which says
+//! why, and nobody else loses anything.
+
+mod common;
+
+use common::pattern::{at_end, read, write};
+use common::{Context, LONG};
+use sovia_stream::{Configuration, Reset, TransferError};
+use std::time::Duration;
+use via::{DescriptorAddress, MemAttributes, MemHandle, Memory, Nic, Vi, ViAttributes, ViState};
+use via_shm::ShmNic;
+
+/// A VI used by hand.
+struct Raw {
+    vi: via_shm::ShmVi,
+    memory: Memory,
+    handle: MemHandle,
+    _nic: ShmNic,
+}
+
+const RECEIVES: usize = 40;
+
+impl Raw {
+    fn connect(name: &str) -> Raw {
+        let nic = ShmNic::open(name).unwrap();
+        let memory = Memory::zeroed((RECEIVES + 1) * 64 + 70_000);
+        let handle = nic.register_mem(&memory, MemAttributes::default()).unwrap();
+        let attributes = ViAttributes { max_transfer_size: 64 << 10, ..ViAttributes::default() };
+        let vi = nic.create_vi(attributes).unwrap();
+        let raw = Raw { vi, memory, handle, _nic: nic };
+        for i in 1..=RECEIVES {
+            let data = raw.memory.segment((RECEIVES + 1) * 64, 40_000, raw.handle);
+            raw.memory.descriptor(i * 64).unwrap().prepare(&[data], None).unwrap();
+            raw.vi.post_recv(raw.place(i)).unwrap();
+        }
+        let address = raw._nic.address(b"stream");
+        let local = raw._nic.address(b"raw");
+        while raw.vi.connect_request(&local, &address, Some(LONG)).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        raw
+    }
+
+    fn place(&self, i: usize) -> DescriptorAddress {
+        DescriptorAddress { address: self.memory.address(i * 64), handle: self.handle }
+    }
+
+    /// Sends `len` bytes that begin with `body`.
+    fn send(&self, immediate: Option<u32>, body: &[u8], len: usize) {
+        let at = (RECEIVES + 1) * 64;
+        self.memory.write(at, body);
+        let data = self.memory.segment(at, len as u32, self.handle);
+        self.memory.descriptor(0).unwrap().prepare(&[data], immediate).unwrap();
+        if self.vi.post_send(self.place(0)).is_ok() {
+            let _ = self.vi.send_wait(Some(LONG));
+        }
+    }
+
+    fn wakeup(&self) {
+        let terms = sovia_proto::wakeup::Terms::of(&Configuration::default());
+        let body = terms.encode();
+        self.send(Some(6 << 24), &body, body.len());
+    }
+
+    /// The connection is taken from it.
+    fn is_cut_off(&self) {
+        let begin = std::time::Instant::now();
+        while self.vi.state() == ViState::Connected {
+            assert!(begin.elapsed() < LONG);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+const DATA: u32 = 1 << 24;
+
+/// What a peer says that nobody honest would, after its WAKEUP or in place of it.
+type Lie = (&'static str, bool, fn(&Raw));
+
+const LIES: &[Lie] = &[
+    ("data before WAKEUP", false, |raw| raw.send(Some(DATA), b"x", 1)),
+    ("no immediate data", true, |raw| raw.send(None, b"x", 1)),
+    ("an unknown kind", true, |raw| raw.send(Some(99 << 24), b"", 0)),
+    ("a WAKEUP of another version", false, |raw| raw.send(Some(6 << 24), &[7; 16], 16)),
+    ("a WAKEUP without its end", false, |raw| raw.send(Some(6 << 24), b"SOV", 3)),
+    ("a WAKEUP that is far too long", false, |raw| raw.send(Some(6 << 24), b"", 30_000)),
+    ("a second WAKEUP", true, Raw::wakeup),
+    ("acknowledges what was not sent", true, |raw| raw.send(Some(2 << 24 | 5), b"", 0)),
+    ("data without bytes", true, |raw| raw.send(Some(DATA), b"", 0)),
+    ("data longer than a chunk", true, |raw| raw.send(Some(DATA), b"", 40_000)),
+    ("FINACK without a FIN", true, |raw| raw.send(Some(4 << 24), b"", 0)),
+    ("a switch to TCP", true, |raw| raw.send(Some(5 << 24), b"", 0)),
+    ("a request for leave", true, |raw| raw.send(Some(7 << 24), &[1, 0, 0, 0], 4)),
+    ("an acknowledgement with a body", true, |raw| raw.send(Some(2 << 24), b"body", 4)),
+    ("more than the window", true, |raw| (0..60).for_each(|_| raw.send(Some(DATA), b"y", 1))),
+    ("data behind FIN", true, |raw| {
+        raw.send(Some(3 << 24), b"", 0);
+        raw.send(Some(DATA), b"x", 1);
+    }),
+];
+
+#[test]
+fn whoever_lies_is_cut_off_and_nobody_else() {
+    for (n, (lie, woken, tell)) in LIES.iter().enumerate() {
+        let name = format!("hostile-{n}-{}", std::process::id());
+        let nic = ShmNic::open(&name).unwrap();
+        let address = nic.address(b"stream");
+        let server = Context::new(nic, address.clone(), Configuration::default());
+        let listener = server.listen();
+        let raw = Raw::connect(&name);
+        let (end, _) = listener.accept_within(LONG).unwrap();
+        if *woken {
+            raw.wakeup();
+        }
+        tell(&raw);
+        // What was honest before the lie may be read first.
+        let error = loop {
+            match end.read_within(&mut [0; 10], LONG) {
+                Ok(0) => break None,
+                Ok(_) => {}
+                Err(error) => break Some(error),
+            }
+        };
+        let told = match error {
+            // The stream had its end before the lie.
+            None => end.write_within(&[0], LONG).unwrap_err(),
+            Some(error) => error,
+        };
+        println!("{lie}: {told}");
+        assert!(matches!(told, TransferError::Reset(_)), "{lie}: {told}");
+        let long = lie.contains("longer than a chunk") || lie.contains("more than the window");
+        let protocol = matches!(told, TransferError::Reset(Reset::Protocol(_)));
+        assert!(protocol || long, "{lie}: {told}");
+        raw.is_cut_off();
+        // An honest peer is served.
+        let honest = Context::new(ShmNic::open(&name).unwrap(), address, Configuration::default());
+        let client = honest.connect();
+        let (end, _) = listener.accept_within(LONG).unwrap();
+        write(&client, 1, 0, 1000);
+        read(&end, 1, 0, 1000);
+        drop(client);
+        at_end(&end);
+    }
+}
