@@ -64,7 +64,7 @@ pub mod tokio;
 pub use buffer::{BUFFER_MAX, RecvBuffer, SendBuffer};
 pub use listener::{Incoming, TcpListener};
 pub use readiness::Readiness;
-pub use stats::Stats;
+pub use stats::{Path, Stats};
 pub use stream::TcpStream;
 
 /// Why a stream is on TCP for good.

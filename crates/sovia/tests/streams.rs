@@ -1,6 +1,6 @@
 //! What Sovia's streams have beyond std's.
 
-use sovia::{BUFFER_MAX, TcpListener, TcpStream};
+use sovia::{BUFFER_MAX, Path, TcpListener, TcpStream};
 use std::io::{ErrorKind, Read, Write};
 use std::net;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -32,16 +32,16 @@ fn warm() -> (TcpStream, TcpStream) {
 fn a_stream_tells_where_it_runs() {
     let (mut one, mut other) = pair();
     let before = one.stats();
-    assert!(!before.accelerated && before.on_tcp.is_none());
+    assert_eq!(before.path, Path::Meeting);
     rounds(&mut one, &mut other, 50);
     let stats = one.stats();
-    assert!(stats.accelerated && stats.sends && stats.receives, "{stats:?}");
+    assert!(stats.path == Path::Via && stats.sends && stats.receives, "{stats:?}");
     assert!(stats.bytes_sent > 10 && stats.bytes_received > 10 && stats.messages_sent > 10);
     one.write_all(b"unread").unwrap();
     other.to_tcp().unwrap();
     let stats = other.stats();
-    assert!(!stats.accelerated);
-    assert!(stats.on_tcp.unwrap().unwrap().describe().contains("TCP"), "{stats:?}");
+    let Path::Tcp(Some(reason)) = stats.path else { panic!("{stats:?}") };
+    assert!(reason.describe().contains("TCP"), "{reason:?}");
     let mut got = [0; 6];
     other.read_exact(&mut got).unwrap();
     assert_eq!(&got, b"unread");
