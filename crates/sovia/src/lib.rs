@@ -40,8 +40,8 @@
 //! # In event loops
 //!
 //! [`TcpStream::readiness`] is a descriptor that the kernel's epoll can wait for. With the feature
-//! `mio`, both types are `mio::event::Source`s; with the feature `tokio`, [`mod@tokio`] has types
-//! with `AsyncRead` and `AsyncWrite`.
+//! `mio`, both types are `mio::event::Source`s; with the feature `tokio`, the module
+//! `sovia::tokio` has types with `AsyncRead` and `AsyncWrite`.
 //!
 //! # Processes
 //!
