@@ -24,12 +24,20 @@ build:
 
 # Takes what is built, so that `sudo make install` needs no compiler.
 install:
-	@test -x $(BUILT)/sovia -a -f $(BUILT)/libsovia_preload.so -a -f $(VIPL)/libvipl.so || { echo "run \`make build\` first" >&2; exit 1; }
+	@test -x $(BUILT)/sovia -a -f $(BUILT)/libsovia_preload.so -a -f $(BUILT)/libsovia.so -a -f $(VIPL)/libvipl.so || { echo "run \`make build\` first" >&2; exit 1; }
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/sovia
 	install -m 755 $(BUILT)/sovia $(DESTDIR)$(PREFIX)/bin/sovia
 	install -m 644 $(BUILT)/libsovia_preload.so $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
 	install -d $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 644 include/vipl.h $(DESTDIR)$(PREFIX)/include/vipl.h
+	install -m 644 include/sovia.h $(DESTDIR)$(PREFIX)/include/sovia.h
+	install -m 644 $(BUILT)/libsovia_c.a $(LIBDIR)/libsovia.a
+	-strip --strip-debug $(LIBDIR)/libsovia.a
+	install -m 644 $(BUILT)/libsovia.so $(LIBDIR)/libsovia.so.$(VERSION)
+	ln -sf libsovia.so.$(VERSION) $(LIBDIR)/libsovia.so.1
+	ln -sf libsovia.so.1 $(LIBDIR)/libsovia.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/sovia/sovia.pc.in >$(LIBDIR)/pkgconfig/sovia.pc
+	chmod 644 $(LIBDIR)/pkgconfig/sovia.pc
 	install -m 644 $(VIPL)/libvipl.a $(LIBDIR)/libvipl.a
 	-strip --strip-debug $(LIBDIR)/libvipl.a
 	install -m 644 $(VIPL)/libvipl.so $(LIBDIR)/libvipl.so.$(VERSION)
@@ -42,6 +50,8 @@ install:
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/sovia $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
 	rm -f $(DESTDIR)$(PREFIX)/include/vipl.h $(LIBDIR)/pkgconfig/vipl.pc
+	rm -f $(DESTDIR)$(PREFIX)/include/sovia.h $(LIBDIR)/pkgconfig/sovia.pc
+	rm -f $(LIBDIR)/libsovia.a $(LIBDIR)/libsovia.so $(LIBDIR)/libsovia.so.1 $(LIBDIR)/libsovia.so.*.*.*
 	rm -f $(LIBDIR)/libvipl.a $(LIBDIR)/libvipl.so $(LIBDIR)/libgnivipl.so $(LIBDIR)/libvipl.so.1 $(LIBDIR)/libvipl.so.*.*.*
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia
 

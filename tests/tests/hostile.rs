@@ -73,7 +73,7 @@ fn messages_of_another_version() {
     each_user(|uid| {
         dropped("in another version", uid, |intruder, scene| {
             to_both_ends(intruder, scene, |forgery, send| {
-                for version in [0, 2, u32::MAX] {
+                for version in [0, 1, u32::MAX] {
                     send(&Forgery { version, ..forgery.clone() }.bytes());
                 }
             });

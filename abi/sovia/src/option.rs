@@ -11,7 +11,7 @@ use sovia_control::Reason;
 use sovia_sockets::native::{self, Info};
 
 /// The level of Sovia's own options.
-pub const SOL_SOVIA: c_int = 0x534f_56;
+pub const SOL_SOVIA: c_int = 0x53_4f56;
 /// int, to read: 1 if the stream has a VI.
 pub const SOV_ON_VIA: c_int = 1;
 /// int, to read: why the stream is on TCP for good; 0 if it is not.

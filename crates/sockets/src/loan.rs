@@ -6,7 +6,7 @@
 //! which the program does not notice.
 //!
 //! A place outlives the call, and may outlive the connection: a VI is not given up before all places
-//! of its pools have come back ([`leave`]).
+//! of its pools have come back.
 
 use crate::conn::{Guard, Phase, flag};
 use crate::ops::{self, Flags, keep};

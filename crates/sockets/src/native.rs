@@ -76,6 +76,8 @@ impl Info {
 /// What is known of the stream behind a descriptor.
 pub fn info(fd: i32) -> Info {
     let Some(at) = table::conn(fd) else { return Info::NONE };
+    // The peer may have taken both directions back since the last call.
+    retreat::settle(at);
     let conn = at.conn;
     let stay = conn.stay.load(Ordering::Relaxed);
     let mut info = Info { reason: stay, ..Info::NONE };

@@ -40,8 +40,8 @@
 //! # In event loops
 //!
 //! [`TcpStream::readiness`] is a descriptor that the kernel's epoll can wait for. With the feature
-//! `mio`, both types are `mio::event::Source`s; with the feature `tokio`, [`mod@tokio`] has types
-//! with `AsyncRead` and `AsyncWrite`.
+//! `mio`, both types are `mio::event::Source`s; with the feature `tokio`, the module
+//! `sovia::tokio` has types with `AsyncRead` and `AsyncWrite`.
 //!
 //! # Processes
 //!
@@ -64,7 +64,7 @@ pub mod tokio;
 pub use buffer::{BUFFER_MAX, RecvBuffer, SendBuffer};
 pub use listener::{Incoming, TcpListener};
 pub use readiness::Readiness;
-pub use stats::Stats;
+pub use stats::{Path, Stats};
 pub use stream::TcpStream;
 
 /// Why a stream is on TCP for good.

@@ -37,7 +37,7 @@ pub(crate) fn is_fresh(stream: &TcpStream) -> bool {
     }
     let mut received = [0; 8];
     received.copy_from_slice(&info[BYTES_RECEIVED..][..8]);
-    let sent = &info[DATA_SEGMENTS_OUT..][..4] != [0; 4] || unsent != 0;
+    let sent = info[DATA_SEGMENTS_OUT..][..4] != [0; 4] || unsent != 0;
     !sent && u64::from_ne_bytes(received) == unread as u64
 }
 

@@ -3,12 +3,26 @@
 use crate::Reason;
 use sovia_sockets::native::{Info, State};
 
-/// What went over a stream's VI since it has one, and why it has none for good if so.
+/// Where a stream runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Path {
+    /// On TCP, as an ordinary socket of the kernel's that nobody follows.
+    Kernel,
+    /// On TCP; whether it gets a VI is not decided.
+    Meeting,
+    /// It has a VI.
+    Via,
+    /// On TCP for good; why, if that is known.
+    Tcp(Option<Reason>),
+}
+
+/// Where a stream runs, and what went over its VI since it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The stream has a VI.
-    pub accelerated: bool,
+    /// Where it runs.
+    pub path: Path,
     /// What is sent now goes over the VI.
     pub sends: bool,
     /// What is received now comes from the VI.
@@ -20,20 +34,23 @@ pub struct Stats {
     pub messages_sent: u64,
     /// Bytes received over the VI.
     pub bytes_received: u64,
-    /// The stream is on TCP for good; why, if that is known.
-    pub on_tcp: Option<Option<Reason>>,
 }
 
 impl From<Info> for Stats {
     fn from(info: Info) -> Stats {
+        let path = match info.state {
+            state if state == State::Meeting as u32 => Path::Meeting,
+            state if state == State::Via as u32 => Path::Via,
+            state if state == State::Tcp as u32 => Path::Tcp(info.reason()),
+            _ => Path::Kernel,
+        };
         Stats {
-            accelerated: info.is_accelerated(),
+            path,
             sends: info.sends != 0,
             receives: info.receives != 0,
             bytes_sent: info.bytes_sent,
             messages_sent: info.messages_sent,
             bytes_received: info.bytes_received,
-            on_tcp: (info.state == State::Tcp as u32).then(|| info.reason()),
         }
     }
 }

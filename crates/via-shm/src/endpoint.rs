@@ -511,6 +511,7 @@ impl<const N: usize> Range<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn pair() -> (Segment, Endpoint, Endpoint) {
         let (segment, _fd) = Segment::create().unwrap();
@@ -555,6 +556,100 @@ mod tests {
             b.rx.advance(&entry).unwrap();
         }
         assert!(a.tx.send(0, b"x").unwrap());
+    }
+
+    /// What the two ends do in a history of lent and borrowed places.
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Send(usize),
+        Lend(u32),
+        Commit(u32),
+        TakeBack,
+        Receive,
+        Borrow,
+        GiveBack,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0usize..40_000).prop_map(Step::Send),
+            (1u32..60_000).prop_map(Step::Lend),
+            (1u32..60_000).prop_map(Step::Commit),
+            Just(Step::TakeBack),
+            Just(Step::Receive),
+            Just(Step::Receive),
+            Just(Step::Borrow),
+            Just(Step::GiveBack),
+        ]
+    }
+
+    proptest! {
+        /// In whatever order places are lent and borrowed: every message arrives as it was written,
+        /// and a borrowed one stays as it is until it is given back.
+        #[test]
+        fn lent_and_borrowed_places_are_left_alone(
+            steps in proptest::collection::vec(step(), 1..600)
+        ) {
+            let (_segment, mut a, mut b) = pair();
+            let (mut written, mut read) = (0u32, 0u32);
+            let mut lent: Option<(NonNull<u8>, u32)> = None;
+            // The place, its length and number; what is to be released with it.
+            let mut borrowed: Option<(NonNull<u8>, usize, u32)> = None;
+            let mut owed = 0;
+            for step in steps {
+                match step {
+                    Step::Send(len) => {
+                        let sent = a.tx.send(written, &vec![written as u8; len]).unwrap();
+                        prop_assert!(!sent || lent.is_none() || len <= INLINE);
+                        written += u32::from(sent);
+                    }
+                    Step::Lend(len) => {
+                        if let Some(place) = a.tx.lend(len).unwrap() {
+                            prop_assert!(lent.is_none());
+                            lent = Some((place, len));
+                        }
+                    }
+                    Step::Commit(len) => {
+                        let Some((place, room)) = lent else { continue };
+                        let len = len.min(room);
+                        // SAFETY: a lent place has as many bytes, and nobody else uses it.
+                        unsafe { place.write_bytes(written as u8, len as usize) };
+                        if a.tx.commit(written, len).unwrap() {
+                            written += 1;
+                            lent = None;
+                        }
+                    }
+                    Step::TakeBack => {
+                        a.tx.take_back();
+                        lent = None;
+                    }
+                    Step::Receive | Step::Borrow => {
+                        let Some(entry) = b.rx.head().unwrap() else { continue };
+                        prop_assert_eq!(entry.immediate, read);
+                        let mut out = vec![0; entry.len as usize];
+                        b.rx.copy_head(&entry, 0, &mut out);
+                        prop_assert!(out.iter().all(|&byte| byte == read as u8));
+                        if let Some(position) = b.rx.advance(&entry).unwrap() {
+                            owed = position;
+                            let place = b.rx.pooled(entry.pool_offset.unwrap(), entry.len, 0);
+                            if matches!(step, Step::Borrow) && borrowed.is_none() {
+                                borrowed = Some((place.unwrap(), out.len(), read));
+                            }
+                        }
+                        read += 1;
+                    }
+                    Step::GiveBack => borrowed = None,
+                }
+                match borrowed {
+                    Some((place, len, number)) => {
+                        // SAFETY: a borrowed place has as many bytes.
+                        let seen = unsafe { core::slice::from_raw_parts(place.as_ptr(), len) };
+                        prop_assert!(seen.iter().all(|&byte| byte == number as u8));
+                    }
+                    None => b.rx.release(owed),
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Runs one scenario once and shows both transcripts, for looking at a failure:
-//! `pair APP CASE [kernel|sovia [kernel|sovia]]`, server first; `APP.py` for a
+//! `pair APP CASE [kernel|sovia|libsovia [kernel|sovia|libsovia]]`, server first; `APP.py` for a
 //! Python program, `both` in the place of the stacks for a single process.
 
 use std::env;
@@ -10,7 +10,9 @@ use sovia_tests::{Pairing, Scenario, Stack};
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     let [app, case, stacks @ ..] = words.as_slice() else {
-        eprintln!("usage: pair APP[.py] CASE [kernel|sovia [kernel|sovia]] [both]");
+        eprintln!(
+            "usage: pair APP[.py] CASE [STACK [STACK]] [both], where STACK is kernel, sovia or libsovia"
+        );
         return ExitCode::from(2);
     };
     // The name lives as long as the process.
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     }
     let mut chosen = stacks.iter().filter(|word| *word != "both").map(|word| match word.as_str() {
         "kernel" => Stack::Kernel,
+        "libsovia" => Stack::Native,
         _ => Stack::Sovia,
     });
     let server = chosen.next().unwrap_or(Stack::Sovia);

@@ -28,7 +28,7 @@ impl Forgery {
     pub(crate) fn about(connection: &Connection) -> Forgery {
         Forgery {
             magic: *b"SOVIAMT\0",
-            version: 1,
+            version: 2,
             step: HELLO,
             pid: std::process::id().cast_signed(),
             nonce: 0x1234_5678_9abc_def1,

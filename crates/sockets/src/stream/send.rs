@@ -25,7 +25,7 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
 }
 
 /// What comes of a send on the VI.
-#[inline]
+#[inline(always)]
 pub(super) fn said(
     guard: &mut Guard<'_>,
     fd: i32,
@@ -53,7 +53,7 @@ pub(super) fn said(
 }
 
 /// Why a send cannot go over the VI now, if it cannot.
-#[inline]
+#[inline(always)]
 pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
     let conn = guard.conn;
     if conn.tx() == Tx::Tcp {

@@ -1,0 +1,136 @@
+/* Sockets of both kinds and other descriptors side by side, and their options. */
+#include "check.h"
+
+static void types(void) {
+    int via = sov_socket(AF_INET, SOCK_VIA | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int plain = sov_socket(AF_INET6, SOCK_STREAM, 0);
+    int datagram = sov_socket(AF_INET, SOCK_DGRAM, 0);
+    CHECK(via >= 0 && plain >= 0 && datagram >= 0);
+    CHECK(option(via, SOL_SOCKET, SO_TYPE) == SOCK_VIA);
+    CHECK(option(plain, SOL_SOCKET, SO_TYPE) == SOCK_STREAM);
+    CHECK(option(datagram, SOL_SOCKET, SO_TYPE) == SOCK_DGRAM);
+    CHECK(sov_fcntl(via, F_GETFL) & O_NONBLOCK);
+    CHECK(sov_fcntl(via, F_GETFD) & FD_CLOEXEC);
+    FAILS(socket(AF_INET, SOCK_VIA, 0), EINVAL);
+    FAILS(sov_socket(AF_UNIX, SOCK_VIA, 0), EAFNOSUPPORT);
+    CHECK(option(via, SOL_SOVIA, SOV_ACCELERATE) == 1);
+    CHECK(option(plain, SOL_SOVIA, SOV_ACCELERATE) == 0);
+    int on = 1;
+    CHECK(sov_setsockopt(plain, SOL_SOVIA, SOV_ACCELERATE, &on, sizeof on) == 0);
+    CHECK(option(plain, SOL_SOCKET, SO_TYPE) == SOCK_VIA);
+    int copy = sov_dup(via);
+    CHECK(option(copy, SOL_SOCKET, SO_TYPE) == SOCK_VIA);
+    CHECK(sov_close(via) == 0 && sov_close(plain) == 0 && sov_close(datagram) == 0);
+    FAILS(sov_close(via), EBADF);
+    CHECK(sov_close(copy) == 0);
+}
+
+static void options(void) {
+    struct pair pair = connected(SOCK_VIA);
+    struct sov_info info;
+    socklen_t length = sizeof info;
+    int value = 0, pipes[2];
+    CHECK(sov_getsockopt(pair.one, SOL_SOVIA, SOV_INFO, &info, &length) == 0);
+    CHECK(length == sizeof info && info.state == SOV_MEETING);
+    warm(pair);
+    length = sizeof info;
+    CHECK(sov_getsockopt(pair.one, SOL_SOVIA, SOV_INFO, &info, &length) == 0);
+    CHECK(info.state == SOV_VIA && info.reason == 0 && info.sends && info.receives);
+    CHECK(info.bytes_sent > 10 && info.bytes_received > 10 && info.messages_sent > 10);
+    length = sizeof value;
+    FAILS(sov_getsockopt(pair.one, SOL_SOVIA, 99, &value, &length), ENOPROTOOPT);
+    FAILS(sov_setsockopt(pair.one, SOL_SOVIA, 99, &value, sizeof value), ENOPROTOOPT);
+    FAILS(sov_setsockopt(pair.one, SOL_SOVIA, SOV_INFO, &value, sizeof value), EINVAL);
+    FAILS(sov_setsockopt(pair.one, SOL_SOVIA, SOV_ACCELERATE, &value, 1), EINVAL);
+    FAILS(sov_setsockopt(pair.one, SOL_SOVIA, SOV_ACCELERATE, NULL, sizeof value), EFAULT);
+    FAILS(sov_getsockopt(pair.one, SOL_SOVIA, SOV_INFO, NULL, &length), EFAULT);
+    CHECK(pipe(pipes) == 0);
+    FAILS(sov_getsockopt(pipes[0], SOL_SOVIA, SOV_ON_VIA, &value, &length), ENOTSOCK);
+    FAILS(sov_getsockopt(-1, SOL_SOVIA, SOV_ON_VIA, &value, &length), EBADF);
+    close(pipes[0]);
+    close(pipes[1]);
+    CHECK(sov_strreason(0) == NULL && sov_strreason(1000) == NULL && sov_strreason(-1) == NULL);
+    CHECK(strcmp(sov_strreason(1), "the peer is on another machine") == 0);
+    end(pair);
+}
+
+/* A stream that leaves its VI is an ordinary one, with every byte in its place. */
+static void to_tcp(void) {
+    struct pair pair = warmed();
+    char buffer[16];
+    int off = 0;
+    CHECK(sov_send(pair.one, "unread", 6, 0) == 6);
+    CHECK(sov_setsockopt(pair.other, SOL_SOVIA, SOV_ACCELERATE, &off, sizeof off) == 0);
+    CHECK(recv(pair.other, buffer, sizeof buffer, 0) == 6 && memcmp(buffer, "unread", 6) == 0);
+    CHECK(send(pair.other, "answer", 6, 0) == 6);
+    CHECK(sov_recv(pair.one, buffer, sizeof buffer, 0) == 6);
+    CHECK(option(pair.other, SOL_SOVIA, SOV_ON_VIA) == 0);
+    CHECK(sov_strreason(option(pair.other, SOL_SOVIA, SOV_REASON)) != NULL);
+    CHECK(option(pair.other, SOL_SOCKET, SO_TYPE) == SOCK_STREAM);
+    end(pair);
+}
+
+/* Pipes, both kinds of streams, a file: in one poll, one select and one epoll. */
+static void waiting(void) {
+    struct pair via = warmed(), plain = connected(SOCK_STREAM);
+    int pipes[2], epoll = sov_epoll_create1(EPOLL_CLOEXEC);
+    CHECK(pipe(pipes) == 0 && epoll >= 0);
+    warm(plain);
+    CHECK(option(plain.one, SOL_SOVIA, SOV_ON_VIA) == 0);
+    int all[3] = {via.other, plain.other, pipes[0]};
+    for (int i = 0; i < 3; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = (uint32_t)i}};
+        CHECK(sov_epoll_ctl(epoll, EPOLL_CTL_ADD, all[i], &event) == 0);
+    }
+    for (int ready = 0; ready < 3; ready++) {
+        struct pollfd list[3];
+        struct epoll_event events[3];
+        fd_set set;
+        char byte;
+        FD_ZERO(&set);
+        for (int i = 0; i < 3; i++) {
+            list[i].fd = all[i];
+            list[i].events = POLLIN;
+            FD_SET(all[i], &set);
+        }
+        CHECK(sov_poll(list, 3, 0) == 0);
+        CHECK(sov_epoll_wait(epoll, events, 3, 0) == 0);
+        if (ready == 2)
+            CHECK(sov_write(pipes[1], "x", 1) == 1);
+        else
+            CHECK(sov_send(ready ? plain.one : via.one, "x", 1, 0) == 1);
+        CHECK(sov_poll(list, 3, 1000) == 1 && list[ready].revents == POLLIN);
+        CHECK(sov_select(256, &set, NULL, NULL, NULL) == 1 && FD_ISSET(all[ready], &set));
+        CHECK(sov_epoll_wait(epoll, events, 3, 1000) == 1);
+        CHECK(events[0].data.u32 == (uint32_t)ready && events[0].events == EPOLLIN);
+        CHECK(sov_read(all[ready], &byte, 1) == 1 && byte == 'x');
+    }
+    close(pipes[0]);
+    close(pipes[1]);
+    CHECK(sov_close(epoll) == 0);
+    end(via);
+    end(plain);
+}
+
+/* An instance that is libc's does not know of memory: streams in it are on TCP. */
+static void foreign_epoll(void) {
+    struct pair pair = warmed();
+    int epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN, .data = {.fd = pair.other}};
+    CHECK(sov_epoll_ctl(epoll, EPOLL_CTL_ADD, pair.other, &event) == 0);
+    CHECK(option(pair.other, SOL_SOVIA, SOV_ON_VIA) == 0);
+    CHECK(sov_send(pair.one, "x", 1, 0) == 1);
+    CHECK(sov_epoll_wait(epoll, &event, 1, 1000) == 1);
+    close(epoll);
+    end(pair);
+}
+
+int main(void) {
+    types();
+    options();
+    to_tcp();
+    waiting();
+    foreign_epoll();
+    puts("as it should be");
+    return 0;
+}

@@ -1,0 +1,29 @@
+//! What docs/native.md shows is what is compiled and run.
+
+mod common;
+
+use common::here;
+use std::fs;
+
+/// Lines without their indentation.
+fn bare(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn its_examples_are_those_that_run() {
+    let root = here().join("../..");
+    let guide = fs::read_to_string(root.join("docs/native.md")).expect("the guide");
+    let mut count = 0;
+    for part in guide.split("<!-- ").skip(1) {
+        let (file, rest) = part.split_once(" -->\n```").expect("a file's name and a block");
+        let (_language, rest) = rest.split_once('\n').expect("a block has lines");
+        let (block, _) = rest.split_once("\n```").expect("a block ends");
+        let source = fs::read_to_string(root.join(file)).expect(file);
+        assert!(bare(&source).contains(&bare(block)), "not in {file}:\n{block}");
+        count += 1;
+    }
+    // Every block of code is one of those.
+    assert_eq!(guide.matches("\n```c\n").count() + guide.matches("\n```rust\n").count(), count);
+    assert!(count > 8);
+}
