@@ -76,6 +76,7 @@ static void nics(void)
     memset(name, 'n', sizeof name);
     name[64] = 0;
     RETURNS(VIP_INVALID_PARAMETER, VipOpenNic(name, &n));
+    RETURNS(VIP_INVALID_PARAMETER, VipOpenNic("\xff\xfe", &n)); /* no text */
     name[63] = 0;
     static const char *const names[] = {"/dev/via_lo", "/dev/via_eth0", "/dev/clanvi0", "VINIC",
                                         "VINIC0", "nic0", "whatever"};
@@ -134,6 +135,13 @@ static void regions(void)
     RETURNS(VIP_INVALID_PARAMETER, VipRegisterMem(nic, (VIP_PVOID)64, 64, &a, &h));
     RETURNS(VIP_INVALID_PARAMETER, VipRegisterMem(nic, (VIP_PVOID)-64, 64, &a, &h));
     RETURNS(VIP_INVALID_PARAMETER, VipRegisterMem(nic, (VIP_PVOID)-64, 128, &a, &h));
+    /* Memory that ends within what is to be registered. */
+    unsigned char *hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(hole + 4096, 4096);
+    RETURNS(VIP_INVALID_PARAMETER, VipRegisterMem(nic, hole, 4097, &a, &h));
+    RETURNS(VIP_INVALID_PARAMETER, VipRegisterMem(nic, hole + 4096, 1, &a, &h));
+    RETURNS(VIP_INVALID_PARAMETER, VipRegisterMem(nic, hole, 3 * 4096, &a, &h));
+    munmap(hole, 3 * 4096);
     a.Ptag = q;
     RETURNS(VIP_INVALID_PTAG, VipRegisterMem(nic, memory, LENGTH, &a, &h));
     a.Ptag = &a;
@@ -159,6 +167,11 @@ static void regions(void)
     RETURNS(VIP_INVALID_PARAMETER, VipSetMemAttributes(nic, memory, h, NULL));
     RETURNS(VIP_INVALID_PARAMETER, VipSetMemAttributes(nic, memory + 1, h, &a));
     RETURNS(VIP_INVALID_PARAMETER, VipSetMemAttributes(nic, memory, ~h, &a));
+    RETURNS(VIP_INVALID_PARAMETER, VipSetMemAttributes(nic, memory, 0, &a));
+    RETURNS(VIP_INVALID_PARAMETER, VipSetMemAttributes(nic, NULL, h, &a));
+    RETURNS(VIP_INVALID_PARAMETER, VipSetMemAttributes(other, memory, h, &a));
+    a.Ptag = (VIP_PVOID)-1;
+    RETURNS(VIP_INVALID_PTAG, VipSetMemAttributes(nic, memory, h, &a));
     a.Ptag = q;
     RETURNS(VIP_INVALID_PTAG, VipSetMemAttributes(nic, memory, h, &a));
     a.Ptag = NULL;
@@ -186,9 +199,14 @@ static void regions(void)
     WITH_STRANGERS(nic, VipDeregisterMem(it, memory, h));
     RETURNS(VIP_INVALID_PARAMETER, VipDeregisterMem(nic, memory + 1, h));
     RETURNS(VIP_INVALID_PARAMETER, VipDeregisterMem(nic, memory, 0));
+    RETURNS(VIP_INVALID_PARAMETER, VipDeregisterMem(nic, memory, h + 1));
+    RETURNS(VIP_INVALID_PARAMETER, VipDeregisterMem(nic, memory, ~h));
+    RETURNS(VIP_INVALID_PARAMETER, VipDeregisterMem(nic, NULL, h));
     RETURNS(VIP_INVALID_PARAMETER, VipDeregisterMem(other, memory, h));
     RETURNS(VIP_SUCCESS, VipDeregisterMem(nic, memory, h));
     RETURNS(VIP_INVALID_PARAMETER, VipDeregisterMem(nic, memory, h));
+    RETURNS(VIP_INVALID_PARAMETER, VipQueryMem(nic, memory, h, &a));
+    RETURNS(VIP_INVALID_PARAMETER, VipSetMemAttributes(nic, memory, h, &a));
     /* Twice the same memory, the second time for what follows. */
     MUST(VIP_SUCCESS, VipRegisterMem(nic, memory, LENGTH, NULL, &h));
     MUST(VIP_SUCCESS, VipRegisterMem(nic, memory, LENGTH, NULL, &mem));
@@ -201,10 +219,14 @@ static void queues(void)
     VIP_CQ_HANDLE c = NULL;
     VIP_VI_HANDLE v;
     VIP_BOOLEAN recv;
+    VIP_NIC_ATTRIBUTES a;
     WITH_STRANGERS(nic, VipCreateCQ(it, 1024, &c));
     RETURNS(VIP_INVALID_PARAMETER, VipCreateCQ(nic, 1024, NULL));
     RETURNS(VIP_INVALID_PARAMETER, VipCreateCQ(nic, 0, &c));
     RETURNS(VIP_INVALID_PARAMETER, VipCreateCQ(nic, 1UL << 40, &c));
+    RETURNS(VIP_INVALID_PARAMETER, VipCreateCQ(nic, (VIP_ULONG)-1, &c));
+    MUST(VIP_SUCCESS, VipQueryNic(nic, &a));
+    RETURNS(VIP_INVALID_PARAMETER, VipCreateCQ(nic, a.MaxCQEntries + 1, &c));
     HOLDS(c == NULL);
     MUST(VIP_SUCCESS, VipCreateCQ(nic, 1024, &cq));
     MUST(VIP_SUCCESS, VipCreateCQ(nic, 1, &c));
@@ -213,6 +235,7 @@ static void queues(void)
     WITH_STRANGERS(cq, VipResizeCQ(it, 64));
     RETURNS(VIP_INVALID_PARAMETER, VipResizeCQ(cq, 0));
     RETURNS(VIP_INVALID_PARAMETER, VipResizeCQ(cq, (VIP_ULONG)-1));
+    RETURNS(VIP_INVALID_PARAMETER, VipResizeCQ(cq, a.MaxCQEntries + 1));
     RETURNS(VIP_SUCCESS, VipResizeCQ(cq, 512));
     WITH_STRANGERS(cq, VipCQDone(it, &v, &recv));
     RETURNS(VIP_INVALID_PARAMETER, VipCQDone(cq, NULL, &recv));
@@ -225,7 +248,16 @@ static void queues(void)
     RETURNS(VIP_INVALID_PARAMETER, VipCQNotify(cq, NULL, NULL));
     WITH_STRANGERS(cq, VipDestroyCQ(it));
     RETURNS(VIP_SUCCESS, VipDestroyCQ(c));
+    /* Nothing works on one that is gone. */
+    VIP_EVENT_HANDLE event = NULL;
     RETURNS(VIP_INVALID_PARAMETER, VipDestroyCQ(c));
+    RETURNS(VIP_INVALID_PARAMETER, VipResizeCQ(c, 64));
+    RETURNS(VIP_INVALID_PARAMETER, VipCQDone(c, &v, &recv));
+    RETURNS(VIP_INVALID_PARAMETER, VipCQWait(c, VIP_INFINITE, &v, &recv));
+    RETURNS(VIP_INVALID_PARAMETER, VipCQNotify(c, NULL, on_cq));
+    RETURNS(VIP_INVALID_PARAMETER, VipAddTagCQ(c, &event, 1, 0));
+    RETURNS(VIP_INVALID_PARAMETER, VipCreateVi(nic, NULL, c, NULL, &v));
+    HOLDS(event == NULL);
 }
 
 static void vis(void)
@@ -236,6 +268,7 @@ static void vis(void)
     VIP_BOOLEAN s, r;
     VIP_PROTECTION_HANDLE p, first;
     VIP_CQ_HANDLE c;
+    VIP_NIC_ATTRIBUTES n;
     int data;
     WITH_STRANGERS(nic, VipCreateVi(it, &a, NULL, NULL, &v));
     RETURNS(VIP_INVALID_PARAMETER, VipCreateVi(nic, &a, NULL, NULL, NULL));
@@ -243,6 +276,8 @@ static void vis(void)
     RETURNS(VIP_INVALID_PARAMETER, VipCreateVi(nic, &a, NULL, (VIP_PVOID)8, &v));
     MUST(VIP_SUCCESS, VipCreateCQ(other, 8, &c));
     RETURNS(VIP_INVALID_PARAMETER, VipCreateVi(nic, &a, c, NULL, &v)); /* another NIC's */
+    RETURNS(VIP_INVALID_PARAMETER, VipCreateVi(nic, &a, NULL, c, &v));
+    RETURNS(VIP_INVALID_PARAMETER, VipCreateVi(nic, &a, cq, c, &v));
     a.ReliabilityLevel = 0;
     RETURNS(VIP_INVALID_RELIABILITY_LEVEL, VipCreateVi(nic, &a, NULL, NULL, &v));
     a.ReliabilityLevel = 3;
@@ -254,7 +289,19 @@ static void vis(void)
     RETURNS(VIP_INVALID_MTU, VipCreateVi(nic, &a, NULL, NULL, &v));
     a.MaxTransferSize = (1UL << 32) + 4096;
     RETURNS(VIP_INVALID_MTU, VipCreateVi(nic, &a, NULL, NULL, &v));
+    MUST(VIP_SUCCESS, VipQueryNic(nic, &n));
+    a.MaxTransferSize = n.MaxTransferSize + 1;
+    RETURNS(VIP_INVALID_MTU, VipCreateVi(nic, &a, NULL, NULL, &v));
     a.MaxTransferSize = 4096;
+    /* Reads do not go with every level. */
+    for (int level = 1; level <= 4; level *= 2) {
+        if (!(n.ReliabilityLevelSupport & level) || n.RDMAReadSupport & level) continue;
+        a.ReliabilityLevel = (VIP_RELIABILITY_LEVEL)level;
+        a.EnableRdmaRead = VIP_TRUE;
+        RETURNS(VIP_INVALID_RDMAREAD, VipCreateVi(nic, &a, NULL, NULL, &v));
+    }
+    a.ReliabilityLevel = VIP_SERVICE_RELIABLE_DELIVERY;
+    a.EnableRdmaRead = VIP_FALSE;
     MUST(VIP_SUCCESS, VipCreatePtag(other, &p));
     a.Ptag = p;
     RETURNS(VIP_INVALID_PTAG, VipCreateVi(nic, &a, NULL, NULL, &v));
@@ -283,6 +330,12 @@ static void vis(void)
     a.ReliabilityLevel = 0;
     RETURNS(VIP_INVALID_RELIABILITY_LEVEL, VipSetViAttributes(v, &a));
     a.ReliabilityLevel = VIP_SERVICE_RELIABLE_DELIVERY;
+    a.MaxTransferSize = 0;
+    RETURNS(VIP_INVALID_MTU, VipSetViAttributes(v, &a));
+    a.MaxTransferSize = n.MaxTransferSize + 1;
+    RETURNS(VIP_INVALID_MTU, VipSetViAttributes(v, &a));
+    RETURNS(VIP_SUCCESS, VipQueryVi(v, NULL, &b, NULL, NULL));
+    HOLDS(b.MaxTransferSize == 4096 && b.Ptag == p);
     a.MaxTransferSize = 32768;
     RETURNS(VIP_SUCCESS, VipSetViAttributes(v, &a));
     RETURNS(VIP_SUCCESS, VipQueryVi(v, NULL, &b, NULL, NULL));
@@ -301,6 +354,18 @@ static void vis(void)
     RETURNS(VIP_INVALID_PARAMETER, VipDestroyVi(v));
     HOLDS(VipGetUserData(v) == NULL);
     WITH_STRANGERS(v, VipDestroyVi(it));
+    /* Nothing works on one that is gone. */
+    VIP_DESCRIPTOR *none;
+    RETURNS(VIP_INVALID_PARAMETER, VipQueryVi(v, &state, NULL, NULL, NULL));
+    RETURNS(VIP_INVALID_PARAMETER, VipSetViAttributes(v, &a));
+    RETURNS(VIP_INVALID_PARAMETER, VipDisconnect(v));
+    RETURNS(VIP_INVALID_PARAMETER, VipPostSend(v, descriptor(0), mem));
+    RETURNS(VIP_INVALID_PARAMETER, VipPostRecv(v, descriptor(0), mem));
+    RETURNS(VIP_INVALID_PARAMETER, VipSendWait(v, VIP_INFINITE, &none));
+    RETURNS(VIP_INVALID_PARAMETER, VipRecvWait(v, VIP_INFINITE, &none));
+    RETURNS(VIP_INVALID_PARAMETER, VipRecvNotify(v, NULL, on_vi));
+    RETURNS(VIP_INVALID_PARAMETER, VipConnectPeerDone(v, NULL));
+    RETURNS(VIP_INVALID_PARAMETER, VipPostDeferredSends(v, VIP_FALSE, &s));
 
     MUST(VIP_SUCCESS, VipCreateVi(nic, NULL, cq, cq, &vi));
     RETURNS(VIP_ERROR_RESOURCE, VipDestroyCQ(cq));
@@ -524,6 +589,83 @@ static void connections(void)
     WITH_STRANGERS(vi, VipConnectPeerWait(it, &a));
     RETURNS(VIP_INVALID_STATE, VipConnectPeerDone(vi, &a));
     RETURNS(VIP_INVALID_STATE, VipConnectPeerWait(vi, NULL));
+
+    /* Lengths that are not this NIC's, and a host that is nobody's. */
+    address_t odd;
+    address(&odd, nic, "nobody waits here");
+    odd.net.HostAddressLen--;
+    RETURNS(VIP_INVALID_PARAMETER, VipConnectRequest(vi, local, &odd.net, 10, &a));
+    RETURNS(VIP_INVALID_PARAMETER, VipConnectPeerRequest(vi, local, &odd.net, 10));
+    address(&odd, nic, "nobody waits here");
+    odd.net.DiscriminatorLen = 200;
+    RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, &odd.net, 0, remote, &a, &c));
+    RETURNS(VIP_INVALID_PARAMETER, VipConnectRequest(vi, &odd.net, remote, 10, &a));
+    RETURNS(VIP_INVALID_PARAMETER, VipConnectPeerRequest(vi, &odd.net, remote, 10));
+    address(&odd, nic, "nobody waits here");
+    odd.net.HostAddress[0] ^= 0x40;
+    RETURNS(VIP_NO_MATCH, VipConnectRequest(vi, local, &odd.net, 1000, &a));
+
+    /* While a request is on its way. */
+    VIP_VI_STATE state;
+    VIP_VI_HANDLE v;
+    MUST(VIP_SUCCESS, VipCreateVi(nic, NULL, NULL, NULL, &v));
+    RETURNS(VIP_SUCCESS, VipQueryVi(v, NULL, &a, NULL, NULL));
+    RETURNS(VIP_SUCCESS, VipConnectPeerRequest(v, local, remote, SECONDS(60)));
+    RETURNS(VIP_SUCCESS, VipQueryVi(v, &state, NULL, NULL, NULL));
+    HOLDS(state == VIP_STATE_CONNECT_PENDING);
+    RETURNS(VIP_NOT_DONE, VipConnectPeerDone(v, NULL));
+    RETURNS(VIP_INVALID_STATE, VipConnectPeerRequest(v, local, remote, 1000));
+    RETURNS(VIP_INVALID_STATE, VipConnectRequest(v, local, remote, 1000, NULL));
+    RETURNS(VIP_INVALID_STATE, VipSetViAttributes(v, &a));
+    RETURNS(VIP_INVALID_STATE, VipDestroyVi(v));
+    RETURNS(VIP_SUCCESS, VipDisconnect(v));
+    RETURNS(VIP_INVALID_STATE, VipConnectPeerDone(v, NULL));
+    RETURNS(VIP_SUCCESS, VipDestroyVi(v));
+}
+
+/* As many receives as the NIC takes, and one more. */
+static void full_queue(void)
+{
+    VIP_NIC_ATTRIBUTES a;
+    VIP_MEM_HANDLE h;
+    VIP_VI_HANDLE v;
+    VIP_DESCRIPTOR *got;
+    MUST(VIP_SUCCESS, VipQueryNic(nic, &a));
+    VIP_ULONG most = a.MaxDescriptorsPerQueue;
+    unsigned char *all = aligned_alloc(64, 64 * (most + 1));
+    memset(all, 0, 64 * (most + 1));
+    MUST(VIP_SUCCESS, VipRegisterMem(nic, all, 64 * (most + 1), NULL, &h));
+    MUST(VIP_SUCCESS, VipCreateVi(nic, NULL, NULL, NULL, &v));
+    for (VIP_ULONG i = 0; i < most; i++)
+        MUST(VIP_SUCCESS, VipPostRecv(v, (VIP_DESCRIPTOR *)(all + 64 * i), h));
+    RETURNS(VIP_ERROR_RESOURCE, VipPostRecv(v, (VIP_DESCRIPTOR *)(all + 64 * most), h));
+    RETURNS(VIP_SUCCESS, VipDisconnect(v));
+    for (VIP_ULONG i = 0; i < most; i++) {
+        MUST(VIP_DESCRIPTOR_ERROR, VipRecvDone(v, &got));
+        HOLDS(got == (VIP_DESCRIPTOR *)(all + 64 * i));
+    }
+    RETURNS(VIP_DESCRIPTOR_ERROR, VipRecvDone(v, &got));
+    HOLDS(got == NULL);
+    RETURNS(VIP_SUCCESS, VipDestroyVi(v));
+    RETURNS(VIP_SUCCESS, VipDeregisterMem(nic, all, h));
+    free(all);
+}
+
+/* A completion queue is not made smaller than what is in it. */
+static void full_completion_queue(void)
+{
+    VIP_VI_HANDLE v;
+    VIP_DESCRIPTOR *got;
+    for (int i = 0; i < 3; i++) MUST(VIP_SUCCESS, VipPostRecv(vi, descriptor(i), mem));
+    RETURNS(VIP_SUCCESS, VipDisconnect(vi));
+    RETURNS(VIP_INVALID_PARAMETER, VipResizeCQ(cq, 2));
+    RETURNS(VIP_SUCCESS, VipResizeCQ(cq, 3));
+    for (int i = 0; i < 3; i++) {
+        RETURNS(VIP_SUCCESS, VipCQDone(cq, &v, NULL));
+        RETURNS(VIP_DESCRIPTOR_ERROR, VipRecvDone(vi, &got));
+        HOLDS(v == vi && got == (VIP_DESCRIPTOR *)(memory + 64 * i));
+    }
+    RETURNS(VIP_SUCCESS, VipResizeCQ(cq, 512));
 }
 
 static void names(void)
@@ -545,6 +687,7 @@ static void names(void)
     RETURNS(VIP_INVALID_PARAMETER, VipNSGetHostByName(nic, localhost, NULL, 0));
     RETURNS(VIP_ERROR_NAMESERVICE, VipNSGetHostByName(nic, nobody, &a.net, 0));
     RETURNS(VIP_ERROR_NAMESERVICE, VipNSGetHostByName(nic, empty, &a.net, 0));
+    RETURNS(VIP_ERROR_NAMESERVICE, VipNSGetHostByName(other, localhost, &a.net, 0)); /* not there */
     RETURNS(VIP_ERROR_NAMESERVICE, VipNSGetHostByName(nic, localhost, &a.net, 1));
     RETURNS(VIP_ERROR_NAMESERVICE, VipNSGetHostByName(nic, localhost, &a.net, (VIP_ULONG)-1));
     memset(&a, 0, sizeof a);
@@ -559,9 +702,11 @@ static void names(void)
     RETURNS(VIP_INVALID_PARAMETER, VipNSGetHostByAddr(nic, &own.net, name, NULL));
     RETURNS(VIP_SUCCESS, VipNSGetHostByAddr(nic, &own.net, name, &len));
     HOLDS(len == strlen(name) + 1 && strcmp(name, host) == 0);
-    len = 1;
-    RETURNS(VIP_ERROR_RESOURCE, VipNSGetHostByAddr(nic, &own.net, name, &len));
-    HOLDS(len == strlen(name) + 1);
+    for (VIP_ULONG short_by = 1; short_by <= strlen(host) + 1; short_by += strlen(host)) {
+        len = strlen(host) + 1 - short_by; /* by the zero alone, and by everything */
+        RETURNS(VIP_ERROR_RESOURCE, VipNSGetHostByAddr(nic, &own.net, name, &len));
+        HOLDS(len == strlen(name) + 1);
+    }
     own.net.HostAddress[0] ^= 1;
     RETURNS(VIP_ERROR_NAMESERVICE, VipNSGetHostByAddr(nic, &own.net, name, &len));
     own.net.HostAddressLen = 0xffff;
@@ -669,6 +814,8 @@ int main(void)
     queues();
     vis();
     transfers();
+    full_queue();
+    full_completion_queue();
     callbacks();
     tags();
     connections();

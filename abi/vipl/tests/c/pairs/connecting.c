@@ -58,11 +58,20 @@ static void accepting_with_another(void)
     if (server) {
         VIP_CONN_HANDLE c;
         VIP_VI_ATTRIBUTES larger = e.attributes;
+        VIP_NIC_HANDLE strange;
+        VIP_VI_HANDLE stranger;
         larger.MaxTransferSize *= 2;
         MUST(VIP_SUCCESS, VipCreateVi(e.nic, &larger, NULL, NULL, &other));
         MUST(VIP_SUCCESS, VipConnectWait(e.nic, &e.local.net, SECONDS(20), NULL, NULL, &c));
         RETURNS(VIP_INVALID_STATE, VipConnectAccept(c, busy));
         RETURNS(VIP_INVALID_MTU, VipConnectAccept(c, other));
+        RETURNS(VIP_INVALID_STATE, VipSetViAttributes(busy, &larger));
+        RETURNS(VIP_INVALID_STATE, VipDestroyVi(busy));
+        MUST(VIP_SUCCESS, VipOpenNic("nic1", &strange));
+        MUST(VIP_SUCCESS, VipCreateVi(strange, NULL, NULL, NULL, &stranger));
+        RETURNS(VIP_INVALID_PARAMETER, VipConnectAccept(c, stranger));
+        RETURNS(VIP_SUCCESS, VipDestroyVi(stranger));
+        RETURNS(VIP_SUCCESS, VipCloseNic(strange));
         RETURNS(VIP_INVALID_STATE, VipConnectAccept(c, busy));
         RETURNS(VIP_ERROR_RESOURCE, VipCloseNic(e.nic));
         post_recv(&e, 0, 64);
