@@ -286,8 +286,7 @@ metrics! {
     HalfTrip "half_round_trip" "us" "half a round trip";
     Throughput "throughput" "Mbit/s" "throughput";
     Rate "rate" "1/s" "messages a second";
-    UserTime "user_time" "%" "processor time of this end's program";
-    KernelTime "kernel_time" "%" "processor time of this end's kernel";
+    Processor "processor_time" "%" "processor time of this end";
     PerMessage "time_per_message" "us" "time per message";
     PostSend "post_send" "ns" "post send";
     PostSendSilent "post_send_silent" "ns" "post send, nobody looks at the far end";

@@ -1,7 +1,8 @@
 //! One-way throughput, as the paper measures it: one end sends as fast as it can, the other
 //! confirms at the end. A round is a fixed number of messages and the confirmation.
 
-use std::time::Instant;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use via::Vi;
 use via_shm::ShmVi;
@@ -118,49 +119,73 @@ impl Player<'_> {
             let stream = Stream::of(len, self.part.way);
             let message = vec![1; len];
             let mut buffer = vec![0; SOCKET_BUFFER_BYTES];
-            let (start, before) = (Instant::now(), processor_time());
+            let load = Load::default();
+            let is_loaded = self.part.scenario == Scenario::Sovia;
             let ns = self.rounds(
                 || {
-                    let mut link = link.borrow_mut();
-                    for _ in 0..stream.messages {
-                        link.send(&message)?;
-                    }
-                    Ok(link.receive_all(&mut [0])?)
+                    load.during(is_loaded, || {
+                        let mut link = link.borrow_mut();
+                        for _ in 0..stream.messages {
+                            link.send(&message)?;
+                        }
+                        Ok(link.receive_all(&mut [0])?)
+                    })
                 },
                 || {
-                    let mut link = link.borrow_mut();
-                    let mut left = stream.messages * len;
-                    while left > 0 {
-                        left -= link.receive(&mut buffer[..left.min(SOCKET_BUFFER_BYTES)])?;
-                    }
-                    Ok(link.send(&[1])?)
+                    load.during(is_loaded, || {
+                        let mut link = link.borrow_mut();
+                        let mut left = stream.messages * len;
+                        while left > 0 {
+                            left -= link.receive(&mut buffer[..left.min(SOCKET_BUFFER_BYTES)])?;
+                        }
+                        Ok(link.send(&[1])?)
+                    })
                 },
             )?;
-            let (whole, after) = (start.elapsed().as_secs_f64(), processor_time());
             if let Some(ns) = ns {
                 self.reading(Metric::Throughput, len, stream.throughput(ns));
             }
-            if self.part.scenario == Scenario::Sovia {
+            if is_loaded {
                 // Of this end, the sender's or the receiver's.
-                for (i, metric) in [Metric::UserTime, Metric::KernelTime].into_iter().enumerate() {
-                    self.reading(metric, len, (after[i] - before[i]) / whole * 100.0);
-                }
+                self.reading(Metric::Processor, len, load.share() * 100.0);
             }
         }
         Ok(())
     }
 }
 
-/// Seconds that this process has spent in its program and in the kernel.
-fn processor_time() -> [f64; 2] {
-    // SAFETY: all zeros are a value of the structure, and it is a live place to write to.
-    let usage = unsafe {
-        let mut usage: libc::rusage = core::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-        usage
-    };
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    [seconds(usage.ru_utime), seconds(usage.ru_stime)]
+/// How much of the time of its rounds this process has had a processor.
+#[derive(Default)]
+struct Load {
+    /// Of the rounds, in all.
+    whole: Cell<Duration>,
+    busy: Cell<Duration>,
+}
+
+impl Load {
+    /// Plays a round, and looks at both clocks around it if `is_wanted`.
+    fn during<T>(&self, is_wanted: bool, round: impl FnOnce() -> T) -> T {
+        if !is_wanted {
+            return round();
+        }
+        let (start, before) = (Instant::now(), processor_time());
+        let result = round();
+        self.busy.set(self.busy.get() + processor_time().saturating_sub(before));
+        self.whole.set(self.whole.get() + start.elapsed());
+        result
+    }
+
+    fn share(&self) -> f64 {
+        self.busy.get().as_secs_f64() / self.whole.get().as_secs_f64().max(1e-9)
+    }
+}
+
+/// Processor time of this process, in its program and in the kernel.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live place to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn request(station: &Station, vi: &ShmVi, stream: Stream) -> anyhow::Result<()> {
