@@ -224,7 +224,7 @@ fn it_links_statically() {
         .arg("-w")
         .arg("-I")
         .arg(common::include())
-        .arg(common::here().join("tests/c/arguments.c"))
+        .args(common::sources("arguments"))
         .arg(archive)
         .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-o"])
         .arg(&program));

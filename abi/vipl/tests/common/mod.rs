@@ -95,7 +95,8 @@ pub(crate) fn program(name: &str) -> PathBuf {
     program
 }
 
-fn sources(name: &str) -> Vec<PathBuf> {
+/// The files of a program in C: a folder of its own, or one of its name.
+pub(crate) fn sources(name: &str) -> Vec<PathBuf> {
     let place = here().join("tests/c");
     let Ok(folder) = fs::read_dir(place.join(name)) else {
         return vec![place.join(format!("{name}.c"))];
