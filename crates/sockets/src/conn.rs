@@ -158,6 +158,8 @@ pub struct Body {
     pub borrowed: bool,
     /// Pool position to release when it has done so.
     pub owed: u64,
+    /// Where the receiver stood when a sender last gave up waiting for a place.
+    pub stalled: u64,
     /// Packets held back by [`crate::stream`] so that acknowledgements behind them could be seen.
     pub held: [Held; HELD],
     /// What this end has written in the segment, to compare.

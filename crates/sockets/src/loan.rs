@@ -14,7 +14,7 @@ use crate::pair::{self, Pair, RobustBox};
 use crate::stream::{self, Find, Got, Place, Put};
 use crate::table::{self, Ref};
 use crate::wait::{self, Ended, Want};
-use crate::{Errno, Outcome, config, errno, family, process};
+use crate::{Errno, Outcome, errno, family, process};
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock};
 use via_shm::endpoint::MESSAGE_MAX;
@@ -185,55 +185,47 @@ pub fn lend(fd: i32, len: usize) -> Result<Loan, Errno> {
         && at.conn.phase() == Phase::Attached
         && !at.conn.is_interrupted()
         && !family::is_shared(at.conn)
-        && let Some(loan) = lend_here(at, len)
+        && let Some(loan) = lend_here(fd, at, len)
     {
         return Ok(loan);
     }
     Ok(Loan::private(len))
 }
 
-/// A place in the pool. A sender that is faster than its receiver waits a little for one, as long as
-/// a wait may spin, and again whenever the receiver has read on: a copy would cost both of them more.
-/// But it never waits for a receiver that does something else.
-fn lend_here(at: Ref, len: usize) -> Option<Loan> {
-    const LOOKS: u32 = 64;
+/// How long a sender waits for a place while its receiver does nothing.
+const STALL_NS: u64 = 5_000_000;
+
+/// A place in the pool. A sender that is faster than its receiver waits for one: a copy would cost both
+/// of them more. But it waits once only for a receiver that does something else.
+fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
     let conn = at.conn;
-    let mut begun = None;
-    loop {
-        let seen;
-        {
-            let mut guard = conn.lock();
-            if !conn.is_generation(at.generation) || conn.phase() != Phase::Attached {
-                return None;
-            }
-            match stream::lend(&mut guard, len as u32) {
-                Place::Here(memory) => {
-                    return Some(Loan::here(Kind::Place, &guard, at, memory.as_ptr(), len));
-                }
-                Place::NotNow(now) if !conn.has(flag::NONBLOCK) => seen = now,
-                Place::NotNow(_) | Place::Nowhere => return None,
-            }
+    let attempt = |guard: &mut Guard<'_>| match stream::lend(guard, len as u32) {
+        Place::Here(memory) => Some(Some(Loan::here(Kind::Place, guard, at, memory.as_ptr(), len))),
+        Place::Nowhere => Some(None),
+        Place::NotNow(seen) => {
+            keep::descriptor(fd, at);
+            (conn.has(flag::NONBLOCK) || guard.stalled == seen).then_some(None)
         }
-        let now = clock::now_ns();
-        match begun {
-            Some((begun, before)) if before == seen => {
-                if now - begun > config::spin_max_ns() {
-                    return None;
-                }
-            }
-            Some(_) => begun = Some((now, seen)),
-            None => {
-                let pair = pair::get(conn.pair.load(Ordering::Relaxed))?;
-                if !pair.worth_spinning() {
-                    return None;
-                }
-                begun = Some((now, seen));
-            }
+    };
+    {
+        let mut guard = conn.lock();
+        if !conn.is_generation(at.generation) || conn.phase() != Phase::Attached {
+            return None;
         }
-        for _ in 0..LOOKS {
-            core::hint::spin_loop();
+        if let Some(loan) = attempt(&mut guard) {
+            return loan;
         }
     }
+    let deadline = clock::now_ns() + STALL_NS;
+    let waited = wait::until(at, Want::Send, Some(deadline), attempt);
+    keep::leave();
+    waited.unwrap_or_else(|_| {
+        let mut guard = conn.lock();
+        if conn.is_generation(at.generation) && conn.phase() == Phase::Attached {
+            guard.stalled = stream::lend_progress(&guard);
+        }
+        None
+    })
 }
 
 /// What became of an attempt to send from a place.

@@ -2,12 +2,13 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::SystemTime;
 use std::{env, fs};
 
@@ -85,9 +86,15 @@ pub(crate) fn program(source: &str) -> PathBuf {
 
 /// The same in a language of that name; `so` or `a` says how it is linked.
 pub(crate) fn compiled(source: &str, compiler: &str, standard: &str, how: &str) -> PathBuf {
+    // Each once: other tests may be running it.
+    static BUILT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let library = library();
     let name = Path::new(source).file_stem().expect("a source has a name").to_string_lossy();
     let program = folder().join(format!("{name}-{standard}-{how}"));
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if built.contains(&program) {
+        return program;
+    }
     let place = library.parent().expect("a library lies in a folder");
     let mut command = Command::new(compiler);
     command.arg(format!("-std={standard}")).args(["-D_GNU_SOURCE", "-pedantic", "-O1", "-g"]);
@@ -105,6 +112,7 @@ pub(crate) fn compiled(source: &str, compiler: &str, standard: &str, how: &str) 
             .arg(format!("-Wl,-rpath,{}", place.display())),
     };
     run(&mut command);
+    built.insert(program.clone());
     program
 }
 

@@ -95,6 +95,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         guard.front = 0;
         guard.borrowed = false;
         guard.owed = 0;
+        guard.stalled = u64::MAX;
         guard.held_first = 0;
         guard.held_end = 0;
         if call::is_nonblocking(fd) {

@@ -37,18 +37,18 @@ pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
     }
     match may_send(guard) {
         Ok(true) => {}
-        Ok(false) => return Place::NotNow(progress(guard)),
+        Ok(false) => return Place::NotNow(lend_progress(guard)),
         Err(Fault::Damaged) => return Place::Nowhere,
     }
     match guard.endpoint().tx.lend(len) {
         Ok(Some(memory)) => Place::Here(memory),
-        Ok(None) => Place::NotNow(progress(guard)),
+        Ok(None) => Place::NotNow(lend_progress(guard)),
         Err(_) => Place::Nowhere,
     }
 }
 
 /// Changes as the receiver reads.
-fn progress(guard: &Guard<'_>) -> u64 {
+pub(crate) fn lend_progress(guard: &Guard<'_>) -> u64 {
     let direction = tx(guard);
     load(&direction.reader, word::HEAD)
         .wrapping_add(direction.credit.released())

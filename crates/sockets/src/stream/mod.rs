@@ -13,7 +13,7 @@ mod send;
 
 pub use audit::{Own, Seen};
 pub use hold::{peek, unread};
-pub(crate) use lend::{Find, Place, borrow, commit, give_back, lend, take_back};
+pub(crate) use lend::{Find, Place, borrow, commit, give_back, lend, lend_progress, take_back};
 pub use look::{Watch, is_returning, readable, writable};
 pub use receive::receive;
 pub(crate) use receive::{anchor_has_ended, receive_unread};
