@@ -11,18 +11,21 @@ use crate::stack::Shared;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
+use std::sync::Arc;
 use via::{DataSegment, Memory, Nic};
 
 /// Registered memory to be filled and sent. Read and written as a slice.
 pub struct Buffer<N: Nic + 'static> {
     registered: Registered<N>,
     len: usize,
+    /// Has the tag, which must outlive what is registered with it.
+    _stack: Arc<Shared<N>>,
 }
 
 impl<N: Nic + 'static> Buffer<N> {
-    pub(crate) fn new(stack: &Shared<N>, len: usize) -> Result<Buffer<N>, SetUpError> {
+    pub(crate) fn new(stack: &Arc<Shared<N>>, len: usize) -> Result<Buffer<N>, SetUpError> {
         let registered = Registered::new(&stack.nic, Memory::zeroed(len), stack.ptag)?;
-        Ok(Buffer { registered, len })
+        Ok(Buffer { registered, len, _stack: stack.clone() })
     }
 
     /// Bytes of it, for a descriptor.

@@ -1,6 +1,7 @@
 //! Streams over a simulated network whose every step a seed determines: programs that write, read,
 //! stall, close and give up, packets that are lost, doubled, damaged and late, partitions that
-//! break connections. A failure prints its seed: `SEED=n` replays it.
+//! break connections. A failure prints its seed: `SEED=n` replays it. `SEED_FIRST` and `SCHEDULES` choose
+//! others, and how many.
 
 mod choices;
 mod end;
@@ -150,6 +151,7 @@ fn seeds(count: u64) {
         Some(seed) => run(seed),
         None => {
             let first = variable("SEED_FIRST").unwrap_or(0);
+            let count = variable("SCHEDULES").unwrap_or(count);
             (first..first + count).for_each(run);
             println!("{count} schedules of streams over a simulated network");
         }
