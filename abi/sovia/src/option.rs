@@ -21,6 +21,11 @@ pub const SOV_INFO: c_int = 3;
 /// int: 1 for SOCK_VIA; 0 takes the stream to TCP for good.
 pub const SOV_ACCELERATE: c_int = 4;
 
+/// Text, to set: what the stream does of the papers' protocol.
+pub const SOV_PROTOCOL: c_int = 5;
+/// No sensible text is longer.
+const TEXT_MAX: usize = 1024;
+
 /// Whether a descriptor is a socket at all: a call on SOL_SOVIA must say so as another level would.
 fn check_socket(fd: c_int) -> Result<(), c_int> {
     let mut value: c_int = 0;
@@ -95,6 +100,16 @@ pub unsafe extern "C" fn sov_setsockopt(
 ) -> c_int {
     if level == SOL_SOVIA {
         let answer = check_socket(fd).and_then(|()| {
+            if name == SOV_PROTOCOL {
+                if is_bad(value) {
+                    return Err(libc::EFAULT);
+                }
+                let len = (len as usize).min(TEXT_MAX);
+                // SAFETY: the caller vouches for `value` as far as `len` says.
+                let text = unsafe { core::slice::from_raw_parts(value.cast::<u8>(), len) };
+                let end = text.iter().position(|&byte| byte == 0).unwrap_or(len);
+                return native::choose_here(fd, &text[..end]).map(|()| 0);
+            }
             if (len as usize) < size_of::<c_int>() {
                 return Err(libc::EINVAL);
             }

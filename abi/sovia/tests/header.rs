@@ -18,6 +18,7 @@ fn own() -> BTreeMap<String, u64> {
         ("SOV_REASON", option::SOV_REASON as u64),
         ("SOV_INFO", option::SOV_INFO as u64),
         ("SOV_ACCELERATE", option::SOV_ACCELERATE as u64),
+        ("SOV_PROTOCOL", option::SOV_PROTOCOL as u64),
         ("SOV_KERNEL", State::Kernel as u64),
         ("SOV_MEETING", State::Meeting as u64),
         ("SOV_VIA", State::Via as u64),

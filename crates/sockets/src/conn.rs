@@ -5,7 +5,7 @@
 //! may be looked at by anyone; the [`Body`] belongs to the holder of the lock.
 
 use crate::family::MEMBERS;
-use crate::protocol::Protocol;
+use crate::protocol::{Choice, Protocol};
 use crate::stream::{Own, Seen};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -202,6 +202,8 @@ pub struct Conn {
     pub side: AtomicU32,
     /// Threads that wait outside the lock, for each place in the family.
     waiting: [AtomicU16; MEMBERS],
+    /// What the program has chosen for this connection.
+    pub(crate) choice: Choice,
     /// The thread that takes the connection back to TCP.
     pub retreater: AtomicU32,
     /// Places in the pools that the program writes to or reads in ([`crate::loan`]).
@@ -230,6 +232,7 @@ impl Conn {
         for counter in &self.waiting {
             counter.store(0, Ordering::Relaxed);
         }
+        self.choice.forget();
         for counter in [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout] {
             counter.store(0, Ordering::Relaxed);
         }

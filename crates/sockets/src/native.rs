@@ -8,6 +8,7 @@
 use crate::conn::{Phase, flag};
 use crate::loan::{self, Loan};
 use crate::ops::Flags;
+use crate::protocol;
 use crate::retreat::{self, Cause};
 use crate::table;
 use crate::{Errno, Outcome};
@@ -114,7 +115,7 @@ pub fn to_tcp(fd: i32) {
 }
 
 /// Changed with the table's layout, or what a function in it means.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The functions of this module, for those in the process who have another copy of it.
 #[derive(Debug)]
@@ -124,6 +125,8 @@ pub struct Table {
     pub info: extern "C" fn(i32, &mut Info),
     /// See [`to_tcp`].
     pub to_tcp: extern "C" fn(i32),
+    /// See [`protocol::choose_for`]; text and its length, an errno, or 0.
+    pub choose: unsafe extern "C" fn(i32, *const u8, usize) -> i32,
     /// See [`loan::lend`]; an errno, or 0.
     pub lend: extern "C" fn(i32, usize, &mut Loan) -> i32,
     /// See [`loan::commit`]; with flags of `send`. The count, or minus an errno.
@@ -132,6 +135,17 @@ pub struct Table {
     pub borrow: extern "C" fn(i32, i32, &mut Loan) -> i32,
     /// See [`loan::give_back`].
     pub give_back: extern "C" fn(&mut Loan),
+}
+
+/// As [`protocol::choose_for`], with the configuration's text form.
+fn choose_text(fd: i32, text: &[u8]) -> Result<(), Errno> {
+    let text = core::str::from_utf8(text).map_err(|_| libc::EINVAL)?;
+    protocol::choose_for(fd, &text.parse().map_err(|_| libc::EINVAL)?)
+}
+
+unsafe extern "C" fn choose(fd: i32, text: *const u8, len: usize) -> i32 {
+    // SAFETY: the caller vouches for the text.
+    choose_text(fd, unsafe { core::slice::from_raw_parts(text, len) }).err().unwrap_or(0)
 }
 
 /// Flags of a call on a loan: MSG_DONTWAIT and MSG_NOSIGNAL.
@@ -183,7 +197,7 @@ extern "C" fn take_to_tcp(fd: i32) {
 
 /// This copy's own functions.
 pub static TABLE: Table =
-    Table { info: info_of, to_tcp: take_to_tcp, lend, commit, borrow, give_back };
+    Table { info: info_of, to_tcp: take_to_tcp, choose, lend, commit, borrow, give_back };
 
 /// The name under which the preloaded library exports a [`Lender`].
 pub const SYMBOL: &CStr = c"sovia_native";
@@ -280,6 +294,19 @@ pub fn to_tcp_here(fd: i32) -> Result<(), Errno> {
         Engine::Strange => return Err(libc::ENOTSUP),
     }
     Ok(())
+}
+
+/// Chooses a connection's protocol, in whichever engine serves the process.
+///
+/// # Errors
+/// What [`protocol::choose_for`] says; `EINVAL` for a text that is no configuration; `ENOTSUP` where
+/// the engine is one of another version.
+pub fn choose_here(fd: i32, text: &[u8]) -> Result<(), Errno> {
+    // SAFETY: the text is a live slice.
+    match unsafe { (table_here()?.choose)(fd, text.as_ptr(), text.len()) } {
+        0 => Ok(()),
+        e => Err(e),
+    }
 }
 
 /// The functions of whichever engine serves the process.

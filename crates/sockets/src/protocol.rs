@@ -1,22 +1,18 @@
-//! What of the papers' table 4 this process's connections do.
+//! What of the papers' table 4 connections do: chosen for the process, or for one of them.
 //!
 //! On a segment that both ends reach, messages are handled by whoever calls (SINGLE) and are copied
 //! (COPY), whatever the configuration says: a handler thread and a registration would only add to
 //! that. Window, threshold, chunk and combining are as configured. A window that does not fit the
 //! ring with its acknowledgements is made smaller.
 
+use crate::Errno;
+use crate::conn::{Conn, Phase};
+use crate::table;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use sovia_proto::configuration::Configuration;
+use sovia_proto::configuration::{CHUNK, Configuration};
 use sovia_proto::flow::{DACKS, Parameters};
 use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
 use via_shm::ring::SLOTS;
-
-/// Window, and threshold in the upper half.
-static FLOW: AtomicU32 = AtomicU32::new(DACKS.window as u32 | (DACKS.threshold as u32) << 16);
-static CHUNK: AtomicU32 = AtomicU32::new(sovia_proto::configuration::CHUNK);
-/// Messages below so many bytes are combined; 0: none are.
-static BELOW: AtomicU32 = AtomicU32::new(0);
-static DELAY_NS: AtomicU64 = AtomicU64::new(0);
 
 /// What one connection does, from its attachment on.
 #[derive(Debug, Clone, Copy)]
@@ -58,30 +54,81 @@ const fn fitting(wanted: Parameters) -> Parameters {
     flow
 }
 
+/// What has been chosen, for a process or one connection.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Choice {
+    /// Window, and threshold in the upper half; 0: nothing has been chosen.
+    flow: AtomicU32,
+    chunk: AtomicU32,
+    below: AtomicU32,
+    delay_ns: AtomicU64,
+}
+
+/// The process's.
+static PROCESS: Choice = Choice::nothing();
+
+impl Choice {
+    const fn nothing() -> Choice {
+        Choice {
+            flow: AtomicU32::new(0),
+            chunk: AtomicU32::new(0),
+            below: AtomicU32::new(0),
+            delay_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Back to where nothing has been chosen.
+    pub(crate) fn forget(&self) {
+        self.flow.store(0, Ordering::Relaxed);
+    }
+
+    fn set(&self, configuration: &Configuration) {
+        let Parameters { window, threshold } = fitting(configuration.flow);
+        self.chunk.store(configuration.chunk.min(MESSAGE_MAX as u32), Ordering::Relaxed);
+        let combine = configuration.combine;
+        self.below.store(combine.map_or(0, |combine| combine.below), Ordering::Relaxed);
+        let delay = combine.map_or(0, |combine| combine.delay.as_nanos() as u64);
+        self.delay_ns.store(delay, Ordering::Relaxed);
+        self.flow.store(u32::from(window) | u32::from(threshold) << 16, Ordering::Release);
+    }
+
+    fn get(&self) -> Option<(Parameters, Protocol)> {
+        let flow = self.flow.load(Ordering::Acquire);
+        let protocol = Protocol {
+            chunk: self.chunk.load(Ordering::Relaxed),
+            below: self.below.load(Ordering::Relaxed),
+            delay_ns: self.delay_ns.load(Ordering::Relaxed),
+        };
+        let flow_of = Parameters { window: flow as u16, threshold: (flow >> 16) as u16 };
+        (flow != 0).then_some((flow_of, protocol))
+    }
+}
+
 /// Makes a configuration that of all connections to come.
 pub fn choose(configuration: &Configuration) {
-    let Parameters { window, threshold } = fitting(configuration.flow);
-    FLOW.store(u32::from(window) | u32::from(threshold) << 16, Ordering::Relaxed);
-    CHUNK.store(configuration.chunk.min(MESSAGE_MAX as u32), Ordering::Relaxed);
-    let combine = configuration.combine;
-    BELOW.store(combine.map_or(0, |combine| combine.below), Ordering::Relaxed);
-    let delay = combine.map_or(0, |combine| combine.delay.as_nanos() as u64);
-    DELAY_NS.store(delay, Ordering::Relaxed);
+    PROCESS.set(configuration);
 }
 
-/// Window and threshold.
-pub(crate) fn flow() -> Parameters {
-    let flow = FLOW.load(Ordering::Relaxed);
-    Parameters { window: flow as u16, threshold: (flow >> 16) as u16 }
-}
-
-/// The rest.
-pub(crate) fn protocol() -> Protocol {
-    Protocol {
-        chunk: CHUNK.load(Ordering::Relaxed),
-        below: BELOW.load(Ordering::Relaxed),
-        delay_ns: DELAY_NS.load(Ordering::Relaxed),
+/// Makes a configuration that of the connection behind `fd`.
+///
+/// # Errors
+/// `ENOTCONN` if that is none, or on TCP for good; `EISCONN` if it has its VI already.
+pub fn choose_for(fd: i32, configuration: &Configuration) -> Result<(), Errno> {
+    let at = table::conn(fd).ok_or(libc::ENOTCONN)?;
+    let _guard = at.conn.lock();
+    match at.conn.phase() {
+        Phase::Candidate => at.conn.choice.set(configuration),
+        Phase::Attached => return Err(libc::EISCONN),
+        Phase::Plain | Phase::Free => return Err(libc::ENOTCONN),
     }
+    Ok(())
+}
+
+/// What a connection is to do that is just given its VI.
+pub(crate) fn of(conn: &Conn) -> (Parameters, Protocol) {
+    let default = Protocol { chunk: CHUNK, below: 0, delay_ns: 0 };
+    conn.choice.get().or_else(|| PROCESS.get()).unwrap_or((DACKS, default))
 }
 
 #[cfg(test)]

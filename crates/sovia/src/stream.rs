@@ -152,7 +152,7 @@ impl TcpStream {
     /// As [`std::net::TcpStream::set_read_timeout`].
     pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.anchor.set_read_timeout(timeout)?;
-        self.note_option(libc::SO_RCVTIMEO);
+        self.note_option(libc::SOL_SOCKET, libc::SO_RCVTIMEO);
         Ok(())
     }
 
@@ -162,13 +162,13 @@ impl TcpStream {
     /// As [`std::net::TcpStream::set_write_timeout`].
     pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.anchor.set_write_timeout(timeout)?;
-        self.note_option(libc::SO_SNDTIMEO);
+        self.note_option(libc::SOL_SOCKET, libc::SO_SNDTIMEO);
         Ok(())
     }
 
-    fn note_option(&self, name: c_int) {
+    fn note_option(&self, level: c_int, name: c_int) {
         if let Some(at) = engine::conn(self.fd()) {
-            ops::note_option(self.fd(), at, libc::SOL_SOCKET, name);
+            ops::note_option(self.fd(), at, level, name);
         }
     }
 
@@ -199,12 +199,15 @@ impl TcpStream {
         }
     }
 
-    /// Sets TCP_NODELAY: it is for the time on TCP. A VI delays nothing.
+    /// Sets TCP_NODELAY: it is for the time on TCP, and for streams whose small messages are
+    /// combined ([`TcpStream::set_protocol`]). Other than by these a VI delays nothing.
     ///
     /// # Errors
     /// As [`std::net::TcpStream::set_nodelay`].
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.anchor.set_nodelay(nodelay)
+        self.anchor.set_nodelay(nodelay)?;
+        self.note_option(libc::IPPROTO_TCP, libc::TCP_NODELAY);
+        Ok(())
     }
 
     /// TCP_NODELAY.
@@ -259,6 +262,17 @@ impl TcpStream {
     /// What went over the VI, or why there is none.
     pub fn stats(&self) -> Stats {
         native::info_here(self.fd()).into()
+    }
+
+    /// Chooses what the stream does of the papers' protocol once it has its VI: window, threshold,
+    /// chunk and combining, as in `sovia run --protocol`, such as `"w=8,t=4"` or `"SOVIA_COMBINE"`.
+    ///
+    /// # Errors
+    /// `EINVAL` for a text that means nothing, `EISCONN` if the stream has its VI already (so: before
+    /// it has moved bytes three times), `ENOTCONN` if it is on TCP for good, `ENOTSUP` under a
+    /// `sovia run` of another version.
+    pub fn set_protocol(&self, text: &str) -> io::Result<()> {
+        native::choose_here(self.fd(), text.as_bytes()).map_err(io::Error::from_raw_os_error)
     }
 
     /// Takes the stream to TCP for good, with every byte in its place: from then on its descriptor

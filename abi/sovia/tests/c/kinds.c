@@ -1,5 +1,6 @@
 /* Sockets of both kinds and other descriptors side by side, and their options. */
 #include "check.h"
+#include <netinet/tcp.h>
 
 static void types(void) {
     int via = sov_socket(AF_INET, SOCK_VIA | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -52,6 +53,38 @@ static void options(void) {
     CHECK(sov_strreason(0) == NULL && sov_strreason(1000) == NULL && sov_strreason(-1) == NULL);
     CHECK(strcmp(sov_strreason(1), "the peer is on another machine") == 0);
     end(pair);
+}
+
+/* What a stream does of the papers' protocol is chosen before it has its VI. */
+static void protocols(void) {
+    static const char *const good[] = {"SOVIA_BASE", "w=3,t=2,chunk=64", "combine=64,delay=1ms"};
+    static const char *const bad[] = {"", "SOVIA_FAST", "w=0", "w=2,t=3", "w", "\xff"};
+    int via = sov_socket(AF_INET, SOCK_VIA, 0);
+    FAILS(sov_setsockopt(via, SOL_SOVIA, SOV_PROTOCOL, "w=1,t=1", 7), ENOTCONN);
+    CHECK(sov_close(via) == 0);
+    for (int i = 0; i < 3; i++) {
+        struct pair pair = connected(SOCK_VIA);
+        char buffer[300], sent[300];
+        for (int k = 0; k < 6; k++)
+            FAILS(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, bad[k], strlen(bad[k])), EINVAL);
+        FAILS(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, NULL, 4), EFAULT);
+        /* Of one end only, with the text's end and without it. */
+        CHECK(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, good[i], strlen(good[i]) + i % 2) == 0);
+        warm(pair);
+        CHECK(option(pair.one, SOL_SOVIA, SOV_ON_VIA) == 1);
+        FAILS(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, good[i], strlen(good[i])), EISCONN);
+        for (int k = 0; k < 200; k++) {
+            int on = k / 7 % 2;
+            CHECK(sov_setsockopt(pair.one, IPPROTO_TCP, k % 3 ? TCP_NODELAY : TCP_CORK, &on, sizeof on) == 0);
+            memset(sent, k, sizeof sent);
+            CHECK(sov_send(pair.one, sent, 1 + k, 0) == 1 + k);
+            CHECK(sov_recv(pair.other, buffer, 1 + k, MSG_WAITALL) == 1 + k);
+            CHECK(memcmp(buffer, sent, 1 + k) == 0);
+            CHECK(sov_send(pair.other, sent, 1 + k, 0) == 1 + k);
+            CHECK(sov_recv(pair.one, buffer, 1 + k, MSG_WAITALL) == 1 + k);
+        }
+        end(pair);
+    }
 }
 
 /* A stream that leaves its VI is an ordinary one, with every byte in its place. */
@@ -128,6 +161,7 @@ static void foreign_epoll(void) {
 int main(void) {
     types();
     options();
+    protocols();
     to_tcp();
     waiting();
     foreign_epoll();

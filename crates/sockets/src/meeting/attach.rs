@@ -73,9 +73,9 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         // SAFETY: the pair keeps the segment mapped while the VI is occupied; forked processes
         // inherit the mapping with the connection; the lock serialises the halves' use.
         guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
-        let flow = protocol::flow();
+        let (flow, chosen) = protocol::of(conn);
         guard.flow = Flow::new(flow);
-        guard.protocol = protocol::protocol();
+        guard.protocol = chosen;
         (guard.untold, guard.due) = (0, 0);
         stream::say_window(&guard, flow.window);
         guard.closing = Default::default();
