@@ -191,6 +191,7 @@ impl<N: Nic + 'static> Stream<N> {
 
 impl<N: Nic + 'static> Drop for Stream<N> {
     fn drop(&mut self) {
+        self.0.forsake();
         self.0.shutdown();
         self.0.shutdown_reading();
         if !self.0.closed() {

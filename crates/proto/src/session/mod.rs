@@ -47,6 +47,8 @@ pub struct Session {
     shut_early: bool,
     /// The program reads no more: what comes is dropped.
     deaf: bool,
+    /// The program has gone.
+    forsaken: bool,
     wakeup_due: bool,
     ack_due: bool,
     finack_due: bool,
@@ -66,6 +68,7 @@ impl Session {
             exchange: Exchange::default(),
             shut_early: false,
             deaf: false,
+            forsaken: false,
             wakeup_due: false,
             ack_due: false,
             finack_due: false,
@@ -200,6 +203,12 @@ impl Session {
         self.exchange.reading(self.configuration.chunk);
     }
 
+    /// The program has closed the stream and gone: once FIN is out, what the peer still sends is not
+    /// acknowledged any more, so that the end can come.
+    pub fn forsake(&mut self) {
+        self.forsaken = true;
+    }
+
     /// The program gives the connection up.
     pub fn abort(&mut self) {
         let _ = self.step(Event::Abort);
@@ -316,13 +325,18 @@ impl Session {
         }
         let terms = self.agreed?;
         // A peer that has sent FIN has no use for room.
-        if self.ack_due && terms.handshake == Handshake::TwoWay && self.state.hears_data() {
+        let heard = match self.state {
+            State::FinWait1 | State::FinWait2 => !self.forsaken,
+            state => state.hears_data(),
+        };
+        if self.ack_due && terms.handshake == Handshake::TwoWay && heard {
             self.ack_due = false;
             return Some(self.control(Kind::Ack, Body::Empty));
         }
         if terms.handshake == Handshake::ThreeWay {
             // Leave is for a buffer that nothing is in.
-            if self.flow.held() == 0
+            if heard
+                && self.flow.held() == 0
                 && let Some(bytes) = self.exchange.grant_due(terms.chunk)
             {
                 return Some(self.control(Kind::Ack, Body::Number(bytes)));

@@ -81,6 +81,11 @@ impl<N: Nic + 'static> Core<N> {
         self.tell(inner);
     }
 
+    /// The program closes the stream for good, as the calls that follow say.
+    pub(crate) fn forsake(&self) {
+        self.lock().session.forsake();
+    }
+
     /// The program gives the connection up: what is not sent is not sent.
     pub(crate) fn abort(&self) {
         let mut held = self.lock();
