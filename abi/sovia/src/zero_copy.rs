@@ -4,17 +4,25 @@
 //! looked up and never followed. A slot's state says who may touch the loan in it.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use libc::{c_int, c_void, size_t, ssize_t};
 use sovia_calls::boundary::{finish, is_bad};
 use sovia_sockets::loan::Loan;
 use sovia_sockets::native;
 use std::sync::OnceLock;
 
-/// Buffers that can be out at a time, in one process.
-const SLOTS: usize = 4096;
-/// Slots in which a loan may be, from its pointer's own on.
+/// Buffers that can be out at a time, in one process; twice as many slots, so that one is near.
+const MOST: usize = 4096;
+const SLOTS: usize = 2 * MOST;
+/// Slots in which a loan is looked for first, from its pointer's own on.
 const WINDOW: usize = 64;
+
+/// Buffers that are out, or may be in a moment.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+/// A loan had to be put outside its window: from then on all slots are looked at.
+static SPILT: AtomicBool = AtomicBool::new(false);
+/// Where the next loan goes whose place does not matter.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 const FREE: u32 = 0;
 /// Somebody is at work on the loan.
@@ -25,6 +33,12 @@ struct Slot {
     state: AtomicU32,
     pointer: AtomicUsize,
     loan: UnsafeCell<Loan>,
+}
+
+impl Slot {
+    fn take(&self) -> bool {
+        self.state.compare_exchange(FREE, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
 }
 
 // SAFETY: the loan is touched by the one only who has made the state BUSY.
@@ -42,38 +56,83 @@ fn slots() -> &'static [Slot] {
     })
 }
 
-/// The slots that a pointer's loan may be in.
-fn window(pointer: usize) -> impl Iterator<Item = &'static Slot> {
+/// The slot from which on a loan with that pointer is put, and looked for.
+fn home(pointer: usize) -> usize {
     let slots = slots();
     // A loan without memory of its own is in its slot, and so is its pointer.
     let offset = pointer.wrapping_sub(slots.as_ptr() as usize);
-    let first = if offset < size_of_val(slots) {
-        offset / size_of::<Slot>()
-    } else {
-        (pointer >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - 12)
-    };
-    (first..first + WINDOW).map(move |i| &slots[i % SLOTS])
+    if offset < size_of_val(slots) {
+        return offset / size_of::<Slot>();
+    }
+    (pointer >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - SLOTS.ilog2())
+}
+
+fn from(first: usize, count: usize) -> impl Iterator<Item = &'static Slot> {
+    (first..first + count).map(move |i| &slots()[i % SLOTS])
+}
+
+/// Room for one more loan, until dropped; a loan that is kept has it until its slot is free again.
+struct Room;
+
+impl Room {
+    fn reserve() -> Result<Room, c_int> {
+        let room = Room;
+        if TAKEN.fetch_add(1, Ordering::AcqRel) < MOST { Ok(room) } else { Err(libc::ENOBUFS) }
+    }
+
+    /// Keeps a loan, and says where its bytes are.
+    fn keep(self, loan: Loan) -> *mut c_void {
+        let first = match loan.is_small() {
+            true => NEXT.fetch_add(1, Ordering::Relaxed),
+            false => home(loan.memory() as usize),
+        };
+        let near = from(first, WINDOW).find(|slot| slot.take());
+        let slot = near.unwrap_or_else(|| {
+            SPILT.fetch_or(!loan.is_small(), Ordering::AcqRel);
+            // Half of all slots are free.
+            loop {
+                if let Some(slot) = from(first, SLOTS).find(|slot| slot.take()) {
+                    break slot;
+                }
+            }
+        });
+        let mut held = Held(slot);
+        *held.loan() = loan;
+        let memory = held.loan().memory();
+        slot.pointer.store(memory as usize, Ordering::Release);
+        held.leave();
+        core::mem::forget(self);
+        memory.cast()
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A loan that nobody else can touch meanwhile.
 struct Held(&'static Slot);
 
 impl Held {
-    /// The loan that has this pointer.
+    /// The loan that has this pointer, if it is this process's.
     fn of(pointer: *const c_void) -> Option<Held> {
         let pointer = pointer as usize;
-        window(pointer).find_map(|slot| {
+        let count = if SPILT.load(Ordering::Acquire) { SLOTS } else { WINDOW };
+        from(home(pointer), count).find_map(|slot| {
             if slot.pointer.load(Ordering::Acquire) != pointer {
                 return None;
             }
             let mine = slot.state.compare_exchange(OUT, BUSY, Ordering::AcqRel, Ordering::Relaxed);
             mine.ok()?;
-            let held = Held(slot);
+            let mut held = Held(slot);
             // It may have come to be another's since the look.
-            if slot.pointer.load(Ordering::Acquire) == pointer {
+            if slot.pointer.load(Ordering::Acquire) == pointer && native::is_ours_here(held.loan())
+            {
                 return Some(held);
             }
-            held.leave(OUT);
+            held.leave();
             None
         })
     }
@@ -83,33 +142,23 @@ impl Held {
         unsafe { &mut *self.0.loan.get() }
     }
 
-    fn leave(&self, state: u32) {
-        self.0.state.store(state, Ordering::Release);
+    /// Lets go of the loan, which stays out.
+    fn leave(self) {
+        self.0.state.store(OUT, Ordering::Release);
     }
-}
 
-/// Keeps a loan, and says where its bytes are; gives it back if there is no slot.
-fn keep(mut loan: Loan) -> Result<*mut c_void, c_int> {
-    let hint = if loan.memory().is_null() { 0 } else { loan.memory() as usize };
-    let free = window(hint).find(|slot| {
-        slot.state.compare_exchange(FREE, BUSY, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    });
-    let Some(slot) = free else {
-        native::give_back_here(&mut loan);
-        return Err(libc::ENOBUFS);
-    };
-    let mut held = Held(slot);
-    *held.loan() = loan;
-    let memory = held.loan().memory();
-    slot.pointer.store(memory as usize, Ordering::Release);
-    held.leave(OUT);
-    Ok(memory.cast())
+    /// The loan is spent, and the slot free.
+    fn free(self) {
+        self.0.state.store(FREE, Ordering::Release);
+        drop(Room);
+    }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn sov_lend(fd: c_int, len: size_t) -> *mut c_void {
-    match native::lend_here(fd, len).and_then(keep) {
-        Ok(memory) => memory,
+    let lent = Room::reserve().and_then(|room| Ok((room, native::lend_here(fd, len)?)));
+    match lent {
+        Ok((room, loan)) => room.keep(loan),
         Err(e) => {
             sovia_calls::set_errno(e);
             core::ptr::null_mut()
@@ -121,8 +170,11 @@ pub extern "C" fn sov_lend(fd: c_int, len: size_t) -> *mut c_void {
 pub extern "C" fn sov_commit(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
     let Some(mut held) = Held::of(buffer) else { return finish(Err(libc::EINVAL)) };
     let sent = native::commit_here(fd, held.loan(), len, flags);
-    let spent = held.loan().is_spent();
-    held.leave(if spent { FREE } else { OUT });
+    if held.loan().is_spent() {
+        held.free();
+    } else {
+        held.leave();
+    }
     finish(sent)
 }
 
@@ -135,13 +187,15 @@ pub unsafe extern "C" fn sov_borrow(
     if is_bad(buffer) {
         return finish(Err(libc::EFAULT));
     }
-    let borrowed = native::borrow_here(fd, flags).and_then(|mut loan| {
+    // Nothing is received for which there is no room.
+    let borrowed = Room::reserve().and_then(|room| {
+        let mut loan = native::borrow_here(fd, flags)?;
         let n = loan.len();
         if n == 0 {
             native::give_back_here(&mut loan);
             return Ok((core::ptr::null_mut(), 0));
         }
-        Ok((keep(loan)?, n))
+        Ok((room.keep(loan), n))
     });
     let (memory, outcome) = match borrowed {
         Ok((memory, n)) => (memory, Ok(n)),
@@ -156,7 +210,7 @@ pub unsafe extern "C" fn sov_borrow(
 pub extern "C" fn sov_return(buffer: *const c_void) -> c_int {
     let Some(mut held) = Held::of(buffer) else { return finish(Err(libc::EINVAL)) as c_int };
     native::give_back_here(held.loan());
-    held.leave(FREE);
+    held.free();
     0
 }
 
@@ -165,6 +219,6 @@ pub extern "C" fn sov_return(buffer: *const c_void) -> c_int {
 pub extern "C" fn sov_in_place(buffer: *const c_void) -> c_int {
     let Some(mut held) = Held::of(buffer) else { return finish(Err(libc::EINVAL)) as c_int };
     let in_place = held.loan().is_in_place();
-    held.leave(OUT);
+    held.leave();
     c_int::from(in_place)
 }

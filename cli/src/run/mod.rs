@@ -51,7 +51,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SPEC")]
     except: Vec<String>,
     /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or `w=8,t=4`,
-    /// `chunk=16384`, `combine=1024`, `delay=1ms` and so on, joined by commas
+    /// `chunk=16384`, `combine=1024,delay=1ms`, joined by commas. A window has at most 32 packets
+    /// here; t is at most w
     #[arg(long, value_name = "WORDS")]
     protocol: Option<String>,
     /// The program and its arguments

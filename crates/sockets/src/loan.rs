@@ -56,6 +56,8 @@ pub struct Loan {
     generation: u32,
     pair: u32,
     vi: u32,
+    /// The socket that it is to be sent to, where that goes by the kernel; else 0.
+    cookie: u64,
     small: [u8; INLINE],
 }
 
@@ -77,6 +79,7 @@ impl Default for Loan {
             generation: 0,
             pair: 0,
             vi: 0,
+            cookie: 0,
             small: [0; INLINE],
         }
     }
@@ -105,6 +108,16 @@ impl Loan {
     /// Whether it lies in the segment, where nothing needs to be copied.
     pub fn is_in_place(&self) -> bool {
         matches!(self.kind, Kind::Place | Kind::Message)
+    }
+
+    /// Whether its bytes lie in the loan itself.
+    pub fn is_small(&self) -> bool {
+        self.kind == Kind::Small
+    }
+
+    /// Whether it was lent to this process, and not to one that it was forked from.
+    pub fn is_ours(&self) -> bool {
+        self.owner == process::owner()
     }
 
     /// Whether it has been sent or given back.
@@ -174,7 +187,7 @@ fn lender(loan: &Loan) -> Option<Ref> {
 /// Lends a buffer of `len` bytes (1 to [`MAX`]), to be sent to `fd` with [`commit`].
 ///
 /// # Errors
-/// `EINVAL` for no bytes, `EMSGSIZE` for too many.
+/// `EINVAL` for no bytes, `EMSGSIZE` for too many, `EBADF` and `ENOTSOCK` for what is no socket.
 pub fn lend(fd: i32, len: usize) -> Result<Loan, Errno> {
     match len {
         0 => return Err(libc::EINVAL),
@@ -189,7 +202,12 @@ pub fn lend(fd: i32, len: usize) -> Result<Loan, Errno> {
     {
         return Ok(loan);
     }
-    Ok(Loan::private(len))
+    Ok(Loan { cookie: cookie(fd)?, ..Loan::private(len) })
+}
+
+/// What tells a socket from all that have been and will be.
+fn cookie(fd: i32) -> Result<u64, Errno> {
+    call::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(errno)
 }
 
 /// How long a sender waits for a place while its receiver does nothing.
@@ -245,7 +263,7 @@ enum Sent {
 /// what `send` would say, and then the buffer is taken back.
 pub fn commit(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Outcome {
     let sendable = matches!(loan.kind, Kind::Place | Kind::Private);
-    if !sendable || n > loan.len || n < loan.done || loan.owner != process::owner() {
+    if !sendable || n > loan.len || n < loan.done || !loan.is_ours() {
         return Err(libc::EINVAL);
     }
     let result = commit_rest(fd, loan, n, flags);
@@ -265,7 +283,7 @@ pub fn commit(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Outcome {
 
 fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), Errno> {
     let at = table::conn(fd);
-    while loan.done < n && loan.kind == Kind::Place {
+    while loan.done < n && loan.cookie == 0 {
         let Some(at) = at else { return Err(libc::EBADF) };
         if at.index != loan.index || !at.conn.is_generation(loan.generation) {
             // Lent by another stream, which is closed, or is still there.
@@ -279,9 +297,13 @@ fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), E
                     loan.kind = Kind::Spent;
                 }
             }
-            Sent::Plain => make_private(loan),
+            // The stream has left the VI, which is not given up under the buffer.
+            Sent::Plain => loan.cookie = cookie(fd)?,
             Sent::Failed(e) => return Err(e),
         }
+    }
+    if loan.done < n && cookie(fd)? != loan.cookie {
+        return Err(libc::EBADF);
     }
     while loan.done < n {
         let no_signal = if flags.no_signal { libc::MSG_NOSIGNAL } else { 0 };
@@ -335,16 +357,6 @@ fn commit_place(fd: i32, at: Ref, loan: &Loan, n: usize, flags: Flags) -> Result
         Err(Ended::Plain) => Ok(Sent::Plain),
         Err(Ended::Failed(e)) => Err(e),
     }
-}
-
-/// The stream has left the VI under a buffer: its bytes are taken along.
-fn make_private(loan: &mut Loan) {
-    let mut private = Loan::private(loan.len);
-    let bytes = loan.rest(loan.len);
-    private.room()[loan.done..].copy_from_slice(bytes);
-    private.done = loan.done;
-    give_back(loan);
-    *loan = private;
 }
 
 /// Waits for bytes, and lends them where they lie; 0 at the end of the stream. How many there are is
@@ -466,7 +478,7 @@ pub fn give_back(loan: &mut Loan) {
             drop(unsafe { Box::from_raw(memory) });
         }
         kind @ (Kind::Place | Kind::Message) => {
-            if loan.owner != process::owner() {
+            if !loan.is_ours() {
                 // A forked child's copy: the place is its parent's.
                 return;
             }

@@ -135,6 +135,8 @@ pub struct Table {
     pub borrow: extern "C" fn(i32, i32, &mut Loan) -> i32,
     /// See [`loan::give_back`].
     pub give_back: extern "C" fn(&mut Loan),
+    /// See [`Loan::is_ours`].
+    pub is_ours: extern "C" fn(&Loan) -> bool,
 }
 
 /// As [`protocol::choose_for`], with the configuration's text form.
@@ -187,6 +189,10 @@ extern "C" fn give_back(loan: &mut Loan) {
     loan::give_back(loan);
 }
 
+extern "C" fn is_ours(loan: &Loan) -> bool {
+    loan.is_ours()
+}
+
 extern "C" fn info_of(fd: i32, out: &mut Info) {
     *out = info(fd);
 }
@@ -197,7 +203,7 @@ extern "C" fn take_to_tcp(fd: i32) {
 
 /// This copy's own functions.
 pub static TABLE: Table =
-    Table { info: info_of, to_tcp: take_to_tcp, choose, lend, commit, borrow, give_back };
+    Table { info: info_of, to_tcp: take_to_tcp, choose, lend, commit, borrow, give_back, is_ours };
 
 /// The name under which the preloaded library exports a [`Lender`].
 pub const SYMBOL: &CStr = c"sovia_native";
@@ -349,6 +355,11 @@ pub fn borrow_here(fd: i32, how: i32) -> Result<Loan, Errno> {
         0 => Ok(loan),
         e => Err(e),
     }
+}
+
+/// [`Loan::is_ours`], likewise: an engine knows when the process was forked.
+pub fn is_ours_here(loan: &Loan) -> bool {
+    table_here().is_ok_and(|table| (table.is_ours)(loan))
 }
 
 /// [`loan::give_back`], likewise.

@@ -87,6 +87,35 @@ static void protocols(void) {
     }
 }
 
+/* An end with a small window gets on with one that has a large one, also if it sends beyond its own
+ * before it has received anything from the VI. */
+static void windows_that_differ(void) {
+    static const char *const small[] = {"SOVIA_BASE", "w=4,t=2", "w=1,t=1,chunk=64"};
+    char bytes[2000];
+    memset(bytes, 'w', sizeof bytes);
+    for (int i = 0; i < 3 * 8; i++) {
+        struct pair pair = connected(SOCK_VIA);
+        const char *text = small[i % 3];
+        CHECK(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, text, strlen(text)) == 0);
+        for (int k = 0; k < i / 3 + 1; k++) {
+            CHECK(sov_send(pair.one, bytes, 1, 0) == 1);
+            CHECK(sov_recv(pair.other, bytes, 1, 0) == 1);
+            usleep(2000);
+            CHECK(sov_send(pair.other, bytes, 1, 0) == 1);
+            CHECK(sov_recv(pair.one, bytes, 1, 0) == 1);
+        }
+        CHECK(sov_send(pair.one, bytes, 1, 0) == 1);
+        CHECK(sov_recv(pair.other, bytes, 1, 0) == 1);
+        for (int k = 0; k < 5; k++)
+            CHECK(sov_send(pair.other, bytes, 100, 0) == 100);
+        for (int k = 0; k < 5; k++)
+            CHECK(sov_send(pair.one, bytes, 200, 0) == 200);
+        CHECK(sov_recv(pair.one, bytes, 500, MSG_WAITALL) == 500);
+        CHECK(sov_recv(pair.other, bytes, 1000, MSG_WAITALL) == 1000);
+        end(pair);
+    }
+}
+
 /* A stream that leaves its VI is an ordinary one, with every byte in its place. */
 static void to_tcp(void) {
     struct pair pair = warmed();
@@ -162,6 +191,7 @@ int main(void) {
     types();
     options();
     protocols();
+    windows_that_differ();
     to_tcp();
     waiting();
     foreign_epoll();

@@ -1,5 +1,6 @@
 /* Lent buffers, used as they should be and as they should not. */
 #include "check.h"
+#include <sys/wait.h>
 
 static void misuse(void) {
     struct pair pair = warmed();
@@ -43,8 +44,70 @@ static void strangers(void) {
     char *buffer = sov_lend(one.one, 1000);
     CHECK(sov_in_place(buffer) == 1);
     FAILS(sov_commit(other.one, buffer, 1000, 0), EBADF);
+    /* Nor one that lies elsewhere, also if the number has come to be another stream's. */
+    char *first = sov_lend(one.one, 1000), *second = sov_lend(one.one, 1000);
+    CHECK(sov_in_place(first) == 1 && sov_in_place(second) == 0);
+    FAILS(sov_commit(other.one, second, 1000, 0), EBADF);
+    second = sov_lend(one.one, 1000);
+    CHECK(sov_in_place(second) == 0);
+    int number = one.one;
     end(one);
+    struct pair later = warmed();
+    CHECK(later.one == number || later.other == number);
+    FAILS(sov_commit(number, second, 1000, 0), EBADF);
+    CHECK(sov_return(first) == 0);
+    errno = 0;
+    CHECK(sov_lend(-1, 10) == NULL && errno == EBADF);
+    int pipes[2];
+    CHECK(pipe(pipes) == 0);
+    errno = 0;
+    CHECK(sov_lend(pipes[1], 10) == NULL && errno == ENOTSOCK);
+    close(pipes[0]);
+    close(pipes[1]);
     end(other);
+    end(later);
+}
+
+/* A child's copy of its parent's buffers is no buffer. */
+static void forked(void) {
+    struct pair pair = warmed();
+    char *buffer = sov_lend(pair.one, 1000);
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        FAILS(sov_return(buffer), EINVAL);
+        FAILS(sov_commit(pair.one, buffer, 10, 0), EINVAL);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    memset(buffer, 'p', 1000);
+    CHECK(sov_commit(pair.one, buffer, 1000, 0) == 1000);
+    end(pair);
+}
+
+/* Whatever there is no buffer for stays in the stream. */
+static void no_buffers_left(size_t size) {
+    static const void *out[5000];
+    struct pair pair = warmed();
+    unsigned char bytes[200];
+    ssize_t got;
+    int count = 0;
+    for (;; count++) {
+        memset(bytes, count, sizeof bytes);
+        CHECK(sov_send(pair.one, bytes, size, 0) == (ssize_t)size);
+        if ((got = sov_borrow(pair.other, &out[count], 0)) < 0)
+            break;
+        CHECK(got == (ssize_t)size && memcmp(out[count], bytes, size) == 0);
+    }
+    CHECK(errno == ENOBUFS && count == 4096);
+    CHECK(sov_recv(pair.other, bytes, sizeof bytes, 0) == (ssize_t)size);
+    CHECK(bytes[0] == (unsigned char)count && bytes[size - 1] == (unsigned char)count);
+    while (count > 0) {
+        count--;
+        CHECK(*(const unsigned char *)out[count] == (unsigned char)count);
+        CHECK(sov_return(out[count]) == 0);
+    }
+    end(pair);
 }
 
 static void fill(unsigned char *bytes, size_t count, unsigned seed) {
@@ -247,6 +310,9 @@ static void thousands(void) {
 int main(void) {
     misuse();
     strangers();
+    forked();
+    no_buffers_left(20);
+    no_buffers_left(200);
     in_turn();
     held_for_long();
     closed_under_buffers();

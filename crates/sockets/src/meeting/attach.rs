@@ -75,6 +75,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
         let (flow, chosen) = protocol::of(conn);
         guard.flow = Flow::new(flow);
+        // Until it says how large its window is, which it has done before the VI is entered.
+        guard.flow.face(protocol::WINDOW_MAX);
         guard.protocol = chosen;
         (guard.untold, guard.due) = (0, 0);
         stream::say_window(&guard, flow.window);

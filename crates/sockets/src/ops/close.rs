@@ -126,6 +126,8 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
 /// neither can be the last by mistake. And nobody is in the middle of changing what it will get a
 /// copy of.
 pub fn forking() {
+    // The thread that would do it later stays with the parent, which may end.
+    stream::combine::before_waiting();
     meeting::hold();
     reactor::hold();
     epoll::hold();
