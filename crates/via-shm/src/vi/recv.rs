@@ -7,6 +7,7 @@ use crate::vi::ahead::Ahead;
 use crate::vi::attention::Attention;
 use crate::vi::lane::{Piece, RxLane};
 use crate::vi::notice::{Notices, Overrun};
+use via::descriptor::ControlSegment;
 use via::error::Cause;
 use via::memory::Ptag;
 use via::queue::{Completion, Outcome};
@@ -90,16 +91,18 @@ impl RecvSide {
 
     /// Receives one message, if one is there; its descriptor is done.
     pub(crate) fn progress(&mut self, nic: &Shared) -> News {
-        match self.meet_all(nic) {
-            Ok(outcome) => {
-                self.queue.work.complete(outcome);
-                match self.queue.notices.completed(&mut self.queue.work, nic) {
-                    Ok(()) => News::Message,
-                    Err(Overrun) => self.overrun(),
-                }
-            }
+        match self.meet_all(nic).and_then(|outcome| self.complete(nic, outcome)) {
+            Ok(()) => News::Message,
             Err(news) => news,
         }
+    }
+
+    /// The oldest descriptor is done; whoever is to be told of it is.
+    #[inline]
+    fn complete(&mut self, nic: &Shared, outcome: Outcome) -> Result<(), News> {
+        self.queue.work.complete(outcome);
+        let told = self.queue.notices.completed(&mut self.queue.work, nic);
+        told.map_err(|Overrun| self.overrun())
     }
 
     /// As [`RecvSide::progress`], and the descriptor is taken. For a queue in which none waits to
@@ -121,14 +124,12 @@ impl RecvSide {
     #[inline]
     pub(crate) fn receive_for_cq(&mut self, nic: &Shared, mine: bool) -> Result<bool, News> {
         let outcome = self.meet_or_get_ready(nic)?;
-        self.queue.work.complete(outcome);
         if mine && !self.queue.notices.has_callbacks() {
+            self.queue.work.complete(outcome);
             return Ok(true);
         }
-        match self.queue.notices.completed(&mut self.queue.work, nic) {
-            Ok(()) => Ok(false),
-            Err(Overrun) => Err(self.overrun()),
-        }
+        self.complete(nic, outcome)?;
+        Ok(false)
     }
 
     /// As [`RecvSide::meet_all`]; if nothing has come, what the next message needs is looked up.
@@ -164,21 +165,16 @@ impl RecvSide {
         if piece.more || piece.written || self.partial.filled != 0 || self.partial.lost.is_some() {
             return self.meet_part(nic, piece);
         }
-        let Piece { len: length, immediate, .. } = piece;
+        let length = piece.len;
         if let Some(place) = self.ahead.take(&self.queue, nic)
             && length <= place.room
         {
             // SAFETY: `place.room` bytes are good while the queue's lock is held.
             unsafe { lane.copy(&piece, 0, place.to, length) };
-            if lane.consume(&piece).is_err() {
-                return Err(self.damaged(Damaged("a message at an impossible place")));
-            }
             // SAFETY: likewise.
-            unsafe { place.control() }.complete(Status::OP_RECEIVE, length, immediate);
-            if self.level == Reliability::RELIABLE_RECEPTION {
-                lane.deliver();
-            }
-            return Ok(Outcome { status: Status::OP_RECEIVE, length, immediate });
+            let control = unsafe { place.control() };
+            let taken = take(lane, self.level, &piece, control);
+            return taken.map_err(|damaged| self.damaged(damaged));
         }
         self.meet_now(nic, piece)
     }
@@ -187,7 +183,7 @@ impl RecvSide {
     #[inline]
     fn meet_now(&mut self, nic: &Shared, piece: Piece) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
-        let Piece { len: length, immediate, .. } = piece;
+        let length = piece.len;
         let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
         let Some(front) = work.front() else {
             return Err(self.damaged(Damaged("a message for which no receive is posted")));
@@ -213,14 +209,8 @@ impl RecvSide {
         if let Err(status) = delivered {
             return self.fail(nic, &piece, status);
         }
-        if lane.consume(&piece).is_err() {
-            return Err(self.damaged(Damaged("a message at an impossible place")));
-        }
-        descriptor.complete(Status::OP_RECEIVE, length, immediate);
-        if self.level == Reliability::RELIABLE_RECEPTION {
-            lane.deliver();
-        }
-        Ok(Outcome { status: Status::OP_RECEIVE, length, immediate })
+        let taken = take(lane, self.level, &piece, descriptor.control_segment());
+        taken.map_err(|damaged| self.damaged(damaged))
     }
 
     /// As [`RecvSide::meet`], for what is not a message in one entry.
@@ -370,6 +360,24 @@ impl RecvSide {
     pub(crate) fn flush(&mut self, nic: &Shared) {
         self.queue.flush(nic, |_| Status::OP_RECEIVE);
     }
+}
+
+/// A message in one entry is where its descriptor wants it: takes it off the ring, and says so in the
+/// descriptor and, at reliable reception, to its sender.
+#[inline(always)]
+fn take(
+    lane: &mut RxLane,
+    level: Reliability,
+    piece: &Piece,
+    control: &ControlSegment,
+) -> Result<Outcome, Damaged> {
+    let &Piece { len: length, immediate, .. } = piece;
+    lane.consume(piece).map_err(|_| Damaged("a message at an impossible place"))?;
+    control.complete(Status::OP_RECEIVE, length, immediate);
+    if level == Reliability::RELIABLE_RECEPTION {
+        lane.deliver();
+    }
+    Ok(Outcome { status: Status::OP_RECEIVE, length, immediate })
 }
 
 /// Copies a piece of a message to where the descriptor wants the bytes from `at` on. Everything is
