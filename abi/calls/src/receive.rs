@@ -38,7 +38,7 @@ calls! {
         let kernel = || outcome(real(fd, buf, len, how));
         if how & !CARRIED != 0 {
             retreat::now(fd, at, Cause::Call);
-            return finish(ops::receive_plain(at, kernel));
+            return finish(kernel());
         }
         // SAFETY: recv's own contract.
         let Some(part) = buffer(buf, len) else { return finish(Err(libc::EFAULT)) };
@@ -61,7 +61,7 @@ calls! {
         let kernel = || outcome(real(fd, msg, how));
         if how & !CARRIED != 0 {
             retreat::now(fd, at, Cause::Call);
-            return finish(ops::receive_plain(at, kernel));
+            return finish(kernel());
         }
         if is_bad(msg) {
             return finish(Err(libc::EFAULT));

@@ -35,7 +35,7 @@ calls! {
         }
         if how & !CARRIED != 0 {
             retreat::now(fd, at, Cause::Call);
-            return finish(ops::send_plain(at, kernel));
+            return finish(kernel());
         }
         // SAFETY: send's own contract.
         let Some(part) = bytes(buf, len) else { return finish(Err(libc::EFAULT)) };
@@ -69,7 +69,7 @@ calls! {
         }
         if how & !CARRIED != 0 || (*msg).msg_controllen != 0 {
             retreat::now(fd, at, Cause::Call);
-            return finish(ops::send_plain(at, kernel));
+            return finish(kernel());
         }
         let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen);
         match parts(iov, count) {
@@ -150,11 +150,7 @@ calls! {
             }
         }
         let kernel = || outcome(real(from, from_offset, to, to_offset, len, how));
-        finish(match (table::conn(from), table::conn(to)) {
-            (Some(at), _) => ops::receive_plain(at, kernel),
-            (_, Some(at)) => ops::send_plain(at, kernel),
-            _ => kernel(),
-        })
+        finish(kernel())
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::{finish, outcome};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
 use sovia_calls as calls;
-use sovia_sockets::ops;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 
@@ -71,10 +70,9 @@ hooks! {
             return readv(fd, iov, count);
         }
         let kernel = || outcome(real!()(fd, iov, count, offset, how));
-        if offset != -1 {
-            return finish(kernel());
+        if offset == -1 {
+            retreat::now(fd, at, Cause::Call);
         }
-        retreat::now(fd, at, Cause::Call);
-        finish(ops::receive_plain(at, kernel))
+        finish(kernel())
     }
 }

@@ -3,7 +3,6 @@
 use crate::{finish, outcome};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t};
 use sovia_calls as calls;
-use sovia_sockets::ops;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 
@@ -45,11 +44,10 @@ hooks! {
             return writev(fd, iov, count);
         }
         let kernel = || outcome(real!()(fd, iov, count, offset, how));
-        if offset != -1 {
-            return finish(kernel());
+        if offset == -1 {
+            retreat::now(fd, at, Cause::Call);
         }
-        retreat::now(fd, at, Cause::Call);
-        finish(ops::send_plain(at, kernel))
+        finish(kernel())
     }
 
     fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> isize {

@@ -16,7 +16,7 @@ use crate::table::{self, Ref};
 use crate::wait::{self, Ended, Want};
 use crate::{Errno, Outcome, errno, family, process};
 use core::sync::atomic::Ordering;
-use sovia_sys::{call, clock};
+use sovia_sys::{call, clock, diag};
 use via_shm::endpoint::MESSAGE_MAX;
 use via_shm::ring::INLINE;
 
@@ -202,12 +202,7 @@ pub fn lend(fd: i32, len: usize) -> Result<Loan, Errno> {
     {
         return Ok(loan);
     }
-    Ok(Loan { cookie: cookie(fd)?, ..Loan::private(len) })
-}
-
-/// What tells a socket from all that have been and will be.
-fn cookie(fd: i32) -> Result<u64, Errno> {
-    call::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(errno)
+    Ok(Loan { cookie: diag::cookie(fd).map_err(errno)?, ..Loan::private(len) })
 }
 
 /// How long a sender waits for a place while its receiver does nothing.
@@ -298,11 +293,11 @@ fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), E
                 }
             }
             // The stream has left the VI, which is not given up under the buffer.
-            Sent::Plain => loan.cookie = cookie(fd)?,
+            Sent::Plain => loan.cookie = diag::cookie(fd).map_err(errno)?,
             Sent::Failed(e) => return Err(e),
         }
     }
-    if loan.done < n && cookie(fd)? != loan.cookie {
+    if loan.done < n && diag::cookie(fd).map_err(errno)? != loan.cookie {
         return Err(libc::EBADF);
     }
     while loan.done < n {
@@ -350,8 +345,7 @@ fn commit_place(fd: i32, at: Ref, loan: &Loan, n: usize, flags: Flags) -> Result
     if flags.dont_wait || conn.has(flag::NONBLOCK) {
         return Err(libc::EAGAIN);
     }
-    let timeout = conn.send_timeout.load(Ordering::Relaxed);
-    let deadline = (timeout != 0).then(|| clock::now_ns().saturating_add(timeout));
+    let deadline = ops::deadline(&conn.send_timeout);
     match wait::until(at, Want::Send, deadline, attempt) {
         Ok(sent) => Ok(sent),
         Err(Ended::Plain) => Ok(Sent::Plain),
@@ -457,8 +451,7 @@ fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
     if flags.dont_wait || conn.has(flag::NONBLOCK) {
         return Err(libc::EAGAIN);
     }
-    let timeout = conn.receive_timeout.load(Ordering::Relaxed);
-    let deadline = (timeout != 0).then(|| clock::now_ns().saturating_add(timeout));
+    let deadline = ops::deadline(&conn.receive_timeout);
     match wait::until(at, Want::Receive, deadline, attempt) {
         Ok(result) => result,
         Err(Ended::Plain) => Ok(None),

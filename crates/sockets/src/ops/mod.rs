@@ -13,7 +13,8 @@ pub use close::{
     shutdown, staying,
 };
 pub use option::{fionread, nonblocking, note_option};
-pub use transfer::{Flags, receive, receive_plain, send, send_file, send_plain};
+pub(crate) use transfer::deadline;
+pub use transfer::{Flags, receive, send, send_file};
 
 /// `mlockall`. What the library has mapped is far more than is used, and none of the program's.
 pub fn lock_all(flags: i32) -> crate::Outcome {

@@ -41,8 +41,8 @@ impl Drop for Pin<'_> {
     }
 }
 
-fn deadline(conn: &Conn, timeout: &core::sync::atomic::AtomicU64) -> Option<u64> {
-    let _ = conn;
+/// When a call that begins now gives up, by a timeout of the connection (0: never).
+pub(crate) fn deadline(timeout: &core::sync::atomic::AtomicU64) -> Option<u64> {
     match timeout.load(Ordering::Relaxed) {
         0 => None,
         ns => Some(clock::now_ns().saturating_add(ns)),
@@ -122,7 +122,7 @@ fn receive_slowly(
     if wanted == 0 && !flags.empty_waits {
         return Ok(0);
     }
-    let deadline = deadline(conn, &conn.receive_timeout);
+    let deadline = deadline(&conn.receive_timeout);
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     let mut done = 0;
     loop {
@@ -337,7 +337,7 @@ fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, done: usize) -> 
 fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -> Outcome {
     let conn = at.conn;
     let total: usize = parts.iter().map(|part| part.len()).sum();
-    let deadline = deadline(conn, &conn.send_timeout);
+    let deadline = deadline(&conn.send_timeout);
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     while done < total {
         let mut skip = done;
@@ -401,18 +401,6 @@ fn raw_send(conn: &Conn, fd: i32, bytes: &[u8], flags: Flags) -> Outcome {
     let n = call::send(fd, bytes, libc::MSG_DONTWAIT | no_signal).map_err(crate::errno)?;
     conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
     Ok(n)
-}
-
-/// A receive that only the kernel can do, on a connection that has gone back to TCP.
-pub fn receive_plain(at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
-    let _ = at;
-    kernel()
-}
-
-/// A send that only the kernel can do, on a connection that has gone back to TCP.
-pub fn send_plain(at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
-    let _ = at;
-    kernel()
 }
 
 /// sendfile to a connection: on a VI the file is read, and sent as bytes.
