@@ -3,81 +3,21 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::env;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::SystemTime;
-use std::{env, fs};
+use std::sync::{Mutex, PoisonError};
 
-/// The crate's own folder.
-pub(crate) fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+#[path = "../../../testing/library.rs"]
+mod library;
 
-/// The folder of `sovia.h`.
-pub(crate) fn include() -> PathBuf {
-    here().join("../../include")
-}
+pub(crate) use library::*;
 
-/// A fresh folder for what this test program builds, beside itself.
-pub(crate) fn folder() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let own = env::current_exe().expect("a running program has a path");
-        let folder = own.with_extension("built");
-        fs::create_dir_all(&folder).expect("a folder for built programs");
-        folder
-    })
-}
-
-/// A command that must succeed; what it prints.
-#[track_caller]
-pub(crate) fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
-    out
-}
-
-/// The library: the one that `SOVIA_LIB` names, or else what this very build has made, linked.
-pub(crate) fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let place = folder().join("libsovia.so");
-        match env::var_os("SOVIA_LIB") {
-            Some(made) => {
-                fs::copy(&made, &place).unwrap_or_else(|e| panic!("{}: {e}", made.display()));
-            }
-            None => {
-                run(Command::new(here().join("link")).args([&archive(), &place]));
-            }
-        }
-        // By its soname, as an installed one is found.
-        let soname = folder().join("libsovia.so.1");
-        let _ = fs::remove_file(&soname);
-        std::os::unix::fs::symlink("libsovia.so", soname).expect("a link to the library");
-        place
-    })
-}
-
-/// The newest `libsovia_c-….a` beside this test program.
-pub(crate) fn archive() -> PathBuf {
-    let own = env::current_exe().expect("a running program has a path");
-    let made = |path: &PathBuf| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
-    let named = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libsovia_c"))
-    };
-    fs::read_dir(own.parent().expect("programs lie in a folder"))
-        .expect("a folder can be listed")
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension() == Some(OsStr::new("a")) && named(path))
-        .max_by_key(made)
-        .expect("cargo has made an archive of the library")
-}
+const LIBRARY: &str = "libsovia";
+const ARCHIVE: &str = "libsovia_c";
+const VARIABLE: &str = "SOVIA_LIB";
 
 /// Compiles a C program of this crate, with `-lsovia`.
 pub(crate) fn program(source: &str) -> PathBuf {
@@ -161,14 +101,4 @@ pub(crate) fn sovia(test: &str) -> Option<PathBuf> {
         return None;
     }
     Some(sovia)
-}
-
-/// Whether a test has to be left out for want of a program; says so.
-pub(crate) fn skipped(test: &str, program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let there = env::split_paths(&path).any(|folder| folder.join(program).exists());
-    if !there {
-        println!("SKIPPED: {test}: not installed: {program}");
-    }
-    !there
 }

@@ -3,76 +3,18 @@
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::time::SystemTime;
-use std::{env, fs};
 
-/// The crate's own folder.
-pub(crate) fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
+#[path = "../../../testing/library.rs"]
+mod library;
 
-/// The folder of `vipl.h`.
-pub(crate) fn include() -> PathBuf {
-    here().join("../../include")
-}
+pub(crate) use library::*;
 
-/// A fresh folder for what this test program builds, beside itself.
-pub(crate) fn folder() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let own = env::current_exe().expect("a running program has a path");
-        let folder = own.with_extension("built");
-        fs::create_dir_all(&folder).expect("a folder for built programs");
-        folder
-    })
-}
-
-/// A command that must succeed; what it prints.
-#[track_caller]
-pub(crate) fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{out}\n{err}", output.status);
-    out
-}
-
-/// The library: the one that `SOVIA_VIPL` names, or else what this very build has made, linked.
-pub(crate) fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let place = folder().join("libvipl.so");
-        match env::var_os("SOVIA_VIPL") {
-            Some(made) => {
-                fs::copy(&made, &place).unwrap_or_else(|e| panic!("{}: {e}", made.display()));
-            }
-            None => {
-                run(Command::new(here().join("link")).args([&archive(), &place]));
-            }
-        }
-        // By its soname, as an installed one is found.
-        let soname = folder().join("libvipl.so.1");
-        let _ = fs::remove_file(&soname);
-        std::os::unix::fs::symlink("libvipl.so", soname).expect("a link to the library");
-        place
-    })
-}
-
-/// The newest `libvipl-….a` beside this test program.
-pub(crate) fn archive() -> PathBuf {
-    let own = env::current_exe().expect("a running program has a path");
-    let made = |path: &PathBuf| -> Option<SystemTime> { fs::metadata(path).ok()?.modified().ok() };
-    fs::read_dir(own.parent().expect("programs lie in a folder"))
-        .expect("a folder can be listed")
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension() == Some(OsStr::new("a")))
-        .filter(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("libvipl")))
-        .max_by_key(made)
-        .expect("cargo has made an archive of the library")
-}
+const LIBRARY: &str = "libvipl";
+const ARCHIVE: &str = "libvipl";
+const VARIABLE: &str = "SOVIA_VIPL";
 
 /// Compiles a C program, of one file or of a folder of them, with `-lvipl`.
 pub(crate) fn program(name: &str) -> PathBuf {
@@ -115,14 +57,4 @@ pub(crate) fn watched(seconds: u32, valgrind: bool, program: &Path) -> Command {
     }
     command.arg(program);
     command
-}
-
-/// Whether a test has to be left out for want of a program; says so.
-pub(crate) fn skipped(test: &str, program: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let there = env::split_paths(&path).any(|folder| folder.join(program).exists());
-    if !there {
-        println!("SKIPPED: {test}: not installed: {program}");
-    }
-    !there
 }
