@@ -83,12 +83,7 @@ impl<N: Nic + 'static> Stack<N> {
     /// that lends its buffer to the NIC has to wait for the far side before it has it back, at each
     /// packet, which costs more than a copy does.
     pub fn recommended(&self) -> Configuration {
-        let capabilities = self.0.nic.attributes().capabilities;
-        let mut configuration = Configuration::default();
-        if !capabilities.sends_execute_in_caller {
-            configuration.transfer = Transfer::Copy;
-        }
-        configuration
+        Configuration { transfer: self.0.soonest(), ..Configuration::default() }
     }
 
     /// Connects to whoever listens at `remote`, within the timeout (`None`: however long it
@@ -183,6 +178,14 @@ impl<N: Nic + 'static> Unconnected<N> {
 }
 
 impl<N: Nic + 'static> Shared<N> {
+    /// How the NIC sends a program's bytes soonest; see [`Stack::recommended`].
+    pub(crate) fn soonest(&self) -> Transfer {
+        match self.nic.attributes().capabilities.sends_execute_in_caller {
+            true => Configuration::default().transfer,
+            false => Transfer::Copy,
+        }
+    }
+
     /// A number that no other stream of this stack has.
     pub(crate) fn fresh(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1

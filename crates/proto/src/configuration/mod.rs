@@ -27,6 +27,7 @@ pub const DELAY_MAX: Duration = Duration::from_secs(1);
 /// Who handles an arriving packet: takes its descriptor, posts another, acknowledges, wakes the
 /// program (ICS figure 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Handling {
     /// A callback of the NIC's at each arrival, in the NIC's thread (SOVIA_NOTIFY).
     Notify,
@@ -38,6 +39,7 @@ pub enum Handling {
 
 /// How outgoing bytes become registered memory (ICS section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Transfer {
     /// The program's buffer is registered for the send (SOVIA_REG).
     Reg,
@@ -48,6 +50,8 @@ pub enum Transfer {
         /// Bytes of the longest message that is copied.
         threshold: u32,
     },
+    /// Whatever the provider does soonest.
+    Auto,
 }
 
 /// How an end knows that the other has a receive posted for its message (ICS figure 3).
@@ -126,6 +130,10 @@ const BASE: Configuration =
     Configuration { transfer: Transfer::Hybrid { threshold: THRESHOLD }, ..SINGLE };
 const DACKS: Configuration = Configuration { flow: crate::flow::DACKS, ..BASE };
 
+/// What sockets do unless told otherwise: the papers' window and delayed acknowledgements, and for
+/// the bytes what suits the provider.
+pub const SOCKETS: Configuration = Configuration { transfer: Transfer::Auto, ..DACKS };
+
 impl Default for Configuration {
     /// SOVIA_DACKS: the papers' best for programs that do not ask for combining.
     fn default() -> Configuration {
@@ -199,12 +207,13 @@ impl Configuration {
         Ok(())
     }
 
-    /// Whether a message of so many bytes is copied rather than registered.
+    /// Whether a message of so many bytes is copied rather than registered. AUTO copies, which every
+    /// provider can do; who knows of a better way for one says so instead.
     #[inline]
     pub fn copies(&self, bytes: u32) -> bool {
         match self.transfer {
             Transfer::Reg => false,
-            Transfer::Copy => true,
+            Transfer::Copy | Transfer::Auto => true,
             Transfer::Hybrid { threshold } => bytes <= threshold,
         }
     }

@@ -1,11 +1,12 @@
 //! The text form of a [`Configuration`]: words with commas between them, each one a change to what
-//! stands before it, beginning with SOVIA_DACKS.
+//! stands before it, beginning with SOVIA_DACKS (for sockets, with [`SOCKETS`]).
 //!
 //! | word | says |
 //! |---|---|
 //! | `SOVIA_DACKS`, `dacks`, … | everything, as the papers' configuration of that name has it |
 //! | `notify`, `handler`, `single` | who handles messages |
 //! | `reg`, `copy`, `hybrid`, `hybrid=2048` | how bytes are sent; for HYBRID, copied up to so many |
+//! | `auto` | bytes are sent in whatever way the provider does soonest |
 //! | `w=32`, `t=16` | window and threshold, in packets |
 //! | `chunk=32768` | bytes of a packet |
 //! | `combine`, `combine=2048`, `nocombine` | small messages are combined: those below so many bytes |
@@ -15,7 +16,9 @@
 //! The words that are names of presets as well (`single`, `copy`, `reg`, `hybrid`, `notify`,
 //! `handler`, `combine`) are changes; the preset has its full name, `SOVIA_SINGLE`.
 
-use super::{Combine, Configuration, Handling, Handshake, Invalid, PRESETS, THRESHOLD, Transfer};
+use super::{
+    Combine, Configuration, Handling, Handshake, Invalid, PRESETS, SOCKETS, THRESHOLD, Transfer,
+};
 use crate::flow::Parameters;
 use alloc::string::String;
 use core::fmt;
@@ -36,6 +39,8 @@ pub enum ParseError {
     },
     /// Every word is good, and they do not go together.
     Invalid(Invalid),
+    /// The three-way handshake, for a socket.
+    ThreeWaySocket,
 }
 
 impl fmt::Display for ParseError {
@@ -47,6 +52,11 @@ impl fmt::Display for ParseError {
             }
             ParseError::Value { word, value } => write!(f, "`{word}` cannot be `{value}`"),
             ParseError::Invalid(invalid) => invalid.fmt(f),
+            ParseError::ThreeWaySocket => write!(
+                f,
+                "sockets have no three-way handshake: two programs that both write before they read \
+                 would wait for each other for ever"
+            ),
         }
     }
 }
@@ -63,12 +73,31 @@ impl FromStr for Configuration {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Configuration, ParseError> {
-        let mut configuration = Configuration::default();
-        for word in text.split(',').map(str::trim) {
-            apply(&mut configuration, word)?;
+        changed(Configuration::default(), text)
+    }
+}
+
+fn changed(mut configuration: Configuration, text: &str) -> Result<Configuration, ParseError> {
+    for word in text.split(',').map(str::trim) {
+        apply(&mut configuration, word)?;
+    }
+    configuration.check()?;
+    Ok(configuration)
+}
+
+impl Configuration {
+    /// What a text says of a socket: the same words, as changes to [`SOCKETS`], without the three-way
+    /// handshake. A kernel's socket takes what is written before its peer reads, and programs rely on
+    /// that; a request for each message that is answered by a read cannot do so.
+    ///
+    /// # Errors
+    /// [`ParseError`].
+    pub fn of_socket(text: &str) -> Result<Configuration, ParseError> {
+        let configuration = changed(SOCKETS, text)?;
+        match configuration.handshake {
+            Handshake::TwoWay => Ok(configuration),
+            Handshake::ThreeWay => Err(ParseError::ThreeWaySocket),
         }
-        configuration.check()?;
-        Ok(configuration)
     }
 }
 
@@ -88,6 +117,7 @@ fn apply(c: &mut Configuration, text: &str) -> Result<(), ParseError> {
         "single" => flag().map(|()| c.handling = Handling::Single),
         "reg" => flag().map(|()| c.transfer = Transfer::Reg),
         "copy" => flag().map(|()| c.transfer = Transfer::Copy),
+        "auto" => flag().map(|()| c.transfer = Transfer::Auto),
         "hybrid" => or(THRESHOLD).map(|threshold| c.transfer = Transfer::Hybrid { threshold }),
         "w" => packets().map(|window| c.flow.window = window),
         "t" => packets().map(|threshold| c.flow.threshold = threshold),
@@ -141,6 +171,7 @@ impl fmt::Display for Configuration {
         match self.transfer {
             Transfer::Reg => write!(f, "reg")?,
             Transfer::Copy => write!(f, "copy")?,
+            Transfer::Auto => write!(f, "auto")?,
             Transfer::Hybrid { threshold } => write!(f, "hybrid={threshold}")?,
         }
         let handling = match self.handling {
@@ -179,8 +210,21 @@ mod tests {
     }
 
     #[test]
+    fn a_sockets_text_changes_what_sockets_do() {
+        let of = |text| Configuration::of_socket(text);
+        assert_eq!(of("w=8,t=4").unwrap().transfer, Transfer::Auto);
+        assert_eq!(of("auto"), Ok(SOCKETS));
+        assert_eq!(of("SOVIA_DACKS"), Ok(Configuration::default()));
+        assert_eq!(of("handler,reg").unwrap().handling, Handling::Handler);
+        assert_eq!(of("SOVIA_3WAY"), Err(ParseError::ThreeWaySocket));
+        assert!(of("3way").unwrap_err().to_string().contains("wait for each other"));
+        assert_eq!(of("w=0").unwrap_err(), parse("w=0").unwrap_err());
+    }
+
+    #[test]
     fn what_is_printed_is_read_again() {
-        let texts = ["w=8,t=4,copy,notify", "3way,reg,handler", "hybrid=100,combine=64,delay=1s"];
+        let texts =
+            ["w=8,t=4,copy,notify", "3way,reg,handler", "hybrid=100,combine=64,delay=1s", "auto"];
         for text in PRESETS.iter().map(|(name, _)| *name).chain(texts) {
             let c = parse(text).unwrap();
             assert_eq!(parse(&c.to_string()), Ok(c), "{text} is printed as {c}");

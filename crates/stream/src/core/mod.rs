@@ -24,7 +24,7 @@ use crate::memory::{Sizes, Slots};
 use crate::stack::Shared;
 use crate::will::Will;
 use core::ops::{Deref, DerefMut};
-use sovia_proto::configuration::{Configuration, Handling};
+use sovia_proto::configuration::{Configuration, Handling, Transfer};
 use sovia_proto::session::Session;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -124,6 +124,11 @@ impl<N: Nic + 'static> Core<N> {
         configuration: &Configuration,
     ) -> Result<Arc<Core<N>>, SetUpError> {
         configuration.check().map_err(SetUpError::Configuration)?;
+        let mut configuration = *configuration;
+        if configuration.transfer == Transfer::Auto {
+            configuration.transfer = stack.soonest();
+        }
+        let configuration = &configuration;
         let nic = &stack.nic;
         let attributes = nic.attributes();
         let mut best =
