@@ -72,7 +72,18 @@ impl RobustLock {
         let me = thread_id() as u32;
         match self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Acquired::Clean,
-            Err(_) => self.lock_slow(me),
+            // Without a limit it is taken in the end.
+            Err(_) => self.lock_slow(me, None).unwrap_or(Acquired::Clean),
+        }
+    }
+
+    /// Like [`RobustLock::lock`], but waits for so many nanoseconds at most; `None` if others hold it
+    /// for longer.
+    pub fn lock_within(&self, ns: u64) -> Option<Acquired> {
+        let me = thread_id() as u32;
+        match self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Some(Acquired::Clean),
+            Err(_) => self.lock_slow(me, Some(clock::now_ns().saturating_add(ns))),
         }
     }
 
@@ -104,7 +115,7 @@ impl RobustLock {
     }
 
     #[cold]
-    fn lock_slow(&self, me: u32) -> Acquired {
+    fn lock_slow(&self, me: u32, until: Option<u64>) -> Option<Acquired> {
         const SPINS: u32 = 200;
         const STEP_NS: u64 = 2_000_000;
         let mut spins = 0;
@@ -115,13 +126,13 @@ impl RobustLock {
                 // Others may still sleep on the word: keep them from being forgotten.
                 let mine = if spins >= SPINS { me | CONTENDED } else { me };
                 if self.0.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    return Acquired::Clean;
+                    return Some(Acquired::Clean);
                 }
                 continue;
             }
             let owner = held & !CONTENDED;
             if owner == me {
-                return Acquired::FromTheDead;
+                return Some(Acquired::FromTheDead);
             }
             if spins < SPINS {
                 spins += 1;
@@ -142,8 +153,11 @@ impl RobustLock {
                         )
                         .is_ok()
                 {
-                    return Acquired::FromTheDead;
+                    return Some(Acquired::FromTheDead);
                 }
+            }
+            if until.is_some_and(|until| now >= until) {
+                return None;
             }
             if held & CONTENDED == 0
                 && self
@@ -153,7 +167,8 @@ impl RobustLock {
             {
                 continue;
             }
-            let _ = futex::wait(&self.0, held | CONTENDED, Some(STEP_NS));
+            let left = until.map_or(STEP_NS, |until| until - now);
+            let _ = futex::wait(&self.0, held | CONTENDED, Some(left.min(STEP_NS)));
         }
     }
 }
@@ -172,6 +187,23 @@ mod tests {
         assert_eq!(lock.lock(), Acquired::FromTheDead);
         lock.unlock();
         assert_eq!(lock.lock(), Acquired::Clean);
+    }
+
+    #[test]
+    fn who_waits_for_a_while_only_gives_up_or_gets_it() {
+        let lock = RobustLock::default();
+        lock.lock();
+        std::thread::scope(|s| {
+            s.spawn(|| assert_eq!(lock.lock_within(1_000_000), None));
+        });
+        std::thread::scope(|s| {
+            s.spawn(|| assert_eq!(lock.lock_within(600_000_000_000), Some(Acquired::Clean)));
+            std::thread::yield_now();
+            lock.unlock();
+        });
+        // Its owner has ended with it.
+        assert_eq!(lock.lock_within(600_000_000_000), Some(Acquired::FromTheDead));
+        lock.unlock();
     }
 
     #[test]
