@@ -3,12 +3,20 @@
 
 use sovia_tests::Scenario;
 
-/// The papers' window and acknowledgements; and what they did not try: tiny packets, windows that
-/// are smaller than the threshold of the other end would like, much that is combined for long.
-const PROTOCOLS: [&str; 6] = [
+/// All of the papers' configurations but the three-way handshake, each once; and what they did not
+/// try: handlers with other ways to send, tiny packets, windows that are smaller than the threshold of
+/// the other end would like, much that is combined for long.
+const PROTOCOLS: [&str; 13] = [
+    "SOVIA_NOTIFY",
+    "SOVIA_HANDLER",
+    "SOVIA_SINGLE",
+    "SOVIA_COPY",
     "SOVIA_BASE",
     "SOVIA_FLOWCNTL",
+    "SOVIA_DACKS",
     "SOVIA_COMBINE",
+    "handler,combine",
+    "notify,copy,w=4,t=2,chunk=128",
     "w=3,t=2,chunk=64",
     "combine=64,delay=1ms,chunk=128,w=1,t=1",
     "combine=32768,delay=1s",
@@ -77,6 +85,19 @@ fn combined_messages_come_within_the_delay() {
         combining("small_messages_come_soon", protocol);
     }
     combining("small_messages_of_the_server_come_soon", "SOVIA_COMBINE");
+}
+
+#[test]
+fn relatives_go_on_with_what_a_process_has_handled() {
+    in_every_protocol(
+        "fork",
+        &["a_child_goes_on_without_its_parent", "parent_and_child_both_read", "both_ends_fork"],
+    );
+}
+
+#[test]
+fn whoever_waits_is_woken() {
+    in_every_protocol("epoll_modes", &["edge_triggered_both_ways", "one_shot_until_armed_again"]);
 }
 
 #[test]

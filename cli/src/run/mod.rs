@@ -160,7 +160,7 @@ fn protocol(args: &Args) -> anyhow::Result<Option<String>> {
             Err(error) => return Err(error).context(names::PROTOCOL),
         },
     };
-    text.parse::<Configuration>().map_err(|error| anyhow::anyhow!("{whence}: {error}"))?;
+    Configuration::of_socket(&text).map_err(|error| anyhow::anyhow!("{whence}: {error}"))?;
     Ok(args.protocol.clone())
 }
 

@@ -55,6 +55,14 @@ impl fmt::Display for Summary<'_> {
                 plural(traffic.rings, "time", "times")
             )?;
         }
+        for (count, what) in [
+            (traffic.messages_handled, "handled by a thread of Sovia's"),
+            (traffic.messages_registered, "sent from memory registered for it"),
+        ] {
+            if count > 0 {
+                writeln!(f, "sovia: {} {what}", plural(count, "message", "messages"))?;
+            }
+        }
         Ok(())
     }
 }
@@ -107,6 +115,8 @@ mod tests {
             bytes_received: 7,
             sleeps: 2,
             rings: 0,
+            messages_handled: 3,
+            messages_registered: 1,
         });
         let expected = "\
 sovia: accelerated: 1 end of a connection
@@ -117,6 +127,8 @@ sovia: dropped at the meeting point: 1 message
 sovia:       1  from another user
 sovia: sent 1.5 kB in 1 message, received 7 B
 sovia: slept 2 times, woke a sleeping peer 0 times
+sovia: 3 messages handled by a thread of Sovia's
+sovia: 1 message sent from memory registered for it
 ";
         assert_eq!(Summary(page).to_string(), expected);
     }

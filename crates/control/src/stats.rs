@@ -11,7 +11,7 @@ use crate::reason::{Junk, Reason};
 
 /// "SOVIASTA" as the bytes of a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"SOVIASTA");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Room for reasons; more than there are, so that a new one does not move what follows.
 const REASONS_MAX: usize = 64;
@@ -39,6 +39,8 @@ pub struct StatsPage {
     bytes_received: AtomicU64,
     sleeps: AtomicU64,
     rings: AtomicU64,
+    messages_handled: AtomicU64,
+    messages_registered: AtomicU64,
 }
 
 /// What went over VIs, and how often somebody slept over it.
@@ -54,6 +56,10 @@ pub struct Traffic {
     pub sleeps: u64,
     /// Doorbells rung to wake a sleeping peer.
     pub rings: u64,
+    /// Messages that a thread of Sovia's has handled for its program.
+    pub messages_handled: u64,
+    /// Messages sent from a program's memory, registered for them.
+    pub messages_registered: u64,
 }
 
 /// Memory that is not a [`StatsPage`] of this version.
@@ -157,6 +163,8 @@ impl StatsPage {
         add(&self.bytes_received, traffic.bytes_received);
         add(&self.sleeps, traffic.sleeps);
         add(&self.rings, traffic.rings);
+        add(&self.messages_handled, traffic.messages_handled);
+        add(&self.messages_registered, traffic.messages_registered);
     }
 
     /// Ends of connections whose bytes moved to a VI.
@@ -187,6 +195,8 @@ impl StatsPage {
             bytes_received: self.bytes_received.load(Ordering::Relaxed),
             sleeps: self.sleeps.load(Ordering::Relaxed),
             rings: self.rings.load(Ordering::Relaxed),
+            messages_handled: self.messages_handled.load(Ordering::Relaxed),
+            messages_registered: self.messages_registered.load(Ordering::Relaxed),
         }
     }
 }
@@ -198,6 +208,8 @@ impl core::ops::AddAssign for Traffic {
         self.bytes_received += other.bytes_received;
         self.sleeps += other.sleeps;
         self.rings += other.rings;
+        self.messages_handled += other.messages_handled;
+        self.messages_registered += other.messages_registered;
     }
 }
 
@@ -244,8 +256,15 @@ mod tests {
             (0..=place).for_each(|_| page.count_junk(junk));
         }
         page.count_accelerated();
-        let traffic =
-            Traffic { bytes_sent: 10, messages_sent: 2, bytes_received: 7, sleeps: 4, rings: 3 };
+        let traffic = Traffic {
+            bytes_sent: 10,
+            messages_sent: 2,
+            bytes_received: 7,
+            sleeps: 4,
+            rings: 3,
+            messages_handled: 6,
+            messages_registered: 5,
+        };
         page.add(&traffic);
         page.add(&Traffic::default());
 

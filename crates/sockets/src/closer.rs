@@ -5,7 +5,7 @@
 //! there is something to close, waits for that instead of the program.
 
 use crate::pair::RobustBox;
-use crate::progress::start_thread;
+use crate::thread;
 use sovia_sys::{Fd, call};
 
 /// With so much to be closed nobody is listened to any more.
@@ -56,7 +56,7 @@ impl Queue {
     fn work(&mut self) {
         // The thread of a forked child's parent has stayed there.
         let pid = call::getpid();
-        if self.owner != pid && start_thread(run, core::ptr::null_mut()) {
+        if self.owner != pid && thread::start(run, core::ptr::null_mut()) {
             self.owner = pid;
         }
     }

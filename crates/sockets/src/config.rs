@@ -6,12 +6,13 @@
 //! | `SOVIA_STATS` | file to count into, made by `sovia run -v` | none |
 //! | `SOVIA_SPIN` | longest spin before sleep, in microseconds; 0: sleep at once | 50 |
 //! | `SOVIA_MEET` | transfers of an end before it looks for its peer | 3 |
-//! | `SOVIA_PROTOCOL` | window, threshold, chunk, combining ([`crate::protocol`]) | `SOVIA_DACKS` |
+//! | `SOVIA_PROTOCOL` | what of the papers' table 4 is done ([`crate::protocol`]) | `auto` |
 //! | `SOVIA_IO_URING` | `allow`: io_uring is let through | refused |
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use sovia_control::Rules;
+use sovia_proto::configuration::Configuration;
 
 static SPIN_US: AtomicU32 = AtomicU32::new(50);
 static MEET_AFTER: AtomicU32 = AtomicU32::new(3);
@@ -53,7 +54,7 @@ pub fn load() {
     }
     // `sovia run` has checked this too; a hand-made bad one changes nothing.
     if let Some(text) = variable(c"SOVIA_PROTOCOL").and_then(|text| text.to_str().ok())
-        && let Ok(configuration) = text.parse()
+        && let Ok(configuration) = Configuration::of_socket(text)
     {
         crate::protocol::choose(&configuration);
     }

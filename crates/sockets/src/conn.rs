@@ -6,11 +6,11 @@
 
 use crate::family::MEMBERS;
 use crate::protocol::{Choice, Protocol};
-use crate::stream::{Own, Seen};
+use crate::stream::{Handler, Own, Seen};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use sovia_control::{Reason, Traffic};
 use sovia_proto::close::Closing;
 use sovia_proto::flow::Flow;
@@ -20,6 +20,7 @@ use sovia_sys::RobustLock;
 use sovia_sys::lock::Acquired;
 use via_shm::Endpoint;
 use via_shm::ring::{INLINE, SLOTS};
+use via_shm::waiter::Bell;
 
 /// How far a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +77,12 @@ pub mod flag {
     pub const MET: u32 = 1 << 13;
     /// Small messages are combined.
     pub const COMBINES: u32 = 1 << 14;
+    /// Messages are handled by a thread of Sovia's, not by the program's calls.
+    pub const HANDLED: u32 = 1 << 15;
+    /// It is called back for each message that has arrived, rather than waiting for them.
+    pub const NOTIFIED: u32 = 1 << 16;
+    /// Such a call is on its way.
+    pub const CALLED: u32 = 1 << 17;
 }
 
 /// A message taken off the ring before the program wanted it.
@@ -110,6 +117,9 @@ pub enum Taking {
     FromRing(u32, u32),
     /// The held packet of that number; ordered packets consumed afterwards.
     FromHeld(u32, u32),
+    /// The entry of that number from the ring to the held packets; the number after the last of those
+    /// before.
+    ToHeld(u32, u32),
 }
 
 /// What the holder of the lock may touch.
@@ -166,6 +176,8 @@ pub struct Body {
     pub own: Own,
     /// When that was last compared.
     pub seen: Seen,
+    /// The thread that handles messages, if one does.
+    pub handler: Handler,
 }
 
 /// One connection.
@@ -202,6 +214,8 @@ pub struct Conn {
     pub side: AtomicU32,
     /// Threads that wait outside the lock, for each place in the family.
     waiting: [AtomicU16; MEMBERS],
+    /// Rung for those who wait for messages, where a thread of Sovia's handles them.
+    pub(crate) news: Bell,
     /// What the program has chosen for this connection.
     pub(crate) choice: Choice,
     /// The thread that takes the connection back to TCP.
@@ -232,6 +246,7 @@ impl Conn {
         for counter in &self.waiting {
             counter.store(0, Ordering::Relaxed);
         }
+        self.news.clear();
         self.choice.forget();
         for counter in [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout] {
             counter.store(0, Ordering::Relaxed);
@@ -266,6 +281,13 @@ impl Conn {
             2 => Phase::Attached,
             _ => Phase::Plain,
         }
+    }
+
+    /// Whether a thread of Sovia's takes messages off the ring. Who takes the connection back to TCP
+    /// does so itself.
+    #[inline]
+    pub fn is_handled(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & (flag::HANDLED | flag::RETREATING) == flag::HANDLED
     }
 
     /// Whether it runs on a VI.
@@ -336,7 +358,16 @@ impl Conn {
     /// Takes the lock and with it the body.
     #[inline]
     pub fn lock(&self) -> Guard<'_> {
-        let acquired = self.lock.lock();
+        self.taken(self.lock.lock())
+    }
+
+    /// Takes the lock, unless others hold it for so many nanoseconds.
+    pub(crate) fn lock_within(&self, ns: u64) -> Option<Guard<'_>> {
+        self.lock.lock_within(ns).map(|acquired| self.taken(acquired))
+    }
+
+    #[inline]
+    fn taken(&self, acquired: Acquired) -> Guard<'_> {
         let mut guard = Guard { conn: self };
         if acquired == Acquired::FromTheDead && self.phase() == Phase::Attached {
             crate::stream::repair(&mut guard);
@@ -452,6 +483,17 @@ impl Drop for Guard<'_> {
 }
 
 impl Body {
+    /// Notes what is about to be done in several steps, for whoever must finish it should this
+    /// process die in between; or that all of them are done.
+    #[inline]
+    pub(crate) fn take(&mut self, taking: Taking) {
+        // In this order in memory, whatever the compiler would like to leave out: a process is killed
+        // between any two instructions.
+        compiler_fence(Ordering::SeqCst);
+        self.taking = taking;
+        compiler_fence(Ordering::SeqCst);
+    }
+
     /// Our end of the VI. Only for attached connections.
     #[inline]
     pub fn endpoint(&mut self) -> &mut Endpoint {

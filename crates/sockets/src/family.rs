@@ -170,6 +170,11 @@ pub fn leave() {
     }
 }
 
+/// Whether a process of the family is at that place.
+pub(crate) fn lives(place: usize) -> bool {
+    family().is_some_and(|family| is_alive(family, place % MEMBERS))
+}
+
 fn is_alive(family: &Family, place: usize) -> bool {
     match family.members[place].load(Ordering::Acquire) {
         0 => false,

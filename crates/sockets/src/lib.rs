@@ -25,8 +25,10 @@ pub mod config;
 pub mod conn;
 pub mod epoll;
 pub mod family;
+mod handler;
 pub mod loan;
 pub mod meeting;
+mod memory;
 mod message;
 pub mod native;
 pub mod ops;
@@ -40,6 +42,7 @@ pub mod retreat;
 pub mod stats;
 pub mod stream;
 pub mod table;
+mod thread;
 pub mod wait;
 
 /// An errno value: what the program will find in `errno`.

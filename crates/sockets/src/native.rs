@@ -15,6 +15,7 @@ use crate::{Errno, Outcome};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use sovia_control::{Reason, Traffic};
+use sovia_proto::configuration::Configuration;
 use sovia_proto::path::{Rx, Tx};
 
 /// Where a stream runs.
@@ -142,7 +143,7 @@ pub struct Table {
 /// As [`protocol::choose_for`], with the configuration's text form.
 fn choose_text(fd: i32, text: &[u8]) -> Result<(), Errno> {
     let text = core::str::from_utf8(text).map_err(|_| libc::EINVAL)?;
-    protocol::choose_for(fd, &text.parse().map_err(|_| libc::EINVAL)?)
+    protocol::choose_for(fd, &Configuration::of_socket(text).map_err(|_| libc::EINVAL)?)
 }
 
 unsafe extern "C" fn choose(fd: i32, text: *const u8, len: usize) -> i32 {

@@ -9,12 +9,13 @@ use crate::message::{Link, Process};
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::datagram::Datagram;
-use sovia_sys::{Fd, RobustLock, call, clock};
+use sovia_sys::{Fd, RobustLock, call, clock, poll};
 use std::sync::{Arc, OnceLock};
 use via_shm::Segment;
 use via_shm::layout::{DOORBELLS, VIS, WAITERS};
 use via_shm::request::DISCRIMINATOR;
 use via_shm::segment::SideIndex;
+use via_shm::waiter::Waiter;
 
 /// Processes that one can be paired with at a time.
 const PAIRS: usize = 1024;
@@ -128,6 +129,22 @@ pub(crate) fn door(index: usize) -> Option<i32> {
     };
     CHANGE.unlock();
     fd
+}
+
+/// An epoll instance in which one of this process's doorbells lies, edge-triggered: a ring wakes who
+/// waits in it, and needs no read to be taken back.
+pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
+    let door = door(index as usize)?;
+    let epoll = Fd::make(poll::epoll_create).ok()?;
+    let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, token).ok()?;
+    Some(epoll)
+}
+
+/// The doorbell for an epoll set or a sleeper of that number. The first wakes the progress thread, the
+/// last the handler.
+pub(crate) fn door_for(number: u32) -> u32 {
+    1 + number % (DOORBELLS as u32 - 2)
 }
 
 /// All doorbells, to be handed to a peer.
@@ -274,10 +291,9 @@ pub(crate) fn with(process: Process, role: Role) -> Option<(u32, &'static Pair)>
         Role::Connector => 0,
         Role::Acceptor => 1,
     };
-    let me = me();
     let mut found = None;
     each(|index, pair| {
-        if pair.peer == process && pair.side == side && pair.maker == me {
+        if pair.peer == process && pair.side == side && pair.is_own() {
             found = Some((index, pair));
         }
     });
@@ -286,11 +302,10 @@ pub(crate) fn with(process: Process, role: Role) -> Option<(u32, &'static Pair)>
 
 /// A pair whose peer has accepted connections at that address, the latest first.
 pub(crate) fn at(server: SocketAddr) -> Option<(u32, &'static Pair)> {
-    let me = me();
     let mut found = None;
     each(|index, pair| {
         if pair.server == Some(server)
-            && (pair.maker == me || pair.has_doors())
+            && (pair.is_own() || pair.has_doors())
             && call::task_exists(pair.peer.pid)
         {
             found = Some((index, pair));
@@ -429,12 +444,29 @@ impl Pair {
         self.refs.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// Whether this process has made the pair, rather than an ancestor.
+    pub(crate) fn is_own(&self) -> bool {
+        self.maker == me()
+    }
+
+    /// The waiter of that number on our side.
+    pub(crate) fn waiter(&self, index: u32) -> &Waiter {
+        self.segment.waiter(self.side, index)
+    }
+
+    /// The connection of this process on a VI.
+    pub(crate) fn conn_on(&self, vi: u32) -> Option<u32> {
+        match self.conns.get(vi as usize)?.load(Ordering::Acquire) {
+            0 | RESERVED => None,
+            index => Some(index - 1),
+        }
+    }
+
     /// The connections of this process on this pair's VIs.
     pub(crate) fn each_conn(&self, mut each: impl FnMut(u32)) {
-        for conn in &self.conns {
-            match conn.load(Ordering::Acquire) {
-                0 | RESERVED => {}
-                index => each(index - 1),
+        for vi in 0..VIS {
+            if let Some(index) = self.conn_on(vi) {
+                each(index);
             }
         }
     }

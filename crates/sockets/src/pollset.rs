@@ -14,9 +14,8 @@ use crate::{Outcome, epoll, errno};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sys::poll::{self, PollFd};
-use sovia_sys::{Fd, call, clock};
+use sovia_sys::{call, clock};
 use std::sync::Arc;
-use via_shm::layout::DOORBELLS;
 
 /// Calls that can sleep at once with a sleeper; more sleep in short steps.
 const SLEEPERS: usize = 16;
@@ -213,7 +212,7 @@ impl Sleeper {
         left: Option<u64>,
         mask: Option<&libc::sigset_t>,
     ) -> Result<bool, crate::Errno> {
-        let door = 1 + number as u32 % (DOORBELLS as u32 - 1);
+        let door = pair::door_for(number as u32);
         // SAFETY: `used` is set, by us.
         let lanes = unsafe { &mut *self.lanes.get() };
         let pid = call::getpid();
@@ -224,13 +223,7 @@ impl Sleeper {
             self.owner.store(pid, Ordering::Relaxed);
         }
         if self.epfd.load(Ordering::Relaxed) < 0 {
-            let Some(bell) = pair::door(door as usize) else { return step(kernel, left, mask) };
-            let Ok(epfd) = poll::epoll_create() else { return step(kernel, left, mask) };
-            let epfd = Fd::adopt(epfd);
-            let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
-            if poll::epoll_ctl(epfd.raw(), libc::EPOLL_CTL_ADD, bell, events, 0).is_err() {
-                return step(kernel, left, mask);
-            }
+            let Some(epfd) = pair::epoll_of_door(door, 0) else { return step(kernel, left, mask) };
             self.epfd.store(epfd.into_raw(), Ordering::Relaxed);
         }
         let epfd = self.epfd.load(Ordering::Relaxed);
@@ -249,11 +242,11 @@ impl Sleeper {
             };
             let mut guard = at.conn.lock();
             if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
-                stream::audit::watch(&mut guard, waiter);
+                stream::listeners::watch(&mut guard, waiter);
             }
         }
         for (pair, waiter) in lanes.iter() {
-            let waiter = pair.segment.waiter(pair.side, *waiter);
+            let waiter = pair.waiter(*waiter);
             waiter.drain(|_| {});
             waiter.rung_by(door);
             waiter.going_to_sleep();
@@ -272,7 +265,7 @@ impl Sleeper {
             n.map(|n| n > 0).map_err(errno)
         };
         for (pair, waiter) in lanes.iter() {
-            pair.segment.waiter(pair.side, *waiter).awake();
+            pair.waiter(*waiter).awake();
         }
         // Senders need not mark for a call that is over.
         for &(_, at) in ours {
@@ -283,7 +276,7 @@ impl Sleeper {
                 let pair = pair.map_or(core::ptr::null(), core::ptr::from_ref);
                 for (known, waiter) in lanes.iter() {
                     if Arc::as_ptr(known) == pair {
-                        stream::audit::unwatch(&mut guard, *waiter);
+                        stream::listeners::unwatch(&mut guard, *waiter);
                     }
                 }
             }

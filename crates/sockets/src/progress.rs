@@ -8,27 +8,20 @@
 use crate::conn::{Phase, flag};
 use crate::ops::keep;
 use crate::retreat::answer;
-use crate::stream::{audit, combine};
+use crate::stream::{audit, combine, listeners};
 use crate::table::{self, Ref};
+use crate::thread::{self, OncePerProcess};
 use crate::{family, pair};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
-use sovia_sys::poll;
-use sovia_sys::{Fd, RobustLock, call, clock, futex, lock};
+use sovia_sys::{call, clock, poll};
 
-/// The process that the thread runs in; another number: not in this one.
-static OWNER: AtomicI32 = AtomicI32::new(0);
-/// What [`lock::fork_generation`] is in that process.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
+static THREAD: OncePerProcess = OncePerProcess::new();
 static EPOLL: AtomicI32 = AtomicI32::new(-1);
-static START: RobustLock = RobustLock::new();
 /// Counted up for anyone who wants to know that the thread is alive.
 static ROUNDS: AtomicU32 = AtomicU32::new(0);
 
 const DOOR: u64 = u64::MAX;
-/// Stack of a thread: the program's thread-local storage comes out of it.
-const STACK: usize = 256 << 10;
-
 /// Events of an anchor that tell of the peer's end.
 const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
@@ -43,21 +36,13 @@ fn token(at: Ref, fd: i32) -> u64 {
 
 /// Starts the thread if this process has none. False if it cannot be had.
 pub(crate) fn start() -> bool {
-    let pid = call::getpid();
-    if OWNER.load(Ordering::Acquire) == pid {
-        return true;
-    }
-    START.lock();
-    let started = OWNER.load(Ordering::Acquire) == pid || spawn(pid);
-    START.unlock();
-    started
+    THREAD.ensure(spawn)
 }
 
 /// In a forked child: the thread has stayed with the parent. Asked before each sleep, so without a
 /// system call.
 pub(crate) fn is_missing() -> bool {
-    OWNER.load(Ordering::Relaxed) != 0
-        && GENERATION.load(Ordering::Relaxed) != lock::fork_generation()
+    THREAD.is_missing()
 }
 
 /// Starts the thread in a forked child, and has it watch all connections that came along.
@@ -71,46 +56,13 @@ pub(crate) fn restart() {
     }
 }
 
-fn spawn(pid: i32) -> bool {
-    let Ok(epoll) = Fd::make(poll::epoll_create) else { return false };
-    let Some(door) = pair::door(DOORBELL as usize) else { return false };
-    let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
-    if poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, DOOR).is_err() {
-        return false;
+fn spawn() -> bool {
+    let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
+    let started = thread::start(run, epoll.raw() as usize as *mut libc::c_void);
+    if started {
+        EPOLL.store(epoll.into_raw(), Ordering::Release);
     }
-    let created = start_thread(run, epoll.raw() as usize as *mut libc::c_void);
-    if created {
-        let fd = epoll.into_raw();
-        EPOLL.store(fd, Ordering::Release);
-        GENERATION.store(lock::fork_generation(), Ordering::Relaxed);
-        OWNER.store(pid, Ordering::Release);
-    }
-    created
-}
-
-/// What a thread of the library runs.
-pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
-
-/// Starts a thread that the program does not notice. False if it cannot be had.
-pub(crate) fn start_thread(main: Main, argument: *mut libc::c_void) -> bool {
-    // SAFETY: plain pthread calls on local, initialised objects; `argument` is passed
-    // on as it is. All signals are blocked around its creation, so that it inherits the
-    // block and the program's handlers never run on it.
-    unsafe {
-        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
-        let mut all: libc::sigset_t = core::mem::zeroed();
-        let mut before: libc::sigset_t = core::mem::zeroed();
-        let mut thread: libc::pthread_t = core::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_attr_init(&raw mut attributes);
-        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let result = libc::pthread_create(&raw mut thread, &raw const attributes, main, argument);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
-        libc::pthread_attr_destroy(&raw mut attributes);
-        result == 0
-    }
+    started
 }
 
 /// Has the thread look around.
@@ -202,16 +154,9 @@ pub(crate) fn tell_own(conn: &crate::conn::Conn) {
     if conn.phase() != Phase::Attached {
         return;
     }
-    let endpoint = guard.endpoint_ref();
     // By what we know ourselves, whatever the bells say: who waits has been counted before we took
     // the lock, or will see the news under it.
-    let waiting = conn.is_awaited();
-    for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room] {
-        if waiting || bell.look().is_some_and(|listeners| listeners.sleepers) {
-            bell.ring();
-            futex::wake(bell.word(), u32::MAX >> 1);
-        }
-    }
+    listeners::wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
     let waiters = guard.own.watchers;
     if waiters != 0 {
         pair::notify_own(conn, waiters);

@@ -1,15 +1,16 @@
 //! What of the papers' table 4 connections do: chosen for the process, or for one of them.
 //!
-//! On a segment that both ends reach, messages are handled by whoever calls (SINGLE) and are copied
-//! (COPY), whatever the configuration says: a handler thread and a registration would only add to
-//! that. Window, threshold, chunk and combining are as configured. A window that does not fit the
-//! ring with its acknowledgements is made smaller.
+//! Unless told otherwise, messages are handled by whoever calls (SINGLE), and the NIC reads the
+//! program's bytes in the call that sends them (AUTO): on a segment that both ends reach a handler's
+//! thread, a registration and another copy only add to that. Everything else of table 4 can be had, but
+//! the three-way handshake ([`Configuration::of_socket`]). A window that does not fit the ring with its
+//! acknowledgements is made smaller.
 
 use crate::Errno;
 use crate::conn::{Conn, Phase};
 use crate::table;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use sovia_proto::configuration::{CHUNK, Configuration};
+use sovia_proto::configuration::{Configuration, Handling, SOCKETS, Transfer};
 use sovia_proto::flow::{DACKS, Parameters};
 use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
 use via_shm::ring::SLOTS;
@@ -24,6 +25,10 @@ pub struct Protocol {
     pub below: u32,
     /// Nanoseconds that combined bytes wait at most.
     pub delay_ns: u64,
+    /// Who handles messages.
+    pub handling: Handling,
+    /// How bytes become memory that the NIC reads.
+    pub transfer: Transfer,
 }
 
 /// The largest window that an end of this version has. What a peer says beyond is not believed.
@@ -62,7 +67,11 @@ pub(crate) struct Choice {
     flow: AtomicU32,
     chunk: AtomicU32,
     below: AtomicU32,
+    /// Bytes up to which HYBRID copies.
+    copied: AtomicU32,
     delay_ns: AtomicU64,
+    /// [`Handling`], and in the upper half [`Transfer`], as numbers.
+    ways: AtomicU32,
 }
 
 /// The process's.
@@ -74,7 +83,9 @@ impl Choice {
             flow: AtomicU32::new(0),
             chunk: AtomicU32::new(0),
             below: AtomicU32::new(0),
+            copied: AtomicU32::new(0),
             delay_ns: AtomicU64::new(0),
+            ways: AtomicU32::new(0),
         }
     }
 
@@ -84,25 +95,63 @@ impl Choice {
     }
 
     fn set(&self, configuration: &Configuration) {
-        let Parameters { window, threshold } = fitting(configuration.flow);
-        self.chunk.store(configuration.chunk.min(MESSAGE_MAX as u32), Ordering::Relaxed);
-        let combine = configuration.combine;
-        self.below.store(combine.map_or(0, |combine| combine.below), Ordering::Relaxed);
-        let delay = combine.map_or(0, |combine| combine.delay.as_nanos() as u64);
-        self.delay_ns.store(delay, Ordering::Relaxed);
+        let (Parameters { window, threshold }, protocol) = translated(configuration);
+        self.chunk.store(protocol.chunk, Ordering::Relaxed);
+        self.below.store(protocol.below, Ordering::Relaxed);
+        self.delay_ns.store(protocol.delay_ns, Ordering::Relaxed);
+        let handling = match protocol.handling {
+            Handling::Single => 0,
+            Handling::Handler => 1,
+            Handling::Notify => 2,
+        };
+        let transfer = match protocol.transfer {
+            Transfer::Auto => 0,
+            Transfer::Reg => 1,
+            Transfer::Copy => 2,
+            Transfer::Hybrid { threshold } => {
+                self.copied.store(threshold, Ordering::Relaxed);
+                3
+            }
+        };
+        self.ways.store(handling | transfer << 16, Ordering::Relaxed);
         self.flow.store(u32::from(window) | u32::from(threshold) << 16, Ordering::Release);
     }
 
     fn get(&self) -> Option<(Parameters, Protocol)> {
         let flow = self.flow.load(Ordering::Acquire);
+        let ways = self.ways.load(Ordering::Relaxed);
         let protocol = Protocol {
             chunk: self.chunk.load(Ordering::Relaxed),
             below: self.below.load(Ordering::Relaxed),
             delay_ns: self.delay_ns.load(Ordering::Relaxed),
+            handling: match ways & 0xffff {
+                0 => Handling::Single,
+                1 => Handling::Handler,
+                _ => Handling::Notify,
+            },
+            transfer: match ways >> 16 {
+                0 => Transfer::Auto,
+                1 => Transfer::Reg,
+                2 => Transfer::Copy,
+                _ => Transfer::Hybrid { threshold: self.copied.load(Ordering::Relaxed) },
+            },
         };
         let flow_of = Parameters { window: flow as u16, threshold: (flow >> 16) as u16 };
         (flow != 0).then_some((flow_of, protocol))
     }
+}
+
+/// What a configuration comes to on a segment.
+fn translated(configuration: &Configuration) -> (Parameters, Protocol) {
+    let combine = configuration.combine;
+    let protocol = Protocol {
+        chunk: configuration.chunk.min(MESSAGE_MAX as u32),
+        below: combine.map_or(0, |combine| combine.below),
+        delay_ns: combine.map_or(0, |combine| combine.delay.as_nanos() as u64),
+        handling: configuration.handling,
+        transfer: configuration.transfer,
+    };
+    (fitting(configuration.flow), protocol)
 }
 
 /// Makes a configuration that of all connections to come.
@@ -127,13 +176,30 @@ pub fn choose_for(fd: i32, configuration: &Configuration) -> Result<(), Errno> {
 
 /// What a connection is to do that is just given its VI.
 pub(crate) fn of(conn: &Conn) -> (Parameters, Protocol) {
-    let default = Protocol { chunk: CHUNK, below: 0, delay_ns: 0 };
-    conn.choice.get().or_else(|| PROCESS.get()).unwrap_or((DACKS, default))
+    conn.choice.get().or_else(|| PROCESS.get()).unwrap_or_else(|| translated(&SOCKETS))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_chosen_is_what_is_done() {
+        for text in
+            ["auto", "SOVIA_NOTIFY", "handler,copy,w=4,t=2", "hybrid=100,combine=64,delay=1ms"]
+        {
+            let choice = Choice::nothing();
+            assert!(choice.get().is_none());
+            let configuration = Configuration::of_socket(text).unwrap();
+            choice.set(&configuration);
+            let (flow, protocol) = choice.get().unwrap();
+            assert_eq!(flow, configuration.flow, "{text}");
+            assert_eq!(protocol.handling, configuration.handling, "{text}");
+            assert_eq!(protocol.transfer, configuration.transfer, "{text}");
+            let below = configuration.combine.map_or(0, |combine| combine.below);
+            assert_eq!((protocol.chunk, protocol.below), (configuration.chunk, below), "{text}");
+        }
+    }
 
     #[test]
     fn windows_fit_the_ring_with_their_acknowledgements() {

@@ -14,7 +14,6 @@
 //! [`crate::epoll`] itself has no such thing.
 
 use crate::pair::RobustBox;
-use crate::progress::start_thread;
 use crate::table::{self, Entry};
 use crate::{Errno, epoll, errno};
 use sovia_sys::{Fd, call, poll};
@@ -103,7 +102,7 @@ impl Reactor {
         epoll::created(epfd.raw());
         let Entry::Epoll(index) = table::get(epfd.raw()) else { return Err(libc::EMFILE) };
         let argument = (u64::from(index) + 1) as usize as *mut libc::c_void;
-        if !start_thread(run, argument) {
+        if !crate::thread::start(run, argument) {
             return Err(libc::EAGAIN);
         }
         (self.owner, self.epfd, self.index) = (pid, epfd.into_raw(), index);

@@ -6,7 +6,7 @@
 //! microsecond or two and then sleeps without using the processor.
 
 use crate::conn::{Guard, Phase};
-use crate::stream::{Watch, combine};
+use crate::stream::{Watch, combine, listeners};
 use crate::table::Ref;
 use crate::{Errno, config, pair};
 use core::cell::Cell;
@@ -142,10 +142,9 @@ fn attempt_until<T>(
             if let Some(value) = attempt(&mut guard) {
                 return Ok(value);
             }
-            let endpoint = guard.endpoint_ref();
             let bell: &Bell = match want {
-                Want::Receive => &endpoint.rx.direction().bell,
-                Want::Send => &endpoint.tx.direction().room,
+                Want::Receive => listeners::receive_bell(&guard),
+                Want::Send => &guard.endpoint_ref().tx.direction().room,
             };
             (Watch::new(&guard), core::ptr::from_ref(bell))
         };

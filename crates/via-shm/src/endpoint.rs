@@ -320,6 +320,11 @@ impl Receiver {
         self.next
     }
 
+    /// Pool position that [`Receiver::advance`] returned last.
+    pub fn taken(&self) -> u64 {
+        self.place.position()
+    }
+
     /// Bytes of the messages in the queue whose immediate data `counts`.
     pub fn queued(&self, counts: impl Fn(u32) -> bool) -> usize {
         (0..SLOTS)

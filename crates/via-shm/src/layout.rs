@@ -14,14 +14,14 @@ pub const VIS: u32 = crate::waiter::VIS;
 /// Waiters that each side may have.
 pub const WAITERS: u32 = 32;
 /// Doorbells (descriptors) that each side hands to the other.
-pub const DOORBELLS: usize = 5;
+pub const DOORBELLS: usize = 6;
 /// Bytes per direction for the layer above (SOVIA gathers there what the window holds back).
 pub const AREA: usize = 8 << 20;
 /// Words per direction for the layer above, on lines that the sender writes.
 pub const WORDS: usize = 8;
 
 /// Says "a Sovia segment"; the low byte counts incompatible layouts.
-pub const MAGIC: u64 = 0x534f_5649_4153_4d02;
+pub const MAGIC: u64 = 0x534f_5649_4153_4d03;
 
 /// First page of a segment.
 #[derive(Debug)]

@@ -104,6 +104,11 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// What [`Reader::take`] returned last.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Checks a message's place and takes it; the position up to which the pool is free once
     /// the message has been consumed.
     ///

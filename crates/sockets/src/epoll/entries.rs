@@ -55,7 +55,7 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn waiter(&self) -> &'static Waiter {
-        self.pair.segment.waiter(self.pair.side, self.waiter)
+        self.pair.waiter(self.waiter)
     }
 }
 

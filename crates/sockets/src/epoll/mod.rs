@@ -17,7 +17,7 @@ pub use set::Set;
 pub use wait::{filter, is_ours, wait};
 
 use crate::conn::Phase;
-use crate::pair::Pair;
+use crate::pair::{self, Pair};
 use crate::retreat::Cause;
 use crate::table::{self, Ref};
 use crate::{Outcome, ops, retreat};
@@ -26,7 +26,6 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use entries::{Inner, unlink};
 use sovia_sys::{RobustLock, call, poll};
 use std::collections::VecDeque;
-use via_shm::layout::DOORBELLS;
 
 /// Epoll instances that are followed; in more, connections stay on TCP.
 const SETS: usize = 4096;
@@ -66,10 +65,7 @@ pub fn created(epfd: i32) {
                 owner: call::getpid(),
                 asleep: AtomicU32::new(0),
                 nested: AtomicBool::new(false),
-                inner: UnsafeCell::new(Inner {
-                    door: 1 + index as u32 % (DOORBELLS as u32 - 1),
-                    ..fresh()
-                }),
+                inner: UnsafeCell::new(Inner { door: pair::door_for(index as u32), ..fresh() }),
             }));
             let null = core::ptr::null_mut();
             if slot.compare_exchange(null, set, Ordering::AcqRel, Ordering::Relaxed).is_ok() {

@@ -91,7 +91,7 @@ impl Set {
         self.attached.fetch_add(1, Ordering::AcqRel);
         {
             let mut guard = at.conn.lock();
-            stream::audit::watch(&mut guard, waiter);
+            stream::listeners::watch(&mut guard, waiter);
         }
         inner.enqueue(i);
         // Somebody may be asleep in the kernel's instance right now, uncounted if there was nothing

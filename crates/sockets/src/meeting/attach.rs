@@ -4,7 +4,7 @@ use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, flag};
 use crate::message::Link;
 use crate::table::Ref;
-use crate::{epoll, pair, progress, protocol, stats, stream};
+use crate::{epoll, handler, pair, progress, protocol, stats, stream};
 use core::sync::atomic::Ordering;
 use sovia_proto::flow::Flow;
 use sovia_sys::call;
@@ -62,6 +62,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     if !progress::start() {
         return Attached::No;
     }
+    let (flow, chosen) = protocol::of(conn);
+    let handles = handler::ready(chosen.handling, index);
     {
         let mut guard = conn.lock();
         if !pair.occupy(vi, at.index) {
@@ -73,7 +75,6 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         // SAFETY: the pair keeps the segment mapped while the VI is occupied; forked processes
         // inherit the mapping with the connection; the lock serialises the halves' use.
         guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
-        let (flow, chosen) = protocol::of(conn);
         guard.flow = Flow::new(flow);
         // Until it says how large its window is, which it has done before the VI is entered.
         guard.flow.face(protocol::WINDOW_MAX);
@@ -100,6 +101,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         guard.stalled = u64::MAX;
         guard.held_first = 0;
         guard.held_end = 0;
+        guard.handler = Default::default();
         if call::is_nonblocking(fd) {
             conn.set(flag::NONBLOCK);
         }
@@ -108,6 +110,11 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
         conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
         conn.set_phase(Phase::Attached);
+        if let Some(handles) = handles {
+            stream::handled::begin(&mut guard, handles.waiter, handles.flags);
+            // What came before the peer knew whom to tell.
+            stream::handled::handle(&mut guard);
+        }
     }
     progress::watch(fd, at);
     if !epoll::attached(at) {

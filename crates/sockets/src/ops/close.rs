@@ -4,7 +4,8 @@ use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, closer, epoll, family, loan, meeting, pair, pollset, progress, reactor, stream,
+    Outcome, closer, epoll, family, handler, loan, meeting, memory, pair, pollset, progress,
+    reactor, stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -60,6 +61,9 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             }
             stream::leave(&mut guard);
             conn.end();
+        }
+        if !last {
+            stream::handled::leave(&mut guard);
         }
         let loans = conn.loans.swap(0, Ordering::AcqRel);
         drop(guard);
@@ -134,6 +138,7 @@ pub fn forking() {
     pair::hold();
     closer::hold();
     keep::hold();
+    handler::hold();
     loan::hold();
     let bit = family::expect_child();
     table::for_each_conn(|_, at| {
@@ -146,6 +151,7 @@ pub fn forking() {
 pub fn fork_done() {
     fd::release();
     loan::release();
+    handler::release();
     keep::release();
     closer::release();
     pair::release();
@@ -168,6 +174,8 @@ pub fn forked() {
     pair::forked();
     pollset::forked();
     keep::forked();
+    memory::forked();
+    handler::forked();
 }
 
 /// The process is about to become another program, which holds none of this. (What it inherits

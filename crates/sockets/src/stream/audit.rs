@@ -8,7 +8,7 @@
 //!
 //! Nothing of this happens on the data path, but for counting bytes in private memory.
 
-use super::{Fault, load, store, word};
+use super::{Fault, handled, listeners, load, store, word};
 use crate::conn::{Body, Conn, Guard, flag};
 use crate::{epoll, family, pair, progress, table};
 use core::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ pub struct Own {
     pub start: u64,
     /// `word::LEDGER`.
     pub ledger: u64,
-    /// Waiters of ours that watch the connection: on the bells of both directions.
+    /// The program's waiters that watch the connection ([`super::listeners`]).
     pub watchers: u32,
     /// Somebody has died while counting the bytes.
     pub uncounted: bool,
@@ -66,22 +66,6 @@ struct Place {
 /// Flags that are news to those who wait.
 const ENDS: u32 = flag::ENDED | flag::DAMAGED | flag::EOF | flag::PEER_GONE;
 
-/// Has the waiter told of a connection's news, from now on.
-pub(crate) fn watch(guard: &mut Guard<'_>, waiter: u32) {
-    guard.own.watchers |= 1 << (waiter & 31);
-    let endpoint = guard.endpoint_ref();
-    endpoint.rx.direction().bell.watch(waiter);
-    endpoint.tx.direction().room.watch(waiter);
-}
-
-/// Stops telling the waiter.
-pub(crate) fn unwatch(guard: &mut Guard<'_>, waiter: u32) {
-    guard.own.watchers &= !(1 << (waiter & 31));
-    let endpoint = guard.endpoint_ref();
-    endpoint.rx.direction().bell.unwatch(waiter);
-    endpoint.tx.direction().room.unwatch(waiter);
-}
-
 /// Publishes a grant, or its end.
 pub(crate) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
     guard.own.grant = grant;
@@ -107,13 +91,7 @@ pub(super) fn repair(guard: &mut Guard<'_>) {
         }
     }
     store(&tx.path, word::ASKED, guard.own.asked);
-    for waiter in 0..u32::BITS {
-        if guard.own.watchers & 1 << waiter != 0 {
-            watch(guard, waiter);
-        } else {
-            unwatch(guard, waiter);
-        }
-    }
+    listeners::say(guard);
 }
 
 /// Compares the sender's words, and tells the peer how much has been sent.
@@ -127,7 +105,7 @@ fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
         || load(line, word::LEDGER) != own.ledger
         || load(path, word::FROM) != own.from
         || load(path, word::ASKED) != own.asked
-        || direction.room.watchers() != own.watchers
+        || listeners::found(guard).writer != listeners::of(guard).writer
         || !may_be(guard, load(path, word::SWITCH))
     {
         return Err(Fault::Damaged);
@@ -168,7 +146,7 @@ fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     guard.endpoint_ref().rx.audit()?;
     if load(&direction.reader, word::HEAD) != guard.taker.head
         || load(&direction.path, word::GRANT) != guard.own.grant
-        || direction.bell.watchers() != guard.own.watchers
+        || listeners::found(guard).reader != listeners::of(guard).reader
     {
         return Err(Fault::Damaged);
     }
@@ -255,6 +233,7 @@ fn look(conn: &Conn, now: u64) -> Finding {
         return Finding::Fine;
     }
     guard.seen.at = now;
+    handled::mind(&mut guard);
     let place = place(&guard);
     let before = core::mem::replace(&mut guard.seen.place, place);
     if !conn.has(flag::DAMAGED) && !is_whole(&mut guard, place.sent == before.sent) {
@@ -281,6 +260,9 @@ pub(crate) fn all(now: u64) -> bool {
             any = true;
             let Some(conn) = family::conn(index) else { return };
             let found = look(conn, now);
+            if found == Finding::Untold {
+                handled::handle(&mut conn.lock());
+            }
             if found != Finding::Fine {
                 epoll::untold(pair, conn.vi.load(Ordering::Relaxed));
                 progress::tell_own(conn);

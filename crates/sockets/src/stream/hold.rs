@@ -5,7 +5,7 @@
 
 use super::receive::{control, count_arrival, enter, grant, idle, switched};
 use super::{Fault, Got, damaged, load, rx, word};
-use crate::conn::{Guard, HELD, Held, flag};
+use crate::conn::{Guard, HELD, Held, Taking, flag};
 use crate::{Errno, errno};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::{Immediate, Kind};
@@ -42,6 +42,12 @@ pub(super) fn scan(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Like [`scan`], unless a thread of Sovia's handles messages: then that is left to it.
+#[inline]
+pub(super) fn look(guard: &mut Guard<'_>) -> Result<(), Fault> {
+    if guard.conn.is_handled() { Ok(()) } else { scan(guard) }
+}
+
 /// Holds a packet without bytes whose turn has not come.
 pub(super) fn hold_control(guard: &mut Guard<'_>, kind: Kind) {
     let held = Held { kind: kind as u8, pooled: false, len: 0, at: 0, release: 0, bytes: [0; _] };
@@ -63,10 +69,14 @@ fn hold(guard: &mut Guard<'_>, entry: &Entry, kind: Kind) -> Result<(), Fault> {
         let n = entry.len as usize;
         guard.endpoint_ref().rx.copy_head(entry, 0, &mut held.bytes[..n]);
     }
-    held.release = guard.endpoint().rx.advance(entry)?.unwrap_or(0);
-    let index = guard.held_end as usize % HELD;
+    let (n, index) = (guard.held_end, guard.held_end as usize % HELD);
     guard.held[index] = held;
-    guard.held_end = guard.held_end.wrapping_add(1);
+    let taking = Taking::ToHeld(guard.endpoint_ref().rx.received(), n);
+    guard.take(taking);
+    let release = guard.endpoint().rx.advance(entry)?;
+    guard.held[index].release = release.unwrap_or(0);
+    guard.held_end = n.wrapping_add(1);
+    guard.take(Taking::Nothing);
     Ok(())
 }
 
@@ -114,7 +124,7 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
 }
 
 fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
-    scan(guard)?;
+    look(guard)?;
     let direction = rx(guard);
     let tail = load(&direction.writer, word::TAIL);
     let after = load(&direction.writer, word::AFTER) as u32;

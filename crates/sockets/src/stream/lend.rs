@@ -4,7 +4,7 @@
 //! message is placed: larger ones are gathered meanwhile ([`super::send`]). And while one is
 //! borrowed to be read, what is consumed after it is released with it.
 
-use super::hold::{kind_of, scan};
+use super::hold::{kind_of, look};
 use super::receive::{consumed, count_arrival};
 use super::send::{cannot, said, send_vi};
 use super::{Fault, Put, damaged, load, rx, tx, word};
@@ -64,7 +64,7 @@ fn may_send(guard: &mut Guard<'_>) -> Result<bool, Fault> {
         }
     }
     if !guard.flow.can_send() {
-        scan(guard)?;
+        look(guard)?;
     }
     Ok(guard.flow.can_send())
 }
@@ -154,8 +154,11 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
         if from >= len {
             return Err(Fault::Damaged);
         }
-        guard.taking = Taking::FromHeld(guard.held_first, packets);
+        let taking = Taking::FromHeld(guard.held_first, packets);
+        guard.take(taking);
         guard.held_first = guard.held_first.wrapping_add(1);
+    } else if guard.conn.is_handled() {
+        return Ok(Find::Small);
     } else {
         let Some(entry) = guard.endpoint_ref().rx.head()? else { return Ok(Find::Small) };
         let packet = Immediate::decode(entry.immediate)?;
@@ -166,7 +169,8 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
             return Err(Fault::Damaged);
         }
         count_arrival(guard, packet)?;
-        guard.taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
+        let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
+        guard.take(taking);
         let position = guard.endpoint().rx.advance(&entry)?;
         (at, len, release) = (place, entry.len, position.unwrap_or(0));
     }

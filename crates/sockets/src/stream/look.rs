@@ -5,7 +5,7 @@ use super::receive::{idle, switched, take_held};
 use super::{Got, load, rx, tx, word};
 use crate::conn::{Conn, Guard, HELD, flag};
 use crate::retreat::answer;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};
@@ -22,6 +22,9 @@ pub fn is_returning(guard: &mut Guard<'_>) -> bool {
         return false;
     }
     if guard.held_first == guard.held_end {
+        if guard.conn.is_handled() {
+            return false;
+        }
         let head = guard.endpoint_ref().rx.head().ok().flatten();
         let kind = head.and_then(|entry| Immediate::decode(entry.immediate).ok());
         if kind.is_none_or(|packet| packet.kind != Kind::ToTcp) || scan(guard).is_err() {
@@ -38,6 +41,16 @@ pub fn is_returning(guard: &mut Guard<'_>) -> bool {
     guard.taker.next(tail, after) == Take::Packet && take_held(guard, &mut []).is_ok()
 }
 
+/// Whether gathered bytes come next. In front of them packets may lie that a thread of Sovia's has yet
+/// to handle; others are found by the call.
+fn gathered_next(guard: &Guard<'_>) -> bool {
+    let line = &rx(guard).writer;
+    let tail = load(line, word::TAIL);
+    tail != guard.taker.head
+        && (!guard.conn.is_handled()
+            || guard.taker.next(tail, load(line, word::AFTER) as u32) != Take::Packet)
+}
+
 /// Whether a receive would find something (bytes, the end, an error).
 pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
@@ -47,13 +60,10 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     is_returning(guard);
     match conn.rx() {
         Rx::Vi => {
-            if guard.held_first != guard.held_end || guard.front != 0 {
+            if guard.held_first != guard.held_end || guard.front != 0 || gathered_next(guard) {
                 return true;
             }
-            if load(&rx(guard).writer, word::TAIL) != guard.taker.head {
-                return true;
-            }
-            loop {
+            while !conn.is_handled() {
                 match guard.endpoint_ref().rx.head() {
                     Ok(None) => break,
                     Err(_) => return true,
@@ -114,6 +124,8 @@ pub struct Watch<'a> {
     on_vi: bool,
     /// The anchor's news had come before, and been looked at.
     anchor: bool,
+    /// What the program is told by, and was, where a thread of Sovia's handles messages.
+    handled: Option<(&'a AtomicU32, u32)>,
 }
 
 impl<'a> Watch<'a> {
@@ -128,6 +140,10 @@ impl<'a> Watch<'a> {
             switch: load(&rx.path, word::SWITCH),
             on_vi: guard.conn.rx() == Rx::Vi,
             anchor: guard.conn.has(flag::ANCHOR),
+            handled: guard.conn.is_handled().then(|| {
+                let word = guard.conn.news.word();
+                (word, word.load(Ordering::Acquire))
+            }),
         }
     }
 
@@ -138,6 +154,9 @@ impl<'a> Watch<'a> {
         if !self.on_vi {
             return self.conn.has(flag::ANCHOR) != self.anchor
                 || self.rx.path.0[word::SWITCH].load(Ordering::Relaxed) != self.switch;
+        }
+        if let Some((word, before)) = self.handled {
+            return word.load(Ordering::Relaxed) != before;
         }
         // SAFETY: the endpoint lies in the family's memory, which is never unmapped, and the
         // segment it points to stays while we are counted as waiting. Another thread may move its

@@ -5,13 +5,17 @@
 
 pub(crate) mod audit;
 pub(crate) mod combine;
+pub(crate) mod handled;
 mod hold;
 mod lend;
+pub(crate) mod listeners;
 mod look;
 mod receive;
 mod send;
+mod transfer;
 
 pub use audit::{Own, Seen};
+pub use handled::Handler;
 pub use hold::{peek, unread};
 pub(crate) use lend::{Find, Place, borrow, commit, give_back, lend, lend_progress, take_back};
 pub use look::{Watch, is_returning, readable, writable};
@@ -198,9 +202,5 @@ pub(crate) fn tell_writer(conn: &Conn, endpoint: &Endpoint) {
 /// Wakes every thread of this process that waits for the connection.
 pub(crate) fn wake_all(conn: &Conn) {
     let guard = conn.lock();
-    let endpoint = guard.endpoint_ref();
-    for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room] {
-        bell.ring();
-        sovia_sys::futex::wake(bell.word(), u32::MAX >> 1);
-    }
+    listeners::wake_sleepers(conn, guard.endpoint_ref(), true);
 }

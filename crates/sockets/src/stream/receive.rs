@@ -254,6 +254,10 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
             }
             continue;
         }
+        if guard.conn.is_handled() {
+            // What is in the ring is for the handler to take.
+            break;
+        }
         let Some(entry) = guard.endpoint().rx.head()? else {
             // Packets that go before gathered bytes were published before those were.
             if tail != guard.taker.head && done == 0 {
@@ -274,7 +278,8 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
                 done += n;
                 if from + n == entry.len as usize {
                     let packets = guard.taker.packets.wrapping_add(1);
-                    guard.taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
+                    let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
+                    guard.take(taking);
                     let release = guard.endpoint().rx.advance(&entry)?;
                     consumed(guard, entry.len, release)?;
                 } else {
@@ -331,7 +336,7 @@ pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) ->
         }
     }
     guard.taker.packets = guard.taker.packets.wrapping_add(1);
-    guard.taking = Taking::Nothing;
+    guard.take(Taking::Nothing);
     if guard.flow.consumed() {
         acknowledge(guard)?;
     }
@@ -354,6 +359,13 @@ pub(super) fn finish_taking(guard: &mut Guard<'_>) {
         Taking::FromHeld(n, packets) => {
             guard.held_first = n.wrapping_add(1);
             packets
+        }
+        Taking::ToHeld(n, end) => {
+            if guard.endpoint_ref().rx.received() != n {
+                guard.held[end as usize % HELD].release = guard.endpoint_ref().rx.taken();
+                guard.held_end = end.wrapping_add(1);
+            }
+            return;
         }
     };
     guard.front = 0;
@@ -442,7 +454,8 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
     copy_held(guard, &held, from, &mut out[..n]);
     if from + n == held.len as usize {
         let packets = guard.taker.packets.wrapping_add(1);
-        guard.taking = Taking::FromHeld(guard.held_first, packets);
+        let taking = Taking::FromHeld(guard.held_first, packets);
+        guard.take(taking);
         guard.held_first = guard.held_first.wrapping_add(1);
         consumed(guard, held.len, held.pooled.then_some(held.release))?;
     } else {

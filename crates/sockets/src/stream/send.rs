@@ -2,9 +2,9 @@
 //! window allows, and beyond it by gathering.
 
 use super::combine;
-use super::hold::scan;
+use super::hold::{look, scan};
 use super::receive::anchor_news;
-use super::{Fault, Put, damaged, load, store, tell_reader, tx, word};
+use super::{Fault, Put, damaged, load, store, tell_reader, transfer, tx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::retreat::answer;
 use core::sync::atomic::Ordering;
@@ -165,7 +165,7 @@ pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Faul
     let mut done = 0;
     while done < bytes.len() {
         if !guard.flow.can_send() {
-            scan(guard)?;
+            look(guard)?;
             if !guard.flow.can_send() {
                 return Ok(done + gather(guard, &bytes[done..])?);
             }
@@ -173,7 +173,7 @@ pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Faul
         let chunk = &bytes[done..bytes.len().min(done + most)];
         let before = guard.flow;
         let packet = guard.flow.send(Kind::Data).encode();
-        if !guard.endpoint().tx.send(packet, chunk)? {
+        if !transfer::post(guard, packet, chunk)? {
             guard.flow = before;
             return Ok(done + gather(guard, &bytes[done..])?);
         }

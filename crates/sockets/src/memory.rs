@@ -1,0 +1,179 @@
+//! The registered memory that packets are sent from, where a configuration asks for that (SOVIA_REG,
+//! SOVIA_COPY and SOVIA_HYBRID, ICS section 4.1).
+//!
+//! The NIC in shared memory reads a program's bytes in the call that sends them, so it needs no
+//! registration, and by default there is none. With these configurations it reads registered memory
+//! only: a program's buffer that is registered for one send, or one of this process's own buffers,
+//! registered for good, into which bytes are copied first.
+//!
+//! Both tables have a fixed size and no lock to wait for, so a signal handler may send in the middle of
+//! a send that it has interrupted. When all places are taken there is no registration to be had, and
+//! packets go as they would by default.
+
+use core::cell::UnsafeCell;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use sovia_sys::lock;
+use via_shm::endpoint::MESSAGE_MAX;
+
+/// Regions that can be registered at a time.
+const REGIONS: usize = 64;
+/// Buffers that sends can be copied to at a time.
+const BUFFERS: usize = 16;
+
+/// A place for a region.
+struct Place {
+    /// Changes when the place is taken, and when it is given back; odd while taken.
+    generation: AtomicU32,
+    base: AtomicUsize,
+    len: AtomicUsize,
+}
+
+static TABLE: [Place; REGIONS] = [const {
+    Place { generation: AtomicU32::new(0), base: AtomicUsize::new(0), len: AtomicUsize::new(0) }
+}; REGIONS];
+
+/// A registered slice, for as long as this lives: its memory handle.
+#[derive(Debug)]
+pub(crate) struct Region<'b> {
+    place: usize,
+    generation: u32,
+    bytes: PhantomData<&'b [u8]>,
+}
+
+/// Registers a slice; `None` while all places are taken.
+pub(crate) fn register(bytes: &[u8]) -> Option<Region<'_>> {
+    // Threads begin at places of their own, so that they do not meet.
+    let first = lock::thread_id() as usize;
+    for step in 0..REGIONS {
+        let place = (first + step) % REGIONS;
+        let Place { generation, base, len } = &TABLE[place];
+        let seen = generation.load(Ordering::Relaxed);
+        let taken = seen.wrapping_add(1);
+        if seen.is_multiple_of(2)
+            && generation
+                .compare_exchange(seen, taken, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        {
+            base.store(bytes.as_ptr().addr(), Ordering::Relaxed);
+            len.store(bytes.len(), Ordering::Relaxed);
+            return Some(Region { place, generation: taken, bytes: PhantomData });
+        }
+    }
+    None
+}
+
+impl Region<'_> {
+    /// The bytes at that address, for the NIC to read, if all of them lie in the region.
+    pub(crate) fn read<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let place = &TABLE[self.place];
+        let offset = bytes.as_ptr().addr().checked_sub(place.base.load(Ordering::Relaxed))?;
+        let within = offset.checked_add(bytes.len())? <= place.len.load(Ordering::Relaxed);
+        let live = place.generation.load(Ordering::Relaxed) == self.generation;
+        (live && within).then_some(bytes)
+    }
+}
+
+impl Drop for Region<'_> {
+    fn drop(&mut self) {
+        TABLE[self.place].generation.store(self.generation.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// A buffer that is registered for good.
+struct Buffer {
+    /// 0, or the thread that has it.
+    user: AtomicU32,
+    memory: UnsafeCell<[u8; MESSAGE_MAX]>,
+}
+
+// SAFETY: the memory is touched only by the thread that has put its id into `user`.
+unsafe impl Sync for Buffer {}
+
+static OWN: [Buffer; BUFFERS] =
+    [const { Buffer { user: AtomicU32::new(0), memory: UnsafeCell::new([0; MESSAGE_MAX]) } };
+        BUFFERS];
+
+/// Bytes copied to a registered buffer, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    buffer: usize,
+    len: usize,
+}
+
+/// Copies bytes to a registered buffer; `None` if they are too many, or all buffers are taken.
+pub(crate) fn copy(bytes: &[u8]) -> Option<Copied> {
+    let me = lock::thread_id() as u32;
+    for step in 0..BUFFERS {
+        let buffer = (me as usize + step) % BUFFERS;
+        let Buffer { user, memory } = &OWN[buffer];
+        if user.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            let copied = Copied { buffer, len: bytes.len() };
+            // SAFETY: the buffer is this call's until `copied` is dropped, and nothing else refers
+            // to its memory meanwhile.
+            let memory = unsafe { &mut *memory.get() };
+            memory.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            return Some(copied);
+        }
+    }
+    None
+}
+
+impl Copied {
+    /// The copy, for the NIC to read.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the buffer is this value's, and written to only before it was made.
+        let memory = unsafe { &*OWN[self.buffer].memory.get() };
+        &memory[..self.len]
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        OWN[self.buffer].user.store(0, Ordering::Release);
+    }
+}
+
+/// In a forked child: the sends of the parent's other threads are not going on here.
+pub(crate) fn forked() {
+    for place in &TABLE {
+        let generation = place.generation.load(Ordering::Relaxed);
+        place.generation.store(generation.next_multiple_of(2), Ordering::Relaxed);
+    }
+    for buffer in &OWN {
+        buffer.user.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_lie_in_a_region_is_not_read_from_it() {
+        let bytes = [7u8; 100];
+        let region = register(&bytes[10..90]).unwrap();
+        assert_eq!(region.read(&bytes[10..90]), Some(&bytes[10..90]));
+        assert_eq!(region.read(&bytes[20..30]), Some(&bytes[20..30]));
+        for outside in [&bytes[9..20], &bytes[80..91], &bytes[..], &bytes[95..]] {
+            assert_eq!(region.read(outside), None);
+        }
+    }
+
+    /// As a signal handler finds it that has interrupted as many sends.
+    #[test]
+    fn when_all_places_are_taken_there_is_none() {
+        let bytes = [1u8; 8];
+        let held: Vec<Region<'_>> = (0..2 * REGIONS).map_while(|_| register(&bytes)).collect();
+        assert!(held.len() <= REGIONS && register(&bytes).is_none());
+        drop(held);
+        assert!(register(&bytes).is_some());
+
+        let held: Vec<Copied> = (0..2 * BUFFERS as u8).map_while(|i| copy(&[i; 3])).collect();
+        assert!(held.len() <= BUFFERS && copy(&bytes).is_none());
+        assert!(held.iter().enumerate().all(|(i, copied)| copied.bytes() == [i as u8; 3]));
+        drop(held);
+        assert!(copy(&[0; MESSAGE_MAX + 1]).is_none(), "longer than a packet can be");
+        assert_eq!(copy(&bytes).unwrap().bytes(), bytes);
+    }
+}

@@ -1,0 +1,90 @@
+//! Messages that a thread of Sovia's handles (SOVIA_HANDLER and SOVIA_NOTIFY, ICS figure 4).
+//!
+//! [`crate::handler`] has the threads; this is what they do with one connection. Handling takes
+//! messages off the ring, which posts their receives again, lets acknowledgements take effect, holds
+//! the rest and wakes the program, whose calls take what is held. They do not look at the ring
+//! themselves, but at the end of a connection: what a peer has left behind is read by whoever finds
+//! that it has gone.
+//!
+//! The thread belongs to the process that gave the connection its VI. When that process lets the
+//! connection go, or dies, its relatives handle messages in their calls (SOVIA_SINGLE).
+
+use super::hold::scan;
+use super::{Fault, damaged, listeners, load, rx, word};
+use crate::conn::{Guard, flag};
+use crate::{family, table};
+
+/// The thread that handles a connection's messages.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Handler {
+    /// The waiter by which the peer tells it, plus one; 0: there is none.
+    waiter: u32,
+    /// The place of its process in the family.
+    place: u32,
+    /// How far the peer had gathered, and its switch, when the program was last told.
+    told: (u64, u64),
+}
+
+impl Handler {
+    /// The waiter by which the peer tells it, if there is one.
+    pub(super) fn waiter(&self) -> Option<u32> {
+        self.waiter.checked_sub(1)
+    }
+}
+
+/// From now on a thread of this process handles messages, which that waiter tells of. For a connection
+/// that is just given its VI. `flags`: those of how it does so.
+pub(crate) fn begin(guard: &mut Guard<'_>, waiter: u32, flags: u32) {
+    guard.handler =
+        Handler { waiter: waiter + 1, place: family::place() as u32, ..Handler::default() };
+    guard.conn.set(flags | flag::HANDLED);
+    listeners::say(guard);
+}
+
+/// Handles what there is.
+pub(crate) fn handle(guard: &mut Guard<'_>) {
+    let conn = guard.conn;
+    if !conn.is_attached() || !conn.is_handled() {
+        return;
+    }
+    let before = guard.held_end;
+    let scanned = scan(guard);
+    let handled = guard.held_end.wrapping_sub(before);
+    guard.traffic.messages_handled += u64::from(handled);
+    let direction = rx(guard);
+    let now = (load(&direction.writer, word::TAIL), load(&direction.path, word::SWITCH));
+    if let Err(Fault::Damaged) = scanned
+        && let Some(fd) = table::descriptor_of(conn)
+    {
+        damaged(conn, fd);
+    } else if handled == 0 && now == guard.handler.told {
+        // Acknowledgements alone are no news to the program: of room it is told by the peer.
+        return;
+    }
+    guard.handler.told = now;
+    listeners::tell_program(guard);
+}
+
+/// From now on messages are handled by whoever calls.
+fn end(guard: &mut Guard<'_>) {
+    guard.handler = Handler::default();
+    guard.conn.clear(flag::HANDLED | flag::NOTIFIED | flag::CALLED);
+    listeners::say(guard);
+    // There may be something that nobody has handled.
+    listeners::tell_program(guard);
+}
+
+/// This process lets the connection go, and others of its family hold it still.
+pub(crate) fn leave(guard: &mut Guard<'_>) {
+    if guard.handler.waiter().is_some() && guard.handler.place as usize == family::place() {
+        end(guard);
+    }
+}
+
+/// Ends the handling by a process that is no more.
+pub(super) fn mind(guard: &mut Guard<'_>) {
+    if guard.handler.waiter().is_some() && !family::lives(guard.handler.place as usize) {
+        end(guard);
+    }
+}

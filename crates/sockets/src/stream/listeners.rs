@@ -1,0 +1,111 @@
+//! Who is told of a connection's news at this end: epoll sets and calls of poll by their waiters, and
+//! those who wait for this connection alone.
+//!
+//! Where a thread of Sovia's handles messages, the peer tells that thread, and the thread tells the
+//! program once it has handled them. Room is nobody's to handle: of that the peer tells the program.
+
+use crate::conn::{Conn, Guard};
+use crate::pair;
+use sovia_sys::futex;
+use via_shm::endpoint;
+use via_shm::waiter::Bell;
+
+/// The waiters that the peer tells, a bit for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Listeners {
+    /// Of messages.
+    pub(super) reader: u32,
+    /// Of room and acknowledgements.
+    pub(super) writer: u32,
+}
+
+/// Those that there should be.
+pub(super) fn of(guard: &Guard<'_>) -> Listeners {
+    let program = guard.own.watchers;
+    match guard.handler.waiter() {
+        None => Listeners { reader: program, writer: program },
+        Some(waiter) => {
+            let handler = 1 << (waiter & 31);
+            Listeners { reader: handler, writer: program | handler }
+        }
+    }
+}
+
+/// Those that there are, as the segment says.
+pub(super) fn found(guard: &Guard<'_>) -> Listeners {
+    let endpoint = guard.endpoint_ref();
+    Listeners {
+        reader: endpoint.rx.direction().bell.watchers(),
+        writer: endpoint.tx.direction().room.watchers(),
+    }
+}
+
+/// Has the segment say who they are.
+pub(super) fn say(guard: &Guard<'_>) {
+    let Listeners { reader, writer } = of(guard);
+    let endpoint = guard.endpoint_ref();
+    for (bell, listeners) in
+        [(&endpoint.rx.direction().bell, reader), (&endpoint.tx.direction().room, writer)]
+    {
+        for waiter in 0..u32::BITS {
+            let (is, shall) = (bell.watchers() >> waiter & 1, listeners >> waiter & 1);
+            match (is, shall) {
+                (0, 1) => bell.watch(waiter),
+                (1, 0) => bell.unwatch(waiter),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Has a waiter of the program's told of a connection's news, from now on.
+pub(crate) fn watch(guard: &mut Guard<'_>, waiter: u32) {
+    guard.own.watchers |= 1 << (waiter & 31);
+    let endpoint = guard.endpoint_ref();
+    if guard.handler.waiter().is_none() {
+        endpoint.rx.direction().bell.watch(waiter);
+    }
+    endpoint.tx.direction().room.watch(waiter);
+}
+
+/// Stops telling the waiter.
+pub(crate) fn unwatch(guard: &mut Guard<'_>, waiter: u32) {
+    guard.own.watchers &= !(1 << (waiter & 31));
+    let endpoint = guard.endpoint_ref();
+    if guard.handler.waiter().is_none() {
+        endpoint.rx.direction().bell.unwatch(waiter);
+    }
+    endpoint.tx.direction().room.unwatch(waiter);
+}
+
+/// The bell that who waits for something to receive sleeps on.
+pub(crate) fn receive_bell<'c>(guard: &'c Guard<'_>) -> &'c Bell {
+    match guard.conn.is_handled() {
+        true => &guard.conn.news,
+        false => &guard.endpoint_ref().rx.direction().bell,
+    }
+}
+
+/// Tells the program what a thread of Sovia's has handled for it.
+pub(super) fn tell_program(guard: &Guard<'_>) {
+    let conn = guard.conn;
+    // Those who spin look at the word.
+    conn.news.ring();
+    if conn.news.look().is_some_and(|listeners| listeners.sleepers) {
+        futex::wake(conn.news.word(), u32::MAX >> 1);
+    }
+    if guard.own.watchers != 0 {
+        pair::notify_own(conn, guard.own.watchers);
+    }
+}
+
+/// Wakes every thread of this end that waits for the connection alone, in whichever direction.
+/// `all`: also those of whom the bells do not know (any more).
+pub(crate) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: bool) {
+    for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room, &conn.news] {
+        if all || bell.look().is_some_and(|listeners| listeners.sleepers) {
+            bell.ring();
+            futex::wake(bell.word(), u32::MAX >> 1);
+        }
+    }
+}

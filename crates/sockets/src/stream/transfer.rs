@@ -1,0 +1,42 @@
+//! How a packet's bytes become memory that the NIC reads (ICS section 4.1).
+
+use crate::conn::Guard;
+use crate::memory;
+use sovia_proto::configuration::Transfer;
+use via_shm::Damaged;
+
+/// Sends one packet, in the way that the connection's configuration says; false if there is no room for
+/// it.
+#[inline]
+pub(super) fn post(guard: &mut Guard<'_>, packet: u32, bytes: &[u8]) -> Result<bool, Damaged> {
+    match guard.protocol.transfer {
+        Transfer::Auto => guard.endpoint().tx.send(packet, bytes),
+        transfer => post_by(guard, transfer, packet, bytes),
+    }
+}
+
+#[cold]
+fn post_by(
+    guard: &mut Guard<'_>,
+    transfer: Transfer,
+    packet: u32,
+    bytes: &[u8],
+) -> Result<bool, Damaged> {
+    let copies = match transfer {
+        Transfer::Hybrid { threshold } => bytes.len() <= threshold as usize,
+        Transfer::Copy | Transfer::Auto => true,
+        Transfer::Reg => false,
+    };
+    if copies {
+        if let Some(copied) = memory::copy(bytes) {
+            return guard.endpoint().tx.send(packet, copied.bytes());
+        }
+    } else if let Some(region) = memory::register(bytes)
+        && let Some(bytes) = region.read(bytes)
+    {
+        let sent = guard.endpoint().tx.send(packet, bytes)?;
+        guard.traffic.messages_registered += u64::from(sent);
+        return Ok(sent);
+    }
+    guard.endpoint().tx.send(packet, bytes)
+}
