@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How a segment begins.
-const MAGIC: u64 = 0x534f_5649_4153_4d01;
+const MAGIC: u64 = 0x534f_5649_4153_4d03;
 
 /// Both users' part in turn, where another one's can be played.
 fn each_user(test: impl Fn(Uid)) {
@@ -162,11 +162,11 @@ fn offers_with_the_wrong_descriptors() {
                 1 => vec![segment()],
                 2 => doors(),
                 3 => offering().into_iter().rev().collect(),
-                4 => std::iter::once(segment()).chain((0..5).map(|_| null())).collect(),
-                5 => (0..7).map(|_| segment()).collect(),
+                4 => std::iter::once(segment()).chain((0..6).map(|_| null())).collect(),
+                5 => (0..8).map(|_| segment()).collect(),
                 6 => (0..60).map(|_| null()).collect(),
                 // Doorbells at which a ringer would stand and wait.
-                _ => std::iter::once(segment()).chain((0..5).map(|_| eventfd(0))).collect(),
+                _ => std::iter::once(segment()).chain((0..6).map(|_| eventfd(0))).collect(),
             }
         });
     });

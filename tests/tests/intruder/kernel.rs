@@ -261,7 +261,7 @@ pub(crate) fn offering() -> Vec<OwnedFd> {
 
 /// Doorbells as they should be.
 pub(crate) fn doors() -> Vec<OwnedFd> {
-    (0..5).map(|_| eventfd(libc::EFD_NONBLOCK)).collect()
+    (0..6).map(|_| eventfd(libc::EFD_NONBLOCK)).collect()
 }
 
 /// A segment's size in bytes.

@@ -177,11 +177,19 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
         }
         // What has been switched counts too. It is only looked at: the sender may still take it back.
         let gathered = load(&rx(guard).writer, word::TAIL).min(Area::LEN as u64) as usize;
-        return Ok(tcp + guard.endpoint_ref().rx.queued(is_data) + gathered);
+        let queued = guard.endpoint_ref().rx.queued(is_data);
+        return Ok(tcp + held_bytes(guard) + queued + gathered);
     }
     if scan(guard).is_err() {
         return Err(damaged(guard.conn, fd));
     }
+    let sum = held_bytes(guard);
+    let gathered = load(&rx(guard).writer, word::TAIL).wrapping_sub(guard.taker.head);
+    Ok(sum - (guard.front as usize).min(sum) + gathered.min(Area::LEN as u64) as usize)
+}
+
+/// Bytes of the packets that are held.
+fn held_bytes(guard: &Guard<'_>) -> usize {
     let mut sum = 0;
     let mut n = guard.held_first;
     while n != guard.held_end {
@@ -191,8 +199,7 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
         }
         n = n.wrapping_add(1);
     }
-    let gathered = load(&rx(guard).writer, word::TAIL).wrapping_sub(guard.taker.head);
-    Ok(sum - (guard.front as usize).min(sum) + gathered.min(Area::LEN as u64) as usize)
+    sum
 }
 
 fn is_data(immediate: u32) -> bool {

@@ -4,7 +4,7 @@ use super::audit::say_grant;
 use super::combine;
 use super::hold::{copy_held, hold_control, kind_of, scan};
 use super::look::ROOM;
-use super::{Fault, Got, damaged, load, rx, store, tell_writer, word};
+use super::{Fault, Got, damaged, handled, load, rx, store, tell_writer, word};
 use crate::conn::{Conn, Guard, HELD, Taking, flag};
 use crate::errno;
 use crate::protocol::WINDOW_MAX;
@@ -214,6 +214,8 @@ pub(super) fn enter(guard: &mut Guard<'_>, switch: u64) -> bool {
         guard.flow.face(window as u16);
         say_grant(guard, Grant::Entered as u64);
         tell_writer(guard.conn, guard.endpoint_ref());
+        // What came before has been counted as unread, whoever handles messages.
+        handled::handle(guard);
     }
     entered
 }
