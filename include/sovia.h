@@ -67,8 +67,8 @@ int sov_getpeername(int fd, struct sockaddr *address, socklen_t *length);
  * the other end needs for its part; at most two seconds if it is stopped. */
 #define SOV_ACCELERATE 4
 /* Text, to set on a connected stream before it has its VI (that is, before it has moved bytes three
- * times): what it does of the papers' protocol, as in `sovia run --protocol`, such as "w=8,t=4" or
- * "SOVIA_COMBINE". Then TCP_NODELAY and TCP_CORK switch combining. EINVAL for anything else, EISCONN
+ * times): what it does of the papers' protocol, as in `sovia run --protocol`, such as "w=8,t=4",
+ * "SOVIA_COMBINE" or "handler,copy". Then TCP_NODELAY and TCP_CORK switch combining. EINVAL for anything else, EISCONN
  * when it is too late, ENOTCONN for a socket that has no stream, or one on TCP for good. */
 #define SOV_PROTOCOL 5
 

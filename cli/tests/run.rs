@@ -264,7 +264,9 @@ fn protocols_reach_the_program_and_wrong_ones_do_not() {
     let said = bench.run(["--protocol", "SOVIA_COMBINE,w=8,t=4", "printenv", "SOVIA_PROTOCOL"]);
     assert_eq!(said.out, "SOVIA_COMBINE,w=8,t=4\n");
 
-    for (wrong, named) in [("SOVIA_FAST", "SOVIA_FAST"), ("w=4,t=5", "t is 5"), ("w=", "w")] {
+    for (wrong, named) in
+        [("SOVIA_FAST", "SOVIA_FAST"), ("w=4,t=5", "t is 5"), ("w=", "w"), ("3way", "three-way")]
+    {
         let said = bench.run(["--protocol", wrong, "true"]);
         assert_eq!(said.code(), 125);
         assert!(said.err.contains("--protocol") && said.err.contains(named), "{said:?}");

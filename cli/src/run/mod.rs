@@ -50,9 +50,10 @@ pub(crate) struct Args {
     /// Leave connections that match on TCP
     #[arg(long, value_name = "SPEC")]
     except: Vec<String>,
-    /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or `w=8,t=4`,
-    /// `chunk=16384`, `combine=1024,delay=1ms`, joined by commas. A window has at most 32 packets
-    /// here; t is at most w
+    /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or words joined by
+    /// commas: who handles messages (`single`, `handler`, `notify`), how bytes are sent (`auto`,
+    /// `copy`, `reg`, `hybrid=2048`), `w=8,t=4`, `chunk=16384`, `combine=1024,delay=1ms`. A window has
+    /// at most 32 packets here; t is at most w
     #[arg(long, value_name = "WORDS")]
     protocol: Option<String>,
     /// The program and its arguments

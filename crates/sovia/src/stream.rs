@@ -264,8 +264,9 @@ impl TcpStream {
         native::info_here(self.fd()).into()
     }
 
-    /// Chooses what the stream does of the papers' protocol once it has its VI: window, threshold,
-    /// chunk and combining, as in `sovia run --protocol`, such as `"w=8,t=4"` or `"SOVIA_COMBINE"`.
+    /// Chooses what the stream does of the papers' protocol once it has its VI: who handles messages,
+    /// how bytes are sent, window, threshold, chunk and combining, as in `sovia run --protocol`, such as
+    /// `"w=8,t=4"`, `"SOVIA_COMBINE"` or `"handler,copy"`.
     ///
     /// # Errors
     /// `EINVAL` for a text that means nothing, `EISCONN` if the stream has its VI already (so: before
