@@ -57,15 +57,15 @@ static void options(void) {
 
 /* What a stream does of the papers' protocol is chosen before it has its VI. */
 static void protocols(void) {
-    static const char *const good[] = {"SOVIA_BASE", "w=3,t=2,chunk=64", "combine=64,delay=1ms"};
-    static const char *const bad[] = {"", "SOVIA_FAST", "w=0", "w=2,t=3", "w", "\xff"};
+    static const char *const good[] = {"SOVIA_BASE", "w=3,t=2,chunk=64", "combine=64,delay=1ms", "handler,copy", "SOVIA_NOTIFY"};
+    static const char *const bad[] = {"", "SOVIA_FAST", "w=0", "w=2,t=3", "w", "\xff", "3way"};
     int via = sov_socket(AF_INET, SOCK_VIA, 0);
     FAILS(sov_setsockopt(via, SOL_SOVIA, SOV_PROTOCOL, "w=1,t=1", 7), ENOTCONN);
     CHECK(sov_close(via) == 0);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         struct pair pair = connected(SOCK_VIA);
         char buffer[300], sent[300];
-        for (int k = 0; k < 6; k++)
+        for (int k = 0; k < 7; k++)
             FAILS(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, bad[k], strlen(bad[k])), EINVAL);
         FAILS(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, NULL, 4), EFAULT);
         /* Of one end only, with the text's end and without it. */
@@ -85,6 +85,51 @@ static void protocols(void) {
         }
         end(pair);
     }
+}
+
+/* This process's threads. */
+static int threads(void) {
+    char line[256];
+    int count = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    CHECK(status != NULL);
+    while (fgets(line, sizeof line, status) && sscanf(line, "Threads: %d", &count) != 1)
+        ;
+    fclose(status);
+    return count;
+}
+
+/* Waits for that many: others of the library's come and go. */
+static void await_threads(int count) {
+    for (int tries = 0; threads() != count; tries++) {
+        CHECK(tries < 10000);
+        usleep(1000);
+    }
+}
+
+/* A stream that asks for it has its messages handled by a thread, another one by its calls. */
+static void handlers(void) {
+    struct pair single = warmed();
+    /* This one, and the one that watches the anchors. */
+    await_threads(2);
+    for (int i = 0; i < 4; i++) {
+        const char *text = i < 2 ? "handler" : "notify";
+        struct pair pair = connected(SOCK_VIA);
+        char byte;
+        CHECK(sov_setsockopt(pair.one, SOL_SOVIA, SOV_PROTOCOL, text, strlen(text)) == 0);
+        warm(pair);
+        CHECK(option(pair.one, SOL_SOVIA, SOV_ON_VIA) == 1);
+        /* One for all; the callbacks have one more. */
+        await_threads(3 + i / 2);
+        CHECK(sov_send(pair.other, "m", 1, 0) == 1 && sov_recv(pair.one, &byte, 1, 0) == 1);
+        CHECK(sov_send(pair.one, "n", 1, 0) == 1 && sov_recv(pair.other, &byte, 1, 0) == 1 && byte == 'n');
+        struct pollfd fd = {pair.one, POLLIN, 0};
+        CHECK(sov_poll(&fd, 1, 0) == 0);
+        CHECK(sov_send(pair.other, "o", 1, 0) == 1);
+        CHECK(sov_poll(&fd, 1, -1) == 1 && fd.revents == POLLIN);
+        end(pair);
+    }
+    end(single);
 }
 
 /* An end with a small window gets on with one that has a large one, also if it sends beyond its own
@@ -190,6 +235,8 @@ static void foreign_epoll(void) {
 int main(void) {
     types();
     options();
+    /* First: the threads that it counts stay. */
+    handlers();
     protocols();
     windows_that_differ();
     to_tcp();
