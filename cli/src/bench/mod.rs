@@ -5,11 +5,13 @@
 //! processes of this executable (see [`endpoint`]), and what is reported is the median of the
 //! runs. The layer `sovia` is the very processes of the layer `tcp` with the library in them.
 
+mod cpu_time;
 mod cpus;
 mod endpoint;
 mod layer;
 mod link;
 mod measure;
+mod pace;
 mod papers;
 mod process;
 mod report;

@@ -17,8 +17,9 @@ use via::error::ConnectError::NoMatch;
 use via::{NetAddress, Nic, Ptag, Vi};
 
 /// How long nobody must have waited at an address before it is believed that nobody listens there:
-/// a listener does not wait while it takes a request, nor before its thread has begun.
-const NOBODY: Duration = Duration::from_millis(100);
+/// a listener does not wait while it takes a request, nor before its thread has begun. On a busy
+/// machine that thread may not run for some tenths of a second.
+const NOBODY: Duration = Duration::from_secs(1);
 /// How long after a request that met nobody the next is made.
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -88,7 +89,7 @@ impl<N: Nic + 'static> Stack<N> {
 
     /// Connects to whoever listens at `remote`, within the timeout (`None`: however long it
     /// takes). Returns once the peer has said its terms. That nobody listens is found out after a
-    /// tenth of a second.
+    /// second.
     ///
     /// # Errors
     /// [`ConnectError`].

@@ -26,7 +26,7 @@ fn start(deed: &str, nic: &str, configuration: &Configuration) -> Child {
         .env("SOVIA_CONFIGURATION", configuration.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::inherit())
         .spawn()
         .unwrap()
 }

@@ -17,6 +17,11 @@ pub(super) trait Link {
     /// Sends all of `data`.
     fn send(&mut self, data: &[u8]) -> io::Result<()>;
 
+    /// Sends what is held back to be combined with more, where anything is.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Receives at least one byte and at most all that fits; returns how many. The end of the
     /// connection is an error.
     fn receive(&mut self, data: &mut [u8]) -> io::Result<usize>;

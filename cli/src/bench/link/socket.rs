@@ -4,6 +4,7 @@
 //! before them.
 
 use std::io;
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::Link;
@@ -30,6 +31,16 @@ impl Link for Socket {
             }
         }
         Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let stream = TcpStream::from(self.fd.try_clone()?);
+        // Nagle's algorithm lets go when it is switched off.
+        match stream.set_nodelay(true).and_then(|()| stream.set_nodelay(false)) {
+            // A Unix socket holds nothing back.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+            result => result,
+        }
     }
 
     fn receive(&mut self, data: &mut [u8]) -> io::Result<usize> {

@@ -54,6 +54,11 @@ impl Link for Sovia {
         if sent == data.len() { Ok(()) } else { Err(io::ErrorKind::ConnectionReset.into()) }
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush();
+        Ok(())
+    }
+
     fn receive(&mut self, data: &mut [u8]) -> io::Result<usize> {
         match self.stream.read(data)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -1,5 +1,7 @@
 //! Which pictures a scenario gets.
 
+mod sovia;
+
 use super::plot::bars::{self, Bars, Row};
 use super::plot::lines::{self, Axis, Chart, Dot, Kind, Line};
 use super::results::{Point, Results};
@@ -103,19 +105,7 @@ pub(super) fn of(results: &Results) -> Vec<Picture> {
             .collect(),
         Scenario::Calls => vec![single(results, "calls", "ns per call", "ns")],
         Scenario::Memory => vec![single(results, "memory", "bytes per VI", "bytes")],
-        Scenario::Sovia => [
-            ("one processor", Metric::HalfTrip, HALF_TRIP),
-            ("two processors", Metric::HalfTrip, HALF_TRIP),
-            ("transfer", Metric::HalfTrip, HALF_TRIP),
-            ("bandwidth", Metric::Throughput, MBITS),
-        ]
-        .into_iter()
-        .map(|(what, metric, y)| {
-            let file = format!("sovia-{}", what.replace(' ', "-"));
-            let of = |point: &Point<'_>| point.part.series.starts_with(what);
-            picture(results, &file, format!("SOVIA, {what}"), (BYTES, y), metric, of)
-        })
-        .collect(),
+        Scenario::Sovia => sovia::pictures(results),
     }
 }
 
@@ -126,7 +116,7 @@ fn capital(text: &str) -> String {
         .map_or(String::new(), |first| format!("{}{}", first.to_uppercase(), letters.as_str()))
 }
 
-/// The requester's figures of a metric by x, a line for each series.
+/// Figures of a metric by x, a line for each series.
 fn picture(
     results: &Results,
     file: &str,
@@ -163,6 +153,7 @@ fn short(series: &str) -> String {
         "two processors, ",
         "transfer, ",
         "bandwidth, ",
+        "paced, ",
     ];
     said.iter().fold(series.to_owned(), |name, part| name.replace(part, ""))
 }
@@ -262,15 +253,15 @@ mod tests {
                 Metric::HalfTrip,
                 Metric::PerMessage,
                 Metric::PostSend,
+                Metric::Processor,
                 Metric::Private,
             ];
-            let readings = metrics.map(|metric| Reading {
-                end: End::Requester,
-                metric,
-                x: 64,
-                off: 0,
-                value: 5.0,
-            });
+            let ends = [End::Requester, End::Responder];
+            let readings: Vec<_> = metrics
+                .into_iter()
+                .flat_map(|metric| ends.map(|end| (metric, end)))
+                .map(|(metric, end)| Reading { end, metric, x: 64, off: 0, value: 5.0 })
+                .collect();
             let results = made_up(scenario, &readings);
             for picture in of(&results) {
                 let shapes = ["<circle", "<rect", "<path"];
@@ -283,6 +274,6 @@ mod tests {
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len(), count, "each has a file of its own");
-        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 4);
+        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 6);
     }
 }

@@ -21,7 +21,8 @@ impl Row {
     /// and counts are not better or worse.
     pub(super) fn better(&self) -> Option<f64> {
         match self.fact.unit {
-            "us" | "ns" => self.ratio().map(|ratio| 1.0 / ratio),
+            // Of times, and of processor time at the same pace, less is better.
+            "us" | "ns" | "%" => self.ratio().map(|ratio| 1.0 / ratio),
             "Mbit/s" => self.ratio(),
             _ => None,
         }

@@ -1,5 +1,7 @@
 //! What each scenario has to play: its parts, with their sizes and counts.
 
+mod sovia;
+
 use super::work::{Part, Perturbed, Scenario, Spread, Strategy, Way, Work};
 use crate::bench::layer::Layer;
 use crate::bench::task::{Cpus, Scenario as Plain, Wait};
@@ -35,7 +37,7 @@ pub(super) fn parts(scenario: Scenario, effort: Effort) -> Vec<Part> {
         Scenario::Netpipe => netpipe(effort),
         Scenario::Calls => calls(effort),
         Scenario::Memory => memory(effort),
-        Scenario::Sovia => sovia(effort),
+        Scenario::Sovia => sovia::parts(effort),
     }
 }
 
@@ -243,47 +245,6 @@ fn memory(effort: Effort) -> Vec<Part> {
     let work = Work::Memory { vis: effort.vis };
     let how = (Way::SendRecv, Wait::Block, Cpus::Apart);
     vec![part(Scenario::Memory, how, "idle connected VIs".to_owned(), work, effort)]
-}
-
-/// What the two papers on SOVIA measured, each figure a word before the first comma.
-fn sovia(effort: Effort) -> Vec<Part> {
-    let bits: Vec<u32> = if effort.quick { vec![2, 6, 10, 11, 12, 15] } else { (2..=15).collect() };
-    let sizes: Vec<usize> = bits.into_iter().map(|bits| 1 << bits).collect();
-    let exact = |&base: &usize| Perturbed { base, off: 0 };
-    let latency = || Work::PingPong { sizes: sizes.iter().map(exact).collect() };
-    let bandwidth = || Work::OneWay { sizes: sizes.clone() };
-    let stream = |cpus, what: &str, work, name: &str| {
-        let series = format!("{what}, {name}");
-        let how = (Way::Sovia, Wait::Block, cpus);
-        let configuration = Some(name.to_owned());
-        Part { configuration, ..part(Scenario::Sovia, how, series, work, effort) }
-    };
-    let beside = |cpus, what: &str, work, way| {
-        let name = if way == Way::Tcp { "TCP" } else { "native VIA" };
-        let how = (way, Wait::Block, cpus);
-        part(Scenario::Sovia, how, format!("{what}, {name}"), work, effort)
-    };
-    let mut parts = Vec::new();
-    for (cpus, what) in [(Cpus::Together, "one processor"), (Cpus::Apart, "two processors")] {
-        for way in [Way::Tcp, Way::SendRecv] {
-            parts.push(beside(cpus, what, latency(), way));
-        }
-        for name in ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE"] {
-            parts.push(stream(cpus, what, latency(), name));
-        }
-    }
-    for name in
-        ["SOVIA_REG", "SOVIA_COPY", "SOVIA_HYBRID", "SOVIA_3WAY", "SOVIA_DACKS", "SOVIA_COMBINE"]
-    {
-        parts.push(stream(Cpus::Apart, "transfer", latency(), name));
-    }
-    for way in [Way::Tcp, Way::SendRecv] {
-        parts.push(beside(Cpus::Apart, "bandwidth", bandwidth(), way));
-    }
-    for name in ["SOVIA_BASE", "SOVIA_FLOWCNTL", "SOVIA_DACKS", "SOVIA_COMBINE"] {
-        parts.push(stream(Cpus::Apart, "bandwidth", bandwidth(), name));
-    }
-    parts
 }
 
 #[cfg(test)]

@@ -81,6 +81,13 @@ fn beside_ring(results: &Results) -> Table {
     }
 }
 
+/// A requester's figure beside the responder's.
+fn of_both(results: &Results, point: &Point<'_>) -> String {
+    let theirs = results.curve(&point.part.series, End::Responder, point.metric);
+    let theirs = theirs.iter().find(|their| their.0 == point.x).map(|their| their.1);
+    format!("{} / {}", cell(point), number(theirs))
+}
+
 fn by_x(results: &Results, metric: Metric) -> Table {
     let mut xs: Vec<u64> = Vec::new();
     let points: Vec<_> = results
@@ -102,7 +109,10 @@ fn by_x(results: &Results, metric: Metric) -> Table {
         let mut row = vec![x.to_string()];
         row.extend(series.iter().map(|name| {
             let point = points.iter().find(|point| point.x == x && point.part.series == *name);
-            point.map_or("-".to_owned(), cell)
+            point.map_or("-".to_owned(), |point| match metric {
+                Metric::Processor => of_both(results, point),
+                _ => cell(point),
+            })
         }));
         row
     });
@@ -221,6 +231,14 @@ mod tests {
         assert_eq!(tables.len(), 1);
         assert_eq!(tables[0].header.len(), 1 + results.parts.len());
         assert_eq!(tables[0].rows[0][..2], ["64", "100 [30%]"]);
+    }
+
+    #[test]
+    fn both_ends_have_processor_time() {
+        let of = |end, value| Reading { end, metric: Metric::Processor, ..reading(0, value) };
+        let both = [of(End::Requester, 20.0), of(End::Responder, 10.0)];
+        let tables = super::of(&made_up(Scenario::Sovia, &both));
+        assert_eq!(tables[0].rows[0][..2], ["64", "20.0 [30%] / 10.0"]);
     }
 
     #[test]

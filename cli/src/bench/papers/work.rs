@@ -182,6 +182,8 @@ pub(super) enum Work {
     Loops,
     /// A stream of messages, confirmed at the end
     OneWay { sizes: Vec<usize> },
+    /// A stream of messages that offers so much and no more, by ends that block
+    Paced { sizes: Vec<usize>, mbits: u32 },
     /// The ping-pong loop by size
     PingPong { sizes: Vec<Perturbed> },
     /// Blocks of doubles, spread over the target buffer
@@ -220,7 +222,7 @@ impl Part {
     pub(super) fn points(&self) -> usize {
         match &self.work {
             Work::Loops => 2,
-            Work::OneWay { sizes } => sizes.len(),
+            Work::OneWay { sizes } | Work::Paced { sizes, .. } => sizes.len(),
             Work::PingPong { sizes } => sizes.len(),
             Work::Strided { strides, .. } => strides.len(),
             Work::Scatter { blocks, .. } => blocks.len(),
@@ -286,7 +288,7 @@ metrics! {
     HalfTrip "half_round_trip" "us" "half a round trip";
     Throughput "throughput" "Mbit/s" "throughput";
     Rate "rate" "1/s" "messages a second";
-    Processor "processor_time" "%" "processor time of this end";
+    Processor "processor_time" "%" "processor time of the sender / of the receiver";
     PerMessage "time_per_message" "us" "time per message";
     PostSend "post_send" "ns" "post send";
     PostSendSilent "post_send_silent" "ns" "post send, nobody looks at the far end";

@@ -4,6 +4,7 @@ mod calls;
 mod loops;
 mod memory;
 mod oneway;
+mod paced;
 mod pingpong;
 mod queues;
 mod spread;
@@ -80,6 +81,9 @@ impl Player<'_> {
                 Way::SendRecv | Way::RdmaWrite => self.one_way(sizes)?,
                 _ => self.with_link(|player, link| player.one_way_over(link, sizes))?,
             },
+            Work::Paced { sizes, mbits } => {
+                self.with_link(|player, link| player.paced_over(link, sizes, *mbits))?;
+            }
             Work::PingPong { sizes } => match part.way {
                 Way::SendRecv | Way::RdmaWrite => self.ping_pong(sizes)?,
                 _ => self.with_link(|player, link| player.ping_pong_over(link, sizes))?,
@@ -151,8 +155,12 @@ impl Player<'_> {
             other => bail!("{} is no socket", other.title()),
         };
         // With TCP_NODELAY, as NetPIPE has it: the end of a round must not wait for the kernel to
-        // acknowledge what went before.
-        let scenario = Scenario::Latency;
+        // acknowledge what went before. At a pace TCP combines small messages, as SOVIA's papers
+        // left it.
+        let scenario = match self.part.work {
+            Work::Paced { .. } => Scenario::Bandwidth,
+            _ => Scenario::Latency,
+        };
         let (wait, cpus, seconds) = (self.part.wait, self.part.cpus, self.part.seconds);
         let task = Task { scenario, layer, wait, cpus, size_bytes: 1, seconds, peak: None };
         let unix_name = format!("{}-link", self.name);

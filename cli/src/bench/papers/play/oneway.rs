@@ -1,16 +1,13 @@
 //! One-way throughput, as the paper measures it: one end sends as fast as it can, the other
 //! confirms at the end. A round is a fixed number of messages and the confirmation.
 
-use std::cell::Cell;
-use std::time::{Duration, Instant};
-
 use via::Vi;
 use via_shm::ShmVi;
 
 use super::Player;
 use crate::bench::link::Link;
 use crate::bench::papers::station::{Room, Slot, Station};
-use crate::bench::papers::work::{Metric, Scenario, Way};
+use crate::bench::papers::work::{Metric, Way};
 use crate::bench::task::Role;
 
 /// A round has about so many bytes, and a number of messages within these bounds: so many
@@ -28,7 +25,7 @@ const NOTES_AT: usize = SENDS_AT + SENDS;
 const CONFIRM: Slot = Slot::Short(NOTES_AT + NOTES);
 pub(super) const SHORT: usize = NOTES_AT + NOTES + 1;
 /// The reader's buffer over a socket, in bytes.
-const SOCKET_BUFFER_BYTES: usize = 128 << 10;
+pub(super) const SOCKET_BUFFER_BYTES: usize = 128 << 10;
 
 /// A stream's round.
 #[derive(Clone, Copy, Debug)]
@@ -119,73 +116,29 @@ impl Player<'_> {
             let stream = Stream::of(len, self.part.way);
             let message = vec![1; len];
             let mut buffer = vec![0; SOCKET_BUFFER_BYTES];
-            let load = Load::default();
-            let is_loaded = self.part.scenario == Scenario::Sovia;
             let ns = self.rounds(
                 || {
-                    load.during(is_loaded, || {
-                        let mut link = link.borrow_mut();
-                        for _ in 0..stream.messages {
-                            link.send(&message)?;
-                        }
-                        Ok(link.receive_all(&mut [0])?)
-                    })
+                    let mut link = link.borrow_mut();
+                    for _ in 0..stream.messages {
+                        link.send(&message)?;
+                    }
+                    Ok(link.receive_all(&mut [0])?)
                 },
                 || {
-                    load.during(is_loaded, || {
-                        let mut link = link.borrow_mut();
-                        let mut left = stream.messages * len;
-                        while left > 0 {
-                            left -= link.receive(&mut buffer[..left.min(SOCKET_BUFFER_BYTES)])?;
-                        }
-                        Ok(link.send(&[1])?)
-                    })
+                    let mut link = link.borrow_mut();
+                    let mut left = stream.messages * len;
+                    while left > 0 {
+                        left -= link.receive(&mut buffer[..left.min(SOCKET_BUFFER_BYTES)])?;
+                    }
+                    Ok(link.send(&[1])?)
                 },
             )?;
             if let Some(ns) = ns {
                 self.reading(Metric::Throughput, len, stream.throughput(ns));
             }
-            if is_loaded {
-                // Of this end, the sender's or the receiver's.
-                self.reading(Metric::Processor, len, load.share() * 100.0);
-            }
         }
         Ok(())
     }
-}
-
-/// How much of the time of its rounds this process has had a processor.
-#[derive(Default)]
-struct Load {
-    /// Of the rounds, in all.
-    whole: Cell<Duration>,
-    busy: Cell<Duration>,
-}
-
-impl Load {
-    /// Plays a round, and looks at both clocks around it if `is_wanted`.
-    fn during<T>(&self, is_wanted: bool, round: impl FnOnce() -> T) -> T {
-        if !is_wanted {
-            return round();
-        }
-        let (start, before) = (Instant::now(), processor_time());
-        let result = round();
-        self.busy.set(self.busy.get() + processor_time().saturating_sub(before));
-        self.whole.set(self.whole.get() + start.elapsed());
-        result
-    }
-
-    fn share(&self) -> f64 {
-        self.busy.get().as_secs_f64() / self.whole.get().as_secs_f64().max(1e-9)
-    }
-}
-
-/// Processor time of this process, in its program and in the kernel.
-fn processor_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a live place to write to.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn request(station: &Station, vi: &ShmVi, stream: Stream) -> anyhow::Result<()> {
