@@ -134,6 +134,9 @@ int64_t now_ms(void);
 void await_bytes(int fd, int count);
 int await_events(int fd, short events, short wanted);
 void set_nonblocking(int fd, bool on);
+/* Says whether a wait has taken as long as it should, in milliseconds. What a busy machine adds is not
+ * the wait's: where it would else last for ever, or for 20 seconds, LATE is early enough. */
 void say_elapsed(int64_t since, int at_least, int at_most);
+#define LATE 10000
 
 #endif

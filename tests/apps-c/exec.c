@@ -53,7 +53,8 @@ static char **again(struct peer *p, const char *role, uint64_t offset) {
 static void takes_soon(int fd, uint64_t offset) {
     int64_t start = now_ms();
     recv_pattern(fd, offset, 2000, 700);
-    say_elapsed(start, 0, 800);
+    // A retreat waits for two seconds for a peer that does nothing.
+    say_elapsed(start, 0, 1900);
     drain_to_eof(fd, offset + 2000);
 }
 

@@ -99,13 +99,13 @@ static void receive_timeout(struct peer *p) {
     set_timeout(p->fd, SO_RCVTIMEO, 150);
     int64_t start = now_ms();
     CALL(recv(p->fd, buffer, 10, 0));
-    say_elapsed(start, 149, 900);
+    say_elapsed(start, 149, LATE);
     start = now_ms();
     CALL(read(p->fd, buffer, 10));
-    say_elapsed(start, 149, 900);
+    say_elapsed(start, 149, LATE);
     start = now_ms();
     CALL(recvmsg(p->fd, &message, MSG_WAITALL));
-    say_elapsed(start, 149, 900);
+    say_elapsed(start, 149, LATE);
     CALL(recv(p->fd, buffer, 10, MSG_PEEK));
     // A part that has come is returned when the time is over.
     tell(p, 0);
@@ -113,7 +113,7 @@ static void receive_timeout(struct peer *p) {
     await_bytes(p->fd, 4);
     start = now_ms();
     CALL(recv(p->fd, buffer, 10, MSG_WAITALL));
-    say_elapsed(start, 149, 900);
+    say_elapsed(start, 149, LATE);
     set_timeout(p->fd, SO_RCVTIMEO, 0);
     tell(p, 0);
     CALL(recv(p->fd, buffer, 10, 0));
@@ -136,7 +136,7 @@ static void send_timeout(struct peer *p) {
     set_timeout(p->fd, SO_SNDTIMEO, 200);
     int64_t start = now_ms();
     ssize_t sent = send(p->fd, much, sizeof much, 0);
-    say_elapsed(start, 199, 3000);
+    say_elapsed(start, 199, LATE);
     say(sent > 1000000 && sent < (ssize_t)sizeof much ? "a part was sent" : "sent %zd", sent);
     ssize_t more;
     do {
@@ -145,7 +145,7 @@ static void send_timeout(struct peer *p) {
         sent += more > 0 ? more : 0;
     } while (more > 0);
     say("then %s", strerrorname_np(errno));
-    say_elapsed(start, 199, 900);
+    say_elapsed(start, 199, LATE);
     tell(p, sent);
     hear(p);
     set_timeout(p->fd, SO_SNDTIMEO, 0);

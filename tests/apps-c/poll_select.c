@@ -95,31 +95,31 @@ static void masks_after_own_shutdown(struct peer *p) {
 static void poll_times(struct peer *p) {
     int64_t start = now_ms();
     say_poll(p->fd, POLLIN, 0);
-    say_elapsed(start, 0, 100);
+    say_elapsed(start, 0, LATE);
     start = now_ms();
     say_poll(p->fd, POLLIN, 120);
-    say_elapsed(start, 119, 1000);
+    say_elapsed(start, 119, LATE);
     struct timespec t = {0, 80 * 1000000};
     struct pollfd one = {.fd = p->fd, .events = POLLIN};
     start = now_ms();
     CALL(ppoll(&one, 1, &t, NULL));
-    say_elapsed(start, 79, 1000);
+    say_elapsed(start, 79, LATE);
     say("timeout left as it was: %d", t.tv_nsec == 80 * 1000000);
     t = (struct timespec){0, 300000};
     start = now_ms();
     CALL(ppoll(&one, 1, &t, NULL));
-    say_elapsed(start, 0, 50);
+    say_elapsed(start, 0, LATE);
     // An event that comes later, within the time and without a limit
     tell(p, 'l');
     start = now_ms();
     say_poll(p->fd, POLLIN, 20000);
-    say_elapsed(start, 100, 3000);
+    say_elapsed(start, 100, LATE);
     hear(p);
     recv_all(p->fd, buffer, 4);
     tell(p, 'l');
     start = now_ms();
     say_poll(p->fd, POLLIN, -1);
-    say_elapsed(start, 100, 3000);
+    say_elapsed(start, 100, LATE);
     hear(p);
     recv_all(p->fd, buffer, 4);
     tell(p, 'l');
@@ -171,7 +171,7 @@ static void selects(struct peer *p) {
     struct timeval t = {0, 150000};
     int64_t start = now_ms();
     CALL(select(p->fd + 1, &in, NULL, NULL, &t));
-    say_elapsed(start, 149, 1000);
+    say_elapsed(start, 149, LATE);
     say("time left %ld.%06ld, set %d", (long)t.tv_sec, (long)t.tv_usec, FD_ISSET(p->fd, &in));
     FD_SET(p->fd, &in);
     t = (struct timeval){20, 0};

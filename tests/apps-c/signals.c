@@ -188,7 +188,7 @@ static void dies_waiting(struct peer *p) {
         int status;
         MUST(waitpid(child, &status, 0));
         say_status(ways[way], status);
-        say_elapsed(start, 0, 1000);
+        say_elapsed(start, 0, LATE);
     }
     meet(p);
 }

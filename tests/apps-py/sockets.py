@@ -55,7 +55,7 @@ def timeouts_client(peer):
     s.settimeout(0.15)
     began = time.monotonic()
     attempt("recv", s.recv, 10)
-    say("in time:", 0.149 <= time.monotonic() - began < 1)
+    say("in time:", 0.149 <= time.monotonic() - began < 10)
     s.settimeout(5)
     peer.tell()
     attempt("recv", s.recv, 10)
