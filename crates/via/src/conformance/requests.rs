@@ -26,7 +26,7 @@ group! { "connect, client-server":
 fn a_wait_without_time_only_looks<N: Nic>(cx: &Context<'_, N>) {
     let begin = Instant::now();
     assert_eq!(cx.nic.connect_wait(&cx.own(1), ms(0)).err(), Some(ConnectError::Timeout));
-    assert!(begin.elapsed() < Duration::from_secs(2));
+    assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
 fn a_wait_at_a_strange_address_is_refused<N: Nic>(cx: &Context<'_, N>) {

@@ -156,7 +156,7 @@ pub(super) mod done_does_not_block_behind_wait {
                     assert_eq!(end.vi.recv_done(), Done::NotDone);
                     assert_eq!(end.vi.send_done(), Done::Empty);
                 }
-                assert!(begin.elapsed() < Duration::from_secs(1));
+                assert!(begin.elapsed() < Duration::from_secs(10));
             }
             end.send(2, 0, 8);
             assert_eq!(waiter.join().unwrap(), Ok(8));
