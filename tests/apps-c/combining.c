@@ -17,12 +17,36 @@ static size_t bytes_of(int way) { return way == 3 ? SMALL + LARGE : way == 6 ? S
 static void reads(struct peer *p) {
     uint64_t offset = 0;
     for (int way = 0; way < WAYS; way++) {
-        recv_pattern(p->fd, offset, bytes_of(way), LARGE);
-        tell(p, now_ms());
-        offset += bytes_of(way);
+        do {
+            recv_pattern(p->fd, offset, bytes_of(way), LARGE);
+            tell(p, now_ms());
+            offset += bytes_of(way);
+        } while (hear(p));
         meet(p);
     }
     drain_to_eof(p->fd, offset);
+}
+
+static void send_by(struct peer *p, int way, uint64_t offset) {
+    if (way == 6)
+        send_pattern(p->fd, offset, SMALL * 100, SMALL);
+    else
+        send_pattern(p->fd, offset, SMALL, SMALL);
+    if (way == 2)
+        set(p->fd, TCP_CORK, 0);
+    if (way == 3)
+        send_pattern(p->fd, offset + SMALL, LARGE, LARGE);
+    struct pollfd nothing = {.fd = p->fd, .events = POLLIN};
+    if (way == 4)
+        MUST(poll(&nothing, 1, 100));
+    if (way == 5) {
+        int set = MUST(epoll_create1(0));
+        struct epoll_event event = {.events = EPOLLIN};
+        MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->fd, &event));
+        MUST(epoll_wait(set, &event, 1, 100));
+        close(set);
+    }
+    nap(200); // says nothing more, and waits for nothing
 }
 
 static void sends(struct peer *p) {
@@ -33,32 +57,22 @@ static void sends(struct peer *p) {
     uint64_t offset = 0;
     for (int way = 0; way < WAYS; way++) {
         set(p->fd, TCP_NODELAY, way == 1);
-        if (way == 2)
-            set(p->fd, TCP_CORK, 1);
-        nap(50); // the reader sleeps
-        int64_t sent = now_ms();
-        if (way == 6)
-            send_pattern(p->fd, offset, SMALL * 100, SMALL);
-        else
-            send_pattern(p->fd, offset, SMALL, SMALL);
-        if (way == 2)
-            set(p->fd, TCP_CORK, 0);
-        if (way == 3)
-            send_pattern(p->fd, offset + SMALL, LARGE, LARGE);
-        struct pollfd nothing = {.fd = p->fd, .events = POLLIN};
-        if (way == 4)
-            MUST(poll(&nothing, 1, 100));
-        if (way == 5) {
-            int set = MUST(epoll_create1(0));
-            struct epoll_event event = {.events = EPOLLIN};
-            MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->fd, &event));
-            MUST(epoll_wait(set, &event, 1, 100));
-            close(set);
-        }
-        nap(200); // says nothing more, and waits for nothing
-        int64_t took = (int64_t)hear(p) - sent;
+        int64_t took;
+        bool again;
+        int tries = 0;
+        // One that comes late on a machine with much else to do comes sooner the next time.
+        do {
+            if (way == 2)
+                set(p->fd, TCP_CORK, 1);
+            nap(50); // the reader sleeps
+            int64_t sent = now_ms();
+            send_by(p, way, offset);
+            took = (int64_t)hear(p) - sent;
+            offset += bytes_of(way);
+            again = took >= 800 && ++tries < 5;
+            tell(p, again);
+        } while (again);
         say(took < 800 ? "%s: soon" : "%s: after %lld ms", names[way], (long long)took);
-        offset += bytes_of(way);
         meet(p);
     }
     MUST(shutdown(p->fd, SHUT_WR));

@@ -159,7 +159,7 @@ static void come_and_go(struct peer *p) {
         slowest = took > slowest ? took : slowest;
     }
     say("%d connections carried everything", COMERS);
-    say(slowest < 3000 ? "none was held up" : "one took %lld ms", (long long)slowest);
+    say(slowest < LATE ? "none was held up" : "one took %lld ms", (long long)slowest);
     tell(p, 0);
 }
 

@@ -17,7 +17,7 @@ static void say_end(struct peer *p, ssize_t last, int error) {
     int64_t now = now_ms(), died = (int64_t)hear(p);
     int64_t took = now - (died > began ? died : began);
     say("%s", last == 0 || error == ECONNRESET ? "gone" : strerrorname_np(error));
-    say(took < 2000 ? "told soon" : "told after %lld ms", (long long)took);
+    say(took < LATE ? "told soon" : "told after %lld ms", (long long)took);
     if (took > 100)
         note("%s: told after %lld ms", p->name, (long long)took);
 }
@@ -119,7 +119,7 @@ static void writes_until_told(struct peer *p) {
         ;
     say("%s", errno == EPIPE || errno == ECONNRESET ? "gone" : strerrorname_np(errno));
     int64_t took = now_ms() - (int64_t)hear(p);
-    say(took < 2000 ? "told soon" : "told after %lld ms", (long long)took);
+    say(took < LATE ? "told soon" : "told after %lld ms", (long long)took);
 }
 
 static void dies_reading(struct peer *p) {

@@ -375,6 +375,12 @@ impl Conn {
         guard
     }
 
+    /// Whether the calling thread is in the middle of a call on it, which a signal handler has
+    /// interrupted.
+    pub(crate) fn is_mine(&self) -> bool {
+        self.lock.is_mine()
+    }
+
     /// Whether a call of a signal handler must not go on here, because the handler has interrupted a
     /// call on the same connection. One that finds it so a thousand times in a row has left the
     /// interrupted call by `longjmp`; then the lock is taken over.

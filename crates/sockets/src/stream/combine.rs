@@ -17,6 +17,8 @@ use sovia_sys::{call, clock};
 /// When the receiver of some connection must be told at the latest; `NEVER` if none waits.
 static DUE: AtomicU64 = AtomicU64::new(NEVER);
 const NEVER: u64 = u64::MAX;
+/// When it is looked again at a connection that was in the middle of a call.
+const INTERRUPTED_NS: u64 = 1_000_000;
 
 /// Whether a message of so many bytes waits for others.
 #[inline]
@@ -75,6 +77,12 @@ fn serve_until(now: u64) {
     DUE.store(NEVER, Ordering::Release);
     table::for_each_conn(|_, at| {
         if at.conn.phase() != Phase::Attached || !at.conn.has(flag::COMBINES) {
+            return;
+        }
+        if at.conn.is_mine() {
+            // A signal handler waits that has interrupted a call on it.
+            DUE.fetch_min(clock::now_ns() + INTERRUPTED_NS, Ordering::AcqRel);
+            progress::nudge();
             return;
         }
         let mut guard = at.conn.lock();
