@@ -1,11 +1,15 @@
 //! Fetching cache lines from other processors before they are needed.
 //!
 //! A line that another processor has written last takes 50 to 200 ns to come; several that are asked
-//! for at the same time come at the same time. This is a hint: it changes nothing, whatever the
-//! address, and where there is no such instruction in stable Rust it is nothing.
+//! for at the same time come at the same time. These are hints: they change nothing, whatever the
+//! address, and where there is no instruction for one it is nothing.
 //!
-//! Lines to be written are better left alone until they are: asked for early, they are taken away
-//! from a reader who is not done with them (measured: a tenth fewer requests a second).
+//! Lines to be written are better left alone until they are, but for those whose reader is known to
+//! be done with them: from others they are taken away, and asked back (measured: a tenth to a third
+//! fewer requests a second).
+
+/// Bytes of a line.
+pub const LINE: usize = 64;
 
 /// The line at `place` will be read soon.
 #[inline(always)]
@@ -17,5 +21,32 @@ pub fn will_read<T>(place: &T) {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(place).cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
+/// The line at `place` will be written soon, and nobody else looks at it until then.
+#[inline(always)]
+pub fn will_write(place: *const u8) {
+    // By its name: the compiler makes a hint for reading of its own hint for writing, unless it may
+    // rely on a processor that has the instruction. Others pass over it.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint that accesses nothing.
+    unsafe {
+        core::arch::asm!(
+            "prefetchw byte ptr [{}]",
+            in(reg) place,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: likewise.
+    unsafe {
+        core::arch::asm!(
+            "prfm pstl1keep, [{}]",
+            in(reg) place,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = place;
 }

@@ -17,6 +17,8 @@ use sovia_sys::{cache, futex};
 
 /// Bytes that one message may have.
 pub const MESSAGE_MAX: usize = 64 << 10;
+/// Messages between one that is sent and the one whose place [`Sender::claim_ahead`] fetches.
+const AHEAD: u32 = 3;
 /// Consumed entries are posted again in batches of this many.
 pub const CREDIT_BATCH: u32 = 16;
 
@@ -143,6 +145,20 @@ impl Sender {
     /// The immediate data of a recent entry of ours, if its slot still holds it.
     pub fn immediate(&self, n: u32) -> Option<u32> {
         self.slot(n).read(n).map(|entry| entry.immediate)
+    }
+
+    /// Has the lines fetched that a message will be written to after `AHEAD` others, if all of them
+    /// have `len` bytes and need the pool. For a stream of such messages: what lies there has been
+    /// read long ago, as the reader lets only so many be on their way.
+    #[inline]
+    pub fn claim_ahead(&self, len: usize) {
+        let slot = self.slot(self.next.wrapping_add(AHEAD));
+        cache::will_write(core::ptr::from_ref(slot).cast());
+        let size = len.next_multiple_of(cache::LINE);
+        let place = self.pool.as_ptr().wrapping_add(self.place.offset() + AHEAD as usize * size);
+        for line in (0..size).step_by(cache::LINE) {
+            cache::will_write(place.wrapping_add(line));
+        }
     }
 
     /// Entries sent so far.

@@ -84,6 +84,11 @@ impl Writer {
         if offset + size <= now % POOL { Ok(Some(self.advance(size))) } else { Ok(None) }
     }
 
+    /// Where in the pool the next message lies, unless the writer starts over.
+    pub fn offset(&self) -> usize {
+        (self.position % POOL) as usize
+    }
+
     /// The message placed last is shorter than was said.
     pub fn shorten(&mut self, from: u32, to: u32) {
         self.position -= round_up(from) - round_up(to.min(from));

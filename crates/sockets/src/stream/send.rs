@@ -7,12 +7,20 @@ use super::receive::anchor_news;
 use super::{Fault, Put, damaged, load, store, tell_reader, transfer, tx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::retreat::answer;
+use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Grant, Rx, Tx};
 use sovia_sys::call;
 use via_shm::endpoint::Area;
+use via_shm::ring::INLINE;
+
+/// Lengths of messages for whose successors the lines are fetched. Their fences would wait for the
+/// lines of one message at a time; larger messages have enough lines to fetch by themselves.
+const CLAIMED: RangeInclusive<usize> = INLINE + 1..=1 << 10;
+/// More packets than this that are not acknowledged make a stream: an answer carries what is owed.
+const STREAM: u16 = 4;
 
 /// Sends as many of `bytes` as there is room for.
 #[inline]
@@ -45,11 +53,20 @@ pub(super) fn said(
             } else {
                 guard.untold = 0;
                 tell_reader(guard.conn, guard.endpoint_ref());
+                if CLAIMED.contains(&n) && is_stream(guard) {
+                    guard.endpoint_ref().tx.claim_ahead(n);
+                }
             }
             Put::Bytes(n)
         }
         Err(Fault::Damaged) => Put::Failed(damaged(guard.conn, fd)),
     }
+}
+
+/// Whether packet goes after packet, without an answer in between.
+#[inline]
+fn is_stream(guard: &Guard<'_>) -> bool {
+    guard.flow.unacked() > STREAM && !guard.gatherer.is_gathering()
 }
 
 /// Why a send cannot go over the VI now, if it cannot.
