@@ -35,7 +35,7 @@ pub struct Own {
     pub start: u64,
     /// `word::LEDGER`.
     pub ledger: u64,
-    /// The program's waiters that watch the connection ([`super::listeners`]).
+    /// The program's waiters that watch the connection.
     pub watchers: u32,
     /// Somebody has died while counting the bytes.
     pub uncounted: bool,

@@ -154,9 +154,8 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     }
     receive::finish_taking(guard);
     audit::repair(guard);
-    if guard.conn.has(flag::COMBINES) {
-        tell_reader(guard.conn, guard.endpoint_ref());
-    }
+    // It may not have come to telling of what it had sent.
+    tell_reader(guard.conn, guard.endpoint_ref());
     // Bytes may have been taken from TCP and not been counted; the kernel has counted them.
     let conn = guard.conn;
     if conn.rx() == Rx::Granted
