@@ -28,6 +28,7 @@ pub mod family;
 mod handler;
 pub mod loan;
 pub mod meeting;
+mod members;
 mod memory;
 mod message;
 pub mod native;
@@ -39,6 +40,7 @@ pub mod progress;
 pub mod protocol;
 pub mod reactor;
 pub mod retreat;
+mod robust;
 pub mod stats;
 pub mod stream;
 pub mod table;
@@ -62,6 +64,7 @@ pub fn process_id() -> i32 {
 
 /// Takes over in a new process: after exec, before the program's own code.
 pub fn start() {
+    stream::start();
     config::load();
     family::start();
     table::start();

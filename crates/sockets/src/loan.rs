@@ -10,7 +10,8 @@
 
 use crate::conn::{Guard, Phase, flag};
 use crate::ops::{self, Flags, keep};
-use crate::pair::{self, Pair, RobustBox};
+use crate::pair::{self, Pair};
+use crate::robust::RobustBox;
 use crate::stream::{self, Find, Got, Place, Put};
 use crate::table::{self, Ref};
 use crate::wait::{self, Ended, Want};

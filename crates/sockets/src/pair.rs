@@ -6,6 +6,7 @@
 use crate::config;
 use crate::conn::{Conn, Role};
 use crate::message::{Link, Process};
+use crate::robust::RobustBox;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::datagram::Datagram;
@@ -58,39 +59,6 @@ pub struct Pair {
     waiters: AtomicU32,
     /// Somebody has written nonsense into the segment: its waiters may have missed news.
     pub(crate) suspect: AtomicBool,
-}
-
-/// A value behind a robust lock.
-#[derive(Debug)]
-pub(crate) struct RobustBox<T> {
-    lock: RobustLock,
-    value: core::cell::UnsafeCell<T>,
-}
-
-// SAFETY: the value is reached through `with` only, which holds the lock.
-unsafe impl<T: Send> Sync for RobustBox<T> {}
-
-impl<T> RobustBox<T> {
-    pub(crate) const fn new(value: T) -> RobustBox<T> {
-        RobustBox { lock: RobustLock::new(), value: core::cell::UnsafeCell::new(value) }
-    }
-
-    /// Around fork: see [`crate::ops::forking`].
-    pub(crate) fn hold(&self) {
-        self.lock.lock();
-    }
-
-    pub(crate) fn release(&self) {
-        self.lock.unlock();
-    }
-
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        self.lock.lock();
-        // SAFETY: the lock is held, so this is the only reference.
-        let result = f(unsafe { &mut *self.value.get() });
-        self.lock.unlock();
-        result
-    }
 }
 
 /// This process.
@@ -274,12 +242,12 @@ pub(crate) fn is_current(pair: &Arc<Pair>) -> bool {
 /// Around fork: nobody changes the table meanwhile.
 pub(crate) fn hold() {
     CHANGE.lock();
-    DEAD.lock.lock();
+    DEAD.hold();
 }
 
 /// After fork, in both.
 pub(crate) fn release() {
-    DEAD.lock.unlock();
+    DEAD.release();
     CHANGE.unlock();
 }
 

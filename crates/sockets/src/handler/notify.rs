@@ -7,7 +7,7 @@
 use super::handle;
 use crate::conn::flag;
 use crate::family;
-use crate::pair::RobustBox;
+use crate::robust::RobustBox;
 use crate::thread::{self, OncePerProcess};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::{call, futex};

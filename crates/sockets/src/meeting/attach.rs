@@ -1,7 +1,7 @@
 //! A connection gets its VI.
 
 use super::proof::owns_other_end;
-use crate::conn::{Phase, Role, flag};
+use crate::conn::{Phase, Role, WINDOW_MAX, flag};
 use crate::message::Link;
 use crate::table::Ref;
 use crate::{epoll, handler, pair, progress, protocol, stats, stream};
@@ -77,7 +77,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
         guard.flow = Flow::new(flow);
         // Until it says how large its window is, which it has done before the VI is entered.
-        guard.flow.face(protocol::WINDOW_MAX);
+        guard.flow.face(WINDOW_MAX);
         guard.protocol = chosen;
         (guard.untold, guard.due) = (0, 0);
         stream::say_window(&guard, flow.window);

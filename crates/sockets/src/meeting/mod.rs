@@ -22,8 +22,9 @@ mod proof;
 
 use crate::conn::{Phase, Role, flag};
 use crate::message::{Link, Message, Step};
-use crate::pair::{self, RobustBox};
+use crate::pair;
 use crate::retreat::{self, Cause};
+use crate::robust::RobustBox;
 use crate::table::Ref;
 use crate::{config, epoll, family, stats};
 use attach::{Attached, attach, attach_as_acceptor, find_request};

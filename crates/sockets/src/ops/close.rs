@@ -4,8 +4,8 @@ use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, closer, epoll, family, handler, loan, meeting, memory, pair, pollset, progress,
-    reactor, stream,
+    Outcome, closer, epoll, family, handler, loan, meeting, members, memory, pair, pollset,
+    progress, reactor, stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -162,7 +162,7 @@ pub fn fork_done() {
 
 /// After a fork that has failed.
 pub fn fork_failed() {
-    family::expect_nobody();
+    members::expect_nobody();
     fork_done();
 }
 
@@ -170,7 +170,7 @@ pub fn fork_failed() {
 pub fn forked() {
     lock::forked();
     fork_done();
-    family::born();
+    members::born();
     pair::forked();
     pollset::forked();
     keep::forked();
@@ -181,12 +181,12 @@ pub fn forked() {
 /// The process is about to become another program, which holds none of this. (What it inherits
 /// has gone back to TCP.)
 pub fn leaving() {
-    family::leave();
+    members::leave();
 }
 
 /// It has not become one.
 pub fn staying() {
-    family::join();
+    members::join();
 }
 
 /// A new stream socket: connected, or on its way.

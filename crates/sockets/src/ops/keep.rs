@@ -8,8 +8,8 @@
 
 use super::close::last_here;
 use crate::conn::Phase;
-use crate::pair::RobustBox;
 use crate::progress;
+use crate::robust::RobustBox;
 use crate::table::{self, Entry, Ref};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -11,7 +11,7 @@ use super::recall::Left;
 use crate::conn::flag;
 use crate::ops::{self, Flags};
 use crate::table::{self, Ref};
-use crate::{Outcome, family, pollset};
+use crate::{Outcome, members, pollset};
 use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{Fd, call, clock};
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ pub(super) fn start(fd: i32, at: Ref, left: &Left) -> bool {
             drop(theirs);
             if let Some(relay) = call::in_child(|| run(fd, at, &ours, left)) {
                 // It holds the connection in this child's place.
-                family::pass_on(relay);
+                members::pass_on(relay);
             }
             call::exit_now();
         }

@@ -9,59 +9,13 @@
 //! Nothing of this happens on the data path, but for counting bytes in private memory.
 
 use super::{Fault, handled, listeners, load, store, word};
-use crate::conn::{Body, Conn, Guard, flag};
+use crate::conn::{Body, Conn, Guard, Place, flag};
 use crate::{epoll, family, pair, progress, table};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Tx};
 
 /// Between two looks at a connection.
 pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
-
-/// Private copies of words in the segment, and counts that both ends must agree on.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub struct Own {
-    /// `word::GRANT`.
-    pub grant: u64,
-    /// `word::SWITCH`, as it was when this end switched.
-    pub switch: u64,
-    /// `word::FROM`.
-    pub from: u64,
-    /// `word::ASKED`.
-    pub asked: u64,
-    /// `word::AFTER`.
-    pub after: u64,
-    /// `word::START`.
-    pub start: u64,
-    /// `word::LEDGER`.
-    pub ledger: u64,
-    /// The program's waiters that watch the connection ([`super::listeners`]).
-    pub watchers: u32,
-    /// Somebody has died while counting the bytes.
-    pub uncounted: bool,
-}
-
-/// Where a connection stood when it was last looked at.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub struct Seen {
-    at: u64,
-    place: Place,
-    /// Those who wait have been told of what there was at this place.
-    told: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-struct Place {
-    sent: u32,
-    received: u32,
-    tail: u64,
-    head: u64,
-    consumed: u32,
-    front: u32,
-    flags: u32,
-}
 
 /// Flags that are news to those who wait.
 const ENDS: u32 = flag::ENDED | flag::DAMAGED | flag::EOF | flag::PEER_GONE;
