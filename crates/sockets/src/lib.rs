@@ -20,6 +20,7 @@
 //! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
 //! kernel (`sovia-sys`).
 
+mod anchors;
 mod closer;
 pub mod config;
 pub mod conn;
@@ -36,7 +37,7 @@ pub mod ops;
 pub mod pair;
 pub mod pollset;
 pub mod process;
-pub mod progress;
+mod progress;
 pub mod protocol;
 pub mod reactor;
 pub mod retreat;
@@ -69,6 +70,7 @@ pub fn start() {
     family::start();
     table::start();
     closer::start();
+    progress::start();
     process::start();
 }
 

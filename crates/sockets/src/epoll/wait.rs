@@ -4,7 +4,7 @@ use super::set::{DOOR, Set};
 use super::{Event, get};
 use crate::stream::combine;
 use crate::wait::Spin;
-use crate::{Errno, Outcome, errno};
+use crate::{Errno, Outcome, anchors, errno};
 use core::sync::atomic::Ordering;
 use sovia_sys::{clock, poll};
 use via_shm::waiter::Waiter;
@@ -130,8 +130,8 @@ impl Set {
             spin.learn();
             return from_kernel;
         }
-        if crate::progress::is_missing() {
-            crate::progress::restart();
+        if anchors::is_missing() {
+            anchors::restart();
         }
         self.asleep.fetch_add(1, Ordering::AcqRel);
         let news = self.with(|inner| {

@@ -4,7 +4,7 @@ use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, WINDOW_MAX, flag};
 use crate::message::Link;
 use crate::table::Ref;
-use crate::{epoll, handler, pair, progress, protocol, stats, stream};
+use crate::{anchors, epoll, handler, pair, protocol, stats, stream};
 use core::sync::atomic::Ordering;
 use sovia_proto::flow::Flow;
 use sovia_sys::call;
@@ -59,7 +59,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     let Some(pair) = pair::get(index) else { return Attached::No };
     let conn = at.conn;
     // The progress thread tells us of the anchor's death; without it there is no acceleration.
-    if !progress::start() {
+    if !anchors::start() {
         return Attached::No;
     }
     let (flow, chosen) = protocol::of(conn);
@@ -116,7 +116,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
             stream::handled::handle(&mut guard);
         }
     }
-    progress::watch(fd, at);
+    anchors::watch(fd, at);
     if !epoll::attached(at) {
         return Attached::GoesBack;
     }

@@ -5,7 +5,7 @@ use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
 use crate::{
     Outcome, closer, epoll, family, handler, loan, meeting, members, memory, pair, pollset,
-    progress, reactor, stream,
+    reactor, stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -122,7 +122,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         }
         kernel()
     };
-    progress::tell_own(conn);
+    stream::listeners::tell_own(conn);
     result
 }
 

@@ -10,7 +10,7 @@
 //!   through the segment, and the peer (its next call, or its progress thread) writes
 //!   them to its anchor before anything newer.
 //! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than
-//!   [`PATIENCE_NS`]) leaves one way: a relay, a small relative of this process that keeps the
+//!   [`returned::PATIENCE_NS`]) leaves one way: a relay, a small relative of this process that keeps the
 //!   connection, and a Unix socket to it in the place of the program's descriptors.
 
 pub(crate) mod answer;
@@ -18,7 +18,7 @@ mod recall;
 mod relay;
 
 use crate::conn::{Conn, Guard, Phase, flag};
-use crate::stream::{self, tell_reader, word};
+use crate::stream::{self, returned, tell_reader, word};
 use crate::table::{self, Ref};
 use crate::{epoll, family, loan, meeting, pair, stats};
 use core::sync::atomic::Ordering;
@@ -55,8 +55,6 @@ impl Cause {
     }
 }
 
-/// How long a retreat waits for a peer that lives but does not answer.
-pub const PATIENCE_NS: u64 = 2_000_000_000;
 /// Bytes that a sender takes back onto TCP from a VI that its receiver has not entered.
 const UNENTERED_MAX: u64 = 1 << 20;
 /// One step of waiting for it.
@@ -176,7 +174,7 @@ pub fn before_exec() {
 /// Ends our sending direction's part on the VI.
 fn leave_sending(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
-    answer::refuse_or_pump(guard, fd);
+    returned::refuse_or_pump(guard, fd);
     let path = &guard.endpoint_ref().tx.direction().path;
     let switch = &path.0[word::SWITCH];
     let how = path::leave(conn.tx(), switch.load(Ordering::Acquire), guard.closing.fin_sent);

@@ -6,10 +6,10 @@
 //! The program then cannot ask for the connection's addresses any more: the price of losing
 //! nothing.
 
-use super::PATIENCE_NS;
 use super::recall::Left;
 use crate::conn::flag;
 use crate::ops::{self, Flags};
+use crate::stream::returned::PATIENCE_NS;
 use crate::table::{self, Ref};
 use crate::{Outcome, members, pollset};
 use sovia_sys::poll::{self, PollFd};

@@ -10,8 +10,7 @@
 
 use super::{Fault, handled, listeners, load, store, word};
 use crate::conn::{Body, Conn, Guard, Place, flag};
-use crate::{epoll, family, pair, progress, table};
-use core::sync::atomic::Ordering;
+use crate::table;
 use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Tx};
 
 /// Between two looks at a connection.
@@ -165,7 +164,8 @@ pub(crate) fn is_whole(guard: &mut Guard<'_>, still: bool) -> bool {
 
 /// What is to be done about a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Finding {
+pub(crate) enum Finding {
+    /// Nothing.
     Fine,
     /// There has been something for a while, and nobody has come for it.
     Untold,
@@ -173,7 +173,8 @@ enum Finding {
     Damaged,
 }
 
-fn look(conn: &Conn, now: u64) -> Finding {
+/// Looks at a connection.
+pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     // Who is inside is at work on it.
     let Some(mut guard) = conn.try_lock() else { return Finding::Fine };
     if !conn.is_attached()
@@ -203,29 +204,4 @@ fn look(conn: &Conn, now: u64) -> Finding {
         return Finding::Untold;
     }
     Finding::Fine
-}
-
-/// Looks at every connection of this process. False if there are none.
-pub(crate) fn all(now: u64) -> bool {
-    let mut any = false;
-    let mut untold = false;
-    pair::each(|_, pair| {
-        pair.each_conn(|index| {
-            any = true;
-            let Some(conn) = family::conn(index) else { return };
-            let found = look(conn, now);
-            if found == Finding::Untold {
-                handled::handle(&mut conn.lock());
-            }
-            if found != Finding::Fine {
-                epoll::untold(pair, conn.vi.load(Ordering::Relaxed));
-                progress::tell_own(conn);
-                untold = true;
-            }
-        });
-    });
-    if untold {
-        pair::ring_own();
-    }
-    any
 }

@@ -11,6 +11,7 @@ mod lend;
 pub(crate) mod listeners;
 mod look;
 mod receive;
+pub(crate) mod returned;
 mod send;
 mod transfer;
 
