@@ -45,7 +45,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         if ends || n == 0 {
             // Peers die with their anchors; their segments go some time after.
-            pair::collect();
+            pair::collect(epoll::forget_pair);
             keep::collect();
         }
         for event in &events[..n] {

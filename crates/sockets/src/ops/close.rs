@@ -4,8 +4,8 @@ use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, closer, epoll, family, handler, loan, meeting, members, memory, pair, pollset,
-    reactor, stream,
+    Outcome, closer, epoll, family, handler, meeting, members, memory, pair, pollset, reactor,
+    stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -72,7 +72,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             wake_and_wait(at);
         }
         // Nor must a program that still reads or writes in a place of its pool.
-        loan::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, last);
+        pair::lent::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, last);
     } else if last {
         conn.end();
     }
@@ -139,7 +139,7 @@ pub fn forking() {
     closer::hold();
     keep::hold();
     handler::hold();
-    loan::hold();
+    pair::lent::hold();
     let bit = family::expect_child();
     table::for_each_conn(|_, at| {
         at.conn.holders.fetch_or(bit, Ordering::AcqRel);
@@ -150,7 +150,7 @@ pub fn forking() {
 /// After fork, in the parent.
 pub fn fork_done() {
     fd::release();
-    loan::release();
+    pair::lent::release();
     handler::release();
     keep::release();
     closer::release();

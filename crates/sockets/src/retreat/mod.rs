@@ -18,9 +18,10 @@ mod recall;
 mod relay;
 
 use crate::conn::{Conn, Guard, Phase, flag};
+use crate::pair::{self, lent};
 use crate::stream::{self, returned, tell_reader, word};
 use crate::table::{self, Ref};
-use crate::{epoll, family, loan, meeting, pair, stats};
+use crate::{epoll, family, meeting, stats};
 use core::sync::atomic::Ordering;
 use recall::{Asked, Left, Verdict};
 use sovia_control::Reason;
@@ -239,7 +240,7 @@ fn detach(at: Ref) {
             call::sched_yield();
             patience -= 1;
         }
-        loan::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, true);
+        lent::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, true);
     }
 }
 
