@@ -42,6 +42,7 @@ pub mod protocol;
 pub mod reactor;
 pub mod retreat;
 mod robust;
+mod sets;
 pub mod stats;
 pub mod stream;
 pub mod table;

@@ -10,7 +10,7 @@ use crate::ops::keep;
 use crate::retreat::answer;
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, handled, listeners};
-use crate::{anchors, epoll, family, pair};
+use crate::{anchors, family, pair, sets};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
@@ -45,7 +45,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         if ends || n == 0 {
             // Peers die with their anchors; their segments go some time after.
-            pair::collect(epoll::forget_pair);
+            pair::collect(sets::forget_pair);
             keep::collect();
         }
         for event in &events[..n] {
@@ -80,7 +80,7 @@ fn audit_all(now: u64) -> bool {
                 handled::handle(&mut conn.lock());
             }
             if found != Finding::Fine {
-                epoll::untold(pair, conn.vi.load(Ordering::Relaxed));
+                sets::untold(pair, conn.vi.load(Ordering::Relaxed));
                 listeners::tell_own(conn);
                 untold = true;
             }

@@ -165,6 +165,15 @@ impl Conn {
         self.phase() == Phase::Attached
     }
 
+    /// Whether it is attached and runs on TCP in both directions, with nothing left to move.
+    pub(crate) fn is_back(&self) -> bool {
+        self.phase() == Phase::Attached
+            && self.rx() == Rx::Back
+            && self.tx() == Tx::Back
+            && !self.has(flag::RETREATING)
+            && (!self.has(flag::RECALLED) || self.has(flag::PUMPED))
+    }
+
     /// Moves on to another phase.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u32, Ordering::Release);

@@ -1,10 +1,10 @@
 //! epoll_wait: the VIs' events first, the kernel's often enough, then spin, then sleep.
 
-use super::set::{DOOR, Set};
-use super::{Event, get};
+use super::Event;
+use crate::sets::{DOOR, Set, get};
 use crate::stream::combine;
 use crate::wait::Spin;
-use crate::{Errno, Outcome, anchors, errno};
+use crate::{Errno, Outcome, anchors, errno, retreat};
 use core::sync::atomic::Ordering;
 use sovia_sys::{clock, poll};
 use via_shm::waiter::Waiter;
@@ -48,7 +48,10 @@ pub fn wait(
             }
             (n, look)
         });
-        set.settle();
+        // Lets connections that are back on TCP go, which takes the lock again.
+        for at in set.take_settled() {
+            retreat::settle(at);
+        }
         if n > 0 || look {
             if look && n < out.len() {
                 n += set

@@ -4,7 +4,7 @@ use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, WINDOW_MAX, flag};
 use crate::message::Link;
 use crate::table::Ref;
-use crate::{anchors, epoll, handler, pair, protocol, stats, stream};
+use crate::{anchors, handler, pair, protocol, sets, stats, stream};
 use core::sync::atomic::Ordering;
 use sovia_proto::flow::Flow;
 use sovia_sys::call;
@@ -117,7 +117,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         }
     }
     anchors::watch(fd, at);
-    if !epoll::attached(at) {
+    if !sets::attached(at) {
         return Attached::GoesBack;
     }
     if let Some(page) = stats::page()

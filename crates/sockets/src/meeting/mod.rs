@@ -26,7 +26,7 @@ use crate::pair;
 use crate::retreat::{self, Cause};
 use crate::robust::RobustBox;
 use crate::table::Ref;
-use crate::{config, epoll, family, stats};
+use crate::{config, family, sets, stats};
 use attach::{Attached, attach, attach_as_acceptor, find_request};
 use core::sync::atomic::Ordering;
 use offer::{answer_hello, hear_accept, send_offer, take_name_back, take_offer};
@@ -206,7 +206,7 @@ impl Meetings {
             give_up(at, Reason::NoDescriptors);
             return None;
         }
-        if epoll::is_nested(at) {
+        if sets::is_nested(at) {
             give_up(at, Reason::RetreatCall);
             return None;
         }

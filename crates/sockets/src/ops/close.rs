@@ -4,7 +4,7 @@ use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, closer, epoll, family, handler, meeting, members, memory, pair, pollset, reactor,
+    Outcome, closer, family, handler, meeting, members, memory, pair, pollset, reactor, sets,
     stream,
 };
 use core::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ pub fn close(fd: i32) {
                 last_here(fd, at);
             }
         }
-        Entry::Epoll(index) => epoll::closed(index),
+        Entry::Epoll(index) => sets::closed(index),
         Entry::Foreign | Entry::Private => {}
     }
 }
@@ -30,7 +30,7 @@ pub fn close(fd: i32) {
 /// The process's last descriptor of a connection goes.
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
-    epoll::conn_closed(at);
+    sets::conn_closed(at);
     let attached = conn.phase() == Phase::Attached;
     family::let_go(conn);
     let last = !family::is_shared(conn);
@@ -96,7 +96,7 @@ pub fn dup(from: i32, to: i32) {
     match table::get(from) {
         Entry::Conn(at) if at.conn.is_generation(at.generation) => table::refer(to, at),
         Entry::Epoll(index) => {
-            epoll::duplicated(index);
+            sets::duplicated(index);
             table::enter_epoll(to, index);
         }
         _ => {}
@@ -134,7 +134,7 @@ pub fn forking() {
     stream::combine::before_waiting();
     meeting::hold();
     reactor::hold();
-    epoll::hold();
+    sets::hold();
     pair::hold();
     closer::hold();
     keep::hold();
@@ -155,7 +155,7 @@ pub fn fork_done() {
     keep::release();
     closer::release();
     pair::release();
-    epoll::release();
+    sets::release();
     reactor::release();
     meeting::release();
 }
@@ -199,7 +199,7 @@ pub fn opened(fd: i32, role: crate::conn::Role) {
                 last_here(-1, at);
             }
         }
-        Entry::Epoll(index) => epoll::closed(index),
+        Entry::Epoll(index) => sets::closed(index),
         Entry::Foreign | Entry::Private => {}
     }
     table::enter_conn(fd, role);

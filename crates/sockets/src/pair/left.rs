@@ -17,8 +17,8 @@ pub(crate) fn burial() -> Option<u64> {
 }
 
 /// Takes pairs out of the table whose peers have died and that no connection uses any more, and
-/// unmaps those that have been out for the grace time. `forget` is told of each pair before that begins:
-/// nobody is to look for its waiters any more.
+/// unmaps those that have been out for the grace time. `forget` is told of each pair that goes, before
+/// its grace time begins.
 pub(crate) fn collect(forget: impl Fn(*const Pair)) {
     let now = clock::now_ns();
     DEAD.with(|dead| dead.retain(|(since, _)| now - since < GRACE_NS));

@@ -17,11 +17,11 @@ pub(crate) mod answer;
 mod recall;
 mod relay;
 
-use crate::conn::{Conn, Guard, Phase, flag};
+use crate::conn::{Guard, Phase, flag};
 use crate::pair::{self, lent};
 use crate::stream::{self, returned, tell_reader, word};
 use crate::table::{self, Ref};
-use crate::{epoll, family, meeting, stats};
+use crate::{family, meeting, sets, stats};
 use core::sync::atomic::Ordering;
 use recall::{Asked, Left, Verdict};
 use sovia_control::Reason;
@@ -227,7 +227,7 @@ fn detach(at: Ref) {
         let loans = conn.loans.swap(0, Ordering::AcqRel);
         (pair::get(conn.pair.load(Ordering::Relaxed)), conn.vi.load(Ordering::Relaxed), loans)
     };
-    epoll::detached(at);
+    sets::detached(at);
     {
         let _guard = conn.lock();
         conn.set_phase(Phase::Plain);
@@ -248,19 +248,10 @@ fn detach(at: Ref) {
 /// socket at this end, too.
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
-    if is_back(conn) && conn.set(flag::RETREATING) & flag::RETREATING == 0 {
+    if conn.is_back() && conn.set(flag::RETREATING) & flag::RETREATING == 0 {
         conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
         conn.stays(Reason::RetreatCall);
         stats::reason(Reason::RetreatCall);
         detach(at);
     }
-}
-
-/// Whether an attached connection runs on TCP in both directions, with nothing left to move.
-pub(crate) fn is_back(conn: &Conn) -> bool {
-    conn.phase() == Phase::Attached
-        && conn.rx() == Rx::Back
-        && conn.tx() == Tx::Back
-        && !conn.has(flag::RETREATING)
-        && (!conn.has(flag::RECALLED) || conn.has(flag::PUMPED))
 }
