@@ -41,7 +41,7 @@ pub(crate) fn is_busy() -> bool {
     })
 }
 
-/// Around fork: see [`crate::ops::forking`].
+/// Around fork: see [`crate::fork`].
 pub(crate) fn hold() {
     QUEUE.hold();
 }

@@ -24,8 +24,10 @@ mod anchors;
 mod closer;
 pub mod config;
 pub mod conn;
+mod engine;
 pub mod epoll;
 pub mod family;
+mod fork;
 mod handler;
 pub mod loan;
 pub mod meeting;
@@ -40,6 +42,7 @@ pub mod process;
 mod progress;
 pub mod protocol;
 pub mod reactor;
+mod relay;
 pub mod retreat;
 mod robust;
 mod sets;
@@ -48,6 +51,8 @@ pub mod stream;
 pub mod table;
 mod thread;
 pub mod wait;
+
+pub use engine::{finish, start};
 
 /// An errno value: what the program will find in `errno`.
 pub type Errno = i32;
@@ -62,29 +67,4 @@ pub(crate) fn errno(e: sovia_sys::Errno) -> Errno {
 /// This process's id, fresh from the kernel.
 pub fn process_id() -> i32 {
     sovia_sys::call::getpid()
-}
-
-/// Takes over in a new process: after exec, before the program's own code.
-pub fn start() {
-    stream::start();
-    config::load();
-    family::start();
-    table::start();
-    closer::start();
-    progress::start();
-    process::start();
-}
-
-/// The program ends: what its open connections have counted goes to the statistics.
-pub fn finish() {
-    if stats::page().is_none() {
-        return;
-    }
-    table::for_each_conn(|_, at| {
-        if at.conn.phase() == conn::Phase::Attached
-            && let Some(mut guard) = at.conn.try_lock()
-        {
-            guard.settle_traffic();
-        }
-    });
 }

@@ -17,7 +17,7 @@ impl<T> RobustBox<T> {
         RobustBox { lock: RobustLock::new(), value: core::cell::UnsafeCell::new(value) }
     }
 
-    /// Around fork: see [`crate::ops::forking`].
+    /// Around fork: see [`crate::fork`].
     pub(crate) fn hold(&self) {
         self.lock.lock();
     }

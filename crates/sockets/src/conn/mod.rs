@@ -185,6 +185,14 @@ impl Conn {
             self.stay.compare_exchange(0, reason as u32 + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// Counts its stay on TCP, once.
+    pub(crate) fn count_stay(&self, reason: Reason) {
+        self.stays(reason);
+        if self.set(flag::COUNTED) & flag::COUNTED == 0 {
+            crate::stats::reason(reason);
+        }
+    }
+
     /// Which end opened it.
     pub fn role(&self) -> Role {
         if self.has(flag::CONNECTOR) { Role::Connector } else { Role::Acceptor }

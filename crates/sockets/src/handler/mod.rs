@@ -176,7 +176,7 @@ fn handle(conn: &Conn) -> bool {
     }
 }
 
-/// Around fork: see [`crate::ops::forking`].
+/// Around fork: see [`crate::fork`].
 pub(crate) fn hold() {
     LANES.hold();
     notify::hold();

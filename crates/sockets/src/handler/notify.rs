@@ -56,7 +56,7 @@ extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// Around fork: see [`crate::ops::forking`].
+/// Around fork: see [`crate::fork`].
 pub(super) fn hold() {
     CALLS.hold();
 }

@@ -1,15 +1,12 @@
-//! Descriptors come and go: dup, close, shutdown, fork.
+//! Descriptors come and go: dup, close, shutdown, exec.
 
 use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
-use crate::{
-    Outcome, closer, family, handler, meeting, members, memory, pair, pollset, reactor, sets,
-    stream,
-};
+use crate::{Outcome, family, meeting, members, pair, sets, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_sys::{call, fd, lock};
+use sovia_sys::call;
 
 /// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
 pub fn close(fd: i32) {
@@ -37,7 +34,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     if conn.phase() == Phase::Candidate {
         meeting::closed(at);
         if last {
-            meeting::count_stay(at, Reason::ShortLived);
+            conn.count_stay(Reason::ShortLived);
         }
     }
     if attached {
@@ -124,58 +121,6 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
     };
     stream::listeners::tell_own(conn);
     result
-}
-
-/// Before fork. The child will hold every connection that we hold: counted in advance, so that
-/// neither can be the last by mistake. And nobody is in the middle of changing what it will get a
-/// copy of.
-pub fn forking() {
-    // The thread that would do it later stays with the parent, which may end.
-    stream::combine::before_waiting();
-    meeting::hold();
-    reactor::hold();
-    sets::hold();
-    pair::hold();
-    closer::hold();
-    keep::hold();
-    handler::hold();
-    pair::lent::hold();
-    let bit = family::expect_child();
-    table::for_each_conn(|_, at| {
-        at.conn.holders.fetch_or(bit, Ordering::AcqRel);
-    });
-    fd::hold();
-}
-
-/// After fork, in the parent.
-pub fn fork_done() {
-    fd::release();
-    pair::lent::release();
-    handler::release();
-    keep::release();
-    closer::release();
-    pair::release();
-    sets::release();
-    reactor::release();
-    meeting::release();
-}
-
-/// After a fork that has failed.
-pub fn fork_failed() {
-    members::expect_nobody();
-    fork_done();
-}
-
-/// After fork, in the child.
-pub fn forked() {
-    lock::forked();
-    fork_done();
-    members::born();
-    pair::forked();
-    pollset::forked();
-    keep::forked();
-    memory::forked();
-    handler::forked();
 }
 
 /// The process is about to become another program, which holds none of this. (What it inherits

@@ -161,17 +161,17 @@ pub(crate) fn collect() {
     }
 }
 
-/// Around fork: see [`super::forking`].
-pub(super) fn hold() {
+/// Around fork: see [`crate::fork`].
+pub(crate) fn hold() {
     KEPT.hold();
 }
 
 /// After fork, in both.
-pub(super) fn release() {
+pub(crate) fn release() {
     KEPT.release();
 }
 
 /// In a forked child: the calls have stayed with the parent.
-pub(super) fn forked() {
+pub(crate) fn forked() {
     drop(KEPT.with(core::mem::take));
 }

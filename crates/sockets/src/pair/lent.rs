@@ -47,7 +47,7 @@ pub(crate) fn came_back(pair: u32, vi: u32) {
     }
 }
 
-/// Around fork: see [`crate::ops::forking`].
+/// Around fork: see [`crate::fork`].
 pub(crate) fn hold() {
     LEFT.hold();
 }

@@ -15,7 +15,6 @@
 
 pub(crate) mod answer;
 mod recall;
-mod relay;
 
 use crate::conn::{Guard, Phase, flag};
 use crate::pair::{self, lent};
@@ -23,11 +22,13 @@ use crate::stream::{self, returned, tell_reader, word};
 use crate::table::{self, Ref};
 use crate::{family, meeting, sets, stats};
 use core::sync::atomic::Ordering;
-use recall::{Asked, Left, Verdict};
+pub(crate) use recall::Left;
+use recall::{Asked, Verdict};
 use sovia_control::Reason;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Leave, Rx, Tx};
 use sovia_sys::{call, lock, poll};
+use std::sync::OnceLock;
 
 /// Why a connection goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     if conn.phase() == Phase::Candidate {
         conn.set_phase(Phase::Plain);
         meeting::closed(at);
-        meeting::count_stay(at, cause.reason());
+        conn.count_stay(cause.reason());
         return;
     }
     if conn.phase() != Phase::Attached {
@@ -112,7 +113,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     match verdict {
         Verdict::OnTcp => detach(at),
         Verdict::Relay(left) => {
-            if !relay::start(fd, at, &left) {
+            if !relay(fd, at, &left) {
                 // No process to be had: what was accepted cannot be delivered, and must not look
                 // as if nothing were missing.
                 let _ = call::shutdown(fd, libc::SHUT_RDWR);
@@ -120,6 +121,20 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
             }
         }
     }
+}
+
+/// Puts a relay in the place of every descriptor of a connection; false if none can be had.
+pub(crate) type Relay = fn(i32, Ref, &Left) -> bool;
+
+static RELAY: OnceLock<Relay> = OnceLock::new();
+
+/// Has `relay` start relays: they stand on the program's calls, which are above. Said once, at the start.
+pub(crate) fn relayed_by(relay: Relay) {
+    let _ = RELAY.set(relay);
+}
+
+fn relay(fd: i32, at: Ref, left: &Left) -> bool {
+    RELAY.get().is_some_and(|relay| relay(fd, at, left))
 }
 
 /// A forked process that execs has a relative with the same descriptor, and bytes that the peer

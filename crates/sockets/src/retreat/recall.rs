@@ -22,13 +22,13 @@ pub(super) enum Verdict {
 
 /// What the program has not had.
 #[derive(Default)]
-pub(super) struct Left {
+pub(crate) struct Left {
     /// Bytes that TCP still holds from before the switch: they come first.
-    pub(super) tcp: u64,
+    pub(crate) tcp: u64,
     /// Then these, taken off the VI.
-    pub(super) unread: Vec<u8>,
+    pub(crate) unread: Vec<u8>,
     /// The peer may have put a part of them on TCP before it died.
-    pub(super) part_returned: bool,
+    pub(crate) part_returned: bool,
 }
 
 /// What a recall found.
