@@ -1,7 +1,7 @@
 //! epoll over kernel descriptors and VIs at once.
 //!
 //! The program's epoll instance is a real one, and everything but attached connections is in it
-//! as the program asked. An attached connection is kept by Sovia instead ([`crate::sets`]), so changing
+//! as the program asked. An attached connection is kept by Sovia instead (`sets`), so changing
 //! its interest costs no system call. To sleep, the set's doorbell is in the kernel's instance,
 //! edge-triggered, so that a ring needs no read to take it back.
 

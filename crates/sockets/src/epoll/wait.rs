@@ -48,10 +48,7 @@ pub fn wait(
             }
             (n, look)
         });
-        // Lets connections that are back on TCP go, which takes the lock again.
-        for at in set.take_settled() {
-            retreat::settle(at);
-        }
+        set.settle(retreat::settle);
         if n > 0 || look {
             if look && n < out.len() {
                 n += set

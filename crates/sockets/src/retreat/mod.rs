@@ -9,9 +9,9 @@
 //!   not had yet must now come out of the kernel, and only the peer can put them in: they go back
 //!   through the segment, and the peer (its next call, or its progress thread) writes
 //!   them to its anchor before anything newer.
-//! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than
-//!   [`returned::PATIENCE_NS`]) leaves one way: a relay, a small relative of this process that keeps the
-//!   connection, and a Unix socket to it in the place of the program's descriptors.
+//! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than two
+//!   seconds) leaves one way: a relay, a small relative of this process that keeps the connection, and
+//!   a Unix socket to it in the place of the program's descriptors.
 
 pub(crate) mod answer;
 mod recall;

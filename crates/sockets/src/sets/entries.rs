@@ -7,12 +7,12 @@ use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 use via_shm::waiter::Waiter;
 
-pub(crate) const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) entries: Vec<Entry>,
-    pub(crate) free: Vec<u32>,
+    pub(super) free: Vec<u32>,
     pub(crate) ready: VecDeque<u32>,
     pub(crate) lanes: Vec<Lane>,
     /// When the kernel's instance was last looked at.
@@ -22,35 +22,35 @@ pub(crate) struct Inner {
     /// Whose turn it is to be first, where `out` may hold one kind only.
     pub(crate) kernel_first: bool,
     pub(crate) door: u32,
-    pub(crate) door_added: bool,
+    pub(super) door_added: bool,
     /// Connections seen to be back on TCP in both directions.
-    pub(crate) settled: Vec<Ref>,
+    pub(super) settled: Vec<Ref>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) fd: i32,
-    pub(crate) at: Ref,
+    pub(super) fd: i32,
+    pub(super) at: Ref,
     pub(crate) events: u32,
     pub(crate) data: u64,
     /// In the set, as the program knows it.
     pub(crate) registered: bool,
     /// Kept here and not in the kernel's instance.
-    pub(crate) attached: bool,
+    pub(super) attached: bool,
     /// Not disabled by EPOLLONESHOT.
     pub(crate) armed: bool,
-    pub(crate) queued: bool,
+    pub(super) queued: bool,
     /// Next entry of the same connection.
-    pub(crate) next: u32,
+    pub(super) next: u32,
 }
 
 /// What connects a set with one pair of processes.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) pair: &'static Pair,
-    pub(crate) waiter: u32,
+    pub(super) waiter: u32,
     /// For each VI the first entry of the connection on it.
-    pub(crate) entries: Vec<u32>,
+    pub(super) entries: Vec<u32>,
 }
 
 impl Lane {
@@ -60,7 +60,7 @@ impl Lane {
 }
 
 /// Takes an entry out of its lane's chain.
-pub(crate) fn unlink(inner: &mut Inner, index: u32) {
+pub(super) fn unlink(inner: &mut Inner, index: u32) {
     let at = inner.entries[index as usize].at;
     let next = core::mem::replace(&mut inner.entries[index as usize].next, NONE);
     let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
@@ -140,7 +140,7 @@ impl Inner {
     }
 
     #[inline]
-    pub(crate) fn enqueue(&mut self, i: u32) {
+    pub(super) fn enqueue(&mut self, i: u32) {
         let entry = &mut self.entries[i as usize];
         if !entry.queued {
             entry.queued = true;
@@ -150,7 +150,7 @@ impl Inner {
 
     /// Whoever waits for a VI is to look at it, whatever the waiter's marks say. An edge may have
     /// been told already: it is told again only if the segment is `suspect`.
-    pub(crate) fn untold(&mut self, pair: &Pair, vi: u32, suspect: bool) {
+    pub(super) fn untold(&mut self, pair: &Pair, vi: u32, suspect: bool) {
         let edge = libc::EPOLLET as u32;
         for l in 0..self.lanes.len() {
             if !core::ptr::eq(self.lanes[l].pair, pair) {
@@ -170,7 +170,7 @@ impl Inner {
 
     /// Takes the peers' marks.
     #[inline]
-    pub(crate) fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         for l in 0..self.lanes.len() {
             let waiter = self.lanes[l].waiter();
             if !waiter.has_news() {

@@ -7,7 +7,7 @@ use crate::table::Ref;
 use sovia_sys::poll;
 
 /// What the kernel refuses about EPOLLEXCLUSIVE.
-pub(crate) fn check_exclusive(op: i32, events: u32, before: u32) -> Result<(), Errno> {
+pub(super) fn check_exclusive(op: i32, events: u32, before: u32) -> Result<(), Errno> {
     const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
     const ALLOWED: u32 = EXCLUSIVE
         | (libc::EPOLLIN

@@ -20,19 +20,19 @@ pub(crate) const DOOR: u64 = 0xd5_0b1a_d00b_e115;
 #[derive(Debug)]
 pub(crate) struct Set {
     pub(crate) epfd: i32,
-    pub(crate) lock: RobustLock,
+    pub(super) lock: RobustLock,
     /// Attached connections in the set.
     pub(crate) attached: AtomicU32,
     /// Descriptors of the instance in this process.
-    pub(crate) references: AtomicU32,
+    pub(super) references: AtomicU32,
     /// The process that made it.
-    pub(crate) owner: i32,
+    pub(super) owner: i32,
     /// Threads asleep in it.
     pub(crate) asleep: AtomicU32,
     /// Another instance, poll or select waits for this one. The kernel knows nothing of readiness
     /// in memory, so nothing in it is accelerated.
     pub(crate) nested: AtomicBool,
-    pub(crate) inner: UnsafeCell<Inner>,
+    pub(super) inner: UnsafeCell<Inner>,
 }
 
 // SAFETY: `inner` is reached through `Set::with` only, under the lock.
@@ -159,14 +159,13 @@ impl Set {
         });
     }
 
-    /// Takes the list of connections that have been seen to be back on TCP.
-    #[inline]
-    pub(crate) fn take_settled(&self) -> Vec<Ref> {
+    /// Has connections that are back on TCP settled, each of which takes the lock again.
+    pub(crate) fn settle(&self, settle: impl Fn(Ref)) {
         // SAFETY: only looks whether there is something; the list is taken under the lock.
         if unsafe { &*self.inner.get() }.settled.is_empty() {
-            return Vec::new();
+            return;
         }
-        self.with(|inner| core::mem::take(&mut inner.settled))
+        self.with(|inner| core::mem::take(&mut inner.settled)).into_iter().for_each(settle);
     }
 
     /// Puts ready events into `out`; how many.
