@@ -4,7 +4,7 @@
 //! likes: a socket lingers, a file's server does not answer. A thread of its own, there only while
 //! there is something to close, waits for that instead of the program.
 
-use crate::pair::RobustBox;
+use crate::robust::RobustBox;
 use crate::thread;
 use sovia_sys::{Fd, call};
 
@@ -41,7 +41,7 @@ pub(crate) fn is_busy() -> bool {
     })
 }
 
-/// Around fork: see [`crate::ops::forking`].
+/// Around fork: see [`crate::fork`].
 pub(crate) fn hold() {
     QUEUE.hold();
 }

@@ -6,28 +6,42 @@
 //! direction onto a VI ([`stream`]). The program's descriptor numbers, names, listeners and
 //! errors stay the kernel's.
 //!
-//! From the outside in:
+//! From the top down; each module imports only modules of lines below its own, or to its right, which
+//! `tests/layers.rs` sees to:
+//! - [`native`]: what programs written for Sovia ask beyond libc's calls; `engine`: start and end;
+//! - `fork`; `progress`: the thread that watches anchors; `relay`: keeps a stream whose peer has left;
+//! - [`pollset`]: poll and select; [`reactor`]: readiness for other event loops;
+//! - [`epoll`]: its calls; [`loan`]: places in the pools, lent to the program;
 //! - [`ops`]: what each family of libc calls does with a descriptor that is ours;
-//! - [`table`]: which descriptors those are;
-//! - [`conn`]: a connection's state, in memory that forked processes share ([`family`]);
-//! - [`stream`]: sending and receiving on the two paths; [`retreat`]: back to TCP;
-//! - [`pair`], [`meeting`]: the other process, the segment shared with it, and how the two met;
-//! - `closer`: what strangers send to the meeting point;
-//! - [`wait`], [`epoll`], [`pollset`], [`progress`]: waiting; [`reactor`]: for other event loops;
-//! - [`loan`]: places in the pools, lent to the program;
-//! - [`native`]: what programs written for Sovia ask beyond that; [`process`]: forks.
+//! - [`retreat`]: back to TCP;
+//! - [`meeting`]: how the two ends find each other, and a connection gets its VI;
+//! - `sets`: what is in epoll instances; `handler`: threads that handle messages; [`wait`]: for one
+//!   connection;
+//! - [`stream`]: sending and receiving on the two paths;
+//! - `anchors`: what is asked of the thread that watches them; [`pair`]: the other process, and the
+//!   segment shared with it;
+//! - [`config`], [`protocol`]: what is chosen;
+//! - [`table`]: which descriptors are ours; [`family`]: connections, in memory that forked processes
+//!   share; [`conn`]: one of them;
+//! - `closer`: closes what strangers send to the meeting point;
+//! - what stands alone: `members` (who of the family lives), [`process`], [`stats`], `memory`
+//!   (registered for sends), `message` (at meetings), `robust` (locks), `thread`.
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
 //! kernel (`sovia-sys`).
 
+mod anchors;
 mod closer;
 pub mod config;
 pub mod conn;
+mod engine;
 pub mod epoll;
 pub mod family;
+mod fork;
 mod handler;
 pub mod loan;
 pub mod meeting;
+mod members;
 mod memory;
 mod message;
 pub mod native;
@@ -35,15 +49,20 @@ pub mod ops;
 pub mod pair;
 pub mod pollset;
 pub mod process;
-pub mod progress;
+mod progress;
 pub mod protocol;
 pub mod reactor;
+mod relay;
 pub mod retreat;
+mod robust;
+mod sets;
 pub mod stats;
 pub mod stream;
 pub mod table;
 mod thread;
 pub mod wait;
+
+pub use engine::{finish, start};
 
 /// An errno value: what the program will find in `errno`.
 pub type Errno = i32;
@@ -58,27 +77,4 @@ pub(crate) fn errno(e: sovia_sys::Errno) -> Errno {
 /// This process's id, fresh from the kernel.
 pub fn process_id() -> i32 {
     sovia_sys::call::getpid()
-}
-
-/// Takes over in a new process: after exec, before the program's own code.
-pub fn start() {
-    config::load();
-    family::start();
-    table::start();
-    closer::start();
-    process::start();
-}
-
-/// The program ends: what its open connections have counted goes to the statistics.
-pub fn finish() {
-    if stats::page().is_none() {
-        return;
-    }
-    table::for_each_conn(|_, at| {
-        if at.conn.phase() == conn::Phase::Attached
-            && let Some(mut guard) = at.conn.try_lock()
-        {
-            guard.settle_traffic();
-        }
-    });
 }

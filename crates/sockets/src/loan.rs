@@ -10,7 +10,7 @@
 
 use crate::conn::{Guard, Phase, flag};
 use crate::ops::{self, Flags, keep};
-use crate::pair::{self, Pair, RobustBox};
+use crate::pair::lent;
 use crate::stream::{self, Find, Got, Place, Put};
 use crate::table::{self, Ref};
 use crate::wait::{self, Ended, Want};
@@ -485,61 +485,8 @@ pub fn give_back(loan: &mut Loan) {
                 }
             } else {
                 drop(guard);
-                came_back(loan);
+                lent::came_back(loan.pair, loan.vi);
             }
         }
     }
-}
-
-/// A VI that its connection has left, and the program has not.
-struct Left {
-    pair: u32,
-    vi: u32,
-    loans: u32,
-    /// Whether the connection has ended, or only this process's part in it.
-    ended: bool,
-}
-
-static LEFT: RobustBox<Vec<Left>> = RobustBox::new(Vec::new());
-
-fn now_leave(pair: &Pair, vi: u32, ended: bool) {
-    if ended {
-        pair.leave(vi);
-    } else {
-        pair.vacate(vi);
-    }
-}
-
-/// A connection leaves its VI, of which the program has so many places: at once if it has none, else
-/// when the last of them comes back.
-pub(crate) fn leave(pair: &Pair, index: u32, vi: u32, loans: u32, ended: bool) {
-    if loans == 0 {
-        now_leave(pair, vi, ended);
-    } else {
-        LEFT.with(|left| left.push(Left { pair: index, vi, loans, ended }));
-    }
-}
-
-/// A place of a VI that has been left comes back.
-fn came_back(loan: &Loan) {
-    let last = LEFT.with(|left| {
-        let i = left.iter().position(|one| one.pair == loan.pair && one.vi == loan.vi)?;
-        left[i].loans -= 1;
-        (left[i].loans == 0).then(|| left.swap_remove(i))
-    });
-    if let Some(one) = last
-        && let Some(pair) = pair::get(one.pair)
-    {
-        now_leave(pair, one.vi, one.ended);
-    }
-}
-
-/// Around fork: see [`crate::ops::forking`].
-pub(crate) fn hold() {
-    LEFT.hold();
-}
-
-/// After fork, in both.
-pub(crate) fn release() {
-    LEFT.release();
 }

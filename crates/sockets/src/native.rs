@@ -6,6 +6,7 @@
 //! which are the preloaded library's, and their own copy of this crate sleeps.
 
 use crate::conn::{Phase, flag};
+use crate::engine;
 use crate::loan::{self, Loan};
 use crate::ops::Flags;
 use crate::protocol;
@@ -258,7 +259,7 @@ fn look() -> Engine {
         // SAFETY: a C string and a pseudo handle that glibc defines.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, SYMBOL.as_ptr()) };
         let engine = if found.is_null() {
-            crate::start();
+            engine::start();
             // SAFETY: a plain function; what it does may be left undone.
             unsafe { libc::atexit(finish) };
             OWN
@@ -276,7 +277,7 @@ fn look() -> Engine {
 }
 
 extern "C" fn finish() {
-    crate::finish();
+    engine::finish();
 }
 
 /// [`info`], from whichever engine serves the process.

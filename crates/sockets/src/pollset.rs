@@ -10,7 +10,7 @@ use crate::pair::{self, Pair};
 use crate::stream::{self, Watch, combine};
 use crate::table::{self, Ref};
 use crate::wait::{FRUITLESS, Spin};
-use crate::{Outcome, epoll, errno};
+use crate::{Outcome, anchors, epoll, errno, sets};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sys::poll::{self, PollFd};
@@ -100,8 +100,8 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             }
         }
         fruitless = 0;
-        if crate::progress::is_missing() {
-            crate::progress::restart();
+        if anchors::is_missing() {
+            anchors::restart();
         }
         let slept = sleep(fds, &ours, &mut kernel, until, mask)?;
         spin.learn();
@@ -118,7 +118,7 @@ fn look(fds: &mut [PollFd], ours: &[(usize, Ref)]) -> usize {
     for &(i, at) in ours {
         let p = &mut fds[i];
         let interest = p.events as u16 as u32;
-        let mask = epoll::readiness(at, p.fd, interest);
+        let mask = sets::readiness(at, p.fd, interest);
         p.revents =
             (mask as u16 as i16) & (p.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
         n += usize::from(p.revents != 0);

@@ -5,80 +5,25 @@
 //! sleeps in epoll until an anchor has an event, passes such news on. It also answers a peer that
 //! wants a direction back on TCP while the program computes ([`crate::retreat`]).
 
-use crate::conn::{Phase, flag};
+use crate::conn::flag;
 use crate::ops::keep;
 use crate::retreat::answer;
-use crate::stream::{audit, combine, listeners};
-use crate::table::{self, Ref};
-use crate::thread::{self, OncePerProcess};
-use crate::{family, pair};
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use crate::stream::audit::{self, Finding};
+use crate::stream::{combine, handled, listeners};
+use crate::{anchors, family, pair, sets};
+use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
 
-static THREAD: OncePerProcess = OncePerProcess::new();
-static EPOLL: AtomicI32 = AtomicI32::new(-1);
 /// Counted up for anyone who wants to know that the thread is alive.
 static ROUNDS: AtomicU32 = AtomicU32::new(0);
 
-const DOOR: u64 = u64::MAX;
 /// Events of an anchor that tell of the peer's end.
 const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
-/// The doorbell that wakes the thread.
-pub(crate) const DOORBELL: u32 = 0;
-
-fn token(at: Ref, fd: i32) -> u64 {
-    // The descriptor is needed to ask the kernel; generation and index to know that it still is
-    // the same connection.
-    u64::from(at.index) | u64::from(at.generation & 0xfff) << 20 | u64::from(fd as u32) << 32
-}
-
-/// Starts the thread if this process has none. False if it cannot be had.
-pub(crate) fn start() -> bool {
-    THREAD.ensure(spawn)
-}
-
-/// In a forked child: the thread has stayed with the parent. Asked before each sleep, so without a
-/// system call.
-pub(crate) fn is_missing() -> bool {
-    THREAD.is_missing()
-}
-
-/// Starts the thread in a forked child, and has it watch all connections that came along.
-pub(crate) fn restart() {
-    if start() {
-        table::for_each_conn(|fd, at| {
-            if at.conn.phase() == Phase::Attached {
-                watch(fd, at);
-            }
-        });
-    }
-}
-
-fn spawn() -> bool {
-    let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
-    let started = thread::start(run, epoll.raw() as usize as *mut libc::c_void);
-    if started {
-        EPOLL.store(epoll.into_raw(), Ordering::Release);
-    }
-    started
-}
-
-/// Has the thread look around.
-pub(crate) fn nudge() {
-    if let Some(door) = pair::door(DOORBELL as usize) {
-        let _ = call::write(door, &1u64.to_ne_bytes());
-    }
-}
-
-/// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.
-pub(crate) fn watch(fd: i32, at: Ref) {
-    let epoll = EPOLL.load(Ordering::Acquire);
-    // Room on TCP counts as well: a sender that is still on that path may wait for it.
-    let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
-    // An edge that is there already is reported at once.
-    let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token(at, fd));
+/// From now on the thread that watches the anchors does what is here.
+pub(crate) fn start() {
+    anchors::served_by(run);
 }
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
@@ -100,18 +45,18 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         if ends || n == 0 {
             // Peers die with their anchors; their segments go some time after.
-            pair::collect();
+            pair::collect(sets::forget_pair);
             keep::collect();
         }
         for event in &events[..n] {
             let token = event.u64;
-            if token != DOOR {
+            if token != anchors::DOOR {
                 anchor_event(token, event.events);
             }
         }
         let now = clock::now_ns();
         if audit.is_some_and(|at| at <= now) {
-            audit = audit::all(now).then_some(now + audit::PERIOD_NS);
+            audit = audit_all(now).then_some(now + audit::PERIOD_NS);
         } else if audit.is_none() {
             // A new connection has an event at once.
             audit = Some(now + audit::PERIOD_NS);
@@ -122,13 +67,33 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-fn anchor_event(token: u64, events: u32) {
-    let index = token as u32 & 0xf_ffff;
-    let generation = (token >> 20) as u32 & 0xfff;
-    let Some(conn) = family::conn(index) else { return };
-    if conn.phase() != Phase::Attached || !conn.is_generation_low(generation) {
-        return;
+/// Looks at every connection of this process. False if there are none.
+fn audit_all(now: u64) -> bool {
+    let mut any = false;
+    let mut untold = false;
+    pair::each(|_, pair| {
+        pair.each_conn(|index| {
+            any = true;
+            let Some(conn) = family::conn(index) else { return };
+            let found = audit::look(conn, now);
+            if found == Finding::Untold {
+                handled::handle(&mut conn.lock());
+            }
+            if found != Finding::Fine {
+                sets::untold(pair, conn.vi.load(Ordering::Relaxed));
+                listeners::tell_own(conn);
+                untold = true;
+            }
+        });
+    });
+    if untold {
+        pair::ring_own();
     }
+    any
+}
+
+fn anchor_event(token: u64, events: u32) {
+    let Some(conn) = anchors::conn_of(token) else { return };
     if events & ENDS != 0 {
         conn.set(flag::ANCHOR | flag::ENDED);
     } else if events & libc::EPOLLIN as u32 != 0 {
@@ -140,25 +105,6 @@ fn anchor_event(token: u64, events: u32) {
     let bytes = events & libc::EPOLLIN as u32 != 0 && conn.rx() != Rx::Vi;
     let room = events & libc::EPOLLOUT as u32 != 0 && conn.tx() != Tx::Vi;
     if events & ENDS != 0 || bytes || room {
-        tell_own(conn);
-    }
-}
-
-/// Wakes everybody of this family who waits for a connection, in either direction.
-pub(crate) fn tell_own(conn: &crate::conn::Conn) {
-    if conn.phase() != Phase::Attached {
-        return;
-    }
-    // Under the lock: who closes the connection takes it too, before the segment may go.
-    let guard = conn.lock();
-    if conn.phase() != Phase::Attached {
-        return;
-    }
-    // By what we know ourselves, whatever the bells say: who waits has been counted before we took
-    // the lock, or will see the news under it.
-    listeners::wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
-    let waiters = guard.own.watchers;
-    if waiters != 0 {
-        pair::notify_own(conn, waiters);
+        listeners::tell_own(conn);
     }
 }

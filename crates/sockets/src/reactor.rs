@@ -13,7 +13,7 @@
 //! It costs a hop: the peer wakes this thread, and this thread the loop. A loop that waits by
 //! [`crate::epoll`] itself has no such thing.
 
-use crate::pair::RobustBox;
+use crate::robust::RobustBox;
 use crate::table::{self, Entry};
 use crate::{Errno, epoll, errno};
 use sovia_sys::{Fd, call, poll};
@@ -138,7 +138,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// Around fork: see [`crate::ops::forking`].
+/// Around fork: see [`crate::fork`].
 pub(crate) fn hold() {
     REACTOR.hold();
 }

@@ -4,7 +4,7 @@
 //! descriptor without an entry goes to libc untouched.
 
 use crate::conn::{Conn, Phase, Role};
-use crate::{family, stats};
+use crate::{family, members, stats};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_control::Reason;
 use sovia_sys::Mapping;
@@ -145,7 +145,7 @@ pub fn refers(fd: i32, to: Ref) -> bool {
 
 /// Records a new stream socket.
 pub fn enter_conn(fd: i32, role: Role) {
-    if slot(fd).is_none() || !family::is_known() {
+    if slot(fd).is_none() || !members::is_known() {
         return;
     }
     let Some((index, conn)) = family::take() else {

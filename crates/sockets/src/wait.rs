@@ -8,7 +8,7 @@
 use crate::conn::{Guard, Phase};
 use crate::stream::{Watch, combine, listeners};
 use crate::table::Ref;
-use crate::{Errno, config, pair};
+use crate::{Errno, anchors, config, pair};
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock, futex};
@@ -201,8 +201,8 @@ fn wait_once<T>(
         }
     }
     *fruitless = 0;
-    if crate::progress::is_missing() {
-        crate::progress::restart();
+    if anchors::is_missing() {
+        anchors::restart();
     }
     bell.going_to_sleep();
     let result = match once(at, attempt) {

@@ -1,10 +1,10 @@
 //! epoll_wait: the VIs' events first, the kernel's often enough, then spin, then sleep.
 
-use super::set::{DOOR, Set};
-use super::{Event, get};
+use super::Event;
+use crate::sets::{DOOR, Set, get};
 use crate::stream::combine;
 use crate::wait::Spin;
-use crate::{Errno, Outcome, errno};
+use crate::{Errno, Outcome, anchors, errno, retreat};
 use core::sync::atomic::Ordering;
 use sovia_sys::{clock, poll};
 use via_shm::waiter::Waiter;
@@ -48,7 +48,7 @@ pub fn wait(
             }
             (n, look)
         });
-        set.settle();
+        set.settle(retreat::settle);
         if n > 0 || look {
             if look && n < out.len() {
                 n += set
@@ -130,8 +130,8 @@ impl Set {
             spin.learn();
             return from_kernel;
         }
-        if crate::progress::is_missing() {
-            crate::progress::restart();
+        if anchors::is_missing() {
+            anchors::restart();
         }
         self.asleep.fetch_add(1, Ordering::AcqRel);
         let news = self.with(|inner| {

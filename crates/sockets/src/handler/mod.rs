@@ -13,10 +13,11 @@
 mod notify;
 
 use crate::conn::{Conn, flag};
-use crate::pair::{self, Pair, RobustBox};
+use crate::pair::{self, Pair};
+use crate::robust::RobustBox;
 use crate::stream::handled;
 use crate::thread::{self, OncePerProcess};
-use crate::{errno, family};
+use crate::{errno, family, members};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::configuration::Handling;
 use sovia_sys::{call, poll};
@@ -61,7 +62,7 @@ pub(crate) fn ready(handling: Handling, pair: u32) -> Option<Handles> {
         Handling::Notify => flag::NOTIFIED,
     };
     // Who would take over must be able to tell when this process has gone.
-    if !family::is_known() || !THREAD.ensure(spawn) {
+    if !members::is_known() || !THREAD.ensure(spawn) {
         return None;
     }
     if handling == Handling::Notify && !notify::ensure() {
@@ -175,7 +176,7 @@ fn handle(conn: &Conn) -> bool {
     }
 }
 
-/// Around fork: see [`crate::ops::forking`].
+/// Around fork: see [`crate::fork`].
 pub(crate) fn hold() {
     LANES.hold();
     notify::hold();

@@ -7,7 +7,7 @@
 use super::handle;
 use crate::conn::flag;
 use crate::family;
-use crate::pair::RobustBox;
+use crate::robust::RobustBox;
 use crate::thread::{self, OncePerProcess};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::{call, futex};
@@ -56,7 +56,7 @@ extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
     }
 }
 
-/// Around fork: see [`crate::ops::forking`].
+/// Around fork: see [`crate::fork`].
 pub(super) fn hold() {
     CALLS.hold();
 }

@@ -1,10 +1,10 @@
 //! A connection gets its VI.
 
 use super::proof::owns_other_end;
-use crate::conn::{Phase, Role, flag};
+use crate::conn::{Phase, Role, WINDOW_MAX, flag};
 use crate::message::Link;
 use crate::table::Ref;
-use crate::{epoll, handler, pair, progress, protocol, stats, stream};
+use crate::{anchors, handler, pair, protocol, sets, stats, stream};
 use core::sync::atomic::Ordering;
 use sovia_proto::flow::Flow;
 use sovia_sys::call;
@@ -59,7 +59,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     let Some(pair) = pair::get(index) else { return Attached::No };
     let conn = at.conn;
     // The progress thread tells us of the anchor's death; without it there is no acceleration.
-    if !progress::start() {
+    if !anchors::start() {
         return Attached::No;
     }
     let (flow, chosen) = protocol::of(conn);
@@ -77,7 +77,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
         guard.flow = Flow::new(flow);
         // Until it says how large its window is, which it has done before the VI is entered.
-        guard.flow.face(protocol::WINDOW_MAX);
+        guard.flow.face(WINDOW_MAX);
         guard.protocol = chosen;
         (guard.untold, guard.due) = (0, 0);
         stream::say_window(&guard, flow.window);
@@ -116,8 +116,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
             stream::handled::handle(&mut guard);
         }
     }
-    progress::watch(fd, at);
-    if !epoll::attached(at) {
+    anchors::watch(fd, at);
+    if !sets::attached(at) {
         return Attached::GoesBack;
     }
     if let Some(page) = stats::page()

@@ -20,12 +20,12 @@ mod attach;
 mod offer;
 mod proof;
 
-use crate::conn::{Phase, Role, flag};
+use crate::conn::{Phase, Role};
 use crate::message::{Link, Message, Step};
-use crate::pair::{self, RobustBox};
-use crate::retreat::{self, Cause};
+use crate::pair;
+use crate::robust::RobustBox;
 use crate::table::Ref;
-use crate::{config, epoll, family, stats};
+use crate::{config, family, sets, stats};
 use attach::{Attached, attach, attach_as_acceptor, find_request};
 use core::sync::atomic::Ordering;
 use offer::{answer_hello, hear_accept, send_offer, take_name_back, take_offer};
@@ -72,13 +72,15 @@ struct Meetings {
 static MEETINGS_STATE: RobustBox<Meetings> =
     RobustBox::new(Meetings { list: Vec::new(), inbox: None, owner: 0 });
 
-/// Called after each transfer of a candidate.
+/// Called after each transfer of a candidate. True if it has been given a VI that it cannot keep: the
+/// caller takes it back to TCP.
 #[inline]
-pub fn transferred(fd: i32, at: Ref) {
+#[must_use]
+pub fn transferred(fd: i32, at: Ref) -> bool {
     let n = at.conn.transfers.fetch_add(1, Ordering::Relaxed) + 1;
     let first = config::meet_after();
     if n < first {
-        return;
+        return false;
     }
     // Each time for a while, then more seldom: a look is a system call or two.
     let since = n - first;
@@ -87,37 +89,24 @@ pub fn transferred(fd: i32, at: Ref) {
         64..1024 => since.is_multiple_of(16),
         _ => since.is_multiple_of(256),
     };
-    if due {
-        step(fd, at, n);
-    }
+    due && step(fd, at, n)
 }
 
-/// One look at where a candidate's meeting stands.
+/// One look at where a candidate's meeting stands. True if it must go back to TCP.
 #[cold]
-fn step(fd: i32, at: Ref, n: u32) {
+fn step(fd: i32, at: Ref, n: u32) -> bool {
     if family::is_shared(at.conn) {
         if n - config::meet_after() >= PATIENCE {
             give_up(at, Reason::SharedByProcesses);
         }
-        return;
+        return false;
     }
-    if MEETINGS_STATE.with(|meetings| meetings.step(fd, at, n)) == Attached::GoesBack {
-        // It takes its time: the peer has its part in it.
-        retreat::now(fd, at, Cause::Call);
-    }
+    MEETINGS_STATE.with(|meetings| meetings.step(fd, at, n)) == Attached::GoesBack
 }
 
 fn give_up(at: Ref, reason: Reason) {
     at.conn.set_phase(Phase::Plain);
-    count_stay(at, reason);
-}
-
-/// Counts a connection's stay on TCP, once.
-pub(crate) fn count_stay(at: Ref, reason: Reason) {
-    at.conn.stays(reason);
-    if at.conn.set(flag::COUNTED) & flag::COUNTED == 0 {
-        stats::reason(reason);
-    }
+    at.conn.count_stay(reason);
 }
 
 /// A candidate is closed: forget its meeting.
@@ -205,7 +194,7 @@ impl Meetings {
             give_up(at, Reason::NoDescriptors);
             return None;
         }
-        if epoll::is_nested(at) {
+        if sets::is_nested(at) {
             give_up(at, Reason::RetreatCall);
             return None;
         }

@@ -4,7 +4,7 @@ use super::proof::{hear, proven};
 use super::{Stage, junk};
 use crate::conn::Role;
 use crate::message::{Link, Message, Process, Step};
-use crate::pair;
+use crate::{pair, sets};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::{Datagram, Received};
@@ -39,6 +39,7 @@ pub(super) fn answer_hello(
 
 fn new_pair(peer: Process, server: SocketAddr) -> Result<(u32, &'static pair::Pair), Reason> {
     let (segment, fd) = Segment::create().map_err(|_| Reason::NoMemory)?;
+    pair::collect(sets::forget_pair);
     let index = pair::add(segment, 0, peer, Some(server)).ok_or(Reason::TableFull)?;
     let pair = pair::get(index).ok_or(Reason::TableFull)?;
     pair.file.with(|file| *file = Some(fd));
@@ -102,6 +103,7 @@ pub(super) fn take_offer(
                 Err(AttachError::Map(_)) => return Err(Reason::NoMemory),
             };
             received.fds.iter_mut().for_each(Fd::vouch);
+            pair::collect(sets::forget_pair);
             let added = pair::add(segment, 1, message.from, None).and_then(pair::get);
             added.ok_or(Reason::TableFull)?
         }

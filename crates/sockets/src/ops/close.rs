@@ -1,15 +1,12 @@
-//! Descriptors come and go: dup, close, shutdown, fork.
+//! Descriptors come and go: dup, close, shutdown, exec.
 
 use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
-use crate::{
-    Outcome, closer, epoll, family, handler, loan, meeting, memory, pair, pollset, progress,
-    reactor, stream,
-};
+use crate::{Outcome, family, meeting, members, pair, sets, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_sys::{call, fd, lock};
+use sovia_sys::call;
 
 /// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
 pub fn close(fd: i32) {
@@ -22,7 +19,7 @@ pub fn close(fd: i32) {
                 last_here(fd, at);
             }
         }
-        Entry::Epoll(index) => epoll::closed(index),
+        Entry::Epoll(index) => sets::closed(index),
         Entry::Foreign | Entry::Private => {}
     }
 }
@@ -30,14 +27,14 @@ pub fn close(fd: i32) {
 /// The process's last descriptor of a connection goes.
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
-    epoll::conn_closed(at);
+    sets::conn_closed(at);
     let attached = conn.phase() == Phase::Attached;
     family::let_go(conn);
     let last = !family::is_shared(conn);
     if conn.phase() == Phase::Candidate {
         meeting::closed(at);
         if last {
-            meeting::count_stay(at, Reason::ShortLived);
+            conn.count_stay(Reason::ShortLived);
         }
     }
     if attached {
@@ -72,7 +69,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             wake_and_wait(at);
         }
         // Nor must a program that still reads or writes in a place of its pool.
-        loan::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, last);
+        pair::lent::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, last);
     } else if last {
         conn.end();
     }
@@ -96,7 +93,7 @@ pub fn dup(from: i32, to: i32) {
     match table::get(from) {
         Entry::Conn(at) if at.conn.is_generation(at.generation) => table::refer(to, at),
         Entry::Epoll(index) => {
-            epoll::duplicated(index);
+            sets::duplicated(index);
             table::enter_epoll(to, index);
         }
         _ => {}
@@ -122,71 +119,19 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         }
         kernel()
     };
-    progress::tell_own(conn);
+    stream::listeners::tell_own(conn);
     result
-}
-
-/// Before fork. The child will hold every connection that we hold: counted in advance, so that
-/// neither can be the last by mistake. And nobody is in the middle of changing what it will get a
-/// copy of.
-pub fn forking() {
-    // The thread that would do it later stays with the parent, which may end.
-    stream::combine::before_waiting();
-    meeting::hold();
-    reactor::hold();
-    epoll::hold();
-    pair::hold();
-    closer::hold();
-    keep::hold();
-    handler::hold();
-    loan::hold();
-    let bit = family::expect_child();
-    table::for_each_conn(|_, at| {
-        at.conn.holders.fetch_or(bit, Ordering::AcqRel);
-    });
-    fd::hold();
-}
-
-/// After fork, in the parent.
-pub fn fork_done() {
-    fd::release();
-    loan::release();
-    handler::release();
-    keep::release();
-    closer::release();
-    pair::release();
-    epoll::release();
-    reactor::release();
-    meeting::release();
-}
-
-/// After a fork that has failed.
-pub fn fork_failed() {
-    family::expect_nobody();
-    fork_done();
-}
-
-/// After fork, in the child.
-pub fn forked() {
-    lock::forked();
-    fork_done();
-    family::born();
-    pair::forked();
-    pollset::forked();
-    keep::forked();
-    memory::forked();
-    handler::forked();
 }
 
 /// The process is about to become another program, which holds none of this. (What it inherits
 /// has gone back to TCP.)
 pub fn leaving() {
-    family::leave();
+    members::leave();
 }
 
 /// It has not become one.
 pub fn staying() {
-    family::join();
+    members::join();
 }
 
 /// A new stream socket: connected, or on its way.
@@ -199,7 +144,7 @@ pub fn opened(fd: i32, role: crate::conn::Role) {
                 last_here(-1, at);
             }
         }
-        Entry::Epoll(index) => epoll::closed(index),
+        Entry::Epoll(index) => sets::closed(index),
         Entry::Foreign | Entry::Private => {}
     }
     table::enter_conn(fd, role);

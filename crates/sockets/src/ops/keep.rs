@@ -7,9 +7,10 @@
 //! cancelled, says nothing, and keeps nothing open.
 
 use super::close::last_here;
+use crate::anchors;
 use crate::conn::Phase;
-use crate::pair::RobustBox;
-use crate::progress;
+use crate::robust::RobustBox;
+use crate::stream::listeners;
 use crate::table::{self, Entry, Ref};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -69,7 +70,7 @@ pub(super) fn close(fd: i32) -> bool {
         drop(one);
     } else {
         // The progress thread sees to those who die.
-        progress::nudge();
+        anchors::nudge();
     }
     true
 }
@@ -80,7 +81,7 @@ fn await_users(at: Ref) {
     const FEW: u32 = 100;
     let mut rounds = 0;
     loop {
-        progress::tell_own(at.conn);
+        listeners::tell_own(at.conn);
         call::sched_yield();
         let users = KEPT.with(|kept| {
             kept.iter().find(|one| one.at.same(at)).map_or(usize::MAX, |one| one.users.len())
@@ -160,17 +161,17 @@ pub(crate) fn collect() {
     }
 }
 
-/// Around fork: see [`super::forking`].
-pub(super) fn hold() {
+/// Around fork: see [`crate::fork`].
+pub(crate) fn hold() {
     KEPT.hold();
 }
 
 /// After fork, in both.
-pub(super) fn release() {
+pub(crate) fn release() {
     KEPT.release();
 }
 
 /// In a forked child: the calls have stayed with the parent.
-pub(super) fn forked() {
+pub(crate) fn forked() {
     drop(KEPT.with(core::mem::take));
 }

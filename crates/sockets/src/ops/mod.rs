@@ -8,10 +8,7 @@ pub(crate) mod keep;
 mod option;
 mod transfer;
 
-pub use close::{
-    close, dup, fork_done, fork_failed, forked, forking, keep_only, leaving, opened, opening,
-    shutdown, staying,
-};
+pub use close::{close, dup, keep_only, leaving, opened, opening, shutdown, staying};
 pub use option::{fionread, nonblocking, note_option};
 pub(crate) use transfer::deadline;
 pub use transfer::{Flags, receive, send, send_file};

@@ -2,6 +2,7 @@
 
 use super::keep;
 use crate::conn::{Conn, Phase, flag};
+use crate::retreat::{self, Cause};
 use crate::stream::{self, Got, Put};
 use crate::table::Ref;
 use crate::wait::{self, Ended, Want};
@@ -41,6 +42,15 @@ impl Drop for Pin<'_> {
     }
 }
 
+/// A candidate has moved bytes.
+#[inline]
+fn transferred(fd: i32, at: Ref) {
+    if meeting::transferred(fd, at) {
+        // It takes its time: the peer has its part in it.
+        retreat::now(fd, at, Cause::Call);
+    }
+}
+
 /// When a call that begins now gives up, by a timeout of the connection (0: never).
 pub(crate) fn deadline(timeout: &core::sync::atomic::AtomicU64) -> Option<u64> {
     match timeout.load(Ordering::Relaxed) {
@@ -71,7 +81,7 @@ pub fn receive(
                 }
                 drop(pin);
                 if n > 0 && conn.phase() == Phase::Candidate {
-                    meeting::transferred(fd, at);
+                    transferred(fd, at);
                 }
                 return Ok(n);
             }
@@ -80,7 +90,7 @@ pub fn receive(
         _ => return kernel(),
     }
     if conn.rx() == Rx::Back && !conn.has(flag::RETREATING) {
-        crate::retreat::settle(at);
+        retreat::settle(at);
         return kernel();
     }
     if conn.is_interrupted() {
@@ -240,7 +250,7 @@ pub fn send(
                 conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
                 drop(pin);
                 if n > 0 && conn.phase() == Phase::Candidate {
-                    meeting::transferred(fd, at);
+                    transferred(fd, at);
                 }
                 return Ok(n);
             }
@@ -266,7 +276,7 @@ pub fn send(
                 Put::Failed(e) => return Err(e),
                 Put::AskKernel => {
                     drop(guard);
-                    crate::retreat::settle(at);
+                    retreat::settle(at);
                     return send_tcp(conn, kernel)
                         .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
                 }

@@ -9,24 +9,26 @@
 //!   not had yet must now come out of the kernel, and only the peer can put them in: they go back
 //!   through the segment, and the peer (its next call, or its progress thread) writes
 //!   them to its anchor before anything newer.
-//! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than
-//!   [`PATIENCE_NS`]) leaves one way: a relay, a small relative of this process that keeps the
-//!   connection, and a Unix socket to it in the place of the program's descriptors.
+//! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than two
+//!   seconds) leaves one way: a relay, a small relative of this process that keeps the connection, and
+//!   a Unix socket to it in the place of the program's descriptors.
 
 pub(crate) mod answer;
 mod recall;
-mod relay;
 
-use crate::conn::{Conn, Guard, Phase, flag};
-use crate::stream::{self, tell_reader, word};
+use crate::conn::{Guard, Phase, flag};
+use crate::pair::{self, lent};
+use crate::stream::{self, returned, tell_reader, word};
 use crate::table::{self, Ref};
-use crate::{epoll, family, loan, meeting, pair, stats};
+use crate::{family, meeting, sets, stats};
 use core::sync::atomic::Ordering;
-use recall::{Asked, Left, Verdict};
+pub(crate) use recall::Left;
+use recall::{Asked, Verdict};
 use sovia_control::Reason;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Leave, Rx, Tx};
 use sovia_sys::{call, lock, poll};
+use std::sync::OnceLock;
 
 /// Why a connection goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +57,6 @@ impl Cause {
     }
 }
 
-/// How long a retreat waits for a peer that lives but does not answer.
-pub const PATIENCE_NS: u64 = 2_000_000_000;
 /// Bytes that a sender takes back onto TCP from a VI that its receiver has not entered.
 const UNENTERED_MAX: u64 = 1 << 20;
 /// One step of waiting for it.
@@ -69,7 +69,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     if conn.phase() == Phase::Candidate {
         conn.set_phase(Phase::Plain);
         meeting::closed(at);
-        meeting::count_stay(at, cause.reason());
+        conn.count_stay(cause.reason());
         return;
     }
     if conn.phase() != Phase::Attached {
@@ -113,7 +113,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     match verdict {
         Verdict::OnTcp => detach(at),
         Verdict::Relay(left) => {
-            if !relay::start(fd, at, &left) {
+            if !relay(fd, at, &left) {
                 // No process to be had: what was accepted cannot be delivered, and must not look
                 // as if nothing were missing.
                 let _ = call::shutdown(fd, libc::SHUT_RDWR);
@@ -121,6 +121,20 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
             }
         }
     }
+}
+
+/// Puts a relay in the place of every descriptor of a connection; false if none can be had.
+pub(crate) type Relay = fn(i32, Ref, &Left) -> bool;
+
+static RELAY: OnceLock<Relay> = OnceLock::new();
+
+/// Has `relay` start relays: they stand on the program's calls, which are above. Said once, at the start.
+pub(crate) fn relayed_by(relay: Relay) {
+    let _ = RELAY.set(relay);
+}
+
+fn relay(fd: i32, at: Ref, left: &Left) -> bool {
+    RELAY.get().is_some_and(|relay| relay(fd, at, left))
 }
 
 /// A forked process that execs has a relative with the same descriptor, and bytes that the peer
@@ -176,7 +190,7 @@ pub fn before_exec() {
 /// Ends our sending direction's part on the VI.
 fn leave_sending(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
-    answer::refuse_or_pump(guard, fd);
+    returned::refuse_or_pump(guard, fd);
     let path = &guard.endpoint_ref().tx.direction().path;
     let switch = &path.0[word::SWITCH];
     let how = path::leave(conn.tx(), switch.load(Ordering::Acquire), guard.closing.fin_sent);
@@ -228,7 +242,7 @@ fn detach(at: Ref) {
         let loans = conn.loans.swap(0, Ordering::AcqRel);
         (pair::get(conn.pair.load(Ordering::Relaxed)), conn.vi.load(Ordering::Relaxed), loans)
     };
-    epoll::detached(at);
+    sets::detached(at);
     {
         let _guard = conn.lock();
         conn.set_phase(Phase::Plain);
@@ -241,7 +255,7 @@ fn detach(at: Ref) {
             call::sched_yield();
             patience -= 1;
         }
-        loan::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, true);
+        lent::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, true);
     }
 }
 
@@ -249,19 +263,10 @@ fn detach(at: Ref) {
 /// socket at this end, too.
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
-    if is_back(conn) && conn.set(flag::RETREATING) & flag::RETREATING == 0 {
+    if conn.is_back() && conn.set(flag::RETREATING) & flag::RETREATING == 0 {
         conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
         conn.stays(Reason::RetreatCall);
         stats::reason(Reason::RetreatCall);
         detach(at);
     }
-}
-
-/// Whether an attached connection runs on TCP in both directions, with nothing left to move.
-pub(crate) fn is_back(conn: &Conn) -> bool {
-    conn.phase() == Phase::Attached
-        && conn.rx() == Rx::Back
-        && conn.tx() == Tx::Back
-        && !conn.has(flag::RETREATING)
-        && (!conn.has(flag::RECALLED) || conn.has(flag::PUMPED))
 }

@@ -1,24 +1,16 @@
 //! The receiver's side of a retreat: recall the direction, read the VI to its end, return what
 //! the program has not had.
 
-use super::{PATIENCE_NS, STEP_NS};
+use super::STEP_NS;
 use crate::conn::{Guard, flag};
+use crate::stream::returned::{PATIENCE_NS, RETURN_AT, RETURN_MAX};
 use crate::stream::{self, Got, load, tell_writer, word};
 use crate::table::Ref;
-use crate::{pair, progress};
+use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Recall, Rx};
 use sovia_sys::{clock, futex};
-use via_shm::endpoint::Bulk;
 use via_shm::waiter::Bell;
-
-/// More than this is not returned but relayed: TCP's buffers may not take it before the new program
-/// reads, and the peer may be dead by then.
-const RETURN_MAX: usize = 1 << 20;
-/// Where returned bytes are put: at the end, out of the way of messages that are being written or
-/// read in their places ([`crate::loan`]). What was gathered there has been read.
-pub(super) const RETURN_AT: usize = Bulk::LEN - RETURN_MAX;
-const _: () = assert!(RETURN_AT >= via_shm::pool::POOL as usize);
 
 /// How a recall ended.
 pub(super) enum Verdict {
@@ -30,13 +22,13 @@ pub(super) enum Verdict {
 
 /// What the program has not had.
 #[derive(Default)]
-pub(super) struct Left {
+pub(crate) struct Left {
     /// Bytes that TCP still holds from before the switch: they come first.
-    pub(super) tcp: u64,
+    pub(crate) tcp: u64,
     /// Then these, taken off the VI.
-    pub(super) unread: Vec<u8>,
+    pub(crate) unread: Vec<u8>,
     /// The peer may have put a part of them on TCP before it died.
-    pub(super) part_returned: bool,
+    pub(crate) part_returned: bool,
 }
 
 /// What a recall found.
@@ -114,7 +106,7 @@ pub(super) fn await_taken(fd: i32, at: Ref) -> Verdict {
 /// The peer may be computing: its progress thread answers.
 fn ring_progress(conn: &crate::conn::Conn) {
     if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
-        pair.ring(progress::DOORBELL);
+        pair.ring(anchors::DOORBELL);
     }
 }
 

@@ -9,59 +9,12 @@
 //! Nothing of this happens on the data path, but for counting bytes in private memory.
 
 use super::{Fault, handled, listeners, load, store, word};
-use crate::conn::{Body, Conn, Guard, flag};
-use crate::{epoll, family, pair, progress, table};
-use core::sync::atomic::Ordering;
+use crate::conn::{Body, Conn, Guard, Place, flag};
+use crate::table;
 use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Tx};
 
 /// Between two looks at a connection.
 pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
-
-/// Private copies of words in the segment, and counts that both ends must agree on.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub struct Own {
-    /// `word::GRANT`.
-    pub grant: u64,
-    /// `word::SWITCH`, as it was when this end switched.
-    pub switch: u64,
-    /// `word::FROM`.
-    pub from: u64,
-    /// `word::ASKED`.
-    pub asked: u64,
-    /// `word::AFTER`.
-    pub after: u64,
-    /// `word::START`.
-    pub start: u64,
-    /// `word::LEDGER`.
-    pub ledger: u64,
-    /// The program's waiters that watch the connection.
-    pub watchers: u32,
-    /// Somebody has died while counting the bytes.
-    pub uncounted: bool,
-}
-
-/// Where a connection stood when it was last looked at.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub struct Seen {
-    at: u64,
-    place: Place,
-    /// Those who wait have been told of what there was at this place.
-    told: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-struct Place {
-    sent: u32,
-    received: u32,
-    tail: u64,
-    head: u64,
-    consumed: u32,
-    front: u32,
-    flags: u32,
-}
 
 /// Flags that are news to those who wait.
 const ENDS: u32 = flag::ENDED | flag::DAMAGED | flag::EOF | flag::PEER_GONE;
@@ -211,7 +164,8 @@ pub(crate) fn is_whole(guard: &mut Guard<'_>, still: bool) -> bool {
 
 /// What is to be done about a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Finding {
+pub(crate) enum Finding {
+    /// Nothing.
     Fine,
     /// There has been something for a while, and nobody has come for it.
     Untold,
@@ -219,7 +173,8 @@ enum Finding {
     Damaged,
 }
 
-fn look(conn: &Conn, now: u64) -> Finding {
+/// Looks at a connection.
+pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     // Who is inside is at work on it.
     let Some(mut guard) = conn.try_lock() else { return Finding::Fine };
     if !conn.is_attached()
@@ -249,29 +204,4 @@ fn look(conn: &Conn, now: u64) -> Finding {
         return Finding::Untold;
     }
     Finding::Fine
-}
-
-/// Looks at every connection of this process. False if there are none.
-pub(crate) fn all(now: u64) -> bool {
-    let mut any = false;
-    let mut untold = false;
-    pair::each(|_, pair| {
-        pair.each_conn(|index| {
-            any = true;
-            let Some(conn) = family::conn(index) else { return };
-            let found = look(conn, now);
-            if found == Finding::Untold {
-                handled::handle(&mut conn.lock());
-            }
-            if found != Finding::Fine {
-                epoll::untold(pair, conn.vi.load(Ordering::Relaxed));
-                progress::tell_own(conn);
-                untold = true;
-            }
-        });
-    });
-    if untold {
-        pair::ring_own();
-    }
-    any
 }

@@ -9,7 +9,7 @@
 
 use super::tell_reader;
 use crate::conn::{Conn, Guard, Phase, flag};
-use crate::{progress, table};
+use crate::{anchors, table};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::path::Tx;
 use sovia_sys::{call, clock};
@@ -37,7 +37,7 @@ pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
         guard.due = due;
         if DUE.fetch_min(due, Ordering::AcqRel) > due {
             // The thread sleeps for longer than that.
-            progress::nudge();
+            anchors::nudge();
         }
     }
 }
@@ -82,7 +82,7 @@ fn serve_until(now: u64) {
         if at.conn.is_mine() {
             // A signal handler waits that has interrupted a call on it.
             DUE.fetch_min(clock::now_ns() + INTERRUPTED_NS, Ordering::AcqRel);
-            progress::nudge();
+            anchors::nudge();
             return;
         }
         let mut guard = at.conn.lock();

@@ -11,33 +11,14 @@
 
 use super::hold::scan;
 use super::{Fault, damaged, listeners, load, rx, word};
-use crate::conn::{Guard, flag};
-use crate::{family, table};
-
-/// The thread that handles a connection's messages.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub struct Handler {
-    /// The waiter by which the peer tells it, plus one; 0: there is none.
-    waiter: u32,
-    /// The place of its process in the family.
-    place: u32,
-    /// How far the peer had gathered, and its switch, when the program was last told.
-    told: (u64, u64),
-}
-
-impl Handler {
-    /// The waiter by which the peer tells it, if there is one.
-    pub(super) fn waiter(&self) -> Option<u32> {
-        self.waiter.checked_sub(1)
-    }
-}
+use crate::conn::{Guard, Handler, flag};
+use crate::{members, table};
 
 /// From now on a thread of this process handles messages, which that waiter tells of. For a connection
 /// that is just given its VI. `flags`: those of how it does so.
 pub(crate) fn begin(guard: &mut Guard<'_>, waiter: u32, flags: u32) {
     guard.handler =
-        Handler { waiter: waiter + 1, place: family::place() as u32, ..Handler::default() };
+        Handler { waiter: waiter + 1, place: members::place() as u32, ..Handler::default() };
     guard.conn.set(flags | flag::HANDLED);
     listeners::say(guard);
 }
@@ -77,14 +58,14 @@ fn end(guard: &mut Guard<'_>) {
 
 /// This process lets the connection go, and others of its family hold it still.
 pub(crate) fn leave(guard: &mut Guard<'_>) {
-    if guard.handler.waiter().is_some() && guard.handler.place as usize == family::place() {
+    if guard.handler.waiter().is_some() && guard.handler.place as usize == members::place() {
         end(guard);
     }
 }
 
 /// Ends the handling by a process that is no more.
 pub(super) fn mind(guard: &mut Guard<'_>) {
-    if guard.handler.waiter().is_some() && !family::lives(guard.handler.place as usize) {
+    if guard.handler.waiter().is_some() && !members::lives(guard.handler.place as usize) {
         end(guard);
     }
 }

@@ -4,7 +4,7 @@
 //! Where a thread of Sovia's handles messages, the peer tells that thread, and the thread tells the
 //! program once it has handled them. Room is nobody's to handle: of that the peer tells the program.
 
-use crate::conn::{Conn, Guard};
+use crate::conn::{Conn, Guard, Phase};
 use crate::pair;
 use sovia_sys::futex;
 use via_shm::endpoint;
@@ -107,5 +107,24 @@ pub(crate) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: boo
             bell.ring();
             futex::wake(bell.word(), u32::MAX >> 1);
         }
+    }
+}
+
+/// Wakes everybody of this family who waits for a connection, in either direction.
+pub(crate) fn tell_own(conn: &Conn) {
+    if conn.phase() != Phase::Attached {
+        return;
+    }
+    // Under the lock: who closes the connection takes it too, before the segment may go.
+    let guard = conn.lock();
+    if conn.phase() != Phase::Attached {
+        return;
+    }
+    // By what we know ourselves, whatever the bells say: who waits has been counted before we took
+    // the lock, or will see the news under it.
+    wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
+    let waiters = guard.own.watchers;
+    if waiters != 0 {
+        pair::notify_own(conn, waiters);
     }
 }

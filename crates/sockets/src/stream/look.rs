@@ -2,9 +2,8 @@
 
 use super::hold::{peek, scan};
 use super::receive::{idle, switched, take_held};
-use super::{Got, load, rx, tx, word};
+use super::{Got, load, returned, rx, tx, word};
 use crate::conn::{Conn, Guard, HELD, flag};
-use crate::retreat::answer;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::{Immediate, Kind};
@@ -104,7 +103,7 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
         }
         let taken = load(&tx(guard).reader, word::HEAD);
         guard.gatherer.next(taken) == Next::Packet || guard.gatherer.waiting() <= ROOM
-    } else if answer::holds_back(guard, fd) {
+    } else if returned::holds_back(guard, fd) {
         false
     } else {
         sovia_sys::poll::probe(fd, libc::POLLOUT) != 0

@@ -11,11 +11,10 @@ mod lend;
 pub(crate) mod listeners;
 mod look;
 mod receive;
+pub(crate) mod returned;
 mod send;
 mod transfer;
 
-pub use audit::{Own, Seen};
-pub use handled::Handler;
 pub use hold::{peek, unread};
 pub(crate) use lend::{Find, Place, borrow, commit, give_back, lend, lend_progress, take_back};
 pub use look::{Watch, is_returning, readable, writable};
@@ -134,8 +133,13 @@ pub(crate) fn damaged(conn: &Conn, fd: i32) -> Errno {
     libc::ECONNRESET
 }
 
+/// Has what the dead have left repaired, from now on.
+pub(crate) fn start() {
+    crate::conn::repair_by(repair);
+}
+
 /// Makes a body whole whose last owner died in the middle of something.
-pub(crate) fn repair(guard: &mut Guard<'_>) {
+fn repair(guard: &mut Guard<'_>) {
     // Ordered packets that were published and not counted: gathered bytes go after them.
     let before = guard.endpoint_ref().tx.sent();
     guard.endpoint().tx.repair();

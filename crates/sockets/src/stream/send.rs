@@ -4,9 +4,8 @@
 use super::combine;
 use super::hold::{look, scan};
 use super::receive::anchor_news;
-use super::{Fault, Put, damaged, load, store, tell_reader, transfer, tx, word};
+use super::{Fault, Put, damaged, load, returned, store, tell_reader, transfer, tx, word};
 use crate::conn::{Guard, HELD, flag};
-use crate::retreat::answer;
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
@@ -80,7 +79,7 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
         return Some(Put::AskKernel);
     }
     if conn.tx() != Tx::Vi {
-        return Some(if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel });
+        return Some(if returned::holds_back(guard, fd) { Put::Full } else { Put::AskKernel });
     }
     if conn.has(flag::SHUT_WR | flag::PEER_GONE) {
         return Some(Put::AskKernel);
@@ -94,8 +93,8 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
             return Some(Put::AskKernel);
         }
         grant if Grant::from_word(grant) == Grant::Recalled => {
-            answer::recalled(guard);
-            return Some(if answer::holds_back(guard, fd) { Put::Full } else { Put::AskKernel });
+            returned::recalled(guard);
+            return Some(if returned::holds_back(guard, fd) { Put::Full } else { Put::AskKernel });
         }
         _ => {}
     }
@@ -263,7 +262,7 @@ pub(crate) fn take_own_back(guard: &mut Guard<'_>) -> Vec<u8> {
 /// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the anchor, too.
 pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
-    answer::refuse_or_pump(guard, fd);
+    returned::refuse_or_pump(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
         send_control(guard, Kind::Fin);
         tell_reader(conn, guard.endpoint_ref());

@@ -6,12 +6,12 @@
 //! The program then cannot ask for the connection's addresses any more: the price of losing
 //! nothing.
 
-use super::PATIENCE_NS;
-use super::recall::Left;
 use crate::conn::flag;
 use crate::ops::{self, Flags};
+use crate::retreat::{self, Left};
+use crate::stream::returned::PATIENCE_NS;
 use crate::table::{self, Ref};
-use crate::{Outcome, family, pollset};
+use crate::{Outcome, members, pollset};
 use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{Fd, call, clock};
 use std::collections::VecDeque;
@@ -19,8 +19,13 @@ use std::collections::VecDeque;
 /// Bytes moved at a time.
 const PIECE: usize = 64 << 10;
 
+/// From now on retreats have their relays from here.
+pub(crate) fn start() {
+    retreat::relayed_by(take_over);
+}
+
 /// Puts a relay in the place of every descriptor of the connection. False if none can be had.
-pub(super) fn start(fd: i32, at: Ref, left: &Left) -> bool {
+fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
     let pair = call::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let Ok((ours, theirs)) = pair else { return false };
     let nonblocking = at.conn.has(flag::NONBLOCK);
@@ -33,7 +38,7 @@ pub(super) fn start(fd: i32, at: Ref, left: &Left) -> bool {
             drop(theirs);
             if let Some(relay) = call::in_child(|| run(fd, at, &ours, left)) {
                 // It holds the connection in this child's place.
-                family::pass_on(relay);
+                members::pass_on(relay);
             }
             call::exit_now();
         }

@@ -10,35 +10,35 @@ use via_shm::waiter::Waiter;
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
-pub(super) struct Inner {
-    pub(super) entries: Vec<Entry>,
+pub(crate) struct Inner {
+    pub(crate) entries: Vec<Entry>,
     pub(super) free: Vec<u32>,
-    pub(super) ready: VecDeque<u32>,
-    pub(super) lanes: Vec<Lane>,
+    pub(crate) ready: VecDeque<u32>,
+    pub(crate) lanes: Vec<Lane>,
     /// When the kernel's instance was last looked at.
-    pub(super) looked: u64,
+    pub(crate) looked: u64,
     /// Calls since then.
-    pub(super) rounds: u32,
+    pub(crate) rounds: u32,
     /// Whose turn it is to be first, where `out` may hold one kind only.
-    pub(super) kernel_first: bool,
-    pub(super) door: u32,
+    pub(crate) kernel_first: bool,
+    pub(crate) door: u32,
     pub(super) door_added: bool,
     /// Connections seen to be back on TCP in both directions.
     pub(super) settled: Vec<Ref>,
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub(super) fd: i32,
     pub(super) at: Ref,
-    pub(super) events: u32,
-    pub(super) data: u64,
+    pub(crate) events: u32,
+    pub(crate) data: u64,
     /// In the set, as the program knows it.
-    pub(super) registered: bool,
+    pub(crate) registered: bool,
     /// Kept here and not in the kernel's instance.
     pub(super) attached: bool,
     /// Not disabled by EPOLLONESHOT.
-    pub(super) armed: bool,
+    pub(crate) armed: bool,
     pub(super) queued: bool,
     /// Next entry of the same connection.
     pub(super) next: u32,
@@ -46,15 +46,15 @@ pub(super) struct Entry {
 
 /// What connects a set with one pair of processes.
 #[derive(Debug)]
-pub(super) struct Lane {
-    pub(super) pair: &'static Pair,
+pub(crate) struct Lane {
+    pub(crate) pair: &'static Pair,
     pub(super) waiter: u32,
     /// For each VI the first entry of the connection on it.
     pub(super) entries: Vec<u32>,
 }
 
 impl Lane {
-    pub(super) fn waiter(&self) -> &'static Waiter {
+    pub(crate) fn waiter(&self) -> &'static Waiter {
         self.pair.waiter(self.waiter)
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn unlink(inner: &mut Inner, index: u32) {
 }
 
 impl Inner {
-    pub(super) fn find(&self, fd: i32, at: Ref) -> Option<u32> {
+    pub(crate) fn find(&self, fd: i32, at: Ref) -> Option<u32> {
         // The VI's chain is short; the list is the way for those not attached.
         if at.conn.phase() == Phase::Attached {
             let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
@@ -102,7 +102,7 @@ impl Inner {
             .map(|i| i as u32)
     }
 
-    pub(super) fn entry(&mut self, fd: i32, at: Ref) -> u32 {
+    pub(crate) fn entry(&mut self, fd: i32, at: Ref) -> u32 {
         if let Some(i) = self.find(fd, at) {
             return i;
         }
@@ -130,7 +130,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn drop_entry(&mut self, fd: i32, at: Ref) {
+    pub(crate) fn drop_entry(&mut self, fd: i32, at: Ref) {
         if let Some(i) = self.find(fd, at) {
             self.entries[i as usize].registered = false;
             if !self.entries[i as usize].attached {
@@ -194,7 +194,7 @@ impl Inner {
     }
 
     #[inline]
-    pub(super) fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         self.lanes.iter().any(|lane| lane.waiter().has_news())
     }
 }

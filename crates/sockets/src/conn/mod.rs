@@ -4,22 +4,26 @@
 //! segment that every process with this connection has mapped at the same address. The atomics
 //! may be looked at by anyone; the [`Body`] belongs to the holder of the lock.
 
-use crate::family::MEMBERS;
-use crate::protocol::{Choice, Protocol};
-use crate::stream::{Handler, Own, Seen};
+mod body;
+mod choice;
+pub mod flag;
+mod own;
+
+pub use body::{Body, HELD, Held, Taking};
+pub use choice::Protocol;
+pub(crate) use choice::{Choice, WINDOW_MAX, translated};
+pub(crate) use own::Place;
+pub use own::{Handler, Own, Seen};
+
+use crate::members::{self, MEMBERS};
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence};
-use sovia_control::{Reason, Traffic};
-use sovia_proto::close::Closing;
-use sovia_proto::flow::Flow;
-use sovia_proto::order::{Gatherer, Taker};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::RobustLock;
 use sovia_sys::lock::Acquired;
-use via_shm::Endpoint;
-use via_shm::ring::{INLINE, SLOTS};
+use std::sync::OnceLock;
 use via_shm::waiter::Bell;
 
 /// How far a connection has come.
@@ -43,141 +47,6 @@ pub enum Role {
     Connector,
     /// By `accept`.
     Acceptor,
-}
-
-/// A connection's flags.
-pub mod flag {
-    /// The descriptor is in non-blocking mode (kept up to date once attached).
-    pub const NONBLOCK: u32 = 1;
-    /// The anchor had an event (data, end, reset) that has not been looked at.
-    pub const ANCHOR: u32 = 1 << 1;
-    /// The program has shut its sending side.
-    pub const SHUT_WR: u32 = 1 << 2;
-    /// The program has shut its receiving side.
-    pub const SHUT_RD: u32 = 1 << 3;
-    /// The peer's FIN has been reached: end of file.
-    pub const EOF: u32 = 1 << 4;
-    /// The segment is damaged: errors from now on.
-    pub const DAMAGED: u32 = 1 << 5;
-    /// The peer's process has left without a FIN: sends go to the kernel for its verdict.
-    pub const PEER_GONE: u32 = 1 << 6;
-    /// The connection was opened by `connect`.
-    pub const CONNECTOR: u32 = 1 << 7;
-    /// The meeting has counted this connection in the statistics.
-    pub const COUNTED: u32 = 1 << 8;
-    /// Being taken back to TCP: nobody may start anything new on the VI.
-    pub const RETREATING: u32 = 1 << 9;
-    /// The peer has recalled the direction in which we send.
-    pub const RECALLED: u32 = 1 << 10;
-    /// What the peer returned after a recall has gone to TCP.
-    pub const PUMPED: u32 = 1 << 11;
-    /// The anchor has told of the peer's end, or of an error.
-    pub const ENDED: u32 = 1 << 12;
-    /// The connection has, or had, a VI: its counts are its own.
-    pub const MET: u32 = 1 << 13;
-    /// Small messages are combined.
-    pub const COMBINES: u32 = 1 << 14;
-    /// Messages are handled by a thread of Sovia's, not by the program's calls.
-    pub const HANDLED: u32 = 1 << 15;
-    /// It is called back for each message that has arrived, rather than waiting for them.
-    pub const NOTIFIED: u32 = 1 << 16;
-    /// Such a call is on its way.
-    pub const CALLED: u32 = 1 << 17;
-}
-
-/// A message taken off the ring before the program wanted it.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct Held {
-    /// [`sovia_proto::packet::Kind`] as a number.
-    pub kind: u8,
-    /// Whether the bytes are in the pool.
-    pub pooled: bool,
-    /// Length in bytes.
-    pub len: u32,
-    /// Offset in the pool.
-    pub at: u32,
-    /// Pool position to release once consumed.
-    pub release: u64,
-    /// The bytes, if not pooled.
-    pub bytes: [u8; INLINE],
-}
-
-/// Ordered packets that can be held: a whole ring's worth, more than the window.
-pub const HELD: usize = SLOTS as usize;
-
-/// The one change of a receiver that has several steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(C)]
-pub enum Taking {
-    /// None is under way.
-    #[default]
-    Nothing,
-    /// The entry of that number from the ring; ordered packets consumed afterwards.
-    FromRing(u32, u32),
-    /// The held packet of that number; ordered packets consumed afterwards.
-    FromHeld(u32, u32),
-    /// The entry of that number from the ring to the held packets; the number after the last of those
-    /// before.
-    ToHeld(u32, u32),
-}
-
-/// What the holder of the lock may touch.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Body {
-    /// Our end of the VI; valid once attached.
-    pub endpoint: MaybeUninit<Endpoint>,
-    /// Window and acknowledgements.
-    pub flow: Flow,
-    /// What else of the protocol is chosen.
-    pub protocol: Protocol,
-    /// Combined bytes of which the peer has not been told.
-    pub untold: u32,
-    /// When it must be told of them (nanoseconds of the monotonic clock).
-    pub due: u64,
-    /// FIN and FINACK.
-    pub closing: Closing,
-    /// Our gathered bytes.
-    pub gatherer: Gatherer,
-    /// The peer's gathered bytes.
-    pub taker: Taker,
-    /// What went over the VI and is not yet in the statistics.
-    pub traffic: Traffic,
-    /// What is in the statistics already.
-    pub past: Traffic,
-    /// A packet that is being taken off: what must be true once it is, should its taker die.
-    pub taking: Taking,
-    /// Entries received whose arrival the flow knows of.
-    pub arrivals: u32,
-    /// Entries sent that `gatherer.packets` knows of.
-    pub counted: u32,
-    /// Bytes in the ordered packets sent; the gatherer counts the packets.
-    pub bytes_sent: u32,
-    /// Bytes in the ordered packets consumed; the taker counts the packets.
-    pub bytes_taken: u32,
-    /// Bytes that a recall returned and that have gone to TCP.
-    pub pumped: u32,
-    /// Bytes of the first unread packet that the program has had.
-    pub front: u32,
-    /// Number of the first held packet.
-    pub held_first: u32,
-    /// Number after the last held packet.
-    pub held_end: u32,
-    /// Whether the program reads in a place of the pool: it is not released meanwhile.
-    pub borrowed: bool,
-    /// Pool position to release when it has done so.
-    pub owed: u64,
-    /// Where the receiver stood when a sender last gave up waiting for a place.
-    pub stalled: u64,
-    /// Packets held back by [`crate::stream`] so that acknowledgements behind them could be seen.
-    pub held: [Held; HELD],
-    /// What this end has written in the segment, to compare.
-    pub own: Own,
-    /// When that was last compared.
-    pub seen: Seen,
-    /// The thread that handles messages, if one does.
-    pub handler: Handler,
 }
 
 /// One connection.
@@ -239,7 +108,7 @@ impl Conn {
             .store(if role == Role::Connector { flag::CONNECTOR } else { 0 }, Ordering::Relaxed);
         self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
-        self.holders.store(crate::family::my_bit(), Ordering::Relaxed);
+        self.holders.store(members::my_bit(), Ordering::Relaxed);
         for counter in [&self.transfers, &self.rx_pins, &self.tx_pins, &self.stay, &self.loans] {
             counter.store(0, Ordering::Relaxed);
         }
@@ -296,6 +165,15 @@ impl Conn {
         self.phase() == Phase::Attached
     }
 
+    /// Whether it is attached and runs on TCP in both directions, with nothing left to move.
+    pub(crate) fn is_back(&self) -> bool {
+        self.phase() == Phase::Attached
+            && self.rx() == Rx::Back
+            && self.tx() == Tx::Back
+            && !self.has(flag::RETREATING)
+            && (!self.has(flag::RECALLED) || self.has(flag::PUMPED))
+    }
+
     /// Moves on to another phase.
     pub fn set_phase(&self, phase: Phase) {
         self.phase.store(phase as u32, Ordering::Release);
@@ -305,6 +183,14 @@ impl Conn {
     pub(crate) fn stays(&self, reason: Reason) {
         let _ =
             self.stay.compare_exchange(0, reason as u32 + 1, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Counts its stay on TCP, once.
+    pub(crate) fn count_stay(&self, reason: Reason) {
+        self.stays(reason);
+        if self.set(flag::COUNTED) & flag::COUNTED == 0 {
+            crate::stats::reason(reason);
+        }
     }
 
     /// Which end opened it.
@@ -370,7 +256,7 @@ impl Conn {
     fn taken(&self, acquired: Acquired) -> Guard<'_> {
         let mut guard = Guard { conn: self };
         if acquired == Acquired::FromTheDead && self.phase() == Phase::Attached {
-            crate::stream::repair(&mut guard);
+            repair(&mut guard);
         }
         guard
     }
@@ -404,13 +290,13 @@ impl Conn {
     /// Counts the calling thread among those that wait for the connection.
     #[inline]
     pub fn begin_waiting(&self) {
-        self.waiting[crate::family::place()].fetch_add(1, Ordering::AcqRel);
+        self.waiting[members::place()].fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts it out.
     #[inline]
     pub fn end_waiting(&self) {
-        self.waiting[crate::family::place()].fetch_sub(1, Ordering::AcqRel);
+        self.waiting[members::place()].fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Whether any thread of the family waits.
@@ -420,10 +306,10 @@ impl Conn {
 
     /// Threads of this process that wait, as far as it can be told from its relatives.
     pub fn waiting_here(&self) -> usize {
-        if !crate::family::is_known() {
+        if !members::is_known() {
             return 0;
         }
-        usize::from(self.waiting[crate::family::place()].load(Ordering::Acquire))
+        usize::from(self.waiting[members::place()].load(Ordering::Acquire))
     }
 
     /// Has the next message of an attached connection fetched, before the lock is taken.
@@ -442,6 +328,22 @@ impl Conn {
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_>> {
         self.lock.try_lock().then_some(Guard { conn: self })
+    }
+}
+
+/// Makes a body whole whose last owner died in the middle of something.
+static REPAIR: OnceLock<fn(&mut Guard<'_>)> = OnceLock::new();
+
+/// Has `repair` make bodies whole that the dead have left: what that takes is known to
+/// [`crate::stream`] alone. Said once, at the start.
+pub(crate) fn repair_by(repair: fn(&mut Guard<'_>)) {
+    let _ = REPAIR.set(repair);
+}
+
+#[cold]
+fn repair(guard: &mut Guard<'_>) {
+    if let Some(repair) = REPAIR.get() {
+        repair(guard);
     }
 }
 
@@ -485,33 +387,5 @@ impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.conn.lock.unlock();
-    }
-}
-
-impl Body {
-    /// Notes what is about to be done in several steps, for whoever must finish it should this
-    /// process die in between; or that all of them are done.
-    #[inline]
-    pub(crate) fn take(&mut self, taking: Taking) {
-        // In this order in memory, whatever the compiler would like to leave out: a process is killed
-        // between any two instructions.
-        compiler_fence(Ordering::SeqCst);
-        self.taking = taking;
-        compiler_fence(Ordering::SeqCst);
-    }
-
-    /// Our end of the VI. Only for attached connections.
-    #[inline]
-    pub fn endpoint(&mut self) -> &mut Endpoint {
-        // SAFETY: callers reach this only where the phase is Attached, and `attach` wrote the
-        // endpoint before it set that phase; the segment stays mapped while one is attached.
-        unsafe { self.endpoint.assume_init_mut() }
-    }
-
-    /// Our end of the VI, to look at.
-    #[inline]
-    pub fn endpoint_ref(&self) -> &Endpoint {
-        // SAFETY: as for `endpoint`.
-        unsafe { self.endpoint.assume_init_ref() }
     }
 }

@@ -3,13 +3,21 @@
 //! The table is each process's own; a forked child inherits a copy, with the mappings and the
 //! descriptors behind it.
 
+mod doors;
+mod left;
+pub(crate) mod lent;
+
+pub(crate) use doors::{door, door_for, doors, epoll_of_door, ring_own};
+pub(crate) use left::{burial, collect};
+
 use crate::config;
 use crate::conn::{Conn, Role};
 use crate::message::{Link, Process};
+use crate::robust::RobustBox;
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::datagram::Datagram;
-use sovia_sys::{Fd, RobustLock, call, clock, poll};
+use sovia_sys::{Fd, RobustLock, call};
 use std::sync::{Arc, OnceLock};
 use via_shm::Segment;
 use via_shm::layout::{DOORBELLS, VIS, WAITERS};
@@ -25,8 +33,6 @@ static TABLE: [AtomicPtr<Pair>; PAIRS] = [const { AtomicPtr::new(core::ptr::null
 static TOP: AtomicU32 = AtomicU32::new(0);
 /// Guards additions and removals.
 static CHANGE: RobustLock = RobustLock::new();
-/// This process's own doorbells, 0 for one not made yet.
-static DOORS: [AtomicI32; DOORBELLS] = [const { AtomicI32::new(0) }; DOORBELLS];
 static ME: AtomicU64 = AtomicU64::new(0);
 
 /// In the place of a connection: one has been requested.
@@ -60,39 +66,6 @@ pub struct Pair {
     pub(crate) suspect: AtomicBool,
 }
 
-/// A value behind a robust lock.
-#[derive(Debug)]
-pub(crate) struct RobustBox<T> {
-    lock: RobustLock,
-    value: core::cell::UnsafeCell<T>,
-}
-
-// SAFETY: the value is reached through `with` only, which holds the lock.
-unsafe impl<T: Send> Sync for RobustBox<T> {}
-
-impl<T> RobustBox<T> {
-    pub(crate) const fn new(value: T) -> RobustBox<T> {
-        RobustBox { lock: RobustLock::new(), value: core::cell::UnsafeCell::new(value) }
-    }
-
-    /// Around fork: see [`crate::ops::forking`].
-    pub(crate) fn hold(&self) {
-        self.lock.lock();
-    }
-
-    pub(crate) fn release(&self) {
-        self.lock.unlock();
-    }
-
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        self.lock.lock();
-        // SAFETY: the lock is held, so this is the only reference.
-        let result = f(unsafe { &mut *self.value.get() });
-        self.lock.unlock();
-        result
-    }
-}
-
 /// This process.
 pub(crate) fn me() -> Process {
     let pid = call::getpid();
@@ -106,54 +79,6 @@ pub(crate) fn me() -> Process {
         }
     }
     Process { pid, nonce }
-}
-
-/// One of this process's doorbells, made when first asked for.
-pub(crate) fn door(index: usize) -> Option<i32> {
-    let door = &DOORS[index % DOORBELLS];
-    let fd = door.load(Ordering::Acquire);
-    if fd != 0 {
-        return Some(fd);
-    }
-    CHANGE.lock();
-    let fd = door.load(Ordering::Acquire);
-    let fd = if fd != 0 {
-        Some(fd)
-    } else {
-        let made = Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK));
-        made.ok().filter(Fd::is_high).map(|fd| {
-            let fd = fd.into_raw();
-            door.store(fd, Ordering::Release);
-            fd
-        })
-    };
-    CHANGE.unlock();
-    fd
-}
-
-/// An epoll instance in which one of this process's doorbells lies, edge-triggered: a ring wakes who
-/// waits in it, and needs no read to be taken back.
-pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
-    let door = door(index as usize)?;
-    let epoll = Fd::make(poll::epoll_create).ok()?;
-    let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
-    poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, token).ok()?;
-    Some(epoll)
-}
-
-/// The doorbell for an epoll set or a sleeper of that number. The first wakes the progress thread, the
-/// last the handler.
-pub(crate) fn door_for(number: u32) -> u32 {
-    1 + number % (DOORBELLS as u32 - 2)
-}
-
-/// All doorbells, to be handed to a peer.
-pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
-    let mut all = [0; DOORBELLS];
-    for (i, fd) in all.iter_mut().enumerate() {
-        *fd = door(i)?;
-    }
-    Some(all)
 }
 
 /// In a forked child: it is somebody else now. It keeps the doorbells: pairs from before the fork
@@ -184,14 +109,13 @@ pub(crate) fn each(mut f: impl FnMut(u32, &'static Pair)) {
     }
 }
 
-/// Adds a pair; its index.
+/// Adds a pair; its index. Its caller has collected what the dead have left ([`collect`]).
 pub(crate) fn add(
     segment: Segment,
     side: SideIndex,
     peer: Process,
     server: Option<SocketAddr>,
 ) -> Option<u32> {
-    collect();
     let pair = Arc::new(Pair {
         segment,
         side,
@@ -214,39 +138,6 @@ pub(crate) fn add(
     }
     CHANGE.unlock();
     free.map(|index| index as u32)
-}
-
-/// How long a segment that nobody should use any more stays mapped: a thread may have looked up a
-/// waiter in it and be about to look whether it has news.
-const GRACE_NS: u64 = 1_000_000_000;
-static DEAD: RobustBox<Vec<(u64, Arc<Pair>)>> = RobustBox::new(Vec::new());
-
-/// How long until something that is dead may go; `None` if nothing is.
-pub(crate) fn burial() -> Option<u64> {
-    DEAD.with(|dead| (!dead.is_empty()).then_some(GRACE_NS + GRACE_NS / 10))
-}
-
-/// Takes pairs out of the table whose peers have died and that no connection uses any more, and
-/// unmaps those that have been out for the grace time.
-pub(crate) fn collect() {
-    let now = clock::now_ns();
-    DEAD.with(|dead| dead.retain(|(since, _)| now - since < GRACE_NS));
-    let mut dead = Vec::new();
-    CHANGE.lock();
-    for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
-        // SAFETY: as in `get`.
-        let Some(pair) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
-        if pair.refs.load(Ordering::Acquire) == 0 && !call::task_exists(pair.peer.pid) {
-            let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
-            // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
-            dead.push(unsafe { Arc::from_raw(raw.cast_const()) });
-        }
-    }
-    CHANGE.unlock();
-    for pair in dead {
-        crate::epoll::forget_pair(Arc::as_ptr(&pair));
-        DEAD.with(|list| list.push((now, pair)));
-    }
 }
 
 /// The pair with that index, kept mapped for as long as the result lives.
@@ -274,12 +165,12 @@ pub(crate) fn is_current(pair: &Arc<Pair>) -> bool {
 /// Around fork: nobody changes the table meanwhile.
 pub(crate) fn hold() {
     CHANGE.lock();
-    DEAD.lock.lock();
+    left::hold();
 }
 
 /// After fork, in both.
 pub(crate) fn release() {
-    DEAD.lock.unlock();
+    left::release();
     CHANGE.unlock();
 }
 
@@ -332,17 +223,6 @@ pub(crate) fn notify_own(conn: &Conn, waiters: u32) {
                 let _ = call::write(fd, &1u64.to_ne_bytes());
             }
         });
-    }
-}
-
-/// Rings those of this process who sleep in epoll or poll: to them a ring for somebody else is
-/// harmless.
-pub(crate) fn ring_own() {
-    for door in &DOORS[1..] {
-        let fd = door.load(Ordering::Acquire);
-        if fd != 0 {
-            let _ = call::write(fd, &1u64.to_ne_bytes());
-        }
     }
 }
 

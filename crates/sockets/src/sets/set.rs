@@ -1,37 +1,37 @@
 //! One epoll instance: how connections come into it, and how its ready ones are found.
 
+use super::NESTED;
 use super::entries::{Inner, Lane, NONE};
 use super::ready::{check_exclusive, readiness};
-use super::{Event, NESTED};
 use crate::Outcome;
 use crate::pair;
-use crate::retreat::{self, Cause};
 use crate::stream;
 use crate::table::Ref;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use libc::epoll_event;
 use sovia_sys::{RobustLock, call, poll};
 use via_shm::layout::VIS;
 
 /// User data of the doorbell in the kernel's instance: no pointer, and unlikely as a number.
-pub(super) const DOOR: u64 = 0xd5_0b1a_d00b_e115;
+pub(crate) const DOOR: u64 = 0xd5_0b1a_d00b_e115;
 
 /// One epoll instance.
 #[derive(Debug)]
-pub struct Set {
-    pub(super) epfd: i32,
+pub(crate) struct Set {
+    pub(crate) epfd: i32,
     pub(super) lock: RobustLock,
     /// Attached connections in the set.
-    pub(super) attached: AtomicU32,
+    pub(crate) attached: AtomicU32,
     /// Descriptors of the instance in this process.
     pub(super) references: AtomicU32,
     /// The process that made it.
     pub(super) owner: i32,
     /// Threads asleep in it.
-    pub(super) asleep: AtomicU32,
+    pub(crate) asleep: AtomicU32,
     /// Another instance, poll or select waits for this one. The kernel knows nothing of readiness
     /// in memory, so nothing in it is accelerated.
-    pub(super) nested: AtomicBool,
+    pub(crate) nested: AtomicBool,
     pub(super) inner: UnsafeCell<Inner>,
 }
 
@@ -39,18 +39,7 @@ pub struct Set {
 unsafe impl Sync for Set {}
 
 impl Set {
-    /// Lets connections that are back on TCP go, which takes the lock again.
-    pub(super) fn settle(&self) {
-        // SAFETY: only looks whether there is something; the list is taken under the lock.
-        if unsafe { &*self.inner.get() }.settled.is_empty() {
-            return;
-        }
-        for at in self.with(|inner| core::mem::take(&mut inner.settled)) {
-            retreat::settle(at);
-        }
-    }
-
-    pub(super) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
         self.lock.lock();
         // SAFETY: the lock is held.
         let result = f(unsafe { &mut *self.inner.get() });
@@ -58,12 +47,12 @@ impl Set {
         result
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.with(|inner| inner.entries.is_empty())
     }
 
     /// Starts to keep an entry here instead of in the kernel. False if there is no waiter to be had.
-    pub(super) fn take_in(&self, inner: &mut Inner, i: u32) -> bool {
+    pub(crate) fn take_in(&self, inner: &mut Inner, i: u32) -> bool {
         let at = inner.entries[i as usize].at;
         let Some(pair) = pair::get(at.conn.pair.load(Ordering::Relaxed)) else { return false };
         let lane = match inner.lanes.iter().position(|lane| core::ptr::eq(lane.pair, pair)) {
@@ -102,7 +91,7 @@ impl Set {
         true
     }
 
-    pub(super) fn control_attached(
+    pub(crate) fn control_attached(
         &self,
         inner: &mut Inner,
         op: i32,
@@ -142,23 +131,25 @@ impl Set {
     }
 
     /// Wakes those of this process who sleep in the set.
-    pub(super) fn ring(&self, inner: &Inner) {
+    pub(crate) fn ring(&self, inner: &Inner) {
         if let Some(door) = pair::door(inner.door as usize) {
             let _ = call::write(door, &1u64.to_ne_bytes());
         }
     }
 
-    /// From now on somebody waits for the instance itself: everything in it is the kernel's.
-    pub(super) fn make_nested(&self) {
+    /// From now on somebody waits for the instance itself; the connections that are kept here, which must
+    /// go back to TCP ([`Set::nested`]).
+    pub(crate) fn nest(&self) -> Vec<(i32, Ref)> {
         if !self.nested.swap(true, Ordering::AcqRel) {
             NESTED.fetch_add(1, Ordering::AcqRel);
         }
-        let attached: Vec<(i32, Ref)> = self.with(|inner| {
+        self.with(|inner| {
             inner.entries.iter().filter(|e| e.attached).map(|e| (e.fd, e.at)).collect()
-        });
-        for (fd, at) in attached {
-            retreat::now(fd, at, Cause::Call);
-        }
+        })
+    }
+
+    /// Takes the doorbell out of the kernel's instance: nothing of ours is in the set.
+    pub(crate) fn drop_door(&self) {
         self.with(|inner| {
             if core::mem::take(&mut inner.door_added)
                 && let Some(door) = pair::door(inner.door as usize)
@@ -168,8 +159,17 @@ impl Set {
         });
     }
 
+    /// Has connections that are back on TCP settled, each of which takes the lock again.
+    pub(crate) fn settle(&self, settle: impl Fn(Ref)) {
+        // SAFETY: only looks whether there is something; the list is taken under the lock.
+        if unsafe { &*self.inner.get() }.settled.is_empty() {
+            return;
+        }
+        self.with(|inner| core::mem::take(&mut inner.settled)).into_iter().for_each(settle);
+    }
+
     /// Puts ready events into `out`; how many.
-    pub(super) fn collect(&self, inner: &mut Inner, out: &mut [Event]) -> usize {
+    pub(crate) fn collect(&self, inner: &mut Inner, out: &mut [epoll_event]) -> usize {
         inner.drain();
         let mut n = 0;
         for _ in 0..inner.ready.len() {
@@ -185,14 +185,14 @@ impl Set {
             let at = entry.at;
             let mask = readiness(at, entry.fd, entry.events)
                 & (entry.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
-            if retreat::is_back(at.conn) {
+            if at.conn.is_back() {
                 inner.settled.push(at);
             }
             if mask == 0 {
                 entry.queued = false;
                 continue;
             }
-            out[n] = Event { events: mask, u64: entry.data };
+            out[n] = epoll_event { events: mask, u64: entry.data };
             n += 1;
             if entry.events & libc::EPOLLONESHOT as u32 != 0 {
                 entry.armed = false;

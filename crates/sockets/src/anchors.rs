@@ -1,0 +1,91 @@
+//! The anchors' descriptors, which one thread of each process watches.
+//!
+//! Here is what others ask of that thread: that it be there, that it watch an anchor, that it look
+//! around. What it does is [`crate::progress`].
+
+use crate::conn::{Conn, Phase};
+use crate::table::{self, Ref};
+use crate::thread::{self, OncePerProcess};
+use crate::{family, pair};
+use core::sync::atomic::{AtomicI32, Ordering};
+use sovia_sys::{call, poll};
+use std::sync::OnceLock;
+
+static THREAD: OncePerProcess = OncePerProcess::new();
+static EPOLL: AtomicI32 = AtomicI32::new(-1);
+/// What the thread runs.
+static MAIN: OnceLock<thread::Main> = OnceLock::new();
+
+/// The doorbell's event among those of anchors.
+pub(crate) const DOOR: u64 = u64::MAX;
+
+/// The doorbell that wakes the thread.
+pub(crate) const DOORBELL: u32 = 0;
+
+fn token(at: Ref, fd: i32) -> u64 {
+    // The descriptor is needed to ask the kernel; generation and index to know that it still is
+    // the same connection.
+    u64::from(at.index) | u64::from(at.generation & 0xfff) << 20 | u64::from(fd as u32) << 32
+}
+
+/// The connection that a token means, if it is an anchor still.
+pub(crate) fn conn_of(token: u64) -> Option<&'static Conn> {
+    let index = token as u32 & 0xf_ffff;
+    let generation = (token >> 20) as u32 & 0xfff;
+    let conn = family::conn(index)?;
+    (conn.phase() == Phase::Attached && conn.is_generation_low(generation)).then_some(conn)
+}
+
+/// Has the thread, when it is started, run `main`, which is given the epoll instance that the anchors
+/// and the doorbell are in.
+pub(crate) fn served_by(main: thread::Main) {
+    let _ = MAIN.set(main);
+}
+
+/// Starts the thread if this process has none. False if it cannot be had.
+pub(crate) fn start() -> bool {
+    THREAD.ensure(spawn)
+}
+
+/// In a forked child: the thread has stayed with the parent. Asked before each sleep, so without a
+/// system call.
+pub(crate) fn is_missing() -> bool {
+    THREAD.is_missing()
+}
+
+/// Starts the thread in a forked child, and has it watch all connections that came along.
+pub(crate) fn restart() {
+    if start() {
+        table::for_each_conn(|fd, at| {
+            if at.conn.phase() == Phase::Attached {
+                watch(fd, at);
+            }
+        });
+    }
+}
+
+fn spawn() -> bool {
+    let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
+    let Some(&main) = MAIN.get() else { return false };
+    let started = thread::start(main, epoll.raw() as usize as *mut libc::c_void);
+    if started {
+        EPOLL.store(epoll.into_raw(), Ordering::Release);
+    }
+    started
+}
+
+/// Has the thread look around.
+pub(crate) fn nudge() {
+    if let Some(door) = pair::door(DOORBELL as usize) {
+        let _ = call::write(door, &1u64.to_ne_bytes());
+    }
+}
+
+/// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.
+pub(crate) fn watch(fd: i32, at: Ref) {
+    let epoll = EPOLL.load(Ordering::Acquire);
+    // Room on TCP counts as well: a sender that is still on that path may wait for it.
+    let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+    // An edge that is there already is reported at once.
+    let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token(at, fd));
+}

@@ -1,0 +1,134 @@
+//! What of a connection belongs to the holder of its lock.
+
+use super::{Handler, Own, Protocol, Seen};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{Ordering, compiler_fence};
+use sovia_control::Traffic;
+use sovia_proto::close::Closing;
+use sovia_proto::flow::Flow;
+use sovia_proto::order::{Gatherer, Taker};
+use via_shm::Endpoint;
+use via_shm::ring::{INLINE, SLOTS};
+
+/// A message taken off the ring before the program wanted it.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Held {
+    /// [`sovia_proto::packet::Kind`] as a number.
+    pub kind: u8,
+    /// Whether the bytes are in the pool.
+    pub pooled: bool,
+    /// Length in bytes.
+    pub len: u32,
+    /// Offset in the pool.
+    pub at: u32,
+    /// Pool position to release once consumed.
+    pub release: u64,
+    /// The bytes, if not pooled.
+    pub bytes: [u8; INLINE],
+}
+
+/// Ordered packets that can be held: a whole ring's worth, more than the window.
+pub const HELD: usize = SLOTS as usize;
+
+/// The one change of a receiver that has several steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub enum Taking {
+    /// None is under way.
+    #[default]
+    Nothing,
+    /// The entry of that number from the ring; ordered packets consumed afterwards.
+    FromRing(u32, u32),
+    /// The held packet of that number; ordered packets consumed afterwards.
+    FromHeld(u32, u32),
+    /// The entry of that number from the ring to the held packets; the number after the last of those
+    /// before.
+    ToHeld(u32, u32),
+}
+
+/// What the holder of the lock may touch.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Body {
+    /// Our end of the VI; valid once attached.
+    pub endpoint: MaybeUninit<Endpoint>,
+    /// Window and acknowledgements.
+    pub flow: Flow,
+    /// What else of the protocol is chosen.
+    pub protocol: Protocol,
+    /// Combined bytes of which the peer has not been told.
+    pub untold: u32,
+    /// When it must be told of them (nanoseconds of the monotonic clock).
+    pub due: u64,
+    /// FIN and FINACK.
+    pub closing: Closing,
+    /// Our gathered bytes.
+    pub gatherer: Gatherer,
+    /// The peer's gathered bytes.
+    pub taker: Taker,
+    /// What went over the VI and is not yet in the statistics.
+    pub traffic: Traffic,
+    /// What is in the statistics already.
+    pub past: Traffic,
+    /// A packet that is being taken off: what must be true once it is, should its taker die.
+    pub taking: Taking,
+    /// Entries received whose arrival the flow knows of.
+    pub arrivals: u32,
+    /// Entries sent that `gatherer.packets` knows of.
+    pub counted: u32,
+    /// Bytes in the ordered packets sent; the gatherer counts the packets.
+    pub bytes_sent: u32,
+    /// Bytes in the ordered packets consumed; the taker counts the packets.
+    pub bytes_taken: u32,
+    /// Bytes that a recall returned and that have gone to TCP.
+    pub pumped: u32,
+    /// Bytes of the first unread packet that the program has had.
+    pub front: u32,
+    /// Number of the first held packet.
+    pub held_first: u32,
+    /// Number after the last held packet.
+    pub held_end: u32,
+    /// Whether the program reads in a place of the pool: it is not released meanwhile.
+    pub borrowed: bool,
+    /// Pool position to release when it has done so.
+    pub owed: u64,
+    /// Where the receiver stood when a sender last gave up waiting for a place.
+    pub stalled: u64,
+    /// Packets held back by [`crate::stream`] so that acknowledgements behind them could be seen.
+    pub held: [Held; HELD],
+    /// What this end has written in the segment, to compare.
+    pub own: Own,
+    /// When that was last compared.
+    pub seen: Seen,
+    /// The thread that handles messages, if one does.
+    pub handler: Handler,
+}
+
+impl Body {
+    /// Notes what is about to be done in several steps, for whoever must finish it should this
+    /// process die in between; or that all of them are done.
+    #[inline]
+    pub(crate) fn take(&mut self, taking: Taking) {
+        // In this order in memory, whatever the compiler would like to leave out: a process is killed
+        // between any two instructions.
+        compiler_fence(Ordering::SeqCst);
+        self.taking = taking;
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Our end of the VI. Only for attached connections.
+    #[inline]
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        // SAFETY: callers reach this only where the phase is Attached, and `attach` wrote the
+        // endpoint before it set that phase; the segment stays mapped while one is attached.
+        unsafe { self.endpoint.assume_init_mut() }
+    }
+
+    /// Our end of the VI, to look at.
+    #[inline]
+    pub fn endpoint_ref(&self) -> &Endpoint {
+        // SAFETY: as for `endpoint`.
+        unsafe { self.endpoint.assume_init_ref() }
+    }
+}

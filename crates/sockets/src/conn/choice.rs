@@ -1,0 +1,179 @@
+//! What of the protocol has been chosen, and what it comes to on a segment.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sovia_proto::configuration::{Configuration, Handling, Transfer};
+use sovia_proto::flow::{DACKS, Parameters};
+use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
+use via_shm::ring::SLOTS;
+
+/// What one connection does, from its attachment on.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Protocol {
+    /// Bytes of the longest packet.
+    pub chunk: u32,
+    /// Messages below so many bytes may be combined; 0: none may.
+    pub below: u32,
+    /// Nanoseconds that combined bytes wait at most.
+    pub delay_ns: u64,
+    /// Who handles messages.
+    pub handling: Handling,
+    /// How bytes become memory that the NIC reads.
+    pub transfer: Transfer,
+}
+
+/// The largest window that an end of this version has. What a peer says beyond is not believed.
+pub(crate) const WINDOW_MAX: u16 = DACKS.window;
+
+const _: () = {
+    // A FIN, a FINACK and a switch of path always find a posted receive, even while the peer's last
+    // batch of them is still unpublished.
+    assert!(fits(DACKS));
+};
+
+const fn fits(flow: Parameters) -> bool {
+    flow.receives() as u32 + CREDIT_BATCH <= SLOTS
+}
+
+/// The nearest to what is wanted that the ring has room for.
+const fn fitting(wanted: Parameters) -> Parameters {
+    let mut flow = wanted;
+    if flow.window > WINDOW_MAX {
+        flow.window = WINDOW_MAX;
+    }
+    while !fits(flow) {
+        flow.window -= 1;
+    }
+    if flow.threshold > flow.window {
+        flow.threshold = flow.window;
+    }
+    flow
+}
+
+/// What has been chosen, for a process or one connection.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Choice {
+    /// Window, and threshold in the upper half; 0: nothing has been chosen.
+    flow: AtomicU32,
+    chunk: AtomicU32,
+    below: AtomicU32,
+    /// Bytes up to which HYBRID copies.
+    copied: AtomicU32,
+    delay_ns: AtomicU64,
+    /// [`Handling`], and in the upper half [`Transfer`], as numbers.
+    ways: AtomicU32,
+}
+
+impl Choice {
+    pub(crate) const fn nothing() -> Choice {
+        Choice {
+            flow: AtomicU32::new(0),
+            chunk: AtomicU32::new(0),
+            below: AtomicU32::new(0),
+            copied: AtomicU32::new(0),
+            delay_ns: AtomicU64::new(0),
+            ways: AtomicU32::new(0),
+        }
+    }
+
+    /// Back to where nothing has been chosen.
+    pub(crate) fn forget(&self) {
+        self.flow.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, configuration: &Configuration) {
+        let (Parameters { window, threshold }, protocol) = translated(configuration);
+        self.chunk.store(protocol.chunk, Ordering::Relaxed);
+        self.below.store(protocol.below, Ordering::Relaxed);
+        self.delay_ns.store(protocol.delay_ns, Ordering::Relaxed);
+        let handling = match protocol.handling {
+            Handling::Single => 0,
+            Handling::Handler => 1,
+            Handling::Notify => 2,
+        };
+        let transfer = match protocol.transfer {
+            Transfer::Auto => 0,
+            Transfer::Reg => 1,
+            Transfer::Copy => 2,
+            Transfer::Hybrid { threshold } => {
+                self.copied.store(threshold, Ordering::Relaxed);
+                3
+            }
+        };
+        self.ways.store(handling | transfer << 16, Ordering::Relaxed);
+        self.flow.store(u32::from(window) | u32::from(threshold) << 16, Ordering::Release);
+    }
+
+    pub(crate) fn get(&self) -> Option<(Parameters, Protocol)> {
+        let flow = self.flow.load(Ordering::Acquire);
+        let ways = self.ways.load(Ordering::Relaxed);
+        let protocol = Protocol {
+            chunk: self.chunk.load(Ordering::Relaxed),
+            below: self.below.load(Ordering::Relaxed),
+            delay_ns: self.delay_ns.load(Ordering::Relaxed),
+            handling: match ways & 0xffff {
+                0 => Handling::Single,
+                1 => Handling::Handler,
+                _ => Handling::Notify,
+            },
+            transfer: match ways >> 16 {
+                0 => Transfer::Auto,
+                1 => Transfer::Reg,
+                2 => Transfer::Copy,
+                _ => Transfer::Hybrid { threshold: self.copied.load(Ordering::Relaxed) },
+            },
+        };
+        let flow_of = Parameters { window: flow as u16, threshold: (flow >> 16) as u16 };
+        (flow != 0).then_some((flow_of, protocol))
+    }
+}
+
+/// What a configuration comes to on a segment.
+pub(crate) fn translated(configuration: &Configuration) -> (Parameters, Protocol) {
+    let combine = configuration.combine;
+    let protocol = Protocol {
+        chunk: configuration.chunk.min(MESSAGE_MAX as u32),
+        below: combine.map_or(0, |combine| combine.below),
+        delay_ns: combine.map_or(0, |combine| combine.delay.as_nanos() as u64),
+        handling: configuration.handling,
+        transfer: configuration.transfer,
+    };
+    (fitting(configuration.flow), protocol)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_chosen_is_what_is_done() {
+        for text in
+            ["auto", "SOVIA_NOTIFY", "handler,copy,w=4,t=2", "hybrid=100,combine=64,delay=1ms"]
+        {
+            let choice = Choice::nothing();
+            assert!(choice.get().is_none());
+            let configuration = Configuration::of_socket(text).unwrap();
+            choice.set(&configuration);
+            let (flow, protocol) = choice.get().unwrap();
+            assert_eq!(flow, configuration.flow, "{text}");
+            assert_eq!(protocol.handling, configuration.handling, "{text}");
+            assert_eq!(protocol.transfer, configuration.transfer, "{text}");
+            let below = configuration.combine.map_or(0, |combine| combine.below);
+            assert_eq!((protocol.chunk, protocol.below), (configuration.chunk, below), "{text}");
+        }
+    }
+
+    #[test]
+    fn windows_fit_the_ring_with_their_acknowledgements() {
+        let of = |window, threshold| fitting(Parameters { window, threshold });
+        assert_eq!(of(32, 16), DACKS);
+        assert_eq!(of(1, 1), Parameters { window: 1, threshold: 1 });
+        assert_eq!(of(256, 256), Parameters { window: 32, threshold: 32 });
+        for (window, threshold) in [(32, 1), (256, 1), (256, 3), (200, 100)] {
+            let flow = of(window, threshold);
+            assert!(fits(flow) && flow.window >= 16, "{flow:?}");
+            assert!(flow.threshold <= threshold && flow.threshold <= flow.window);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! A connection's flags.
+
+/// The descriptor is in non-blocking mode (kept up to date once attached).
+pub const NONBLOCK: u32 = 1;
+/// The anchor had an event (data, end, reset) that has not been looked at.
+pub const ANCHOR: u32 = 1 << 1;
+/// The program has shut its sending side.
+pub const SHUT_WR: u32 = 1 << 2;
+/// The program has shut its receiving side.
+pub const SHUT_RD: u32 = 1 << 3;
+/// The peer's FIN has been reached: end of file.
+pub const EOF: u32 = 1 << 4;
+/// The segment is damaged: errors from now on.
+pub const DAMAGED: u32 = 1 << 5;
+/// The peer's process has left without a FIN: sends go to the kernel for its verdict.
+pub const PEER_GONE: u32 = 1 << 6;
+/// The connection was opened by `connect`.
+pub const CONNECTOR: u32 = 1 << 7;
+/// The meeting has counted this connection in the statistics.
+pub const COUNTED: u32 = 1 << 8;
+/// Being taken back to TCP: nobody may start anything new on the VI.
+pub const RETREATING: u32 = 1 << 9;
+/// The peer has recalled the direction in which we send.
+pub const RECALLED: u32 = 1 << 10;
+/// What the peer returned after a recall has gone to TCP.
+pub const PUMPED: u32 = 1 << 11;
+/// The anchor has told of the peer's end, or of an error.
+pub const ENDED: u32 = 1 << 12;
+/// The connection has, or had, a VI: its counts are its own.
+pub const MET: u32 = 1 << 13;
+/// Small messages are combined.
+pub const COMBINES: u32 = 1 << 14;
+/// Messages are handled by a thread of Sovia's, not by the program's calls.
+pub const HANDLED: u32 = 1 << 15;
+/// It is called back for each message that has arrived, rather than waiting for them.
+pub const NOTIFIED: u32 = 1 << 16;
+/// Such a call is on its way.
+pub const CALLED: u32 = 1 << 17;

@@ -1,0 +1,70 @@
+//! What this end keeps for itself of what it has written and seen on the VI.
+//!
+//! [`crate::stream`] writes it and goes by it; it lies here because it is a part of the connection.
+
+/// Private copies of words in the segment, and counts that both ends must agree on.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Own {
+    /// `word::GRANT`.
+    pub grant: u64,
+    /// `word::SWITCH`, as it was when this end switched.
+    pub switch: u64,
+    /// `word::FROM`.
+    pub from: u64,
+    /// `word::ASKED`.
+    pub asked: u64,
+    /// `word::AFTER`.
+    pub after: u64,
+    /// `word::START`.
+    pub start: u64,
+    /// `word::LEDGER`.
+    pub ledger: u64,
+    /// The program's waiters that watch the connection ([`crate::stream`]).
+    pub watchers: u32,
+    /// Somebody has died while counting the bytes.
+    pub uncounted: bool,
+}
+
+/// Where a connection stood when it was last looked at.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Seen {
+    /// When that was (nanoseconds of the monotonic clock).
+    pub(crate) at: u64,
+    pub(crate) place: Place,
+    /// Those who wait have been told of what there was at this place.
+    pub(crate) told: bool,
+}
+
+/// How far both directions had come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Place {
+    pub(crate) sent: u32,
+    pub(crate) received: u32,
+    pub(crate) tail: u64,
+    pub(crate) head: u64,
+    pub(crate) consumed: u32,
+    pub(crate) front: u32,
+    pub(crate) flags: u32,
+}
+
+/// The thread that handles a connection's messages.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Handler {
+    /// The waiter by which the peer tells it, plus one; 0: there is none.
+    pub(crate) waiter: u32,
+    /// The place of its process in the family.
+    pub(crate) place: u32,
+    /// How far the peer had gathered, and its switch, when the program was last told.
+    pub(crate) told: (u64, u64),
+}
+
+impl Handler {
+    /// The waiter by which the peer tells it, if there is one.
+    pub(crate) fn waiter(&self) -> Option<u32> {
+        self.waiter.checked_sub(1)
+    }
+}

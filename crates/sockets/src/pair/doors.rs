@@ -1,0 +1,68 @@
+//! This process's doorbells, by which its threads that sleep in epoll or poll are woken.
+
+use super::CHANGE;
+use core::sync::atomic::{AtomicI32, Ordering};
+use sovia_sys::{Fd, call, poll};
+use via_shm::layout::DOORBELLS;
+
+/// This process's own doorbells, 0 for one not made yet.
+static DOORS: [AtomicI32; DOORBELLS] = [const { AtomicI32::new(0) }; DOORBELLS];
+
+/// One of this process's doorbells, made when first asked for.
+pub(crate) fn door(index: usize) -> Option<i32> {
+    let door = &DOORS[index % DOORBELLS];
+    let fd = door.load(Ordering::Acquire);
+    if fd != 0 {
+        return Some(fd);
+    }
+    CHANGE.lock();
+    let fd = door.load(Ordering::Acquire);
+    let fd = if fd != 0 {
+        Some(fd)
+    } else {
+        let made = Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK));
+        made.ok().filter(Fd::is_high).map(|fd| {
+            let fd = fd.into_raw();
+            door.store(fd, Ordering::Release);
+            fd
+        })
+    };
+    CHANGE.unlock();
+    fd
+}
+
+/// An epoll instance in which one of this process's doorbells lies, edge-triggered: a ring wakes who
+/// waits in it, and needs no read to be taken back.
+pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
+    let door = door(index as usize)?;
+    let epoll = Fd::make(poll::epoll_create).ok()?;
+    let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, token).ok()?;
+    Some(epoll)
+}
+
+/// The doorbell for an epoll set or a sleeper of that number. The first wakes the progress thread, the
+/// last the handler.
+pub(crate) fn door_for(number: u32) -> u32 {
+    1 + number % (DOORBELLS as u32 - 2)
+}
+
+/// All doorbells, to be handed to a peer.
+pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
+    let mut all = [0; DOORBELLS];
+    for (i, fd) in all.iter_mut().enumerate() {
+        *fd = door(i)?;
+    }
+    Some(all)
+}
+
+/// Rings those of this process who sleep in epoll or poll: to them a ring for somebody else is
+/// harmless.
+pub(crate) fn ring_own() {
+    for door in &DOORS[1..] {
+        let fd = door.load(Ordering::Acquire);
+        if fd != 0 {
+            let _ = call::write(fd, &1u64.to_ne_bytes());
+        }
+    }
+}

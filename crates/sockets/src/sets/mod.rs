@@ -1,0 +1,225 @@
+//! The program's epoll instances, and the connections in them.
+//!
+//! An attached connection is kept here instead of in the kernel's instance. Its readiness comes from
+//! memory: each pair of processes gets a waiter ([`via_shm::waiter`]) in which the peer marks the VIs
+//! that have news, and only those are looked at. What the program's calls do with a set is
+//! [`crate::epoll`].
+
+mod entries;
+mod ready;
+mod set;
+
+pub(crate) use entries::Inner;
+pub(crate) use ready::readiness;
+pub(crate) use set::{DOOR, Set};
+
+use crate::pair::{self, Pair};
+use crate::table::{self, Ref};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use entries::unlink;
+use sovia_sys::{RobustLock, call, poll};
+use std::collections::VecDeque;
+
+/// Epoll instances that are followed; in more, connections stay on TCP.
+const SETS: usize = 4096;
+/// Instances that are waited on themselves.
+static NESTED: AtomicU32 = AtomicU32::new(0);
+static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
+
+/// The instance with that index.
+#[inline]
+pub(crate) fn get(index: u32) -> Option<&'static Set> {
+    // SAFETY: null, or a leaked box: sets are recycled, never freed.
+    unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// Follows a new epoll instance.
+pub fn created(epfd: i32) {
+    let fresh = || Inner {
+        entries: Vec::new(),
+        free: Vec::new(),
+        ready: VecDeque::new(),
+        lanes: Vec::new(),
+        looked: 0,
+        rounds: 0,
+        kernel_first: false,
+        door: 0,
+        door_added: false,
+        settled: Vec::new(),
+    };
+    for (index, slot) in TABLE.iter().enumerate() {
+        if slot.load(Ordering::Acquire).is_null() {
+            let set = Box::into_raw(Box::new(Set {
+                epfd,
+                lock: RobustLock::new(),
+                attached: AtomicU32::new(0),
+                references: AtomicU32::new(1),
+                owner: call::getpid(),
+                asleep: AtomicU32::new(0),
+                nested: AtomicBool::new(false),
+                inner: UnsafeCell::new(Inner { door: pair::door_for(index as u32), ..fresh() }),
+            }));
+            let null = core::ptr::null_mut();
+            if slot.compare_exchange(null, set, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                table::enter_epoll(epfd, index as u32);
+                return;
+            }
+            // SAFETY: it was made a moment ago and nobody else has seen it.
+            drop(unsafe { Box::from_raw(set) });
+        }
+    }
+}
+
+/// One more descriptor of an instance.
+pub(crate) fn duplicated(index: u32) {
+    if let Some(set) = get(index) {
+        set.references.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// A descriptor of an instance is closed.
+pub(crate) fn closed(index: u32) {
+    let Some(set) = get(index) else { return };
+    if set.references.fetch_sub(1, Ordering::AcqRel) != 1 {
+        return;
+    }
+    // In a forked child the waiters are the parent's still.
+    let ours = set.owner == call::getpid();
+    set.with(|inner| {
+        for lane in inner.lanes.drain(..) {
+            if ours {
+                lane.pair.give_waiter(lane.waiter);
+            }
+        }
+        inner.entries.clear();
+        inner.ready.clear();
+    });
+    set.attached.store(0, Ordering::Release);
+    // A thread may still be inside a wait: the box stays, only its place is given up.
+    TABLE[index as usize].store(core::ptr::null_mut(), Ordering::Release);
+}
+
+/// Around fork: no set is being changed.
+pub(crate) fn hold() {
+    each(|set| {
+        set.lock.lock();
+    });
+}
+
+/// After fork, in both.
+pub(crate) fn release() {
+    each(|set| set.lock.unlock());
+}
+
+fn each(mut f: impl FnMut(&'static Set)) {
+    for index in 0..SETS as u32 {
+        match get(index) {
+            Some(set) => f(set),
+            // Places are filled from the front.
+            None if index >= 64 => break,
+            None => {}
+        }
+    }
+}
+
+/// A pair is about to be unmapped.
+pub(crate) fn forget_pair(pair: *const Pair) {
+    each(|set| {
+        set.with(|inner| inner.lanes.retain(|lane| !core::ptr::eq(lane.pair, pair)));
+    });
+}
+
+/// A connection has been given its VI: takes it out of the kernel's instances. False if one cannot
+/// do without the kernel; then it must go back.
+pub(crate) fn attached(at: Ref) -> bool {
+    let mut everywhere = true;
+    each(|set| {
+        set.with(|inner| {
+            for i in 0..inner.entries.len() {
+                let entry = &inner.entries[i];
+                if entry.registered && !entry.attached && entry.at.same(at) {
+                    let fd = entry.fd;
+                    if set.take_in(inner, i as u32) {
+                        let _ = poll::epoll_ctl(set.epfd, libc::EPOLL_CTL_DEL, fd, 0, 0);
+                    } else {
+                        everywhere = false;
+                    }
+                }
+            }
+        });
+    });
+    everywhere
+}
+
+/// A connection is back on TCP: put it where the program believes it to be.
+pub(crate) fn detached(at: Ref) {
+    each(|set| {
+        set.with(|inner| {
+            for i in 0..inner.entries.len() {
+                let entry = &mut inner.entries[i];
+                if entry.attached && entry.at.same(at) {
+                    entry.attached = false;
+                    set.attached.fetch_sub(1, Ordering::AcqRel);
+                    if entry.registered {
+                        let oneshot = libc::EPOLLONESHOT as u32;
+                        let events = if entry.armed { entry.events } else { oneshot };
+                        let _ = poll::epoll_ctl(
+                            set.epfd,
+                            libc::EPOLL_CTL_ADD,
+                            entry.fd,
+                            events,
+                            entry.data,
+                        );
+                    }
+                    unlink(inner, i as u32);
+                }
+            }
+        });
+    });
+}
+
+/// There are news on a VI that may have been missed: somebody writes nonsense into the segment.
+pub(crate) fn untold(pair: &Pair, vi: u32) {
+    let suspect = pair.suspect.load(Ordering::Relaxed);
+    each(|set| {
+        if set.attached.load(Ordering::Acquire) != 0 {
+            set.with(|inner| inner.untold(pair, vi, suspect));
+        }
+    });
+}
+
+/// The last descriptor of a connection in this process is closed.
+pub(crate) fn conn_closed(at: Ref) {
+    each(|set| {
+        if set.is_empty() {
+            return;
+        }
+        set.with(|inner| {
+            for i in 0..inner.entries.len() {
+                let entry = &mut inner.entries[i];
+                if (entry.registered || entry.attached) && entry.at.same(at) {
+                    entry.registered = false;
+                    if core::mem::take(&mut entry.attached) {
+                        set.attached.fetch_sub(1, Ordering::AcqRel);
+                    }
+                    unlink(inner, i as u32);
+                    inner.entries[i].events = 0;
+                    inner.free.push(i as u32);
+                }
+            }
+        });
+    });
+}
+
+/// Whether a connection is in an instance that is itself waited on: then it stays on TCP.
+pub(crate) fn is_nested(at: Ref) -> bool {
+    let mut found = false;
+    if NESTED.load(Ordering::Acquire) != 0 {
+        each(|set| {
+            found |= set.nested.load(Ordering::Acquire)
+                && set.with(|inner| inner.entries.iter().any(|e| e.registered && e.at.same(at)));
+        });
+    }
+    found
+}

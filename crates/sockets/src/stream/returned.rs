@@ -1,0 +1,120 @@
+//! What the receiver of our direction returns when it goes back to TCP: its sender puts that on TCP
+//! before anything newer ([`crate::retreat`]).
+
+use super::{anchor_has_ended, load, send_control, store, tell_reader, word};
+use crate::conn::{Guard, flag};
+use core::sync::atomic::Ordering;
+use sovia_proto::packet::Kind;
+use sovia_proto::path::{REFUSED, Tx};
+use sovia_sys::{call, clock, poll};
+use via_shm::endpoint::Bulk;
+
+/// How long a retreat waits for a peer that lives but does not answer.
+pub(crate) const PATIENCE_NS: u64 = 2_000_000_000;
+/// Pause while returned bytes wait for room on TCP.
+pub(crate) const PUMP_NS: u64 = 2_000_000;
+/// More than this is not returned but relayed: TCP's buffers may not take it before the new program
+/// reads, and the peer may be dead by then.
+pub(crate) const RETURN_MAX: usize = 1 << 20;
+/// Where returned bytes are put: at the end, out of the way of messages that are being written or
+/// read in their places ([`crate::loan`]). What was gathered there has been read.
+pub(crate) const RETURN_AT: usize = Bulk::LEN - RETURN_MAX;
+const _: () = assert!(RETURN_AT >= via_shm::pool::POOL as usize);
+
+/// The receiver wants our sending direction back: ends its part on the VI, and holds new bytes
+/// back until the unread ones have been returned.
+pub(crate) fn recalled(guard: &mut Guard<'_>) {
+    let conn = guard.conn;
+    if conn.tx() != Tx::Vi || guard.closing.fin_sent {
+        return;
+    }
+    conn.set_tx(Tx::Back);
+    conn.set(flag::RECALLED);
+    send_control(guard, Kind::ToTcp);
+    tell_reader(conn, guard.endpoint_ref());
+}
+
+/// What the receiver has returned.
+enum Returned {
+    /// It has not said yet.
+    NotYet,
+    /// That many bytes.
+    Bytes(usize),
+    /// We have refused to take anything.
+    Refused,
+}
+
+fn returned(guard: &Guard<'_>) -> Returned {
+    match load(&guard.endpoint_ref().tx.direction().path, word::RETURNED) {
+        0 => Returned::NotYet,
+        REFUSED => Returned::Refused,
+        word => Returned::Bytes(((word - 1) as usize).min(Bulk::LEN)),
+    }
+}
+
+/// Whether sends must wait for returned bytes to go first; moves those if they are there.
+pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let conn = guard.conn;
+    if !conn.has(flag::RECALLED) || conn.has(flag::PUMPED) {
+        return false;
+    }
+    match returned(guard) {
+        // A receiver that has died meanwhile never will.
+        Returned::NotYet => !anchor_has_ended(fd),
+        Returned::Refused => {
+            conn.set(flag::PUMPED);
+            false
+        }
+        Returned::Bytes(len) => !pump(guard, fd, len),
+    }
+}
+
+/// Puts returned bytes on TCP; true when all are there.
+fn pump(guard: &mut Guard<'_>, fd: i32, len: usize) -> bool {
+    let conn = guard.conn;
+    let bulk = guard.endpoint_ref().tx.bulk();
+    let mut part = [0u8; 16 << 10];
+    while (guard.pumped as usize) < len {
+        let at = guard.pumped as usize;
+        let n = (len - at).min(part.len());
+        bulk.read(RETURN_AT + at, &mut part[..n]);
+        match call::send(fd, &part[..n], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
+            Ok(sent) => guard.pumped += sent as u32,
+            Err(call::Errno::EINTR) => {}
+            Err(call::Errno::EAGAIN) => return false,
+            // The connection is gone; so are its bytes, as with TCP.
+            Err(_) => {
+                conn.set(flag::PUMPED);
+                return true;
+            }
+        }
+    }
+    conn.set(flag::PUMPED);
+    store(&guard.endpoint_ref().tx.direction().path, word::PUMPED, 1);
+    tell_reader(conn, guard.endpoint_ref());
+    true
+}
+
+/// This end is about to leave the direction (FIN, close, its own retreat) and can put nothing on
+/// TCP afterwards: says so, or does what it has been asked for first.
+pub(crate) fn refuse_or_pump(guard: &mut Guard<'_>, fd: i32) {
+    let path = &guard.endpoint_ref().tx.direction().path;
+    let word = &path.0[word::RETURNED];
+    match word.compare_exchange(0, REFUSED, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            guard.conn.set(flag::PUMPED);
+        }
+        Err(_) => {
+            // They fit TCP's buffers, unless those are full of older bytes.
+            let start = clock::now_ns();
+            while guard.conn.has(flag::RECALLED)
+                && holds_back(guard, fd)
+                && !anchor_has_ended(fd)
+                && clock::now_ns() - start < PATIENCE_NS
+            {
+                let mut fds = [poll::PollFd { fd, events: libc::POLLOUT, revents: 0 }];
+                let _ = poll::ppoll(&mut fds, Some(10 * PUMP_NS), None);
+            }
+        }
+    }
+}
