@@ -22,7 +22,8 @@ const NOBODY: Duration = Duration::from_millis(100);
 /// How long after a request that met nobody the next is made.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Streams over a NIC. It may be dropped before they are.
+/// Streams over a NIC. It may be dropped before they are; but who drops a stack that is to be stepped
+/// gives up what its closed streams have not sent yet.
 #[derive(Debug)]
 pub struct Stack<N: Nic + 'static>(pub(crate) Arc<Shared<N>>);
 
@@ -58,7 +59,8 @@ impl<N: Nic + 'static> Stack<N> {
     }
 
     /// Streams over that NIC without a thread of their own, for simulation: combined bytes wait
-    /// until [`Stream::flush`], and closed streams go on with [`Stack::step`].
+    /// until [`Stream::flush`], and closed streams go on with [`Stack::step`], for as long as there is
+    /// a stack to step.
     ///
     /// # Errors
     /// [`SetUpError::Ptag`].
@@ -162,6 +164,12 @@ impl<N: Nic + 'static> Stack<N> {
     }
 }
 
+impl<N: Nic + 'static> Drop for Stack<N> {
+    fn drop(&mut self) {
+        self.0.background.leave();
+    }
+}
+
 impl<N: Nic + 'static> Unconnected<N> {
     pub(crate) fn new(
         stack: &Arc<Shared<N>>,
@@ -212,3 +220,7 @@ impl<N: Nic + 'static> Drop for Shared<N> {
         let _ = self.nic.destroy_ptag(self.ptag);
     }
 }
+
+#[cfg(test)]
+#[path = "stack_tests.rs"]
+mod tests;
