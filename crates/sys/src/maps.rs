@@ -2,7 +2,7 @@
 
 use crate::call::{self, Errno, Result, Sysno};
 use crate::fd::Fd;
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 
 /// `PROCMAP_QUERY` of Linux 6.11: 13 words.
 const QUERY_WORDS: usize = 13;
@@ -38,22 +38,22 @@ impl Maps {
         Fd::make(|| call::open(c"/proc/self/maps", flags, 0)).map(Maps)
     }
 
-    /// Whether all of the range is mapped, private and of no file: only calls of this process's
-    /// own change what lies there.
-    pub fn is_private(&self, range: &Range<usize>) -> bool {
+    /// The mappings that a range lies in, from the first one's beginning to the last one's end, if all
+    /// of it is mapped, private and of no file: only calls of this process's own change what lies
+    /// there.
+    pub fn private_around(&self, range: &Range<usize>) -> Option<Range<usize>> {
         // An older kernel cannot be asked.
-        self.all_private(range).or_else(|_| in_text(range)).unwrap_or(false)
+        self.asked(range).or_else(|_| in_text(range)).unwrap_or(None)
     }
 
-    fn all_private(&self, range: &Range<usize>) -> Result<bool> {
-        let mut at = range.start;
-        while at < range.end {
-            match self.query(at)? {
-                Some(Mapped { range, private: true }) if range.start <= at => at = range.end,
-                _ => return Ok(false),
+    fn asked(&self, range: &Range<usize>) -> Result<Option<Range<usize>>> {
+        let mut around = Around::new(range);
+        loop {
+            let Some(mapped) = self.query(around.next)? else { return Ok(None) };
+            if let ControlFlow::Break(result) = around.add(&mapped) {
+                return Ok(result);
             }
         }
-        Ok(true)
     }
 
     /// The mapping at an address, or the next; about a microsecond.
@@ -77,31 +77,54 @@ impl Maps {
     }
 }
 
+/// Mappings that are found one after the other, in order.
+struct Around {
+    wanted: Range<usize>,
+    first: Option<usize>,
+    /// Up to here everything is as it should be.
+    next: usize,
+}
+
+impl Around {
+    fn new(range: &Range<usize>) -> Around {
+        Around { wanted: range.clone(), first: None, next: range.start }
+    }
+
+    /// The next mapping, of those that end behind what has been found; the result, if there is one.
+    fn add(&mut self, mapped: &Mapped) -> ControlFlow<Option<Range<usize>>> {
+        if mapped.range.start > self.next || !mapped.private {
+            return ControlFlow::Break(None);
+        }
+        let start = *self.first.get_or_insert(mapped.range.start);
+        self.next = mapped.range.end;
+        if self.next < self.wanted.end {
+            return ControlFlow::Continue(());
+        }
+        ControlFlow::Break(Some(start..self.next))
+    }
+}
+
 /// From the text, which is as long as there are mappings. Opened afresh, as several threads may read
 /// it.
-fn in_text(range: &Range<usize>) -> Result<bool> {
+fn in_text(range: &Range<usize>) -> Result<Option<Range<usize>>> {
     let maps = Maps::open()?;
+    let mut around = Around::new(range);
     let mut buffer = [0u8; 8192];
-    let (mut held, mut at) = (0, range.start);
+    let mut held = 0;
     loop {
         let got = call::read(maps.0.raw(), &mut buffer[held..])?;
         if got == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         held += got;
         let mut from = 0;
         while let Some(end) = buffer[from..held].iter().position(|&byte| byte == b'\n') {
             let mapped = parse(&buffer[from..from + end]).ok_or(Errno::EINVAL)?;
             from += end + 1;
-            if mapped.range.end <= at {
-                continue;
-            }
-            if mapped.range.start > at || !mapped.private {
-                return Ok(false);
-            }
-            at = mapped.range.end;
-            if at >= range.end {
-                return Ok(true);
+            if mapped.range.end > around.next
+                && let ControlFlow::Break(result) = around.add(&mapped)
+            {
+                return Ok(result);
             }
         }
         if from == 0 && held == buffer.len() {
@@ -152,23 +175,29 @@ mod tests {
             (usize::MAX - 8192..usize::MAX - 4096, false),
         ];
         for (range, private) in cases {
-            assert_eq!(maps.is_private(&range), private, "{range:x?}");
-            assert_eq!(in_text(&range), Ok(private), "{range:x?}, in the text");
+            let around = maps.private_around(&range);
+            assert_eq!(around.is_some(), private, "{range:x?}");
+            assert_eq!(in_text(&range), Ok(around), "{range:x?}, in the text");
         }
     }
 
     #[test]
-    fn mappings_that_follow_one_another_are_one_range() {
+    fn mappings_that_follow_one_another_are_found_whole() {
         let maps = Maps::open().unwrap();
         let mapping = Mapping::private(1 << 20).unwrap();
         let whole = of(&mapping);
-        // Without access, so that whatever is mapped beside it now is another mapping.
-        // SAFETY: takes access from a page of a mapping that nobody uses.
-        let taken = unsafe {
-            syscalls::syscall!(Sysno::mprotect, whole.start + 8192, 4096usize, libc::PROT_NONE)
+        let protect = |page: usize| {
+            let at = whole.start + page * 4096;
+            // SAFETY: takes access from a page of a mapping that nobody uses.
+            let taken =
+                unsafe { syscalls::syscall!(Sysno::mprotect, at, 4096usize, libc::PROT_NONE) };
+            assert!(taken.is_ok());
         };
-        assert!(taken.is_ok());
-        assert!(maps.is_private(&whole), "several mappings, one after the other");
-        assert_eq!(in_text(&whole), Ok(true));
+        // Another mapping, between two of the others.
+        [2, 10].into_iter().for_each(protect);
+        let wanted = whole.start + 9 * 4096 + 1..whole.start + 10 * 4096 + 1;
+        let around = whole.start + 3 * 4096..whole.start + 11 * 4096;
+        assert_eq!(maps.private_around(&wanted), Some(around.clone()));
+        assert_eq!(in_text(&wanted), Ok(Some(around)));
     }
 }
