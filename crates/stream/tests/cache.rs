@@ -85,6 +85,8 @@ fn memory_that_stays_is_registered_once() {
     assert_eq!((counters.misses, counters.hits, counters.entries), (1, 10, 1));
     assert_eq!((counters.bytes, counters.evicted), (place.len(), 0));
     assert_eq!(pair.stack.caching(), Caching::Noticed);
+    // What nobody has chosen is the same.
+    assert_eq!(Pair::new(&place).stack.caching(), Caching::Noticed);
     drop(pair);
     unmap(&place);
 }
@@ -303,6 +305,7 @@ fn where_registering_is_free_nothing_is_cached() {
     let place = addresses(PAGES);
     map(&place);
     let pair = Pair::with(Config::default(), &place);
+    pair.stack.set_caching(Caching::Told).unwrap();
     (0..3).for_each(|n| pair.says(&place, n));
     assert_eq!(pair.stack.caching(), Caching::Off);
     assert_eq!(pair.stack.cache_counters(), Default::default());

@@ -90,7 +90,7 @@ impl<N: Nic + 'static> Choice<N> {
 
     /// The cache, if there is to be one.
     pub(crate) fn cache(&self, nic: &Arc<N>) -> Option<Arc<Cache<N>>> {
-        if nic.attributes().capabilities.registration_is_free {
+        if is_free(nic) {
             return None;
         }
         let mut chosen = self.lock();
@@ -106,6 +106,9 @@ impl<N: Nic + 'static> Choice<N> {
 
     /// Chooses. What was cached is deregistered, but for what is in use, which goes with that.
     pub(crate) fn set(&self, caching: Caching, nic: &Arc<N>) -> Result<(), CachingError> {
+        if is_free(nic) {
+            return Ok(());
+        }
         let new = match caching {
             Caching::Off => Chosen::Off,
             Caching::Noticed => Chosen::On(Arc::new(Cache::new(nic, Some(Watcher::get))?)),
@@ -145,6 +148,10 @@ impl<N: Nic + 'static> Choice<N> {
         let old = core::mem::replace(&mut *self.lock(), Chosen::Off);
         drop(old);
     }
+}
+
+fn is_free<N: Nic>(nic: &Arc<N>) -> bool {
+    nic.attributes().capabilities.registration_is_free
 }
 
 /// Registered memory of the program's.
