@@ -103,6 +103,12 @@ pub(super) fn of(results: &Results) -> Vec<Picture> {
             .collect(),
         Scenario::Calls => vec![single(results, "calls", "ns per call", "ns")],
         Scenario::Memory => vec![single(results, "memory", "bytes per VI", "bytes")],
+        Scenario::Registration => {
+            let x = Axis { label: "size in bytes", kind: Kind::Binary };
+            let y = Axis { label: "time in µs", kind: Kind::Log };
+            let metric = Metric::Preparing;
+            vec![picture(results, "registration", name.to_owned(), (x, y), metric, |_| true)]
+        }
         Scenario::Sovia => [
             ("one processor", Metric::HalfTrip, HALF_TRIP),
             ("two processors", Metric::HalfTrip, HALF_TRIP),

@@ -147,6 +147,16 @@ const fn flow(series: &'static str, size: u64) -> Ours {
     ours(Scenario::Sovia, series, Metric::Throughput, Pick::At(size))
 }
 
+/// Making the bytes of a send ready.
+const fn preparing(series: &'static str, size: u64) -> Ours {
+    ours(Scenario::Registration, series, Metric::Preparing, Pick::At(size))
+}
+
+const REGISTERED: Ours = preparing("registered, shm", 1024);
+const PINNED: Ours = preparing("pinned (mlock, munlock)", 1024);
+const UNCACHED: Ours = preparing("copied, uncached", 1024);
+const CACHED: Ours = preparing("copied, cached", 1024);
+
 /// The sender's, while 32 KB at a time go one way.
 const SENDER: Ours =
     ours(Scenario::Sovia, "bandwidth, SOVIA_COMBINE", Metric::Processor, Pick::At(32768));
@@ -234,6 +244,11 @@ facts! {
     SOVIA "Table 3, cLAN": "4 bytes, SOVIA_COPY by native VIA", 1.27, "", Quotient(COPY, TWO_VIA);
     SOVIA "Table 3, cLAN": "4 bytes, SOVIA_REG by SOVIA_COPY", 1.17, "", Quotient(REG, COPY);
     SOVIA "Table 3, cLAN": "registering takes no longer than copying from, bytes", 1024.0, "bytes", Crossing(REG, COPY);
+    SOVIA "Sec. 4.1, Fig. 6": "registering and deregistering, at least (3 to 4 us), shm", 3.5, "us", Figure(REGISTERED);
+    SOVIA "Sec. 4.1, Fig. 6": "registering and deregistering, at least (3 to 4 us), mlock and munlock", 3.5, "us", Figure(PINNED);
+    SOVIA "Sec. 4.1, Fig. 6": "registering takes no longer than copying from (1 KB to 4 KB), shm, uncached", 2048.0, "bytes", Crossing(REGISTERED, UNCACHED);
+    SOVIA "Sec. 4.1, Fig. 6": "registering takes no longer than copying from (1 KB to 4 KB), mlock, uncached", 2048.0, "bytes", Crossing(PINNED, UNCACHED);
+    SOVIA "Sec. 4.1, Fig. 6": "registering takes no longer than copying from (1 KB to 4 KB), mlock, cached", 2048.0, "bytes", Crossing(PINNED, CACHED);
     SOVIA "Sec. 4.2, cLAN": "4 bytes by COMBINE less than 2 us over those by DACKS: one by the other", 1.14, "", Quotient(stream("transfer, SOVIA_COMBINE"), stream("transfer, SOVIA_DACKS"));
     SOVIA "Fig. 10a, cLAN": "32 KB, sender's processor time (it need not spin there)", 10.1, "%", Figure(SENDER);
     SOVIA "Fig. 3": "4 bytes, request and leave first by native VIA (almost three times)", 3.0, "", Quotient(stream("transfer, SOVIA_3WAY"), TWO_VIA);
