@@ -267,6 +267,7 @@ mod tests {
                 Metric::Throughput,
                 Metric::HalfTrip,
                 Metric::PerMessage,
+                Metric::Preparing,
                 Metric::PostSend,
                 Metric::Private,
             ];
@@ -289,6 +290,6 @@ mod tests {
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len(), count, "each has a file of its own");
-        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 4);
+        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 1 + 4);
     }
 }

@@ -37,7 +37,7 @@ pub enum Caching {
     Off,
     /// The kernel tells when registered memory is unmapped, remapped or emptied, by whichever call of
     /// this process's. Only private memory of no file is cached. For this the mapping is watched by a
-    /// userfaultfd of Sovia's: calls that take some of it away are 10 µs or so slower from then on, and
+    /// userfaultfd of Sovia's: calls that take some of it away are some 10 µs slower from then on, and
     /// the program cannot watch it by one of its own. What was emptied by `madvise` is no longer
     /// cached until it is unmapped.
     Noticed,

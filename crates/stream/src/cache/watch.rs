@@ -15,7 +15,8 @@
 //!
 //! **What a program sees of it.** Mappings are watched whole: the kernel cuts them in two where only a
 //! part is watched, and refuses to move (`mremap`) what is cut. They stay watched until they are unmapped.
-//! Whoever takes some of such a mapping away waits some 10 µs for this thread.
+//! Whoever takes some of such a mapping away waits for this thread to be
+//! scheduled: some 10 µs.
 
 use super::distrust::Distrust;
 use super::ranges::Ranges;
@@ -127,7 +128,7 @@ impl Watcher {
     }
 
     /// Whether all that had happened to watched memory before this call is known to all caches; if not,
-    /// some is being taken away just now. About 100 ns.
+    /// some is being taken away just now. One system call (0.1 to 0.5 µs).
     pub(crate) fn is_settled(&self) -> bool {
         let quiet = self.userfault.is_quiet();
         self.settle();
