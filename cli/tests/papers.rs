@@ -65,7 +65,7 @@ fn the_report_has_page_pictures_and_data() {
         assert!(svg.contains("<svg") && !svg.contains("NaN"), "{name}");
         pictures += 1;
     }
-    assert_eq!(pictures, 24);
+    assert_eq!(pictures, 25);
     assert!(page.contains("Machine:") && page.contains("figures.jsonl") && !page.contains("Not m"));
 
     let mut scenarios = BTreeSet::new();
@@ -81,6 +81,7 @@ fn the_report_has_page_pictures_and_data() {
         "memory",
         "netpipe",
         "queues",
+        "registration",
         "scatter",
         "sovia",
         "strided",

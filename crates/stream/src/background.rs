@@ -31,6 +31,8 @@ struct Work<N: Nic + 'static> {
     last: u64,
     running: bool,
     stop: bool,
+    /// Nobody will step any more.
+    left: bool,
 }
 
 impl<N: Nic + 'static> Background<N> {
@@ -51,6 +53,7 @@ impl<N: Nic + 'static> Background<N> {
             last: 0,
             running: false,
             stop: false,
+            left: false,
         };
         let state = Arc::new(State { work: Mutex::new(work), told: Condvar::new() });
         Background { state, threaded }
@@ -84,13 +87,29 @@ impl<N: Nic + 'static> Background<N> {
         true
     }
 
-    /// Goes on with a closed stream. Where no thread can be started it is cut off here.
+    /// Goes on with a closed stream. Where nobody would, for want of a thread or of a program that
+    /// steps, it is cut off here.
     pub(crate) fn finish(&self, core: Arc<Core<N>>) {
         let mut work = self.state.lock();
-        if !self.threaded || self.state.runs(&mut work) {
+        let goes_on = if self.threaded { self.state.runs(&mut work) } else { !work.left };
+        if goes_on {
             work.closed.push(core);
             self.state.told.notify_all();
         }
+    }
+
+    /// The program has let go of the stack. If it was to step, closed streams are cut off: they hold
+    /// the stack, and the stack them, so nothing else would ever free either.
+    pub(crate) fn leave(&self) {
+        if self.threaded {
+            return;
+        }
+        let mut work = self.state.lock();
+        work.left = true;
+        let closed = core::mem::take(&mut work.closed);
+        drop(work);
+        // Not under the lock: the last one of a stack ends it.
+        drop(closed);
     }
 
     /// Looks at all closed streams once; how many are not finished.

@@ -35,6 +35,25 @@ impl From<Option<Cause>> for Reset {
     }
 }
 
+/// Why buffers cannot stay registered ([`crate::Stack::set_caching`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CachingError {
+    /// The kernel does not tell of memory that goes away: it forbids userfaultfd (`EPERM`,
+    /// `ENOSYS`), is too old (`EINVAL`: before Linux 5.18), or this process is a forked child of the
+    /// one that is told (`ECHILD`). The number is the system call's error.
+    #[error("the kernel does not tell of memory that goes away (error {0})")]
+    Unnoticed(i32),
+    /// There is a limit of caches in one process.
+    #[error("too many stacks of this process have a cache")]
+    TooMany,
+}
+
+impl From<sovia_sys::Errno> for CachingError {
+    fn from(error: sovia_sys::Errno) -> CachingError {
+        CachingError::Unnoticed(error.into_raw())
+    }
+}
+
 /// Why a call that moves bytes has moved none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {

@@ -37,6 +37,7 @@
 //! - `core`: one end: what a session (`sovia_proto::session`) says, done with descriptors;
 //! - `memory`, `register`, `will`: registered memory, the program's own for one send, and what is
 //!   left to the peer of a process that dies;
+//! - `cache`: the program's memory that stays registered between sends, and who notices that it goes;
 //! - `handler`, `background`: the threads: SOVIA_HANDLER's, and the one for timers and for streams
 //!   that their programs have closed (the papers' close thread). The papers' connection thread is
 //!   the listener's.
@@ -46,6 +47,7 @@
 #![deny(unsafe_code)]
 
 mod background;
+mod cache;
 mod core;
 pub mod error;
 mod handler;
@@ -57,7 +59,8 @@ mod stack;
 mod stream;
 mod will;
 
-pub use error::{AcceptError, ConnectError, Reset, SetUpError, TransferError};
+pub use cache::{CacheCounters, Caching};
+pub use error::{AcceptError, CachingError, ConnectError, Reset, SetUpError, TransferError};
 pub use lent::{Buffer, Received};
 pub use listener::Listener;
 pub use sovia_proto::configuration::{self, Configuration};

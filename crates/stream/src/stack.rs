@@ -1,12 +1,14 @@
 //! A NIC, and what its streams share.
 
 use crate::background::Background;
+use crate::cache::{CacheCounters, Caching, Choice};
 use crate::core::{Core, Patience};
-use crate::error::{ConnectError, SetUpError, TransferError};
+use crate::error::{CachingError, ConnectError, SetUpError, TransferError};
 use crate::handler::Handler;
 use crate::lent::Buffer;
 use crate::listener::Listener;
 use crate::stream::Stream;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use sovia_proto::configuration::{Configuration, Transfer};
@@ -23,7 +25,8 @@ const NOBODY: Duration = Duration::from_secs(1);
 /// How long after a request that met nobody the next is made.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Streams over a NIC. It may be dropped before they are.
+/// Streams over a NIC. It may be dropped before they are; but who drops a stack that is to be stepped
+/// gives up what its closed streams have not sent yet.
 #[derive(Debug)]
 pub struct Stack<N: Nic + 'static>(pub(crate) Arc<Shared<N>>);
 
@@ -31,6 +34,8 @@ pub struct Stack<N: Nic + 'static>(pub(crate) Arc<Shared<N>>);
 pub(crate) struct Shared<N: Nic + 'static> {
     pub(crate) nic: Arc<N>,
     pub(crate) ptag: Ptag,
+    /// What stays registered of the program's memory.
+    pub(crate) cache: Choice<N>,
     last: AtomicU64,
     handler: Handler<N>,
     background: Background<N>,
@@ -59,7 +64,8 @@ impl<N: Nic + 'static> Stack<N> {
     }
 
     /// Streams over that NIC without a thread of their own, for simulation: combined bytes wait
-    /// until [`Stream::flush`], and closed streams go on with [`Stack::step`].
+    /// until [`Stream::flush`], and closed streams go on with [`Stack::step`], for as long as there is
+    /// a stack to step.
     ///
     /// # Errors
     /// [`SetUpError::Ptag`].
@@ -70,8 +76,8 @@ impl<N: Nic + 'static> Stack<N> {
     fn with(nic: N, background: Background<N>) -> Result<Stack<N>, SetUpError> {
         let ptag = nic.create_ptag()?;
         let nic = Arc::new(nic);
-        let (last, handler) = (AtomicU64::new(0), Handler::default());
-        Ok(Stack(Arc::new(Shared { nic, ptag, last, handler, background })))
+        let (cache, last, handler) = Default::default();
+        Ok(Stack(Arc::new(Shared { nic, ptag, cache, last, handler, background })))
     }
 
     /// The NIC.
@@ -152,9 +158,42 @@ impl<N: Nic + 'static> Stack<N> {
         Buffer::new(&self.0, len)
     }
 
+    /// Chooses whether the program's buffers stay registered between sends. Without it that is
+    /// [`Caching::Noticed`] where registering is not free and the kernel allows it, else
+    /// [`Caching::Off`]. Where registering is free nothing is ever cached. What was cached is given up.
+    ///
+    /// # Errors
+    /// [`CachingError`] for [`Caching::Noticed`]; then everything stays as it was.
+    pub fn set_caching(&self, caching: Caching) -> Result<(), CachingError> {
+        self.0.cache.set(caching, &self.0.nic)
+    }
+
+    /// Whether buffers stay registered.
+    pub fn caching(&self) -> Caching {
+        self.0.cache.get(&self.0.nic)
+    }
+
+    /// The memory at these addresses goes away, or may have other pages from now on: to be called
+    /// before it is freed or unmapped, with [`Caching::Told`]
+    /// (`stack.forget(buffer.as_ptr_range())`). Sends that are under way are not disturbed.
+    pub fn forget(&self, memory: Range<*const u8>) {
+        self.0.cache.forget(&(memory.start.addr()..memory.end.addr()));
+    }
+
+    /// What the registration cache has done.
+    pub fn cache_counters(&self) -> CacheCounters {
+        self.0.cache.counters()
+    }
+
     /// Goes on closing the streams of a stepped stack; how many are not finished.
     pub fn step(&self) -> usize {
         self.0.background.step()
+    }
+}
+
+impl<N: Nic + 'static> Drop for Stack<N> {
+    fn drop(&mut self) {
+        self.0.background.leave();
     }
 }
 
@@ -212,7 +251,12 @@ impl<N: Nic + 'static> Shared<N> {
 impl<N: Nic + 'static> Drop for Shared<N> {
     fn drop(&mut self) {
         self.background.stop();
+        self.cache.end();
         // All that had the tag is gone.
         let _ = self.nic.destroy_ptag(self.ptag);
     }
 }
+
+#[cfg(test)]
+#[path = "stack_tests.rs"]
+mod tests;

@@ -13,10 +13,12 @@ pub mod fd;
 pub mod futex;
 pub mod lock;
 pub mod mapping;
+pub mod maps;
 pub mod memlock;
 pub mod poll;
 pub mod process;
 pub mod seqpacket;
+pub mod userfault;
 
 pub use call::{Errno, Result};
 pub use fd::Fd;

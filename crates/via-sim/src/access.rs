@@ -1,5 +1,6 @@
 //! From a descriptor to the memory that it names. Everything is checked when it is used.
 
+use crate::pins::Pins;
 use std::sync::Arc;
 use via::memory::{MemoryTable, Region};
 use via::queue::Outcome;
@@ -25,6 +26,7 @@ impl Work {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Access<'t> {
     pub(crate) table: &'t MemoryTable,
+    pub(crate) pins: &'t Pins,
     pub(crate) ptag: Ptag,
 }
 
@@ -105,7 +107,9 @@ impl Access<'_> {
             if let Some((region, at)) = self.segment(segment)? {
                 let begin = bytes.len();
                 bytes.resize(begin + segment.length as usize, 0);
-                region.memory().read(at, &mut bytes[begin..]);
+                if !self.pins.read(segment.handle, at, &mut bytes[begin..]) {
+                    region.memory().read(at, &mut bytes[begin..]);
+                }
             }
         }
         Ok(bytes)

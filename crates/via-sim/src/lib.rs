@@ -7,7 +7,7 @@
 //! - `packet`, `message`, `datagram`, `stream`: what travels, and how it is made whole again;
 //! - `world`: everything there is, under one lock, and what happens to it next;
 //! - `engine`: what VIs, connections and completion queues do; `meeting`: how VIs find each other;
-//! - `access`: from a descriptor to memory;
+//! - `access`, `pins`: from a descriptor to memory, and whose pages that is;
 //! - `network`, `driver`: who makes time pass ([`Clock`]);
 //! - `nic`, `vi`, `connection`, `cq`: what a program holds in its hands.
 //!
@@ -29,14 +29,16 @@ mod message;
 mod network;
 mod nic;
 mod packet;
+mod pins;
 mod stream;
 mod vi;
 mod world;
 
-pub use config::{Clock, Config};
+pub use config::{Clock, Config, Registering};
 pub use connection::{Listener, SimConnection};
 pub use cq::SimCq;
 pub use network::Network;
 pub use nic::SimNic;
+pub use pins::{Pinned, Pinner};
 pub use sovia_simnet::{Change, Counters, Link, Log, NodeId, Time};
 pub use vi::SimVi;

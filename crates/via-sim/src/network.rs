@@ -73,14 +73,7 @@ impl Network {
 
     /// Lets everything happen up to that time, which is the present then.
     pub fn run_until(&self, time: Time) {
-        let next = |world: &mut World| match world.net.next_time() {
-            Some(next) if next <= time => world.step(),
-            _ => {
-                world.net.pass(time);
-                false
-            }
-        };
-        while self.0.with(next) {}
+        self.0.run_until(time);
     }
 
     /// Lets everything happen for a while.
@@ -156,6 +149,26 @@ impl Shared {
             world = self.lock();
         }
         world.jobs.busy = false;
+    }
+
+    /// Lets everything happen up to that time, which is the present then, if it was not past.
+    pub(crate) fn run_until(&self, time: Time) {
+        let next = |world: &mut World| match world.net.next_time() {
+            Some(next) if next <= time => world.step(),
+            _ => {
+                world.net.pass(time);
+                false
+            }
+        };
+        while self.with(next) {}
+    }
+
+    /// The caller is busy for so long, and what happens meanwhile happens.
+    pub(crate) fn spend(&self, time: Duration) {
+        if !time.is_zero() {
+            let now = self.lock().net.now();
+            self.run_until(now.after(time));
+        }
     }
 
     /// For the network's own thread: lets the next thing happen; false if there is none, and it

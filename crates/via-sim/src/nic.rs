@@ -1,12 +1,13 @@
 //! The NIC.
 
-use crate::Clock;
 use crate::connection::{Listener, SimConnection};
 use crate::cq::SimCq;
 use crate::engine::{CqCore, ViCore, Workqueue};
 use crate::ids::{CqId, ViId};
 use crate::network::Shared;
+use crate::pins::{Pinner, Pins};
 use crate::vi::SimVi;
+use crate::{Clock, Config, Registering};
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
@@ -45,6 +46,8 @@ pub(crate) struct NicShared {
     pub(crate) attributes: NicAttributes,
     pub(crate) node: NodeId,
     pub(crate) table: MemoryTable,
+    pub(crate) pins: Pins,
+    registering: Registering,
     pub(crate) vis: AtomicU32,
     pub(crate) cqs: AtomicU32,
     handler: Mutex<Option<ErrorHandler>>,
@@ -123,7 +126,7 @@ pub(crate) fn possible(address: &NetAddress) -> Result<(), ConnectError> {
     Ok(())
 }
 
-fn attributes(name: &str, address: Box<[u8]>, mtu: u32) -> NicAttributes {
+fn attributes(name: &str, address: Box<[u8]>, config: &Config) -> NicAttributes {
     let cut = (0..=NAME_MAX.min(name.len())).rev().find(|&at| name.is_char_boundary(at));
     let reliable = Reliability::RELIABLE_DELIVERY | Reliability::RELIABLE_RECEPTION;
     NicAttributes {
@@ -142,26 +145,35 @@ fn attributes(name: &str, address: Box<[u8]>, mtu: u32) -> NicAttributes {
         max_cq: CQ_MAX,
         max_cq_entries: CQ_ENTRIES_MAX,
         max_transfer_size: TRANSFER_MAX,
-        native_mtu: mtu,
+        native_mtu: config.mtu,
         max_ptags: LIMITS.ptags,
         reliability: Reliability::all(),
         rdma_read: reliable,
         capabilities: Capabilities {
-            inline_size: mtu,
-            registration_is_free: true,
+            inline_size: config.mtu,
+            registration_is_free: config.registering.is_free(),
             sends_execute_in_caller: false,
             rdma_write: true,
         },
     }
 }
 
+/// Pages of 4 KB that memory has a part of.
+fn pages(memory: &Memory) -> u32 {
+    const PAGE: u64 = 4096;
+    let (begin, end) = (memory.address(0), memory.address(memory.len()));
+    u32::try_from(end.div_ceil(PAGE) - begin / PAGE).unwrap_or(u32::MAX)
+}
+
 impl SimNic {
     pub(crate) fn new(shared: Arc<Shared>, name: &str, node: NodeId, host: Box<[u8]>) -> SimNic {
-        let mtu = shared.with(|world| world.config.mtu);
+        let config = shared.with(|world| world.config);
         let nic = NicShared {
-            attributes: attributes(name, host, mtu),
+            attributes: attributes(name, host, &config),
             node,
             table: MemoryTable::new(LIMITS),
+            pins: Pins::default(),
+            registering: config.registering,
             vis: AtomicU32::new(0),
             cqs: AtomicU32::new(0),
             handler: Mutex::new(None),
@@ -180,6 +192,11 @@ impl SimNic {
     /// This NIC's address under a discriminator.
     pub fn address(&self, discriminator: &[u8]) -> NetAddress {
         NetAddress::new(&self.nic.attributes.local_address, discriminator)
+    }
+
+    /// Has the pages of memory that is registered from now on held, and sent from, by a pinner.
+    pub fn set_pinner(&self, pinner: Arc<dyn Pinner>) {
+        self.nic.pins.set(pinner);
     }
 
     /// Waits for one request without blocking: [`Nic::connect_wait`] for a program that steps the
@@ -217,12 +234,18 @@ impl Nic for SimNic {
         memory: &Memory,
         attributes: MemAttributes,
     ) -> Result<MemHandle, RegisterError> {
-        self.nic.table.register(memory, attributes)
+        let handle = self.nic.table.register(memory, attributes)?;
+        self.nic.pins.registered(handle, memory);
+        self.shared.spend(self.nic.registering.registering(pages(memory)));
+        Ok(handle)
     }
 
     fn deregister_mem(&self, handle: MemHandle) -> Result<(), MemError> {
         // Memory is used under the network's lock only: nothing uses it when we have it.
-        self.shared.with(|_| self.nic.table.deregister(handle).map(drop))
+        let region = self.shared.with(|_| self.nic.table.deregister(handle))?;
+        self.nic.pins.deregistered(handle);
+        self.shared.spend(self.nic.registering.deregistering(pages(region.memory())));
+        Ok(())
     }
 
     fn query_mem(&self, handle: MemHandle) -> Result<(Memory, MemAttributes), MemError> {

@@ -105,6 +105,12 @@ pub(super) fn of(results: &Results) -> Vec<Picture> {
             .collect(),
         Scenario::Calls => vec![single(results, "calls", "ns per call", "ns")],
         Scenario::Memory => vec![single(results, "memory", "bytes per VI", "bytes")],
+        Scenario::Registration => {
+            let x = Axis { label: "size in bytes", kind: Kind::Binary };
+            let y = Axis { label: "time in µs", kind: Kind::Log };
+            let metric = Metric::Preparing;
+            vec![picture(results, "registration", name.to_owned(), (x, y), metric, |_| true)]
+        }
         Scenario::Sovia => sovia::pictures(results),
     }
 }
@@ -252,6 +258,7 @@ mod tests {
                 Metric::Throughput,
                 Metric::HalfTrip,
                 Metric::PerMessage,
+                Metric::Preparing,
                 Metric::PostSend,
                 Metric::Processor,
                 Metric::Private,
@@ -274,6 +281,6 @@ mod tests {
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len(), count, "each has a file of its own");
-        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 6);
+        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 1 + 6);
     }
 }

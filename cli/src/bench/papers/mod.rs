@@ -62,6 +62,8 @@ pub(super) enum What {
     Calls(OneArgs),
     /// The memory of idle connected VIs
     Memory(OneArgs),
+    /// Registering the bytes of a send, locking them and copying them, by size
+    Registration(OneArgs),
     /// SOVIA streams in the papers' configurations: latency and bandwidth by size
     Sovia(OneArgs),
 }
@@ -133,6 +135,7 @@ pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
         What::Netpipe(args) => one(Scenario::Netpipe, args),
         What::Calls(args) => one(Scenario::Calls, args),
         What::Memory(args) => one(Scenario::Memory, args),
+        What::Registration(args) => one(Scenario::Registration, args),
         What::Sovia(args) => one(Scenario::Sovia, args),
     }
 }

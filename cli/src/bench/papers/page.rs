@@ -69,6 +69,13 @@ fn about(scenario: Scenario) -> &'static str {
             "What the pages of two processes grew by when they connected idle VIs, by VI: pages \
              that one of them touches alone, pages that both touch, and each end's share of all."
         }
+        Scenario::Registration => {
+            "What a send costs before it is posted, if its bytes are registered for it and deregistered \
+             after it, or copied (SOVIA's figure 6, in ICS 2001). The NIC in shared memory pins nothing; \
+             beside it, what the kernel takes to lock pages and unlock them, which a NIC that pins costs \
+             at least. Copies go to one place, and come from one (cached), or from ever other places of \
+             256 MB (uncached): from caches that processors share, where those are larger."
+        }
         Scenario::Sovia => {
             "Streams over a VI by the configurations of SOVIA's Table 4. One and two processors: who \
              handles messages (Figs. 5 and 9). Transfer: bytes registered, copied or either, on two \

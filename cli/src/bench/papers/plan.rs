@@ -2,7 +2,7 @@
 
 mod sovia;
 
-use super::work::{Part, Perturbed, Scenario, Spread, Strategy, Way, Work};
+use super::work::{Part, Perturbed, Prepared, Scenario, Spread, Strategy, Way, Work};
 use crate::bench::layer::Layer;
 use crate::bench::task::{Cpus, Scenario as Plain, Wait};
 
@@ -37,6 +37,7 @@ pub(super) fn parts(scenario: Scenario, effort: Effort) -> Vec<Part> {
         Scenario::Netpipe => netpipe(effort),
         Scenario::Calls => calls(effort),
         Scenario::Memory => memory(effort),
+        Scenario::Registration => registration(effort),
         Scenario::Sovia => sovia::parts(effort),
     }
 }
@@ -245,6 +246,25 @@ fn memory(effort: Effort) -> Vec<Part> {
     let work = Work::Memory { vis: effort.vis };
     let how = (Way::SendRecv, Wait::Block, Cpus::Apart);
     vec![part(Scenario::Memory, how, "idle connected VIs".to_owned(), work, effort)]
+}
+
+/// What a send costs its caller before it is posted, by size; the ICS paper's figure 6.
+fn registration(effort: Effort) -> Vec<Part> {
+    let step = if effort.quick { 4 } else { 2 };
+    let sizes: Vec<usize> = (10..=22).step_by(step).map(|bits| 1 << bits).collect();
+    [
+        (Prepared::Registered, "registered, shm"),
+        (Prepared::Pinned, "pinned (mlock, munlock)"),
+        (Prepared::CopiedCached, "copied, cached"),
+        (Prepared::CopiedUncached, "copied, uncached"),
+    ]
+    .into_iter()
+    .map(|(prepared, series)| {
+        let work = Work::Registering { prepared, sizes: sizes.clone() };
+        let how = (Way::Local, Wait::Poll, Cpus::Apart);
+        part(Scenario::Registration, how, series.to_owned(), work, effort)
+    })
+    .collect()
 }
 
 #[cfg(test)]

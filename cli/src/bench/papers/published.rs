@@ -153,6 +153,17 @@ const fn load(series: &'static str, end: End) -> Ours {
 }
 
 const PACED: &str = "paced, SOVIA_COMBINE";
+
+/// Making the bytes of a send ready.
+const fn preparing(series: &'static str, size: u64) -> Ours {
+    ours(Scenario::Registration, series, Metric::Preparing, Pick::At(size))
+}
+
+const REGISTERED: Ours = preparing("registered, shm", 1024);
+const PINNED: Ours = preparing("pinned (mlock, munlock)", 1024);
+const UNCACHED: Ours = preparing("copied, uncached", 1024);
+const CACHED: Ours = preparing("copied, cached", 1024);
+
 const ONE_VIA: Ours = stream("one processor, native VIA");
 const TWO_VIA: Ours = stream("two processors, native VIA");
 const REG: Ours = ours(Scenario::Sovia, "transfer, SOVIA_REG", Metric::HalfTrip, Pick::At(4));
@@ -237,6 +248,11 @@ facts! {
     SOVIA "Table 3, cLAN": "4 bytes, SOVIA_COPY by native VIA", 1.27, "", Quotient(COPY, TWO_VIA);
     SOVIA "Table 3, cLAN": "4 bytes, SOVIA_REG by SOVIA_COPY", 1.17, "", Quotient(REG, COPY);
     SOVIA "Table 3, cLAN": "registering takes no longer than copying from, bytes", 1024.0, "bytes", Crossing(REG, COPY);
+    SOVIA "Sec. 4.1, Fig. 6": "registering and deregistering, at least (3 to 4 us), shm", 3.5, "us", Figure(REGISTERED);
+    SOVIA "Sec. 4.1, Fig. 6": "registering and deregistering, at least (3 to 4 us), mlock and munlock", 3.5, "us", Figure(PINNED);
+    SOVIA "Sec. 4.1, Fig. 6": "registering takes no longer than copying from (1 KB to 4 KB), shm, uncached", 2048.0, "bytes", Crossing(REGISTERED, UNCACHED);
+    SOVIA "Sec. 4.1, Fig. 6": "registering takes no longer than copying from (1 KB to 4 KB), mlock, uncached", 2048.0, "bytes", Crossing(PINNED, UNCACHED);
+    SOVIA "Sec. 4.1, Fig. 6": "registering takes no longer than copying from (1 KB to 4 KB), mlock, cached", 2048.0, "bytes", Crossing(PINNED, CACHED);
     SOVIA "Sec. 4.2, cLAN": "4 bytes by COMBINE less than 2 us over those by DACKS: one by the other", 1.14, "", Quotient(stream("transfer, SOVIA_COMBINE"), stream("transfer, SOVIA_DACKS"));
     SOVIA "Fig. 10a, cLAN": "32 KB at 780 Mbit/s, sender's processor time, COMBINE", 10.1, "%", Figure(load(PACED, End::Requester));
     SOVIA "Fig. 10b, cLAN": "32 KB at 780 Mbit/s, receiver's, COMBINE (its kernel mode alone, less than)", 13.0, "%", Figure(load(PACED, End::Responder));

@@ -201,6 +201,7 @@ pub(super) fn title(scenario: Scenario) -> &'static str {
         Scenario::Netpipe => "NetPIPE",
         Scenario::Calls => "Single calls",
         Scenario::Memory => "Memory of idle connected VIs (per VI)",
+        Scenario::Registration => "Registering and copying",
         Scenario::Sovia => "SOVIA streams in the papers' configurations",
     }
 }

@@ -19,11 +19,12 @@ pub(super) enum Scenario {
     Netpipe,
     Calls,
     Memory,
+    Registration,
     Sovia,
 }
 
 impl Scenario {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Loops,
         Self::Throughput,
         Self::Strided,
@@ -32,6 +33,7 @@ impl Scenario {
         Self::Netpipe,
         Self::Calls,
         Self::Memory,
+        Self::Registration,
         Self::Sovia,
     ];
 
@@ -46,6 +48,7 @@ impl Scenario {
             Self::Netpipe => "netpipe",
             Self::Calls => "calls",
             Self::Memory => "memory",
+            Self::Registration => "registration",
             Self::Sovia => "sovia",
         }
     }
@@ -57,9 +60,12 @@ impl Scenario {
             Self::Scatter => "block_bytes",
             Self::Queues => "vis",
             Self::Memory => "vis",
-            Self::Loops | Self::Throughput | Self::Netpipe | Self::Calls | Self::Sovia => {
-                "size_bytes"
-            }
+            Self::Loops
+            | Self::Throughput
+            | Self::Netpipe
+            | Self::Calls
+            | Self::Registration
+            | Self::Sovia => "size_bytes",
         }
     }
 }
@@ -161,6 +167,19 @@ pub(super) enum Strategy {
     RoundRobin,
 }
 
+/// What is done with the bytes of a send before it is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Prepared {
+    /// Registered with the NIC, and deregistered
+    Registered,
+    /// Locked in memory by the kernel, and unlocked
+    Pinned,
+    /// Copied, always the same ones
+    CopiedCached,
+    /// Copied, always other ones
+    CopiedUncached,
+}
+
 /// A message size of NetPIPE's: a base size and how far off it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Perturbed {
@@ -198,6 +217,8 @@ pub(super) enum Work {
     Layer { scenario: task::Scenario, layer: Layer, size: usize },
     /// What idle connected VIs take
     Memory { vis: usize },
+    /// Bytes made ready for a send, by one end alone
+    Registering { prepared: Prepared, sizes: Vec<usize> },
 }
 
 /// One line of a scenario's pictures: a pair of processes plays it, from the first point to the
@@ -227,6 +248,7 @@ impl Part {
             Work::Strided { strides, .. } => strides.len(),
             Work::Scatter { blocks, .. } => blocks.len(),
             Work::Queues { vis, .. } => vis.len(),
+            Work::Registering { sizes, .. } => sizes.len(),
             Work::Calls => 8,
             Work::Memory { .. } | Work::Layer { .. } => 1,
         }
@@ -289,6 +311,7 @@ metrics! {
     Throughput "throughput" "Mbit/s" "throughput";
     Rate "rate" "1/s" "messages a second";
     Processor "processor_time" "%" "processor time of the sender / of the receiver";
+    Preparing "preparing" "us" "making the bytes of a send ready";
     PerMessage "time_per_message" "us" "time per message";
     PostSend "post_send" "ns" "post send";
     PostSendSilent "post_send_silent" "ns" "post send, nobody looks at the far end";

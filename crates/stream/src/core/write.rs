@@ -62,7 +62,7 @@ impl<N: Nic + 'static> Core<N> {
                 Ok((held, len as usize))
             }
             Offer::Register { len, immediate } => {
-                let lease = Lease::new(&self.stack, &bytes[..len as usize]);
+                let lease = Lease::new(&self.stack, bytes, len as usize);
                 match lease {
                     Ok(lease) => Ok((self.send_leased(held, &lease, immediate), len as usize)),
                     // Then as SOVIA_COPY does.

@@ -5,6 +5,7 @@
 pub(crate) mod cases;
 pub(crate) mod ends;
 pub(crate) mod pattern;
+pub(crate) mod pinned;
 pub(crate) mod run;
 
 use sovia_stream::configuration::PRESETS;

@@ -75,7 +75,7 @@ impl ViCore {
     }
 
     pub(crate) fn access(&self) -> Access<'_> {
-        Access { table: &self.nic.table, ptag: self.ptag }
+        Access { table: &self.nic.table, pins: &self.nic.pins, ptag: self.ptag }
     }
 
     pub(crate) fn is_reliable(&self) -> bool {

@@ -7,6 +7,7 @@ mod oneway;
 mod paced;
 mod pingpong;
 mod queues;
+mod registering;
 mod spread;
 
 use std::io::Write;
@@ -96,6 +97,7 @@ impl Player<'_> {
             Work::Calls => self.calls()?,
             Work::Layer { .. } => bail!("the processes of `sovia bench` play that"),
             Work::Memory { vis } => self.memory(*vis)?,
+            Work::Registering { prepared, sizes } => self.registering(*prepared, sizes)?,
         }
         // Neither goes while the other may still be at work on the connection.
         self.control.meet()

@@ -1,0 +1,180 @@
+//! A simulated NIC that pins pages for good, and memory of a test's own to send from.
+//!
+//! Pages are held in a pipe, into which they are spliced without being copied: what is unmapped, or
+//! replaced by other pages, stays there as it was, as it would with a NIC that reads it by DMA.
+
+use super::LONG;
+use core::ops::Range;
+use sovia_stream::{Caching, Configuration, Stack, Stream, Unconnected};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use via::Vi;
+use via_sim::{Config, Network, Pinned, Pinner, Registering, SimNic};
+
+pub(crate) const PAGE: usize = 4096;
+const PIPE_BYTES: i32 = 1 << 20;
+
+/// Pins what lies in these addresses.
+struct Pipes(Range<usize>);
+
+struct Pages {
+    reads: File,
+    writes: File,
+    len: usize,
+}
+
+fn pipe() -> (File, File) {
+    let mut ends = [0; 2];
+    // SAFETY: there is room for two descriptors, which nobody else owns.
+    let ends = unsafe {
+        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
+        ends.map(|end| File::from_raw_fd(end))
+    };
+    // SAFETY: takes numbers.
+    let set = unsafe { libc::fcntl(ends[1].as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
+    assert_eq!(set, PIPE_BYTES);
+    let [reads, writes] = ends;
+    (reads, writes)
+}
+
+impl Pinner for Pipes {
+    fn pin(&self, address: u64, len: usize) -> Option<Box<dyn Pinned>> {
+        let (begin, end) = (address as usize, address as usize + len);
+        if begin < self.0.start || self.0.end < end {
+            return None;
+        }
+        let (reads, writes) = pipe();
+        let mut at = begin;
+        while at < end {
+            let piece = libc::iovec { iov_base: at as *mut _, iov_len: end - at };
+            // SAFETY: memory that is being registered is mapped; its pages are only held.
+            let held = unsafe { libc::vmsplice(writes.as_raw_fd(), &raw const piece, 1, 0) };
+            assert!(held > 0, "{}", std::io::Error::last_os_error());
+            at += held as usize;
+        }
+        Some(Box::new(Pages { reads, writes, len }))
+    }
+}
+
+impl Pinned for Pages {
+    fn read(&self, at: usize, out: &mut [u8]) {
+        let (mut copy, to) = pipe();
+        // SAFETY: takes numbers. The pages stay in the pipe that they are in.
+        let teed = unsafe { libc::tee(self.reads.as_raw_fd(), to.as_raw_fd(), self.len, 0) };
+        assert_eq!(teed, self.len as isize, "all of it, and {:?} holds it", self.writes);
+        let mut all = vec![0; self.len];
+        copy.read_exact(&mut all).unwrap();
+        out.copy_from_slice(&all[at..at + out.len()]);
+    }
+}
+
+/// Addresses that are a test's own, far from where the kernel maps what it may map anywhere: what a
+/// test gives back, no test beside it gets.
+pub(crate) fn addresses(pages: usize) -> Range<usize> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0x3000_0000_0000);
+    let start = NEXT.fetch_add(1 << 30, Ordering::Relaxed);
+    start..start + pages * PAGE
+}
+
+/// Maps zeroed memory there, where nothing is.
+pub(crate) fn map(at: &Range<usize>) {
+    map_with(at, libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE);
+}
+
+/// The same; false if there is something.
+pub(crate) fn map_if_free(at: &Range<usize>) -> bool {
+    mapped(at, libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE)
+}
+
+/// Maps zeroed memory there.
+pub(crate) fn map_with(at: &Range<usize>, flags: i32) {
+    assert!(mapped(at, flags), "{}", std::io::Error::last_os_error());
+}
+
+fn mapped(at: &Range<usize>, flags: i32) -> bool {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let (start, flags) = (at.start as *mut _, flags | libc::MAP_ANONYMOUS);
+    // SAFETY: the addresses are the test's own.
+    unsafe { libc::mmap(start, at.len(), access, flags, -1, 0) == start }
+}
+
+pub(crate) fn unmap(at: &Range<usize>) {
+    // SAFETY: the addresses are the test's own, and no slice of them lives.
+    assert_eq!(unsafe { libc::munmap(at.start as *mut _, at.len()) }, 0);
+}
+
+/// Writes bytes that tell `what` from others, to every byte.
+pub(crate) fn fill(at: &Range<usize>, what: u8) {
+    // SAFETY: the addresses are the test's own, and are mapped.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(at.start as *mut u8, at.len()) };
+    bytes.copy_from_slice(&expected(at.len(), what));
+}
+
+pub(crate) fn expected(len: usize, what: u8) -> Vec<u8> {
+    (0..len).map(|i| (i / 7) as u8 ^ what).collect()
+}
+
+/// Two ends of a stream over NICs that pin, in one thread that makes time pass.
+pub(crate) struct Pair {
+    pub(crate) network: Network,
+    pub(crate) stack: Stack<SimNic>,
+    pub(crate) stream: Stream<SimNic>,
+    peer: Stream<SimNic>,
+    _other: Stack<SimNic>,
+}
+
+impl Pair {
+    /// Sends from these addresses are by registering them, which costs time.
+    pub(crate) fn new(pinned: &Range<usize>) -> Pair {
+        Pair::with(Config::default().registering(Registering::PUBLISHED), pinned)
+    }
+
+    pub(crate) fn with(config: Config, pinned: &Range<usize>) -> Pair {
+        let network = Network::new(1, config);
+        let stacks = ["a", "b"].map(|name| Stack::stepped(network.nic(name)).unwrap());
+        let [a, b] = stacks.each_ref().map(|stack| stack.nic().address(b"end"));
+        let configuration: Configuration = "SOVIA_DACKS,reg".parse().unwrap();
+        let ends = stacks.each_ref().map(|stack| stack.unconnected(&configuration).unwrap());
+        ends[0].vi().connect_peer_request(&a, &b, Some(LONG)).unwrap();
+        ends[1].vi().connect_peer_request(&b, &a, Some(LONG)).unwrap();
+        for end in &ends {
+            end.vi().connect_peer_wait().unwrap();
+        }
+        stacks[0].nic().set_pinner(Arc::new(Pipes(pinned.clone())));
+        let [stream, peer] = ends.map(Unconnected::connected);
+        let [stack, other] = stacks;
+        Pair { network, stack, stream, peer, _other: other }
+    }
+
+    /// Has the kernel tell of memory that goes away; false where it does not.
+    pub(crate) fn noticed(&self) -> bool {
+        let noticed = self.stack.set_caching(Caching::Noticed);
+        if let Err(error) = noticed {
+            println!("nothing is tested: {error}");
+        }
+        noticed.is_ok()
+    }
+
+    /// Sends what lies there, and says what arrives.
+    pub(crate) fn send(&self, at: &Range<usize>) -> Vec<u8> {
+        // SAFETY: the addresses are the test's own, and are mapped; nobody writes meanwhile.
+        let bytes = unsafe { core::slice::from_raw_parts(at.start as *const u8, at.len()) };
+        assert_eq!(self.stream.write(bytes), Ok(bytes.len()));
+        let mut out = vec![0; bytes.len()];
+        let mut got = 0;
+        while got < out.len() {
+            got += self.peer.read_within(&mut out[got..], LONG).unwrap();
+        }
+        out
+    }
+
+    /// What is written there arrives.
+    #[track_caller]
+    pub(crate) fn says(&self, at: &Range<usize>, what: u8) {
+        fill(at, what);
+        assert!(self.send(at) == expected(at.len(), what), "other bytes arrive than were written");
+    }
+}
