@@ -89,3 +89,13 @@ pub(crate) fn watch(fd: i32, at: Ref) {
     // An edge that is there already is reported at once.
     let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token(at, fd));
 }
+
+/// Around fork: see [`crate::fork`].
+pub(crate) fn hold() {
+    THREAD.hold();
+}
+
+/// After fork, in both.
+pub(crate) fn release() {
+    THREAD.release();
+}

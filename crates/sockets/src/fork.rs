@@ -1,8 +1,8 @@
 //! Forks: the child has a copy of everything, and nothing in it is half done.
 
 use crate::{
-    closer, family, handler, meeting, members, memory, ops, pair, pollset, process, reactor, sets,
-    stream, table,
+    anchors, closer, family, handler, meeting, members, memory, ops, pair, pollset, process,
+    reactor, sets, stream, table,
 };
 use core::sync::atomic::{AtomicI32, Ordering};
 use sovia_sys::{fd, lock};
@@ -58,10 +58,12 @@ fn forking() {
     meeting::hold();
     reactor::hold();
     sets::hold();
+    // Before the pairs: who starts a thread makes a doorbell for it.
+    anchors::hold();
+    handler::hold();
     pair::hold();
     closer::hold();
     ops::keep::hold();
-    handler::hold();
     pair::lent::hold();
     let bit = family::expect_child();
     table::for_each_conn(|_, at| {
@@ -74,10 +76,11 @@ fn forking() {
 fn fork_done() {
     fd::release();
     pair::lent::release();
-    handler::release();
     ops::keep::release();
     closer::release();
     pair::release();
+    handler::release();
+    anchors::release();
     sets::release();
     reactor::release();
     meeting::release();

@@ -68,6 +68,16 @@ impl OncePerProcess {
         started
     }
 
+    /// Around fork: nobody is just starting it.
+    pub(crate) fn hold(&self) {
+        self.start.lock();
+    }
+
+    /// After fork, in both.
+    pub(crate) fn release(&self) {
+        self.start.unlock();
+    }
+
     /// In a forked child: the thread has stayed with the parent. Without a system call.
     pub(crate) fn is_missing(&self) -> bool {
         self.owner.load(Ordering::Relaxed) != 0

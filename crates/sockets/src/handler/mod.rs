@@ -178,14 +178,16 @@ fn handle(conn: &Conn) -> bool {
 
 /// Around fork: see [`crate::fork`].
 pub(crate) fn hold() {
-    LANES.hold();
+    THREAD.hold();
     notify::hold();
+    LANES.hold();
 }
 
 /// After fork, in both.
 pub(crate) fn release() {
-    notify::release();
     LANES.release();
+    notify::release();
+    THREAD.release();
 }
 
 /// In a forked child, which begins without threads and pairs of its own.

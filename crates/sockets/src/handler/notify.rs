@@ -58,12 +58,14 @@ extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
 
 /// Around fork: see [`crate::fork`].
 pub(super) fn hold() {
+    THREAD.hold();
     CALLS.hold();
 }
 
 /// After fork, in both.
 pub(super) fn release() {
     CALLS.release();
+    THREAD.release();
 }
 
 /// In a forked child, whose parent calls back for what both have.
