@@ -107,7 +107,8 @@ static void given_away(struct peer *p) {
     connected(p);
     converse(p->fd, false, 10);
     hand_over(w.channel, p->fd);
-    CALL(close(p->fd));
+    // Without a line, before or after which the worker may be done.
+    MUST(close(p->fd));
     reap("worker", w.id);
 }
 

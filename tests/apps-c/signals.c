@@ -40,8 +40,11 @@ static void alarm_in(int ms) {
     do {                                                                       \
         counted = 0;                                                           \
         set_alarm(ms, 1000);                                                   \
-        CALL(expression);                                                      \
+        errno = 0;                                                             \
+        long got_ = (long)(expression);                                        \
+        int error_ = errno;                                                    \
         set_alarm(0, 0);                                                       \
+        report(#expression, got_, error_);                                     \
     } while (0)
 
 static void answers(struct peer *p) {
