@@ -153,7 +153,8 @@ impl Pair {
     pub(crate) fn noticed(&self) -> bool {
         let noticed = self.stack.set_caching(Caching::Noticed);
         if let Err(error) = noticed {
-            println!("nothing is tested: {error}");
+            let test = std::thread::current().name().unwrap_or("a test").to_owned();
+            println!("SKIPPED: {test}: {error}");
         }
         noticed.is_ok()
     }
