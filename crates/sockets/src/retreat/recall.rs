@@ -50,7 +50,7 @@ pub(super) fn ask(guard: &mut Guard<'_>) -> Asked {
         conn.set_rx(Rx::Back);
         return Asked::OnTcp;
     }
-    stream::audit::say_grant(guard, Grant::Recalled as u64);
+    stream::say_grant(guard, Grant::Recalled as u64);
     let path = &guard.endpoint_ref().rx.direction().path;
     core::sync::atomic::fence(Ordering::SeqCst);
     let word = &path.0[word::SWITCH];

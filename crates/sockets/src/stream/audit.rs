@@ -19,12 +19,6 @@ pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
 /// Flags that are news to those who wait.
 const ENDS: u32 = flag::ENDED | flag::DAMAGED | flag::EOF | flag::PEER_GONE;
 
-/// Publishes a grant, or its end.
-pub(crate) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
-    guard.own.grant = grant;
-    store(&super::rx(guard).path, word::GRANT, grant);
-}
-
 /// Writes the words again that their last writer may have died over.
 pub(super) fn repair(guard: &mut Guard<'_>) {
     guard.own.uncounted = true;

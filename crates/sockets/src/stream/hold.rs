@@ -3,15 +3,10 @@
 //! Acknowledgements lie behind unread data. A sender whose window is used up takes everything off
 //! the ring to see them ([`scan`]); the data is held here, never more than the window allows.
 
-use super::receive::{control, count_arrival, enter, grant, idle, switched};
-use super::{Fault, Got, damaged, load, rx, word};
-use crate::conn::{Guard, HELD, Held, Taking, flag};
-use crate::{Errno, errno};
-use core::sync::atomic::Ordering;
+use super::Fault;
+use super::packets::{control, count_arrival};
+use crate::conn::{Guard, HELD, Held, Taking};
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::{Rx, Source};
-use sovia_sys::call;
-use via_shm::endpoint::Area;
 use via_shm::ring::Entry;
 
 pub(super) fn copy_held(guard: &Guard<'_>, held: &Held, from: usize, out: &mut [u8]) {
@@ -78,130 +73,4 @@ fn hold(guard: &mut Guard<'_>, entry: &Entry, kind: Kind) -> Result<(), Fault> {
     guard.held_end = n.wrapping_add(1);
     guard.take(Taking::Nothing);
     Ok(())
-}
-
-/// Copies unread bytes without consuming them (`MSG_PEEK`).
-pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
-    let conn = guard.conn;
-    if conn.rx() != Rx::Vi {
-        // One byte read, then looked at again: enters the VI where the switch has been reached.
-        grant(guard);
-        if conn.rx() == Rx::Granted {
-            let switch = switched(guard);
-            let read = conn.rx_tcp.load(Ordering::Acquire);
-            if sovia_proto::path::source(switch, read) == Source::Vi && enter(guard, switch) {
-                return peek(guard, fd, out);
-            }
-        }
-        conn.clear(flag::ANCHOR);
-        let result = call::recv(fd, out, libc::MSG_DONTWAIT | libc::MSG_PEEK);
-        if result != Err(call::Errno::EAGAIN) {
-            conn.set(flag::ANCHOR);
-        }
-        if let Ok(1..) = result {
-            return Got::Bytes(result.unwrap_or(0));
-        }
-        // As in `receive_tcp`: the switch may be newer than the look at it.
-        if conn.rx() == Rx::Granted {
-            let switch = switched(guard);
-            let read = conn.rx_tcp.load(Ordering::Acquire);
-            if sovia_proto::path::source(switch, read) == Source::Vi && enter(guard, switch) {
-                return peek(guard, fd, out);
-            }
-        }
-        return match result {
-            Ok(_) if out.is_empty() => Got::Bytes(0),
-            Ok(_) => Got::End,
-            Err(call::Errno::EAGAIN) => Got::Nothing,
-            Err(e) => Got::Failed(errno(e)),
-        };
-    }
-    match peek_vi(guard, out) {
-        Ok(0) => idle(guard, fd, &mut []),
-        Ok(n) => Got::Bytes(n),
-        Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
-    }
-}
-
-fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
-    look(guard)?;
-    let direction = rx(guard);
-    let tail = load(&direction.writer, word::TAIL);
-    let after = load(&direction.writer, word::AFTER) as u32;
-    let mut done = 0;
-    let mut from = guard.front as usize;
-    let mut packets = guard.taker.packets;
-    let mut n = guard.held_first;
-    let gathered = tail.wrapping_sub(guard.taker.head);
-    if gathered > Area::LEN as u64 {
-        return Err(Fault::Damaged);
-    }
-    let mut gathered_done = gathered == 0;
-    while done < out.len() {
-        if !gathered_done && packets == after {
-            let start = load(&direction.writer, word::START);
-            let mut head = guard.taker.head;
-            while done < out.len() && head != tail {
-                let at = (head.wrapping_sub(start) % Area::LEN as u64) as usize;
-                let len = ((tail - head) as usize).min(out.len() - done).min(Area::LEN - at);
-                guard.endpoint_ref().rx.area().read(at, &mut out[done..done + len]);
-                done += len;
-                head += len as u64;
-            }
-            gathered_done = true;
-            continue;
-        }
-        if n == guard.held_end {
-            break;
-        }
-        let held = guard.held[n as usize % HELD];
-        if kind_of(held.kind) != Some(Kind::Data) {
-            break;
-        }
-        let len = (held.len as usize).saturating_sub(from).min(out.len() - done);
-        copy_held(guard, &held, from, &mut out[done..done + len]);
-        done += len;
-        from = 0;
-        n = n.wrapping_add(1);
-        packets = packets.wrapping_add(1);
-    }
-    Ok(done)
-}
-
-/// Bytes that could be received at once.
-pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
-    if guard.conn.rx() != Rx::Vi {
-        let tcp = call::bytes_unread(fd).map_err(errno)?;
-        if guard.conn.rx() != Rx::Granted || switched(guard) == 0 {
-            return Ok(tcp);
-        }
-        // What has been switched counts too. It is only looked at: the sender may still take it back.
-        let gathered = load(&rx(guard).writer, word::TAIL).min(Area::LEN as u64) as usize;
-        let queued = guard.endpoint_ref().rx.queued(is_data);
-        return Ok(tcp + held_bytes(guard) + queued + gathered);
-    }
-    if scan(guard).is_err() {
-        return Err(damaged(guard.conn, fd));
-    }
-    let sum = held_bytes(guard);
-    let gathered = load(&rx(guard).writer, word::TAIL).wrapping_sub(guard.taker.head);
-    Ok(sum - (guard.front as usize).min(sum) + gathered.min(Area::LEN as u64) as usize)
-}
-
-/// Bytes of the packets that are held.
-fn held_bytes(guard: &Guard<'_>) -> usize {
-    let mut sum = 0;
-    let mut n = guard.held_first;
-    while n != guard.held_end {
-        let held = &guard.held[n as usize % HELD];
-        if held.kind == Kind::Data as u8 {
-            sum += held.len as usize;
-        }
-        n = n.wrapping_add(1);
-    }
-    sum
-}
-
-fn is_data(immediate: u32) -> bool {
-    Immediate::decode(immediate).is_ok_and(|packet| packet.kind == Kind::Data)
 }

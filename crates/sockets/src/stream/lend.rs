@@ -5,7 +5,7 @@
 //! borrowed to be read, what is consumed after it is released with it.
 
 use super::hold::{kind_of, look};
-use super::receive::{consumed, count_arrival};
+use super::packets::{consumed, count_arrival};
 use super::send::{cannot, said, send_vi};
 use super::{Fault, Put, damaged, load, rx, tx, word};
 use crate::conn::{Guard, HELD, Taking, flag};

@@ -1,19 +1,17 @@
 //! Looking whether a call would find something.
 
-use super::hold::{peek, scan};
-use super::receive::{idle, switched, take_held};
-use super::{Got, load, returned, rx, tx, word};
+use super::entering::switched;
+use super::hold::scan;
+use super::peek::peek;
+use super::receive::{idle, take_held};
+use super::{Got, ROOM, load, returned, rx, tx, word};
 use crate::conn::{Conn, Guard, HELD, flag};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};
 use via_shm::Endpoint;
-use via_shm::endpoint::Area;
 use via_shm::layout::Direction;
-
-/// A sender that waits for room is woken, and a poller told, when this much is free again.
-pub(super) const ROOM: u64 = (Area::LEN / 2) as u64;
 
 /// Whether the direction in which we receive goes back to TCP here; takes the packet that says so.
 pub fn is_returning(guard: &mut Guard<'_>) -> bool {

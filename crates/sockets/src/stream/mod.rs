@@ -3,25 +3,32 @@
 //! Nothing here waits. [`receive`] and [`send`] do what can be done at once on whichever path the
 //! direction is on; [`crate::wait`] and [`crate::ops`] decide what to do when that is nothing.
 
+mod anchor;
 pub(crate) mod audit;
 pub(crate) mod combine;
+mod entering;
 pub(crate) mod handled;
 mod hold;
 mod lend;
 pub(crate) mod listeners;
 mod look;
+mod packets;
+mod peek;
 mod receive;
 pub(crate) mod returned;
 mod send;
 mod transfer;
 
-pub use hold::{peek, unread};
+pub(crate) use anchor::anchor_has_ended;
+pub(crate) use entering::say_grant;
 pub(crate) use lend::{Find, Place, borrow, commit, give_back, lend, lend_progress, take_back};
 pub use look::{Watch, is_returning, readable, writable};
+pub(crate) use packets::send_control;
+pub use peek::{peek, unread};
 pub use receive::receive;
-pub(crate) use receive::{anchor_has_ended, receive_unread};
+pub(crate) use receive::receive_unread;
 pub use send::{finish, leave, send};
-pub(crate) use send::{send_control, take_own_back, unentered};
+pub(crate) use send::{take_own_back, unentered};
 
 use crate::conn::{Conn, Guard, flag};
 use crate::{Errno, pair};
@@ -30,8 +37,12 @@ use sovia_proto::Violation;
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::Rx;
 use sovia_sys::call;
+use via_shm::endpoint::Area;
 use via_shm::layout::{Direction, Words};
 use via_shm::{Damaged, Endpoint};
+
+/// A sender that waits for room is woken, and a poller told, when this much is free again.
+const ROOM: u64 = (Area::LEN / 2) as u64;
 
 /// Words of a direction's shared lines.
 pub(crate) mod word {
@@ -156,7 +167,7 @@ fn repair(guard: &mut Guard<'_>) {
     if tail.wrapping_sub(guard.gatherer.tail) <= u64::from(guard.protocol.chunk) {
         guard.gatherer.tail = tail;
     }
-    receive::finish_taking(guard);
+    packets::finish_taking(guard);
     audit::repair(guard);
     // It may not have come to telling of what it had sent.
     tell_reader(guard.conn, guard.endpoint_ref());

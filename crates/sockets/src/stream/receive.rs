@@ -1,16 +1,17 @@
 //! Receiving: from TCP up to the switch, then from the VI.
 
-use super::audit::say_grant;
+use super::anchor::{anchor_has_ended, anchor_news};
 use super::combine;
+use super::entering::{enter, grant, switched};
 use super::hold::{copy_held, hold_control, kind_of, scan};
-use super::look::ROOM;
-use super::{Fault, Got, damaged, handled, load, rx, store, tell_writer, word};
-use crate::conn::{Conn, Guard, HELD, Taking, WINDOW_MAX, flag};
+use super::packets::{consumed, control, count_arrival};
+use super::{Fault, Got, ROOM, damaged, load, rx, store, tell_writer, word};
+use crate::conn::{Guard, HELD, Taking, flag};
 use crate::errno;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Take;
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Source};
+use sovia_proto::path::{CANCELLED, Rx, Source};
 use sovia_sys::call;
 use via_shm::endpoint::Area;
 use via_shm::layout::Direction;
@@ -80,17 +81,6 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         Ok(n) => Got::Bytes(n),
         Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
     }
-}
-
-/// Whether the anchor has come to its end, or is in error. What the peer put on TCP does not count:
-/// if it went back there, the VI says where, and is read first.
-pub(super) fn anchor_news(conn: &Conn, fd: i32) -> bool {
-    conn.clear(flag::ANCHOR);
-    let ended = anchor_has_ended(fd);
-    if ended {
-        conn.set(flag::ANCHOR);
-    }
-    ended
 }
 
 /// The kernel's verdict on an anchor that has ended.
@@ -167,14 +157,6 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     }
 }
 
-/// The sender's switch, or 0 if it has not switched or has taken it back.
-pub(super) fn switched(guard: &Guard<'_>) -> u64 {
-    match load(&rx(guard).path, word::SWITCH) {
-        CANCELLED => 0,
-        word => word,
-    }
-}
-
 /// TCP has ended in the middle of the sender's taking its bytes back: the rest of them is on the
 /// VI, after those that made it to TCP.
 #[cold]
@@ -197,41 +179,6 @@ fn rescue(guard: &mut Guard<'_>) -> Result<bool, Fault> {
         }
     }
     Ok(true)
-}
-
-/// TCP has been read up to the switch: goes over to the VI, unless the sender has just taken the
-/// switch back.
-pub(super) fn enter(guard: &mut Guard<'_>, switch: u64) -> bool {
-    let path = &rx(guard).path;
-    let entered = path.0[word::SWITCH]
-        .compare_exchange(switch, switch | ENTERED, Ordering::AcqRel, Ordering::Acquire)
-        .is_ok();
-    if entered {
-        guard.conn.set_rx(Rx::Vi);
-        // It has said so before it switched.
-        let window = load(&rx(guard).writer, word::WINDOW).min(u64::from(WINDOW_MAX));
-        guard.flow.face(window as u16);
-        say_grant(guard, Grant::Entered as u64);
-        tell_writer(guard.conn, guard.endpoint_ref());
-        // What came before has been counted as unread, whoever handles messages.
-        handled::handle(guard);
-    }
-    entered
-}
-
-/// Grants the VI, unless another thread is inside a kernel receive.
-pub(crate) fn grant(guard: &mut Guard<'_>) {
-    let conn = guard.conn;
-    if conn.rx() != Rx::Tcp || conn.has(flag::RETREATING) {
-        return;
-    }
-    conn.set_rx(Rx::Granted);
-    core::sync::atomic::fence(Ordering::SeqCst);
-    if conn.rx_pins.load(Ordering::SeqCst) != 0 {
-        conn.set_rx(Rx::Tcp);
-        return;
-    }
-    say_grant(guard, Grant::Granted as u64);
 }
 
 /// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
@@ -312,109 +259,6 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
     Ok(done)
 }
 
-/// Counts the arrival of the entry at the ring's head, once, however often it is looked at and by
-/// whomever.
-pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<(), Fault> {
-    let n = guard.endpoint_ref().rx.received();
-    if guard.arrivals == n {
-        guard.arrivals = n.wrapping_add(1);
-        guard.flow.arrived(packet)?;
-    }
-    Ok(())
-}
-
-/// A data packet has been read to its end.
-#[inline]
-pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) -> Result<(), Fault> {
-    guard.front = 0;
-    guard.bytes_taken = guard.bytes_taken.wrapping_add(len);
-    if let Some(position) = release {
-        if guard.borrowed {
-            // In order: what lies before it is being read still.
-            guard.owed = position;
-        } else {
-            guard.endpoint().rx.release(position);
-        }
-    }
-    guard.taker.packets = guard.taker.packets.wrapping_add(1);
-    guard.take(Taking::Nothing);
-    if guard.flow.consumed() {
-        acknowledge(guard)?;
-    }
-    Ok(())
-}
-
-/// Finishes what a dead receiver had begun.
-pub(super) fn finish_taking(guard: &mut Guard<'_>) {
-    let packets = match core::mem::take(&mut guard.taking) {
-        Taking::Nothing => return,
-        Taking::FromRing(n, packets) => {
-            if guard.endpoint_ref().rx.received() == n
-                && let Ok(Some(entry)) = guard.endpoint_ref().rx.head()
-                && let Ok(Some(position)) = guard.endpoint().rx.advance(&entry)
-            {
-                guard.endpoint().rx.release(position);
-            }
-            packets
-        }
-        Taking::FromHeld(n, packets) => {
-            guard.held_first = n.wrapping_add(1);
-            packets
-        }
-        Taking::ToHeld(n, end) => {
-            if guard.endpoint_ref().rx.received() != n {
-                guard.held[end as usize % HELD].release = guard.endpoint_ref().rx.taken();
-                guard.held_end = end.wrapping_add(1);
-            }
-            return;
-        }
-    };
-    guard.front = 0;
-    guard.taker.packets = packets;
-}
-
-/// Sends what is owed, alone.
-fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
-    let before = guard.flow;
-    let packet = guard.flow.send(Kind::Ack).encode();
-    if guard.endpoint().tx.send(packet, &[])? {
-        guard.counted = guard.endpoint_ref().tx.sent();
-        let conn = guard.conn;
-        tell_writer(conn, guard.endpoint_ref());
-    } else {
-        guard.flow = before;
-    }
-    Ok(())
-}
-
-/// A packet without bytes; false if nothing after it may be read here.
-pub(super) fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
-    let conn = guard.conn;
-    match kind {
-        Kind::Ack => Ok(true),
-        Kind::Data => Ok(true),
-        Kind::Fin => {
-            guard.taker.packets = guard.taker.packets.wrapping_add(1);
-            if guard.closing.arrived(Kind::Fin)? {
-                super::send_control(guard, Kind::FinAck);
-            }
-            conn.set(flag::EOF);
-            Ok(false)
-        }
-        Kind::FinAck => {
-            guard.closing.arrived(Kind::FinAck)?;
-            Ok(true)
-        }
-        Kind::ToTcp => {
-            guard.taker.packets = guard.taker.packets.wrapping_add(1);
-            conn.set_rx(Rx::Back);
-            conn.set(flag::ANCHOR);
-            Ok(false)
-        }
-        Kind::Wakeup | Kind::Req => Err(Fault::Damaged),
-    }
-}
-
 fn take_gathered(
     guard: &mut Guard<'_>,
     direction: &Direction,
@@ -481,10 +325,4 @@ pub(crate) fn receive_unread(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> 
         Ok(n) => Got::Bytes(n),
         Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
     }
-}
-
-/// Whether the peer has closed the anchor, or it is in error. By the state of TCP: poll would tell
-/// the same of a receiving side that this end has shut itself.
-pub(crate) fn anchor_has_ended(fd: i32) -> bool {
-    call::tcp_state(fd).is_none_or(|state| state.peer_has_ended())
 }

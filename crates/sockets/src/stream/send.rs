@@ -1,10 +1,12 @@
 //! Sending: to TCP until the receiver has granted the VI, then over the VI, in packets while the
 //! window allows, and beyond it by gathering.
 
+use super::anchor::anchor_news;
 use super::combine;
 use super::hold::{look, scan};
-use super::receive::anchor_news;
-use super::{Fault, Put, damaged, load, returned, store, tell_reader, transfer, tx, word};
+use super::{
+    Fault, Put, damaged, load, returned, send_control, store, tell_reader, transfer, tx, word,
+};
 use crate::conn::{Guard, HELD, flag};
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
@@ -239,15 +241,6 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
     Ok(done)
 }
 
-/// Sends a packet without bytes that no window holds back.
-pub(crate) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
-    let packet = guard.flow.send(kind).encode();
-    if guard.endpoint().tx.send(packet, &[]) == Ok(true) && kind.is_ordered() {
-        guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
-    }
-    guard.counted = guard.endpoint_ref().tx.sent();
-}
-
 /// All bytes that we have put on the VI, for a receiver that has entered it never.
 pub(crate) fn take_own_back(guard: &mut Guard<'_>) -> Vec<u8> {
     let mut bytes = guard.endpoint_ref().tx.own_messages();
@@ -271,7 +264,7 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
 
 /// This end closes: the peer's sends have only the kernel to go to from here on.
 pub fn leave(guard: &mut Guard<'_>) {
-    super::audit::say_grant(guard, word::LEFT);
+    super::say_grant(guard, word::LEFT);
 }
 
 /// Bytes that lie on the VI for a receiver that has not entered it.
