@@ -341,6 +341,7 @@ pub(crate) fn repair_by(repair: fn(&mut Guard<'_>)) {
 }
 
 #[cold]
+#[inline(never)]
 fn repair(guard: &mut Guard<'_>) {
     if let Some(repair) = REPAIR.get() {
         repair(guard);

@@ -46,9 +46,15 @@ impl Drop for Pin<'_> {
 #[inline]
 fn transferred(fd: i32, at: Ref) {
     if meeting::transferred(fd, at) {
-        // It takes its time: the peer has its part in it.
-        retreat::now(fd, at, Cause::Call);
+        back(fd, at);
     }
+}
+
+/// It has met its peer, and must go back to TCP. That takes its time: the peer has its part in it.
+#[cold]
+#[inline(never)]
+fn back(fd: i32, at: Ref) {
+    retreat::now(fd, at, Cause::Call);
 }
 
 /// When a call that begins now gives up, by a timeout of the connection (0: never).
