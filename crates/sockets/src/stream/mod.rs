@@ -2,6 +2,14 @@
 //!
 //! Nothing here waits. [`receive`] and [`send`] do what can be done at once on whichever path the
 //! direction is on; [`crate::wait`] and [`crate::ops`] decide what to do when that is nothing.
+//!
+//! - `packets`, `hold`: what a packet does when it comes, and where those wait that the program has not
+//!   had; `transfer`: how one's bytes are sent; `combine`: when the reader is told of small ones;
+//! - `entering`, `anchor`, `returned`: between TCP and the VI: the way in, what the kernel says, and
+//!   what the way back asks of a sender;
+//! - `look`, `peek`: what a call would find; `lend`: places in the pools;
+//! - `handled`, `listeners`: messages that a thread of Sovia's handles, and who is told of what;
+//! - `audit`: whether the segment is as this end has left it.
 
 mod anchor;
 pub(crate) mod audit;
