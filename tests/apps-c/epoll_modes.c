@@ -332,8 +332,8 @@ static void times(struct peer *p) {
     say_elapsed(start, 2, LATE);
     t = (struct timespec){0, 30000};
     CALL(epoll_pwait2(set, &event, 1, &t, NULL));
-    tell(p, 'l');
     start = now_ms();
+    tell(p, 'l');
     CALL(epoll_wait(set, &event, 1, 20000));
     say_elapsed(start, 80, LATE);
     hear(p);
