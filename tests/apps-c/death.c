@@ -230,11 +230,14 @@ static void kill_and_reap(pid_t child) {
     say_status("child", status);
 }
 
+// To one's parent, or one's child: its own FIFO.
+static void tell_relative(struct peer *p) { tell(&(struct peer){.tell = p->hear}, 1); }
+
 static void child_dies_idle(struct peer *p) {
     pid_t child = MUST(fork());
     if (child == 0) {
         converse(p->fd, 10);
-        tell(&(struct peer){.tell = p->hear}, 1); // to the parent: its own FIFO
+        tell_relative(p);
         pause();
     }
     hear(p);
@@ -263,9 +266,12 @@ static void child_dies_sending(struct peer *p) {
         pid_t child = MUST(fork());
         if (child == 0) {
             char zeros[64] = {0};
+            send_all(p->fd, zeros, sizeof zeros);
+            tell_relative(p);
             for (;;)
                 send_all(p->fd, zeros, sizeof zeros);
         }
+        hear(p);
         nap(3 + i % 4);
         kill_and_reap(child);
     }
@@ -290,6 +296,7 @@ static void reads_zeros(struct peer *p) {
 static void parent_dies(struct peer *p) {
     pid_t parent = getpid();
     if (MUST(fork()) == 0) {
+        hear(p);
         nap(50);
         MUST(kill(parent, SIGKILL));
         nap(50);
@@ -298,6 +305,8 @@ static void parent_dies(struct peer *p) {
         _exit(0);
     }
     converse(p->fd, 50);
+    // An answer that the parent does not live to read would be the child's.
+    tell_relative(p);
     pause();
 }
 
