@@ -175,6 +175,8 @@ static void reads_when_told(struct peer *p) {
 // SIGINT, and nobody handles it: the waiting process dies of it at once.
 static void dies_waiting(struct peer *p) {
     static const char *const ways[] = {"epoll_wait", "recv", "poll", "send"};
+    // Who starts the tests in the background of a shell has them ignore it.
+    signal(SIGINT, SIG_DFL);
     for (int way = 0; way < 4; way++) {
         pid_t child = MUST(fork());
         if (child == 0) {
