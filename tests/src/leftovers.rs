@@ -15,10 +15,10 @@ impl Leftovers {
         Self(present())
     }
 
-    /// What has come since and stays: what dying processes leave to the kernel
-    /// is given a few seconds to go.
+    /// What has come since and stays: what dying processes leave to the kernel is given time to go,
+    /// and so are the processes of tests that run beside this one, which have names of their own.
     pub fn after(&self) -> BTreeSet<String> {
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(90);
         let mut new: BTreeSet<String> = present().difference(&self.0).cloned().collect();
         while !new.is_empty() && Instant::now() < deadline {
             sleep(Duration::from_millis(50));
