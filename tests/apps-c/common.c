@@ -1,6 +1,8 @@
 #include "common.h"
 
 static int transcript = 1;
+// Milliseconds after which what has not come does not come, however busy the machine is.
+enum { FOR_EVER = 60000 };
 
 // --- the transcript
 
@@ -137,7 +139,7 @@ int listen_on(struct peer *p, int family, const char *port_file) {
 int port_of(struct peer *p, const char *port_file) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", p->dir, port_file);
-    for (int tries = 0; tries < 10000; tries++) {
+    for (int64_t start = now_ms(); now_ms() - start < FOR_EVER;) {
         FILE *file = fopen(path, "r");
         int port = 0;
         if (file) {
@@ -297,7 +299,7 @@ int64_t now_ms(void) {
 
 void await_bytes(int fd, int count) {
     int there = 0;
-    for (int tries = 0; tries < 5000; tries++) {
+    for (int64_t start = now_ms(); now_ms() - start < FOR_EVER;) {
         MUST(ioctl(fd, FIONREAD, &there));
         if (there >= count)
             return;
@@ -308,7 +310,7 @@ void await_bytes(int fd, int count) {
 
 int await_events(int fd, short events, short wanted) {
     struct pollfd one = {.fd = fd, .events = events};
-    for (int tries = 0; tries < 5000; tries++) {
+    for (int64_t start = now_ms(); now_ms() - start < FOR_EVER;) {
         MUST(poll(&one, 1, 5000));
         if ((one.revents & wanted) == wanted)
             return one.revents;

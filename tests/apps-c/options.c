@@ -178,7 +178,7 @@ static void counts(struct peer *p) {
     send_all(p->fd, buffer, 5000);
     meet(p);
     CALL(ioctl(p->fd, SIOCOUTQ, &there));
-    for (int tries = 0; there && tries < 1000; tries++) {
+    for (int tries = 0; there && tries < 30000; tries++) {
         nap(1);
         MUST(ioctl(p->fd, SIOCOUTQ, &there));
     }
@@ -232,7 +232,7 @@ static void asynchronous(struct peer *p) {
     CALL(fcntl(p->fd, F_SETFL, O_ASYNC | O_NONBLOCK));
     told = 0;
     meet(p);
-    for (int tries = 0; !told && tries < 2000; tries++)
+    for (int tries = 0; !told && tries < 30000; tries++)
         nap(1);
     say("signal: %s", told ? "came" : "MISSING");
     await_bytes(p->fd, 5);

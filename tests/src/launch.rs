@@ -260,7 +260,7 @@ impl Outcome {
 }
 
 /// How long the others may go on once one of several programs has failed.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(60);
 
 /// Waits for several programs under one watchdog. Once one has failed the others
 /// are not waited for much longer: they may well be waiting for it.

@@ -88,7 +88,7 @@ impl Service {
     pub fn start(stack: Stack, line: &str, port: u16) -> Self {
         let launch = launch(stack, line);
         let service = Self { running: launch.start(), shell: launch.shell() };
-        if !listening(port, Duration::from_secs(20)) {
+        if !listening(port, Duration::from_secs(60)) {
             let shell = service.shell.clone();
             let outcome = service.running.finish(Duration::ZERO);
             panic!("{shell} does not listen:\n{}{}", outcome.stdout, outcome.stderr);
@@ -110,7 +110,7 @@ impl Service {
     /// # Panics
     /// If it does not end in time.
     pub fn ended(self) -> Outcome {
-        let outcome = self.running.finish(Duration::from_secs(20));
+        let outcome = self.running.finish(Duration::from_secs(60));
         assert!(outcome.status.is_some(), "{} does not end: {outcome:#?}", self.shell);
         outcome
     }
@@ -136,7 +136,7 @@ impl Client {
         self
     }
 
-    /// Runs a command line to its end, within a minute, and returns its output.
+    /// Runs a command line to its end, within two minutes, and returns its output.
     ///
     /// # Panics
     /// If it does not end by itself with status 0, or stays on TCP without need.
@@ -153,7 +153,7 @@ impl Client {
         if let Some(file) = input {
             launch = launch.input(file);
         }
-        let outcome = launch.start().finish(Duration::from_secs(60));
+        let outcome = launch.start().finish(Duration::from_secs(120));
         let (shell, pairing) = (launch.shell(), self.pairing);
         assert!(outcome.success(), "{shell}\n{pairing}: {outcome:#?}");
         if self.must_accelerate {

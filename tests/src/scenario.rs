@@ -48,7 +48,7 @@ impl Scenario {
             case: case.into(),
             single: false,
             native: false,
-            watchdog: Duration::from_secs(60).min(longest_wait()),
+            watchdog: Duration::from_secs(120).min(longest_wait()),
             accelerates: true,
             environment: Vec::new(),
         }

@@ -77,7 +77,7 @@ fn redis_replica_follows() {
         let (replica, replica_port) = redis(pairing.client, other.path(), &following);
         client.run(&fill);
         let size = |port| client.run(&format!("redis-cli -p {port} DBSIZE"));
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while size(replica_port) != size(port) && Instant::now() < deadline {
             sleep(Duration::from_millis(100));
         }

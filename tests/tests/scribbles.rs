@@ -110,7 +110,7 @@ impl Prey {
 
 /// Waits for a note of the processes under test and reads it.
 fn note(folder: &Path, name: &str) -> Option<u32> {
-    for _ in 0..10_000 {
+    for _ in 0..60_000 {
         if let Ok(text) = fs::read_to_string(folder.join(name)) {
             return text.trim().parse().ok();
         }
