@@ -44,10 +44,10 @@ fn peer() {
     end.send(1, 2000, 16);
     end.received().result().unwrap();
     if env::var_os("VIA_EXECUTES").is_some() {
-        panic!("{}", Command::new("sleep").arg("30").exec());
+        panic!("{}", Command::new("sleep").arg("60").exec());
     }
     leave_a_relative(&end, Path::new(&file));
-    thread::sleep(Duration::from_secs(30));
+    thread::sleep(common::PATIENCE);
 }
 
 /// Forks a child that waits for this process's end and takes its number for a child of its own,
@@ -61,6 +61,7 @@ fn leave_a_relative(end: &End<'_, ShmNic>, file: &Path) {
             return;
         }
         let before = end.bytes(0, LEN);
+        let _ = fs::write(file, "waits");
         while libc::kill(number, 0) == 0 {
             libc::usleep(50);
         }
@@ -96,7 +97,7 @@ fn wait_for(file: &Path, what: &[&str]) -> String {
         if what.contains(&said.as_str()) {
             return said;
         }
-        assert!(begin.elapsed() < Duration::from_secs(10), "it says {said:?}");
+        assert!(begin.elapsed() < common::PATIENCE, "it says {said:?}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -139,7 +140,7 @@ fn a_relative_gets_nothing(test: &str, first: bool) {
         (0..5).for_each(|i| assert_eq!(write(&end, target, i), Ok(LEN as u32)));
     }
     end.send(3, 0, 0);
-    thread::sleep(Duration::from_millis(50));
+    wait_for(&file, &["waits"]);
     child.kill().unwrap();
     child.wait().unwrap();
     let said = wait_for(&file, &["there", "untouched", "written to", "not possible"]);
@@ -178,7 +179,7 @@ fn a_program_that_a_peer_executes_gets_nothing() {
     let begin = Instant::now();
     // No write may hang or be lost without a word: it goes well, or the connection is over.
     while write(&end, target, 7).is_ok() {
-        assert!(begin.elapsed() < Duration::from_secs(10));
+        assert!(begin.elapsed() < common::PATIENCE);
     }
     end.await_state(ViState::Error);
     assert_eq!(child.try_wait().unwrap(), None, "the process itself lives");
