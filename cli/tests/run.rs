@@ -141,6 +141,15 @@ fn start(
     let mut command = bench.sovia();
     command.args(way).args(["--", "/bin/sh", "-c", script]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A shell traps no signal that it was started to ignore, as tests in the background are.
+    // SAFETY: signal may be called between fork and exec, and touches no memory.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     let mut child = command.process_group(0).spawn().unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     assert_eq!(line(&mut out), "ready");
