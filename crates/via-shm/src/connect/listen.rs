@@ -15,9 +15,10 @@ use via::connection::{Acceptor, Step};
 use via::error::ConnectError;
 use via::{NetAddress, ViAttributes};
 
-/// How long a requester may take to state its request once it has been welcomed (nanoseconds);
-/// its call does so at once.
-const PATIENCE: u64 = 500_000_000;
+/// How long a requester may take to state its request once it has been welcomed (nanoseconds). Its
+/// call does so at once, but on a busy machine it may not run for some tenths of a second, and one
+/// that is turned away has its request refused.
+const PATIENCE: u64 = 2_000_000_000;
 
 /// The addresses at which this process waits.
 #[derive(Debug, Default)]
