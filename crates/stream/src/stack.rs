@@ -22,6 +22,9 @@ use via::{NetAddress, Nic, Ptag, Vi};
 /// a listener does not wait while it takes a request, nor before its thread has begun. On a busy
 /// machine that thread may not run for some tenths of a second.
 const NOBODY: Duration = Duration::from_secs(1);
+/// How many requests must have met nobody as well: a machine that stands still for a second gives no
+/// listener the time to begin.
+const TRIES: u32 = 500;
 /// How long after a request that met nobody the next is made.
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -112,9 +115,11 @@ impl<N: Nic + 'static> Stack<N> {
         name.extend(self.0.fresh().to_be_bytes());
         let local = NetAddress::new(&self.nic().attributes().local_address, &name);
         let left = || timeout.map(|timeout| timeout.saturating_sub(begin.elapsed()));
+        let mut tries = 0;
         while let Err(error) = end.vi().connect_request(&local, remote, left()) {
-            if error != NoMatch || begin.elapsed() >= NOBODY || left().is_some_and(|t| t.is_zero())
-            {
+            tries += 1;
+            let nobody = begin.elapsed() >= NOBODY && tries >= TRIES;
+            if error != NoMatch || nobody || left().is_some_and(|t| t.is_zero()) {
                 return Err(error.into());
             }
             thread::sleep(PAUSE);
