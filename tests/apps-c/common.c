@@ -1,4 +1,5 @@
 #include "common.h"
+#include <dirent.h>
 
 static int transcript = 1;
 // Milliseconds after which what has not come does not come, however busy the machine is.
@@ -317,6 +318,33 @@ int await_events(int fd, short events, short wanted) {
         nap(1);
     }
     die("events stay at %s", poll_names(one.revents));
+}
+
+static bool others_sleep(void) {
+    DIR *threads = opendir("/proc/self/task");
+    bool sleep = true;
+    if (!threads)
+        die("no /proc/self/task");
+    for (struct dirent *entry; sleep && (entry = readdir(threads));) {
+        char path[300], text[300], *name_end;
+        if (entry->d_name[0] == '.' || atoi(entry->d_name) == gettid())
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", entry->d_name);
+        FILE *file = fopen(path, "r");
+        // One that has ended meanwhile does nothing more.
+        if (file && fgets(text, sizeof text, file) && (name_end = strrchr(text, ')')))
+            sleep = name_end[2] == 'S';
+        if (file)
+            fclose(file);
+    }
+    closedir(threads);
+    return sleep;
+}
+
+void await_rest(void) {
+    for (int64_t start = now_ms(); !others_sleep(); nap(1))
+        if (now_ms() - start > FOR_EVER)
+            die("a thread does not come to rest");
 }
 
 void set_nonblocking(int fd, bool on) {

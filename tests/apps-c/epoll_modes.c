@@ -37,6 +37,8 @@ static void have(struct peer *p, int what, int unread) {
         await_bytes(p->fd, unread);
     else
         await_events(p->fd, POLLRDHUP, POLLRDHUP);
+    // Sovia's thread hears of an end from the kernel as well, and tells it once more if it comes late.
+    await_rest();
 }
 
 static int set;
@@ -272,8 +274,7 @@ static void reset(struct peer *p) {
 
 static void reset_edge(struct peer *p) {
     begin(p, EPOLLIN | EPOLLET);
-    have(p, 'r', -1);
-    nap(30); // a reset wakes twice; both have happened
+    have(p, 'r', -1); // a reset wakes twice; both have happened
     say_wait(-1);
     CALL(recv(p->fd, buffer, 1, 0));
     say_wait(QUIET);
