@@ -244,7 +244,10 @@ fn sockperf_plays_ping_pong() {
             "throughput -m 1000",
             "under-load --mps 5000 --reply-every 5",
         ] {
-            let told = Client::of(pairing).run(&format!("sockperf {way} {at} -t 1"));
+            // Of a second in which the machine stood still it may find nothing worth counting.
+            let measure = |_| Client::of(pairing).run(&format!("sockperf {way} {at} -t 1"));
+            let told = (0..5).map(measure).find(|told| !told.contains("No valid observations"));
+            let told = told.unwrap_or_default();
             assert!(told.contains("Summary"), "{pairing}: {way}: {told}");
         }
         server.end(libc::SIGINT);
