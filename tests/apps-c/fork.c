@@ -196,6 +196,23 @@ static void parent_leaves(struct peer *p) {
     _exit(0);
 }
 
+// As a daemon begins: who has opened the connection goes, then its child, and the grandchild goes on.
+static void becomes_a_daemon(struct peer *p) {
+    make_turns();
+    if (spawn() == 0) {
+        close(turns[1][1]);
+        char x;
+        say("opener gone: %zd", read(turns[1][0], &x, 1));
+        if (spawn() == 0) {
+            converse(p->fd, false, 200, 'a');
+            say("daemon is done");
+        }
+        _exit(0);
+    }
+    converse(p->fd, false, 20, 'A');
+    _exit(0);
+}
+
 static void generations(struct peer *p) {
     pid_t child = spawn();
     if (child == 0) {
@@ -366,6 +383,7 @@ static const struct scenario scenarios[] = {
     {"a_child_writes_and_its_parent_reads", answers, split_directions},
     {"children_that_leave_it_alone", answers, untouched},
     {"a_child_goes_on_without_its_parent", answers, parent_leaves},
+    {"a_daemon_goes_on_without_its_ancestors", answers, becomes_a_daemon},
     {"three_generations", answers, generations},
     {"children_write_whole_records", reads_records, writers},
     {"both_ends_fork", both_fork, both_fork},

@@ -1,6 +1,8 @@
 // Half and full close, end of stream, and writing to a peer that has gone.
 #include "common.h"
 
+#include <sched.h>
+
 static char buffer[70000];
 static volatile sig_atomic_t pipe_signals;
 
@@ -303,6 +305,46 @@ static void wrong_how(struct peer *p) {
     say_alive(p->fd, p->server, "after it");
 }
 
+// A peer's last bytes come before its end, also for those who only look, and however late a thread is
+// that handles messages: all share one processor.
+#define LAST "last words"
+#define FAREWELLS 40
+
+static void looks_at_last_words(struct peer *p) {
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    MUST(sched_setaffinity(0, sizeof here, &here));
+    p->listener = listen_on(p, AF_INET, "farewells");
+    int whole = 0;
+    for (int i = 0; i < FAREWELLS; i++) {
+        int fd = accept_one(p->listener);
+        warm(fd, true);
+        char last[sizeof LAST] = "";
+        ssize_t got;
+        do
+            got = recv(fd, last, sizeof last, MSG_PEEK | MSG_DONTWAIT);
+        while (got < 0 && errno == EAGAIN);
+        whole += got == (ssize_t)strlen(LAST) && !strcmp(last, LAST);
+        recv_all(fd, last, strlen(LAST));
+        struct pollfd end = {.fd = fd, .events = POLLIN};
+        MUST(poll(&end, 1, -1));
+        if (MUST(recv(fd, last, 1, MSG_PEEK | MSG_DONTWAIT)) != 0)
+            die("something comes after the last words");
+        close(fd);
+    }
+    say("%d of %d seen whole", whole, FAREWELLS);
+}
+
+static void says_last_words(struct peer *p) {
+    for (int i = 0; i < FAREWELLS; i++) {
+        int fd = connect_to(p, AF_INET, "farewells");
+        warm(fd, false);
+        send_all(fd, LAST, strlen(LAST));
+        close(fd);
+    }
+}
+
 static const struct scenario scenarios[] = {
     {"the_client_closes_half", goes_on, closes_first},
     {"the_server_closes_half", closes_first, goes_on},
@@ -321,6 +363,7 @@ static const struct scenario scenarios[] = {
     {"a_reset_ends_a_blocked_read", reads_blocked, resets_blocked_reader},
     {"what_was_sent_before_exit_arrives", sends_much_and_exits, reads_it_slowly},
     {"both_close_half_at_once", both_say_goodbye, both_say_goodbye},
+    {"last_words_are_seen_before_the_end", looks_at_last_words, says_last_words, RAW},
     {"a_wrong_half_is_refused", wrong_how, wrong_how},
 };
 SCENARIO_MAIN(scenarios)

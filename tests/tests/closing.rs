@@ -19,6 +19,7 @@ scenarios!("shutdown":
     a_reset_ends_a_blocked_read,
     what_was_sent_before_exit_arrives,
     both_close_half_at_once,
+    last_words_are_seen_before_the_end,
     a_wrong_half_is_refused,
 );
 

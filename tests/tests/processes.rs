@@ -10,6 +10,7 @@ scenarios!("fork":
     a_child_writes_and_its_parent_reads,
     children_that_leave_it_alone,
     a_child_goes_on_without_its_parent,
+    a_daemon_goes_on_without_its_ancestors,
     three_generations,
     children_write_whole_records,
     both_ends_fork,

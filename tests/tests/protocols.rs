@@ -64,7 +64,14 @@ fn what_send_accepted_survives_its_sender() {
 
 #[test]
 fn streams_end_as_they_were_ended() {
-    in_every_protocol("shutdown", &["the_client_closes_half", "closing_with_unread_bytes_resets"]);
+    in_every_protocol(
+        "shutdown",
+        &[
+            "the_client_closes_half",
+            "closing_with_unread_bytes_resets",
+            "last_words_are_seen_before_the_end",
+        ],
+    );
 }
 
 #[test]
@@ -91,7 +98,12 @@ fn combined_messages_come_within_the_delay() {
 fn relatives_go_on_with_what_a_process_has_handled() {
     in_every_protocol(
         "fork",
-        &["a_child_goes_on_without_its_parent", "parent_and_child_both_read", "both_ends_fork"],
+        &[
+            "a_child_goes_on_without_its_parent",
+            "a_daemon_goes_on_without_its_ancestors",
+            "parent_and_child_both_read",
+            "both_ends_fork",
+        ],
     );
 }
 

@@ -66,9 +66,25 @@ pub(crate) fn leave() {
     }
 }
 
-/// Whether a process of the family is at that place.
-pub(crate) fn lives(place: usize) -> bool {
-    members().is_some_and(|members| is_alive(members, place % MEMBERS))
+/// One of the family's processes. Its place may be another's once it has died.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Member {
+    place: u32,
+    pid: i32,
+}
+
+/// This process.
+pub(crate) fn me() -> Member {
+    Member { place: place() as u32, pid: call::getpid() }
+}
+
+/// Whether a process of the family still is, and has not become another program.
+pub(crate) fn lives(member: Member) -> bool {
+    let place = member.place as usize % MEMBERS;
+    members().is_some_and(|members| {
+        members[place].load(Ordering::Acquire) == member.pid && is_alive(members, place)
+    })
 }
 
 fn is_alive(members: &Members, place: usize) -> bool {

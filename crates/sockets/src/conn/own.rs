@@ -2,6 +2,8 @@
 //!
 //! [`crate::stream`] writes it and goes by it; it lies here because it is a part of the connection.
 
+use crate::members::Member;
+
 /// Private copies of words in the segment, and counts that both ends must agree on.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -56,8 +58,8 @@ pub(crate) struct Place {
 pub struct Handler {
     /// The waiter by which the peer tells it, plus one; 0: there is none.
     pub(crate) waiter: u32,
-    /// The place of its process in the family.
-    pub(crate) place: u32,
+    /// Its process.
+    pub(crate) process: Member,
     /// How far the peer had gathered, and its switch, when the program was last told.
     pub(crate) told: (u64, u64),
 }

@@ -169,7 +169,7 @@ fn arrived(index: u32, later: &mut Vec<u32>) {
 fn handle(conn: &Conn) -> bool {
     match conn.lock_within(LOCK_NS) {
         Some(mut guard) => {
-            handled::handle(&mut guard);
+            handled::handle_own(&mut guard);
             true
         }
         None => false,

@@ -91,6 +91,8 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
         }
         if cause == Cause::Exec && must_stay(&mut guard, fd) {
             conn.clear(flag::RETREATING);
+            // What a thread of Sovia's has left alone meanwhile.
+            stream::handled::handle(&mut guard);
             return;
         }
         conn.stays(cause.reason());

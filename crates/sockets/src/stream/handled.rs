@@ -17,10 +17,17 @@ use crate::{members, table};
 /// From now on a thread of this process handles messages, which that waiter tells of. For a connection
 /// that is just given its VI. `flags`: those of how it does so.
 pub(crate) fn begin(guard: &mut Guard<'_>, waiter: u32, flags: u32) {
-    guard.handler =
-        Handler { waiter: waiter + 1, place: members::place() as u32, ..Handler::default() };
+    guard.handler = Handler { waiter: waiter + 1, process: members::me(), ..Handler::default() };
     guard.conn.set(flags | flag::HANDLED);
     listeners::say(guard);
+}
+
+/// Handles what there is, if that is for a thread of this process: a connection that has ended
+/// meanwhile may have become a relative's, on a segment that is not mapped here.
+pub(crate) fn handle_own(guard: &mut Guard<'_>) {
+    if is_own(guard) {
+        handle(guard);
+    }
 }
 
 /// Handles what there is.
@@ -56,16 +63,21 @@ fn end(guard: &mut Guard<'_>) {
     listeners::tell_program(guard);
 }
 
+/// Whether a thread of this process handles the messages.
+fn is_own(guard: &Guard<'_>) -> bool {
+    guard.handler.waiter().is_some() && guard.handler.process == members::me()
+}
+
 /// This process lets the connection go, and others of its family hold it still.
 pub(crate) fn leave(guard: &mut Guard<'_>) {
-    if guard.handler.waiter().is_some() && guard.handler.place as usize == members::place() {
+    if is_own(guard) {
         end(guard);
     }
 }
 
 /// Ends the handling by a process that is no more.
 pub(super) fn mind(guard: &mut Guard<'_>) {
-    if guard.handler.waiter().is_some() && !members::lives(guard.handler.place as usize) {
+    if guard.handler.waiter().is_some() && !members::lives(guard.handler.process) {
         end(guard);
     }
 }

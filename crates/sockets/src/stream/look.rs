@@ -3,40 +3,15 @@
 use super::entering::switched;
 use super::hold::scan;
 use super::peek::peek;
-use super::receive::{idle, take_held};
+use super::receive::{idle, is_returning};
 use super::{Got, ROOM, load, returned, rx, tx, word};
-use crate::conn::{Conn, Guard, HELD, flag};
+use crate::conn::{Conn, Guard, flag};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::order::{Next, Take};
-use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::packet::Immediate;
 use sovia_proto::path::{Rx, Tx};
 use via_shm::Endpoint;
 use via_shm::layout::Direction;
-
-/// Whether the direction in which we receive goes back to TCP here; takes the packet that says so.
-pub fn is_returning(guard: &mut Guard<'_>) -> bool {
-    if guard.conn.rx() != Rx::Vi || guard.front != 0 {
-        return false;
-    }
-    if guard.held_first == guard.held_end {
-        if guard.conn.is_handled() {
-            return false;
-        }
-        let head = guard.endpoint_ref().rx.head().ok().flatten();
-        let kind = head.and_then(|entry| Immediate::decode(entry.immediate).ok());
-        if kind.is_none_or(|packet| packet.kind != Kind::ToTcp) || scan(guard).is_err() {
-            return false;
-        }
-    }
-    if guard.held[guard.held_first as usize % HELD].kind != Kind::ToTcp as u8 {
-        return false;
-    }
-    // What was gathered before the packet was sent is visible now that the packet is.
-    let line = &rx(guard).writer;
-    let tail = load(line, word::TAIL);
-    let after = load(line, word::AFTER) as u32;
-    guard.taker.next(tail, after) == Take::Packet && take_held(guard, &mut []).is_ok()
-}
 
 /// Whether gathered bytes come next. In front of them packets may lie that a thread of Sovia's has yet
 /// to handle; others are found by the call.

@@ -30,11 +30,11 @@ mod transfer;
 pub(crate) use anchor::anchor_has_ended;
 pub(crate) use entering::say_grant;
 pub(crate) use lend::{Find, Place, borrow, commit, give_back, lend, lend_progress, take_back};
-pub use look::{Watch, is_returning, readable, writable};
+pub use look::{Watch, readable, writable};
 pub(crate) use packets::send_control;
 pub use peek::{peek, unread};
-pub use receive::receive;
 pub(crate) use receive::receive_unread;
+pub use receive::{is_returning, receive};
 pub use send::{finish, leave, send};
 pub(crate) use send::{take_own_back, unentered};
 

@@ -2,7 +2,7 @@
 
 use super::entering::{enter, grant, switched};
 use super::hold::{copy_held, kind_of, look, scan};
-use super::receive::idle;
+use super::receive::{idle, is_returning};
 use super::{Fault, Got, damaged, load, rx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::{Errno, errno};
@@ -49,9 +49,28 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         };
     }
     match peek_vi(guard, out) {
-        Ok(0) => idle(guard, fd, &mut []),
+        // A packet without bytes: the peer's end, or its way back.
+        Ok(0) if !out.is_empty() && guard.held_first != guard.held_end => peek_left(guard, fd, out),
+        Ok(0) => match idle(guard, fd, &mut []) {
+            Got::Bytes(_) => peek_left(guard, fd, out),
+            got => got,
+        },
         Ok(n) => Got::Bytes(n),
         Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
+    }
+}
+
+/// What a peer that has gone or ended has left behind: it may have come after the look at the VI, or a
+/// thread of Sovia's has not handled it yet.
+#[cold]
+fn peek_left(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+    if is_returning(guard) {
+        return peek(guard, fd, out);
+    }
+    match peek_vi(guard, out) {
+        Ok(0) if !out.is_empty() => Got::End,
+        Ok(n) => Got::Bytes(n),
+        Err(Fault::Damaged) => Got::Failed(damaged(guard.conn, fd)),
     }
 }
 

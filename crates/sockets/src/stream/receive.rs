@@ -45,6 +45,31 @@ pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     receive_tcp(guard, fd, out)
 }
 
+/// Whether the direction in which we receive goes back to TCP here; takes the packet that says so.
+pub fn is_returning(guard: &mut Guard<'_>) -> bool {
+    if guard.conn.rx() != Rx::Vi || guard.front != 0 {
+        return false;
+    }
+    if guard.held_first == guard.held_end {
+        if guard.conn.is_handled() {
+            return false;
+        }
+        let head = guard.endpoint_ref().rx.head().ok().flatten();
+        let kind = head.and_then(|entry| Immediate::decode(entry.immediate).ok());
+        if kind.is_none_or(|packet| packet.kind != Kind::ToTcp) || scan(guard).is_err() {
+            return false;
+        }
+    }
+    if guard.held[guard.held_first as usize % HELD].kind != Kind::ToTcp as u8 {
+        return false;
+    }
+    // What was gathered before the packet was sent is visible now that the packet is.
+    let line = &rx(guard).writer;
+    let tail = load(line, word::TAIL);
+    let after = load(line, word::AFTER) as u32;
+    guard.taker.next(tail, after) == Take::Packet && take_held(guard, &mut []).is_ok()
+}
+
 /// The VI has nothing: is that the end?
 pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     const STATES: u32 = flag::EOF | flag::DAMAGED | flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE;
