@@ -98,12 +98,19 @@ impl Watcher {
             self.userfault.wait();
             let mut gate = self.gate();
             self.begun.fetch_add(1, SeqCst);
-            while let Ok(event) = self.userfault.read() {
-                if let Some(event) = event {
-                    gate.apply(&event);
+            let stopped = loop {
+                match self.userfault.read() {
+                    Ok(Some(event)) => gate.apply(&event),
+                    Ok(None) => {}
+                    Err(error) => break error,
                 }
-            }
+            };
             self.applied.fetch_add(1, SeqCst);
+            if !matches!(stopped, Errno::EAGAIN | Errno::EINTR) {
+                // The program has closed our descriptor behind our back: nothing is quiet from here
+                // on, so nothing is found in a cache any more.
+                return;
+            }
         }
     }
 
