@@ -13,6 +13,7 @@ use super::hold::scan;
 use super::{Fault, damaged, listeners, load, rx, word};
 use crate::conn::{Guard, Handler, flag};
 use crate::{members, table};
+use sovia_proto::path::Rx;
 
 /// From now on a thread of this process handles messages, which that waiter tells of. For a connection
 /// that is just given its VI. `flags`: those of how it does so.
@@ -41,16 +42,19 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     let handled = guard.held_end.wrapping_sub(before);
     guard.traffic.messages_handled += u64::from(handled);
     let direction = rx(guard);
-    let now = (load(&direction.writer, word::TAIL), load(&direction.path, word::SWITCH));
+    let (tail, switch) = (load(&direction.writer, word::TAIL), load(&direction.path, word::SWITCH));
+    let told = core::mem::replace(&mut guard.handler.told, (tail, switch));
+    // The program may have been sooner, with gathered bytes or the switch, and want no edge for it.
+    let gathered = tail != told.0 && tail != guard.taker.head;
+    let switched = switch != told.1 && conn.rx() != Rx::Vi;
     if let Err(Fault::Damaged) = scanned
         && let Some(fd) = table::descriptor_of(conn)
     {
         damaged(conn, fd);
-    } else if handled == 0 && now == guard.handler.told {
+    } else if handled == 0 && !gathered && !switched {
         // Acknowledgements alone are no news to the program: of room it is told by the peer.
         return;
     }
-    guard.handler.told = now;
     listeners::tell_program(guard);
 }
 
