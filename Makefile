@@ -9,7 +9,7 @@ VIPL := $(TARGET)/vipl
 LIBDIR := $(DESTDIR)$(PREFIX)/lib
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: build install uninstall setup test soak demo bench papers clean
+.PHONY: build install uninstall setup test soak stall demo bench papers clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -66,6 +66,10 @@ test: setup build
 # The tests that take long, counted in the same way.
 soak: setup build
 	@scripts/test soak
+
+# The differential suite over a build whose threads stand still at hand-overs, by a few seeds.
+stall:
+	scripts/stall
 
 demo: setup build
 	$(BUILT)/sovia demo

@@ -71,7 +71,7 @@ typedef VIP_UINT32 VIP_MEM_HANDLE;
 
 /* ---- what calls return -------------------------------------------------------------------- */
 
-typedef enum {
+typedef enum _VIP_RETURN {
     VIP_SUCCESS = 0,
     VIP_NOT_DONE = 1,
     VIP_INVALID_PARAMETER = 2,
@@ -129,17 +129,17 @@ typedef enum {
 #define VIP_STATUS_IMMEDIATE 0x00080000
 #define VIP_STATUS_RESERVED 0xFFF0FE00
 
-struct vip_descriptor;
+struct _VIP_DESCRIPTOR;
 
 /* An address that takes 64 bits on every machine. */
-typedef union vip_pvoid64 {
+typedef union _VIP_PVOID64 {
     VIP_UINT64 AddressBits;
     VIP_PVOID Address;
-    struct vip_descriptor *Descriptor;
+    struct _VIP_DESCRIPTOR *Descriptor;
 } VIP_PVOID64;
 
 /* Segments are volatile: a program may watch Status while it changes. */
-typedef volatile struct vip_control_segment {
+typedef volatile struct _VIP_CONTROL_SEGMENT {
     VIP_PVOID64 Next;          /* the program's own; never looked at */
     VIP_MEM_HANDLE NextHandle; /* likewise */
     VIP_UINT16 SegCount;       /* all that follow, the address segment included */
@@ -151,19 +151,19 @@ typedef volatile struct vip_control_segment {
 } VIP_CONTROL_SEGMENT;
 
 /* Segment 0 of an RDMA: where in the far side's memory. */
-typedef volatile struct vip_address_segment {
+typedef volatile struct _VIP_ADDRESS_SEGMENT {
     VIP_PVOID64 Data;
     VIP_MEM_HANDLE Handle;
     VIP_UINT32 Reserved;
 } VIP_ADDRESS_SEGMENT;
 
-typedef volatile struct vip_data_segment {
+typedef volatile struct _VIP_DATA_SEGMENT {
     VIP_PVOID64 Data;
     VIP_MEM_HANDLE Handle;
     VIP_UINT32 Length;
 } VIP_DATA_SEGMENT;
 
-typedef volatile union vip_descriptor_segment {
+typedef volatile union _VIP_DESCRIPTOR_SEGMENT {
     VIP_ADDRESS_SEGMENT Remote;
     VIP_DATA_SEGMENT Local;
 } VIP_DESCRIPTOR_SEGMENT;
@@ -172,7 +172,7 @@ typedef volatile union vip_descriptor_segment {
  * `CS` and `DS[i].Local`, `DS[i].Remote` (Intel, M-VIA), or `Control` and `Data[i]` (Giganet).
  * A descriptor with more than two segments takes more memory than this structure.
  */
-VIP_ANONYMOUS typedef struct vip_descriptor {
+VIP_ANONYMOUS typedef struct _VIP_DESCRIPTOR {
     union {
         VIP_CONTROL_SEGMENT CS;
         VIP_CONTROL_SEGMENT Control;
@@ -185,11 +185,15 @@ VIP_ANONYMOUS typedef struct vip_descriptor {
 
 /* ---- addresses and attributes ------------------------------------------------------------- */
 
-/* HostAddressLen bytes of a NIC's address, then DiscriminatorLen bytes. */
-typedef struct vip_net_address {
+/*
+ * HostAddressLen bytes of a NIC's address, then DiscriminatorLen bytes. VIPL declares one byte of
+ * them and has programs make room for NicAddressLen + MaxDiscriminatorLen. Some declare a plain
+ * variable of this type instead; so it has the room that a NIC of this library asks for (6 + 16).
+ */
+typedef struct _VIP_NET_ADDRESS {
     VIP_UINT16 HostAddressLen;
     VIP_UINT16 DiscriminatorLen;
-    VIP_UINT8 HostAddress[1];
+    VIP_UINT8 HostAddress[22];
 } VIP_NET_ADDRESS;
 
 /* One of these, or a set. */
@@ -197,8 +201,13 @@ typedef VIP_UINT16 VIP_RELIABILITY_LEVEL;
 #define VIP_SERVICE_UNRELIABLE ((VIP_RELIABILITY_LEVEL)0x01)
 #define VIP_SERVICE_RELIABLE_DELIVERY ((VIP_RELIABILITY_LEVEL)0x02)
 #define VIP_SERVICE_RELIABLE_RECEPTION ((VIP_RELIABILITY_LEVEL)0x04)
+/* The three levels of the specification, as a mask. */
+#define VIP_BASE_SERVICES ((VIP_RELIABILITY_LEVEL)0x07)
+/* cLAN's further services. A NIC offers what ReliabilityLevelSupport has; this one neither. */
+#define VIP_SERVICE_ACK ((VIP_RELIABILITY_LEVEL)0x4000)
+#define VIP_SERVICE_DFC ((VIP_RELIABILITY_LEVEL)0x8000)
 
-typedef struct vip_nic_attributes {
+typedef struct _VIP_NIC_ATTRIBUTES {
     VIP_CHAR Name[64];
     VIP_ULONG HardwareVersion;
     VIP_ULONG ProviderVersion;
@@ -221,7 +230,7 @@ typedef struct vip_nic_attributes {
     VIP_RELIABILITY_LEVEL RDMAReadSupport;
 } VIP_NIC_ATTRIBUTES;
 
-typedef struct vip_vi_attributes {
+typedef struct _VIP_VI_ATTRIBUTES {
     VIP_RELIABILITY_LEVEL ReliabilityLevel;
     VIP_ULONG MaxTransferSize;
     VIP_QOS QoS;
@@ -230,13 +239,13 @@ typedef struct vip_vi_attributes {
     VIP_BOOLEAN EnableRdmaRead;
 } VIP_VI_ATTRIBUTES;
 
-typedef struct vip_mem_attributes {
+typedef struct _VIP_MEM_ATTRIBUTES {
     VIP_PROTECTION_HANDLE Ptag; /* NULL: the NIC's default one */
     VIP_BOOLEAN EnableRdmaWrite;
     VIP_BOOLEAN EnableRdmaRead;
 } VIP_MEM_ATTRIBUTES;
 
-typedef enum {
+typedef enum _VIP_VI_STATE {
     VIP_STATE_IDLE = 0,
     VIP_STATE_CONNECTED = 1,
     VIP_STATE_CONNECT_PENDING = 2,
@@ -245,14 +254,14 @@ typedef enum {
 
 /* ---- errors that belong to no call -------------------------------------------------------- */
 
-typedef enum {
+typedef enum _VIP_RESOURCE_CODE {
     VIP_RESOURCE_NIC = 0,
     VIP_RESOURCE_VI = 1,
     VIP_RESOURCE_CQ = 2,
     VIP_RESOURCE_DESCRIPTOR = 3
 } VIP_RESOURCE_CODE;
 
-typedef enum {
+typedef enum _VIP_ERROR_CODE {
     VIP_ERROR_POST_DESC = 0,
     VIP_ERROR_CONN_LOST = 1,
     VIP_ERROR_RECVQ_EMPTY = 2,
@@ -266,7 +275,7 @@ typedef enum {
     VIP_ERROR_CATASTROPHIC = 10
 } VIP_ERROR_CODE;
 
-typedef struct vip_error_descriptor {
+typedef struct _VIP_ERROR_DESCRIPTOR {
     VIP_NIC_HANDLE NicHandle;
     VIP_VI_HANDLE ViHandle;        /* NULL where it concerns none */
     VIP_CQ_HANDLE CQHandle;        /* likewise */
@@ -280,7 +289,7 @@ typedef struct vip_error_descriptor {
 
 #define VIP_SMI_AUTODISCOVERY ((VIP_ULONG)1)
 
-typedef struct vip_autodiscovery_list {
+typedef struct _VIP_AUTODISCOVERY_LIST {
     VIP_ULONG NumberOfHops;
     VIP_NET_ADDRESS *ADAddrArray; /* good while the NIC is open */
     VIP_ULONG NumAdAddrs;

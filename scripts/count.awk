@@ -16,6 +16,8 @@ match($0, /SKIPPED: /) {
         passed--
     }
 }
+# Failed once, and passed when it ran alone.
+/^flaky / { flaky++ }
 # A run without any failed test that still went wrong did not compile or was cut off.
 /^status / {
     if ($2 != 0 && failed + started - ended == known) failed++
@@ -23,5 +25,5 @@ match($0, /SKIPPED: /) {
 }
 END {
     # A test program that died has no result.
-    printf "%d passed, %d failed, %d skipped\n", passed, failed + started - ended, skipped
+    printf "%d passed, %d failed, %d skipped\n", passed + flaky, failed + started - ended - flaky, skipped
 }

@@ -4,7 +4,7 @@
 mod intruder;
 
 use intruder::kernel::{SEALS, SEGMENT, Uid, doors, eventfd, is_root, memory, offering, squat};
-use intruder::message::{ACCEPT, Forgery, HELLO, OFFER};
+use intruder::message::{ACCEPT, ASK, Forgery, HELLO, LEN, OFFER, SHOW};
 use intruder::{Intruder, Scene, dropped, rendezvous, to_both_ends, undisturbed, undisturbed_by};
 use sovia_tests::{Launch, Stack};
 use std::fs::{self, File};
@@ -55,9 +55,9 @@ fn messages_of_no_form_at_all() {
                 let bytes = forgery.bytes();
                 send(b"");
                 send(b"x");
-                send(&bytes[..127]);
+                send(&bytes[..LEN - 1]);
                 send(&[&bytes[..], b"x"].concat());
-                send(&[0xff; 128]);
+                send(&[0xff; LEN]);
                 send(&[0; 20_000]);
                 send(&Forgery { magic: *b"SOVIAMT1", ..forgery.clone() }.bytes());
                 send(&Forgery { step: 0, ..forgery.clone() }.bytes());
@@ -73,7 +73,7 @@ fn messages_of_another_version() {
     each_user(|uid| {
         dropped("in another version", uid, |intruder, scene| {
             to_both_ends(intruder, scene, |forgery, send| {
-                for version in [0, 1, u32::MAX] {
+                for version in [0, 1, 2, u32::MAX] {
                     send(&Forgery { version, ..forgery.clone() }.bytes());
                 }
             });
@@ -83,7 +83,7 @@ fn messages_of_another_version() {
 
 #[test]
 fn messages_about_other_connections() {
-    dropped("about a connection that is gone", Uid::Same, |intruder, scene| {
+    dropped("late: their connections had ended, or met, already", Uid::Same, |intruder, scene| {
         to_both_ends(intruder, scene, |forgery, send| {
             let (connector, acceptor) = (forgery.connector, forgery.acceptor);
             let mut foreign = connector;
@@ -103,15 +103,15 @@ fn messages_about_other_connections() {
 /// Whatever step it is, it is not the one that is due.
 #[test]
 fn right_messages_at_the_wrong_place() {
-    dropped("about a connection that is gone", Uid::Same, |intruder, scene| {
+    dropped("late: their connections had ended, or met, already", Uid::Same, |intruder, scene| {
         for connection in &scene.connections {
-            for step in [OFFER, ACCEPT] {
+            for step in [OFFER, ACCEPT, ASK] {
                 let bytes = Forgery::by_connector(connection, step).bytes();
                 intruder.to_connector(connection, &bytes, doors());
             }
         }
         for (connection, inbox) in scene.fresh.iter().zip(&scene.inboxes) {
-            for step in [HELLO, ACCEPT] {
+            for step in [HELLO, ACCEPT, SHOW] {
                 intruder.send(inbox, &Forgery::by_connector(connection, step).bytes(), doors());
             }
         }
@@ -146,7 +146,7 @@ fn offer(intruder: &Intruder, scene: &Scene, fds: impl Fn(usize) -> Vec<OwnedFd>
     for connection in &scene.fresh {
         let offer = Forgery::by_connector(connection, OFFER).bytes();
         for inbox in &scene.inboxes {
-            intruder.send(inbox, &offer, fds(intruder.seen.len()));
+            intruder.offer(inbox, &offer, fds(intruder.seen.len()));
         }
     }
 }
@@ -162,13 +162,41 @@ fn offers_with_the_wrong_descriptors() {
                 1 => vec![segment()],
                 2 => doors(),
                 3 => offering().into_iter().rev().collect(),
-                4 => std::iter::once(segment()).chain((0..6).map(|_| null())).collect(),
-                5 => (0..8).map(|_| segment()).collect(),
+                4 => std::iter::once(segment()).chain((0..8).map(|_| null())).collect(),
+                5 => (0..9).map(|_| segment()).collect(),
                 6 => (0..60).map(|_| null()).collect(),
                 // Doorbells at which a ringer would stand and wait.
-                _ => std::iter::once(segment()).chain((0..6).map(|_| eventfd(0))).collect(),
+                _ => std::iter::once(segment()).chain((0..8).map(|_| eventfd(0))).collect(),
             }
         });
+    });
+}
+
+/// All is right, but its sender has not shown that it could trace the acceptor.
+#[test]
+fn offers_without_a_proof() {
+    dropped("from a process that may not read this one's memory", Uid::Same, |intruder, scene| {
+        for connection in &scene.fresh {
+            let offer = Forgery::by_connector(connection, OFFER).bytes();
+            for inbox in &scene.inboxes {
+                intruder.send(inbox, &offer, offering());
+            }
+        }
+    });
+}
+
+/// An acceptor that shows nothing, or the wrong thing, is offered nothing.
+#[test]
+fn acceptors_without_a_proof() {
+    dropped("from a process that may not read this one's memory", Uid::Same, |intruder, scene| {
+        for connection in &scene.connections {
+            for place in [-1, 0, 3, i32::MAX] {
+                let hello = Forgery::about(connection);
+                intruder.to_connector(connection, &hello.bytes(), Vec::new());
+                let show = Forgery { step: SHOW, place, ..hello };
+                intruder.to_connector(connection, &show.bytes(), doors());
+            }
+        }
     });
 }
 
@@ -217,7 +245,7 @@ fn floods() {
                 let forgery = Forgery::about(connection);
                 for n in 0..300 {
                     let foreign = Forgery { nonce: n as u64, pid: 1, ..forgery.clone() };
-                    for bytes in [&forgery.bytes()[..n % 128], &foreign.bytes()] {
+                    for bytes in [&forgery.bytes()[..n % LEN], &foreign.bytes()] {
                         intruder.to_connector(connection, bytes, Vec::new());
                         for inbox in &scene.inboxes {
                             intruder.send(inbox, bytes, Vec::new());

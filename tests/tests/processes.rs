@@ -50,6 +50,38 @@ scenarios!("passing":
     a_stream_is_handed_to_oneself,
 );
 
+scenarios!("children":
+    a_vfork_child_reuses_the_number,
+    a_vfork_child_moves_a_pipe_there_and_execs,
+    a_vfork_child_talks,
+    a_vfork_childs_child_fails_to_exec,
+    a_child_of_underscore_fork_goes_on,
+    a_child_of_the_system_call_fork_goes_on,
+    a_child_of_the_system_call_clone_goes_on,
+    a_child_of_the_system_call_clone3_goes_on,
+    a_child_of_clone_goes_on,
+    children_of_underscore_fork_take_turns,
+    children_of_the_system_call_clone_take_turns,
+    children_of_an_inline_clone_take_turns,
+    a_child_shares_memory,
+    underscore_fork_in_a_handler,
+);
+
+scenarios!("namespaces":
+    children_in_other_namespaces_close,
+    a_child_in_another_namespace_goes_on,
+    parent_and_child_in_another_namespace_write,
+);
+
+scenarios!("leaving":
+    the_first_thread_leaves_by_a_system_call,
+    the_first_thread_leaves_by_pthread_exit,
+    the_first_thread_leaves_inline,
+    the_only_thread_leaves,
+    the_only_thread_leaves_after_its_connection,
+    connections_now_and_then,
+);
+
 // Handed over before a byte was read: whether such streams are switched is up to
 // the library.
 scenarios!("passing", Scenario::may_stay_on_tcp: a_dispatcher_hands_connections_out);

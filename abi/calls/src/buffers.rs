@@ -1,22 +1,32 @@
 //! A program's buffers, as C describes them.
 
-use crate::boundary::is_bad;
+use core::mem::MaybeUninit;
 use libc::{c_int, c_void, iovec, size_t};
+use sovia_signal::access::{self, BadAddress};
+use sovia_signal::chain;
 
-/// The program's buffer. What the kernel would refuse as a bad address is refused here as far as
-/// it shows.
+/// Where the kernel's own addresses begin, on every machine.
+const USER_END: usize = 1 << 56;
+
+/// The program's buffer. It may not be there: nothing here touches it but by
+/// [`sovia_signal::access`], which reports that. What the kernel refuses at sight is refused.
 ///
 /// # Safety
-/// `buf` must be valid for `len` bytes, as the call demands.
+/// Other threads of the program aside, `buf` must be valid for `len` bytes or for none of Rust's uses.
 pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<&'a mut [u8]> {
     if len == 0 {
         return Some(&mut []);
     }
-    if (buf as usize) < 4096 || len > isize::MAX as usize {
+    if (buf as usize) < 4096 && !chain::is_guarding()
+        || len > isize::MAX as usize
+        || (buf as usize).checked_add(len)? > USER_END
+    {
         return None;
     }
+    // As bad an address as none at all, for a slice cannot begin there.
+    let buf = if buf.is_null() { core::ptr::without_provenance_mut(1) } else { buf.cast() };
     // SAFETY: the caller's contract.
-    Some(unsafe { core::slice::from_raw_parts_mut(buf.cast(), len) })
+    Some(unsafe { core::slice::from_raw_parts_mut(buf, len) })
 }
 
 /// A list of buffers, as the kernel would take it.
@@ -33,14 +43,18 @@ pub unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_
     if count > IOV_MAX {
         return Err(libc::EINVAL);
     }
-    if count > 0 && is_bad(iov) {
-        return Err(libc::EFAULT);
-    }
     let mut all = Parts { few: [const { None }; FEW], many: Vec::new(), count };
     let mut sum = 0usize;
+    let mut entries = [const { MaybeUninit::<iovec>::uninit() }; FEW];
     for i in 0..count {
-        // SAFETY: the caller's contract.
-        let part = unsafe { &*iov.add(i) };
+        if i.is_multiple_of(FEW) {
+            let n = FEW.min(count - i) * size_of::<iovec>();
+            // SAFETY: as many entries as there is room for; the list is the program's.
+            unsafe { access::copy(entries.as_mut_ptr().cast(), iov.add(i).cast(), n) }
+                .map_err(|BadAddress| libc::EFAULT)?;
+        }
+        // SAFETY: just copied, and any bits are an entry.
+        let part = unsafe { entries[i % FEW].assume_init() };
         sum = sum
             .checked_add(part.iov_len)
             .filter(|&n| n <= isize::MAX as usize)

@@ -1,6 +1,6 @@
 //! Descriptors are duplicated, closed and configured.
 
-use crate::boundary::{finish, is_bad, outcome, set_errno};
+use crate::boundary::{errno, finish, give, outcome, set_errno, take};
 use libc::{c_int, c_ulong};
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
@@ -15,6 +15,27 @@ fn is_private(fd: c_int) -> bool {
 /// Standard input, output and error: read and written by libc itself, past every hook.
 fn is_standard(fd: c_int) -> bool {
     (0..=2).contains(&fd)
+}
+
+/// The kernel has returned `fd` as a new descriptor. What the table holds of that number is of a
+/// descriptor that the program has closed past every hook: its connection ends now, as if it had been
+/// closed then. Returns `fd`.
+#[inline]
+pub fn created(fd: c_int) -> c_int {
+    if fd >= 0 && !matches!(table::get(fd), Entry::Foreign) {
+        drop_stale(fd);
+    }
+    fd
+}
+
+#[cold]
+fn drop_stale(fd: c_int) {
+    let before = errno();
+    // A vfork'ed child has descriptors of its own, of which our table says nothing.
+    if !is_borrowed() {
+        ops::forget(fd);
+    }
+    set_errno(before);
 }
 
 calls! {
@@ -85,15 +106,13 @@ calls! {
         if request == libc::FIONREAD as c_ulong {
             let answer = argument as *mut c_int;
             let kernel = || {
-                outcome(real(fd, request, argument) as isize)
-                    .map(|_| if is_bad(answer) { 0 } else { *answer as usize })
+                outcome(real(fd, request, argument) as isize)?;
+                take(answer).map(|n| n as usize)
             };
-            return match ops::fionread(fd, at, kernel) {
-                Ok(n) if !is_bad(answer) => {
-                    *answer = n.min(c_int::MAX as usize) as c_int;
-                    0
-                }
-                Ok(_) => finish(Err(libc::EFAULT)) as c_int,
+            let told = ops::fionread(fd, at, kernel)
+                .and_then(|n| give(answer, n.min(c_int::MAX as usize) as c_int));
+            return match told {
+                Ok(()) => 0,
                 Err(e) => finish(Err(e)) as c_int,
             };
         }
@@ -101,15 +120,20 @@ calls! {
             retreat::now(fd, at, Cause::Call);
         }
         let result = real(fd, request, argument);
-        if result == 0 && request == libc::FIONBIO as c_ulong {
-            ops::nonblocking(at, *(argument as *const c_int) != 0);
+        if result == 0
+            && request == libc::FIONBIO as c_ulong
+            && let Ok(on) = take(argument as *const c_int)
+        {
+            ops::nonblocking(at, on != 0);
         }
         result
     }
 }
 
 fn duplicated(fd: c_int, new: c_int) {
-    if is_standard(new)
+    created(new);
+    // What a child on this memory (vfork) does with a second number is not seen.
+    if (is_standard(new) || is_borrowed())
         && let Some(at) = table::conn(fd)
     {
         retreat::now(fd, at, Cause::Stdio);
@@ -121,7 +145,7 @@ fn duplicated(fd: c_int, new: c_int) {
 
 /// `to` is about to become `fd`.
 fn before_replacing(fd: c_int, to: c_int) {
-    if is_standard(to)
+    if (is_standard(to) || is_borrowed())
         && let Some(at) = table::conn(fd)
     {
         retreat::now(fd, at, Cause::Stdio);

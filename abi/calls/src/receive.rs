@@ -1,11 +1,12 @@
 //! read and its relatives.
 
-use crate::boundary::{finish, is_bad, outcome};
+use crate::boundary::{finish, give, outcome, take, take_if};
 use crate::buffers::{buffer, parts};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
+use sovia_sockets::wait::now_ns;
 
 /// Flags that are carried on a VI; a call with any other goes back to TCP first.
 const CARRIED: c_int = libc::MSG_DONTWAIT
@@ -63,10 +64,14 @@ calls! {
             retreat::now(fd, at, Cause::Call);
             return finish(kernel());
         }
-        if is_bad(msg) {
-            return finish(Err(libc::EFAULT));
+        let header = match take(msg) {
+            Ok(header) => header,
+            Err(e) => return finish(Err(e)),
+        };
+        if !header.msg_name.is_null() && (header.msg_namelen as c_int) < 0 {
+            return finish(Err(libc::EINVAL));
         }
-        let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen);
+        let (iov, count) = (header.msg_iov, header.msg_iovlen);
         let list = match parts(iov, count) {
             Ok(list) => list,
             Err(libc::EINVAL) => return finish(Err(libc::EMSGSIZE)),
@@ -75,9 +80,15 @@ calls! {
         let attached = at.conn.phase() == sovia_sockets::conn::Phase::Attached;
         let result = list.with(|list| ops::receive(fd, at, list, flags(how), kernel));
         if result.is_ok() && attached {
-            (*msg).msg_namelen = 0;
-            (*msg).msg_controllen = 0;
-            (*msg).msg_flags = 0;
+            let named = !header.msg_name.is_null();
+            let told = [
+                if named { give(&raw mut (*msg).msg_namelen, 0) } else { Ok(()) },
+                give(&raw mut (*msg).msg_controllen, 0),
+                give(&raw mut (*msg).msg_flags, 0),
+            ];
+            if told.iter().any(Result::is_err) {
+                return finish(Err(libc::EFAULT));
+            }
         }
         finish(result)
     }
@@ -98,15 +109,22 @@ pub unsafe fn recvfrom(
     if table::conn(fd).is_none() {
         return real(fd, buf, len, how, from, from_len);
     }
-    // A stream has no sender's address to tell: the kernel leaves `from` and zeroes its length.
-    if !from.is_null() {
-        if is_bad(from_len) {
-            return finish(Err(libc::EFAULT));
+    let n = recv(fd, buf, len, how);
+    // A stream has no sender's address to tell: the kernel leaves `from` and zeroes its length, once
+    // it has received.
+    if n >= 0 && !from.is_null() {
+        // SAFETY: plain numbers.
+        let told = match unsafe { take(from_len) } {
+            Ok(len) if (len as c_int) < 0 => Err(libc::EINVAL),
+            // SAFETY: as above.
+            Ok(_) => unsafe { give(from_len, 0) },
+            Err(e) => Err(e),
+        };
+        if let Err(e) = told {
+            return finish(Err(e));
         }
-        // SAFETY: recvfrom's own contract.
-        unsafe { *from_len = 0 };
     }
-    recv(fd, buf, len, how)
+    n
 }
 
 /// `recvmsg` is what this interface calls by that name.
@@ -120,28 +138,65 @@ pub unsafe fn recvmmsg(
     how: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    if table::conn(fd).is_none() {
-        return real(fd, list, count, how, timeout);
+    let Some(at) = table::conn(fd) else { return real(fd, list, count, how, timeout) };
+    // SAFETY: plain numbers.
+    let deadline = match unsafe { take_if(timeout) } {
+        Ok(None) => None,
+        Ok(Some(time)) => match nanoseconds(&time) {
+            Some(ns) => Some(now_ns().saturating_add(ns)),
+            None => return finish(Err(libc::EINVAL)) as c_int,
+        },
+        Err(e) => return finish(Err(e)) as c_int,
+    };
+    // An error that is pending comes before bytes that are unread.
+    if how & libc::MSG_ERRQUEUE == 0
+        && let Some(error) = ops::pending_error(fd, at)
+    {
+        return finish(Err(error)) as c_int;
     }
     // On a stream each message takes what is there; only the first may wait.
     let wait_for_one = how & libc::MSG_WAITFORONE != 0;
     let mut each = how & !libc::MSG_WAITFORONE;
     let mut done = 0;
     while done < count {
-        // SAFETY: recvmmsg's own contract: `list` is valid for `count` entries.
-        let entry = unsafe { &mut *list.add(done as usize) };
-        let n = recvmsg(fd, &raw mut entry.msg_hdr, each);
+        let entry = list.wrapping_add(done as usize);
+        // SAFETY: only the addresses of the entry's parts are computed.
+        let (header, len) = unsafe { (&raw mut (*entry).msg_hdr, &raw mut (*entry).msg_len) };
+        let n = recvmsg(fd, header, each);
         if n < 0 {
+            if done > 0 {
+                ops::keep_error(at, crate::errno());
+            }
             break;
         }
-        entry.msg_len = n as u32;
+        // SAFETY: a plain number.
+        if let Err(e) = unsafe { give(len, n as u32) } {
+            crate::set_errno(e);
+            break;
+        }
         done += 1;
         if wait_for_one {
             each |= libc::MSG_DONTWAIT;
         }
-        if n == 0 {
-            break;
+        // Looked at between messages only, as in the kernel.
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_sub(now_ns());
+            let time = timespec {
+                tv_sec: (left / 1_000_000_000) as _,
+                tv_nsec: (left % 1_000_000_000) as _,
+            };
+            // SAFETY: plain numbers.
+            if unsafe { give(timeout, time) }.is_err() || left == 0 {
+                break;
+            }
         }
     }
     if done > 0 || count == 0 { done as c_int } else { -1 }
+}
+
+/// A time-out in nanoseconds; `None` for one that is none.
+fn nanoseconds(time: &timespec) -> Option<u64> {
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let rest = u64::try_from(time.tv_nsec).ok().filter(|&ns| ns < 1_000_000_000)?;
+    Some(seconds.saturating_mul(1_000_000_000).saturating_add(rest))
 }

@@ -1,8 +1,8 @@
 //! write and its relatives.
 
-use crate::boundary::{finish, is_bad, outcome};
+use crate::boundary::{finish, give, may_look, outcome, take, take_if};
 use crate::buffers::{bytes, parts};
-use libc::{c_int, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t};
+use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t};
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
@@ -56,22 +56,24 @@ calls! {
     fn sendmsg(real, fd: c_int, msg: *const msghdr, how: c_int) -> isize {
         let Some(at) = table::conn(fd) else {
             // A descriptor that travels must be one that its receiver can use.
-            // SAFETY: sendmsg's own contract.
-            passing(msg);
+            if may_look() {
+                passing(msg);
+            }
             return real(fd, msg, how);
         };
         let kernel = || outcome(real(fd, msg, how));
-        if is_bad(msg) {
-            return finish(Err(libc::EFAULT));
-        }
+        let header = match take(msg) {
+            Ok(header) => header,
+            Err(e) => return finish(Err(e)),
+        };
         if how & libc::MSG_OOB != 0 {
             retreat::with_peer(fd, at, Cause::Call);
         }
-        if how & !CARRIED != 0 || (*msg).msg_controllen != 0 {
+        if how & !CARRIED != 0 || header.msg_controllen != 0 {
             retreat::now(fd, at, Cause::Call);
             return finish(kernel());
         }
-        let (iov, count) = ((*msg).msg_iov, (*msg).msg_iovlen);
+        let (iov, count) = (header.msg_iov, header.msg_iovlen);
         match parts(iov, count) {
             Ok(list) => {
                 finish(list.with_bytes(|list| ops::send(fd, at, list, flags(how), kernel)))
@@ -83,12 +85,20 @@ calls! {
 
     fn sendfile(real, out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> isize {
         let Some(at) = table::conn(out) else { return real(out, from, offset, count) };
-        if !offset.is_null() && is_bad(offset) {
-            return finish(Err(libc::EFAULT));
-        }
         let kernel = || outcome(real(out, from, offset, count));
-        let place = offset.as_mut();
-        finish(ops::send_file(out, at, from, place, count, kernel))
+        let mut place = match take_if(offset) {
+            Ok(place) => place,
+            Err(e) => return finish(Err(e)),
+        };
+        let before = place;
+        let result = ops::send_file(out, at, from, place.as_mut(), count, kernel);
+        // The kernel, if it was asked, has told the program itself.
+        if let (true, Some(now)) = (place != before, place)
+            && let Err(e) = give(offset, now)
+        {
+            return finish(Err(e));
+        }
+        finish(result)
     }
 }
 
@@ -126,15 +136,22 @@ pub unsafe fn sendmmsg(
     if table::conn(fd).is_none() {
         return real(fd, list, count, how);
     }
+    const UIO_MAXIOV: u32 = 1024;
+    let count = count.min(UIO_MAXIOV);
     let mut done = 0;
     while done < count {
-        // SAFETY: sendmmsg's own contract: `list` is valid for `count` entries.
-        let entry = unsafe { &mut *list.add(done as usize) };
-        let n = sendmsg(fd, &raw const entry.msg_hdr, how);
+        let entry = list.wrapping_add(done as usize);
+        // SAFETY: only the addresses of the entry's parts are computed.
+        let (header, len) = unsafe { (&raw const (*entry).msg_hdr, &raw mut (*entry).msg_len) };
+        let n = sendmsg(fd, header, how);
         if n < 0 {
             break;
         }
-        entry.msg_len = n as u32;
+        // SAFETY: a plain number.
+        if let Err(e) = unsafe { give(len, n as u32) } {
+            crate::set_errno(e);
+            break;
+        }
         done += 1;
     }
     if done > 0 || count == 0 { done as c_int } else { -1 }
@@ -154,31 +171,35 @@ calls! {
     }
 }
 
-/// A message is about to be sent that may carry descriptors.
-///
-/// # Safety
-/// `msg` must be null or a valid message header.
-unsafe fn passing(msg: *const msghdr) {
-    // SAFETY: the caller's contract; the control messages are walked as sendmsg itself would.
-    unsafe {
-        let Some(msg) = msg.as_ref() else { return };
-        if msg.msg_control.is_null() || msg.msg_controllen == 0 {
+/// A message is about to be sent that may carry descriptors. What cannot be read is the kernel's to
+/// refuse.
+fn passing(msg: *const msghdr) {
+    // SAFETY: a plain structure of the program's.
+    let Ok(message) = (unsafe { take(msg) }) else { return };
+    let (mut at, mut left) = (message.msg_control as usize, message.msg_controllen);
+    if at == 0 {
+        return;
+    }
+    // Each is a header, its data, and padding up to the next.
+    const HEADER: usize = size_of::<cmsghdr>();
+    while left >= HEADER {
+        // SAFETY: as above.
+        let Ok(header) = (unsafe { take(at as *const cmsghdr) }) else { return };
+        let len = header.cmsg_len.min(left);
+        if len < HEADER {
             return;
         }
-        let mut header = libc::CMSG_FIRSTHDR(msg);
-        while !header.is_null() {
-            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
-                let data = libc::CMSG_DATA(header).cast::<c_int>();
-                let bytes =
-                    ((*header).cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
-                for i in 0..bytes / size_of::<c_int>() {
-                    let fd = data.add(i).read_unaligned();
-                    if let Some(at) = table::conn(fd) {
-                        retreat::now(fd, at, Cause::Passed);
-                    }
+        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+            for i in 0..(len - HEADER) / size_of::<c_int>() {
+                let place = (at + HEADER) as *const c_int;
+                // SAFETY: as above.
+                let Ok(fd) = (unsafe { take(place.wrapping_add(i)) }) else { return };
+                if let Some(at) = table::conn(fd) {
+                    retreat::now(fd, at, Cause::Passed);
                 }
             }
-            header = libc::CMSG_NXTHDR(msg, header);
         }
+        let step = len.next_multiple_of(size_of::<usize>()).min(left);
+        (at, left) = (at + step, left - step);
     }
 }

@@ -1,47 +1,59 @@
 //! Connections begin, end, and are configured.
 
-use crate::boundary::{finish, is_bad, outcome};
+use crate::boundary::{finish, give, outcome, take};
+use crate::descriptors::created;
 use libc::{c_int, c_void, sockaddr, socklen_t};
+use sovia_signal::access::{self, BadAddress};
 use sovia_sockets::conn::Role;
 use sovia_sockets::ops;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
+use sovia_sys::call;
 
 /// Records a socket if it is TCP.
 fn record(fd: c_int, role: Role) {
-    let protocol = sovia_protocol(fd);
-    if protocol == libc::IPPROTO_TCP {
+    let protocol = call::getsockopt::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
+    if protocol == Ok(libc::IPPROTO_TCP) {
         ops::opened(fd, role);
     }
 }
 
-fn sovia_protocol(fd: c_int) -> c_int {
-    let mut value: c_int = 0;
-    let mut len = size_of::<c_int>() as socklen_t;
-    // SAFETY: both pointers are to live locals of the right size.
-    let result = unsafe {
-        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL, (&raw mut value).cast(), &mut len)
-    };
-    if result == 0 { value } else { 0 }
+/// Options by which the kernel is to work on the stream itself, or to say more of each receive.
+fn needs_kernel(level: c_int, name: c_int) -> bool {
+    const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
+    match level {
+        libc::IPPROTO_TCP => name == libc::TCP_ULP,
+        libc::SOL_SOCKET => {
+            matches!(name, libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_CBPF)
+        }
+        _ => false,
+    }
+}
+
+/// Options that, once set, change what the kernel's receive does beyond what a VI carries.
+fn changes_receiving(level: c_int, name: c_int) -> bool {
+    level == libc::IPPROTO_TCP && name == libc::TCP_INQ
+        || level == libc::SOL_SOCKET && name == libc::SO_PEEK_OFF
+}
+
+/// An address's family, as far as it can be read.
+fn family(address: *const sockaddr) -> Option<c_int> {
+    // SAFETY: a plain number in the program's memory.
+    unsafe { take(&raw const (*address).sa_family) }.ok().map(c_int::from)
 }
 
 calls! {
     fn connect(real, fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
         // A stream that is taken apart and connected anew is another one.
         if let Some(at) = table::conn(fd)
-            && !is_bad(address)
-            && c_int::from((*address).sa_family) == libc::AF_UNSPEC
+            && family(address) == Some(libc::AF_UNSPEC)
         {
             retreat::now(fd, at, Cause::Call);
         }
         let result = real(fd, address, len);
         let error = crate::boundary::errno();
         if (result == 0 || error == libc::EINPROGRESS || error == libc::EINTR)
-            && !is_bad(address)
-            && matches!(
-                c_int::from((*address).sa_family),
-                libc::AF_INET | libc::AF_INET6
-            )
+            && matches!(family(address), Some(libc::AF_INET | libc::AF_INET6))
             && table::conn(fd).is_none()
         {
             record(fd, Role::Connector);
@@ -51,7 +63,7 @@ calls! {
     }
 
     fn accept(real, fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
-        let new = real(fd, address, len);
+        let new = created(real(fd, address, len));
         if new >= 0 {
             record(new, Role::Acceptor);
         }
@@ -59,7 +71,7 @@ calls! {
     }
 
     fn accept4(real, fd: c_int, address: *mut sockaddr, len: *mut socklen_t, how: c_int) -> c_int {
-        let new = real(fd, address, len, how);
+        let new = created(real(fd, address, len, how));
         if new >= 0 {
             record(new, Role::Acceptor);
         }
@@ -78,30 +90,58 @@ calls! {
         let Some(at) = table::conn(fd) else {
             return real(fd, level, name, value, len);
         };
-        // The kernel is to work on the stream itself: then it must have it.
-        const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
-        let in_kernel = level == libc::IPPROTO_TCP && name == libc::TCP_ULP
-            || level == libc::SOL_SOCKET
-                && matches!(
-                    name,
-                    libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_ATTACH_REUSEPORT_CBPF
-                );
-        if in_kernel {
+        if needs_kernel(level, name) {
             retreat::now(fd, at, Cause::Ulp);
         }
         // Readiness from a number of bytes on is the kernel's to judge.
         if level == libc::SOL_SOCKET
             && name == libc::SO_RCVLOWAT
             && len as usize >= size_of::<c_int>()
-            && !is_bad(value)
-            && *value.cast::<c_int>() > 1
+            && take(value.cast::<c_int>()).is_ok_and(|n| n > 1)
         {
             retreat::now(fd, at, Cause::Call);
         }
         let result = real(fd, level, name, value, len);
         if result == 0 {
+            if changes_receiving(level, name) {
+                retreat::now(fd, at, Cause::Call);
+            }
             ops::note_option(fd, at, level, name);
         }
         result
     }
+
+    fn getsockopt(real,
+        fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t,
+    ) -> c_int {
+        let Some(at) = table::conn(fd) else {
+            return real(fd, level, name, value, len);
+        };
+        if level == libc::IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE {
+            // It takes bytes, and nobody counts them.
+            retreat::now(fd, at, Cause::Call);
+        }
+        if level != libc::SOL_SOCKET || name != libc::SO_ERROR {
+            return real(fd, level, name, value, len);
+        }
+        // What the kernel would refuse is its to refuse, and the error is still there then.
+        let Some(room) = take(len).ok().filter(|&room| room as c_int >= 0) else {
+            return real(fd, level, name, value, len);
+        };
+        let Some(error) = ops::socket_error(fd, at) else {
+            return real(fd, level, name, value, len);
+        };
+        let bytes = error.to_ne_bytes();
+        let n = bytes.len().min(room as usize);
+        let told = access::copy(value.cast(), bytes.as_ptr(), n)
+            .map_err(|BadAddress| libc::EFAULT)
+            .and_then(|()| give(len, n as socklen_t));
+        match told {
+            Ok(()) => 0,
+            Err(e) => finish(Err(e)) as c_int,
+        }
+    }
 }
+
+/// Receives by mapping pages; a call of getsockopt.
+const TCP_ZEROCOPY_RECEIVE: c_int = 35;

@@ -11,13 +11,19 @@
 
 #[macro_use]
 mod real;
+mod aliases;
+mod children;
+mod creating;
+mod credentials;
 mod descriptors;
+mod heap;
 mod memory;
 mod poll;
 mod process;
 mod raw;
 mod receive;
 mod send;
+mod signals;
 mod sockets;
 
 use sovia_calls::boundary::{errno, finish, outcome, set_errno};
@@ -27,6 +33,8 @@ extern "C" fn start() {
     let before = errno();
     real::resolve_all();
     process::resolve_variadic();
+    signals::start();
+    heap::start();
     sovia_sockets::start();
     set_errno(before);
 }

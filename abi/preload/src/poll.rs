@@ -2,6 +2,7 @@
 
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use sovia_calls as calls;
+use sovia_calls::descriptors::created;
 
 hooks! {
     fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
@@ -46,11 +47,11 @@ hooks! {
     }
 
     fn epoll_create(size: c_int) -> c_int {
-        calls::poll::epoll_create(later!(), size)
+        calls::poll::epoll_create(|size| created(real!()(size)), size)
     }
 
     fn epoll_create1(flags: c_int) -> c_int {
-        calls::poll::epoll_create1(later!(), flags)
+        calls::poll::epoll_create1(|flags| created(real!()(flags)), flags)
     }
 
     fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {

@@ -1,6 +1,7 @@
 //! Processes: fork, exec, and what they take along.
 
 use libc::{FILE, c_char, c_int, c_long, c_void, pid_t};
+use sovia_calls::descriptors::created;
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::retreat::{self, Cause};
@@ -12,8 +13,27 @@ fn before_exec() {
     retreat::before_exec();
 }
 
+/// A system call that makes a child or becomes another program, made by `kernel`.
+///
+/// # Safety
+/// `first` must be valid as its first argument.
+pub(crate) unsafe fn system_call(
+    number: c_long,
+    first: c_long,
+    kernel: impl FnOnce() -> c_long,
+) -> c_long {
+    if matches!(number, libc::SYS_execve | libc::SYS_execveat) {
+        return replacing(kernel);
+    }
+    if number == libc::SYS_exit {
+        before_leaving();
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { crate::children::system_call(number, first, kernel) }
+}
+
 /// An exec. If it comes back it has failed.
-fn replacing(exec: impl FnOnce() -> c_int) -> c_int {
+fn replacing<T>(exec: impl FnOnce() -> T) -> T {
     before_exec();
     if is_borrowed() {
         return exec();
@@ -82,7 +102,11 @@ hooks! {
 
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
         before_exec();
-        real!()(command, mode)
+        let file = real!()(command, mode);
+        if !file.is_null() {
+            created(libc::fileno(file));
+        }
+        file
     }
 
     /// The programs that reach io_uring through libc's `syscall` (all that do not bring their own
@@ -94,6 +118,10 @@ hooks! {
         if number == libc::SYS_io_uring_setup && !sovia_sockets::config::io_uring_allowed() {
             crate::set_errno(libc::ENOSYS);
             return -1;
+        }
+        let kernel = |[a, b, c, d, e, f]: [c_long; 6]| real!()(number, a, b, c, d, e, f);
+        if let Some(result) = crate::signals::system_call(number, [a, b, c, d, e, f], kernel) {
+            return result;
         }
         crate::raw::system_call(number, [a, b, c, d, e, f], || real!()(number, a, b, c, d, e, f))
     }
@@ -184,6 +212,7 @@ variadic!(
     execl after before_exec_c,
     execlp after before_exec_c,
     execle after before_exec_c,
+    pthread_exit after before_leaving,
     dprintf after before_print,
     __dprintf_chk after before_print
 );
@@ -191,7 +220,14 @@ variadic!(
 /// libc prints to a descriptor past every hook.
 extern "C" fn before_print(fd: c_int) {
     if let Some(at) = table::conn(fd) {
-        retreat::now(fd, at, Cause::Stdio);
+        retreat::now(fd, at, Cause::Stream);
+    }
+}
+
+/// The calling thread of the program's leaves.
+extern "C" fn before_leaving() {
+    if !is_borrowed() {
+        sovia_sockets::thread_leaves();
     }
 }
 

@@ -1,6 +1,8 @@
 //! System calls that a program makes through libc's `syscall` on descriptors that are ours.
 
+use crate::creating::returns_descriptor;
 use libc::{c_int, c_long};
+use sovia_calls::descriptors::created;
 use sovia_sockets::table::{self, Entry};
 
 /// Serves the calls that would otherwise get past the hooks; `kernel` makes the real one.
@@ -16,8 +18,51 @@ pub(crate) unsafe fn system_call(
         // SAFETY: takes a number only.
         return c_long::from(unsafe { crate::memory::mlockall(a as c_int) });
     }
+    if matches!(
+        number,
+        libc::SYS_execve | libc::SYS_execveat | libc::SYS_exit | libc::SYS_clone | libc::SYS_clone3
+    ) || crate::children::is_fork(number)
+    {
+        // SAFETY: the arguments are those of the call.
+        return unsafe { crate::process::system_call(number, a, kernel) };
+    }
+    if let Some(changes) = crate::credentials::changes(number, [a, b, c]) {
+        return if changes { sovia_sockets::credentials::change(kernel) } else { kernel() };
+    }
+    if returns_descriptor(number) {
+        let fd = kernel();
+        created(c_int::try_from(fd).unwrap_or(-1));
+        return fd;
+    }
+    if number == libc::SYS_pipe2 {
+        // SAFETY: the arguments are those of pipe2.
+        return c_long::from(unsafe {
+            crate::creating::several::pipe2(a as *mut c_int, b as c_int)
+        });
+    }
+    if number == libc::SYS_socketpair {
+        // SAFETY: likewise.
+        return c_long::from(unsafe {
+            let (domain, kind, protocol) = (a as c_int, b as c_int, c as c_int);
+            crate::creating::several::socketpair(domain, kind, protocol, d as *mut c_int)
+        });
+    }
+    #[cfg(target_arch = "x86_64")]
+    if number == libc::SYS_pipe {
+        // SAFETY: likewise.
+        return c_long::from(unsafe { crate::creating::several::pipe(a as *mut c_int) });
+    }
     let fd = a as c_int;
-    if matches!(table::get(fd), Entry::Foreign) && number != libc::SYS_close_range {
+    let replaces = number == libc::SYS_dup3;
+    #[cfg(target_arch = "x86_64")]
+    let replaces = replaces || number == libc::SYS_dup2;
+    // What is replaced, or returned as a new number, may be on record where `fd` is not.
+    let numbered = matches!(number, libc::SYS_dup | libc::SYS_fcntl | libc::SYS_recvmsg);
+    if !replaces
+        && !numbered
+        && matches!(table::get(fd), Entry::Foreign)
+        && number != libc::SYS_close_range
+    {
         return kernel();
     }
     // SAFETY: the arguments are those of the call of that number, which is what each hook takes.
@@ -49,9 +94,19 @@ pub(crate) unsafe fn system_call(
             libc::SYS_close_range => {
                 c_long::from(crate::descriptors::close_range(a as u32, b as u32, c as c_int))
             }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_dup2 => c_long::from(crate::descriptors::dup2(fd, b as c_int)),
             libc::SYS_dup => c_long::from(crate::descriptors::dup(fd)),
             libc::SYS_dup3 => c_long::from(crate::descriptors::dup3(fd, b as c_int, c as c_int)),
             libc::SYS_fcntl => c_long::from(crate::descriptors::fcntl(fd, b as c_int, c as usize)),
+            libc::SYS_setsockopt => {
+                let (level, name) = (b as c_int, c as c_int);
+                c_long::from(crate::sockets::setsockopt(fd, level, name, d as *const _, e as u32))
+            }
+            libc::SYS_getsockopt => {
+                let (level, name) = (b as c_int, c as c_int);
+                c_long::from(crate::sockets::getsockopt(fd, level, name, d as *mut _, e as *mut _))
+            }
             libc::SYS_shutdown => c_long::from(crate::sockets::shutdown(fd, b as c_int)),
             _ => kernel(),
         }

@@ -97,12 +97,17 @@ unsafe extern "C" fn missing() -> isize {
 /// Resolves everything that is hooked.
 pub(crate) fn resolve_all() {
     let all = [
+        crate::children::reals::ALL,
+        crate::creating::reals::ALL,
+        crate::creating::several::reals::ALL,
+        crate::credentials::reals::ALL,
         crate::descriptors::reals::ALL,
         crate::memory::reals::ALL,
         crate::poll::reals::ALL,
         crate::process::reals::ALL,
         crate::receive::reals::ALL,
         crate::send::reals::ALL,
+        crate::signals::reals::ALL,
         crate::sockets::reals::ALL,
     ];
     for real in all.into_iter().flatten() {

@@ -3,8 +3,37 @@
 use crate::{finish, outcome};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
 use sovia_calls as calls;
+use sovia_calls::descriptors::created;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
+
+/// Looks at a message that has been received for the descriptors that have come with it.
+unsafe fn arrived(msg: *const msghdr) {
+    // SAFETY: the caller's message, which the kernel has just filled in; the walk stays within the
+    // control messages that it has written.
+    unsafe {
+        if (*msg).msg_controllen <= size_of::<libc::cmsghdr>() {
+            return;
+        }
+        let mut header = libc::CMSG_FIRSTHDR(msg);
+        while !header.is_null() {
+            let kind = (*header).cmsg_type;
+            if (*header).cmsg_level == libc::SOL_SOCKET
+                && (kind == libc::SCM_RIGHTS || kind == SCM_PIDFD)
+            {
+                let data = libc::CMSG_DATA(header).cast::<c_int>();
+                let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                for i in 0..bytes / size_of::<c_int>() {
+                    created(data.add(i).read_unaligned());
+                }
+            }
+            header = libc::CMSG_NXTHDR(msg, header);
+        }
+    }
+}
+
+/// The sender's pidfd.
+const SCM_PIDFD: c_int = 4;
 
 hooks! {
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> isize {
@@ -52,14 +81,22 @@ hooks! {
     }
 
     fn recvmsg(fd: c_int, msg: *mut msghdr, how: c_int) -> isize {
-        calls::receive::recvmsg(later!(), fd, msg, how)
+        let result = calls::receive::recvmsg(later!(), fd, msg, how);
+        if result >= 0 {
+            arrived(msg);
+        }
+        result
     }
 
     fn recvmmsg(
         fd: c_int, list: *mut mmsghdr, count: u32, how: c_int, timeout: *mut timespec,
     ) -> c_int {
         let recvmsg = |fd, msg, how| recvmsg(fd, msg, how);
-        calls::receive::recvmmsg(later!(), recvmsg, fd, list, count, how, timeout)
+        let result = calls::receive::recvmmsg(later!(), recvmsg, fd, list, count, how, timeout);
+        for i in 0..result.max(0) as usize {
+            arrived(&raw const (*list.add(i)).msg_hdr);
+        }
+        result
     }
 
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, how: c_int) -> isize {

@@ -25,4 +25,10 @@ hooks! {
     ) -> c_int {
         calls::sockets::setsockopt(later!(), fd, level, name, value, len)
     }
+
+    fn getsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t,
+    ) -> c_int {
+        calls::sockets::getsockopt(later!(), fd, level, name, value, len)
+    }
 }

@@ -62,7 +62,14 @@ pub unsafe extern "C" fn sov_getsockopt(
 ) -> c_int {
     if level != SOL_SOVIA {
         // SAFETY: the caller vouches for the pointers.
-        let result = unsafe { libc::getsockopt(fd, level, name, value, len) };
+        let result = unsafe {
+            let real = |fd, level, name, value, len| libc::getsockopt(fd, level, name, value, len);
+            if is_preloaded() {
+                real(fd, level, name, value, len)
+            } else {
+                calls::getsockopt(real, fd, level, name, value, len)
+            }
+        };
         if result == 0 && level == libc::SOL_SOCKET && name == libc::SO_TYPE && kind::is_via(fd) {
             // SAFETY: the kernel has just written there as much as `len` says now.
             let _ = unsafe { put(&SOCK_VIA, value, len) };
@@ -197,7 +204,8 @@ macro_rules! sentences {
 sentences! {
     PeerNotLocal PeerPlain ShortLived Rule Inherited SharedByProcesses RetreatExec RetreatDup
     RetreatStdio RetreatUlp RetreatPassed RetreatCall IdentityMismatch VersionMismatch NoMemory
-    TableFull Corrupt NoDescriptors
+    TableFull Corrupt NoDescriptors NotTraceable UnknownUser RetreatCredentials Replaced
+    NotConnected Filter IoUring OtherUser RetreatStream AddressSpace NoThread NeverConnected
 }
 
 /// What a value of SOV_REASON means, as a sentence; null for one that means nothing.

@@ -5,7 +5,7 @@ use crate::callback::{ErrorFunction, for_errors};
 use crate::handle::Handle;
 use crate::nic::{Core, NICS};
 use crate::pointer::{Opaque, Out};
-use crate::types::{AutodiscoveryList, Ulong};
+use crate::types::{AutodiscoveryList, NetAddressHeader, Ulong};
 use std::sync::Arc;
 use via::error::ErrorCode;
 use via::event::ErrorHandler;
@@ -63,6 +63,9 @@ pub extern "C" fn VipErrorCallback(
     })
 }
 
+/// Bytes of a `VIP_NET_ADDRESS`: a program may copy one by assignment.
+const ADDRESS: usize = size_of::<NetAddressHeader>() + 22;
+
 /// A NIC's address as a `VIP_NET_ADDRESS` without a discriminator. Of 16-bit words, to be aligned
 /// like one.
 pub(crate) struct Discovery(Box<[u16]>);
@@ -73,7 +76,9 @@ impl Discovery {
         let words = host
             .chunks(2)
             .map(|pair| u16::from_ne_bytes([pair[0], pair.get(1).copied().unwrap_or_default()]));
-        Discovery([host.len() as u16, 0].into_iter().chain(words).collect())
+        let mut address: Vec<u16> = [host.len() as u16, 0].into_iter().chain(words).collect();
+        address.resize(address.len().max(ADDRESS / 2), 0);
+        Discovery(address.into())
     }
 }
 

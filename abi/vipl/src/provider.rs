@@ -13,7 +13,7 @@ use via::error::{
 use via::event::{ErrorHandler, ViCallback};
 use via::state::IllegalTransition;
 use via::{
-    AsyncError, Attach, Completion, CompletionQueue, Connection, DescriptorAddress, Done,
+    AsyncError, Attach, Bequest, Completion, CompletionQueue, Connection, DescriptorAddress, Done,
     MemAttributes, MemHandle, Memory, NetAddress, Nic, NicAttributes, Ptag, ReturnCode, Vi,
     ViAttributes, ViState,
 };
@@ -123,6 +123,12 @@ impl Nic for AnyNic {
         }
     }
 
+    fn create_vi(&self, attributes: ViAttributes) -> Result<AnyVi, CreateViError> {
+        match self {
+            AnyNic::Shm(nic) => nic.create_vi(attributes).map(AnyVi::Shm),
+        }
+    }
+
     fn create_vi_with(
         &self,
         attributes: ViAttributes,
@@ -195,6 +201,7 @@ impl Vi for AnyVi {
         fn send_notify(&self, callback: ViCallback);
         fn recv_notify(&self, callback: ViCallback);
         fn push_sends(&self) -> bool;
+        fn bequest(&self) -> Option<Box<dyn Bequest>>;
     }
 
     fn destroy(self) -> Result<(), (AnyVi, IllegalTransition)> {
@@ -219,5 +226,33 @@ impl CompletionQueue for AnyCq {
         match self {
             AnyCq::Shm(cq) => cq.destroy().map_err(AnyCq::Shm),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a provider offers reaches the layers above libvipl's NIC: here the memory by which combined
+    /// bytes survive their writer.
+    #[test]
+    fn a_bequest_reaches_the_layer_above() {
+        let name = format!("provider-{}", std::process::id());
+        let nic = AnyNic::Shm(ShmNic::open(&name).expect("a NIC"));
+        let host = nic.attributes().local_address.clone();
+        let (here, there) = (NetAddress::new(&host, b"here"), NetAddress::new(&host, b"there"));
+        let vis = [(); 2].map(|()| nic.create_vi(ViAttributes::default()).expect("a VI"));
+        assert!(vis[0].bequest().is_none());
+        vis[0].connect_peer_request(&here, &there, None).expect("it begins");
+        vis[1].connect_peer_request(&there, &here, None).expect("it begins");
+        for vi in &vis {
+            vi.connect_peer_wait().expect("connected");
+        }
+        let [mine, theirs] = vis.each_ref().map(|vi| vi.bequest().expect("shared memory"));
+        assert!(mine.write(0, b"left"));
+        mine.publish(0, 4);
+        let mut found = [0; 4];
+        assert!(theirs.read(0, &mut found));
+        assert_eq!((theirs.published(0), &found), (4, b"left"));
     }
 }

@@ -89,6 +89,8 @@ fn own() -> BTreeMap<String, u64> {
     for (field, at) in address {
         all.insert(format!("at VIP_NET_ADDRESS.{field}"), at as u64);
     }
+    // The longest address of a NIC and the longest discriminator.
+    all.insert("size VIP_NET_ADDRESS".into(), 4 + 6 + 16);
     // The descriptor's own layout is asserted in `via`; these are the same numbers.
     let descriptor = "
         size VIP_CONTROL_SEGMENT 32, size VIP_ADDRESS_SEGMENT 16, size VIP_DATA_SEGMENT 16,
@@ -137,6 +139,9 @@ fn own() -> BTreeMap<String, u64> {
         ("SERVICE_UNRELIABLE", Reliability::UNRELIABLE.bits().into()),
         ("SERVICE_RELIABLE_DELIVERY", Reliability::RELIABLE_DELIVERY.bits().into()),
         ("SERVICE_RELIABLE_RECEPTION", Reliability::RELIABLE_RECEPTION.bits().into()),
+        ("BASE_SERVICES", 7),
+        ("SERVICE_ACK", 1 << 14),
+        ("SERVICE_DFC", 1 << 15),
         ("RESOURCE_NIC", Resource::Nic as u64),
         ("RESOURCE_VI", Resource::Vi as u64),
         ("RESOURCE_CQ", Resource::Cq as u64),
@@ -209,6 +214,26 @@ fn the_sizes_of_1997() {
         (size_of::<ErrorDescriptor>(), 48),
     ];
     assert!(sizes.iter().all(|(own, known)| own == known), "{sizes:?}");
+}
+
+/// Programs name structures by their tags, too, in declarations of their own.
+#[test]
+fn names_of_the_time_compile() {
+    let source = here().join("tests/c/names.c");
+    let strict = ["-Wall", "-Wextra", "-Werror", "-O2", "-D_FORTIFY_SOURCE=2"];
+    for standard in ["gnu89", "c99", "c11"] {
+        let program = folder().join(format!("names-{standard}"));
+        let mut cc = Command::new("gcc");
+        cc.arg(format!("-std={standard}")).args(strict).arg("-I").arg(include());
+        run(cc.arg("-c").arg(&source).arg("-o").arg(&program));
+    }
+    if !common::skipped("names_of_the_time_compile in C++", "g++") {
+        let copy = folder().join("names.cc");
+        fs::copy(&source, &copy).expect("the source");
+        let mut cxx = Command::new("g++");
+        cxx.arg("-std=gnu++98").args(strict).arg("-I").arg(include());
+        run(cxx.arg("-c").arg(&copy).arg("-o").arg(folder().join("names-cc")));
+    }
 }
 
 /// Every function of the header is one of the library, and the other way round.

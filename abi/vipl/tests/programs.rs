@@ -151,6 +151,7 @@ pairs! {
     accepting_with_another,
     quality_of_service,
     peers,
+    plain_address,
     dying,
     unreliable,
     reliable_reception,

@@ -29,6 +29,18 @@ pub(super) fn pin(cpu: usize) -> anyhow::Result<()> {
         .with_context(|| format!("cannot stay on processor {cpu}"))
 }
 
+/// Has this process, and no other, run before all that are not real-time (SCHED_FIFO).
+pub(super) fn raise(priority: i32) -> anyhow::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: 0 is this process; the parameters are a live local.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    if result != 0 {
+        return Err(std::io::Error::last_os_error())
+            .context("cannot be raised to real-time priority");
+    }
+    Ok(())
+}
+
 /// Whether a list such as `0-3,8` has `cpu` in it.
 fn list_has(list: &str, cpu: usize) -> bool {
     list.trim().split(',').any(|range| {

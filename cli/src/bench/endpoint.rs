@@ -25,6 +25,9 @@ pub(crate) struct Args {
     /// The errand is of the papers' benchmarks
     #[arg(long)]
     papers: bool,
+    /// The errand is of `bench connections`
+    #[arg(long, conflicts_with = "papers")]
+    connections: bool,
 }
 
 /// Does its part of the measurement. A requester writes its figures in JSON, a responder that
@@ -34,6 +37,10 @@ pub(crate) fn endpoint(args: &Args) -> anyhow::Result<i32> {
         super::papers::endpoint(&args.errand)?;
         return Ok(0);
     }
+    if args.connections {
+        super::connections::endpoint(&args.errand)?;
+        return Ok(0);
+    }
     let errand: Errand = serde_json::from_str(&args.errand).context("not an errand")?;
     // An end whose peer has died in shared memory would spin for ever.
     let limit = errand.task.seconds.ceil() as u32 + GRACE_SECONDS;
@@ -41,6 +48,11 @@ pub(crate) fn endpoint(args: &Args) -> anyhow::Result<i32> {
     unsafe { libc::alarm(limit) };
     if let Some(cpu) = errand.cpu {
         cpus::pin(cpu)?;
+    }
+    // Not before: the process that waits for this one must not be kept off its processor by it while it
+    // starts, nor be raised itself, or its wait for a zombie could spin for ever.
+    if let Some(priority) = errand.task.realtime {
+        cpus::raise(priority)?;
     }
     let figures = play(&errand)?;
     if errand.role == Role::Requester {

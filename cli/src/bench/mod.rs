@@ -5,6 +5,7 @@
 //! processes of this executable (see [`endpoint`]), and what is reported is the median of the
 //! runs. The layer `sovia` is the very processes of the layer `tcp` with the library in them.
 
+mod connections;
 mod cpu_time;
 mod cpus;
 mod endpoint;
@@ -46,6 +47,8 @@ enum What {
     Rate(Messages),
     /// Connections set up, one byte each way, closed
     Connect(Common),
+    /// Connections of a few small messages each way: TCP and Sovia in pairs
+    Connections(connections::Args),
     /// Processor time of a stream that offers a part of what TCP can carry, by blocking calls
     Load(Load),
     #[command(flatten)]
@@ -87,6 +90,9 @@ struct Common {
     /// What to measure, in this order; by commas [default: all that the scenario has]
     #[arg(long, value_enum, value_delimiter = ',')]
     layers: Vec<Layer>,
+    /// Run the two ends, and nothing else, at this real-time priority (as root)
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(i32).range(1..=99))]
+    realtime: Option<i32>,
     /// One JSON object a line instead of a table
     #[arg(long)]
     json: bool,
@@ -101,6 +107,7 @@ struct Plan {
     layers: Vec<Layer>,
     runs: u32,
     seconds: f64,
+    realtime: Option<i32>,
 }
 
 /// Measures and reports; returns the exit status.
@@ -116,6 +123,7 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
         What::Load(Load { size, common }) => {
             (Scenario::Load, Messages { size, wait: Wait::Block, cpus: None, common })
         }
+        What::Connections(args) => return connections::bench(&args),
         What::Papers(what) => return papers::bench(&what),
     };
     let json = how.common.json;
@@ -136,7 +144,7 @@ fn plan(measurer: &Measurer, scenario: Scenario, how: Messages) -> anyhow::Resul
         sizes = scenario.default_sizes().to_vec();
     }
     let possible = Layer::all_for(scenario, wait);
-    let mut layers = common.layers;
+    let mut layers = common.layers.clone();
     if let Some(layer) = layers.iter().find(|layer| !possible.contains(layer)) {
         bail!("`{scenario} --wait {wait}` has no layer `{layer}`");
     }
@@ -153,7 +161,8 @@ fn plan(measurer: &Measurer, scenario: Scenario, how: Messages) -> anyhow::Resul
             "two ends that spin need a processor each: `--cpus together` goes with `--wait block` or `sleep`"
         );
     }
-    Ok(Plan { scenario, wait, cpus, sizes, layers, runs: common.runs, seconds: common.seconds })
+    let Common { runs, seconds, realtime, .. } = common;
+    Ok(Plan { scenario, wait, cpus, sizes, layers, runs, seconds, realtime })
 }
 
 fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
@@ -167,6 +176,7 @@ fn run(plan: &Plan, measurer: &Measurer) -> anyhow::Result<Series> {
                 cpus: plan.cpus,
                 size_bytes: size,
                 seconds: plan.seconds,
+                realtime: plan.realtime,
                 peak: None,
             };
             if plan.scenario == Scenario::Load {

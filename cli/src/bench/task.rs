@@ -98,6 +98,8 @@ pub(super) struct Task {
     pub(super) cpus: Cpus,
     pub(super) size_bytes: usize,
     pub(super) seconds: f64,
+    /// The real-time priority of both ends, if they are to have one.
+    pub(super) realtime: Option<i32>,
     /// Of the scenario `load`: what TCP carries at most, in bytes a second.
     pub(super) peak: Option<f64>,
 }

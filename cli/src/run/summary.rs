@@ -11,7 +11,7 @@ impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let page = self.0;
         let (accelerated, stayed) = (page.accelerated(), page.stayed());
-        if accelerated == 0 && stayed == 0 {
+        if accelerated == 0 && stayed == 0 && page.recorded() == 0 {
             writeln!(f, "sovia: no TCP connections")?;
         } else {
             writeln!(
@@ -25,12 +25,20 @@ impl fmt::Display for Summary<'_> {
             if let count @ 1.. = page.stayed_for(reason) {
                 writeln!(f, "sovia: {count:>7}  {}", reason.describe())?;
             }
+            if reason == Reason::OtherUser {
+                for (uid, count) in page.users() {
+                    writeln!(f, "sovia: {:>7}    {count} to {}", "", name_of(uid))?;
+                }
+            }
+        }
+        if let open @ 1.. = page.undecided() {
+            writeln!(f, "sovia: open when the program ended, on TCP: {open}")?;
         }
         let dropped: u64 = Junk::ALL.iter().map(|&junk| page.junk(junk)).sum();
         if dropped > 0 {
             writeln!(
                 f,
-                "sovia: dropped at the meeting point: {}",
+                "sovia: left aside where ends meet: {} (no connection is harmed by that)",
                 plural(dropped, "message", "messages")
             )?;
         }
@@ -64,6 +72,14 @@ impl fmt::Display for Summary<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// A user as people know them.
+fn name_of(uid: u32) -> String {
+    match nix::unistd::User::from_uid(uid.into()) {
+        Ok(Some(user)) => format!("the user {}", user.name),
+        _ => format!("the user with id {uid}"),
     }
 }
 
@@ -108,6 +124,10 @@ mod tests {
         page.count(Reason::PeerPlain);
         page.count(Reason::PeerPlain);
         page.count(Reason::Rule);
+        page.count(Reason::OtherUser);
+        page.count_user(0);
+        (0..5).for_each(|_| page.count_recorded());
+        page.count_decided();
         page.count_junk(Junk::User);
         page.add(&Traffic {
             bytes_sent: 1_500,
@@ -120,10 +140,13 @@ mod tests {
         });
         let expected = "\
 sovia: accelerated: 1 end of a connection
-sovia: stayed on TCP: 3
+sovia: stayed on TCP: 4
 sovia:       2  the peer does not run under Sovia
 sovia:       1  kept on TCP by a rule
-sovia: dropped at the meeting point: 1 message
+sovia:       1  the other end belongs to another user
+sovia:            1 to the user root
+sovia: open when the program ended, on TCP: 4
+sovia: left aside where ends meet: 1 message (no connection is harmed by that)
 sovia:       1  from another user
 sovia: sent 1.5 kB in 1 message, received 7 B
 sovia: slept 2 times, woke a sleeping peer 0 times

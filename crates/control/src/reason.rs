@@ -38,7 +38,7 @@ counters! {
         /// Nobody answered at the meeting point: the peer runs without the library.
         PeerPlain = 1, "the peer does not run under Sovia";
         /// Closed before both ends had met; too short to be worth it.
-        ShortLived = 2, "closed before the two ends had met";
+        ShortLived = 2, "closed before the two ends had met (short connections are not worth it)";
         /// A rule of `--only` or `--except` keeps it on TCP.
         Rule = 3, "kept on TCP by a rule";
         /// The descriptor came by exec or SCM_RIGHTS.
@@ -49,7 +49,7 @@ counters! {
         RetreatExec = 6, "went back to TCP: the program replaced itself by another";
         /// The program made a second descriptor of it that Sovia does not follow.
         RetreatDup = 7, "went back to TCP: the descriptor was duplicated";
-        /// It became standard input, output or error, or a stdio stream.
+        /// It became standard input, output or error.
         RetreatStdio = 8, "went back to TCP: used as standard input or output";
         /// An upper-layer protocol or a socket filter was attached in the kernel.
         RetreatUlp = 9, "went back to TCP: the kernel was asked to process the stream";
@@ -62,13 +62,38 @@ counters! {
         /// The two ends run different versions of the library.
         VersionMismatch = 13, "the other end runs a different version of Sovia";
         /// A segment could not be made or mapped.
-        NoMemory = 14, "shared memory could not be made or mapped";
+        NoMemory = 14, "shared memory could not be made or mapped (is there a limit on file size or memory?)";
         /// A table of fixed size had no free entry.
         TableFull = 15, "no free entry in Sovia's tables";
         /// The segment held values that no correct peer writes.
         Corrupt = 16, "the shared segment was damaged";
         /// The program's limit of descriptors leaves none for the library.
-        NoDescriptors = 17, "no descriptors left that the program does not need";
+        NoDescriptors = 17, "no descriptors left that the program does not need (ulimit -n is below 1024)";
+        /// One of the two processes could not trace the other by the kernel's rule, or the kernel
+        /// could not be asked.
+        NotTraceable = 18, "the two processes may not read each other's memory";
+        /// This process's user has no number in its user namespace, like every foreign one.
+        UnknownUser = 19, "its user has no number in its user namespace";
+        /// The program changed its user, groups, capabilities or namespaces.
+        RetreatCredentials = 20, "went back to TCP: the program changed its user or its rights";
+        /// The number was closed by a system call of the program's own, and is another socket now.
+        Replaced = 21, "the program closed its descriptor past libc, and another socket got the number";
+        /// getpeername has failed.
+        NotConnected = 22, "not connected any more when the two ends could have met";
+        /// A seccomp filter decides which system calls the process may make.
+        Filter = 23, "the process runs under a seccomp filter";
+        /// Operations of a ring pass every hook.
+        IoUring = 24, "the program uses io_uring";
+        /// Another user's memory is not shared; [`StatsPage`](crate::StatsPage) has which.
+        OtherUser = 25, "the other end belongs to another user";
+        /// The program made a stdio stream of it.
+        RetreatStream = 26, "went back to TCP: used as a stdio stream";
+        /// RLIMIT_AS is lower than what a shared segment takes.
+        AddressSpace = 27, "a limit on address space (ulimit -v) leaves no room for shared memory";
+        /// No thread could be started for it.
+        NoThread = 28, "no thread of Sovia's could be started (is there a limit on processes?)";
+        /// The kernel has refused it, or nobody answered.
+        NeverConnected = 29, "never connected: refused, or given up";
     }
 }
 
@@ -83,13 +108,15 @@ counters! {
         /// Too few, too many or the wrong kind of descriptors.
         Descriptor = 2, "with missing or wrong descriptors";
         /// About a connection that is gone or already met.
-        Stale = 3, "about a connection that is gone";
+        Stale = 3, "late: their connections had ended, or met, already";
         /// From a user who does not own the other end.
         User = 4, "from another user";
         /// In a version of the protocol that is not ours.
         Version = 5, "in another version";
         /// More messages than anybody has use for.
         Flood = 6, "beyond what is read at one time";
+        /// From a process that has not shown that it could trace this one.
+        Unproven = 7, "from a process that may not read this one's memory";
     }
 }
 

@@ -11,12 +11,15 @@ use crate::reason::{Junk, Reason};
 
 /// "SOVIASTA" as the bytes of a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"SOVIASTA");
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// Room for reasons; more than there are, so that a new one does not move what follows.
 const REASONS_MAX: usize = 64;
 /// Room for kinds of junk, likewise.
 const JUNK_MAX: usize = 16;
+
+/// Users that are told apart.
+const USERS_MAX: usize = 8;
 
 const _: () = assert!(Reason::ALL.len() <= REASONS_MAX && Junk::ALL.len() <= JUNK_MAX);
 
@@ -41,6 +44,10 @@ pub struct StatsPage {
     rings: AtomicU64,
     messages_handled: AtomicU64,
     messages_registered: AtomicU64,
+    recorded: AtomicU64,
+    decided: AtomicU64,
+    /// Users to whom other ends belong: a user's id plus one in the upper half, how many in the lower.
+    users: [AtomicU64; USERS_MAX],
 }
 
 /// What went over VIs, and how often somebody slept over it.
@@ -149,6 +156,53 @@ impl StatsPage {
     pub fn count(&self, reason: Reason) {
         add(&self.stayed, 1);
         add(&self.reasons[reason.index()], 1);
+    }
+
+    /// Counts an end of a connection that is now looked at: it is open.
+    pub fn count_recorded(&self) {
+        add(&self.recorded, 1);
+    }
+
+    /// Counts an end of which it is known whether it is accelerated, or for what it stays on TCP.
+    /// Once per end.
+    pub fn count_decided(&self) {
+        add(&self.decided, 1);
+    }
+
+    /// Ends of connections that have been seen.
+    pub fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Relaxed)
+    }
+
+    /// Ends that were open, on TCP, and might yet have met when the program ended.
+    pub fn undecided(&self) -> u64 {
+        self.recorded().saturating_sub(self.decided.load(Ordering::Relaxed))
+    }
+
+    /// Counts an end whose peer belongs to that user; beside [`count`](Self::count).
+    pub fn count_user(&self, uid: u32) {
+        let (mine, one) = ((u64::from(uid) + 1) << 32, 1);
+        for place in &self.users {
+            let seen = place.load(Ordering::Relaxed);
+            let free = seen == 0
+                && place
+                    .compare_exchange(0, mine | one, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok();
+            if free {
+                return;
+            }
+            if place.load(Ordering::Relaxed) >> 32 == mine >> 32 {
+                add(place, one);
+                return;
+            }
+        }
+    }
+
+    /// The users to whom other ends belong, with how many; the first few that were met.
+    pub fn users(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.users.iter().map(|place| place.load(Ordering::Relaxed)).filter_map(|word| {
+            Some(((word >> 32).checked_sub(1)? as u32, word & u64::from(u32::MAX)))
+        })
     }
 
     /// Counts a message dropped at the meeting point.
@@ -278,6 +332,27 @@ mod tests {
         assert_eq!(page.stayed(), (1..=Reason::ALL.len() as u64).sum::<u64>());
         assert_eq!(page.accelerated(), 1);
         assert_eq!(page.traffic(), traffic);
+    }
+
+    #[test]
+    fn users_are_counted_apart() {
+        let mut memory = memory();
+        let page = made(&mut memory);
+        for uid in [33, 0, 33, 65534] {
+            page.count_user(uid);
+        }
+        assert!(page.users().eq([(33, 2), (0, 1), (65534, 1)]));
+        (100..200).for_each(|uid| page.count_user(uid));
+        assert_eq!(page.users().count(), USERS_MAX);
+    }
+
+    #[test]
+    fn what_is_not_decided_is_open() {
+        let mut memory = memory();
+        let page = made(&mut memory);
+        (0..3).for_each(|_| page.count_recorded());
+        page.count_decided();
+        assert_eq!((page.recorded(), page.undecided()), (3, 2));
     }
 
     #[test]

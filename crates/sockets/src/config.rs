@@ -5,7 +5,7 @@
 //! | `SOVIA_RULES` | which connections may be accelerated ([`sovia_control::Rules`]) | all |
 //! | `SOVIA_STATS` | file to count into, made by `sovia run -v` | none |
 //! | `SOVIA_SPIN` | longest spin before sleep, in microseconds; 0: sleep at once | 50 |
-//! | `SOVIA_MEET` | transfers of an end before it looks for its peer | 3 |
+//! | `SOVIA_MEET` | transfers of an end before it looks for its peer | as earlier connections suggest |
 //! | `SOVIA_PROTOCOL` | what of the papers' table 4 is done ([`crate::protocol`]) | `auto` |
 //! | `SOVIA_IO_URING` | `allow`: io_uring is let through | refused |
 
@@ -15,7 +15,8 @@ use sovia_control::Rules;
 use sovia_proto::configuration::Configuration;
 
 static SPIN_US: AtomicU32 = AtomicU32::new(50);
-static MEET_AFTER: AtomicU32 = AtomicU32::new(3);
+/// 0: nothing was said.
+static MEET_AFTER: AtomicU32 = AtomicU32::new(0);
 static IO_URING: AtomicBool = AtomicBool::new(false);
 static CPUS: AtomicU32 = AtomicU32::new(1);
 static RULES: AtomicPtr<Rules> = AtomicPtr::new(core::ptr::null_mut());
@@ -79,9 +80,9 @@ pub fn spin_max_ns() -> u64 {
     u64::from(SPIN_US.load(Ordering::Relaxed)) * 1000
 }
 
-/// Transfers of an end before it looks for its peer.
-pub fn meet_after() -> u32 {
-    MEET_AFTER.load(Ordering::Relaxed)
+/// Transfers of an end before it looks for its peer, if the user has said how many.
+pub fn meet_after() -> Option<u32> {
+    Some(MEET_AFTER.load(Ordering::Relaxed)).filter(|&n| n != 0)
 }
 
 /// Whether io_uring may be used.

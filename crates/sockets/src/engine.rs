@@ -1,19 +1,37 @@
 //! The engine's start in a process, and its end.
 
 use crate::conn::Phase;
-use crate::{closer, config, family, fork, process, progress, relay, stats, stream, table};
+use crate::{closer, config, fork, process, progress, relay, stats, stream, table};
+use sovia_sync::record;
 
 /// Takes over in a new process: after exec, before the program's own code.
 pub fn start() {
+    record::start();
     stream::start();
     config::load();
-    family::start();
     table::start();
     closer::start();
     progress::start();
     relay::start();
-    process::own();
+    process::start();
     fork::start();
+}
+
+/// Ends the library's threads, before a call that the kernel grants to processes of one thread only (a new
+/// user namespace), or that must reach every thread. Returns when they are gone; none is started until
+/// [`resume_threads`]. False if one cannot end now.
+pub fn stop_threads() -> bool {
+    progress::stop()
+}
+
+/// After it: what was stopped is there again where it is needed.
+pub fn resume_threads() {
+    progress::resume();
+}
+
+/// A thread of the program's is about to leave otherwise than by returning from its function.
+pub fn thread_leaves() {
+    progress::leaving();
 }
 
 /// The program ends: what its open connections have counted goes to the statistics.

@@ -1,94 +1,185 @@
 //! Connections of a family of processes: one that was exec'ed, and all that it forked.
 //!
 //! Forked processes share their sockets, so what Sovia knows of a socket must be shared as well:
-//! it lies in a mapping made at start, at the same address in each of them, out of the reach of
-//! any peer. A slot is taken by setting its bit; the generation tells a slot's lives apart.
+//! it lies in mappings that are at the same address in each of them, out of the reach of any peer.
+//! They are made when they are needed: the first with the first connection that is recorded, further
+//! ones as there are more. A process that is forked before has memory of its own, and shares no
+//! socket that is recorded. One that is forked later shares the mappings that there were at the fork;
+//! what it maps after that belongs to it, and to the children it forks then.
+//!
+//! A slot is taken by setting its bit, which lies in the slot's own chunk; the generation tells a
+//! slot's lives apart.
 
 use crate::conn::Conn;
 use crate::members::{self, Members, is_known, my_bit};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use sovia_sync::record;
 use sovia_sys::Mapping;
 
 /// Connections that one family can have on record; more stay on TCP unrecorded.
 pub const CONNS: usize = 1 << 15;
-const WORDS: usize = CONNS / 64;
+/// Connections of a chunk.
+const CHUNK: usize = 1 << 9;
+const WORDS: usize = CHUNK / 64;
+/// Epoll instances whose users are known.
+const SET_USERS: usize = 4096;
 
 #[repr(C, align(4096))]
-struct Family {
-    used: [AtomicU64; WORDS],
-    /// Where the search for a free slot begins.
-    hint: AtomicU32,
+struct Header {
+    /// The family's processes; used in the first chunk only, which is found by it.
     members: Members,
+    used: [AtomicU64; WORDS],
 }
 
-static FAMILY: AtomicPtr<Family> = AtomicPtr::new(core::ptr::null_mut());
+/// A mapping: slots, and which of them are taken.
+#[repr(C)]
+struct Chunk {
+    header: Header,
+    conns: [Conn; CHUNK],
+}
 
-const CONNS_AT: usize = size_of::<Family>();
+/// The first mapping.
+#[repr(C)]
+struct First {
+    chunk: Chunk,
+    /// For each epoll instance that is followed, the processes that use it.
+    set_users: [AtomicU64; SET_USERS],
+    /// The family's threads, of which some hold locks in chunks.
+    threads: record::Table<{ record::SHARED }>,
+}
 
-/// Maps the family's memory. Without it nothing is accelerated.
-pub fn start() {
-    let len = CONNS_AT + CONNS * size_of::<Conn>();
-    if let Ok(mapping) = Mapping::for_family(len) {
-        FAMILY.store(mapping.base().cast(), Ordering::Release);
+/// The chunks after the first, which [`members::LIST`] finds.
+static FURTHER: [AtomicPtr<Chunk>; CONNS / CHUNK - 1] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNS / CHUNK - 1];
+
+/// The first chunk. Its list of members and its slots are found by one word, so that a child forked
+/// at any time has both or neither.
+#[inline]
+fn first() -> Option<&'static Chunk> {
+    // SAFETY: null, or the beginning of a chunk that `map` made for good.
+    unsafe { members::LIST.load(Ordering::Acquire).cast::<Chunk>().as_ref() }
+}
+
+/// The first mapping, which begins with the first chunk.
+#[inline]
+fn first_mapping() -> Option<&'static First> {
+    // SAFETY: null, or the beginning of a mapping that `map` made for good.
+    unsafe { members::LIST.load(Ordering::Acquire).cast::<First>().as_ref() }
+}
+
+/// The chunk at that place, if there is one.
+fn chunk(at: usize) -> Option<&'static Chunk> {
+    if at == 0 {
+        return first();
+    }
+    // SAFETY: null, or a chunk that `map` made for good.
+    unsafe { FURTHER.get(at - 1)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// Makes a chunk's memory, unless another thread is earlier. `None` if there is no room for it.
+#[cold]
+fn map(at: usize) -> Option<&'static Chunk> {
+    let len = if at == 0 { size_of::<First>() } else { size_of::<Chunk>() };
+    let mapping = Mapping::for_family(len).ok()?;
+    let base: *mut Chunk = mapping.base().cast();
+    // SYNC: AcqRel publishes what `join` has stored; `first` and `chunk` load with Acquire.
+    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+    let none = core::ptr::null_mut();
+    let is_ours = if at == 0 {
+        members::found();
+        // SAFETY: a mapping as long as a Chunk, all zero, which is a valid one.
+        members::join(unsafe { &(*base).header.members });
+        members::LIST.compare_exchange(none, base.cast(), success, failure).is_ok()
+    } else {
+        let none = core::ptr::null_mut();
+        FURTHER.get(at - 1)?.compare_exchange(none, base, success, failure).is_ok()
+    };
+    if is_ours {
         // It lasts as long as the process.
         core::mem::forget(mapping);
-        if let Some(family) = family() {
-            members::start(&family.members);
-        }
+        share_threads();
+    }
+    chunk(at)
+}
+
+/// Locks in the family's memory are known to be held by threads of the family: said when there is such
+/// memory, and in a forked child, whose parent may have been about to.
+pub(crate) fn share_threads() {
+    if let Some(first) = first_mapping() {
+        record::share(&first.threads);
     }
 }
 
-fn family() -> Option<&'static Family> {
-    // SAFETY: null, or the mapping that `start` made, zeroed (which is a valid Family) and never
-    // unmapped.
-    unsafe { FAMILY.load(Ordering::Acquire).as_ref() }
+/// The chunks that there are, with their places.
+fn chunks() -> impl Iterator<Item = (usize, &'static Chunk)> {
+    (0..CONNS / CHUNK).filter_map(|at| Some((at, chunk(at)?)))
+}
+
+/// The users of the epoll instance that has that place ([`crate::sets`]).
+#[inline]
+pub(crate) fn set_users(place: u32) -> Option<&'static AtomicU64> {
+    if first().is_none() {
+        // Children that are forked from now on share the instance.
+        map(0)?;
+    }
+    first_mapping()?.set_users.get(place as usize)
+}
+
+/// Those of all places.
+pub(crate) fn each_set_users() -> impl Iterator<Item = &'static AtomicU64> {
+    first_mapping().into_iter().flat_map(|first| &first.set_users)
 }
 
 /// The slot with that number.
 #[inline]
 pub fn conn(index: u32) -> Option<&'static Conn> {
-    let base = FAMILY.load(Ordering::Relaxed);
-    if base.is_null() || index as usize >= CONNS {
-        return None;
+    let index = index as usize;
+    if index < CHUNK {
+        first().map(|chunk| &chunk.conns[index])
+    } else {
+        chunk(index / CHUNK).map(|chunk| &chunk.conns[index % CHUNK])
     }
-    // SAFETY: the index lies in the mapping that follows the header; all-zero bytes are a valid
-    // Conn; it is never unmapped.
-    Some(unsafe { &*base.byte_add(CONNS_AT).cast::<Conn>().add(index as usize) })
 }
 
 /// Takes a free slot.
 pub fn take() -> Option<(u32, &'static Conn)> {
-    let family = family()?;
-    search(family).or_else(|| {
-        sweep(family);
-        search(family)
+    search().or_else(|| {
+        sweep();
+        search()
     })
 }
 
 /// Frees the slots of connections whose every holder was killed.
 #[cold]
-fn sweep(family: &Family) {
-    for index in 0..CONNS as u32 {
-        let used = family.used[index as usize / 64].load(Ordering::Acquire) >> (index % 64) & 1;
-        if used != 0
-            && let Some(conn) = conn(index)
-            // One without any holder is being opened just now.
-            && let holders = conn.holders.load(Ordering::Acquire)
-            && holders != 0
-            && holders & my_bit() == 0
-            && !is_shared(conn)
-        {
-            conn.end();
-            give_back(index);
+fn sweep() {
+    for (at, chunk) in chunks() {
+        for (i, conn) in chunk.conns.iter().enumerate() {
+            let used = chunk.header.used[i / 64].load(Ordering::Acquire) >> (i % 64) & 1;
+            if used != 0
+                // One without any holder is being opened just now.
+                && let holders = conn.holders.load(Ordering::Acquire)
+                && holders != 0
+                && holders & my_bit() == 0
+                && !is_shared(conn)
+            {
+                conn.end();
+                give_back((at * CHUNK + i) as u32);
+            }
         }
     }
 }
 
-fn search(family: &'static Family) -> Option<(u32, &'static Conn)> {
-    let start = family.hint.load(Ordering::Relaxed) as usize;
-    for step in 0..WORDS {
-        let w = (start + step) % WORDS;
-        let word = &family.used[w];
+/// The first free slot, in a new chunk if all others are full.
+fn search() -> Option<(u32, &'static Conn)> {
+    (0..CONNS / CHUNK).find_map(|at| {
+        let chunk = chunk(at).or_else(|| map(at))?;
+        let i = take_in(chunk)?;
+        Some(((at * CHUNK + i) as u32, &chunk.conns[i]))
+    })
+}
+
+fn take_in(chunk: &Chunk) -> Option<usize> {
+    for (w, word) in chunk.header.used.iter().enumerate() {
         let mut bits = word.load(Ordering::Relaxed);
         while bits != u64::MAX {
             let bit = (!bits).trailing_zeros();
@@ -98,11 +189,7 @@ fn search(family: &'static Family) -> Option<(u32, &'static Conn)> {
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => {
-                    family.hint.store(w as u32, Ordering::Relaxed);
-                    let index = w as u32 * 64 + bit;
-                    return Some((index, conn(index)?));
-                }
+                Ok(_) => return Some(w * 64 + bit as usize),
                 Err(now) => bits = now,
             }
         }
@@ -112,10 +199,73 @@ fn search(family: &'static Family) -> Option<(u32, &'static Conn)> {
 
 /// Gives a slot back. Its generation must have been changed before.
 pub fn give_back(index: u32) {
-    if let Some(family) = family() {
-        let w = index as usize / 64;
-        family.used[w].fetch_and(!(1 << (index % 64)), Ordering::AcqRel);
-        family.hint.fetch_min(w as u32, Ordering::Relaxed);
+    let (at, i) = (index as usize / CHUNK, index as usize % CHUNK);
+    if let Some(chunk) = chunk(at) {
+        chunk.header.used[i / 64].fetch_and(!(1 << (i % 64)), Ordering::AcqRel);
+    }
+}
+
+/// Gives this process memory of its own in the place of what it shares with its relatives. Slots of
+/// `retired` connections, on which calls of other threads may be under way, say that those are on TCP,
+/// and are not used again; all others are free.
+///
+/// False if there is no memory to be had.
+pub(crate) fn leave(retired: &[u32]) -> bool {
+    let fill = |base: usize, old: *const u8, new: *mut u8, len: usize| {
+        let (old, new) = (Memory { base, at: old, len }, Memory { base, at: new, len });
+        if let Some(list) = members::list().and_then(|list| new.counterpart(list)) {
+            members::begin_anew(list);
+        }
+        let Some(first) = first_mapping() else { return };
+        if let (Some(before), Some(after)) =
+            (old.counterpart(&first.threads), new.counterpart(&first.threads))
+        {
+            after.take_over(before);
+        }
+        for &index in retired {
+            let Some(conn) = conn(index) else { continue };
+            if let (Some(before), Some(after)) = (old.counterpart(conn), new.counterpart(conn)) {
+                after.retire(before);
+            }
+            let (at, i) = (index as usize / CHUNK, index as usize % CHUNK);
+            if let Some(word) =
+                chunk(at).and_then(|chunk| new.counterpart(&chunk.header.used[i / 64]))
+            {
+                word.fetch_or(1 << (i % 64), Ordering::Relaxed);
+            }
+        }
+    };
+    let settle = |base: usize, old: *const u8, len: usize| {
+        let old = Memory { base, at: old, len };
+        if let Some(first) = first_mapping()
+            && let Some(before) = old.counterpart(&first.threads)
+        {
+            first.threads.catch_up(before);
+        }
+    };
+    sovia_sys::mapping::leave_family(fill, settle)
+}
+
+/// Memory of the layout of one of the family's mappings, elsewhere.
+struct Memory {
+    /// Where the mapping is.
+    base: usize,
+    at: *const u8,
+    len: usize,
+}
+
+impl Memory {
+    /// What is here in the place of `one`, if that is in the family's mapping.
+    fn counterpart<T>(&self, one: &T) -> Option<&T> {
+        let offset = core::ptr::from_ref(one).addr().checked_sub(self.base)?;
+        if offset + size_of::<T>() > self.len {
+            return None;
+        }
+        // SAFETY: within memory as long as the mapping and laid out alike: that mapped a second time, or
+        // zeroed memory that will take its place. What lies there consists of atomics, or belongs to the
+        // holder of a lock whose state is not copied; all-zero bytes are valid. It stays mapped for as
+        // long as `self` is used.
+        Some(unsafe { &*self.at.add(offset).cast::<T>() })
     }
 }
 
@@ -126,18 +276,23 @@ pub fn let_go(conn: &Conn) {
     }
 }
 
-/// Before fork: a place for the child; its bit.
+/// Before fork: a place for the child; its bit, or 0 if there is nothing that it could share.
 pub fn expect_child() -> u64 {
-    let (Some(family), Some(child)) = (family(), members::expect()) else { return 0 };
+    let Some(child) = members::expect() else { return 0 };
     if child.is_known {
+        for users in each_set_users() {
+            if users.load(Ordering::Relaxed) & child.bit != 0 {
+                users.fetch_and(!child.bit, Ordering::AcqRel);
+            }
+        }
         // What its last owner held, it holds no more.
-        for (w, word) in family.used.iter().enumerate() {
-            let mut bits = word.load(Ordering::Acquire);
-            while bits != 0 {
-                let index = w as u32 * 64 + bits.trailing_zeros();
-                bits &= bits - 1;
-                if let Some(conn) = conn(index) {
-                    conn.holders.fetch_and(!child.bit, Ordering::AcqRel);
+        for (_, chunk) in chunks() {
+            for (w, word) in chunk.header.used.iter().enumerate() {
+                let mut bits = word.load(Ordering::Acquire);
+                while bits != 0 {
+                    let i = w * 64 + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    chunk.conns[i].holders.fetch_and(!child.bit, Ordering::AcqRel);
                 }
             }
         }

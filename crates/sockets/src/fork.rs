@@ -1,11 +1,16 @@
 //! Forks: the child has a copy of everything, and nothing in it is half done.
+//!
+//! The same steps are made around every call of libc's that makes a process with a copy of this one's
+//! memory: by handlers of pthread_atfork, and by the hooks of `_Fork`, `clone` and `syscall`, for which
+//! libc runs no handlers ([`before`]). A child that no call of libc's has made joins when it is found to
+//! be one ([`crate::process`]).
 
 use crate::{
-    anchors, closer, family, handler, meeting, members, memory, ops, pair, pollset, process,
-    reactor, sets, stream, table,
+    anchors, closer, credentials, family, handler, meeting, members, memory, ops, pair, peers,
+    pollset, process, reactor, sets, stream, table,
 };
-use core::sync::atomic::{AtomicI32, Ordering};
-use sovia_sys::{fd, lock};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use sovia_sync::{section, thread};
 
 fn errno() -> i32 {
     // SAFETY: glibc's pointer to this thread's errno.
@@ -19,93 +24,163 @@ fn set_errno(e: i32) {
 
 /// The program's `errno` while a fork is under way.
 static ERRNO: AtomicI32 = AtomicI32::new(0);
+/// Whether the fork that is under way has all locks.
+static WHOLE: AtomicBool = AtomicBool::new(false);
 
 /// Runs as the last before the kernel is asked, and [`parent`] as the first after it: handlers that
 /// the program registers later run around these.
 extern "C" fn prepare() {
     let before = errno();
-    forking();
+    let whole = forking();
+    WHOLE.store(whole, Ordering::Relaxed);
     ERRNO.store(before, Ordering::Relaxed);
     set_errno(0);
 }
 
 extern "C" fn parent() {
-    // Nobody tells these handlers whether there is a child, but a failure leaves its number.
+    // Nothing tells these handlers whether there is a child, but a failure leaves its number.
+    let whole = WHOLE.load(Ordering::Relaxed);
     match errno() {
         0 => {
-            fork_done();
-            set_errno(ERRNO.load(Ordering::Relaxed));
+            let before = ERRNO.load(Ordering::Relaxed);
+            fork_done(whole);
+            set_errno(before);
         }
         failure => {
-            fork_failed();
+            members::expect_nobody();
+            fork_done(whole);
             set_errno(failure);
         }
     }
 }
 
 extern "C" fn child() {
-    process::own();
-    forked();
+    thread::forked();
+    born(WHOLE.load(Ordering::Relaxed));
     set_errno(ERRNO.load(Ordering::Relaxed));
 }
 
-/// Before fork. The child will hold every connection that we hold: counted in advance, so that
-/// neither can be the last by mistake. And nobody is in the middle of changing what it will get a
-/// copy of.
-fn forking() {
-    // The thread that would do it later stays with the parent, which may end.
-    stream::combine::before_waiting();
-    meeting::hold();
-    reactor::hold();
-    sets::hold();
-    // Before the pairs: who starts a thread makes a doorbell for it.
-    anchors::hold();
-    handler::hold();
-    pair::hold();
-    closer::hold();
-    ops::keep::hold();
-    pair::lent::hold();
+/// What has been prepared for a child.
+#[derive(Debug, Clone, Copy)]
+#[must_use]
+pub struct Prepared {
+    whole: bool,
+    errno: i32,
+}
+
+/// Before a call that makes a child with a copy of this memory, and for which libc runs no handlers.
+pub fn before() -> Prepared {
+    let errno = errno();
+    Prepared { whole: forking(), errno }
+}
+
+impl Prepared {
+    /// After it, in the parent; `made`: there is a child.
+    pub fn in_parent(self, made: bool) {
+        let after = errno();
+        if !made {
+            members::expect_nobody();
+        }
+        fork_done(self.whole);
+        set_errno(if made { self.errno } else { after });
+    }
+
+    /// After it, in the child; `libc`: libc knows of the child.
+    pub fn in_child(self, libc: bool) {
+        if libc {
+            thread::forked();
+        } else {
+            thread::forked_without_libc();
+        }
+        born(self.whole);
+        set_errno(self.errno);
+    }
+}
+
+/// Before fork. The child will hold every connection that this process holds: counted in advance, so
+/// that neither can be the last by mistake. And no thread is in the middle of changing what the child
+/// will get a copy of; but where the caller itself is in the middle of it (a signal handler has
+/// interrupted it), that goes on in the child as well, and the answer is false.
+fn forking() -> bool {
+    let whole = !section::is_inside();
+    if whole {
+        // The thread that would do it later stays with the parent, which may end.
+        stream::combine::before_waiting();
+        credentials::hold();
+        meeting::hold();
+        reactor::hold();
+        sets::hold();
+        // Before the pairs: the thread that starts another one makes a doorbell for it.
+        anchors::hold();
+        handler::hold();
+        pair::hold();
+        peers::hold();
+        closer::hold();
+        ops::keep::hold();
+        pair::lent::hold();
+    }
     let bit = family::expect_child();
     table::for_each_conn(|_, at| {
         at.conn.holders.fetch_or(bit, Ordering::AcqRel);
     });
-    fd::hold();
+    whole
 }
 
-/// After fork, in the parent.
-fn fork_done() {
-    fd::release();
+/// After fork, in both.
+fn fork_done(whole: bool) {
+    if !whole {
+        return;
+    }
     pair::lent::release();
     ops::keep::release();
     closer::release();
+    peers::release();
     pair::release();
     handler::release();
     anchors::release();
     sets::release();
     reactor::release();
     meeting::release();
-}
-
-/// After a fork that has failed.
-fn fork_failed() {
-    members::expect_nobody();
-    fork_done();
+    credentials::release();
 }
 
 /// After fork, in the child.
-fn forked() {
-    lock::forked();
-    fork_done();
+fn born(whole: bool) {
+    process::own();
+    crate::thread::forked();
+    family::share_threads();
+    fork_done(whole);
     members::born();
+    table::forked();
     pair::forked();
+    peers::forked();
+    sets::forked();
     pollset::forked();
     ops::keep::forked();
     memory::forked();
     handler::forked();
 }
 
+/// This process is a copy that an inline system call has made, and its parent does not know. It joins,
+/// and holds what its parent holds: what the parent has closed meanwhile is over.
+fn adopt() {
+    let before = errno();
+    thread::forked_without_libc();
+    let bit = family::expect_child();
+    table::for_each_conn(|_, at| {
+        at.conn.holders.fetch_or(bit, Ordering::AcqRel);
+        if !at.conn.is_generation(at.generation) {
+            // The slot is another connection's by now.
+            at.conn.holders.fetch_and(!bit, Ordering::AcqRel);
+        }
+    });
+    born(false);
+    set_errno(before);
+}
+
 /// From now on forks are prepared for.
 pub(crate) fn start() {
+    process::adopt_by(adopt);
     // SAFETY: plain functions without captured state; registered once.
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }

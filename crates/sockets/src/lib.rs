@@ -10,6 +10,7 @@
 //! `tests/layers.rs` sees to:
 //! - [`native`]: what programs written for Sovia ask beyond libc's calls; `engine`: start and end;
 //! - `fork`; `progress`: the thread that watches anchors; `relay`: keeps a stream whose peer has left;
+
 //! - [`pollset`]: poll and select; [`reactor`]: readiness for other event loops;
 //! - [`epoll`]: its calls; [`loan`]: places in the pools, lent to the program;
 //! - [`ops`]: what each family of libc calls does with a descriptor that is ours;
@@ -23,21 +24,26 @@
 //! - [`config`], [`protocol`]: what is chosen;
 //! - [`table`]: which descriptors are ours; [`family`]: connections, in memory that forked processes
 //!   share; [`conn`]: one of them;
-//! - `closer`: closes what strangers send to the meeting point;
+//! - `closer`: closes what strangers send to the meeting point; `peers`: what tells of deaths;
 //! - what stands alone: `members` (who of the family lives), [`process`], [`stats`], `memory`
 //!   (registered for sends), `message` (at meetings), `robust` (locks), `thread`.
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
 //! kernel (`sovia-sys`).
 
+// Modules that name `sovia_sys` find system calls and locks there: the locks have moved to `sovia_sync`,
+// which passes the rest on.
+extern crate sovia_sync as sovia_sys;
+
 mod anchors;
 mod closer;
 pub mod config;
 pub mod conn;
+pub mod credentials;
 mod engine;
 pub mod epoll;
 pub mod family;
-mod fork;
+pub mod fork;
 mod handler;
 pub mod loan;
 pub mod meeting;
@@ -47,6 +53,7 @@ mod message;
 pub mod native;
 pub mod ops;
 pub mod pair;
+mod peers;
 pub mod pollset;
 pub mod process;
 mod progress;
@@ -62,7 +69,7 @@ pub mod table;
 mod thread;
 pub mod wait;
 
-pub use engine::{finish, start};
+pub use engine::{finish, resume_threads, start, stop_threads, thread_leaves};
 
 /// An errno value: what the program will find in `errno`.
 pub type Errno = i32;

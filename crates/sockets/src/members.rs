@@ -1,9 +1,12 @@
 //! The processes of a family: which of them live, and which place is whose.
 //!
-//! Each has a place, and so a bit among the holders of a connection ([`crate::family`]).
+//! Each has a place, and so a bit among the holders of a connection ([`crate::family`]). As long as a
+//! process lives it holds a record lock on its place's byte of a memory file that the family has in
+//! common. The kernel gives the lock back when the process ends or becomes another program, does not pass
+//! it to children, and says in every PID namespace whether it is held.
 
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use sovia_sys::call;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use sovia_sys::{Fd, call, fd, record_lock};
 
 /// Processes that a family can tell apart. More share the last place, which never empties: what
 /// one of those holds, another may hold as well, so it is never the last, and the end of the
@@ -14,23 +17,33 @@ const SHARED: usize = MEMBERS - 1;
 const EXPECTED: i32 = -1;
 /// This process's place.
 static PLACE: AtomicU32 = AtomicU32::new(0);
+/// Which process in that place this one is.
+static LIFE: AtomicU32 = AtomicU32::new(0);
 /// The place of the child that is being forked.
 static NEXT: AtomicU32 = AtomicU32::new(0);
+/// The file with the locks; 0: there is none.
+static LOCKS: AtomicI32 = AtomicI32::new(0);
 
-/// The family's processes; 0 for a free place.
-pub(crate) type Members = [AtomicI32; MEMBERS];
-
-static TABLE: AtomicPtr<Members> = AtomicPtr::new(core::ptr::null_mut());
-
-/// Keeps the family's list, which all of its processes have at the same address, and joins it.
-pub(crate) fn start(list: &'static Members) {
-    TABLE.store(core::ptr::from_ref(list).cast_mut(), Ordering::Release);
-    join();
+/// A place.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Place {
+    /// The process's id, as it calls itself; 0 for a free place.
+    pid: AtomicI32,
+    /// Counts the processes that have been here.
+    life: AtomicU32,
 }
 
+/// The family's processes.
+pub(crate) type Members = [Place; MEMBERS];
+
+/// The family's list, which all of its processes have at the same address; null until a connection is
+/// recorded. [`crate::family`] makes it.
+pub(crate) static LIST: AtomicPtr<Members> = AtomicPtr::new(core::ptr::null_mut());
+
 fn members() -> Option<&'static Members> {
-    // SAFETY: null, or the list that `start` was given for good.
-    unsafe { TABLE.load(Ordering::Acquire).as_ref() }
+    // SAFETY: null, or a list in a mapping that is never unmapped.
+    unsafe { LIST.load(Ordering::Acquire).as_ref() }
 }
 
 /// The bit of this process among a connection's holders.
@@ -49,10 +62,44 @@ pub(crate) fn is_known() -> bool {
     place() != SHARED
 }
 
+/// Makes the file with the locks, for a list that is new.
+pub(crate) fn found() {
+    if !fd::can_be_spared() {
+        // The program needs every number that its limit leaves it. Without the file relatives are told
+        // apart by their ids, and connections stay on TCP as it is.
+        return;
+    }
+    let made = Fd::make(|| call::memfd_create(c"sovia-family", libc::MFD_CLOEXEC));
+    // One with a low number might be the program's next victim.
+    let Some(file) = made.ok().filter(Fd::is_high) else { return };
+    // Another thread may be making the list as well, and has been earlier.
+    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+    if LOCKS.compare_exchange(0, file.raw(), success, failure).is_ok() {
+        let _ = file.into_raw();
+    }
+}
+
 /// Says that this process lives, and holds what its bit says.
-pub(crate) fn join() {
+pub(crate) fn join(list: &Members) {
+    let place = place();
+    let life = list[place].life.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+    LIFE.store(life, Ordering::Relaxed);
+    hold_place(place);
+    // SYNC: whoever finds the process here finds its lock held.
+    list[place].pid.store(call::getpid(), Ordering::Release);
+}
+
+fn hold_place(place: usize) {
+    let fd = LOCKS.load(Ordering::Acquire);
+    if fd != 0 && place != SHARED {
+        let _ = record_lock::take(fd, place as u64);
+    }
+}
+
+/// [`join`]s the list if there is one.
+pub(crate) fn rejoin() {
     if let Some(members) = members() {
-        members[place()].store(call::getpid(), Ordering::Release);
+        join(members);
     }
 }
 
@@ -61,7 +108,7 @@ pub(crate) fn leave() {
     if let Some(members) = members() {
         let place = place();
         if place != SHARED {
-            members[place].store(0, Ordering::Release);
+            members[place].pid.store(0, Ordering::Release);
         }
     }
 }
@@ -71,27 +118,32 @@ pub(crate) fn leave() {
 #[repr(C)]
 pub(crate) struct Member {
     place: u32,
-    pid: i32,
+    life: u32,
 }
 
 /// This process.
 pub(crate) fn me() -> Member {
-    Member { place: place() as u32, pid: call::getpid() }
+    Member { place: place() as u32, life: LIFE.load(Ordering::Relaxed) }
 }
 
 /// Whether a process of the family still is, and has not become another program.
 pub(crate) fn lives(member: Member) -> bool {
     let place = member.place as usize % MEMBERS;
     members().is_some_and(|members| {
-        members[place].load(Ordering::Acquire) == member.pid && is_alive(members, place)
+        members[place].life.load(Ordering::Acquire) == member.life && is_alive(members, place)
     })
 }
 
 fn is_alive(members: &Members, place: usize) -> bool {
-    match members[place].load(Ordering::Acquire) {
+    match members[place].pid.load(Ordering::Acquire) {
         0 => false,
         EXPECTED => true,
-        pid => place == SHARED || call::task_exists(pid),
+        _ if place == SHARED || place == self::place() => true,
+        pid => match LOCKS.load(Ordering::Acquire) {
+            // Without the file: the process by that id, which is right in one PID namespace.
+            0 => call::task_exists(pid),
+            fd => record_lock::is_held(fd, place as u64).unwrap_or_else(|_| call::task_exists(pid)),
+        },
     }
 }
 
@@ -122,48 +174,88 @@ pub(crate) fn others_live(holders: &AtomicU64) -> bool {
 pub(crate) struct Expected {
     /// Its bit.
     pub(crate) bit: u64,
-    /// Whether it is nobody else's.
+    /// Whether it is no other process's.
     pub(crate) is_known: bool,
 }
 
 /// Before fork: takes a place for the child. `None` if there is no family.
 pub(crate) fn expect() -> Option<Expected> {
     let members = members()?;
+    RELATIVES.store(true, Ordering::Relaxed);
     let free = (0..SHARED).find(|&place| {
-        let seen = members[place].load(Ordering::Acquire);
+        let seen = members[place].pid.load(Ordering::Acquire);
         !is_alive(members, place)
             && members[place]
+                .pid
                 .compare_exchange(seen, EXPECTED, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
     });
     let place = free.unwrap_or(SHARED);
     if place == SHARED {
         // Not empty even before the child runs.
-        members[SHARED].store(EXPECTED, Ordering::Release);
+        members[SHARED].pid.store(EXPECTED, Ordering::Release);
     }
     NEXT.store(place as u32, Ordering::Relaxed);
     Some(Expected { bit: 1 << place, is_known: free.is_some() })
 }
 
-/// Fork has failed: nobody will come to that place.
+/// Fork has failed: no process will come to that place.
 pub(crate) fn expect_nobody() {
     let place = NEXT.load(Ordering::Relaxed) as usize % MEMBERS;
     if let Some(members) = members()
         && place != SHARED
     {
-        let _ = members[place].compare_exchange(EXPECTED, 0, Ordering::AcqRel, Ordering::Relaxed);
+        let _ =
+            members[place].pid.compare_exchange(EXPECTED, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
-/// Another process takes this one's place.
-pub(crate) fn pass_on(heir: i32) {
-    if let Some(members) = members() {
-        members[place()].store(heir, Ordering::Release);
+/// In a process that takes the place of its parent, which is about to end: waits for that.
+pub(crate) fn take_parents_place() {
+    let fd = LOCKS.load(Ordering::Acquire);
+    if let Some(members) = members()
+        && is_known()
+    {
+        if fd != 0 {
+            while record_lock::await_and_take(fd, place() as u64) == Err(call::Errno::EINTR) {}
+        }
+        members[place()].pid.store(call::getpid(), Ordering::Release);
     }
+}
+
+/// Whether this process may share the family's memory with another one.
+static RELATIVES: AtomicBool = AtomicBool::new(false);
+
+/// Whether it may.
+pub(crate) fn has_relatives() -> bool {
+    RELATIVES.load(Ordering::Relaxed)
+}
+
+/// The family's memory is this process's alone from here on: it is the first of a new family. `list` is
+/// what the family's list is going to be.
+pub(crate) fn begin_anew(list: &Members) {
+    PLACE.store(0, Ordering::Relaxed);
+    RELATIVES.store(false, Ordering::Relaxed);
+    let locks = LOCKS.swap(0, Ordering::AcqRel);
+    if locks != 0 {
+        // With it goes the lock on the old place.
+        drop(Fd::keep(locks));
+    }
+    found();
+    join(list);
+}
+
+/// Where the family's list lies.
+pub(crate) fn list() -> Option<&'static Members> {
+    members()
 }
 
 /// In the child.
 pub(crate) fn born() {
+    if members().is_none() {
+        // There is nothing to share yet; a thread of the parent may have been about to make it.
+        LOCKS.store(0, Ordering::Release);
+    }
     PLACE.store(NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
-    join();
+    rejoin();
 }

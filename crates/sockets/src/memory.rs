@@ -13,7 +13,8 @@
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use sovia_sys::lock;
+use sovia_signal::access;
+use sovia_sync::thread;
 use via_shm::endpoint::MESSAGE_MAX;
 
 /// Regions that can be registered at a time.
@@ -44,7 +45,7 @@ pub(crate) struct Region<'b> {
 /// Registers a slice; `None` while all places are taken.
 pub(crate) fn register(bytes: &[u8]) -> Option<Region<'_>> {
     // Threads begin at places of their own, so that they do not meet.
-    let first = lock::thread_id() as usize;
+    let first = thread::thread_id() as usize;
     for step in 0..REGIONS {
         let place = (first + step) % REGIONS;
         let Place { generation, base, len } = &TABLE[place];
@@ -103,7 +104,7 @@ pub(crate) struct Copied {
 
 /// Copies bytes to a registered buffer; `None` if they are too many, or all buffers are taken.
 pub(crate) fn copy(bytes: &[u8]) -> Option<Copied> {
-    let me = lock::thread_id() as u32;
+    let me = thread::thread_id() as u32;
     for step in 0..BUFFERS {
         let buffer = (me as usize + step) % BUFFERS;
         let Buffer { user, memory } = &OWN[buffer];
@@ -112,7 +113,10 @@ pub(crate) fn copy(bytes: &[u8]) -> Option<Copied> {
             // SAFETY: the buffer is this call's until `copied` is dropped, and nothing else refers
             // to its memory meanwhile.
             let memory = unsafe { &mut *memory.get() };
-            memory.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            let memory = memory.get_mut(..bytes.len())?;
+            // What the program does not have is found out by the NIC.
+            // SAFETY: the two are of one length, and one is ours.
+            unsafe { access::copy(memory.as_mut_ptr(), bytes.as_ptr(), bytes.len()).ok()? };
             return Some(copied);
         }
     }

@@ -3,13 +3,15 @@
 //! Fixed size, versioned; everything in it is checked by whoever receives it.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use sovia_sys::trace::Secret;
 use via_shm::request::DISCRIMINATOR;
 
 const MAGIC: [u8; 8] = *b"SOVIAMT\0";
 /// Changed whenever two builds could not share a segment.
-const VERSION: u32 = 2;
+const VERSION: u32 = 4;
 /// Bytes of a message.
-pub(crate) const LEN: usize = 32 + DISCRIMINATOR;
+pub(crate) const LEN: usize = SHOWN_AT + size_of::<Secret>();
+const SHOWN_AT: usize = 32 + DISCRIMINATOR;
 
 /// The steps of a first meeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +23,10 @@ pub(crate) enum Step {
     Offer = 2,
     /// Acceptor to connector: my doorbells.
     Accept = 3,
+    /// Connector to acceptor: show that you could trace me, by the challenge at this place.
+    Ask = 4,
+    /// Acceptor to connector: what your challenge says; and here is mine.
+    Show = 5,
 }
 
 /// A process, told apart from all that had its number before.
@@ -44,6 +50,10 @@ pub(crate) struct Message {
     pub(crate) step: Step,
     pub(crate) from: Process,
     pub(crate) link: Link,
+    /// The speaker's descriptor that is the receiver's challenge, in an Ask or a Show.
+    pub(crate) place: i32,
+    /// What the receiver's challenge says, in a Show or an Offer.
+    pub(crate) shown: Secret,
 }
 
 /// Why a message is not one.
@@ -104,14 +114,21 @@ fn get_address(bytes: &[u8]) -> Option<SocketAddr> {
 }
 
 impl Message {
+    /// A message that shows and asks for nothing.
+    pub(crate) fn new(step: Step, from: Process, link: Link) -> Message {
+        Message { step, from, link, place: -1, shown: Secret::default() }
+    }
+
     pub(crate) fn encode(&self) -> [u8; LEN] {
         let mut out = [0; LEN];
         out[0..8].copy_from_slice(&MAGIC);
         out[8..12].copy_from_slice(&VERSION.to_le_bytes());
         out[12..16].copy_from_slice(&(self.step as u32).to_le_bytes());
         out[16..20].copy_from_slice(&self.from.pid.to_le_bytes());
+        out[20..24].copy_from_slice(&self.place.to_le_bytes());
         out[24..32].copy_from_slice(&self.from.nonce.to_le_bytes());
-        out[32..].copy_from_slice(&self.link.encode());
+        out[32..SHOWN_AT].copy_from_slice(&self.link.encode());
+        out[SHOWN_AT..].copy_from_slice(&self.shown);
         out
     }
 
@@ -130,16 +147,22 @@ impl Message {
             1 => Step::Hello,
             2 => Step::Offer,
             3 => Step::Accept,
+            4 => Step::Ask,
+            5 => Step::Show,
             _ => return Err(Junk::Shape),
         };
         let mut nonce = [0; 8];
         nonce.copy_from_slice(&bytes[24..32]);
         let mut link = [0; DISCRIMINATOR];
-        link.copy_from_slice(&bytes[32..]);
+        link.copy_from_slice(&bytes[32..SHOWN_AT]);
+        let mut shown = Secret::default();
+        shown.copy_from_slice(&bytes[SHOWN_AT..]);
         Ok(Message {
             step,
             from: Process { pid: u32_at(16) as i32, nonce: u64::from_le_bytes(nonce) },
             link: Link::decode(&link).ok_or(Junk::Shape)?,
+            place: u32_at(20) as i32,
+            shown,
         })
     }
 }
@@ -158,6 +181,8 @@ mod tests {
                 acceptor: "[::1]:6".parse().unwrap(),
                 cookie: 9,
             },
+            place: 1023,
+            shown: [5; 16],
         };
         let bytes = message.encode();
         assert_eq!(Message::decode(&bytes), Ok(message));

@@ -9,7 +9,7 @@ use crate::conn::Phase;
 use crate::pair::{self, Pair};
 use crate::stream::{self, Watch, combine};
 use crate::table::{self, Ref};
-use crate::wait::{FRUITLESS, Spin};
+use crate::wait::{self, Ended, FRUITLESS, Spin, Want};
 use crate::{Outcome, anchors, epoll, errno, sets};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -44,7 +44,15 @@ fn attached(fd: i32) -> Option<Ref> {
 
 /// `ppoll`. `timeout` in nanoseconds, `None` for ever.
 pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset_t>) -> Outcome {
+    crate::wait::cancellation_point();
     let until = timeout.map(|t| clock::now_ns().saturating_add(t));
+    if let [one] = fds
+        && timeout != Some(0)
+        && mask.is_none()
+        && let Some(result) = wait_for_one(one, until)
+    {
+        return result;
+    }
     let ours: Vec<(usize, Ref)> =
         fds.iter().enumerate().filter_map(|(i, p)| Some((i, attached(p.fd)?))).collect();
     // What the kernel is asked: the same, without ours.
@@ -109,6 +117,51 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         if n > 0 || (!slept && until.is_some_and(|until| clock::now_ns() >= until)) {
             return Ok(n);
         }
+    }
+}
+
+/// A call about one connection and one direction sleeps as a receive or a send would, on the
+/// direction's own word: no sleeper, no doorbell, one system call. `None` if it is not such a call, or
+/// no more.
+fn wait_for_one(one: &mut PollFd, until: Option<u64>) -> Option<Outcome> {
+    const IN: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP;
+    const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
+    let want = match one.events {
+        0 | libc::POLLRDHUP => return None,
+        events if events & !IN == 0 => Want::Receive,
+        events if events & !OUT == 0 => Want::Send,
+        _ => return None,
+    };
+    let at = attached(one.fd)?;
+    crate::retreat::settle(at);
+    let (fd, interest) = (one.fd, one.events as u16 as u32);
+    let told = one.events | libc::POLLERR | libc::POLLHUP;
+    // A sleep with an end is interrupted by every signal, as poll is; one without would go on after a
+    // handler with SA_RESTART.
+    const FAR_NS: u64 = 3_600_000_000_000;
+    let mut result = Err(Ended::Failed(libc::EAGAIN));
+    while let Err(Ended::Failed(libc::EAGAIN)) = result {
+        let end = until.unwrap_or_else(|| clock::now_ns().saturating_add(FAR_NS));
+        result = wait::until(at, want, Some(end), |guard| {
+            let mask = sets::readiness_under(guard, at, fd, interest) as u16 as i16 & told;
+            (mask != 0).then_some(mask)
+        });
+        if until.is_some() {
+            break;
+        }
+    }
+    match result {
+        Ok(mask) => {
+            one.revents = mask;
+            Some(Ok(1))
+        }
+        Err(Ended::Failed(libc::EAGAIN)) => {
+            one.revents = 0;
+            Some(Ok(0))
+        }
+        Err(Ended::Failed(libc::EINTR)) => Some(Err(libc::EINTR)),
+        // Back on TCP, or closed meanwhile by another thread.
+        Err(_) => None,
     }
 }
 
@@ -251,7 +304,9 @@ impl Sleeper {
             waiter.rung_by(door);
             waiter.going_to_sleep();
         }
-        let result = if look(fds, ours) > 0 {
+        // One that has gone back to TCP meanwhile is for the kernel to look at.
+        let changed = ours.iter().any(|(_, at)| at.conn.phase() != Phase::Attached);
+        let result = if changed || look(fds, ours) > 0 {
             Ok(true)
         } else {
             crate::stats::slept();
@@ -294,6 +349,17 @@ fn step(
     poll::ppoll(kernel, Some(left.unwrap_or(STEP_NS).min(STEP_NS)), mask)
         .map(|_| true)
         .map_err(errno)
+}
+
+/// The process has left all pairs: sleepers begin anew.
+pub(crate) fn begin_anew() {
+    for sleeper in &POOL {
+        if sleeper.used.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            // SAFETY: `used` is set, by us.
+            unsafe { &mut *sleeper.lanes.get() }.clear();
+            sleeper.used.store(0, Ordering::Release);
+        }
+    }
 }
 
 /// In a forked child: calls of the parent's other threads do not sleep here.

@@ -1,13 +1,105 @@
-//! This process, and how it is told from a child that borrows its memory.
+//! This process, and how it is told from children that run on its memory or on a copy of it.
+//!
+//! A child that libc forks, or that one of libc's calls makes ([`crate::fork`]), is told at once. Others:
+//!
+//! - A child of vfork runs on this memory, on its parent's thread, which waits: the thread is marked as
+//!   *lent* ([`sovia_sync::thread`]).
+//! - A child of clone with CLONE_VM runs on this memory as well, and goes on. Once there has been one,
+//!   the kernel is asked for the caller's process.
+//! - A child that an inline system call makes has a copy of this memory and knows nothing of it. A page
+//!   that the kernel wipes in such copies shows it (`is_elsewhere`).
 
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use sovia_sync::thread;
+use sovia_sys::{call, mapping};
 
-/// The process whose tables these are. A vfork'ed child runs on our memory under another id.
+/// The process whose tables these are.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Whether the caller is a vfork'ed child: it may use what we know, but not change it.
+/// A page of its own.
+#[repr(align(4096))]
+struct Page {
+    /// 1 in the process that has marked it, 0 in an unknown copy.
+    here: AtomicU32,
+    _rest: [AtomicU32; 1023],
+}
+
+static PAGE: Page = Page { here: AtomicU32::new(0), _rest: [const { AtomicU32::new(0) }; 1023] };
+
+/// Whether the kernel wipes the page.
+static WIPED: AtomicBool = AtomicBool::new(false);
+
+/// Whether there has been a child that shares this memory for longer than its parent waits.
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// What a process does that finds itself to be an unknown copy.
+static ADOPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a thread is just changing who this process is: meanwhile nothing new is shared.
+static CHANGING: AtomicBool = AtomicBool::new(false);
+
+/// A change of this process's credentials begins, once no other one is under way.
+pub(crate) fn begin_change() {
+    while CHANGING.swap(true, Ordering::SeqCst) {
+        call::sched_yield();
+    }
+}
+
+/// It is over.
+pub(crate) fn end_change() {
+    CHANGING.store(false, Ordering::SeqCst);
+}
+
+/// Whether one is under way.
+pub(crate) fn is_changing() -> bool {
+    CHANGING.load(Ordering::SeqCst)
+}
+
+/// Whether the caller is a child that runs on this process's memory: it may use what is known, but has
+/// descriptors of its own.
+#[inline]
 pub fn is_borrowed() -> bool {
-    OWNER.load(Ordering::Relaxed) != crate::process_id()
+    thread::is_lent()
+        || SHARED.load(Ordering::Relaxed) && OWNER.load(Ordering::Relaxed) != call::getpid()
+}
+
+/// Whether the caller may be another process than the one whose tables these are. Three loads of lines
+/// that nothing writes.
+#[inline(always)]
+pub(crate) fn is_elsewhere() -> bool {
+    let at_home = PAGE.here.load(Ordering::Relaxed) != 0
+        && !thread::is_lent()
+        && !SHARED.load(Ordering::Relaxed);
+    !at_home && find_out()
+}
+
+/// The same, found out. An unknown copy becomes a process of the family first.
+#[cold]
+#[inline(never)]
+fn find_out() -> bool {
+    if thread::is_lent() {
+        return true;
+    }
+    if PAGE.here.load(Ordering::Relaxed) == 0 && WIPED.load(Ordering::Relaxed) {
+        let adopt = ADOPT.load(Ordering::Acquire);
+        if adopt != 0 && OWNER.load(Ordering::Relaxed) != call::getpid() {
+            // SAFETY: only `adopt_by` stores here, and only functions of this type.
+            let adopt = unsafe { core::mem::transmute::<usize, fn()>(adopt) };
+            adopt();
+        }
+        own();
+    }
+    is_borrowed()
+}
+
+/// Has `function` make an unknown copy of a process one of the family. Said once, at the start.
+pub(crate) fn adopt_by(function: fn()) {
+    ADOPT.store(function as usize, Ordering::Release);
+}
+
+/// A child is about to be made that shares this memory and does not end at once.
+pub fn shares_memory() {
+    SHARED.store(true, Ordering::Relaxed);
 }
 
 /// This process's id, as it was noted at its start: no system call.
@@ -18,5 +110,18 @@ pub fn owner() -> i32 {
 
 /// Notes that the tables are this process's: at its start, and in a forked child.
 pub(crate) fn own() {
-    OWNER.store(crate::process_id(), Ordering::Relaxed);
+    OWNER.store(call::getpid(), Ordering::Relaxed);
+    SHARED.store(false, Ordering::Relaxed);
+    PAGE.here.store(1, Ordering::Relaxed);
+}
+
+/// At the start of the process.
+pub(crate) fn start() {
+    WIPED.store(mapping::wipe_in_copies(&raw const PAGE as usize, 4096), Ordering::Relaxed);
+    own();
+}
+
+/// Ends the process with that status, at once.
+pub fn exit(status: i32) -> ! {
+    call::exit_with(status)
 }

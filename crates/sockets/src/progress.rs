@@ -2,24 +2,30 @@
 //!
 //! A thread that waits for a VI sleeps on memory, where the kernel's news of the anchor (the
 //! peer's end, its death, bytes on TCP) does not reach it. One thread for each process, which
-//! sleeps in epoll until an anchor has an event, passes such news on. It also answers a peer that
+//! sleeps in epoll until an anchor has an event, passes such news on. It watches for the deaths of peers
+//! as well ([`deaths`]), of which an anchor does not always tell. It also answers a peer that
 //! wants a direction back on TCP while the program computes ([`crate::retreat`]).
+
+mod deaths;
 
 use crate::conn::flag;
 use crate::ops::keep;
 use crate::retreat::answer;
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, handled, listeners};
-use crate::{anchors, family, pair, sets};
+use crate::{anchors, family, pair, sets, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
-use sovia_sys::{call, clock, poll};
+use sovia_sys::{Fd, call, clock, poll};
 
 /// Counted up for anyone who wants to know that the thread is alive.
 static ROUNDS: AtomicU32 = AtomicU32::new(0);
 
 /// Events of an anchor that tell of the peer's end.
 const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+
+/// How long the thread waits until it looks again whether it is alone, where that may be.
+const ALONE_NS: u64 = 20_000_000;
 
 /// From now on the thread that watches the anchors does what is here.
 pub(crate) fn start() {
@@ -31,11 +37,15 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     // When the connections are to be looked at; none while there are none.
     let mut audit = None;
-    loop {
+    let mut watched = None;
+    while !thread::must_end() {
+        deaths::watch(epoll, &mut watched);
         ROUNDS.fetch_add(1, Ordering::Relaxed);
         let left = audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
         let pause = answer::pause().or_else(keep::pause).or_else(pair::burial);
-        let pause = pause.into_iter().chain(left).chain(combine::pause()).min();
+        let alone = thread::may_be_alone().then_some(ALONE_NS);
+        let pause = pause.into_iter().chain(left).chain(combine::pause());
+        let pause = pause.chain(deaths::pause()).chain(alone).min();
         let n = match poll::epoll_wait(epoll, &mut events, pause, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
@@ -48,15 +58,31 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             pair::collect(sets::forget_pair);
             keep::collect();
         }
+        let mut death = false;
         for event in &events[..n] {
-            let token = event.u64;
-            if token != anchors::DOOR {
-                anchor_event(token, event.events);
+            match event.u64 {
+                anchors::DOOR => {}
+                deaths::DEATH => death = true,
+                token => anchor_event(token, event.events),
             }
         }
+        if death {
+            deaths::look_around();
+        } else {
+            deaths::go_on();
+        }
         let now = clock::now_ns();
-        if audit.is_some_and(|at| at <= now) {
+        let due = audit.is_some_and(|at| at <= now);
+        if (due || thread::may_be_alone()) && thread::are_alone() {
+            // The process ends with its program's last thread, as it would without this one.
+            return core::ptr::null_mut();
+        }
+        if due {
             audit = audit_all(now).then_some(now + audit::PERIOD_NS);
+            if pause == left && thread::count() == 1 && !has_pairs() {
+                // There is nothing to watch, for now.
+                break;
+            }
         } else if audit.is_none() {
             // A new connection has an event at once.
             audit = Some(now + audit::PERIOD_NS);
@@ -65,12 +91,53 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         // Whoever rang wants a path changed, or bytes have waited for room on TCP.
         answer::serve();
     }
+    thread::ended();
+    // A connection that has come since finds the thread missing, or is found here.
+    if !thread::must_end() && has_pairs() {
+        anchors::restart();
+    }
+    drop(Fd::keep(epoll));
+    core::ptr::null_mut()
+}
+
+/// Ends the library's threads and returns when they are gone; none is started until [`resume`]. False if
+/// one does not end when it is told.
+pub(crate) fn stop() -> bool {
+    let stopped = thread::stop(anchors::nudge);
+    if stopped {
+        thread::ended();
+    }
+    stopped
+}
+
+/// The threads are there again where they are needed.
+pub(crate) fn resume() {
+    thread::resume();
+    if has_pairs() && anchors::is_missing() {
+        anchors::restart();
+    }
+}
+
+/// A thread of the program's leaves: the library's may be alone then.
+pub(crate) fn leaving() {
+    thread::leaving();
+    if thread::count() != 0 {
+        anchors::nudge();
+    }
+}
+
+/// Whether there is another process to share connections with.
+fn has_pairs() -> bool {
+    let mut any = false;
+    pair::each(|_, _| any = true);
+    any
 }
 
 /// Looks at every connection of this process. False if there are none.
 fn audit_all(now: u64) -> bool {
     let mut any = false;
     let mut untold = false;
+    let mut stalled = Vec::new();
     pair::each(|_, pair| {
         pair.each_conn(|index| {
             any = true;
@@ -79,7 +146,9 @@ fn audit_all(now: u64) -> bool {
             if found == Finding::Untold {
                 handled::handle(&mut conn.lock());
             }
-            if found != Finding::Fine {
+            if found == Finding::Stalled {
+                stalled.push(conn);
+            } else if found != Finding::Fine {
                 sets::untold(pair, conn.vi.load(Ordering::Relaxed));
                 listeners::tell_own(conn);
                 untold = true;
@@ -89,6 +158,8 @@ fn audit_all(now: u64) -> bool {
     if untold {
         pair::ring_own();
     }
+    stalled.into_iter().for_each(deaths::look_at_stalled);
+    deaths::look_again();
     any
 }
 

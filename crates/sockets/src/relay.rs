@@ -11,7 +11,7 @@ use crate::ops::{self, Flags};
 use crate::retreat::{self, Left};
 use crate::stream::returned::PATIENCE_NS;
 use crate::table::{self, Ref};
-use crate::{Outcome, members, pollset};
+use crate::{Outcome, members, pollset, process};
 use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{Fd, call, clock};
 use std::collections::VecDeque;
@@ -36,10 +36,7 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
         -1 => return false,
         0 => {
             drop(theirs);
-            if let Some(relay) = call::in_child(|| run(fd, at, &ours, left)) {
-                // It holds the connection in this child's place.
-                members::pass_on(relay);
-            }
+            let _ = call::in_child(|| run(fd, at, &ours, left));
             call::exit_now();
         }
         child => call::reap(child),
@@ -65,7 +62,10 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
 
 /// The relay's life.
 fn run(fd: i32, at: Ref, socket: &Fd, left: &Left) {
-    sovia_sys::lock::forked();
+    sovia_sync::thread::forked_without_libc();
+    process::own();
+    // It holds the connection in its parent's place.
+    members::take_parents_place();
     // Other descriptors of the program must not be kept from closing.
     ops::keep_only(&[fd, socket.raw()]);
     at.conn.set(flag::NONBLOCK);

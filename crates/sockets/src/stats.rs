@@ -15,6 +15,8 @@ pub fn open(path: &CStr) {
         return;
     }
     if let Ok(mapping) = Mapping::shared(fd.raw(), StatsPage::SIZE) {
+        // Whoever may write to the file may count; nothing is decided by what it says.
+        mapping.stays_shared();
         PAGE.store(mapping.base(), Ordering::Release);
         core::mem::forget(mapping);
         if page().is_none() {
@@ -39,6 +41,27 @@ pub fn page() -> Option<&'static StatsPage> {
 pub fn reason(reason: Reason) {
     if let Some(page) = page() {
         page.count(reason);
+    }
+}
+
+/// Counts an end of a connection that is looked at from here on.
+pub(crate) fn recorded() {
+    if let Some(page) = page() {
+        page.count_recorded();
+    }
+}
+
+/// Counts an end of which it is known what becomes of it.
+pub(crate) fn decided() {
+    if let Some(page) = page() {
+        page.count_decided();
+    }
+}
+
+/// Counts an end whose peer belongs to that user.
+pub(crate) fn other_user(uid: u32) {
+    if let Some(page) = page() {
+        page.count_user(uid);
     }
 }
 

@@ -1,13 +1,16 @@
 //! Which descriptors are Sovia's business.
 //!
 //! One word for each descriptor number: what it is, and an index. A look-up is one load; a
-//! descriptor without an entry goes to libc untouched.
+//! descriptor without an entry goes to libc untouched. The words of low numbers are part of the
+//! library's own data; those of higher numbers are mapped, a chunk at a time, when the first of them is
+//! entered.
 
 use crate::conn::{Conn, Phase, Role};
-use crate::{family, members, stats};
+use crate::{family, members, process, stats};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_control::Reason;
-use sovia_sys::Mapping;
+use sovia_sys::stall::{At, point};
+use sovia_sys::{Mapping, call, diag};
 
 /// Descriptor numbers that are looked at; sockets above stay on TCP.
 pub const FDS: usize = 1 << 20;
@@ -17,9 +20,18 @@ const CONN: u64 = 1 << 56;
 const EPOLL: u64 = 2 << 56;
 const PRIVATE: u64 = 3 << 56;
 
-static TABLE: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+/// Numbers whose words are in a chunk.
+const CHUNK: usize = 4096;
+
+type Chunk = [AtomicU64; CHUNK];
+
+/// The words of the numbers below [`CHUNK`].
+static FIRST: Chunk = [const { AtomicU64::new(0) }; CHUNK];
+/// Those of the others; null where none has been entered.
+static CHUNKS: [AtomicPtr<Chunk>; FDS / CHUNK] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; FDS / CHUNK];
 /// Descriptors of this process for each connection.
-static REFS: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
+static REFS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
 
 /// What a descriptor is.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +70,9 @@ impl Ref {
 
 /// Marks a private descriptor as such, or unmarks it.
 fn observe(fd: i32, made: bool) {
-    if made {
+    if process::is_borrowed() {
+        // A number of another table of descriptors.
+    } else if made {
         enter_private(fd);
     } else if let Some(slot) = slot(fd) {
         let word = slot.load(Ordering::Acquire);
@@ -68,36 +82,49 @@ fn observe(fd: i32, made: bool) {
     }
 }
 
-/// Makes the tables.
+/// From here on private descriptors are in the table.
 pub fn start() {
     sovia_sys::fd::observe(observe);
-    if let Ok(mapping) = Mapping::private(FDS * size_of::<AtomicU64>()) {
-        TABLE.store(mapping.base().cast(), Ordering::Release);
-        core::mem::forget(mapping);
-    }
-    if let Ok(mapping) = Mapping::private(family::CONNS * size_of::<AtomicU32>()) {
-        REFS.store(mapping.base().cast(), Ordering::Release);
-        core::mem::forget(mapping);
-    }
 }
 
 #[inline]
 fn slot(fd: i32) -> Option<&'static AtomicU64> {
-    let base = TABLE.load(Ordering::Relaxed);
-    if base.is_null() || fd as u32 as usize >= FDS {
-        return None;
+    match FIRST.get(fd as u32 as usize) {
+        Some(slot) => Some(slot),
+        None => slot_above(fd),
     }
-    // SAFETY: within the table that `start` mapped for good; zero is a valid word.
-    Some(unsafe { &*base.add(fd as usize) })
+}
+
+/// The word of a number above the first chunk's; `None` where that chunk has not been mapped.
+#[inline]
+fn slot_above(fd: i32) -> Option<&'static AtomicU64> {
+    let number = fd as u32 as usize;
+    let chunk = CHUNKS.get(number / CHUNK)?.load(Ordering::Acquire);
+    // SAFETY: null, or a chunk that `slot_to_enter` mapped for good; zero is a valid word.
+    unsafe { chunk.as_ref() }.map(|chunk| &chunk[number % CHUNK])
+}
+
+/// The word of `fd`, whose chunk is mapped if it has not been.
+fn slot_to_enter(fd: i32) -> Option<&'static AtomicU64> {
+    if let Some(slot) = slot(fd) {
+        return Some(slot);
+    }
+    let place = CHUNKS.get(fd as u32 as usize / CHUNK)?;
+    let mapping = Mapping::private(size_of::<Chunk>()).ok()?;
+    let base = mapping.base().cast();
+    // SYNC: Release publishes the mapping; `slot_above` loads it with Acquire.
+    if place
+        .compare_exchange(core::ptr::null_mut(), base, Ordering::AcqRel, Ordering::Acquire)
+        .is_ok()
+    {
+        // It lasts as long as the process.
+        core::mem::forget(mapping);
+    }
+    slot(fd)
 }
 
 fn refs(index: u32) -> Option<&'static AtomicU32> {
-    let base = REFS.load(Ordering::Relaxed);
-    if base.is_null() || index as usize >= family::CONNS {
-        return None;
-    }
-    // SAFETY: within the table that `start` mapped for good.
-    Some(unsafe { &*base.add(index as usize) })
+    REFS.get(index as usize)
 }
 
 #[inline]
@@ -122,9 +149,61 @@ pub fn get(fd: i32) -> Entry {
     match slot(fd) {
         Some(slot) => match slot.load(Ordering::Acquire) {
             0 => Entry::Foreign,
-            word => decode(word),
+            _ if process::is_elsewhere() => get_elsewhere(fd),
+            word => {
+                point(At::LookedUp);
+                decode(word)
+            }
         },
         None => Entry::Foreign,
+    }
+}
+
+/// In a child that runs on this process's memory, with descriptors of its own: a number means what it
+/// means here only while it is the same socket there.
+#[cold]
+#[inline(never)]
+fn get_elsewhere(fd: i32) -> Entry {
+    match slot(fd).map(|slot| decode(slot.load(Ordering::Acquire))) {
+        Some(Entry::Conn(at)) if is_socket_of(fd, at.conn) => Entry::Conn(at),
+        _ => Entry::Foreign,
+    }
+}
+
+/// Whether a descriptor is a connection's socket. Asks the kernel. Another one is it when the program has
+/// closed that by a system call of its own and opened another, which has got the number, in the same way;
+/// or in a child that has descriptors of its own.
+pub(crate) fn is_socket_of(fd: i32, conn: &Conn) -> bool {
+    let cookie = conn.cookie.load(Ordering::Relaxed);
+    cookie != 0 && sovia_sys::diag::cookie(fd) == Ok(cookie)
+}
+
+/// Calls `each` for every descriptor of the caller's, a child on this process's memory, that is the socket
+/// of an accelerated connection of this process, under whatever number.
+pub fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
+    let mut known = Vec::new();
+    for_each_conn(|_, at| {
+        let cookie = at.conn.cookie.load(Ordering::Relaxed);
+        if at.conn.phase() == Phase::Attached && cookie != 0 {
+            known.push((cookie, at));
+        }
+    });
+    if known.is_empty() {
+        return;
+    }
+    known.sort_unstable_by_key(|&(cookie, _)| cookie);
+    let look = |fd| {
+        if let Ok(cookie) = sovia_sys::diag::cookie(fd)
+            && let Ok(found) = known.binary_search_by_key(&cookie, |&(cookie, _)| cookie)
+        {
+            each(fd, known[found].1);
+        }
+    };
+    let mut open = Vec::new();
+    if call::each_descriptor(|fd| open.push(fd)) {
+        open.into_iter().for_each(look);
+    } else {
+        (0..highest()).for_each(look);
     }
 }
 
@@ -145,7 +224,7 @@ pub fn refers(fd: i32, to: Ref) -> bool {
 
 /// Records a new stream socket.
 pub fn enter_conn(fd: i32, role: Role) {
-    if slot(fd).is_none() || !members::is_known() {
+    if slot_to_enter(fd).is_none() || !members::is_known() {
         return;
     }
     let Some((index, conn)) = family::take() else {
@@ -153,35 +232,83 @@ pub fn enter_conn(fd: i32, role: Role) {
         return;
     };
     let generation = conn.open(role);
+    // Without one (0) it never meets.
+    conn.cookie.store(diag::cookie(fd).unwrap_or(0), Ordering::Relaxed);
     refer(fd, Ref { index, generation, conn });
+    stats::recorded();
 }
 
 /// Makes `fd` refer to a connection (`dup`, or a new one).
 pub fn refer(fd: i32, to: Ref) {
-    if let (Some(slot), Some(refs)) = (slot(fd), refs(to.index)) {
+    if let (Some(slot), Some(refs)) = (slot_to_enter(fd), refs(to.index)) {
         refs.fetch_add(1, Ordering::AcqRel);
+        point(At::Taking);
         slot.store(to.word(), Ordering::Release);
     }
 }
 
 /// Records an epoll instance.
 pub fn enter_epoll(fd: i32, index: u32) {
-    if let Some(slot) = slot(fd) {
+    if !process::is_borrowed()
+        && let Some(slot) = slot_to_enter(fd)
+    {
         slot.store(EPOLL | u64::from(index), Ordering::Release);
     }
 }
 
+/// Counts the forks between this process and the first of its family.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// In a forked child: what it has from its parent is told from what it makes itself.
+pub(crate) fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
 /// Records a descriptor of the library itself.
 fn enter_private(fd: i32) {
-    if let Some(slot) = slot(fd) {
-        slot.store(PRIVATE, Ordering::Release);
+    if let Some(slot) = slot_to_enter(fd) {
+        slot.store(PRIVATE | u64::from(FORKS.load(Ordering::Relaxed)), Ordering::Release);
+    }
+}
+
+/// Calls `each` for every descriptor of the library's that this process has from its parent.
+pub(crate) fn for_each_inherited(mut each: impl FnMut(i32)) {
+    let forks = u64::from(FORKS.load(Ordering::Relaxed));
+    if forks == 0 {
+        return;
+    }
+    for_each_word(|fd, slot| {
+        let word = slot.load(Ordering::Acquire);
+        if word & KIND == PRIVATE && word != PRIVATE | forks {
+            slot.store(PRIVATE | forks, Ordering::Release);
+            each(fd);
+        }
+    });
+}
+
+/// Calls `each` for every word of the table. Makes no system call.
+fn for_each_word(mut each: impl FnMut(i32, &AtomicU64)) {
+    let mut look = |first: usize, chunk: &Chunk| {
+        for (i, slot) in chunk.iter().enumerate() {
+            each((first + i) as i32, slot);
+        }
+    };
+    look(0, &FIRST);
+    for (i, chunk) in CHUNKS.iter().enumerate() {
+        // SAFETY: as in `slot_above`.
+        if let Some(chunk) = unsafe { chunk.load(Ordering::Acquire).as_ref() } {
+            look(i * CHUNK, chunk);
+        }
     }
 }
 
 /// Forgets whatever `fd` was; says what it was.
 pub fn remove(fd: i32) -> Entry {
     match slot(fd) {
-        Some(slot) => decode(slot.swap(0, Ordering::AcqRel)),
+        Some(slot) => {
+            point(At::GivingBack);
+            decode(slot.swap(0, Ordering::AcqRel))
+        }
         None => Entry::Foreign,
     }
 }
@@ -196,23 +323,25 @@ pub fn references(index: u32) -> u32 {
     refs(index).map_or(0, |refs| refs.load(Ordering::Acquire))
 }
 
-/// Calls `each` for every descriptor of a connection.
-pub fn for_each_conn(mut each: impl FnMut(i32, Ref)) {
+/// No descriptor has this number, or a higher one.
+fn highest() -> i32 {
     let limit = sovia_sys::call::soft_limit(libc::RLIMIT_NOFILE).unwrap_or(FDS as u64);
     // Descriptors above a lowered limit may exist still, but they are few: look at 64 Ki at least.
-    let limit = (limit.max(1 << 16) as usize).min(FDS);
-    for fd in 0..limit as i32 {
-        if let Some(slot) = slot(fd) {
-            let word = slot.load(Ordering::Acquire);
-            if word & KIND == CONN
-                && let Entry::Conn(r) = decode(word)
-                && r.conn.is_generation(r.generation)
-                && r.conn.phase() != Phase::Free
-            {
-                each(fd, r);
-            }
+    (limit.max(1 << 16) as usize).min(FDS) as i32
+}
+
+/// Calls `each` for every descriptor of a connection. Makes no system call.
+pub fn for_each_conn(mut each: impl FnMut(i32, Ref)) {
+    for_each_word(|fd, slot| {
+        let word = slot.load(Ordering::Acquire);
+        if word & KIND == CONN
+            && let Entry::Conn(r) = decode(word)
+            && r.conn.is_generation(r.generation)
+            && r.conn.phase() != Phase::Free
+        {
+            each(fd, r);
         }
-    }
+    });
 }
 
 /// A descriptor that this process has for a connection.

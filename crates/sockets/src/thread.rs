@@ -1,7 +1,13 @@
 //! Threads of the library's own, which the program does not notice.
+//!
+//! They must keep no process alive that would have ended without them, and must not be there when the
+//! kernel asks for a process of one thread. So they are on record here, can be stopped
+//! ([`stop_all`]), and end when they find themselves alone ([`are_alone`]).
 
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use sovia_sys::{RobustLock, call, lock};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering, fence};
+pub(crate) use sovia_sync::OncePerProcess;
+use sovia_sync::thread;
+use sovia_sys::call;
 
 /// What a thread of the library runs.
 pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
@@ -9,11 +15,43 @@ pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 /// Stack of a thread: the program's thread-local storage comes out of it.
 const STACK: usize = 256 << 10;
 
+/// The threads' ids, 0 for a free place; `TAKEN` for a thread that has not begun.
+static RUNNING: [AtomicI32; 16] = [const { AtomicI32::new(0) }; 16];
+const TAKEN: i32 = -1;
+/// What each is to run, and with what.
+static MAINS: [(AtomicUsize, AtomicUsize); 16] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 16];
+/// None is to go on, and none to be started.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+/// A thread of the program's has left in a way after which the library's may be alone.
+static LEFT: AtomicBool = AtomicBool::new(false);
+
 /// Starts a thread that the program does not notice. False if it cannot be had.
+///
+/// Not within a handler of the program: it may have interrupted malloc, which a new thread takes.
 pub(crate) fn start(main: Main, argument: *mut libc::c_void) -> bool {
-    // SAFETY: plain pthread calls on local, initialised objects; `argument` is passed
-    // on as it is. All signals are blocked around its creation, so that it inherits the
-    // block and the program's handlers never run on it.
+    if sovia_signal::chain::is_in_handler() {
+        return false;
+    }
+    if STOPPED.load(Ordering::Acquire) {
+        return false;
+    }
+    let free = RUNNING
+        .iter()
+        .position(|id| id.compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok());
+    let Some(place) = free else { return false };
+    MAINS[place].0.store(main as usize, Ordering::Relaxed);
+    MAINS[place].1.store(argument as usize, Ordering::Relaxed);
+    let started = create(place);
+    if !started {
+        RUNNING[place].store(0, Ordering::Release);
+    }
+    started
+}
+
+fn create(place: usize) -> bool {
+    // SAFETY: plain pthread calls on local, initialised objects. All signals are blocked around its
+    // creation, so that it inherits the block and the program's handlers never run on it.
     unsafe {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         let mut all: libc::sigset_t = core::mem::zeroed();
@@ -24,63 +62,108 @@ pub(crate) fn start(main: Main, argument: *mut libc::c_void) -> bool {
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
         libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let result = libc::pthread_create(&raw mut thread, &raw const attributes, main, argument);
+        let argument = place as *mut libc::c_void;
+        let result = libc::pthread_create(&raw mut thread, &raw const attributes, begin, argument);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
         result == 0
     }
 }
 
-/// A thread that each process has once, from when it is first needed. A forked child has none of its
-/// parent's.
-#[derive(Debug)]
-pub(crate) struct OncePerProcess {
-    /// The process that the thread runs in; another number: not in this one.
-    owner: AtomicI32,
-    /// What [`lock::fork_generation`] is in that process.
-    generation: AtomicU32,
-    start: RobustLock,
+extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {
+    let (place, argument) = (place as usize, &MAINS[place as usize].1);
+    let argument = argument.load(Ordering::Relaxed) as *mut libc::c_void;
+    // SAFETY: `start` has stored a function of this type.
+    let main =
+        unsafe { core::mem::transmute::<usize, Main>(MAINS[place].0.load(Ordering::Relaxed)) };
+    RUNNING[place].store(thread::thread_id(), Ordering::Release);
+    let result = main(argument);
+    RUNNING[place].store(0, Ordering::Release);
+    result
 }
 
-impl OncePerProcess {
-    /// None has been started.
-    pub(crate) const fn new() -> OncePerProcess {
-        OncePerProcess {
-            owner: AtomicI32::new(0),
-            generation: AtomicU32::new(0),
-            start: RobustLock::new(),
+/// How many there are.
+pub(crate) fn count() -> usize {
+    RUNNING.iter().filter(|id| id.load(Ordering::Acquire) != 0).count()
+}
+
+/// In a forked child: they have stayed with the parent.
+pub(crate) fn forked() {
+    for id in &RUNNING {
+        id.store(0, Ordering::Relaxed);
+    }
+    STOPPED.store(false, Ordering::Relaxed);
+    LEFT.store(false, Ordering::Relaxed);
+}
+
+/// Whether the library's threads are to end.
+pub(crate) fn must_end() -> bool {
+    STOPPED.load(Ordering::Acquire)
+}
+
+/// Has them end, by `nudge`, and returns when the kernel knows none of them any more. None is started until
+/// [`resume`]. False, and nothing has changed, if there is one that does not end when it is told: it
+/// handles messages, or closes what others have sent.
+pub(crate) fn stop(nudge: impl Fn()) -> bool {
+    STOPPED.store(true, Ordering::SeqCst);
+    if count() > 1 {
+        resume();
+        return false;
+    }
+    let own = call::getpid();
+    for place in &RUNNING {
+        let mut id = place.load(Ordering::Acquire);
+        while id == TAKEN {
+            call::sched_yield();
+            id = place.load(Ordering::Acquire);
+        }
+        if id != 0 {
+            nudge();
+            while call::is_thread_of(own, id) {
+                call::sched_yield();
+            }
         }
     }
+    true
+}
 
-    /// Has `spawn` start the thread if this process has none. False if it cannot be had.
-    pub(crate) fn ensure(&self, spawn: impl FnOnce() -> bool) -> bool {
-        let pid = call::getpid();
-        if self.owner.load(Ordering::Acquire) == pid {
-            return true;
-        }
-        self.start.lock();
-        let started = self.owner.load(Ordering::Acquire) == pid || spawn();
-        if started {
-            self.generation.store(lock::fork_generation(), Ordering::Relaxed);
-            self.owner.store(pid, Ordering::Release);
-        }
-        self.start.unlock();
-        started
-    }
+/// They have ended, or the last of them is about to: each that is asked for is started again.
+pub(crate) fn ended() {
+    thread::none_left();
+    // SYNC: with the one in `meeting::attach`: a thread that has ended is seen there, or the connection is
+    // seen by the thread.
+    fence(Ordering::SeqCst);
+}
 
-    /// Around fork: nobody is just starting it.
-    pub(crate) fn hold(&self) {
-        self.start.lock();
-    }
+/// They may be started again.
+pub(crate) fn resume() {
+    STOPPED.store(false, Ordering::SeqCst);
+}
 
-    /// After fork, in both.
-    pub(crate) fn release(&self) {
-        self.start.unlock();
-    }
+/// The calling thread of the program's is about to leave past libc's notice, or is the first to leave
+/// before its process does.
+pub(crate) fn leaving() {
+    LEFT.store(true, Ordering::SeqCst);
+}
 
-    /// In a forked child: the thread has stayed with the parent. Without a system call.
-    pub(crate) fn is_missing(&self) -> bool {
-        self.owner.load(Ordering::Relaxed) != 0
-            && self.generation.load(Ordering::Relaxed) != lock::fork_generation()
+/// Whether to look from time to time if the program's threads have all gone.
+pub(crate) fn may_be_alone() -> bool {
+    LEFT.load(Ordering::Acquire)
+}
+
+/// Whether the process has no threads but the library's. False while its first thread is there.
+pub(crate) fn are_alone() -> bool {
+    let own = call::getpid();
+    if call::task_exists(own) {
+        return false;
     }
+    LEFT.store(true, Ordering::Relaxed);
+    let mut others = 0;
+    let listed = call::each_thread(|id| {
+        let ours = RUNNING.iter().any(|place| place.load(Ordering::Acquire) == id);
+        // The first thread is listed as long as any is there.
+        others += usize::from(!ours && id != own);
+    });
+    let starting = RUNNING.iter().any(|place| place.load(Ordering::Acquire) == TAKEN);
+    listed && others == 0 && !starting
 }

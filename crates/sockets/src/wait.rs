@@ -10,7 +10,7 @@ use crate::stream::{Watch, combine, listeners};
 use crate::table::Ref;
 use crate::{Errno, anchors, config, pair};
 use core::cell::Cell;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::{call, clock, futex};
 use via_shm::waiter::Bell;
 
@@ -36,6 +36,9 @@ pub enum Ended {
 const FIRST: u32 = 64;
 /// Never spin less than this, in nanoseconds, unless spinning is off.
 const LEAST_NS: u64 = 2_000;
+
+/// How often a spin looks at TCP while a direction is there, in nanoseconds.
+const TCP_NS: u64 = 8_000;
 
 /// Finds of something with which nothing could be done, in a row: then a wait sleeps. What was found
 /// is none of ours, or nonsense that somebody has written.
@@ -173,6 +176,23 @@ fn wait_once<T>(
     let word = bell.word();
     let before = word.load(Ordering::SeqCst);
     let found = match want {
+        // Bytes on TCP show in no word of memory.
+        Want::Receive if !watch.is_on_vi() => {
+            let mut looked = Ok(None);
+            let found = spin.run(
+                || watch.changed(),
+                TCP_NS,
+                || {
+                    looked = once(at, attempt);
+                    !matches!(looked, Ok(None))
+                },
+            );
+            if !matches!(looked, Ok(None)) {
+                spin.learn();
+                return looked;
+            }
+            found
+        }
         Want::Receive => spin.run(|| watch.changed(), u64::MAX / 2, || false),
         Want::Send => {
             // Room shows only in the peer's words: look again after a short spin.
@@ -233,6 +253,23 @@ fn once<T>(
 unsafe extern "C" {
     fn pthread_setcanceltype(kind: i32, old: *mut i32) -> i32;
     fn pthread_testcancel();
+}
+
+/// Whether the program cancels threads.
+static CANCELS: AtomicBool = AtomicBool::new(false);
+
+/// The program is about to cancel a thread: from now on calls look whether theirs is to end.
+pub fn cancelling() {
+    CANCELS.store(true, Ordering::Relaxed);
+}
+
+/// Where a call begins that POSIX lets `pthread_cancel` end, though it need not wait. In no section.
+#[inline]
+pub(crate) fn cancellation_point() {
+    if CANCELS.load(Ordering::Relaxed) {
+        // SAFETY: takes nothing; the thread holds nothing of the library's.
+        unsafe { pthread_testcancel() };
+    }
 }
 
 /// Sleeps so that `pthread_cancel` ends the thread, as it would in the kernel's call. What the

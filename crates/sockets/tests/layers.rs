@@ -16,7 +16,7 @@ const LAYERS: &[&[&str]] = &[
     // What stands alone.
     &["members", "memory", "message", "process", "robust", "stats", "thread"],
     // One connection, and which are on record.
-    &["closer", "conn"],
+    &["closer", "conn", "peers"],
     &["family"],
     &["table"],
     // What is chosen.
@@ -35,6 +35,8 @@ const LAYERS: &[&[&str]] = &[
     &["ops"],
     &["epoll", "loan"],
     &["pollset", "reactor"],
+    // Who the process is.
+    &["credentials"],
     // What goes on beside them.
     &["fork", "progress", "relay"],
     // The whole.

@@ -6,6 +6,7 @@ mod common;
 use common::pattern::{at_end, read, write};
 use common::{Context, LONG};
 use sovia_stream::{Configuration, Reset, TransferError};
+use std::cell::RefCell;
 use std::time::Duration;
 use via::{DescriptorAddress, MemAttributes, MemHandle, Memory, Nic, Vi, ViAttributes, ViState};
 use via_shm::ShmNic;
@@ -16,20 +17,27 @@ struct Raw {
     memory: Memory,
     handle: MemHandle,
     _nic: ShmNic,
+    /// What became of each message, for a failure to tell.
+    sent: RefCell<Vec<String>>,
 }
 
 const RECEIVES: usize = 40;
+/// Where received bytes go, and whence bytes are sent. The NIC's thread receives whenever it likes, so
+/// what is about to be sent must not lie where it would put the peer's own WAKEUP.
+const INTO: usize = (RECEIVES + 1) * 64;
+const FROM: usize = INTO + LONGEST;
+const LONGEST: usize = 40_000;
 
 impl Raw {
     fn connect(name: &str) -> Raw {
         let nic = ShmNic::open(name).unwrap();
-        let memory = Memory::zeroed((RECEIVES + 1) * 64 + 70_000);
+        let memory = Memory::zeroed(FROM + LONGEST);
         let handle = nic.register_mem(&memory, MemAttributes::default()).unwrap();
         let attributes = ViAttributes { max_transfer_size: 64 << 10, ..ViAttributes::default() };
         let vi = nic.create_vi(attributes).unwrap();
-        let raw = Raw { vi, memory, handle, _nic: nic };
+        let raw = Raw { vi, memory, handle, _nic: nic, sent: RefCell::default() };
         for i in 1..=RECEIVES {
-            let data = raw.memory.segment((RECEIVES + 1) * 64, 40_000, raw.handle);
+            let data = raw.memory.segment(INTO, LONGEST as u32, raw.handle);
             raw.memory.descriptor(i * 64).unwrap().prepare(&[data], None).unwrap();
             raw.vi.post_recv(raw.place(i)).unwrap();
         }
@@ -47,13 +55,18 @@ impl Raw {
 
     /// Sends `len` bytes that begin with `body`.
     fn send(&self, immediate: Option<u32>, body: &[u8], len: usize) {
-        let at = (RECEIVES + 1) * 64;
-        self.memory.write(at, body);
-        let data = self.memory.segment(at, len as u32, self.handle);
+        self.memory.write(FROM, body);
+        let data = self.memory.segment(FROM, len as u32, self.handle);
         self.memory.descriptor(0).unwrap().prepare(&[data], immediate).unwrap();
-        if self.vi.post_send(self.place(0)).is_ok() {
-            let _ = self.vi.send_wait(Some(LONG));
-        }
+        let posted = self.vi.post_send(self.place(0));
+        let waited = posted.is_ok().then(|| self.vi.send_wait(Some(LONG)));
+        self.sent.borrow_mut().push(format!("{posted:?}, {waited:?}"));
+    }
+
+    /// Whether the first message has left, which no answer of the peer's can have prevented: the VI is
+    /// connected, and the peer posts its receives before it accepts.
+    fn has_sent(&self) -> bool {
+        self.sent.borrow().first().is_some_and(|first| first.starts_with("Ok(()), Some(Ok("))
     }
 
     fn wakeup(&self) {
@@ -113,6 +126,7 @@ fn whoever_lies_is_cut_off_and_nobody_else() {
             raw.wakeup();
         }
         tell(&raw);
+        assert!(raw.has_sent(), "{lie}: {:?}, {:?}", raw.sent, raw.vi.state());
         // What was honest before the lie may be read first.
         let error = loop {
             match end.read_within(&mut [0; 10], LONG) {
@@ -127,7 +141,12 @@ fn whoever_lies_is_cut_off_and_nobody_else() {
             Some(error) => error,
         };
         println!("{lie}: {told}");
-        assert!(matches!(told, TransferError::Reset(_)), "{lie}: {told}");
+        assert!(
+            matches!(told, TransferError::Reset(_)),
+            "{lie}: {told}; {:?}, {:?}",
+            raw.sent,
+            raw.vi.state()
+        );
         let long = lie.contains("longer than a chunk") || lie.contains("more than the window");
         let protocol = matches!(told, TransferError::Reset(Reset::Protocol(_)));
         assert!(protocol || long, "{lie}: {told}");

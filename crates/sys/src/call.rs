@@ -119,9 +119,29 @@ pub fn bytes_unread(fd: RawFd) -> Result<usize> {
     Ok(n.max(0) as usize)
 }
 
+/// The bytes of a TCP socket that have been written and not been sent even once (`SIOCOUTQNSD`).
+pub fn bytes_unsent(fd: RawFd) -> Result<usize> {
+    const SIOCOUTQNSD: usize = 0x894b;
+    let mut n: i32 = 0;
+    sys!(ioctl, fd, SIOCOUTQNSD, &raw mut n)?;
+    Ok(n.max(0) as usize)
+}
+
 /// An event counter, used as a doorbell.
 pub fn eventfd(flags: i32) -> Result<RawFd> {
     sys!(eventfd2, 0usize, flags).map(|n| n as RawFd)
+}
+
+/// A descriptor of this process, which becomes readable when the process has ended.
+pub fn pidfd_of_self() -> Result<RawFd> {
+    sys!(pidfd_open, getpid(), 0usize).map(|n| n as RawFd)
+}
+
+/// A pipe, close-on-exec and non-blocking: the end to read from, then the end to write to.
+pub fn pipe() -> Result<[RawFd; 2]> {
+    let mut fds = [0i32; 2];
+    sys!(pipe2, fds.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK)?;
+    Ok(fds)
 }
 
 /// Anonymous memory as a file; `name` only shows in `/proc`.
@@ -157,9 +177,29 @@ pub fn gettid() -> i32 {
     sys!(gettid).map_or(0, |n| n as i32)
 }
 
+/// Address and length of the calling thread's list of robust mutexes, as libc has told the kernel.
+pub fn robust_list() -> Option<(usize, usize)> {
+    let (mut head, mut len) = (0usize, 0usize);
+    sys!(get_robust_list, 0usize, &raw mut head, &raw mut len).ok()?;
+    (head != 0).then_some((head, len))
+}
+
+/// Tells the kernel of another one.
+///
+/// # Safety
+/// The list must be one that the kernel may follow, and write to, at the calling thread's end.
+pub unsafe fn set_robust_list(head: usize, len: usize) {
+    let _ = sys!(set_robust_list, head, len);
+}
+
 /// The effective user id.
 pub fn geteuid() -> u32 {
     sys!(geteuid).map_or(u32::MAX, |n| n as u32)
+}
+
+/// Whether a thread of this process has that id.
+pub fn is_own_thread(id: i32) -> bool {
+    id > 0 && sys!(tgkill, getpid(), id, 0).is_ok()
 }
 
 /// Whether a thread or process with that id still runs. One that has died and waits for its parent
@@ -197,8 +237,7 @@ fn is_no_zombie(id: i32) -> bool {
     put_number(&mut path, &mut at, id.unsigned_abs());
     put(&mut path, &mut at, b"/stat");
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let open = || sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags);
-    let Ok(fd) = crate::fd::with_room(open) else {
+    let Ok(fd) = sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags) else {
         // Without /proc a zombie looks alive.
         return true;
     };
@@ -210,12 +249,12 @@ fn is_no_zombie(id: i32) -> bool {
     !matches!(state, Some(b'Z' | b'X'))
 }
 
-fn put(out: &mut [u8], at: &mut usize, bytes: &[u8]) {
+pub(crate) fn put(out: &mut [u8], at: &mut usize, bytes: &[u8]) {
     out[*at..*at + bytes.len()].copy_from_slice(bytes);
     *at += bytes.len();
 }
 
-fn put_number(out: &mut [u8], at: &mut usize, mut n: u32) {
+pub(crate) fn put_number(out: &mut [u8], at: &mut usize, mut n: u32) {
     let mut digits = [0u8; 10];
     let mut first = digits.len();
     loop {
@@ -276,6 +315,74 @@ pub fn read_link(fd: RawFd, out: &mut [u8]) -> Result<usize> {
     sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
 }
 
+/// The target of a symbolic link; its length.
+pub(crate) fn read_link_at(path: &core::ffi::CStr, out: &mut [u8]) -> Result<usize> {
+    sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
+}
+
+/// The kind of file system that a descriptor's file lies on (`statfs.f_type`).
+pub fn file_system(fd: RawFd) -> Result<i64> {
+    // SAFETY: an all-zero statfs is a valid value of a plain C struct.
+    let mut st: libc::statfs = unsafe { core::mem::zeroed() };
+    sys!(fstatfs, fd, &raw mut st)?;
+    Ok(st.f_type)
+}
+
+/// Calls `each` with every open descriptor of the calling process; false if /proc cannot say.
+pub fn each_descriptor(each: impl FnMut(RawFd)) -> bool {
+    each_number(c"/proc/self/fd", each)
+}
+
+/// Calls `each` with every thread of the calling process; false if /proc cannot say.
+pub fn each_thread(each: impl FnMut(i32)) -> bool {
+    each_number(c"/proc/self/task", each)
+}
+
+/// Whether a process has a thread of that id, dead ones that nothing has noticed yet included.
+pub fn is_thread_of(process: i32, id: i32) -> bool {
+    sys!(tgkill, process, id, 0usize) != Err(Errno::ESRCH)
+}
+
+/// Calls `each` with every entry of a directory whose name is a number, but for the descriptor by which
+/// it is read itself.
+fn each_number(path: &core::ffi::CStr, mut each: impl FnMut(i32)) -> bool {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let Ok(directory) = open(path, flags, 0) else { return false };
+    let mut entries = [0u8; 1024];
+    let mut whole = true;
+    loop {
+        let n = match sys!(getdents64, directory, entries.as_mut_ptr(), entries.len()) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(_) => {
+                whole = false;
+                break;
+            }
+        };
+        let mut rest = &entries[..n];
+        // Of each: inode and offset (8 bytes each), length of the whole (2), kind (1), name.
+        while let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, low, high, _, name @ ..] = rest {
+            let mut number = 0;
+            let mut digits = name.iter().take_while(|c| c.is_ascii_digit()).peekable();
+            if digits.peek().is_some() {
+                for digit in digits {
+                    number = number * 10 + i32::from(digit - b'0');
+                }
+                if number != directory {
+                    each(number);
+                }
+            }
+            let len = usize::from(u16::from_ne_bytes([*low, *high]));
+            match rest.get(len..) {
+                Some(next) if len > 0 => rest = next,
+                _ => break,
+            }
+        }
+    }
+    let _ = close(directory);
+    whole
+}
+
 /// A timeout option of a socket (`SO_RCVTIMEO`, `SO_SNDTIMEO`) in nanoseconds; 0 for none.
 pub fn timeout_ns(fd: RawFd, option: i32) -> Result<u64> {
     let [seconds, micros] = getsockopt::<[i64; 2]>(fd, libc::SOL_SOCKET, option)?;
@@ -320,6 +427,11 @@ pub fn dup_onto(fd: RawFd, to: RawFd) -> Result<()> {
     sys!(dup3, fd, to, 0usize).map(drop)
 }
 
+/// Like [`dup_onto`], and `to` is closed at exec.
+pub fn dup_cloexec_onto(fd: RawFd, to: RawFd) -> Result<()> {
+    sys!(dup3, fd, to, libc::O_CLOEXEC).map(drop)
+}
+
 /// Runs `f` in a forked child which then exits; the parent goes on and never waits for it. The
 /// child's id, if it could be made. `f` may only make system calls.
 pub fn in_child(f: impl FnOnce()) -> Option<i32> {
@@ -354,8 +466,13 @@ pub fn close_range(first: RawFd, last: RawFd) {
 
 /// Ends the process at once, without the program's exit handlers.
 pub fn exit_now() -> ! {
+    exit_with(0)
+}
+
+/// Likewise, with that status.
+pub fn exit_with(status: i32) -> ! {
     loop {
-        let _ = sys!(exit_group, 0usize);
+        let _ = sys!(exit_group, status);
     }
 }
 
@@ -383,6 +500,12 @@ pub fn read_blocking(fd: RawFd, buf: &mut [u8]) -> Result<usize> {
 pub struct TcpState(u8);
 
 impl TcpState {
+    /// Whether the socket is connected no more: both ends have ended, or it was reset.
+    pub fn is_closed(self) -> bool {
+        const CLOSE: u8 = 7;
+        self.0 == CLOSE
+    }
+
     /// Whether the peer's FIN, or a reset, has arrived.
     pub fn peer_has_ended(self) -> bool {
         const TIME_WAIT: u8 = 6;
@@ -414,17 +537,6 @@ pub fn descriptor_limits() -> (u64, u64) {
         Ok(_) => (limits[0], limits[1]),
         Err(_) => (1024, 1024),
     }
-}
-
-/// Runs `f` with the soft limit of descriptors raised to `limit` (as far as the hard one allows).
-pub fn with_descriptor_limit<T>(limit: u64, f: impl FnOnce() -> T) -> T {
-    let (soft, hard) = descriptor_limits();
-    let raised = [limit.max(soft).min(hard), hard];
-    let _ = sys!(prlimit64, 0usize, libc::RLIMIT_NOFILE, raised.as_ptr(), 0usize);
-    let result = f();
-    let before = [soft, hard];
-    let _ = sys!(prlimit64, 0usize, libc::RLIMIT_NOFILE, before.as_ptr(), 0usize);
-    result
 }
 
 #[cfg(test)]

@@ -202,7 +202,7 @@ pub(crate) fn receive_message(fd: RawFd, buf: &mut [u8]) -> Result<Received> {
     msg.msg_controllen = CONTROL_LEN as _;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: every pointer in `msg` refers to a local that outlives the call.
-    let len = crate::fd::with_room(|| unsafe { call::recvmsg(fd, &raw mut msg, flags) })?;
+    let len = unsafe { call::recvmsg(fd, &raw mut msg, flags) }?;
     let mut received = Received {
         len,
         truncated: msg.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,

@@ -15,6 +15,9 @@ pub struct Owner {
     pub uid: u32,
     /// The kernel's cookie: unique among all sockets since boot.
     pub cookie: u64,
+    /// Whether a descriptor of it is left anywhere. The kernel goes on with a socket that none is left
+    /// of until its bytes are sent.
+    pub is_held: bool,
 }
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -31,14 +34,86 @@ pub fn cookie(fd: i32) -> Result<u64> {
 /// # Errors
 /// `ENOENT` where there is none; whatever refuses netlink where it is forbidden.
 pub fn tcp_owner(local: SocketAddr, peer: SocketAddr) -> Result<Owner> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    let netlink = || call::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG);
-    let netlink = Fd::make(netlink)?;
     let request = request(local, peer)?;
-    call::send(netlink.raw(), &request, 0)?;
-    let mut answer = [0u8; 1024];
-    let len = call::recv(netlink.raw(), &mut answer, 0)?;
+    // One that is kept spares making it, but may be of a network namespace that this process has left:
+    // its "no" is asked for again.
+    if let Some(Ok(owner)) = kept::with(|netlink| ask(netlink, &request)) {
+        return Ok(owner);
+    }
+    let netlink = open()?;
+    let owner = ask(netlink.raw(), &request);
+    if owner.is_ok() {
+        kept::keep(netlink);
+    }
+    owner
+}
+
+fn open() -> Result<Fd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    Fd::make(|| call::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG))
+}
+
+fn ask(netlink: i32, request: &[u8; REQUEST_LEN]) -> Result<Owner> {
+    call::send(netlink, request, 0)?;
+    let mut answer = [0u8; 512];
+    let len = call::recv(netlink, &mut answer, 0)?;
     parse(&answer[..len.min(answer.len())])
+}
+
+/// A netlink socket that is kept open.
+mod kept {
+    use super::cookie;
+    use crate::call;
+    use crate::fd::Fd;
+    use core::cell::UnsafeCell;
+    use core::sync::atomic::{AtomicBool, Ordering};
+
+    struct Kept {
+        /// Whether a thread is using it. The child of a fork in between finds it so for ever, and does
+        /// without.
+        used: AtomicBool,
+        /// The socket, its cookie, and the process that made it.
+        socket: UnsafeCell<Option<(Fd, u64, i32)>>,
+    }
+
+    // SAFETY: the socket is touched only by the thread that has set `used`.
+    unsafe impl Sync for Kept {}
+
+    static KEPT: Kept = Kept { used: AtomicBool::new(false), socket: UnsafeCell::new(None) };
+
+    /// Calls `f` with the socket, if there is one that no other thread is using just now.
+    pub(super) fn with<T>(f: impl FnOnce(i32) -> T) -> Option<T> {
+        // SYNC: what the last user left is seen with its Release store.
+        if KEPT.used.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: `used` has been set, by this thread.
+        let socket = unsafe { &*KEPT.socket.get() };
+        // Not a relative's, which would take our answers, nor one that the program has closed behind
+        // our back and whose number means something else now.
+        let ours = socket
+            .as_ref()
+            .filter(|(fd, made, owner)| *owner == call::getpid() && cookie(fd.raw()) == Ok(*made));
+        let result = ours.map(|(fd, ..)| f(fd.raw()));
+        KEPT.used.store(false, Ordering::Release);
+        result
+    }
+
+    /// Keeps a socket in place of the one that was kept.
+    pub(super) fn keep(socket: Fd) {
+        let Ok(made) = cookie(socket.raw()) else { return };
+        if !KEPT.used.swap(true, Ordering::Acquire) {
+            // SAFETY: `used` has been set, by this thread.
+            let before = unsafe { (*KEPT.socket.get()).replace((socket, made, call::getpid())) };
+            KEPT.used.store(false, Ordering::Release);
+            // Closed only if its number still means that socket.
+            if let Some((fd, made, _)) = before
+                && cookie(fd.raw()) != Ok(made)
+            {
+                core::mem::forget(fd);
+            }
+        }
+    }
 }
 
 fn request(local: SocketAddr, peer: SocketAddr) -> Result<[u8; REQUEST_LEN]> {
@@ -81,7 +156,9 @@ fn parse(answer: &[u8]) -> Result<Owner> {
             let low = u32_at(answer, 16 + 4 + 40).ok_or(Errno::EBADMSG)?;
             let high = u32_at(answer, 16 + 4 + 44).ok_or(Errno::EBADMSG)?;
             let uid = u32_at(answer, 16 + 52 + 12).ok_or(Errno::EBADMSG)?;
-            Ok(Owner { uid, cookie: u64::from(low) | u64::from(high) << 32 })
+            let inode = u32_at(answer, 16 + 52 + 16).ok_or(Errno::EBADMSG)?;
+            let cookie = u64::from(low) | u64::from(high) << 32;
+            Ok(Owner { uid, cookie, is_held: inode != 0 })
         }
         Some(NLMSG_ERROR) => {
             let code = u32_at(answer, 16).map_or(0, |v| v as i32);
@@ -107,6 +184,13 @@ mod tests {
                 tcp_owner(server.peer_addr().unwrap(), server.local_addr().unwrap()).unwrap();
             assert_eq!(owner.cookie, cookie(client.as_raw_fd()).unwrap());
             assert_eq!(owner.uid, call::geteuid());
+            assert!(owner.is_held);
+            // Its bytes wait for a reader that does not come: the socket stays without its owner.
+            client.set_nonblocking(true).unwrap();
+            while std::io::Write::write(&mut &client, &[0; 65536]).is_ok() {}
+            drop(client);
+            let (local, peer) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
+            assert!(!tcp_owner(local, peer).unwrap().is_held);
             let nobody = SocketAddr::new(server.local_addr().unwrap().ip(), 1);
             assert_eq!(tcp_owner(nobody, nobody), Err(Errno::ENOENT));
         }

@@ -1,15 +1,12 @@
 //! Private descriptors: owned, close-on-exec, and out of the program's way.
 
 use crate::call::{self, RawFd, Result};
-use crate::lock::RobustLock;
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// The number from which private descriptors are taken. Programs expect the lowest free numbers
 /// for themselves, some close everything above a small one, and a very high number would make
 /// the kernel's descriptor table (copied at each fork) large.
 static PRIVATE_BASE: AtomicI32 = AtomicI32::new(0);
-/// Whether the base lies above the program's own limit.
-static LIFTED: AtomicI32 = AtomicI32::new(0);
 static OBSERVER: AtomicUsize = AtomicUsize::new(0);
 static DISPOSER: AtomicUsize = AtomicUsize::new(0);
 
@@ -40,72 +37,53 @@ pub fn dispose_by(disposer: Disposer) {
     DISPOSER.store(disposer as usize, Ordering::Release);
 }
 
-/// Numbers above the soft limit that are worth being lifted for.
-const LIFT_ROOM: u64 = 256;
-
-/// Held while the limit is lifted: who puts it back must have seen it as the program set it.
-static LIMIT: RobustLock = RobustLock::new();
-
-/// Around fork: the child gets the program's own limit, and nobody else's lock.
-pub fn hold() {
-    LIMIT.lock();
-}
-
-/// After fork, in both.
-pub fn release() {
-    LIMIT.unlock();
-}
-
-/// A program that can have fewer numbers than this, and no more, has counted them.
+/// A program that can have fewer numbers than this has counted those that it needs.
 const COUNTED: u64 = 1024;
+/// The numbers below which private descriptors begin, whatever the limit is.
+const BASE_MAX: u64 = 4096;
 
-/// Whether there can be private descriptors at all without taking numbers that the program needs.
+/// Whether there can be private descriptors without taking numbers that the program needs. They are
+/// taken from the last quarter of the numbers that the program's limit allows it; the limit itself
+/// is the program's, and never changed.
 pub fn can_be_spared() -> bool {
-    let base = private_base() as u64;
-    let (soft, hard) = call::descriptor_limits();
-    if LIFTED.load(Ordering::Relaxed) != 0 { hard > base } else { soft >= COUNTED }
+    let (soft, _) = call::descriptor_limits();
+    soft >= COUNTED && soft > private_base() as u64
 }
 
-/// Above this soft limit private descriptors go below it, not above.
-const LIFT_MAX: u64 = 1 << 16;
+/// The first of the numbers for private descriptors, given the program's limit.
+fn base_for(soft: u64) -> RawFd {
+    let numbers = soft.min(BASE_MAX);
+    (numbers - numbers / 4).max(3) as RawFd
+}
 
 fn private_base() -> RawFd {
     let base = PRIVATE_BASE.load(Ordering::Relaxed);
     if base != 0 {
         return base;
     }
-    let (soft, hard) = call::descriptor_limits();
-    let lift = soft <= LIFT_MAX && hard >= soft + LIFT_ROOM;
-    let base = if lift {
-        // A descriptor made while the limit is lifted stays when it is put back: the program loses
-        // none of its own.
-        soft as RawFd
-    } else {
-        let limit = soft.min(1024) as RawFd;
-        (limit - 128).max(limit / 2).max(3)
-    };
-    LIFTED.store(i32::from(lift), Ordering::Relaxed);
+    let base = base_for(call::descriptor_limits().0);
     PRIVATE_BASE.store(base, Ordering::Relaxed);
     base
 }
 
 /// A duplicate at or above the private base.
 fn duplicate_high(fd: RawFd) -> Result<RawFd> {
-    let base = private_base() as usize;
-    with_room(|| call::fcntl(fd, libc::F_DUPFD_CLOEXEC, base).map(|n| n as RawFd))
+    call::fcntl(fd, libc::F_DUPFD_CLOEXEC, private_base() as usize).map(|n| n as RawFd)
 }
 
-/// Calls `f`, in which the kernel may hand out more descriptors than the program's limit leaves. So
-/// the number that a new one has until it is moved out of the way is missed by nobody.
-pub(crate) fn with_room<T>(f: impl FnOnce() -> T) -> T {
-    let base = private_base();
-    if LIFTED.load(Ordering::Relaxed) == 0 {
-        return f();
+/// Puts a new event counter, which no other process has, in the place of a private descriptor: its
+/// owner keeps the number, and has nothing by it any more. False if none can be had; then the
+/// descriptor is closed.
+pub fn sever(fd: RawFd) -> bool {
+    let severed = call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).and_then(|event| {
+        let result = call::dup_cloexec_onto(event, fd);
+        let _ = call::close(event);
+        result
+    });
+    if severed.is_err() {
+        let _ = call::close(fd);
     }
-    LIMIT.lock();
-    let result = call::with_descriptor_limit(base as u64 + 4096, f);
-    LIMIT.unlock();
-    result
+    severed.is_ok()
 }
 
 /// An owned private descriptor; closed on drop.
@@ -135,7 +113,7 @@ impl Fd {
     /// # Errors
     /// Those of `make`.
     pub fn make(make: impl FnOnce() -> Result<RawFd>) -> Result<Fd> {
-        with_room(make).map(Fd::adopt)
+        make().map(Fd::adopt)
     }
 
     /// Like [`Fd::adopt`], for a descriptor that somebody else has sent.
@@ -157,6 +135,11 @@ impl Fd {
 
     /// Takes over a descriptor and leaves it at its number; for a short use.
     pub fn keep(fd: RawFd) -> Fd {
+        Fd { raw: fd, foreign: false }
+    }
+
+    /// Takes over a private descriptor that [`Fd::into_raw`] gave up.
+    pub fn own(fd: RawFd) -> Fd {
         Fd { raw: fd, foreign: false }
     }
 
@@ -188,5 +171,26 @@ impl Drop for Fd {
         }
         tell(self.raw, false);
         let _ = call::close(self.raw);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_quarters_of_the_limit_stay_the_programs() {
+        assert_eq!(base_for(1024), 768);
+        assert_eq!(base_for(4096), 3072);
+        assert_eq!(base_for(1 << 20), 3072);
+        assert_eq!(base_for(2), 3);
+    }
+
+    #[test]
+    fn a_private_descriptor_leaves_the_limit_as_it_is() {
+        let before = call::descriptor_limits();
+        let fd = Fd::make(|| call::eventfd(libc::EFD_CLOEXEC)).unwrap();
+        assert_eq!(fd.is_high(), before.0 > private_base() as u64);
+        assert_eq!(call::descriptor_limits(), before);
     }
 }

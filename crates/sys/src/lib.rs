@@ -1,4 +1,4 @@
-//! The bottom of Sovia: system calls, shared mappings, locks and sleeping.
+//! The bottom of Sovia: system calls, shared mappings and sleeping.
 //!
 //! Everything here goes straight to the kernel, never through libc's symbols: those are what
 //! Sovia interposes, and the library must not meet itself. All `unsafe` that talks to the kernel
@@ -7,20 +7,23 @@
 pub mod cache;
 pub mod call;
 pub mod clock;
+pub mod credentials;
 pub mod datagram;
 pub mod diag;
 pub mod fd;
 pub mod futex;
-pub mod lock;
+pub mod futex_any;
 pub mod mapping;
 pub mod maps;
 pub mod memlock;
 pub mod poll;
 pub mod process;
+pub mod record_lock;
 pub mod seqpacket;
+pub mod stall;
+pub mod trace;
 pub mod userfault;
 
 pub use call::{Errno, Result};
 pub use fd::Fd;
-pub use lock::RobustLock;
 pub use mapping::Mapping;

@@ -4,25 +4,156 @@ use crate::call::{self, RawFd, Result, Sysno};
 use crate::fd::Fd;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where mappings are: address and length of each, 0 for a free place. Sparse ones are much larger
-/// than what they use: what would fill all memory of the program must leave them out.
-static PLACES: [(AtomicUsize, AtomicUsize); 2048] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 2048];
+/// A mapping of ours.
+struct Place {
+    /// Its address; 0 for a free place.
+    base: AtomicUsize,
+    len: AtomicUsize,
+    /// A [`Sharing`] as a number.
+    sharing: AtomicUsize,
+}
 
-fn note(base: usize, len: usize) -> Result<()> {
-    let free = PLACES
-        .iter()
-        .find(|(at, _)| at.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok());
-    let (_, place) = free.ok_or(call::Errno::ENOMEM)?;
-    place.store(len, Ordering::Release);
+/// With which processes a mapping is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    /// With none, or with all for good.
+    Settled = 0,
+    /// With a process that has the file.
+    File = 1,
+    /// With forked children.
+    Family = 2,
+    /// Its pages are just being replaced.
+    Replaced = 3,
+}
+
+/// Where mappings are. Sparse ones are much larger than what they use: what would fill all memory of
+/// the program must leave them out.
+static PLACES: [Place; 2048] = [const {
+    Place { base: AtomicUsize::new(0), len: AtomicUsize::new(0), sharing: AtomicUsize::new(0) }
+}; 2048];
+
+fn note(base: usize, len: usize, sharing: Sharing) -> Result<()> {
+    let free = PLACES.iter().find(|place| {
+        place.base.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    });
+    let place = free.ok_or(call::Errno::ENOMEM)?;
+    place.sharing.store(sharing as usize, Ordering::Release);
+    place.len.store(len, Ordering::Release);
     Ok(())
 }
 
-fn forget(base: usize) {
-    if let Some((at, len)) = PLACES.iter().find(|(at, _)| at.load(Ordering::Acquire) == base) {
-        len.store(0, Ordering::Release);
-        at.store(0, Ordering::Release);
+fn place_of(base: usize) -> Option<&'static Place> {
+    PLACES.iter().find(|place| place.base.load(Ordering::Acquire) == base)
+}
+
+impl Place {
+    /// Whether it is of that kind; if so, it is not unmapped until [`Place::settle`].
+    fn hold(&self, sharing: Sharing) -> bool {
+        let (from, to) = (sharing as usize, Sharing::Replaced as usize);
+        self.sharing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
+
+    fn settle(&self, sharing: Sharing) {
+        self.sharing.store(sharing as usize, Ordering::Release);
+    }
+
+    /// Waits until its pages are not being replaced, and keeps them from being replaced from here on.
+    fn await_settled(&self) {
+        let is_settled = || {
+            [Sharing::Settled, Sharing::File, Sharing::Family].into_iter().any(|sharing| {
+                let (from, to) = (sharing as usize, Sharing::Settled as usize);
+                self.sharing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            })
+        };
+        while !is_settled() {
+            call::sched_yield();
+        }
+    }
+}
+
+fn forget(base: usize) {
+    if let Some(place) = place_of(base) {
+        place.await_settled();
+        place.len.store(0, Ordering::Release);
+        place.base.store(0, Ordering::Release);
+    }
+}
+
+/// Ends the sharing of memory with processes that have a file of it: from here on each mapping of
+/// such a file ([`Mapping::shared`]) is private memory, all zero, at the same address. Threads that
+/// are still looking at it see zeros.
+///
+/// False if a mapping could not be replaced.
+pub fn leave_files() -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let mut all = true;
+    for place in &PLACES {
+        if !place.hold(Sharing::File) {
+            continue;
+        }
+        let (base, len) = (place.base.load(Ordering::Acquire), place.len.load(Ordering::Acquire));
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the range is one of this module's mappings, which `hold` keeps from being unmapped;
+        // what is mapped over it has the same size and access, and any bytes are valid there.
+        let replaced = unsafe {
+            syscalls::syscall!(Sysno::mmap, base, len, access, flags, usize::MAX, 0usize)
+        };
+        all &= replaced.is_ok();
+        place.settle(if replaced.is_ok() { Sharing::Settled } else { Sharing::File });
+    }
+    all
+}
+
+/// Ends the sharing of memory with forked relatives: each mapping [`Mapping::for_family`] is replaced,
+/// at the same address and at one moment, by zeroed memory that only children forked from now on
+/// will share. `fill` gets the old bytes, the new ones and their number, and puts into the new ones
+/// what is to be there at that moment; `settle` gets the same a moment after, when the new bytes are in
+/// place, so that it sees what other threads have changed in the old ones meanwhile. Both are told first
+/// where the mapping is; the old bytes are to be looked at through the pointer that they get.
+///
+/// False if a mapping could not be replaced.
+pub fn leave_family(
+    mut fill: impl FnMut(usize, *const u8, *mut u8, usize),
+    mut settle: impl FnMut(usize, *const u8, usize),
+) -> bool {
+    let mut all = true;
+    for place in &PLACES {
+        if !place.hold(Sharing::Family) {
+            continue;
+        }
+        let (base, len) = (place.base.load(Ordering::Acquire), place.len.load(Ordering::Acquire));
+        let replaced = replace(base, len, &mut fill, &mut settle);
+        all &= replaced.is_ok();
+        place.settle(Sharing::Family);
+    }
+    all
+}
+
+fn replace(
+    base: usize,
+    len: usize,
+    fill: &mut impl FnMut(usize, *const u8, *mut u8, usize),
+    settle: &mut impl FnMut(usize, *const u8, usize),
+) -> Result<()> {
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let new = Mapping::make(len, access, flags, -1)?;
+    // SAFETY: the range is the mapping just made.
+    let _ = unsafe { syscalls::syscall!(Sysno::munlock, new.base, len) };
+    // Shared memory is mapped a second time by moving none of it.
+    // SAFETY: the range is one of this module's mappings, which `hold` keeps from being unmapped.
+    let alias = unsafe {
+        syscalls::syscall!(Sysno::mremap, base, 0usize, len, libc::MREMAP_MAYMOVE, 0usize)
+    }?;
+    let alias = Mapping { base: alias as *mut u8, len };
+    fill(base, alias.base, new.base, len);
+    let new = core::mem::ManuallyDrop::new(new);
+    let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: the new mapping is moved over one of this module's mappings, which `hold` keeps from being
+    // unmapped; it has the same size and access, and all-zero bytes are valid there.
+    unsafe { syscalls::syscall!(Sysno::mremap, new.base, len, len, how, base) }?;
+    settle(base, alias.base, len);
+    Ok(())
 }
 
 /// The parts of an address range that lie in no mapping of ours.
@@ -31,9 +162,9 @@ pub(crate) fn outside(from: usize, to: usize, mut each: impl FnMut(usize, usize)
     while at < to {
         let mut end = to;
         let mut next = to;
-        for (base, len) in &PLACES {
-            let len = len.load(Ordering::Acquire);
-            let base = base.load(Ordering::Acquire);
+        for place in &PLACES {
+            let len = place.len.load(Ordering::Acquire);
+            let base = place.base.load(Ordering::Acquire);
             if len != 0 && base < end && base + len > at {
                 end = base.max(at);
                 next = (base + len).min(to);
@@ -48,10 +179,10 @@ pub(crate) fn outside(from: usize, to: usize, mut each: impl FnMut(usize, usize)
 
 /// Every mapping of ours.
 pub(crate) fn each(mut each: impl FnMut(usize, usize)) {
-    for (base, len) in &PLACES {
-        let len = len.load(Ordering::Acquire);
+    for place in &PLACES {
+        let len = place.len.load(Ordering::Acquire);
         if len != 0 {
-            each(base.load(Ordering::Acquire), len);
+            each(place.base.load(Ordering::Acquire), len);
         }
     }
 }
@@ -73,20 +204,30 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `len` bytes of a file, shared, readable and writable, left out of core dumps.
     pub fn shared(fd: RawFd, len: usize) -> Result<Mapping> {
-        Mapping::map(len, libc::MAP_SHARED | libc::MAP_NORESERVE, fd)
+        Mapping::map(len, libc::MAP_SHARED | libc::MAP_NORESERVE, fd, Sharing::File)
     }
 
     /// Zeroed memory that forked children share with this process and with each other.
     pub fn for_family(len: usize) -> Result<Mapping> {
-        Mapping::map(len, libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
+        Mapping::map(
+            len,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            Sharing::Family,
+        )
     }
 
     /// Zeroed memory of this process; a forked child gets a copy.
     pub fn private(len: usize) -> Result<Mapping> {
-        Mapping::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
+        Mapping::map(
+            len,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            Sharing::Settled,
+        )
     }
 
-    fn map(len: usize, flags: i32, fd: RawFd) -> Result<Mapping> {
+    fn map(len: usize, flags: i32, fd: RawFd, sharing: Sharing) -> Result<Mapping> {
         // A program under mlockall(MCL_FUTURE) would get all of it populated. Without access nothing
         // is; then the lock is taken off the range, and access given. Not always in this way: tools
         // that keep a book of memory (memcheck) go through every page when access is given later.
@@ -94,7 +235,7 @@ impl Mapping {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let mapping =
             Mapping::make(len, if populated { libc::PROT_NONE } else { access }, flags, fd)?;
-        note(mapping.base as usize, len)?;
+        note(mapping.base as usize, len, sharing)?;
         // SAFETY: the range is the mapping just made.
         unsafe {
             let _ = syscalls::syscall!(Sysno::munlock, mapping.base, len);
@@ -111,6 +252,13 @@ impl Mapping {
         let base =
             unsafe { syscalls::syscall!(Sysno::mmap, 0usize, len, access, flags, fd, 0usize) }?;
         Ok(Mapping { base: base as *mut u8, len })
+    }
+
+    /// It stays shared whatever becomes of this process's user ([`leave_files`]).
+    pub fn stays_shared(&self) {
+        if let Some(place) = place_of(self.base as usize) {
+            place.settle(Sharing::Settled);
+        }
     }
 
     /// Gives the pages of a range back; they read as zero afterwards, in every process.
@@ -144,11 +292,19 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        crate::stall::point(crate::stall::At::Unmapping);
         forget(self.base as usize);
         // SAFETY: `base` and `len` are what mmap returned; the owner vouches by dropping that
         // nobody uses the range any more.
         let _ = unsafe { syscalls::syscall!(Sysno::munmap, self.base as usize, self.len) };
     }
+}
+
+/// Has the kernel wipe a range of private memory in every copy of this process that is made from now on.
+/// False if it cannot.
+pub fn wipe_in_copies(at: usize, len: usize) -> bool {
+    // SAFETY: the advice changes nothing in this process.
+    unsafe { syscalls::syscall!(Sysno::madvise, at, len, libc::MADV_WIPEONFORK) }.is_ok()
 }
 
 /// Whether the kernel populates what is mapped, as it does after mlockall(MCL_FUTURE). It does not
@@ -181,7 +337,88 @@ pub fn sealed_memory(name: &core::ffi::CStr, len: u64) -> Result<Fd> {
 }
 
 /// Whether a descriptor is a memory file of exactly that size with [`SEALS`] in place.
+///
+/// Files of huge pages can carry the same seals and are not taken: where the pool of huge pages is
+/// empty, touching one is a SIGBUS.
 pub fn is_sealed_memory(fd: RawFd, len: u64) -> bool {
     let seals = call::fcntl(fd, libc::F_GET_SEALS, 0).unwrap_or(0);
-    seals & SEALS == SEALS && call::file_size(fd) == Ok(len)
+    seals & SEALS == SEALS
+        && call::file_size(fd) == Ok(len)
+        && call::file_system(fd) == Ok(libc::TMPFS_MAGIC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(of: &str) -> bool {
+        std::fs::read_to_string("/proc/self/maps").unwrap().lines().any(|line| {
+            line.starts_with(of)
+                && line.split(' ').nth(1).is_some_and(|access| access.ends_with('s'))
+        })
+    }
+
+    /// In a child, whose mappings are a copy: other tests have theirs.
+    #[test]
+    fn what_is_left_is_shared_no_more() {
+        let file = sealed_memory(c"test", 1 << 16).unwrap();
+        let (segment, again) =
+            (Mapping::shared(file.raw(), 1 << 16).unwrap(), Mapping::shared(file.raw(), 1 << 16));
+        let again = again.unwrap();
+        again.stays_shared();
+        let family = Mapping::for_family(1 << 16).unwrap();
+        // SAFETY: within the mappings; one thread at a time uses them.
+        unsafe {
+            segment.base().write_volatile(1);
+            family.base().write_volatile(1);
+            family.base().add(1).write_volatile(7);
+        }
+        // SAFETY: the child makes system calls and looks at memory of its own; it leaves at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let mut good = status(&format!("{:x}-", segment.base() as usize));
+            good &= leave_files();
+            // SAFETY: as above; `new` and `old` are as long as the family's mapping.
+            let ours = |base: usize| base == family.base() as usize;
+            let mut settled = false;
+            good &= leave_family(
+                |base, old, new, len| {
+                    if ours(base) && len == 1 << 16 {
+                        // SAFETY: within the mappings, which are that long.
+                        unsafe {
+                            new.add(1).write_volatile(old.add(1).read_volatile());
+                            // As another thread would in the meantime.
+                            family.base().add(2).write_volatile(9);
+                        }
+                    }
+                },
+                |base, old, _| {
+                    // SAFETY: as above.
+                    settled |= ours(base) && unsafe { old.add(2).read_volatile() } == 9;
+                },
+            );
+            good &= settled;
+            good &= !status(&format!("{:x}-", segment.base() as usize));
+            good &= status(&format!("{:x}-", again.base() as usize));
+            // SAFETY: as above.
+            unsafe {
+                good &= segment.base().read_volatile() == 0;
+                good &= again.base().read_volatile() == 1;
+                good &= family.base().read_volatile() == 0;
+                good &= family.base().add(1).read_volatile() == 7;
+                segment.base().write_volatile(2);
+                family.base().write_volatile(2);
+                libc::_exit(i32::from(!good));
+            }
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child just made.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!(segment.base().read_volatile(), 1);
+            assert_eq!(family.base().read_volatile(), 1);
+        }
+    }
 }

@@ -11,6 +11,7 @@
 //! It is held for the copy of a message at most. Somebody who finds it held for longer than that
 //! takes lets others run.
 
+use crate::sync::{At, point};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
@@ -95,6 +96,7 @@ impl<T> Lock<T> {
             // Whoever takes the privilege away puts a true fence here, from outside.
             compiler_fence(Ordering::SeqCst);
             if self.favoured.load(Ordering::Acquire) == me {
+                point(At::Locked);
                 return Held { lock: self, flag: &self.inside };
             }
             self.inside.store(false, Ordering::Release);
@@ -109,6 +111,7 @@ impl<T> Lock<T> {
         if self.favoured.load(Ordering::Relaxed) != NOBODY {
             self.revoke();
         }
+        point(At::Locked);
         let held = Held { lock: self, flag: &self.held };
         // SAFETY: the lock is held, and nobody is favoured.
         let (last, times) = unsafe { &mut *self.last.get() };
@@ -183,7 +186,9 @@ impl<T> DerefMut for Held<'_, T> {
 impl<T> Drop for Held<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        point(At::Unlocking);
         self.flag.store(false, Ordering::Release);
+        point(At::Unlocked);
     }
 }
 

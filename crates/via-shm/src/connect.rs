@@ -32,7 +32,7 @@ use via::{NetAddress, ViAttributes};
 use wire::{Answer, Request};
 
 /// Bytes that a discriminator may have.
-pub const DISCRIMINATOR_MAX: usize = 32;
+pub const DISCRIMINATOR_MAX: usize = 16;
 /// Bytes of a NIC's address.
 pub const HOST_LEN: usize = 6;
 
@@ -53,10 +53,6 @@ pub(crate) fn check(address: &NetAddress) -> Result<(), ConnectError> {
     if address.host.len() != HOST_LEN {
         return Err(ConnectError::InvalidParameter("not the address of a shared-memory NIC"));
     }
-    check_discriminator(address)
-}
-
-fn check_discriminator(address: &NetAddress) -> Result<(), ConnectError> {
     if address.discriminator.len() > DISCRIMINATOR_MAX {
         return Err(ConnectError::InvalidParameter("the discriminator is too long"));
     }
@@ -130,7 +126,7 @@ impl Outgoing<'_> {
         mut attach: impl FnMut(&Arc<Packets>, &Arc<Attachment>) -> Result<(), ConnectError>,
     ) -> Result<(Arc<Attachment>, ViAttributes), ConnectError> {
         let name = name_of(self.hub.uid, self.remote)?;
-        check_discriminator(self.local)?;
+        check(self.local)?;
         let socket = Arc::new(reach(&name, self.until)?);
         if socket.peer().map_err(system("getsockopt"))?.1 != self.hub.uid {
             return Err(ConnectError::NotReachable("it belongs to another user"));

@@ -13,6 +13,7 @@ use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use crate::waiter::Bell;
 use core::ptr::NonNull;
+use sovia_signal::access::{self, BadAddress};
 use sovia_sys::{cache, futex};
 
 /// Bytes that one message may have.
@@ -21,6 +22,21 @@ pub const MESSAGE_MAX: usize = 64 << 10;
 const AHEAD: u32 = 3;
 /// Consumed entries are posted again in batches of this many.
 pub const CREDIT_BATCH: u32 = 16;
+
+/// Why a message could not be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsent {
+    /// The segment holds nonsense.
+    Damaged(Damaged),
+    /// The bytes are not all there. Nothing has been published.
+    BadAddress,
+}
+
+impl From<Damaged> for Unsent {
+    fn from(damaged: Damaged) -> Unsent {
+        Unsent::Damaged(damaged)
+    }
+}
 
 /// The sending half.
 #[derive(Debug)]
@@ -170,9 +186,10 @@ impl Sender {
     /// The peer is not woken: see [`Sender::news`].
     ///
     /// # Errors
-    /// [`Damaged`] if the peer's credit is one that it cannot have given.
+    /// [`Unsent`] if the peer's credit is one that it cannot have given, or `bytes` cannot be read: it
+    /// may be the program's.
     #[inline]
-    pub fn send(&mut self, immediate: u32, bytes: &[u8]) -> Result<bool, Damaged> {
+    pub fn send(&mut self, immediate: u32, bytes: &[u8]) -> Result<bool, Unsent> {
         debug_assert!(bytes.len() <= MESSAGE_MAX);
         if self.credit.wrapping_sub(self.next) == 0 && !self.refresh_credit()? {
             return Ok(false);
@@ -180,18 +197,19 @@ impl Sender {
         let slot = self.slot(self.next);
         let len = bytes.len() as u32;
         let pool_offset = if bytes.len() <= INLINE {
-            slot.copy_in(bytes);
+            slot.copy_in_checked(bytes).map_err(|BadAddress| Unsent::BadAddress)?;
             None
         } else {
+            let before = self.place;
             let Some(at) = self.place(len)? else { return Ok(false) };
             // SAFETY: `place` returned a range of `len` bytes within the pool, which the reader
-            // has released; the source is a live slice outside the segment.
-            unsafe {
-                core::ptr::copy_nonoverlapping(
-                    bytes.as_ptr(),
-                    self.pool.as_ptr().add(at as usize),
-                    bytes.len(),
-                );
+            // has released; the source lies outside the segment.
+            let copied = unsafe {
+                access::copy(self.pool.as_ptr().add(at as usize), bytes.as_ptr(), bytes.len())
+            };
+            if copied.is_err() {
+                self.place = before;
+                return Err(Unsent::BadAddress);
             }
             Some(at)
         };
@@ -394,31 +412,37 @@ impl Receiver {
     }
 
     /// Copies bytes of the head message out, from byte `from` on.
+    ///
+    /// # Errors
+    /// [`BadAddress`] if `out` cannot be written: it may be the program's.
     #[inline]
-    pub fn copy_head(&self, entry: &Entry, from: usize, out: &mut [u8]) {
+    pub fn copy_head(&self, entry: &Entry, from: usize, out: &mut [u8]) -> Result<(), BadAddress> {
         match entry.pool_offset {
-            None => {
-                self.slot(self.next).copy_out(from, out);
-            }
+            None => self.slot(self.next).copy_out_checked(from, out),
             Some(at) => self.copy_pooled(at, entry.len, from, out),
         }
     }
 
     /// Copies bytes of a pooled message out; nothing for a range outside it.
+    ///
+    /// # Errors
+    /// As for [`Receiver::copy_head`].
     #[inline]
-    pub fn copy_pooled(&self, at: u32, len: u32, from: usize, out: &mut [u8]) {
+    pub fn copy_pooled(
+        &self,
+        at: u32,
+        len: u32,
+        from: usize,
+        out: &mut [u8],
+    ) -> Result<(), BadAddress> {
         let end = from.saturating_add(out.len());
         if end > len as usize || at as usize + end > POOL as usize {
-            return;
+            return Ok(());
         }
         // SAFETY: the range was just checked to lie in the pool. The peer may scribble on it
         // meanwhile: the bytes are its own message, and nothing is decided by them here.
         unsafe {
-            core::ptr::copy_nonoverlapping(
-                self.pool.as_ptr().add(at as usize + from),
-                out.as_mut_ptr(),
-                out.len(),
-            );
+            access::copy(out.as_mut_ptr(), self.pool.as_ptr().add(at as usize + from), out.len())
         }
     }
 
@@ -492,40 +516,28 @@ impl<const N: usize> Range<N> {
     /// Its length in bytes.
     pub const LEN: usize = N;
 
-    /// Copies in; false if the place is not within the range.
+    /// Copies in; false if the place is not within the range, or `bytes`, which may be the program's,
+    /// cannot be read.
     #[inline]
     pub fn write(&self, at: usize, bytes: &[u8]) -> bool {
         let fits = at.checked_add(bytes.len()).is_some_and(|end| end <= N);
-        if fits {
-            // SAFETY: just checked; the range is mapped by the contract of `Endpoint::new`. Ends
-            // that use it agree on who may touch which bytes; a peer that does not can only spoil
-            // its own stream.
-            unsafe {
-                core::ptr::copy_nonoverlapping(
-                    bytes.as_ptr(),
-                    self.0.as_ptr().add(at),
-                    bytes.len(),
-                );
-            }
+        // SAFETY: just checked; the range is mapped by the contract of `Endpoint::new`. Ends
+        // that use it agree on who may touch which bytes; a peer that does not can only spoil
+        // its own stream.
+        fits && unsafe {
+            access::copy(self.0.as_ptr().add(at), bytes.as_ptr(), bytes.len()).is_ok()
         }
-        fits
     }
 
-    /// Copies out; false if the place is not within the range.
+    /// Copies out; false if the place is not within the range, or `out`, which may be the program's,
+    /// cannot be written.
     #[inline]
     pub fn read(&self, at: usize, out: &mut [u8]) -> bool {
         let fits = at.checked_add(out.len()).is_some_and(|end| end <= N);
-        if fits {
-            // SAFETY: as for `write`.
-            unsafe {
-                core::ptr::copy_nonoverlapping(
-                    self.0.as_ptr().add(at),
-                    out.as_mut_ptr(),
-                    out.len(),
-                );
-            }
+        // SAFETY: as for `write`.
+        fits && unsafe {
+            access::copy(out.as_mut_ptr(), self.0.as_ptr().add(at), out.len()).is_ok()
         }
-        fits
     }
 }
 
@@ -555,7 +567,7 @@ mod tests {
                 let entry = b.rx.head().unwrap().unwrap();
                 assert_eq!((entry.immediate, entry.len as usize), (i as u32, size));
                 let mut out = vec![0; size];
-                b.rx.copy_head(&entry, 0, &mut out);
+                b.rx.copy_head(&entry, 0, &mut out).unwrap();
                 assert!(out.iter().enumerate().all(|(k, &v)| v == (k + i + round) as u8));
                 if let Some(position) = b.rx.advance(&entry).unwrap() {
                     b.rx.release(position);
@@ -648,7 +660,7 @@ mod tests {
                         let Some(entry) = b.rx.head().unwrap() else { continue };
                         prop_assert_eq!(entry.immediate, read);
                         let mut out = vec![0; entry.len as usize];
-                        b.rx.copy_head(&entry, 0, &mut out);
+                        b.rx.copy_head(&entry, 0, &mut out).unwrap();
                         prop_assert!(out.iter().all(|&byte| byte == read as u8));
                         if let Some(position) = b.rx.advance(&entry).unwrap() {
                             owed = position;

@@ -139,6 +139,14 @@ impl Engine {
         self.0.nudge();
     }
 
+    /// As [`Engine::list`], of several.
+    pub(crate) fn list_all(&self, mut listed: Vec<Weak<dyn Listed>>) {
+        if !listed.is_empty() {
+            self.0.charges().listed.append(&mut listed);
+            self.0.nudge();
+        }
+    }
+
     /// Looks at something from time to time, until it wants no more of it.
     pub(crate) fn list(&self, listed: Weak<dyn Listed>) {
         self.0.charges().listed.push(listed);

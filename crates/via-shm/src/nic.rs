@@ -288,6 +288,10 @@ impl Nic for ShmNic {
         self.0.create_cq(entries, context)
     }
 
+    fn create_vi(&self, attributes: ViAttributes) -> Result<ShmVi, CreateViError> {
+        self.create_vi_with(attributes, Attach::default())
+    }
+
     fn create_vi_with(
         &self,
         attributes: ViAttributes,

@@ -7,6 +7,7 @@
 
 use crate::layout::VIS;
 use crate::segment::{Segment, SideIndex};
+use crate::sync::{At, point};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes of a discriminator.
@@ -114,6 +115,7 @@ impl Segment {
             0 => 2 * LIFE,
             life => life,
         };
+        point(At::Taking);
         free && state
             .compare_exchange(seen, life | CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
@@ -185,6 +187,7 @@ impl Segment {
     pub fn accept(&self, side: SideIndex, request: Pending) -> bool {
         let Pending { vi, state } = request;
         let accepted = state & LIVES | ACCEPTED;
+        point(At::Taking);
         let taken = self
             .request(vi)
             .state
@@ -200,6 +203,7 @@ impl Segment {
     /// This end is done with the VI for good; when both are, its number is free again.
     pub fn leave(&self, side: SideIndex, vi: u32) {
         let mine = if owner(vi) == side { CLOSED_REQUESTER } else { CLOSED_ACCEPTOR };
+        point(At::GivingBack);
         self.request(vi).state.fetch_or(mine, Ordering::AcqRel);
     }
 

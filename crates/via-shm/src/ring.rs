@@ -6,7 +6,8 @@
 //! touched. A slot is free again when the reader has posted a receive for it: [`Credit`] counts
 //! posted receives, and it is read only when the writer's last knowledge of it is used up.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{At, AtomicU32, AtomicU64, Ordering, point};
+use sovia_signal::access::{self, BadAddress};
 
 /// Entries of a ring; a power of two.
 pub const SLOTS: u32 = 64;
@@ -125,6 +126,60 @@ impl Slot {
         }
     }
 
+    /// Like [`Slot::copy_in`], from the program's memory.
+    ///
+    /// # Errors
+    /// [`BadAddress`] if that is not all there; then nothing may be published.
+    #[inline]
+    pub fn copy_in_checked(&self, bytes: &[u8]) -> Result<(), BadAddress> {
+        let mut fault = access::Fault::none();
+        if let Some((first, second)) = bytes.split_at_checked(FIRST_LINE) {
+            store_checked(&self.words[FIRST_LINE / 8..], second, &mut fault);
+            store_checked(&self.words[..FIRST_LINE / 8], first, &mut fault);
+        } else {
+            store_checked(&self.words, bytes, &mut fault);
+        }
+        fault.check()
+    }
+
+    /// Like [`Slot::copy_out`], to the program's memory.
+    ///
+    /// # Errors
+    /// [`BadAddress`] if that is not all there.
+    #[inline]
+    pub fn copy_out_checked(&self, from: usize, out: &mut [u8]) -> Result<(), BadAddress> {
+        let mut fault = access::Fault::none();
+        let n = out.len().min(INLINE.saturating_sub(from));
+        let out = out.as_mut_ptr();
+        // SAFETY (all accesses below): within the first `n` bytes of the program's buffer.
+        if from.is_multiple_of(8) {
+            let mut at = 0;
+            let mut words = self.words.get(from / 8..).unwrap_or(&[]).iter();
+            while n - at >= 8 {
+                let Some(word) = words.next() else { return fault.check() };
+                let word = u64::from_le(word.load(Ordering::Relaxed));
+                // SAFETY: as above.
+                unsafe { access::store_word(out.add(at).cast(), word, &mut fault) };
+                at += 8;
+            }
+            if let (true, Some(word)) = (at < n, words.next()) {
+                // SAFETY: as above.
+                unsafe {
+                    unpack_checked(word.load(Ordering::Relaxed), out.add(at), n - at, &mut fault)
+                };
+            }
+        } else {
+            for i in 0..n {
+                let at = from + i;
+                let Some(word) = self.words.get(at / 8) else { break };
+                let byte = word.load(Ordering::Relaxed).to_le_bytes()[at % 8];
+                // SAFETY: as above.
+                unsafe { access::store_word(out.add(i), byte, &mut fault) };
+            }
+        }
+        fault.check()
+    }
+
     /// Makes entry `n` visible to the reader.
     #[inline]
     pub fn publish(&self, n: u32, entry: Entry) {
@@ -134,8 +189,10 @@ impl Slot {
         }
         let offset = entry.pool_offset.unwrap_or(0);
         self.more.store(u64::from(entry.immediate) | u64::from(offset) << 32, Ordering::Relaxed);
+        point(At::Publishing);
         // SYNC: the reader's Acquire load of the tag sees all that was stored above.
         self.head.store(u64::from(n.wrapping_add(1)) | u64::from(high) << 32, Ordering::Release);
+        point(At::Published);
     }
 
     /// Empties the slot, for a VI's next life.
@@ -180,6 +237,71 @@ fn pack(bytes: &[u8]) -> u64 {
         _ => {
             let at = |i: usize| bytes.get(i).map_or(0, |&b| u64::from(b) << (8 * i));
             at(0) | at(1) | at(2)
+        }
+    }
+}
+
+/// Like [`store`], from the program's memory.
+#[inline]
+fn store_checked(words: &[AtomicU64], bytes: &[u8], fault: &mut access::Fault) {
+    let mut at = 0;
+    let mut words = words.iter();
+    let from = bytes.as_ptr();
+    while bytes.len() - at >= 8 {
+        let Some(word) = words.next() else { return };
+        // SAFETY: within the program's buffer.
+        let value: u64 = unsafe { access::load_word(from.add(at).cast(), fault) };
+        word.store(value.to_le(), Ordering::Relaxed);
+        at += 8;
+    }
+    if let (true, Some(word)) = (at < bytes.len(), words.next()) {
+        // SAFETY: as above.
+        let value = unsafe { pack_checked(from.add(at), bytes.len() - at, fault) };
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Like [`pack`], from the program's memory.
+///
+/// # Safety
+/// `from` is the program's, for `len` bytes, of which there are 1 to 7.
+#[inline]
+unsafe fn pack_checked(from: *const u8, len: usize, fault: &mut access::Fault) -> u64 {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if len >= 4 {
+            let low: u32 = access::load_word(from.cast(), fault);
+            let high: u32 = access::load_word(from.add(len - 4).cast(), fault);
+            u64::from(u32::from_le(low)) | u64::from(u32::from_le(high)) << (8 * len - 32)
+        } else {
+            let mut at = |i: usize| -> u64 {
+                if i >= len {
+                    return 0;
+                }
+                let byte: u8 = access::load_word(from.add(i), fault);
+                u64::from(byte) << (8 * i)
+            };
+            at(0) | at(1) | at(2)
+        }
+    }
+}
+
+/// Like [`unpack`], to the program's memory.
+///
+/// # Safety
+/// `to` is the program's, for `len` bytes, of which there are 1 to 7.
+#[inline]
+unsafe fn unpack_checked(word: u64, to: *mut u8, len: usize, fault: &mut access::Fault) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if len >= 4 {
+            access::store_word(to.cast(), (word as u32).to_le(), fault);
+            let high = (word >> (8 * len - 32)) as u32;
+            access::store_word(to.add(len - 4).cast(), high.to_le(), fault);
+        } else {
+            for i in 0..len.min(3) {
+                access::store_word(to.add(i), (word >> (8 * i)) as u8, fault);
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ use via::queue::{Completion, Done};
 use via::state::{Event, IllegalTransition};
 use via::{DescriptorAddress, NetAddress, Vi, ViAttributes, ViState};
 use wait::Side;
-pub(crate) use wait::{LOOKS, NAP_MAX, SPIN_MAX, deadline};
+pub(crate) use wait::{Budget, LOOKS, NAP_MAX, deadline};
 
 /// A VI of the shared-memory NIC.
 #[derive(Debug)]

@@ -10,7 +10,7 @@
 //! least one of the two sees the other. (`tests/loom` checks this, and that without the fences
 //! it fails.)
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{At, AtomicU32, AtomicU64, Ordering, fence, point};
 
 /// VIs that one waiter can watch: as many as a segment has.
 pub const VIS: u32 = 1024;
@@ -49,7 +49,11 @@ impl Bell {
     pub fn look(&self) -> Option<Listeners> {
         fence(Ordering::SeqCst);
         let who = self.who.load(Ordering::Relaxed);
-        (who != 0).then_some(Listeners { sleepers: who as u32 != 0, waiters: (who >> 32) as u32 })
+        if who == 0 {
+            return None;
+        }
+        point(At::Waking);
+        Some(Listeners { sleepers: who as u32 != 0, waiters: (who >> 32) as u32 })
     }
 
     /// The word to sleep on, and its present value; taken before the last look.
@@ -62,6 +66,7 @@ impl Bell {
     pub fn going_to_sleep(&self) {
         self.who.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        point(At::Sleeping);
     }
 
     /// Takes the announcement back. One that somebody has overwritten is not there to be taken:
@@ -108,7 +113,7 @@ impl Bell {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Waiter {
-    /// Not 0: asleep, ring the doorbell.
+    /// Not 0: asleep, ring the doorbell, or wake the threads that sleep on this word.
     sleeping: AtomicU32,
     /// Which of its process's doorbells rings it.
     doorbell: AtomicU32,
@@ -119,6 +124,8 @@ pub struct Waiter {
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
+#[cfg(not(loom))]
+const ASLEEP_ON_WORD: u32 = 2;
 
 impl Waiter {
     /// Awake, nothing ready.
@@ -146,16 +153,27 @@ impl Waiter {
                 self.summary.fetch_or(1 << word, Ordering::SeqCst);
             }
             fence(Ordering::SeqCst);
+            point(At::Published);
         }
         match self.sleeping.load(Ordering::Relaxed) {
             AWAKE => None,
-            // Of several ringers one rings.
-            asleep => (self
-                .sleeping
-                .compare_exchange(asleep, AWAKE, Ordering::SeqCst, Ordering::Relaxed)
-                .is_ok())
-            .then(|| self.doorbell.load(Ordering::Relaxed)),
+            asleep => self.ring(asleep),
         }
+    }
+
+    /// Rings for a sleeper. Of several ringers one does; the doorbell, if it is that which rings.
+    fn ring(&self, asleep: u32) -> Option<u32> {
+        let first =
+            self.sleeping.compare_exchange(asleep, AWAKE, Ordering::SeqCst, Ordering::Relaxed);
+        if first.is_err() {
+            return None;
+        }
+        #[cfg(not(loom))]
+        if asleep == ASLEEP_ON_WORD {
+            sovia_sys::futex::wake(&self.sleeping, u32::MAX >> 1);
+            return None;
+        }
+        Some(self.doorbell.load(Ordering::Relaxed))
     }
 
     /// Whether anything may be ready; costs one load.
@@ -171,6 +189,7 @@ impl Waiter {
             return;
         }
         let mut summary = self.summary.swap(0, Ordering::SeqCst);
+        point(At::LookedUp);
         while summary != 0 {
             let word = summary.trailing_zeros() as usize;
             summary &= summary - 1;
@@ -192,6 +211,23 @@ impl Waiter {
     pub fn going_to_sleep(&self) {
         self.sleeping.store(ASLEEP, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        point(At::Sleeping);
+    }
+
+    /// As [`Waiter::going_to_sleep`], of a thread that sleeps on [`Waiter::sleep_word`] instead of on a
+    /// doorbell. Returns what the word holds until the next ring.
+    #[cfg(not(loom))]
+    pub fn going_to_sleep_on_word(&self) -> u32 {
+        self.sleeping.store(ASLEEP_ON_WORD, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        point(At::Sleeping);
+        ASLEEP_ON_WORD
+    }
+
+    /// The word that a ringer changes.
+    #[cfg(not(loom))]
+    pub fn sleep_word(&self) -> &AtomicU32 {
+        &self.sleeping
     }
 
     /// Says again which doorbell rings the waiter, before a sleep: a ring elsewhere would be lost.

@@ -288,6 +288,10 @@ impl Nic for SimNic {
         Ok(SimCq::new(self.shared.clone(), id, CQ_ENTRIES_MAX))
     }
 
+    fn create_vi(&self, attributes: ViAttributes) -> Result<SimVi, CreateViError> {
+        self.create_vi_with(attributes, Attach::default())
+    }
+
     fn create_vi_with(
         &self,
         attributes: ViAttributes,

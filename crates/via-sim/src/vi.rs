@@ -12,7 +12,8 @@ use via::error::{Cause, ConnectError, CreateViError, PostError, SetViError, Wait
 use via::event::ViCallback;
 use via::state::{Event, IllegalTransition};
 use via::{
-    Completion, DescriptorAddress, Done, NetAddress, Vi, ViAttributes, ViState, WorkQueueKind,
+    Bequest, Completion, DescriptorAddress, Done, NetAddress, Vi, ViAttributes, ViState,
+    WorkQueueKind,
 };
 
 /// A VI of a simulated NIC.
@@ -262,6 +263,11 @@ impl Vi for SimVi {
             world.push_sends(self.id);
             world.vis.get(&self.id).is_some_and(|vi| !vi.waiting.is_empty())
         })
+    }
+
+    /// The machines of a simulated network share no memory.
+    fn bequest(&self) -> Option<Box<dyn Bequest>> {
+        None
     }
 }
 

@@ -8,6 +8,9 @@
 //!   [`NicAttributes::thread_safe`] says so, and `*_done` never blocks behind a `*_wait`;
 //! - descriptors of one work queue are done in posting order, each exactly once;
 //! - waiting spins for a bounded time and then sleeps.
+//!
+//! No method of these traits has a body: a provider that passes calls on to another one (libvipl's)
+//! cannot forget one that is added later. `tests/provider_traits.rs` holds them to it.
 
 use crate::address::NetAddress;
 use crate::attributes::{MemAttributes, NicAttributes, ViAttributes};
@@ -104,9 +107,7 @@ pub trait Nic: Send + Sync {
     ///
     /// # Errors
     /// As for [`Nic::create_vi_with`].
-    fn create_vi(&self, attributes: ViAttributes) -> Result<Self::Vi, CreateViError> {
-        self.create_vi_with(attributes, Attach::default())
-    }
+    fn create_vi(&self, attributes: ViAttributes) -> Result<Self::Vi, CreateViError>;
 
     /// Has errors that belong to no call told to `handler` (`VipErrorCallback`); `None`: nobody.
     fn set_error_handler(&self, handler: Option<ErrorHandler>);

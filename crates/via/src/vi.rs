@@ -136,8 +136,7 @@ pub trait Vi: Send + Sync {
     fn push_sends(&self) -> bool;
 
     /// Memory of the present connection that outlives the process of either end, if the provider
-    /// has such. Not in VIPL; [`crate::bequest`] says what it is for. `None` without a connection.
-    fn bequest(&self) -> Option<Box<dyn Bequest>> {
-        None
-    }
+    /// has such. Not in VIPL; [`crate::bequest`] says what it is for. `None` without a connection,
+    /// and from a provider that has no such memory.
+    fn bequest(&self) -> Option<Box<dyn Bequest>>;
 }

@@ -1,12 +1,15 @@
 //! What the kernel tells and does for an intruder.
 
+use super::message::{ASK, LEN, SHOW, SHOWN_AT};
+use std::collections::VecDeque;
 use std::fs;
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 /// Under whose name somebody acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,12 +180,15 @@ pub(crate) fn squat(name: &[u8]) -> Option<OwnedFd> {
     (result == 0).then_some(socket)
 }
 
+/// A datagram on its way: to whom, what, and with which descriptors.
+type Letter = (Vec<u8>, Vec<u8>, Vec<OwnedFd>);
+
 /// A thread that speaks under some user's name: user ids are each thread's own to the kernel.
-pub(crate) struct Voice(Sender<(Vec<u8>, Vec<u8>, Vec<OwnedFd>)>);
+pub(crate) struct Voice(Sender<(Letter, bool)>);
 
 impl Voice {
     pub(crate) fn new(uid: Uid) -> Voice {
-        let (sender, letters) = channel::<(Vec<u8>, Vec<u8>, Vec<OwnedFd>)>();
+        let (sender, letters) = channel::<(Letter, bool)>();
         thread::spawn(move || {
             if uid == Uid::Nobody {
                 // SAFETY: changes the ids of this thread alone, which ends with its letters.
@@ -190,17 +196,98 @@ impl Voice {
                 assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
             }
             let socket = named_socket();
-            for (name, bytes, fds) in letters {
-                send(&socket, &name, &bytes, &fds);
-                // If nobody was there this may take as long as it would have taken them.
-                thread::spawn(move || drop(fds));
+            let mut trial = Trial::new();
+            loop {
+                match letters.recv_timeout(Duration::from_micros(200)) {
+                    Ok((letter, false)) => post(&socket, letter),
+                    Ok((letter, true)) => trial.begin(&socket, letter),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+                trial.go_on(&socket);
             }
         });
         Voice(sender)
     }
 
     pub(crate) fn say(&self, name: Vec<u8>, bytes: Vec<u8>, fds: Vec<OwnedFd>) {
-        self.0.send((name, bytes, fds)).expect("the voice lives as long as its owner");
+        self.hand_over((name, bytes, fds), false);
+    }
+
+    /// Says it once the other end has been shown that this process could trace it, as it wants to be.
+    pub(crate) fn say_proven(&self, name: Vec<u8>, bytes: Vec<u8>, fds: Vec<OwnedFd>) {
+        self.hand_over((name, bytes, fds), true);
+    }
+
+    fn hand_over(&self, letter: Letter, proven: bool) {
+        self.0.send((letter, proven)).expect("the voice lives as long as its owner");
+    }
+}
+
+fn post(socket: &OwnedFd, (name, bytes, fds): Letter) {
+    send(socket, &name, &bytes, &fds);
+    // If nobody was there this may take as long as it would have taken them.
+    thread::spawn(move || drop(fds));
+}
+
+/// What an honest connector does before it offers anything.
+struct Trial {
+    /// A file whose name only those can read who could trace this process.
+    challenge: OwnedFd,
+    /// Offers about connections whose acceptors have been asked.
+    waiting: VecDeque<Letter>,
+}
+
+impl Trial {
+    fn new() -> Trial {
+        let name = c"sovia-proof-0123456789abcdef0123456789abcdef";
+        // SAFETY: a constant C string and plain numbers.
+        let challenge = owned(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) });
+        Trial { challenge, waiting: VecDeque::new() }
+    }
+
+    fn begin(&mut self, socket: &OwnedFd, letter: Letter) {
+        let mut ask = letter.1.clone();
+        ask[12..16].copy_from_slice(&ASK.to_le_bytes());
+        ask[20..24].copy_from_slice(&self.challenge.as_raw_fd().to_le_bytes());
+        send(socket, &letter.0, &ask, &[]);
+        self.waiting.push_back(letter);
+        if self.waiting.len() > 256 {
+            self.waiting.pop_front();
+        }
+    }
+
+    fn go_on(&mut self, socket: &OwnedFd) {
+        let mut show = [0u8; LEN];
+        // SAFETY: a live buffer of that length.
+        while unsafe {
+            let flags = libc::MSG_DONTWAIT;
+            libc::recv(socket.as_raw_fd(), show.as_mut_ptr().cast(), LEN, flags)
+        } == LEN as isize
+        {
+            let number = |at: usize| u32::from_le_bytes(show[at..at + 4].try_into().unwrap());
+            let link = fs::read_link(format!("/proc/{}/fd/{}", number(16), number(20)));
+            let Ok(link) = link else { continue };
+            let Some(digits) = link.to_str().and_then(|l| l.strip_prefix("/memfd:sovia-proof-"))
+            else {
+                continue;
+            };
+            if number(12) != SHOW {
+                continue;
+            }
+            let shown: Vec<u8> = (0..16)
+                .map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap())
+                .collect();
+            let (due, waiting) = self.waiting.drain(..).partition::<VecDeque<_>, _>(|letter| {
+                // The same connection.
+                letter.1[32..72] == show[32..72]
+            });
+            self.waiting = waiting;
+            for (name, mut bytes, fds) in due {
+                bytes[SHOWN_AT..].copy_from_slice(&shown);
+                post(socket, (name, bytes, fds));
+            }
+        }
     }
 }
 
@@ -254,6 +341,18 @@ pub(crate) fn memory(size: u64, seals: i32) -> OwnedFd {
     file
 }
 
+/// What tells of a process's death: a pidfd, and the reading end of a pipe.
+fn notices() -> [OwnedFd; 2] {
+    let mut ends = [0; 2];
+    // SAFETY: the pipe's numbers are written to a live array; the other call takes numbers only.
+    unsafe {
+        assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0, "a pipe can be made");
+        let process = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
+        // The writing end stays open for as long as this process lives.
+        [owned(process as i32), owned(ends[0])]
+    }
+}
+
 /// What an Offer brings: a segment, and the doorbells of whoever offers it.
 pub(crate) fn offering() -> Vec<OwnedFd> {
     std::iter::once(memory(SEGMENT, SEALS)).chain(doors()).collect()
@@ -261,7 +360,8 @@ pub(crate) fn offering() -> Vec<OwnedFd> {
 
 /// Doorbells as they should be.
 pub(crate) fn doors() -> Vec<OwnedFd> {
-    (0..6).map(|_| eventfd(libc::EFD_NONBLOCK)).collect()
+    let bells = (0..6).map(|_| eventfd(libc::EFD_NONBLOCK));
+    bells.chain(notices()).collect()
 }
 
 /// A segment's size in bytes.

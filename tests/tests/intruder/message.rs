@@ -7,6 +7,12 @@ use std::net::SocketAddr;
 pub(crate) const HELLO: u32 = 1;
 pub(crate) const OFFER: u32 = 2;
 pub(crate) const ACCEPT: u32 = 3;
+pub(crate) const ASK: u32 = 4;
+pub(crate) const SHOW: u32 = 5;
+/// Bytes of a message.
+pub(crate) const LEN: usize = 144;
+/// Where it says what a challenge says.
+pub(crate) const SHOWN_AT: usize = 128;
 
 /// A message in the making: what is not changed is as it should be.
 #[derive(Clone, Debug)]
@@ -16,6 +22,8 @@ pub(crate) struct Forgery {
     pub(crate) step: u32,
     pub(crate) pid: i32,
     pub(crate) nonce: u64,
+    /// The descriptor that is the receiver's challenge.
+    pub(crate) place: i32,
     pub(crate) connector: SocketAddr,
     pub(crate) acceptor: SocketAddr,
     pub(crate) cookie: u64,
@@ -28,10 +36,11 @@ impl Forgery {
     pub(crate) fn about(connection: &Connection) -> Forgery {
         Forgery {
             magic: *b"SOVIAMT\0",
-            version: 2,
+            version: 4,
             step: HELLO,
             pid: std::process::id().cast_signed(),
             nonce: 0x1234_5678_9abc_def1,
+            place: -1,
             connector: connection.connector,
             acceptor: connection.acceptor,
             cookie: connection.acceptors_cookie(),
@@ -47,11 +56,12 @@ impl Forgery {
 
     /// As bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut out = vec![0; 128];
+        let mut out = vec![0; LEN];
         out[0..8].copy_from_slice(&self.magic);
         out[8..12].copy_from_slice(&self.version.to_le_bytes());
         out[12..16].copy_from_slice(&self.step.to_le_bytes());
         out[16..20].copy_from_slice(&self.pid.to_le_bytes());
+        out[20..24].copy_from_slice(&self.place.to_le_bytes());
         out[24..32].copy_from_slice(&self.nonce.to_le_bytes());
         put_address(&mut out[32..52], self.connector);
         put_address(&mut out[52..72], self.acceptor);

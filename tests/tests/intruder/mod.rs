@@ -49,6 +49,12 @@ impl Intruder {
         self.voice.say(name.to_vec(), bytes.to_vec(), fds);
     }
 
+    /// Sends an offer to the name of an acceptor that has been shown before that this process could
+    /// trace it.
+    pub(crate) fn offer(&self, name: &[u8], bytes: &[u8], fds: Vec<OwnedFd>) {
+        self.voice.say_proven(name.to_vec(), bytes.to_vec(), fds);
+    }
+
     /// Sends a message to the name that the connector of `connection` binds, or has bound.
     pub(crate) fn to_connector(&self, connection: &Connection, bytes: &[u8], fds: Vec<OwnedFd>) {
         self.send(&rendezvous(connection), bytes, fds);
@@ -124,7 +130,7 @@ impl Dropped {
     fn add(&mut self, observation: &Observation) {
         for (_, outcome) in &observation.ends {
             let mut lines = outcome.stderr.lines();
-            lines.find(|line| line.starts_with("sovia: dropped at the meeting point: "));
+            lines.find(|line| line.starts_with("sovia: left aside where ends meet: "));
             for line in lines.map_while(|line| line.strip_prefix("sovia:   ")) {
                 let Some((count, kind)) = line.trim().split_once("  ") else { break };
                 let count: u64 = count.replace(',', "").parse().unwrap_or(0);

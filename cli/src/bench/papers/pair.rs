@@ -48,6 +48,7 @@ impl Pairs {
                     cpus,
                     size_bytes: size,
                     seconds,
+                    realtime: None,
                     peak: None,
                 })
             }

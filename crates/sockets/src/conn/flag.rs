@@ -12,7 +12,7 @@ pub const SHUT_RD: u32 = 1 << 3;
 pub const EOF: u32 = 1 << 4;
 /// The segment is damaged: errors from now on.
 pub const DAMAGED: u32 = 1 << 5;
-/// The peer's process has left without a FIN: sends go to the kernel for its verdict.
+/// The peer has left without a FIN: sends go to the kernel for its verdict.
 pub const PEER_GONE: u32 = 1 << 6;
 /// The connection was opened by `connect`.
 pub const CONNECTOR: u32 = 1 << 7;
@@ -36,3 +36,11 @@ pub const HANDLED: u32 = 1 << 15;
 pub const NOTIFIED: u32 = 1 << 16;
 /// Such a call is on its way.
 pub const CALLED: u32 = 1 << 17;
+/// No process holds the peer's end any more. Its anchor's FIN may be still to come.
+pub const DEAD: u32 = 1 << 18;
+/// The peer died before it had read all that this end sent: TCP would have reset the connection.
+pub const RESET: u32 = 1 << 19;
+/// An error is to be told once.
+pub const ERROR: u32 = 1 << 20;
+/// The program has been told nothing of the peer's end yet, because much lies unread before it.
+pub const WITHHELD: u32 = 1 << 21;

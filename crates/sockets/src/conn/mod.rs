@@ -4,25 +4,27 @@
 //! segment that every process with this connection has mapped at the same address. The atomics
 //! may be looked at by anyone; the [`Body`] belongs to the holder of the lock.
 
+mod approach;
 mod body;
 mod choice;
 pub mod flag;
 mod own;
 
+pub(crate) use approach::{Approach, Stage};
 pub use body::{Body, HELD, Held, Taking};
 pub use choice::Protocol;
 pub(crate) use choice::{Choice, WINDOW_MAX, translated};
 pub(crate) use own::Place;
 pub use own::{Handler, Own, Seen};
 
+use crate::Errno;
 use crate::members::{self, MEMBERS};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
-use sovia_sys::RobustLock;
-use sovia_sys::lock::Acquired;
+use sovia_sync::{Acquired, Family, RobustLock};
 use std::sync::OnceLock;
 use via_shm::waiter::Bell;
 
@@ -53,7 +55,7 @@ pub enum Role {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Conn {
-    lock: RobustLock,
+    lock: RobustLock<Family>,
     generation: AtomicU32,
     phase: AtomicU32,
     flags: AtomicU32,
@@ -67,6 +69,8 @@ pub struct Conn {
     pub holders: AtomicU64,
     /// Calls that moved bytes so far, until met.
     pub transfers: AtomicU32,
+    /// How far it is on the way to its VI.
+    pub(crate) approach: Approach,
     /// Threads inside a kernel receive.
     pub rx_pins: AtomicU32,
     /// Threads inside a kernel send.
@@ -79,6 +83,8 @@ pub struct Conn {
     pub receive_timeout: AtomicU64,
     /// SO_SNDTIMEO likewise.
     pub send_timeout: AtomicU64,
+    /// The kernel's number of the socket.
+    pub cookie: AtomicU64,
     /// Which side of the segment we are.
     pub side: AtomicU32,
     /// Threads that wait outside the lock, for each place in the family.
@@ -91,6 +97,8 @@ pub struct Conn {
     pub retreater: AtomicU32,
     /// Places in the pools that the program writes to or reads in ([`crate::loan`]).
     pub loans: AtomicU32,
+    /// The error that the next call, or SO_ERROR, is to be told once ([`flag::ERROR`]).
+    error: AtomicU32,
     /// Why it is on TCP for good: a [`sovia_control::Reason`] plus one; 0 if it is not.
     pub stay: AtomicU32,
     body: UnsafeCell<Body>,
@@ -115,6 +123,8 @@ impl Conn {
         for counter in &self.waiting {
             counter.store(0, Ordering::Relaxed);
         }
+        self.error.store(0, Ordering::Relaxed);
+        self.approach.forget();
         self.news.clear();
         self.choice.forget();
         for counter in [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout] {
@@ -124,8 +134,28 @@ impl Conn {
         generation
     }
 
+    /// Makes this slot, all zero, what another one has become for calls that are still under way on it: a
+    /// connection on TCP for good, whose slot is not used again.
+    pub(crate) fn retire(&self, other: &Conn) {
+        let copy = |to: &AtomicU32, from: &AtomicU32| {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        copy(&self.generation, &other.generation);
+        copy(&self.flags, &other.flags);
+        copy(&self.stay, &other.stay);
+        copy(&self.rx_pins, &other.rx_pins);
+        copy(&self.tx_pins, &other.tx_pins);
+        self.set_tx(Tx::Back);
+        self.set_rx(Rx::Back);
+        for (to, from) in self.waiting.iter().zip(&other.waiting) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.set_phase(Phase::Plain);
+    }
+
     /// Ends the slot's present life; references with the old generation are void from here.
     pub fn end(&self) {
+        sovia_sys::stall::point(sovia_sys::stall::At::GivingBack);
         self.phase.store(Phase::Free as u32, Ordering::Release);
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
@@ -179,6 +209,12 @@ impl Conn {
         self.phase.store(phase as u32, Ordering::Release);
     }
 
+    /// Stays on TCP for good, unless it has been given a VI meanwhile.
+    pub(crate) fn stay_plain(&self) -> bool {
+        let (from, to) = (Phase::Candidate as u32, Phase::Plain as u32);
+        self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// Notes why it stays on TCP; the first reason is the one.
     pub(crate) fn stays(&self, reason: Reason) {
         let _ =
@@ -188,9 +224,23 @@ impl Conn {
     /// Counts its stay on TCP, once.
     pub(crate) fn count_stay(&self, reason: Reason) {
         self.stays(reason);
-        if self.set(flag::COUNTED) & flag::COUNTED == 0 {
+        if self.is_first_count() {
             crate::stats::reason(reason);
         }
+    }
+
+    /// Whether it was opened by `connect`.
+    pub(crate) fn is_connector(&self) -> bool {
+        self.has(flag::CONNECTOR)
+    }
+
+    /// Whether what became of it has not been counted yet: it is from here on.
+    pub(crate) fn is_first_count(&self) -> bool {
+        let first = self.set(flag::COUNTED) & flag::COUNTED == 0;
+        if first {
+            crate::stats::decided();
+        }
+        first
     }
 
     /// Which end opened it.
@@ -241,6 +291,29 @@ impl Conn {
         self.flags.fetch_and(!flags, Ordering::AcqRel)
     }
 
+    /// Notes an error that the program is to be told once, unless there is one.
+    pub(crate) fn keep_error(&self, error: Errno) {
+        let _ = self.error.compare_exchange(0, error as u32, Ordering::AcqRel, Ordering::Acquire);
+        self.set(flag::ERROR);
+    }
+
+    /// The error that the program is to be told once, if there is one.
+    pub(crate) fn error(&self) -> Option<Errno> {
+        Some(self.error.load(Ordering::Acquire) as Errno).filter(|&error| error != 0)
+    }
+
+    /// Takes the error that the program is to be told once.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        if !self.has(flag::ERROR) {
+            return None;
+        }
+        self.clear(flag::ERROR);
+        match self.error.swap(0, Ordering::AcqRel) {
+            0 => None,
+            error => Some(error as Errno),
+        }
+    }
+
     /// Takes the lock and with it the body.
     #[inline]
     pub fn lock(&self) -> Guard<'_> {
@@ -254,7 +327,7 @@ impl Conn {
 
     #[inline]
     fn taken(&self, acquired: Acquired) -> Guard<'_> {
-        let mut guard = Guard { conn: self };
+        let mut guard = Guard { conn: self, is_outermost: acquired.is_held() };
         if acquired == Acquired::FromTheDead && self.phase() == Phase::Attached {
             repair(&mut guard);
         }
@@ -327,7 +400,7 @@ impl Conn {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_>> {
-        self.lock.try_lock().then_some(Guard { conn: self })
+        self.lock.try_lock().then_some(Guard { conn: self, is_outermost: true })
     }
 }
 
@@ -353,6 +426,8 @@ fn repair(guard: &mut Guard<'_>) {
 pub struct Guard<'a> {
     /// The connection.
     pub conn: &'a Conn,
+    /// Whether the lock was free before.
+    is_outermost: bool,
 }
 
 impl Deref for Guard<'_> {
@@ -387,6 +462,8 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.conn.lock.unlock();
+        if self.is_outermost {
+            self.conn.lock.unlock();
+        }
     }
 }

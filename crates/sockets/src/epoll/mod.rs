@@ -8,7 +8,7 @@
 mod wait;
 
 pub use crate::sets::created;
-pub use wait::{filter, is_ours, wait};
+pub use wait::{filter, wait};
 
 use crate::conn::Phase;
 use crate::retreat::{self, Cause};
@@ -19,6 +19,14 @@ use core::sync::atomic::Ordering;
 /// An epoll event as the program sees it.
 pub use libc::epoll_event as Event;
 
+/// Whether `epoll_wait` on that instance needs us at all.
+#[inline]
+pub fn is_ours(index: u32) -> bool {
+    let Some(set) = sets::get(index) else { return false };
+    share(index, set);
+    set.attached.load(Ordering::Acquire) != 0
+}
+
 /// `epoll_ctl` for an instance that is followed; `kernel` makes the real call.
 pub fn control(
     index: u32,
@@ -28,6 +36,7 @@ pub fn control(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let Some(set) = sets::get(index) else { return kernel() };
+    share(index, set);
     let at = match table::get(fd) {
         table::Entry::Conn(at) if at.conn.is_generation(at.generation) => at,
         table::Entry::Epoll(inner) => {
@@ -80,6 +89,14 @@ pub fn control(
             kernel()
         }
         (result, _) => result,
+    }
+}
+
+/// The caller uses the instance. If another process does so, too, everything in it is the kernel's.
+#[inline]
+fn share(index: u32, set: &Set) {
+    if sets::is_shared(index) && !set.nested.load(Ordering::Acquire) {
+        make_nested(set);
     }
 }
 

@@ -14,12 +14,6 @@ const KERNEL_NS: u64 = 10_000;
 /// And at least every so many calls.
 const KERNEL_EVERY: u32 = 32;
 
-/// Whether `epoll_wait` on that instance needs us at all.
-#[inline]
-pub fn is_ours(index: u32) -> bool {
-    get(index).is_some_and(|set| set.attached.load(Ordering::Acquire) != 0)
-}
-
 /// `epoll_wait` and its relatives. `timeout` in nanoseconds, `None` for ever.
 pub fn wait(
     index: u32,
@@ -27,6 +21,7 @@ pub fn wait(
     timeout: Option<u64>,
     mask: Option<&libc::sigset_t>,
 ) -> Outcome {
+    crate::wait::cancellation_point();
     let Some(set) = get(index) else { return Err(libc::EBADF) };
     let mut deadline = None;
     loop {

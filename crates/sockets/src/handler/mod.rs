@@ -190,6 +190,15 @@ pub(crate) fn release() {
     THREAD.release();
 }
 
+/// The process has left all pairs.
+pub(crate) fn begin_anew() {
+    let any = LANES.with(|lanes| !core::mem::take(lanes).is_empty());
+    if any {
+        CHANGES.fetch_add(1, Ordering::Release);
+        nudge();
+    }
+}
+
 /// In a forked child, which begins without threads and pairs of its own.
 pub(crate) fn forked() {
     LANES.with(Vec::clear);

@@ -7,9 +7,10 @@
 use super::handle;
 use crate::conn::flag;
 use crate::family;
-use crate::robust::RobustBox;
 use crate::thread::{self, OncePerProcess};
 use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::robust::RobustBox;
 use sovia_sys::{call, futex};
 use std::collections::VecDeque;
 

@@ -3,9 +3,9 @@
 use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, WINDOW_MAX, flag};
 use crate::message::Link;
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use crate::{anchors, handler, pair, protocol, sets, stats, stream};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 use sovia_proto::flow::Flow;
 use sovia_sys::call;
 use via_shm::Endpoint;
@@ -26,6 +26,19 @@ pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
                 found = Some((index, request));
             }
         });
+    });
+    found
+}
+
+/// Whether any process asks for a connection whose addresses `may_be` those that are wanted.
+pub(super) fn has_requests(may_be: impl Fn(&Link) -> bool) -> bool {
+    let mut found = false;
+    pair::each(|_, pair| {
+        if !found && pair.has_doors() {
+            pair.segment.pending(pair.side, |_, discriminator: &[u8; DISCRIMINATOR]| {
+                found |= Link::decode(discriminator).is_some_and(|link| may_be(&link));
+            });
+        }
     });
     found
 }
@@ -58,6 +71,9 @@ pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, request: Pending)
 pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     let Some(pair) = pair::get(index) else { return Attached::No };
     let conn = at.conn;
+    if !table::is_socket_of(fd, conn) {
+        return Attached::No;
+    }
     // The progress thread tells us of the anchor's death; without it there is no acceleration.
     if !anchors::start() {
         return Attached::No;
@@ -66,7 +82,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     let handles = handler::ready(chosen.handling, index);
     {
         let mut guard = conn.lock();
-        if !pair.occupy(vi, at.index) {
+        // It may have been given up, or taken back to TCP, by another thread.
+        if conn.phase() != Phase::Candidate || !pair.occupy(vi, at.index) {
             return Attached::No;
         }
         conn.pair.store(index, Ordering::Relaxed);
@@ -117,11 +134,17 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         }
     }
     anchors::watch(fd, at);
+    // SYNC: with the one in `thread::ended`: the thread sees this connection before it ends, or it is
+    // missed here.
+    fence(Ordering::SeqCst);
+    if anchors::is_missing() {
+        anchors::restart();
+    }
     if !sets::attached(at) {
         return Attached::GoesBack;
     }
     if let Some(page) = stats::page()
-        && conn.set(flag::COUNTED) & flag::COUNTED == 0
+        && conn.is_first_count()
     {
         page.count_accelerated();
     }

@@ -1,38 +1,50 @@
 //! How the two ends of a connection find out that both run under Sovia on one host.
 //!
-//! Nothing is done before an end has moved bytes a few times, so short connections pay nothing.
-//! Then, if the two processes share a segment already, the connector puts a request with the
-//! connection's addresses into its table, and the acceptor, who looks there, takes it: no system
-//! call but the proof of identity. If they do not, they meet first:
+//! A meeting costs as much as some transfers over TCP, so how long earlier connections to the same
+//! address have lasted decides when it begins (`habit`). If the two processes share a segment
+//! already, the connector puts a request with the connection's addresses into its table, and the
+//! acceptor, which looks there, takes it (`known`): no system call but the proof of identity. If
+//! they do not, they meet first:
 //!
 //! 1. the connector binds an abstract datagram name made of the connection's addresses;
 //! 2. the acceptor says Hello to that name (nobody there: the connection stays on TCP);
-//! 3. the connector answers with an Offer: the segment, and its doorbells;
-//! 4. the acceptor Accepts with its own doorbells, and takes the request that it finds inside.
+//! 3. the connector Asks it to show that it could trace the connector;
+//! 4. the acceptor Shows it, and has the connector show the same (`trial`);
+//! 5. the connector answers with an Offer: the segment, and its doorbells;
+//! 6. the acceptor Accepts with its own doorbells, and takes the request that it finds inside.
 //!
-//! Any process may bind any name, so nobody is believed: before anything is handed over or
-//! switched, the speaker's user id, vouched for by the kernel, and the cookie it names are compared
-//! with what the kernel knows of the socket at the other end of *this* connection. Descriptors go
-//! only to the very address that a proven message came from. Everything else is dropped and
-//! counted.
+//! Any process may bind any name, so no message is believed by itself: before anything is handed over
+//! or switched, the speaker's user id, vouched for by the kernel, and the cookie it names are compared
+//! with what the kernel knows of the socket at the other end of *this* connection; and memory is
+//! shared only by two processes each of which could trace the other by the kernel's own rule.
+//! Descriptors go only to the very address that a proven message came from. Everything else is
+//! dropped and counted.
 
 mod attach;
+pub(crate) mod habit;
+mod known;
 mod offer;
 mod proof;
+mod trial;
+mod why;
 
 use crate::conn::{Phase, Role};
 use crate::message::{Link, Message, Step};
 use crate::pair;
 use crate::robust::RobustBox;
-use crate::table::Ref;
-use crate::{config, family, sets, stats};
+use crate::table::{self, Ref};
+use crate::{config, family, process, sets, stats};
 use attach::{Attached, attach, attach_as_acceptor, find_request};
 use core::sync::atomic::Ordering;
-use offer::{answer_hello, hear_accept, send_offer, take_name_back, take_offer};
-use proof::{addresses, hear, rendezvous};
+use offer::{Answer, Refusal, answer, hear_accept, send_offer, show, take_name_back, take_offer};
+pub(crate) use proof::addresses;
+use proof::{hear, rendezvous};
 use sovia_control::{Junk, Reason};
+use sovia_signal::chain::is_in_handler;
+use sovia_sync::RobustLock;
 use sovia_sys::datagram::Datagram;
-use sovia_sys::{call, clock, diag, fd};
+use sovia_sys::{call, clock, fd, trace};
+use trial::Trials;
 use via_shm::request::Progress;
 
 /// Transfers after which an end gives its peer up, if as many nanoseconds have passed as well.
@@ -40,6 +52,8 @@ const PATIENCE: u32 = 4096;
 const PATIENCE_NS: u64 = 200_000_000;
 /// Nanoseconds after which an end tries the other way: another process may have the other end.
 const RETRY_NS: u64 = 5_000_000;
+/// Transfers of a connector after its request by which the acceptor has looked for one.
+const ANSWERED_BY: u32 = 8;
 /// Connections that may be on their way to a meeting at a time in one process.
 const MEETINGS: usize = 128;
 /// Junk datagrams that one look takes off a socket; more wait for the next look.
@@ -52,6 +66,10 @@ struct Meeting {
     begun: u64,
     /// When the present stage was reached.
     since: u64,
+    /// After how many transfers a connector had made its request.
+    asked_at: u32,
+    /// Why a process that answered has been refused, should no better one answer.
+    doubt: Option<Reason>,
 }
 
 enum Stage {
@@ -66,59 +84,139 @@ enum Stage {
 struct Meetings {
     list: Vec<Meeting>,
     inbox: Option<Datagram>,
+    trials: Trials,
     owner: i32,
 }
 
 static MEETINGS_STATE: RobustBox<Meetings> =
-    RobustBox::new(Meetings { list: Vec::new(), inbox: None, owner: 0 });
+    RobustBox::new(Meetings { list: Vec::new(), inbox: None, trials: Trials::new(), owner: 0 });
 
-/// Called after each transfer of a candidate. True if it has been given a VI that it cannot keep: the
-/// caller takes it back to TCP.
+/// Steps of connections: one thread at a time takes one for a connection. Another one that comes
+/// meanwhile, or a signal handler, goes on on TCP.
+static STEPS: [RobustLock; 64] = [const { RobustLock::new() }; 64];
+
+/// A candidate is about to send. True if it has been given a VI that it cannot keep: the caller takes
+/// it back to TCP.
 #[inline]
 #[must_use]
-pub fn transferred(fd: i32, at: Ref) -> bool {
+pub fn before_send(fd: i32, at: Ref) -> bool {
+    let n = at.conn.transfers.load(Ordering::Relaxed);
+    is_due(fd, at, n) && step(fd, at, n)
+}
+
+/// A candidate has sent.
+#[inline]
+pub fn sent(at: Ref) {
+    at.conn.transfers.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A candidate has received. True as for [`before_send`].
+#[inline]
+#[must_use]
+pub fn received(fd: i32, at: Ref) -> bool {
     let n = at.conn.transfers.fetch_add(1, Ordering::Relaxed) + 1;
-    let first = config::meet_after();
-    if n < first {
-        return false;
+    is_due(fd, at, n) && step(fd, at, n)
+}
+
+/// Whether a candidate is to take a step towards its VI after so many transfers.
+fn is_due(fd: i32, at: Ref, n: u32) -> bool {
+    let approach = &at.conn.approach;
+    if approach.habit.load(Ordering::Acquire) == 0 {
+        known::prepare(fd, at);
     }
-    // Each time for a while, then more seldom: a look is a system call or two.
-    let since = n - first;
-    let due = match since {
-        0..64 => true,
-        64..1024 => since.is_multiple_of(16),
-        _ => since.is_multiple_of(256),
+    // A request costs an acceptor one look, so it looks from the beginning.
+    let first = match at.conn.role() {
+        Role::Connector => approach.known_after.load(Ordering::Relaxed),
+        Role::Acceptor => config::meet_after().unwrap_or(0),
     };
-    due && step(fd, at, n)
+    let Some(since) = n.checked_sub(first) else { return false };
+    // Each time for a while, then more seldom: a look is a system call or two.
+    match since {
+        0..96 => true,
+        96..1024 => since.is_multiple_of(16),
+        _ => since.is_multiple_of(256),
+    }
 }
 
 /// One look at where a candidate's meeting stands. True if it must go back to TCP.
 #[cold]
 fn step(fd: i32, at: Ref, n: u32) -> bool {
-    if family::is_shared(at.conn) {
-        if n - config::meet_after() >= PATIENCE {
-            give_up(at, Reason::SharedByProcesses);
-        }
+    if is_in_handler() {
+        // Threads may have to be started, which takes the program's malloc; the handler may have
+        // interrupted that. The next call outside of handlers goes on.
         return false;
     }
-    MEETINGS_STATE.with(|meetings| meetings.step(fd, at, n)) == Attached::GoesBack
+    let lock = &STEPS[at.index as usize % STEPS.len()];
+    if !lock.try_lock() {
+        return false;
+    }
+    let attached = locked_step(fd, at, n);
+    lock.unlock();
+    attached == Attached::GoesBack
+}
+
+fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
+    // Decided meanwhile by another thread.
+    if at.conn.phase() != Phase::Candidate || process::is_changing() {
+        return Attached::No;
+    }
+    if family::is_shared(at.conn) {
+        if n >= PATIENCE {
+            give_up(at, Reason::SharedByProcesses);
+        }
+        return Attached::No;
+    }
+    let known = match at.conn.role() {
+        Role::Connector => known::connector(fd, at, n),
+        Role::Acceptor => known::acceptor(fd, at),
+    };
+    match known {
+        known::Step::Done(attached) => attached,
+        known::Step::Unknown if n >= at.conn.approach.unknown_after.load(Ordering::Relaxed) => {
+            MEETINGS_STATE.with(|meetings| meetings.step(fd, at, n))
+        }
+        known::Step::Unknown => Attached::No,
+    }
 }
 
 fn give_up(at: Ref, reason: Reason) {
-    at.conn.set_phase(Phase::Plain);
-    at.conn.count_stay(reason);
+    if at.conn.stay_plain() {
+        at.conn.count_stay(reason);
+    }
 }
 
-/// A candidate is closed: forget its meeting.
-pub(crate) fn closed(at: Ref) {
-    if at.conn.transfers.load(Ordering::Relaxed) < config::meet_after() {
-        return;
+/// This process's last descriptor of a connection goes, after so many transfers on the VI at this end.
+pub(crate) fn ended(at: Ref, messages: u64) {
+    let tcp = at.conn.transfers.load(Ordering::Relaxed);
+    known::ended(at, tcp.saturating_add(u32::try_from(messages).unwrap_or(u32::MAX)));
+}
+
+/// A candidate is closed, or stays on TCP: forget its meeting.
+/// Returns why it has not met.
+pub(crate) fn closed(at: Ref) -> Reason {
+    let lock = &STEPS[at.index as usize % STEPS.len()];
+    if lock.is_mine() {
+        // A signal handler has interrupted a step.
+        return Reason::ShortLived;
     }
+    lock.lock();
+    known::closed(at);
+    let begun = at.conn.approach.habit.load(Ordering::Acquire) != 0
+        && at.conn.transfers.load(Ordering::Relaxed)
+            >= at.conn.approach.unknown_after.load(Ordering::Relaxed);
+    let reason = if begun { forget(at) } else { Reason::ShortLived };
+    lock.unlock();
+    reason
+}
+
+/// Returns why the connection has not met.
+fn forget(at: Ref) -> Reason {
     MEETINGS_STATE.with(|meetings| {
-        if let Some(i) = meetings.find(at) {
-            meetings.end(i);
-        }
-    });
+        let Some(i) = meetings.find(at) else { return Reason::ShortLived };
+        let reason = meetings.reason(i);
+        meetings.end(i);
+        reason
+    })
 }
 
 fn junk(kind: Junk) {
@@ -151,10 +249,11 @@ impl Meetings {
         if self.owner != pid {
             self.owner = pid;
             self.list.clear();
+            self.trials.clear();
             self.inbox = None;
         }
         // Decided meanwhile by another thread.
-        if at.conn.phase() != Phase::Candidate {
+        if at.conn.phase() != Phase::Candidate || process::is_changing() {
             return Attached::No;
         }
         let Some(i) = self.find(at).or_else(|| self.begin(fd, at)) else { return Attached::No };
@@ -166,63 +265,75 @@ impl Meetings {
             && n >= PATIENCE
             && clock::now_ns() - self.list[i].begun >= PATIENCE_NS
         {
-            self.give_up(i, Reason::PeerPlain);
+            self.give_up(i, self.list[i].doubt.unwrap_or(Reason::PeerPlain));
         }
         attached
     }
 
+    /// A process that answered has been refused.
+    fn refuse(&mut self, i: usize, refusal: Refusal) {
+        match refusal {
+            Refusal::Final(reason) => self.give_up(i, reason),
+            Refusal::Doubt(reason) => self.list[i].doubt = Some(reason),
+        }
+    }
+
+    /// Why a meeting has come to nothing so far.
+    fn reason(&self, i: usize) -> Reason {
+        let meeting = &self.list[i];
+        if let Some(doubt) = meeting.doubt {
+            return doubt;
+        }
+        // Too short a time for the other end to have moved enough bytes; or nobody asks.
+        if clock::now_ns() - meeting.begun < PATIENCE_NS || stats::page().is_none() {
+            return Reason::ShortLived;
+        }
+        why::plain(&meeting.link, meeting.at.conn.role())
+    }
+
     fn give_up(&mut self, i: usize, reason: Reason) {
         let at = self.list[i].at;
+        let reason = match reason {
+            Reason::PeerPlain => why::plain(&self.list[i].link, at.conn.role()),
+            other => other,
+        };
         self.end(i);
         give_up(at, reason);
     }
 
     fn begin(&mut self, fd: i32, at: Ref) -> Option<usize> {
-        let Some((local, peer)) = addresses(fd) else {
-            give_up(at, Reason::PeerNotLocal);
-            return None;
-        };
-        if !(peer.ip().is_loopback() || peer.ip() == local.ip()) {
-            give_up(at, Reason::PeerNotLocal);
-            return None;
-        }
-        if !config::allows(local, peer) {
-            give_up(at, Reason::Rule);
-            return None;
-        }
         if !fd::can_be_spared() {
             give_up(at, Reason::NoDescriptors);
             return None;
         }
-        if sets::is_nested(at) {
-            give_up(at, Reason::RetreatCall);
-            return None;
-        }
+        let link = permitted(fd, at)?;
         if self.list.len() >= MEETINGS {
             return None;
         }
-        let cookie = diag::cookie(fd).ok()?;
-        let (link, stage) = match at.conn.role() {
-            Role::Connector => {
-                let link = Link { connector: local, acceptor: peer, cookie };
-                match request_or_bind(&link) {
-                    Some(stage) => (link, stage),
-                    None => {
-                        // Somebody else holds the name.
-                        if at.conn.transfers.load(Ordering::Relaxed) >= PATIENCE {
-                            give_up(at, Reason::PeerPlain);
-                        }
-                        return None;
+        let stage = match at.conn.role() {
+            Role::Connector => match request_or_bind(&link) {
+                Some(stage) => stage,
+                None => {
+                    // Another process holds the name.
+                    if at.conn.transfers.load(Ordering::Relaxed) >= PATIENCE {
+                        give_up(at, Reason::PeerPlain);
                     }
+                    return None;
                 }
-            }
-            Role::Acceptor => (
-                Link { connector: peer, acceptor: local, cookie },
-                Stage::Looking { greeted: false },
-            ),
+            },
+            Role::Acceptor => Stage::Looking { greeted: false },
         };
         let begun = clock::now_ns();
-        self.list.push(Meeting { at, link, stage, begun, since: begun });
+        let transfers = at.conn.transfers.load(Ordering::Relaxed);
+        self.list.push(Meeting {
+            at,
+            link,
+            stage,
+            begun,
+            since: begun,
+            asked_at: transfers,
+            doubt: None,
+        });
         Some(self.list.len() - 1)
     }
 
@@ -258,7 +369,13 @@ impl Meetings {
                         }
                         // Another process may have accepted this connection: meet that one. Or our
                         // offer was lost: the name is there still, for another.
-                        if clock::now_ns() - meeting.since >= RETRY_NS && pair.withdraw(vi) {
+                        // Not before the acceptor can have looked, however long that takes: it may
+                        // be about to answer the offer, and would answer a name that is not heard.
+                        let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
+                        if transfers.wrapping_sub(meeting.asked_at) >= ANSWERED_BY
+                            && clock::now_ns() - meeting.since >= RETRY_NS
+                            && pair.withdraw(vi)
+                        {
                             let name = take_name_back(index, &meeting.link);
                             meeting.since = clock::now_ns();
                             match name.map(Stage::Bound).or_else(|| bind(&meeting.link)) {
@@ -274,27 +391,27 @@ impl Meetings {
             Stage::Bound(name) => {
                 for _ in 0..DATAGRAMS {
                     let Some((message, received)) = hear(name) else { break };
-                    let stage = match answer_hello(&meeting.link, &message, &received) {
-                        Ok(stage) => stage,
-                        Err(reason) => {
-                            self.give_up(i, reason);
+                    let answer = answer(name, &meeting.link, &mut self.trials, &message, &received);
+                    let (stage, shown) = match answer {
+                        Ok(Answer::Ignored) => continue,
+                        Ok(Answer::Requested(stage)) => (stage, None),
+                        Ok(Answer::Offered(stage, shown)) => (stage, Some(shown)),
+                        Err(refusal) => {
+                            self.refuse(i, refusal);
                             break;
                         }
                     };
-                    if let Some(stage) = stage {
-                        let Stage::Requested { pair, .. } = stage else { break };
-                        let old = core::mem::replace(&mut meeting.stage, stage);
-                        meeting.since = clock::now_ns();
-                        if let (Stage::Bound(name), Some(pair)) = (old, pair::get(pair)) {
-                            let offer =
-                                Message { step: Step::Offer, from: pair::me(), link: meeting.link };
-                            // A pair known already has all it needs.
-                            if !pair.has_doors() {
-                                send_offer(pair, name, &offer, &received);
-                            }
-                        }
-                        break;
+                    let Stage::Requested { pair, .. } = stage else { break };
+                    let old = core::mem::replace(&mut meeting.stage, stage);
+                    meeting.since = clock::now_ns();
+                    meeting.asked_at = meeting.at.conn.transfers.load(Ordering::Relaxed);
+                    if let (Stage::Bound(name), Some(pair), Some(shown)) =
+                        (old, pair::get(pair), shown)
+                    {
+                        let offer = Message::new(Step::Offer, pair::me(), meeting.link);
+                        send_offer(pair, name, &Message { shown, ..offer }, &received);
                     }
+                    break;
                 }
             }
             Stage::Looking { .. } => {}
@@ -320,7 +437,7 @@ impl Meetings {
             if self.inbox.is_none() {
                 self.inbox = Datagram::bind(None).ok();
             }
-            let hello = Message { step: Step::Hello, from: pair::me(), link: meeting.link };
+            let hello = Message::new(Step::Hello, pair::me(), meeting.link);
             if let (Some(inbox), Some(name)) = (&self.inbox, rendezvous(&meeting.link))
                 && inbox.send_to(&name, &hello.encode(), &[]).is_ok()
             {
@@ -338,10 +455,18 @@ impl Meetings {
             let Some((message, received)) = hear(inbox) else { return };
             let known = self.list.iter().position(|m| m.link.same_connection(&message.link));
             match (message.step, known) {
+                (Step::Ask, Some(i)) => {
+                    let link = &self.list[i].link;
+                    if let Err(refusal) = show(inbox, link, &mut self.trials, &message, &received) {
+                        self.refuse(i, refusal);
+                        return;
+                    }
+                }
                 (Step::Offer, Some(i)) => {
-                    let taken = take_offer(inbox, &self.list[i].link, &message, received);
-                    if let Err(reason) = taken {
-                        self.give_up(i, reason);
+                    let link = &self.list[i].link;
+                    let taken = take_offer(inbox, link, &mut self.trials, &message, received);
+                    if let Err(refusal) = taken {
+                        self.refuse(i, refusal);
                         return;
                     }
                 }
@@ -351,13 +476,49 @@ impl Meetings {
     }
 }
 
+/// A candidate's addresses and its end's cookie, if it may be accelerated; otherwise it stays on TCP.
+fn permitted(fd: i32, at: Ref) -> Option<Link> {
+    if !table::is_socket_of(fd, at.conn) {
+        give_up(at, Reason::Replaced);
+        return None;
+    }
+    let Some((local, peer)) = addresses(fd) else {
+        give_up(at, Reason::NotConnected);
+        return None;
+    };
+    if !(peer.ip().is_loopback() || peer.ip() == local.ip()) {
+        give_up(at, Reason::PeerNotLocal);
+        return None;
+    }
+    if !config::allows(local, peer) {
+        give_up(at, Reason::Rule);
+        return None;
+    }
+    if trace::is_ambiguous(call::geteuid()) {
+        give_up(at, Reason::UnknownUser);
+        return None;
+    }
+    if sets::is_nested(at) {
+        give_up(at, Reason::RetreatCall);
+        return None;
+    }
+    let cookie = at.conn.cookie.load(Ordering::Relaxed);
+    let (connector, acceptor) = match at.conn.role() {
+        Role::Connector => (local, peer),
+        Role::Acceptor => (peer, local),
+    };
+    Some(Link { connector, acceptor, cookie })
+}
+
 fn bind(link: &Link) -> Option<Stage> {
     let name = Datagram::bind(Some(&rendezvous(link)?)).ok()?;
     Some(Stage::Bound(name))
 }
 
 fn request_or_bind(link: &Link) -> Option<Stage> {
+    // One that has its doorbells has been asked already.
     if let Some((index, pair)) = pair::at(link.acceptor)
+        && !pair.has_doors()
         && let Some(vi) = pair.request(&link.encode())
     {
         return Some(Stage::Requested { pair: index, vi });
@@ -365,12 +526,39 @@ fn request_or_bind(link: &Link) -> Option<Stage> {
     bind(link)
 }
 
+/// Forgets every meeting: nothing has come of them, and what has been asked for is withdrawn.
+pub(crate) fn leave_all() {
+    // A step that had begun before the change is over now, and later ones do nothing.
+    for lock in &STEPS {
+        lock.hold();
+        lock.release();
+    }
+    table::for_each_conn(|_, at| {
+        if at.conn.phase() == Phase::Candidate {
+            known::closed(at);
+        }
+    });
+    MEETINGS_STATE.with(|meetings| {
+        // A forked child's copy is its parent's business.
+        if meetings.owner == call::getpid() {
+            while let Some(last) = meetings.list.len().checked_sub(1) {
+                meetings.end(last);
+            }
+        }
+        meetings.list.clear();
+        meetings.trials.clear();
+        meetings.inbox = None;
+    });
+}
+
 /// Around fork: no meeting is in the middle of a step.
 pub(crate) fn hold() {
+    STEPS.iter().for_each(RobustLock::hold);
     MEETINGS_STATE.hold();
 }
 
 /// After fork, in both.
 pub(crate) fn release() {
     MEETINGS_STATE.release();
+    STEPS.iter().for_each(RobustLock::release);
 }

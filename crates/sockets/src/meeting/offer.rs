@@ -1,40 +1,131 @@
-//! The first meeting of two processes: Hello, Offer, Accept.
+//! The first meeting of two processes: Hello, Ask, Show, Offer, Accept.
 
 use super::proof::{hear, proven};
+use super::trial::Trials;
 use super::{Stage, junk};
 use crate::conn::Role;
 use crate::message::{Link, Message, Process, Step};
-use crate::{pair, sets};
+use crate::{pair, peers, sets};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::{Datagram, Received};
-use sovia_sys::{Fd, call};
+use sovia_sys::trace::Secret;
+use sovia_sys::{Fd, call, trace};
 use via_shm::Segment;
 use via_shm::layout::DOORBELLS;
 use via_shm::segment::AttachError;
 
-/// Connector: a Hello has come.
+/// What a connector does about a message at its rendezvous name.
+pub(super) enum Answer {
+    /// Nothing comes of it.
+    Ignored,
+    /// A request has been put into a segment that both processes have.
+    Requested(Stage),
+    /// A request has been put into a segment that the acceptor is to be offered, which has passed its
+    /// trial; with what its challenge says.
+    Offered(Stage, Secret),
+}
+
+/// Connector: a Hello or a Show has come.
 ///
 /// # Errors
 /// Why there is no segment to be offered.
-pub(super) fn answer_hello(
+pub(super) fn answer(
+    name: &Datagram,
     link: &Link,
+    trials: &mut Trials,
     message: &Message,
     received: &Received,
-) -> Result<Option<Stage>, Reason> {
-    if message.step != Step::Hello {
+) -> Result<Answer, Refusal> {
+    if !matches!(message.step, Step::Hello | Step::Show) {
         junk(Junk::Stale);
-        return Ok(None);
+        return Ok(Answer::Ignored);
     }
     if !proven(link, Role::Connector, message, received) {
-        return Ok(None);
+        return Ok(Answer::Ignored);
     }
-    let (index, pair) = match pair::with(message.from, Role::Connector) {
-        Some(known) => known,
-        None => new_pair(message.from, link.acceptor)?,
+    let request = |index, pair: &pair::Pair| {
+        pair.request(&link.encode()).map(|vi| Stage::Requested { pair: index, vi })
     };
-    let vi = pair.request(&link.encode());
-    Ok(vi.map(|vi| Stage::Requested { pair: index, vi }))
+    let known = pair::with(message.from, Role::Connector);
+    if let Some((index, pair)) = known
+        && pair.has_doors()
+    {
+        trials.over(message.from);
+        return Ok(request(index, pair).map_or(Answer::Ignored, Answer::Requested));
+    }
+    if message.step == Step::Hello {
+        if let (Some(place), Some(to)) = (trials.place_for(message.from), received.sender) {
+            let ask = Message { place, ..Message::new(Step::Ask, pair::me(), *link) };
+            let _ = name.send_to(&to, &ask.encode(), &[]);
+        }
+        return Ok(Answer::Ignored);
+    }
+    let secret = match examine(trials, message) {
+        Ok(secret) => secret,
+        Err(refused) => {
+            // So that it has a reason to give as well.
+            if let Some(to) = received.sender {
+                let ask = Message::new(Step::Ask, pair::me(), *link);
+                let _ = name.send_to(&to, &ask.encode(), &[]);
+            }
+            return Err(refused);
+        }
+    };
+    let (index, pair) = match known {
+        Some(known) => known,
+        None => new_pair(message.from, link.acceptor).map_err(Refusal::Final)?,
+    };
+    // Other connections to the same process may be on their way to the same proof.
+    Ok(request(index, pair).map_or(Answer::Ignored, |stage| Answer::Offered(stage, secret)))
+}
+
+/// Why nothing comes of a message whose speaker holds the other end.
+pub(super) enum Refusal {
+    /// The connection stays on TCP.
+    Final(Reason),
+    /// It does unless a later message is better: anybody of the same user could have sent this one.
+    Doubt(Reason),
+}
+
+/// Whether the speaker could trace this process, and this process the speaker: what the speaker's
+/// challenge says.
+fn examine(trials: &Trials, message: &Message) -> Result<Secret, Refusal> {
+    let refused = Refusal::Doubt(Reason::NotTraceable);
+    if !trials.passed_by(message.from, &message.shown) {
+        junk(Junk::Unproven);
+        return Err(refused);
+    }
+    trace::read_challenge(message.from.pid, message.place).ok_or(refused)
+}
+
+/// Acceptor: an Ask has come. Shows what the connector's challenge says, and has it show the same.
+///
+/// # Errors
+/// Why it cannot.
+pub(super) fn show(
+    inbox: &Datagram,
+    link: &Link,
+    trials: &mut Trials,
+    message: &Message,
+    received: &Received,
+) -> Result<(), Refusal> {
+    if !proven(link, Role::Acceptor, message, received) {
+        return Ok(());
+    }
+    let Some(shown) = trace::read_challenge(message.from.pid, message.place) else {
+        // An Ask without a place says that the connector has refused this process.
+        if let (0.., Some(to)) = (message.place, received.sender) {
+            let show = Message::new(Step::Show, pair::me(), *link);
+            let _ = inbox.send_to(&to, &show.encode(), &[]);
+        }
+        return Err(Refusal::Doubt(Reason::NotTraceable));
+    };
+    if let (Some(place), Some(to)) = (trials.place_for(message.from), received.sender) {
+        let show = Message { place, shown, ..Message::new(Step::Show, pair::me(), *link) };
+        let _ = inbox.send_to(&to, &show.encode(), &[]);
+    }
+    Ok(())
 }
 
 fn new_pair(peer: Process, server: SocketAddr) -> Result<(u32, &'static pair::Pair), Reason> {
@@ -51,10 +142,10 @@ fn new_pair(peer: Process, server: SocketAddr) -> Result<(u32, &'static pair::Pa
 pub(super) fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to: &Received) {
     let Some(to) = to.sender else { return };
     pair.file.with(|file| {
-        let (Some(segment), Some(doors)) = (&*file, pair::doors()) else { return };
-        let mut fds = [0; DOORBELLS + 1];
+        let (Some(segment), Some(own)) = (&*file, own_descriptors()) else { return };
+        let mut fds = [0; 1 + OWN];
         fds[0] = segment.raw();
-        fds[1..].copy_from_slice(&doors);
+        fds[1..].copy_from_slice(&own);
         if name.send_to(&to, &offer.encode(), &fds).is_ok() {
             // The answer comes to the name that the offer was sent from.
             pair.greetings.with(|names| names.push((offer.link, name)));
@@ -69,51 +160,83 @@ pub(super) fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to:
 pub(super) fn take_offer(
     inbox: &Datagram,
     link: &Link,
+    trials: &mut Trials,
     message: &Message,
     mut received: Received,
-) -> Result<(), Reason> {
+) -> Result<(), Refusal> {
     let dropped = |kind| {
         junk(kind);
         Ok(())
     };
-    if received.fds.len() != DOORBELLS + 1 {
+    if received.fds.len() != 1 + OWN {
         return dropped(Junk::Descriptor);
     }
     if !proven(link, Role::Acceptor, message, &received) {
         return Ok(());
     }
-    let (Some(to), Some(own)) = (received.sender, pair::doors()) else { return Ok(()) };
-    let mut doors = received.fds.split_off(1);
-    if !doors.iter().all(|door| is_doorbell(door.raw())) {
+    if !trials.passed_by(message.from, &message.shown) {
+        junk(Junk::Unproven);
+        return Err(Refusal::Doubt(Reason::NotTraceable));
+    }
+    let (Some(to), Some(own)) = (received.sender, own_descriptors()) else { return Ok(()) };
+    let mut theirs = received.fds.split_off(1);
+    if !are_descriptors_of_a_peer(&theirs) {
         return dropped(Junk::Descriptor);
     }
-    doors.iter_mut().for_each(Fd::vouch);
-    if !doors.iter().all(Fd::is_high) {
-        return Err(Reason::NoDescriptors);
+    theirs.iter_mut().for_each(Fd::vouch);
+    if !theirs.iter().all(Fd::is_high) {
+        return Err(Refusal::Final(Reason::NoDescriptors));
     }
     let known = pair::with(message.from, Role::Acceptor);
     let pair = match known {
-        // Our answer to an earlier offer did not arrive.
+        // Our answer to an earlier offer did not arrive, or this one is about another connection.
         Some((_, pair)) => pair,
         None => {
             let segment = match Segment::attach(&received.fds[0]) {
                 Ok(segment) => segment,
                 Err(AttachError::Seals) => return dropped(Junk::Seal),
                 Err(AttachError::Layout) => return dropped(Junk::Version),
-                Err(AttachError::Map(_)) => return Err(Reason::NoMemory),
+                Err(AttachError::Map(_)) => return Err(Refusal::Final(Reason::NoMemory)),
             };
             received.fds.iter_mut().for_each(Fd::vouch);
             pair::collect(sets::forget_pair);
             let added = pair::add(segment, 1, message.from, None).and_then(pair::get);
-            added.ok_or(Reason::TableFull)?
+            added.ok_or(Refusal::Final(Reason::TableFull))?
         }
     };
     // Only now: the peer will believe that we hold the segment.
-    let accept = Message { step: Step::Accept, from: pair::me(), link: *link }.encode();
+    let accept = Message::new(Step::Accept, pair::me(), *link).encode();
     if inbox.send_to(&to, &accept, &own).is_ok() && !pair.has_doors() {
-        pair.keep_doors(doors);
+        keep(pair, theirs);
     }
     Ok(())
+}
+
+/// Descriptors that a process hands to its peer: doorbells, then what tells of its death.
+const OWN: usize = DOORBELLS + peers::NOTICES;
+const _: () = assert!(OWN < sovia_sys::datagram::FDS_MAX);
+
+/// Those of this process.
+fn own_descriptors() -> Option<[i32; OWN]> {
+    let mut all = [0; OWN];
+    all[..DOORBELLS].copy_from_slice(&pair::doors()?);
+    all[DOORBELLS..].copy_from_slice(&peers::notices()?);
+    Some(all)
+}
+
+/// Whether received descriptors are what a peer hands over: none that could block its user.
+fn are_descriptors_of_a_peer(fds: &[Fd]) -> bool {
+    fds.len() == OWN
+        && fds[..DOORBELLS].iter().all(|door| is_doorbell(door.raw()))
+        && fds[DOORBELLS..].iter().all(|notice| peers::is_notice(notice.raw()))
+}
+
+/// Keeps a peer's descriptors: the doorbells last, since a pair with doorbells is complete.
+fn keep(pair: &pair::Pair, mut fds: Vec<Fd>) {
+    let notices = fds.split_off(DOORBELLS);
+    if peers::keep(pair.peer, notices) {
+        pair.keep_doors(fds);
+    }
 }
 
 /// Connector: takes the peer's doorbells, which it sent before it accepted.
@@ -125,9 +248,9 @@ pub(super) fn hear_accept(index: u32) {
                 let from_peer = message.step == Step::Accept
                     && message.from == pair.peer
                     && received.credentials == Some((pair.peer.pid, call::geteuid()));
-                if from_peer && received.fds.iter().all(|door| is_doorbell(door.raw())) {
+                if from_peer && are_descriptors_of_a_peer(&received.fds) {
                     received.fds.iter_mut().for_each(Fd::vouch);
-                    pair.keep_doors(received.fds);
+                    keep(pair, received.fds);
                 } else {
                     junk(Junk::Stale);
                 }

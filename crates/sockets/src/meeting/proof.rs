@@ -62,7 +62,7 @@ pub(super) fn owns_other_end(link: &Link, role: Role, cookie: u64, uid: u32) -> 
 }
 
 /// The connection's addresses as the program's own end sees them, local first.
-pub(super) fn addresses(fd: i32) -> Option<(SocketAddr, SocketAddr)> {
+pub(crate) fn addresses(fd: i32) -> Option<(SocketAddr, SocketAddr)> {
     let name = |peer| {
         let address = call::socket_name(fd, peer).ok()?;
         Some(SocketAddr::new(address.ip().to_canonical(), address.port()))

@@ -3,14 +3,14 @@
 use super::keep;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, family, meeting, members, pair, sets, stream};
+use crate::{Outcome, family, meeting, members, pair, process, sets, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
 
 /// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
 pub fn close(fd: i32) {
-    if keep::close(fd) {
+    if process::is_borrowed() || keep::close(fd) {
         return;
     }
     match table::remove(fd) {
@@ -32,15 +32,20 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     family::let_go(conn);
     let last = !family::is_shared(conn);
     if conn.phase() == Phase::Candidate {
-        meeting::closed(at);
+        let reason = meeting::closed(at);
+        meeting::ended(at, 0);
         if last {
-            conn.count_stay(Reason::ShortLived);
+            let unused = conn.transfers.load(Ordering::Relaxed) == 0
+                && call::tcp_state(fd).is_some_and(call::TcpState::is_closed);
+            conn.count_stay(if unused { Reason::NeverConnected } else { reason });
         }
     }
     if attached {
         let mut guard = conn.lock();
         let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
         guard.settle_traffic();
+        // What was received is about as much as what was sent.
+        meeting::ended(at, 2 * guard.past.messages_sent);
         // Whoever holds it still may never send again.
         stream::combine::tell(&mut guard);
         let vi = conn.vi.load(Ordering::Relaxed);
@@ -117,7 +122,9 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
             conn.set(flag::SHUT_RD);
         }
-        kernel()
+        let result = kernel();
+        // The kernel may not be done with a connection that counts as reset.
+        if conn.has(flag::RESET) { Err(libc::ENOTCONN) } else { result }
     };
     stream::listeners::tell_own(conn);
     result
@@ -131,23 +138,34 @@ pub fn leaving() {
 
 /// It has not become one.
 pub fn staying() {
-    members::join();
+    members::rejoin();
 }
 
 /// A new stream socket: connected, or on its way.
 pub fn opened(fd: i32, role: crate::conn::Role) {
-    // The number's last owner may have been closed past every hook.
+    if process::is_borrowed() {
+        return;
+    }
+    // From here on the program's memory is looked at.
+    sovia_signal::chain::guards();
+    forget(fd);
+    meeting::habit::start();
+    table::enter_conn(fd, role);
+}
+
+/// Drops what the table holds of `fd`, which is a number that the kernel has just handed out: the
+/// number's last owner has been closed past every hook.
+pub fn forget(fd: i32) {
     match table::remove(fd) {
         Entry::Conn(at) => {
             if table::release(at.index) && at.conn.is_generation(at.generation) {
-                // Its anchor is gone already; the number means another socket now.
+                // Its anchor is gone already; the number means something else now.
                 last_here(-1, at);
             }
         }
         Entry::Epoll(index) => sets::closed(index),
         Entry::Foreign | Entry::Private => {}
     }
-    table::enter_conn(fd, role);
 }
 
 /// In a relative that serves one purpose: closes every descriptor but those and the library's own.

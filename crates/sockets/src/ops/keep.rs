@@ -14,7 +14,8 @@ use crate::stream::listeners;
 use crate::table::{self, Entry, Ref};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
-use sovia_sys::{Fd, call, lock};
+use sovia_sync::thread;
+use sovia_sys::{Fd, call};
 
 struct Kept {
     at: Ref,
@@ -105,7 +106,7 @@ fn look(fd: i32, at: Ref) -> i32 {
     if table::refers(fd, at) {
         return fd;
     }
-    let me = lock::thread_id();
+    let me = thread::thread_id();
     let kept = KEPT.with(|kept| {
         let one = kept.iter_mut().find(|one| one.at.same(at))?;
         if !one.users.contains(&me) {
@@ -126,7 +127,7 @@ pub(crate) fn leave() {
     if EVER.load(Ordering::Relaxed)
         && let Some(at) = MINE.take()
     {
-        let me = lock::thread_id();
+        let me = thread::thread_id();
         finish(|one| {
             let mine = one.at.same(at) && one.users.contains(&me);
             one.users.retain(|&user| user != me);
@@ -150,6 +151,13 @@ fn finish(mut is_over: impl FnMut(&mut Kept) -> bool) {
 pub(crate) fn pause() -> Option<u64> {
     let any = EVER.load(Ordering::Relaxed) && KEPT.with(|kept| !kept.is_empty());
     any.then_some(LOOK_NS)
+}
+
+/// Calls `each` for every connection that is kept, with its private descriptor.
+pub(crate) fn each(mut each: impl FnMut(i32, Ref)) {
+    if EVER.load(Ordering::Relaxed) {
+        KEPT.with(|kept| kept.iter().for_each(|one| each(one.fd.raw(), one.at)));
+    }
 }
 
 /// Closes what was kept for threads that have died.

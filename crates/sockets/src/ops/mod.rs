@@ -8,8 +8,8 @@ pub(crate) mod keep;
 mod option;
 mod transfer;
 
-pub use close::{close, dup, keep_only, leaving, opened, opening, shutdown, staying};
-pub use option::{fionread, nonblocking, note_option};
+pub use close::{close, dup, forget, keep_only, leaving, opened, opening, shutdown, staying};
+pub use option::{fionread, keep_error, nonblocking, note_option, pending_error, socket_error};
 pub(crate) use transfer::deadline;
 pub use transfer::{Flags, receive, send, send_file};
 

@@ -2,7 +2,7 @@
 
 use crate::conn::{Phase, flag};
 use crate::table::Ref;
-use crate::{Outcome, stream};
+use crate::{Errno, Outcome, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 
@@ -22,6 +22,37 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     }
     let mut guard = at.conn.lock();
     stream::unread(&mut guard, fd)
+}
+
+/// `SO_ERROR`, as far as the kernel does not know of it.
+pub fn socket_error(fd: i32, at: Ref) -> Option<Errno> {
+    if at.conn.phase() != Phase::Attached {
+        return at.conn.take_error();
+    }
+    let mut guard = at.conn.lock();
+    if !at.conn.is_generation(at.generation) || at.conn.phase() != Phase::Attached {
+        return None;
+    }
+    stream::ending::socket_error(&mut guard, fd)
+}
+
+/// The error that is pending, wherever it is; it is taken.
+pub fn pending_error(fd: i32, at: Ref) -> Option<Errno> {
+    const ENDS: u32 = flag::ENDED | flag::DEAD | flag::ERROR;
+    if at.conn.phase() == Phase::Attached && !at.conn.has(ENDS) {
+        return None;
+    }
+    socket_error(fd, at).or_else(|| {
+        let error = call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(0);
+        (error != 0).then_some(error)
+    })
+}
+
+/// An error that the next call is to be told, as the kernel's recvmmsg keeps one for it.
+pub fn keep_error(at: Ref, error: Errno) {
+    if error != libc::EAGAIN && at.conn.phase() == Phase::Attached {
+        at.conn.keep_error(error);
+    }
 }
 
 /// The program has set a socket option: what Sovia keeps of it is read again.

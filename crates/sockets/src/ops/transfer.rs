@@ -6,9 +6,10 @@ use crate::retreat::{self, Cause};
 use crate::stream::{self, Got, Put};
 use crate::table::Ref;
 use crate::wait::{self, Ended, Want};
-use crate::{Outcome, meeting};
+use crate::{Errno, Outcome, meeting};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
+use sovia_signal::access::{self, BadAddress, Fault};
 use sovia_sys::{call, clock};
 
 /// How a call behaves.
@@ -42,10 +43,23 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// A candidate has moved bytes.
+/// A candidate has received. Grants the VI if it has been given one: the program reads.
 #[inline]
-fn transferred(fd: i32, at: Ref) {
-    if meeting::transferred(fd, at) {
+fn received(fd: i32, at: Ref) {
+    if meeting::received(fd, at) {
+        back(fd, at);
+    } else if at.conn.phase() == Phase::Attached {
+        let mut guard = at.conn.lock();
+        if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
+            stream::grant(&mut guard);
+        }
+    }
+}
+
+/// A candidate is about to send: it may have been given a VI.
+#[inline]
+fn before_send(fd: i32, at: Ref) {
+    if meeting::before_send(fd, at) {
         back(fd, at);
     }
 }
@@ -75,6 +89,7 @@ pub fn receive(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
+    wait::cancellation_point();
     let conn = at.conn;
     match conn.phase() {
         Phase::Attached => {}
@@ -87,7 +102,7 @@ pub fn receive(
                 }
                 drop(pin);
                 if n > 0 && conn.phase() == Phase::Candidate {
-                    transferred(fd, at);
+                    received(fd, at);
                 }
                 return Ok(n);
             }
@@ -149,7 +164,13 @@ fn receive_slowly(
             match got {
                 Got::Bytes(n) => Some(Ok(n)),
                 Got::End => Some(Ok(0)),
-                Got::Failed(e) => Some(Err(e)),
+                Got::Failed(e) => {
+                    if done > 0 {
+                        // The call gives what it has; the next one is told.
+                        keep_error(guard.conn, e);
+                    }
+                    Some(Err(e))
+                }
                 Got::Nothing => None,
             }
         };
@@ -170,12 +191,12 @@ fn receive_slowly(
         };
         match result {
             Ok(n) if flags.peek => {
-                // MSG_PEEK with MSG_WAITALL waits for all, and consumes nothing.
-                if !flags.wait_all || !patient || n == wanted || n == done {
+                if !flags.wait_all || !patient || n == wanted {
                     return Ok(n);
                 }
-                done = n;
-                call::sched_yield();
+                // To wait for more without taking what is there is left to the kernel.
+                back(fd, at);
+                return kernel();
             }
             Ok(0) => return Ok(done),
             Ok(n) => {
@@ -190,6 +211,13 @@ fn receive_slowly(
     }
 }
 
+/// An error that comes after bytes is the next call's, but for one that is this call's own.
+fn keep_error(conn: &Conn, error: Errno) {
+    if error != libc::EFAULT {
+        conn.keep_error(error);
+    }
+}
+
 fn scatter(
     guard: &mut crate::conn::Guard<'_>,
     fd: i32,
@@ -197,6 +225,13 @@ fn scatter(
     mut skip: usize,
 ) -> Got {
     let mut done = 0;
+    if skip == 0 && parts.len() > 1 && !parts.iter().all(|part| is_there(part)) {
+        // Perhaps a part is needed that is not there: then nothing is consumed, as in the kernel.
+        match peek(guard, fd, parts) {
+            Got::Bytes(_) => {}
+            other => return other,
+        }
+    }
     for part in parts {
         if skip >= part.len() {
             skip -= part.len();
@@ -211,11 +246,29 @@ fn scatter(
                     break;
                 }
             }
+            Got::Failed(e) if done > 0 => {
+                keep_error(guard.conn, e);
+                break;
+            }
             _ if done > 0 => break,
             other => return other,
         }
     }
     Got::Bytes(done)
+}
+
+/// Whether the program's part can be written, as far as its ends show.
+fn is_there(part: &[u8]) -> bool {
+    let mut fault = Fault::none();
+    for byte in [part.first(), part.last()].into_iter().flatten() {
+        let at = core::ptr::from_ref(byte).cast_mut();
+        // SAFETY: the program's byte is put back as it was.
+        unsafe {
+            let was: u8 = access::load_word(at.cast_const(), &mut fault);
+            access::store_word(at, was, &mut fault);
+        }
+    }
+    fault.check().is_ok()
 }
 
 fn peek(guard: &mut crate::conn::Guard<'_>, fd: i32, parts: &mut [&mut [u8]]) -> Got {
@@ -229,7 +282,10 @@ fn peek(guard: &mut crate::conn::Guard<'_>, fd: i32, parts: &mut [&mut [u8]]) ->
         let mut from = &all[..n];
         for part in parts {
             let n = part.len().min(from.len());
-            part[..n].copy_from_slice(&from[..n]);
+            // SAFETY: both have `n` bytes, and one is ours.
+            if unsafe { access::copy(part.as_mut_ptr(), from.as_ptr(), n) }.is_err() {
+                return Got::Failed(libc::EFAULT);
+            }
             from = &from[n..];
         }
     }
@@ -246,17 +302,19 @@ pub fn send(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
+    wait::cancellation_point();
     let conn = at.conn;
     match conn.phase() {
         Phase::Attached => {}
         Phase::Candidate => {
+            before_send(fd, at);
             let pin = Pin::new(&conn.tx_pins);
-            if conn.phase() != Phase::Attached || conn.tx() == Tx::Tcp {
+            if conn.phase() != Phase::Attached {
                 let n = kernel()?;
                 conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
                 drop(pin);
                 if n > 0 && conn.phase() == Phase::Candidate {
-                    transferred(fd, at);
+                    meeting::sent(at);
                 }
                 return Ok(n);
             }
@@ -296,16 +354,47 @@ pub fn send(
     }
     // A short gathered write goes as one packet.
     let total: usize = parts.iter().map(|part| part.len()).sum();
-    let mut short = [0u8; 4096];
-    if parts.len() > 1 && total <= short.len() {
-        let mut at_byte = 0;
-        for part in parts {
-            short[at_byte..at_byte + part.len()].copy_from_slice(part);
-            at_byte += part.len();
-        }
-        return send_or_kernel(fd, at, &[&short[..total]], flags, kernel);
+    if parts.len() > 1 && total <= SHORT {
+        return send_short(fd, at, parts, flags, kernel);
     }
     send_or_kernel(fd, at, parts, flags, kernel)
+}
+
+/// A write of several parts that have no more bytes than this goes as one packet.
+const SHORT: usize = 4096;
+
+/// Bytes that are gathered on the stack: the program may have a small one.
+const SHORTER: usize = 1024;
+
+#[inline(never)]
+fn send_short(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let total: usize = parts.iter().map(|part| part.len()).sum();
+    if total <= SHORTER {
+        let mut short = [0u8; SHORTER];
+        join(parts, &mut short)?;
+        return send_or_kernel(fd, at, &[&short[..total]], flags, kernel);
+    }
+    let mut short = vec![0u8; total];
+    join(parts, &mut short)?;
+    send_or_kernel(fd, at, &[&short], flags, kernel)
+}
+
+/// Copies the program's parts one after the other; as many bytes as `out` has room for.
+fn join(parts: &[&[u8]], mut out: &mut [u8]) -> Result<(), Errno> {
+    for part in parts {
+        let (place, rest) = out.split_at_mut(part.len().min(out.len()));
+        // SAFETY: the place is ours, and no longer than the part.
+        unsafe { access::copy(place.as_mut_ptr(), part.as_ptr(), place.len()) }
+            .map_err(|BadAddress| libc::EFAULT)?;
+        out = rest;
+    }
+    Ok(())
 }
 
 fn send_or_kernel(
@@ -318,10 +407,14 @@ fn send_or_kernel(
     {
         // The kernel's own call serves a connection that is on TCP all through.
         let mut guard = at.conn.lock();
-        if stream::send(&mut guard, fd, &[]) == Put::AskKernel {
-            drop(guard);
-            return send_tcp(at.conn, kernel)
-                .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
+        match stream::send(&mut guard, fd, &[]) {
+            Put::AskKernel => {
+                drop(guard);
+                return send_tcp(at.conn, kernel)
+                    .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
+            }
+            Put::Failed(e) => return Err(e),
+            Put::Bytes(_) | Put::Full => {}
         }
     }
     send_slowly(fd, at, parts, flags, 0)
@@ -371,8 +464,17 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
             let fd = keep::descriptor(fd, at);
             match stream::send(guard, fd, rest) {
                 Put::Bytes(n) => Some(Ok(n)),
-                Put::Failed(e) => Some(Err(e)),
-                Put::AskKernel => Some(raw_send(guard.conn, fd, rest, flags)),
+                Put::Failed(e) => {
+                    if done > 0 {
+                        // The call says how much it has sent; the next one is told.
+                        keep_error(guard.conn, e);
+                    }
+                    Some(Err(e))
+                }
+                Put::AskKernel => match raw_send(guard.conn, fd, rest, flags, done > 0) {
+                    Err(libc::EAGAIN) => None,
+                    result => Some(result),
+                },
                 Put::Full => None,
             }
         };
@@ -411,12 +513,23 @@ fn send_plainly(fd: i32, bytes: &[u8], flags: Flags) -> Outcome {
     call::send(fd, bytes, no_signal).map_err(crate::errno)
 }
 
-/// The kernel's verdict on a send whose path has ended. Never blocks.
-fn raw_send(conn: &Conn, fd: i32, bytes: &[u8], flags: Flags) -> Outcome {
-    let no_signal = if flags.no_signal { libc::MSG_NOSIGNAL } else { 0 };
-    let n = call::send(fd, bytes, libc::MSG_DONTWAIT | no_signal).map_err(crate::errno)?;
-    conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
-    Ok(n)
+/// The kernel's verdict on a send whose path has ended. Never blocks. `partly`: the call has sent
+/// something, so an error is the next call's.
+fn raw_send(conn: &Conn, fd: i32, bytes: &[u8], flags: Flags, partly: bool) -> Outcome {
+    let no_signal = if flags.no_signal || partly { libc::MSG_NOSIGNAL } else { 0 };
+    match call::send(fd, bytes, libc::MSG_DONTWAIT | no_signal) {
+        Ok(n) => {
+            conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+            Ok(n)
+        }
+        Err(error) => {
+            // The kernel tells any error but these two once.
+            if partly && !matches!(error, call::Errno::EPIPE | call::Errno::EAGAIN) {
+                conn.keep_error(crate::errno(error));
+            }
+            Err(crate::errno(error))
+        }
+    }
 }
 
 /// sendfile to a connection: on a VI the file is read, and sent as bytes.
@@ -428,28 +541,33 @@ pub fn send_file(
     count: usize,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
+    let mut kernel = Some(kernel);
     const PIECE: usize = 128 << 10;
     let conn = at.conn;
     let on_tcp = match conn.phase() {
         Phase::Attached => {
             let mut guard = conn.lock();
-            stream::send(&mut guard, fd, &[]) == Put::AskKernel
+            match stream::send(&mut guard, fd, &[]) {
+                Put::AskKernel => true,
+                Put::Failed(e) => return Err(e),
+                Put::Bytes(_) | Put::Full => false,
+            }
         }
         _ => true,
     };
     if on_tcp {
         // The path may be switched before the kernel is asked; then the VI takes the file.
-        let asked = core::cell::Cell::new(false);
         let result = send(fd, at, &[&[], &[]], Flags::default(), || {
-            asked.set(true);
-            kernel()
+            kernel.take().map_or(Err(libc::EAGAIN), |kernel| kernel())
         });
-        if asked.get() || result.is_err() {
+        if kernel.is_none() || result.is_err() {
             return result;
         }
     }
+    // Which other files can be sent is the kernel's to know.
     if !call::is_plain_file(from).map_err(crate::errno)? {
-        return Err(libc::EINVAL);
+        back(fd, at);
+        return kernel.take().map_or(Err(libc::EAGAIN), |kernel| kernel());
     }
     let mut piece = vec![0u8; PIECE.min(count.max(1))];
     let mut done = 0;

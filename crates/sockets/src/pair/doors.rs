@@ -1,6 +1,7 @@
 //! This process's doorbells, by which its threads that sleep in epoll or poll are woken.
 
 use super::CHANGE;
+use crate::robust::RobustBox;
 use core::sync::atomic::{AtomicI32, Ordering};
 use sovia_sys::{Fd, call, poll};
 use via_shm::layout::DOORBELLS;
@@ -38,7 +39,56 @@ pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
     let epoll = Fd::make(poll::epoll_create).ok()?;
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, token).ok()?;
+    EPOLLS.with(|epolls| {
+        // A number that has been closed behind our back means another instance now.
+        epolls.retain(|&(fd, ..)| fd != epoll.raw());
+        epolls.push((epoll.raw(), index, token));
+    });
     Some(epoll)
+}
+
+/// The instances that [`epoll_of_door`] has made in this process.
+static EPOLLS: RobustBox<Vec<(i32, u32, u64)>> = RobustBox::new(Vec::new());
+
+/// In a forked child: those are its parent's.
+pub(super) fn forked() {
+    EPOLLS.with(Vec::clear);
+}
+
+/// Around fork: see [`super::hold`].
+pub(super) fn hold() {
+    EPOLLS.hold();
+}
+
+/// After fork, in both.
+pub(super) fn release() {
+    EPOLLS.release();
+}
+
+/// Puts new doorbells in the place of this process's, which others have: peers, and a forked child's
+/// parent. Threads that sleep on them look again.
+pub(crate) fn renew() {
+    let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    EPOLLS.with(|epolls| {
+        for (index, door) in DOORS.iter().enumerate() {
+            let fd = door.load(Ordering::Acquire);
+            if fd == 0 {
+                continue;
+            }
+            let here = || epolls.iter().filter(|(_, of, _)| *of as usize % DOORBELLS == index);
+            for &(epoll, ..) in here() {
+                let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+            }
+            if !sovia_sys::fd::sever(fd) {
+                door.store(0, Ordering::Release);
+                continue;
+            }
+            for &(epoll, _, token) in here() {
+                let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token);
+            }
+            let _ = call::write(fd, &1u64.to_ne_bytes());
+        }
+    });
 }
 
 /// The doorbell for an epoll set or a sleeper of that number. The first wakes the progress thread, the

@@ -3,7 +3,7 @@
 use super::{CHANGE, Pair, TABLE, TOP};
 use crate::robust::RobustBox;
 use core::sync::atomic::Ordering;
-use sovia_sys::{call, clock};
+use sovia_sys::clock;
 use std::sync::Arc;
 
 /// How long a segment that nobody should use any more stays mapped: a thread may have looked up a
@@ -23,19 +23,40 @@ pub(crate) fn collect(forget: impl Fn(*const Pair)) {
     let now = clock::now_ns();
     DEAD.with(|dead| dead.retain(|(since, _)| now - since < GRACE_NS));
     let mut dead = Vec::new();
-    CHANGE.lock();
+    let change = CHANGE.guard();
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
         // SAFETY: as in `get`.
         let Some(pair) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
-        if pair.refs.load(Ordering::Acquire) == 0 && !call::task_exists(pair.peer.pid) {
+        if pair.refs.load(Ordering::Acquire) == 0 && !pair.peer_is_there() {
             let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
             // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
             dead.push(unsafe { Arc::from_raw(raw.cast_const()) });
         }
     }
-    CHANGE.unlock();
+    drop(change);
     for pair in dead {
         forget(Arc::as_ptr(&pair));
+        DEAD.with(|list| list.push((now, pair)));
+    }
+}
+
+/// Takes every pair out of the table: this process leaves its peers. `forget` is told of each. The
+/// caller has taken all connections off their VIs, and unmaps the segments.
+pub(crate) fn leave_all(forget: impl Fn(*const Pair)) {
+    let mut left = Vec::new();
+    CHANGE.lock();
+    for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
+        let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        if !raw.is_null() {
+            // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
+            left.push(unsafe { Arc::from_raw(raw.cast_const()) });
+        }
+    }
+    CHANGE.unlock();
+    let now = clock::now_ns();
+    for pair in left {
+        forget(Arc::as_ptr(&pair));
+        pair.leave_for_good();
         DEAD.with(|list| list.push((now, pair)));
     }
 }

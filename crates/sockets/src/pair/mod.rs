@@ -7,8 +7,8 @@ mod doors;
 mod left;
 pub(crate) mod lent;
 
-pub(crate) use doors::{door, door_for, doors, epoll_of_door, ring_own};
-pub(crate) use left::{burial, collect};
+pub(crate) use doors::{door, door_for, doors, epoll_of_door, renew as renew_doors, ring_own};
+pub(crate) use left::{burial, collect, leave_all};
 
 use crate::config;
 use crate::conn::{Conn, Role};
@@ -81,10 +81,16 @@ pub(crate) fn me() -> Process {
     Process { pid, nonce }
 }
 
+/// From here on this process has another name: no pair that it had is its own any more.
+pub(crate) fn begin_anew() {
+    ME.store(0, Ordering::Release);
+}
+
 /// In a forked child: it is somebody else now. It keeps the doorbells: pairs from before the fork
 /// ring those, and a ring that wakes a relative as well only makes it look.
 pub(crate) fn forked() {
-    ME.store(0, Ordering::Release);
+    begin_anew();
+    doors::forked();
     each(|_, pair| {
         pair.waiters.store(0, Ordering::Release);
         // The parent's requests are its own.
@@ -165,12 +171,14 @@ pub(crate) fn is_current(pair: &Arc<Pair>) -> bool {
 /// Around fork: nobody changes the table meanwhile.
 pub(crate) fn hold() {
     CHANGE.lock();
+    doors::hold();
     left::hold();
 }
 
 /// After fork, in both.
 pub(crate) fn release() {
     left::release();
+    doors::release();
     CHANGE.unlock();
 }
 
@@ -197,7 +205,7 @@ pub(crate) fn at(server: SocketAddr) -> Option<(u32, &'static Pair)> {
     each(|index, pair| {
         if pair.server == Some(server)
             && (pair.is_own() || pair.has_doors())
-            && call::task_exists(pair.peer.pid)
+            && pair.peer_is_there()
         {
             found = Some((index, pair));
         }
@@ -235,6 +243,27 @@ impl Pair {
             if let Some(door) = self.segment.waiter(side, index).notify(vi) {
                 ring(door);
             }
+        }
+    }
+
+    /// Whether the peer lives, and has not left.
+    pub(crate) fn peer_is_there(&self) -> bool {
+        self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
+            && call::task_exists(self.peer.pid)
+    }
+
+    /// This process leaves for good: it gives back what it has in the segment, tells the peer, and has no
+    /// descriptor of it any more.
+    fn leave_for_good(&self) {
+        let side = self.segment.side(self.side);
+        side.taken.fetch_and(!self.waiters.swap(0, Ordering::AcqRel), Ordering::AcqRel);
+        if self.is_own() {
+            side.gone.store(1, Ordering::Release);
+        }
+        self.greetings.with(Vec::clear);
+        self.file.with(|file| *file = None);
+        for door in self.doors.get().into_iter().flatten() {
+            sovia_sys::fd::sever(door.raw());
         }
     }
 

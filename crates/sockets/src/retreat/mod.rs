@@ -20,14 +20,15 @@ use crate::conn::{Guard, Phase, flag};
 use crate::pair::{self, lent};
 use crate::stream::{self, returned, tell_reader, word};
 use crate::table::{self, Ref};
-use crate::{family, meeting, sets, stats};
+use crate::{family, meeting, process, sets, stats};
 use core::sync::atomic::Ordering;
 pub(crate) use recall::Left;
 use recall::{Asked, Verdict};
 use sovia_control::Reason;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Leave, Rx, Tx};
-use sovia_sys::{call, lock, poll};
+use sovia_sync::thread;
+use sovia_sys::{call, poll};
 use std::sync::OnceLock;
 
 /// Why a connection goes back.
@@ -35,14 +36,18 @@ use std::sync::OnceLock;
 pub enum Cause {
     /// It is inherited by another program.
     Exec,
-    /// It becomes standard input, output or error, or a stdio stream.
+    /// It becomes standard input, output or error.
     Stdio,
+    /// It becomes a stdio stream, or libc prints to it.
+    Stream,
     /// The kernel is to process the stream.
     Ulp,
     /// It is sent to another process.
     Passed,
     /// A call that Sovia does not carry.
     Call,
+    /// The process changes its user or its rights.
+    Credentials,
 }
 
 impl Cause {
@@ -50,9 +55,11 @@ impl Cause {
         match self {
             Cause::Exec => Reason::RetreatExec,
             Cause::Stdio => Reason::RetreatStdio,
+            Cause::Stream => Reason::RetreatStream,
             Cause::Ulp => Reason::RetreatUlp,
             Cause::Passed => Reason::RetreatPassed,
             Cause::Call => Reason::RetreatCall,
+            Cause::Credentials => Reason::RetreatCredentials,
         }
     }
 }
@@ -68,7 +75,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     let conn = at.conn;
     if conn.phase() == Phase::Candidate {
         conn.set_phase(Phase::Plain);
-        meeting::closed(at);
+        let _ = meeting::closed(at);
         conn.count_stay(cause.reason());
         return;
     }
@@ -79,7 +86,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
         await_other(at);
         return;
     }
-    conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
+    conn.retreater.store(thread::thread_id() as u32, Ordering::Release);
     let asked = {
         let mut guard = conn.lock();
         if conn.has(flag::DAMAGED) || !stream::audit::is_whole(&mut guard, true) {
@@ -92,6 +99,12 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
         if cause == Cause::Exec && must_stay(&mut guard, fd) {
             conn.clear(flag::RETREATING);
             // What a thread of Sovia's has left alone meanwhile.
+            stream::handled::handle(&mut guard);
+            return;
+        }
+        if process::is_borrowed() && stream::unentered(&guard) > UNENTERED_MAX {
+            // A relay would take the place of the caller's descriptors, and not of its parent's.
+            conn.clear(flag::RETREATING);
             stream::handled::handle(&mut guard);
             return;
         }
@@ -145,7 +158,7 @@ fn relay(fd: i32, at: Ref, left: &Left) -> bool {
 /// one that both read, so the relative keeps the connection.
 fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
-    family::is_shared(conn)
+    (family::is_shared(conn) || process::is_borrowed())
         && conn.rx() == Rx::Vi
         && stream::unread(guard, fd).is_ok_and(|n| n > 0)
         && stream::anchor_has_ended(fd)
@@ -178,12 +191,17 @@ fn await_other(at: Ref) {
 /// Everything that a new program would inherit goes back to TCP.
 pub fn before_exec() {
     let mut inherited = Vec::new();
-    table::for_each_conn(|fd, at| {
+    let look = |fd, at: Ref| {
         let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);
         if flags & libc::FD_CLOEXEC as usize == 0 && at.conn.phase() == Phase::Attached {
             inherited.push((fd, at));
         }
-    });
+    };
+    if process::is_borrowed() {
+        table::for_each_conn_elsewhere(look);
+    } else {
+        table::for_each_conn(look);
+    }
     for (fd, at) in inherited {
         now(fd, at, Cause::Exec);
     }
@@ -266,7 +284,7 @@ fn detach(at: Ref) {
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
     if conn.is_back() && conn.set(flag::RETREATING) & flag::RETREATING == 0 {
-        conn.retreater.store(lock::thread_id() as u32, Ordering::Release);
+        conn.retreater.store(thread::thread_id() as u32, Ordering::Release);
         conn.stays(Reason::RetreatCall);
         stats::reason(Reason::RetreatCall);
         detach(at);

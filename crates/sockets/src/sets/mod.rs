@@ -8,17 +8,21 @@
 mod entries;
 mod ready;
 mod set;
+mod shared;
 
 pub(crate) use entries::Inner;
-pub(crate) use ready::readiness;
+pub(crate) use ready::{readiness, readiness_under};
 pub(crate) use set::{DOOR, Set};
+pub(crate) use shared::is_shared;
 
 use crate::pair::{self, Pair};
+use crate::process;
 use crate::table::{self, Ref};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use entries::unlink;
-use sovia_sys::{RobustLock, call, poll};
+use sovia_sync::RobustLock;
+use sovia_sys::{call, poll};
 use std::collections::VecDeque;
 
 /// Epoll instances that are followed; in more, connections stay on TCP.
@@ -36,6 +40,11 @@ pub(crate) fn get(index: u32) -> Option<&'static Set> {
 
 /// Follows a new epoll instance.
 pub fn created(epfd: i32) {
+    if process::is_borrowed() {
+        return;
+    }
+    // From here on the program's memory is looked at.
+    sovia_signal::chain::guards();
     let fresh = || Inner {
         entries: Vec::new(),
         free: Vec::new(),
@@ -62,6 +71,7 @@ pub fn created(epfd: i32) {
             }));
             let null = core::ptr::null_mut();
             if slot.compare_exchange(null, set, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                shared::begin(index as u32);
                 table::enter_epoll(epfd, index as u32);
                 return;
             }
@@ -96,20 +106,24 @@ pub(crate) fn closed(index: u32) {
         inner.ready.clear();
     });
     set.attached.store(0, Ordering::Release);
+    shared::end(index);
     // A thread may still be inside a wait: the box stays, only its place is given up.
     TABLE[index as usize].store(core::ptr::null_mut(), Ordering::Release);
 }
 
 /// Around fork: no set is being changed.
 pub(crate) fn hold() {
-    each(|set| {
-        set.lock.lock();
-    });
+    each(|set| set.lock.hold());
 }
 
 /// After fork, in both.
 pub(crate) fn release() {
-    each(|set| set.lock.unlock());
+    each(|set| set.lock.release());
+}
+
+/// In a forked child.
+pub(crate) fn forked() {
+    shared::forked();
 }
 
 fn each(mut f: impl FnMut(&'static Set)) {
@@ -127,6 +141,20 @@ fn each(mut f: impl FnMut(&'static Set)) {
 pub(crate) fn forget_pair(pair: *const Pair) {
     each(|set| {
         set.with(|inner| inner.lanes.retain(|lane| !core::ptr::eq(lane.pair, pair)));
+    });
+}
+
+/// Takes this process's doorbells out of its instances: it gets new ones. Only where nothing of ours is
+/// in any set.
+pub(crate) fn leave_doors() {
+    let pid = call::getpid();
+    each(|set| {
+        if set.owner == pid {
+            set.drop_door();
+        } else {
+            // In an instance that a relative has made lies the relative's.
+            set.with(|inner| inner.door_added = false);
+        }
     });
 }
 

@@ -1,7 +1,7 @@
 //! What holds for a connection at a moment.
 
 use crate::Errno;
-use crate::conn::{Phase, flag};
+use crate::conn::{Guard, Phase, flag};
 use crate::stream;
 use crate::table::Ref;
 use sovia_sys::poll;
@@ -24,37 +24,57 @@ pub(super) fn check_exclusive(op: i32, events: u32, before: u32) -> Result<(), E
     if refused { Err(libc::EINVAL) } else { Ok(()) }
 }
 
+const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
+
 /// The events that hold for an attached connection, of those that matter for `interest`.
 #[inline]
 pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
-    const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
-    const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
-    let mut guard = at.conn.lock();
+    readiness_under(&mut at.conn.lock(), at, fd, interest)
+}
+
+/// Likewise, for the holder of the connection's lock.
+#[inline]
+pub(crate) fn readiness_under(guard: &mut Guard<'_>, at: Ref, fd: i32, interest: u32) -> u32 {
     if !at.conn.is_generation(at.generation) || at.conn.phase() != Phase::Attached {
         return 0;
     }
+    let ended = at.conn.has(ENDS);
+    let mask = moment(guard, fd, interest);
+    // What the progress thread has noted meanwhile belongs to the same moment.
+    if !ended && at.conn.has(ENDS) { moment(guard, fd, interest) } else { mask }
+}
+
+/// There may be more than bytes and room.
+const ENDS: u32 = flag::ENDED
+    | flag::ANCHOR
+    | flag::EOF
+    | flag::PEER_GONE
+    | flag::DAMAGED
+    | flag::SHUT_RD
+    | flag::DEAD
+    | flag::ERROR;
+
+fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
     let mut mask = 0;
+    // First: a connection that has ended is ready for everything.
+    if guard.conn.has(ENDS) {
+        // The anchor knows about ends and errors what the VI does not.
+        mask |= stream::ending::events(guard, fd) as u16 as u32;
+        if guard.conn.has(flag::DAMAGED) {
+            mask |= IN | OUT | (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+        }
+    }
     // What the kernel alone knows: urgent data, bands. Asked for only by those who want it.
     const REST: u32 = (libc::EPOLLPRI | libc::EPOLLRDBAND | libc::EPOLLMSG) as u32;
     if interest & REST != 0 {
         mask |= poll::probe(fd, (interest & REST) as i16) as u16 as u32 & interest & REST;
     }
-    if interest & IN != 0 && stream::readable(&mut guard, fd) {
+    if interest & IN != 0 && stream::readable(guard, fd) {
         mask |= IN;
     }
-    if interest & OUT != 0 && stream::writable(&mut guard, fd) {
+    if interest & OUT != 0 && stream::writable(guard, fd) {
         mask |= OUT;
-    }
-    let conn = at.conn;
-    const ENDS: u32 =
-        flag::ENDED | flag::ANCHOR | flag::EOF | flag::PEER_GONE | flag::DAMAGED | flag::SHUT_RD;
-    if conn.has(ENDS) {
-        // The anchor knows about ends and errors what the VI does not.
-        let probe = poll::probe(fd, libc::POLLRDHUP) as u32;
-        mask |= probe & (libc::EPOLLHUP | libc::EPOLLERR | libc::EPOLLRDHUP) as u32;
-        if conn.has(flag::DAMAGED) {
-            mask |= IN | OUT | (libc::EPOLLERR | libc::EPOLLHUP) as u32;
-        }
     }
     mask
 }

@@ -1,4 +1,4 @@
-//! What the kernel says of a connection's anchor.
+//! What the kernel says of a connection's anchor, and is told to do.
 
 use crate::conn::{Conn, flag};
 use sovia_sys::call;
@@ -18,4 +18,26 @@ pub(super) fn anchor_news(conn: &Conn, fd: i32) -> bool {
 /// the same of a receiving side that this end has shut itself.
 pub(crate) fn anchor_has_ended(fd: i32) -> bool {
     call::tcp_state(fd).is_none_or(|state| state.peer_has_ended())
+}
+
+/// Acknowledges what TCP has received, at once. The peer's TCP may hold bytes back until then
+/// (Nagle's algorithm), and an end whose own bytes go over the VI sends no data on TCP that would
+/// carry the acknowledgement: without this the bytes would wait for the kernel's delayed one.
+#[cold]
+pub(super) fn acknowledge(fd: i32) {
+    let _ = call::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &1i32);
+}
+
+/// Has TCP send what Nagle's algorithm or TCP_CORK holds back.
+#[cold]
+pub(super) fn push(fd: i32) {
+    if call::bytes_unsent(fd) == Ok(0) {
+        return;
+    }
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
+    let before = call::getsockopt::<i32>(fd, level, name).unwrap_or(1);
+    let _ = call::setsockopt(fd, level, name, &1i32);
+    if before == 0 {
+        let _ = call::setsockopt(fd, level, name, &0i32);
+    }
 }

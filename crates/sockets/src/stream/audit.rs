@@ -17,7 +17,7 @@ use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Tx};
 pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
 
 /// Flags that are news to those who wait.
-const ENDS: u32 = flag::ENDED | flag::DAMAGED | flag::EOF | flag::PEER_GONE;
+const ENDS: u32 = flag::ENDED | flag::DAMAGED | flag::EOF | flag::PEER_GONE | flag::DEAD;
 
 /// Writes the words again that their last writer may have died over.
 pub(super) fn repair(guard: &mut Guard<'_>) {
@@ -28,6 +28,7 @@ pub(super) fn repair(guard: &mut Guard<'_>) {
     store(&tx.writer, word::START, guard.own.start);
     store(&tx.writer, word::LEDGER, guard.own.ledger);
     store(&rx.reader, word::HEAD, guard.taker.head);
+    store(&rx.reader, word::TAKEN_BYTES, u64::from(guard.bytes_taken));
     store(&rx.path, word::GRANT, guard.own.grant);
     if guard.conn.tx() == Tx::Vi && load(&tx.path, word::SWITCH) == 0 {
         if guard.own.switch == 0 {
@@ -163,6 +164,8 @@ pub(crate) enum Finding {
     Fine,
     /// There has been something for a while, and nobody has come for it.
     Untold,
+    /// Its writer has had no room for a while, and the anchor would not tell of the reader's death.
+    Stalled,
     /// It has failed.
     Damaged,
 }
@@ -196,6 +199,17 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     } else if !guard.seen.told && has_news(&guard) {
         guard.seen.told = true;
         return Finding::Untold;
+    } else if is_stalled(&guard) {
+        return Finding::Stalled;
     }
     Finding::Fine
+}
+
+/// Whether the writer waits for a reader of whose death the anchor could not tell: its end has come
+/// already, or would come behind bytes on TCP.
+fn is_stalled(guard: &Guard<'_>) -> bool {
+    let conn = guard.conn;
+    guard.gatherer.is_gathering()
+        && !conn.has(flag::DEAD | flag::PEER_GONE)
+        && (conn.rx() != Rx::Vi || conn.has(flag::EOF | flag::ENDED))
 }

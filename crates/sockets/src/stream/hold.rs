@@ -7,13 +7,22 @@ use super::Fault;
 use super::packets::{control, count_arrival};
 use crate::conn::{Guard, HELD, Held, Taking};
 use sovia_proto::packet::{Immediate, Kind};
+use sovia_signal::access::{self, BadAddress};
 use via_shm::ring::Entry;
 
-pub(super) fn copy_held(guard: &Guard<'_>, held: &Held, from: usize, out: &mut [u8]) {
+pub(super) fn copy_held(
+    guard: &Guard<'_>,
+    held: &Held,
+    from: usize,
+    out: &mut [u8],
+) -> Result<(), BadAddress> {
     if held.pooled {
-        guard.endpoint_ref().rx.copy_pooled(held.at, held.len, from, out);
+        guard.endpoint_ref().rx.copy_pooled(held.at, held.len, from, out)
     } else if let Some(bytes) = held.bytes.get(from..from + out.len()) {
-        out.copy_from_slice(bytes);
+        // SAFETY: the two are of one length, and one is ours.
+        unsafe { access::copy(out.as_mut_ptr(), bytes.as_ptr(), bytes.len()) }
+    } else {
+        Ok(())
     }
 }
 
@@ -62,7 +71,7 @@ fn hold(guard: &mut Guard<'_>, entry: &Entry, kind: Kind) -> Result<(), Fault> {
     };
     if !held.pooled {
         let n = entry.len as usize;
-        guard.endpoint_ref().rx.copy_head(entry, 0, &mut held.bytes[..n]);
+        guard.endpoint_ref().rx.copy_head(entry, 0, &mut held.bytes[..n])?;
     }
     let (n, index) = (guard.held_end, guard.held_end as usize % HELD);
     guard.held[index] = held;

@@ -7,7 +7,7 @@
 use super::hold::{kind_of, look};
 use super::packets::{consumed, count_arrival};
 use super::send::{cannot, said, send_vi};
-use super::{Fault, Put, damaged, load, rx, tx, word};
+use super::{Fault, Put, failed, load, rx, tx, word};
 use crate::conn::{Guard, HELD, Taking, flag};
 use core::ptr::NonNull;
 use sovia_proto::order::{Next, Take};
@@ -38,7 +38,7 @@ pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
     match may_send(guard) {
         Ok(true) => {}
         Ok(false) => return Place::NotNow(lend_progress(guard)),
-        Err(Fault::Damaged) => return Place::Nowhere,
+        Err(_) => return Place::Nowhere,
     }
     match guard.endpoint().tx.lend(len) {
         Ok(Some(memory)) => Place::Here(memory),
@@ -129,7 +129,7 @@ pub(crate) fn borrow(guard: &mut Guard<'_>, fd: i32) -> Find {
     }
     match borrow_vi(guard) {
         Ok(find) => find,
-        Err(Fault::Damaged) => Find::Failed(damaged(conn, fd)),
+        Err(fault) => Find::Failed(failed(conn, fd, fault)),
     }
 }
 

@@ -1,15 +1,15 @@
 //! Looking whether a call would find something.
 
-use super::entering::switched;
+use super::entering::{enter, switched};
 use super::hold::scan;
-use super::peek::peek;
 use super::receive::{idle, is_returning};
-use super::{Got, ROOM, load, returned, rx, tx, word};
+use super::{Got, ROOM, ending, load, returned, rx, tx, word};
 use crate::conn::{Conn, Guard, flag};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::Immediate;
-use sovia_proto::path::{Rx, Tx};
+use sovia_proto::path::{Rx, Source, Tx};
+use sovia_sys::poll;
 use via_shm::Endpoint;
 use via_shm::layout::Direction;
 
@@ -49,28 +49,39 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
                     },
                 }
             }
-            conn.has(flag::EOF | flag::DAMAGED | flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE)
-                && idle(guard, fd, &mut []) != Got::Nothing
+            idle(guard, fd, &mut []) != Got::Nothing
         }
-        Rx::Granted if switched(guard) != 0 => {
-            let mut byte = [0];
-            peek(guard, fd, &mut byte) != Got::Nothing
-        }
-        _ => {
-            conn.clear(flag::ANCHOR);
-            let found = sovia_sys::poll::probe(fd, libc::POLLIN) != 0;
-            if found {
-                conn.set(flag::ANCHOR);
+        Rx::Granted => {
+            if on_tcp(conn, fd) {
+                return true;
             }
-            found
+            // TCP has nothing: whether it has been read up to the switch.
+            let switch = switched(guard);
+            match sovia_proto::path::source(switch, conn.rx_tcp.load(Ordering::Acquire)) {
+                Source::Vi => !enter(guard, switch) || readable(guard, fd),
+                Source::Impossible => true,
+                Source::Tcp | Source::TcpUpTo(_) => false,
+            }
         }
+        Rx::Tcp | Rx::Back => on_tcp(conn, fd),
     }
+}
+
+/// Whether a receive from the anchor would find something.
+fn on_tcp(conn: &Conn, fd: i32) -> bool {
+    conn.clear(flag::ANCHOR);
+    let found = conn.has(flag::RESET) || poll::probe(fd, libc::POLLIN) != 0;
+    if found {
+        conn.set(flag::ANCHOR);
+    }
+    found
 }
 
 /// Whether a send would accept something, or fail at once.
 pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
-    if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED | flag::SHUT_WR | flag::PEER_GONE) {
+    let gone = ending::has_gone(guard, fd);
+    if conn.tx() == Tx::Vi && !gone && !conn.has(flag::DAMAGED | flag::SHUT_WR) {
         if !guard.gatherer.is_gathering() {
             return true;
         }
@@ -79,7 +90,7 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     } else if returned::holds_back(guard, fd) {
         false
     } else {
-        sovia_sys::poll::probe(fd, libc::POLLOUT) != 0
+        poll::probe(fd, libc::POLLOUT) != 0
     }
 }
 
@@ -117,6 +128,11 @@ impl<'a> Watch<'a> {
                 (word, word.load(Ordering::Acquire))
             }),
         }
+    }
+
+    /// Whether the receiving side was on the VI.
+    pub(crate) fn is_on_vi(&self) -> bool {
+        self.on_vi
     }
 
     /// Whether something has changed since. Cheap; may err towards yes, and towards no only if

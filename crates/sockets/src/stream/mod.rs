@@ -7,6 +7,7 @@
 //!   had; `transfer`: how one's bytes are sent; `combine`: when the reader is told of small ones;
 //! - `entering`, `anchor`, `returned`: between TCP and the VI: the way in, what the kernel says, and
 //!   what the way back asks of a sender;
+//! - `ending`: how the peer's end came, and what is told of it;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
 //! - `handled`, `listeners`: messages that a thread of Sovia's handles, and who is told of what;
 //! - `audit`: whether the segment is as this end has left it.
@@ -14,6 +15,7 @@
 mod anchor;
 pub(crate) mod audit;
 pub(crate) mod combine;
+pub(crate) mod ending;
 mod entering;
 pub(crate) mod handled;
 mod hold;
@@ -28,7 +30,7 @@ mod send;
 mod transfer;
 
 pub(crate) use anchor::anchor_has_ended;
-pub(crate) use entering::say_grant;
+pub(crate) use entering::{grant, say_grant};
 pub(crate) use lend::{Find, Place, borrow, commit, give_back, lend, lend_progress, take_back};
 pub use look::{Watch, readable, writable};
 pub(crate) use packets::send_control;
@@ -44,8 +46,9 @@ use core::sync::atomic::Ordering;
 use sovia_proto::Violation;
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::Rx;
+use sovia_signal::access::BadAddress;
 use sovia_sys::call;
-use via_shm::endpoint::Area;
+use via_shm::endpoint::{Area, Unsent};
 use via_shm::layout::{Direction, Words};
 use via_shm::{Damaged, Endpoint};
 
@@ -67,6 +70,8 @@ pub(crate) mod word {
     pub(crate) const WINDOW: usize = 4;
     /// Reader's line: gathered bytes taken.
     pub(crate) const HEAD: usize = 0;
+    /// Reader's line: bytes of the ordered packets that the program has read to their ends.
+    pub(crate) const TAKEN_BYTES: usize = 1;
     /// Path line: the sender's switch.
     pub(crate) const SWITCH: usize = 0;
     /// Path line: the receiver's grant.
@@ -122,7 +127,25 @@ pub enum Put {
 }
 
 enum Fault {
+    /// The segment holds nonsense.
     Damaged,
+    /// The program's memory is not all there.
+    BadAddress,
+}
+
+impl From<BadAddress> for Fault {
+    fn from(_: BadAddress) -> Fault {
+        Fault::BadAddress
+    }
+}
+
+impl From<Unsent> for Fault {
+    fn from(unsent: Unsent) -> Fault {
+        match unsent {
+            Unsent::Damaged(_) => Fault::Damaged,
+            Unsent::BadAddress => Fault::BadAddress,
+        }
+    }
 }
 
 impl From<Damaged> for Fault {
@@ -134,6 +157,15 @@ impl From<Damaged> for Fault {
 impl From<Violation> for Fault {
     fn from(_: Violation) -> Fault {
         Fault::Damaged
+    }
+}
+
+/// What the program is told of a fault.
+#[cold]
+fn failed(conn: &Conn, fd: i32, fault: Fault) -> Errno {
+    match fault {
+        Fault::Damaged => damaged(conn, fd),
+        Fault::BadAddress => libc::EFAULT,
     }
 }
 

@@ -1,14 +1,15 @@
 //! Looking at unread bytes without consuming them.
 
+use super::anchor::acknowledge;
 use super::entering::{enter, grant, switched};
 use super::hold::{copy_held, kind_of, look, scan};
-use super::receive::{idle, is_returning};
-use super::{Fault, Got, damaged, load, rx, word};
+use super::receive::{end, idle, is_returning};
+use super::{Fault, Got, damaged, ending, failed, load, rx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::{Errno, errno};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::{Rx, Source};
+use sovia_proto::path::{Rx, Source, Tx};
 use sovia_sys::call;
 use via_shm::endpoint::Area;
 
@@ -31,6 +32,10 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
             conn.set(flag::ANCHOR);
         }
         if let Ok(1..) = result {
+            if conn.tx() == Tx::Vi {
+                // A program that looks until there is more waits for what the peer holds back.
+                acknowledge(fd);
+            }
             return Got::Bytes(result.unwrap_or(0));
         }
         // As in `receive_tcp`: the switch may be newer than the look at it.
@@ -43,7 +48,7 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         }
         return match result {
             Ok(_) if out.is_empty() => Got::Bytes(0),
-            Ok(_) => Got::End,
+            Ok(_) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
             Err(call::Errno::EAGAIN) => Got::Nothing,
             Err(e) => Got::Failed(errno(e)),
         };
@@ -53,10 +58,11 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         Ok(0) if !out.is_empty() && guard.held_first != guard.held_end => peek_left(guard, fd, out),
         Ok(0) => match idle(guard, fd, &mut []) {
             Got::Bytes(_) => peek_left(guard, fd, out),
+            Got::End if !out.is_empty() && !conn.has(flag::EOF | flag::SHUT_RD) => end(conn, fd),
             got => got,
         },
         Ok(n) => Got::Bytes(n),
-        Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
+        Err(fault) => Got::Failed(failed(conn, fd, fault)),
     }
 }
 
@@ -70,7 +76,7 @@ fn peek_left(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     match peek_vi(guard, out) {
         Ok(0) if !out.is_empty() => Got::End,
         Ok(n) => Got::Bytes(n),
-        Err(Fault::Damaged) => Got::Failed(damaged(guard.conn, fd)),
+        Err(fault) => Got::Failed(failed(guard.conn, fd, fault)),
     }
 }
 
@@ -95,7 +101,9 @@ fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
             while done < out.len() && head != tail {
                 let at = (head.wrapping_sub(start) % Area::LEN as u64) as usize;
                 let len = ((tail - head) as usize).min(out.len() - done).min(Area::LEN - at);
-                guard.endpoint_ref().rx.area().read(at, &mut out[done..done + len]);
+                if !guard.endpoint_ref().rx.area().read(at, &mut out[done..done + len]) {
+                    return if done > 0 { Ok(done) } else { Err(Fault::BadAddress) };
+                }
                 done += len;
                 head += len as u64;
             }
@@ -110,7 +118,10 @@ fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
             break;
         }
         let len = (held.len as usize).saturating_sub(from).min(out.len() - done);
-        copy_held(guard, &held, from, &mut out[done..done + len]);
+        match copy_held(guard, &held, from, &mut out[done..done + len]) {
+            Err(_) if done > 0 => return Ok(done),
+            result => result?,
+        }
         done += len;
         from = 0;
         n = n.wrapping_add(1);

@@ -1,24 +1,33 @@
 //! Receiving: from TCP up to the switch, then from the VI.
 
-use super::anchor::{anchor_has_ended, anchor_news};
-use super::combine;
+use super::anchor::{acknowledge, anchor_has_ended};
 use super::entering::{enter, grant, switched};
 use super::hold::{copy_held, hold_control, kind_of, scan};
 use super::packets::{consumed, control, count_arrival};
-use super::{Fault, Got, ROOM, damaged, load, rx, store, tell_writer, word};
-use crate::conn::{Guard, HELD, Taking, flag};
+use super::{Fault, Got, ROOM, damaged, failed, load, rx, store, tell_writer, word};
+use super::{combine, ending};
+use crate::conn::{Conn, Guard, HELD, Taking, flag};
 use crate::errno;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Take;
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::{CANCELLED, Rx, Source};
+use sovia_proto::path::{CANCELLED, Rx, Source, Tx};
 use sovia_sys::call;
 use via_shm::endpoint::Area;
 use via_shm::layout::Direction;
 
 /// Receives into `out` whatever is there. Grants the VI to the sender if the connection has one:
 /// the caller is the program itself, reading.
+#[inline]
 pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+    let got = receive_what_is_there(guard, fd, out);
+    if guard.conn.has(flag::WITHHELD) {
+        ending::come_close(guard, fd);
+    }
+    got
+}
+
+fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
     combine::tell(guard);
     if out.is_empty() && !conn.has(flag::RETREATING) {
@@ -33,7 +42,7 @@ pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         match receive_vi(guard, out) {
             Ok(0) => {}
             Ok(n) => return Got::Bytes(n),
-            Err(Fault::Damaged) => return Got::Failed(damaged(conn, fd)),
+            Err(fault) => return Got::Failed(failed(conn, fd, fault)),
         }
         if conn.rx() == Rx::Vi {
             return idle(guard, fd, out);
@@ -72,7 +81,8 @@ pub fn is_returning(guard: &mut Guard<'_>) -> bool {
 
 /// The VI has nothing: is that the end?
 pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
-    const STATES: u32 = flag::EOF | flag::DAMAGED | flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE;
+    const STATES: u32 =
+        flag::EOF | flag::DAMAGED | flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE | flag::DEAD;
     let conn = guard.conn;
     if !conn.has(STATES) {
         return Got::Nothing;
@@ -83,18 +93,19 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     if conn.has(flag::DAMAGED) {
         return Got::Failed(libc::ECONNRESET);
     }
-    if !anchor_news(conn, fd) {
-        return Got::Nothing;
-    }
+    let gone = ending::has_gone(guard, fd);
     // Whatever the peer put on the VI before it left is seen by now.
-    if scan(guard).is_err() {
+    if (gone || conn.has(flag::ANCHOR)) && scan(guard).is_err() {
         return Got::Failed(damaged(conn, fd));
     }
     let gathered = load(&rx(guard).writer, word::TAIL) != guard.taker.head;
     if guard.held_first == guard.held_end && !gathered {
-        conn.set(flag::PEER_GONE);
-        // The kernel tells of a reset once: not to one who only looks.
-        return if out.is_empty() { Got::End } else { anchor(fd) };
+        return match (gone, out.is_empty()) {
+            (false, _) => Got::Nothing,
+            // An error is told once: not to a caller that only looks.
+            (true, true) => Got::End,
+            (true, false) => end(conn, fd),
+        };
     }
     if out.is_empty() {
         // Only asked whether there is something.
@@ -104,7 +115,19 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         Ok(0) if conn.rx() == Rx::Vi => Got::End,
         Ok(0) => receive_tcp(guard, fd, out),
         Ok(n) => Got::Bytes(n),
-        Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
+        Err(fault) => Got::Failed(failed(conn, fd, fault)),
+    }
+}
+
+/// The end of a stream whose peer has gone, after all that it had sent: an error, once, or end of file.
+pub(super) fn end(conn: &Conn, fd: i32) -> Got {
+    if let Some(error) = ending::receive_error(conn) {
+        return Got::Failed(error);
+    }
+    match anchor(fd) {
+        // Its FIN is still to come.
+        Got::Nothing if conn.has(flag::DEAD) => Got::End,
+        got => got,
     }
 }
 
@@ -142,13 +165,16 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         Ok(n) if n > 0 => {
             conn.set(flag::ANCHOR);
             let read = conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel) + n as u64;
+            if conn.tx() == Tx::Vi {
+                acknowledge(fd);
+            }
             // At the switch the rest comes from the VI in the same call.
             if n < out.len() && conn.rx() == Rx::Granted {
                 let switch = switched(guard);
                 if sovia_proto::path::source(switch, read) == Source::Vi && enter(guard, switch) {
                     return match receive_vi(guard, &mut out[n..]) {
                         Ok(more) => Got::Bytes(n + more),
-                        Err(Fault::Damaged) => Got::Bytes(n),
+                        Err(_) => Got::Bytes(n),
                     };
                 }
             }
@@ -170,11 +196,11 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
                 match rescue(guard) {
                     Ok(false) => {}
                     Ok(true) => return receive(guard, fd, out),
-                    Err(Fault::Damaged) => return Got::Failed(damaged(conn, fd)),
+                    Err(fault) => return Got::Failed(failed(conn, fd, fault)),
                 }
             }
             match other {
-                Ok(_) => Got::End,
+                Ok(_) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
                 Err(call::Errno::EAGAIN) => Got::Nothing,
                 Err(e) => Got::Failed(errno(e)),
             }
@@ -208,20 +234,32 @@ fn rescue(guard: &mut Guard<'_>) -> Result<bool, Fault> {
 
 /// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
 fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
-    let direction = rx(guard);
     let mut done = 0;
-    while done < out.len() {
+    let result = take(guard, out, &mut done);
+    guard.traffic.bytes_received += done as u64;
+    match result {
+        // What came before the bad address has been received; the rest stays where it is.
+        Err(Fault::BadAddress) if done > 0 => Ok(done),
+        result => result.map(|()| done),
+    }
+}
+
+#[inline(always)]
+fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), Fault> {
+    let direction = rx(guard);
+    while *count < out.len() {
+        let done = *count;
         let tail = load(&direction.writer, word::TAIL);
         if tail != guard.taker.head {
             let after = load(&direction.writer, word::AFTER) as u32;
             if let Take::Gathered(n) = guard.taker.next(tail, after) {
-                done += take_gathered(guard, direction, n, &mut out[done..])?;
+                *count += take_gathered(guard, direction, n, &mut out[done..])?;
                 continue;
             }
         }
         if guard.held_first != guard.held_end {
             let n = take_held(guard, &mut out[done..])?;
-            done += n;
+            *count += n;
             if n == 0 && guard.conn.rx() != Rx::Vi || guard.conn.has(flag::EOF) {
                 break;
             }
@@ -247,8 +285,8 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
                     return Err(Fault::Damaged);
                 }
                 let n = (entry.len as usize - from).min(out.len() - done);
-                guard.endpoint_ref().rx.copy_head(&entry, from, &mut out[done..done + n]);
-                done += n;
+                guard.endpoint_ref().rx.copy_head(&entry, from, &mut out[done..done + n])?;
+                *count += n;
                 if from + n == entry.len as usize {
                     let packets = guard.taker.packets.wrapping_add(1);
                     let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
@@ -266,7 +304,7 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
                     let tail = load(&direction.writer, word::TAIL);
                     let after = load(&direction.writer, word::AFTER) as u32;
                     if let Take::Gathered(n) = guard.taker.next(tail, after) {
-                        done += take_gathered(guard, direction, n, &mut out[done..])?;
+                        *count += take_gathered(guard, direction, n, &mut out[done..])?;
                         // Its arrival has been counted already, if it carries acknowledgements.
                         guard.endpoint().rx.advance(&entry)?;
                         hold_control(guard, kind);
@@ -280,8 +318,7 @@ fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
             }
         }
     }
-    guard.traffic.bytes_received += done as u64;
-    Ok(done)
+    Ok(())
 }
 
 fn take_gathered(
@@ -297,7 +334,8 @@ fn take_gathered(
     let at = (guard.taker.head.wrapping_sub(start) % Area::LEN as u64) as usize;
     let n = (available as usize).min(out.len()).min(Area::LEN - at);
     if !guard.endpoint_ref().rx.area().read(at, &mut out[..n]) {
-        return Err(Fault::Damaged);
+        // The place is within the area: it is the program's buffer that is not there.
+        return Err(Fault::BadAddress);
     }
     guard.taker.head += n as u64;
     store(&direction.reader, word::HEAD, guard.taker.head);
@@ -321,7 +359,7 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
         return Err(Fault::Damaged);
     }
     let n = (held.len as usize - from).min(out.len());
-    copy_held(guard, &held, from, &mut out[..n]);
+    copy_held(guard, &held, from, &mut out[..n])?;
     if from + n == held.len as usize {
         let packets = guard.taker.packets.wrapping_add(1);
         let taking = Taking::FromHeld(guard.held_first, packets);
@@ -340,14 +378,14 @@ pub(crate) fn receive_unread(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> 
     match receive_vi(guard, out) {
         Ok(0) if conn.rx() != Rx::Vi || conn.has(flag::EOF) => Got::End,
         // TCP may still hold bytes from before the switch: only its end tells of the peer's.
-        Ok(0) if anchor_has_ended(fd) => match receive_vi(guard, out) {
+        Ok(0) if conn.has(flag::DEAD) || anchor_has_ended(fd) => match receive_vi(guard, out) {
             // What it wrote before it died is seen by now.
             Ok(0) => Got::End,
             Ok(n) => Got::Bytes(n),
-            Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
+            Err(fault) => Got::Failed(failed(conn, fd, fault)),
         },
         Ok(0) => Got::Nothing,
         Ok(n) => Got::Bytes(n),
-        Err(Fault::Damaged) => Got::Failed(damaged(conn, fd)),
+        Err(fault) => Got::Failed(failed(conn, fd, fault)),
     }
 }

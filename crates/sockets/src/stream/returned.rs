@@ -60,7 +60,7 @@ pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
     match returned(guard) {
         // A receiver that has died meanwhile never will.
-        Returned::NotYet => !anchor_has_ended(fd),
+        Returned::NotYet => !conn.has(flag::DEAD) && !anchor_has_ended(fd),
         Returned::Refused => {
             conn.set(flag::PUMPED);
             false
@@ -82,8 +82,11 @@ fn pump(guard: &mut Guard<'_>, fd: i32, len: usize) -> bool {
             Ok(sent) => guard.pumped += sent as u32,
             Err(call::Errno::EINTR) => {}
             Err(call::Errno::EAGAIN) => return false,
-            // The connection is gone; so are its bytes, as with TCP.
-            Err(_) => {
+            // The connection is gone; so are its bytes, as with TCP. The error is the program's.
+            Err(error) => {
+                if error != call::Errno::EPIPE {
+                    conn.keep_error(crate::errno(error));
+                }
                 conn.set(flag::PUMPED);
                 return true;
             }

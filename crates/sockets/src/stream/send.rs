@@ -1,19 +1,18 @@
 //! Sending: to TCP until the receiver has granted the VI, then over the VI, in packets while the
 //! window allows, and beyond it by gathering.
 
-use super::anchor::anchor_news;
-use super::combine;
-use super::hold::{look, scan};
+use super::anchor::{acknowledge, push};
+use super::hold::look;
 use super::{
-    Fault, Put, damaged, load, returned, send_control, store, tell_reader, transfer, tx, word,
+    Fault, Put, failed, load, returned, send_control, store, tell_reader, transfer, tx, word,
 };
-use crate::conn::{Guard, HELD, flag};
+use super::{combine, ending};
+use crate::conn::{Guard, flag};
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Grant, Rx, Tx};
-use sovia_sys::call;
 use via_shm::endpoint::Area;
 use via_shm::ring::INLINE;
 
@@ -60,7 +59,7 @@ pub(super) fn said(
             }
             Put::Bytes(n)
         }
-        Err(Fault::Damaged) => Put::Failed(damaged(guard.conn, fd)),
+        Err(fault) => Put::Failed(failed(guard.conn, fd, fault)),
     }
 }
 
@@ -77,17 +76,15 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
     if conn.tx() == Tx::Tcp {
         switch(guard, fd);
     }
-    if conn.has(flag::DAMAGED) {
-        return Some(Put::AskKernel);
+    const UNUSUAL: u32 =
+        flag::DAMAGED | flag::ERROR | flag::SHUT_WR | flag::PEER_GONE | flag::DEAD | flag::ANCHOR;
+    if conn.has(UNUSUAL)
+        && let Some(put) = is_over(guard, fd)
+    {
+        return Some(put);
     }
     if conn.tx() != Tx::Vi {
         return Some(if returned::holds_back(guard, fd) { Put::Full } else { Put::AskKernel });
-    }
-    if conn.has(flag::SHUT_WR | flag::PEER_GONE) {
-        return Some(Put::AskKernel);
-    }
-    if conn.has(flag::ANCHOR) && peer_has_gone(guard, fd) {
-        return Some(Put::AskKernel);
     }
     match load(&tx(guard).path, word::GRANT) {
         word::LEFT => {
@@ -103,25 +100,19 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
     None
 }
 
-/// The anchor has ended. If the VI has no FIN, or the anchor is in error, the peer is no more, and
-/// the kernel's answer to a send is the right one.
+/// What a send is told once sending is over: an error of this end's, or whatever the kernel says.
 #[cold]
-fn peer_has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
+fn is_over(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
     let conn = guard.conn;
-    if conn.rx() != Rx::Vi || !anchor_news(conn, fd) || scan(guard).is_err() {
-        return false;
+    let gone = ending::has_gone(guard, fd);
+    if let Some(error) = ending::send_error(conn) {
+        return Some(Put::Failed(error));
     }
-    let reset = sovia_sys::poll::probe(fd, 0) & libc::POLLERR != 0;
-    let mut half_closed = conn.has(flag::EOF);
-    let mut n = guard.held_first;
-    while n != guard.held_end {
-        half_closed |= guard.held[n as usize % HELD].kind != Kind::Data as u8;
-        n = n.wrapping_add(1);
+    if conn.has(flag::DAMAGED) {
+        return Some(Put::AskKernel);
     }
-    if reset || !half_closed {
-        conn.set(flag::PEER_GONE);
-    }
-    reset || !half_closed
+    let on_vi = conn.tx() == Tx::Vi;
+    (on_vi && (gone || conn.has(flag::SHUT_WR))).then_some(Put::AskKernel)
 }
 
 /// Moves the sending direction to the VI if the receiver has granted it.
@@ -139,7 +130,12 @@ fn switch(guard: &mut Guard<'_>, fd: i32) {
         conn.set_tx(Tx::Tcp);
         return;
     }
+    // From here on no data of this end follows on TCP that would push what is held back there, or
+    // carry the acknowledgement of what the peer has sent there.
     push(fd);
+    if conn.rx() != Rx::Vi {
+        acknowledge(fd);
+    }
     let sent = conn.tx_tcp.load(Ordering::Acquire);
     let switch = sovia_proto::path::switch_word(sent);
     (guard.own.from, guard.own.switch) = (sent, switch);
@@ -158,58 +154,65 @@ fn switch(guard: &mut Guard<'_>, fd: i32) {
     tell_reader(conn, guard.endpoint_ref());
 }
 
-/// Has TCP send what Nagle's algorithm or TCP_CORK holds back: from here on no data of ours follows
-/// that would push it, and no data of the peer's that would carry its acknowledgement.
-fn push(fd: i32) {
-    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_NODELAY);
-    let before = call::getsockopt::<i32>(fd, level, name).unwrap_or(1);
-    let _ = call::setsockopt(fd, level, name, &1i32);
-    if before == 0 {
-        let _ = call::setsockopt(fd, level, name, &0i32);
+pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
+    let mut done = 0;
+    match put(guard, bytes, &mut done) {
+        // What came before the bad address has been sent.
+        Err(Fault::BadAddress) if done > 0 => Ok(done),
+        result => result.map(|()| done),
     }
 }
 
-pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
+/// Sends as many of `bytes` as there is room for, and counts them in `done` one by one.
+#[inline(always)]
+fn put(guard: &mut Guard<'_>, bytes: &[u8], done: &mut usize) -> Result<(), Fault> {
     if guard.gatherer.is_gathering() {
         let taken = load(&tx(guard).reader, word::HEAD);
         if guard.gatherer.next(taken) == Next::Gather {
-            return gather(guard, bytes);
+            return gather(guard, bytes, done);
         }
     }
     if combine::wants(guard, bytes.len()) {
-        return gather(guard, bytes);
+        return gather(guard, bytes, done);
     }
     let most = guard.protocol.chunk as usize;
-    let mut done = 0;
-    while done < bytes.len() {
+    while *done < bytes.len() {
         if !guard.flow.can_send() {
             look(guard)?;
             if !guard.flow.can_send() {
-                return Ok(done + gather(guard, &bytes[done..])?);
+                return gather(guard, bytes, done);
             }
         }
-        let chunk = &bytes[done..bytes.len().min(done + most)];
+        let chunk = &bytes[*done..bytes.len().min(*done + most)];
         let before = guard.flow;
         let packet = guard.flow.send(Kind::Data).encode();
-        if !transfer::post(guard, packet, chunk)? {
-            guard.flow = before;
-            return Ok(done + gather(guard, &bytes[done..])?);
+        match transfer::post(guard, packet, chunk) {
+            Ok(true) => {}
+            Ok(false) => {
+                guard.flow = before;
+                return gather(guard, bytes, done);
+            }
+            Err(unsent) => {
+                guard.flow = before;
+                return Err(unsent.into());
+            }
         }
         guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
         guard.bytes_sent = guard.bytes_sent.wrapping_add(chunk.len() as u32);
         guard.counted = guard.endpoint_ref().tx.sent();
         guard.traffic.messages_sent += 1;
-        done += chunk.len();
-        if done < bytes.len() {
+        *done += chunk.len();
+        if *done < bytes.len() {
             // The receiver copies the first chunk while we copy the next.
             tell_reader(guard.conn, guard.endpoint_ref());
         }
     }
-    Ok(done)
+    Ok(())
 }
 
-/// Puts bytes where the receiver takes them by itself.
-fn gather(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
+/// Puts what is left of `bytes` where the receiver takes it by itself.
+fn gather(guard: &mut Guard<'_>, bytes: &[u8], sent: &mut usize) -> Result<(), Fault> {
+    let bytes = &bytes[*sent..];
     let direction = tx(guard);
     let line = &direction.writer;
     let mut gatherer = guard.gatherer;
@@ -230,15 +233,17 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
         // In steps, so that the receiver copies one while we copy the next.
         let n = (total - done).min(Area::LEN - at).min(guard.protocol.chunk as usize);
         if !area.write(at, &bytes[done..done + n]) {
-            return Err(Fault::Damaged);
+            // The place is within the area: it is the program's bytes that are not there.
+            return Err(Fault::BadAddress);
         }
         gatherer.tail += n as u64;
         store(line, word::TAIL, gatherer.tail);
         guard.gatherer = gatherer;
+        guard.traffic.messages_sent += u64::from(done == 0);
         done += n;
+        *sent += n;
     }
-    guard.traffic.messages_sent += u64::from(done > 0);
-    Ok(done)
+    Ok(())
 }
 
 /// All bytes that we have put on the VI, for a receiver that has entered it never.

@@ -3,12 +3,12 @@
 use crate::conn::Guard;
 use crate::memory;
 use sovia_proto::configuration::Transfer;
-use via_shm::Damaged;
+use via_shm::endpoint::Unsent;
 
 /// Sends one packet, in the way that the connection's configuration says; false if there is no room for
 /// it.
 #[inline]
-pub(super) fn post(guard: &mut Guard<'_>, packet: u32, bytes: &[u8]) -> Result<bool, Damaged> {
+pub(super) fn post(guard: &mut Guard<'_>, packet: u32, bytes: &[u8]) -> Result<bool, Unsent> {
     match guard.protocol.transfer {
         Transfer::Auto => guard.endpoint().tx.send(packet, bytes),
         transfer => post_by(guard, transfer, packet, bytes),
@@ -21,7 +21,7 @@ fn post_by(
     transfer: Transfer,
     packet: u32,
     bytes: &[u8],
-) -> Result<bool, Damaged> {
+) -> Result<bool, Unsent> {
     let copies = match transfer {
         Transfer::Hybrid { threshold } => bytes.len() <= threshold as usize,
         Transfer::Copy | Transfer::Auto => true,

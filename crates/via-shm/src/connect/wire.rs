@@ -2,6 +2,7 @@
 //!
 //! Welcome from the waiting side, Request from the requester, Answer from the waiting side.
 
+use super::{DISCRIMINATOR_MAX, HOST_LEN};
 use crate::connect::link::Token;
 use via::error::ConnectError;
 use via::{NetAddress, Reliability, ViAttributes};
@@ -10,8 +11,6 @@ use via::{NetAddress, Reliability, ViAttributes};
 const MAGIC: u32 = 0x5649_5302;
 /// Bytes that a message may have.
 pub(crate) const MESSAGE_MAX: usize = 512;
-/// Bytes of the parts of an address.
-pub(crate) const ADDRESS_MAX: usize = 64;
 
 /// A request for a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,9 +97,10 @@ impl<'a> In<'a> {
     fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
-    fn counted(&mut self) -> Option<&'a [u8]> {
+    /// A part of an address, of at most `max` bytes: a program has room for no longer one.
+    fn counted(&mut self, max: usize) -> Option<&'a [u8]> {
         let n = usize::from(self.u8()?);
-        if n <= ADDRESS_MAX { self.bytes(n) } else { None }
+        if n <= max { self.bytes(n) } else { None }
     }
     fn attributes(&mut self) -> Option<ViAttributes> {
         let reliability = Reliability::from_bits(u16::try_from(self.u32()?).ok()?)?;
@@ -151,8 +151,8 @@ impl Request {
         let link = input.u64()?;
         let vi = input.u32()?;
         let attributes = input.attributes()?;
-        let host = input.counted()?;
-        let discriminator = input.counted()?;
+        let host = input.counted(HOST_LEN)?;
+        let discriminator = input.counted(DISCRIMINATOR_MAX)?;
         let local = NetAddress::new(host, discriminator);
         input.end(Request { token, token_at, link, vi, attributes, local })
     }
@@ -215,6 +215,16 @@ mod tests {
         ] {
             assert_eq!(Answer::read(&answer.write()), Some(answer));
         }
+    }
+
+    /// `VipConnectWait` stores the requester's address in room for the NIC's longest one.
+    #[test]
+    fn requests_with_addresses_longer_than_the_nic_allows_are_refused() {
+        let longest = NetAddress::new(&[1; HOST_LEN], &[2; DISCRIMINATOR_MAX]);
+        let with = |local: NetAddress| Request::read(&Request { local, ..request() }.write());
+        assert_eq!(with(longest.clone()).unwrap().local, longest);
+        assert_eq!(with(NetAddress::new(&[1; HOST_LEN + 1], &longest.discriminator)), None);
+        assert_eq!(with(longest.with_discriminator(&[2; DISCRIMINATOR_MAX + 1])), None);
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! The VIs of a completion queue, and how it looks for those with news.
 
 use crate::connect::link::{Attachment, Link};
+use crate::cq::sleep::Place;
 use crate::segment::SideIndex;
 use crate::vi::inner::Core;
 use std::collections::VecDeque;
@@ -23,15 +24,15 @@ pub(super) struct Members {
     /// found. Some may be gone.
     ready: VecDeque<(usize, u32)>,
     /// Connected VIs for which there was no waiter left in their segment.
-    unwatched: Vec<(Arc<Core>, Place)>,
+    unwatched: Vec<(Arc<Core>, Ident)>,
     /// The program's looks in vain while the members are armed.
     pub(super) polls: u32,
 }
 
 /// Which end of which VI a connection is: its link's address, only to be compared, side, number.
-type Place = (usize, SideIndex, u32);
+type Ident = (usize, SideIndex, u32);
 
-fn place_of(attachment: &Attachment) -> Place {
+fn place_of(attachment: &Attachment) -> Ident {
     (Arc::as_ptr(&attachment.link) as usize, attachment.side, attachment.vi)
 }
 
@@ -159,6 +160,34 @@ impl Members {
         }
         self.watched.push(watched);
         Some(self.watched.len() - 1)
+    }
+
+    /// Whether spinning can help: not if every peer last waited on this very processor. Of many VIs one
+    /// is taken to be elsewhere.
+    pub(super) fn may_spin(&self) -> bool {
+        // Each is asked, since that tells its peer where this thread waits.
+        self.many()
+            || self.vis.is_empty()
+            || self.vis.iter().filter(|core| core.may_spin()).count() > 0
+    }
+
+    /// How many words a sleeper sleeps on.
+    pub(super) fn places(&self) -> usize {
+        if self.many() { self.watched.len() + self.unwatched.len() } else { self.vis.len() }
+    }
+
+    /// Calls `each` with every place that a sender of these VIs may ring.
+    pub(super) fn each_place(&self, mut each: impl FnMut(Place)) {
+        if !self.many() {
+            let attached = self.vis.iter().filter_map(|core| core.attachment());
+            attached.for_each(|attachment| each(Place::Bell(attachment)));
+            return;
+        }
+        for Watched { link, side, index, .. } in self.watched.iter().flatten() {
+            each(Place::Waiter(link.clone(), *side, *index));
+        }
+        let attached = self.unwatched.iter().filter_map(|(core, _)| core.attachment());
+        attached.for_each(|attachment| each(Place::Bell(attachment)));
     }
 
     /// Has the next look be one at every VI.

@@ -10,16 +10,18 @@
 //! Lock order: members, then a VI's queue, then entries.
 
 mod members;
+mod sleep;
 
 use crate::bias::Lock;
 use crate::connect::link::Attachment;
 use crate::connect::{Deadline, left};
 use crate::nic::Shared;
 use crate::vi::inner::Core;
-use crate::vi::{LOOKS, NAP_MAX, Overrun, SPIN_MAX, deadline};
-use core::sync::atomic::{AtomicU32, Ordering, fence};
+use crate::vi::{Budget, LOOKS, NAP_MAX, Overrun, deadline};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use core::time::Duration;
 use members::{Look, Members};
+use sleep::Announced;
 use sovia_sys::{Errno, clock, futex};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -55,6 +57,12 @@ pub(crate) struct CqCore {
     /// Changed with each entry while somebody sleeps.
     word: AtomicU32,
     sleepers: AtomicU32,
+    /// Those of them whom the NIC's thread has to wake.
+    by_engine: AtomicU32,
+    /// While a thread slept, the NIC's thread has stopped looking at VIs from time to time.
+    unlisted: AtomicBool,
+    /// For how long it has paid to spin.
+    budget: Budget,
     /// The members are armed: their senders wake the engine.
     armed: AtomicU32,
 }
@@ -92,6 +100,9 @@ impl CqCore {
             looks: AtomicU32::new(0),
             word: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
+            by_engine: AtomicU32::new(0),
+            unlisted: AtomicBool::new(false),
+            budget: Budget::default(),
             armed: AtomicU32::new(0),
         }
     }
@@ -101,6 +112,7 @@ impl CqCore {
         self.attached.fetch_add(1, Ordering::SeqCst);
         if let Some(core) = core {
             self.members.lock().join(core);
+            self.members_changed();
         }
     }
 
@@ -108,25 +120,50 @@ impl CqCore {
     pub(crate) fn leave(&self, core: &Arc<Core>) {
         self.attached.fetch_sub(1, Ordering::SeqCst);
         self.members.lock().leave(core);
+        self.members_changed();
     }
 
     /// A VI whose receive queue is attached is connected.
     pub(crate) fn connected(&self, core: &Arc<Core>, attachment: &Arc<Attachment>) {
         self.members.lock().connected(core, attachment);
+        self.members_changed();
     }
 
     /// A VI whose receive queue is attached is connected no more.
     pub(crate) fn disconnected(&self, core: &Core, attachment: &Attachment) {
         self.members.lock().disconnected(core, attachment);
+        self.members_changed();
     }
 
     pub(crate) fn looks(&self) -> u32 {
         self.looks.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody sleeps on it, or has a callback or a signal waiting.
+    /// Whether the NIC's thread has to see to its VIs: for a callback or a signal that waits, or for a
+    /// thread that senders cannot wake.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.sleepers.load(Ordering::SeqCst) > 0 || self.entries.lock().are_awaited()
+        self.by_engine.load(Ordering::SeqCst) > 0 || self.entries.lock().are_awaited()
+    }
+
+    /// Whether senders wake a thread that sleeps on it, so that the NIC's thread need not look at its VIs
+    /// from time to time. If so, the sleeper has them looked at again when it is awake.
+    pub(crate) fn sleeps_by_itself(&self) -> bool {
+        let asleep = || {
+            let (all, by_engine) = (&self.sleepers, &self.by_engine);
+            all.load(Ordering::SeqCst) > by_engine.load(Ordering::SeqCst)
+        };
+        if !asleep() {
+            return false;
+        }
+        // SYNC: pairs with `wait`, which counts itself out and then looks whether it is to do this: either
+        // it finds this, or it is not seen asleep here.
+        self.unlisted.store(true, Ordering::SeqCst);
+        asleep()
+    }
+
+    /// A VI was armed by the NIC's thread, since its program did not look.
+    pub(crate) fn was_armed(&self) {
+        self.armed.store(1, Ordering::Relaxed);
     }
 
     /// A descriptor is done.
@@ -224,42 +261,97 @@ impl CqCore {
         vis.iter().for_each(|core| core.arm());
     }
 
+    /// The program sleeps instead of looking, and senders wake it: they need not wake the engine too.
+    fn disarm(&self) {
+        if self.armed.load(Ordering::Relaxed) != 0 && !self.entries.lock().are_awaited() {
+            self.armed.store(0, Ordering::Relaxed);
+            let vis = self.members.lock().vis.clone();
+            vis.iter().for_each(|core| core.disarm());
+        }
+    }
+
     fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
+        for _ in 0..LOOKS {
+            if let Some(entry) = self.done() {
+                return Ok(entry);
+            }
+            core::hint::spin_loop();
+        }
         let (start, until) = (clock::now_ns(), deadline(timeout));
-        let spin = start + u64::from(SPIN_MAX);
-        let spin = until.map_or(spin, |until| until.min(spin));
-        while clock::now_ns() < spin {
-            for _ in 0..LOOKS {
-                if let Some(entry) = self.done() {
-                    return Ok(entry);
+        if self.members.lock().may_spin() {
+            let spin = start + self.budget.get();
+            let spin = until.map_or(spin, |until| until.min(spin));
+            while clock::now_ns() < spin {
+                for _ in 0..LOOKS {
+                    if let Some(entry) = self.done() {
+                        self.budget.learn(0, false);
+                        return Ok(entry);
+                    }
+                    core::hint::spin_loop();
                 }
-                core::hint::spin_loop();
             }
         }
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         // SYNC: pairs with `push`, which stores the count of entries and then looks for sleepers.
         fence(Ordering::SeqCst);
-        self.arm();
+        self.disarm();
         let entry = self.sleep(until);
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
-        entry.ok_or(WaitError::Timeout)
+        let last = self.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && self.unlisted.swap(false, Ordering::SeqCst) {
+            let vis = self.members.lock().vis.clone();
+            self.nic
+                .hub
+                .engine
+                .list_all(vis.iter().filter_map(|core| core.to_be_listed()).collect());
+        }
+        let entry = entry.ok_or(WaitError::Timeout)?;
+        self.budget.learn(clock::now_ns() - start, true);
+        Ok(entry)
     }
 
+    /// Sleeps until there is an entry, or the time is over.
     fn sleep(&self, until: Deadline) -> Option<CqEntry> {
         loop {
             let seen = self.word.load(Ordering::SeqCst);
+            // Under the lock it is clear which VIs there are; one that comes later changes the word.
+            let announced = Announced::to(&self.members.lock());
+            let Some(announced) = announced else { return self.sleep_by_engine(until) };
             if let Some(entry) = self.done() {
                 return Some(entry);
             }
-            if left(until) == Some(0) {
+            let time = left(until).unwrap_or(NAP_MAX).min(NAP_MAX);
+            if time == 0 {
                 return None;
             }
-            let time = left(until).unwrap_or(NAP_MAX).min(NAP_MAX);
-            if futex::wait(&self.word, seen, Some(time)) == Err(Errno::ETIMEDOUT) {
+            match announced.sleep(&self.word, seen, time) {
                 // A peer may have spoilt the bits by which its VIs are found.
-                self.members.lock().suspect_all();
+                Err(Errno::ETIMEDOUT) => self.members.lock().suspect_all(),
+                Err(Errno::ENOSYS) => {
+                    drop(announced);
+                    return self.sleep_by_engine(until);
+                }
+                _ => {}
             }
         }
+    }
+
+    /// As [`CqCore::sleep`], where senders wake the NIC's thread, which makes the entries.
+    fn sleep_by_engine(&self, until: Deadline) -> Option<CqEntry> {
+        self.by_engine.fetch_add(1, Ordering::SeqCst);
+        self.arm();
+        let entry = loop {
+            let seen = self.word.load(Ordering::SeqCst);
+            let entry = self.done();
+            let time = left(until).unwrap_or(NAP_MAX).min(NAP_MAX);
+            if entry.is_some() || time == 0 {
+                break entry;
+            }
+            if futex::wait(&self.word, seen, Some(time)) == Err(Errno::ETIMEDOUT) {
+                self.members.lock().suspect_all();
+            }
+        };
+        self.by_engine.fetch_sub(1, Ordering::SeqCst);
+        entry
     }
 }
 

@@ -96,6 +96,16 @@ impl Core {
         self.nic.hub.engine.list(weak);
     }
 
+    /// A thread that slept on the completion queue is awake: what is to be listed, if that is wanted.
+    pub(crate) fn to_be_listed(self: &Arc<Self>) -> Option<Weak<dyn Listed>> {
+        let mut recv = self.recv.lock();
+        if !recv.wants_listing() {
+            return None;
+        }
+        recv.attention.listed = true;
+        Some(Arc::downgrade(self) as _)
+    }
+
     /// Has senders wake the engine for the receive queue, and looks at what has come before.
     pub(crate) fn arm(&self) {
         self.recv.lock().arm();
@@ -120,13 +130,22 @@ impl Listed for Core {
         let looked = core::mem::take(&mut recv.attention.seen) || of_cq != recv.attention.counted;
         recv.attention.counted = of_cq;
         let needed = recv.lane().is_some() && recv.queue.work.outstanding() > 0;
-        let asleep = recv.attention.sleepers > 0;
+        // A sleep on the completion queue counts once it has lasted from one look to the next: to list the
+        // VIs again costs its thread time.
+        let by_cq = needed
+            && !looked
+            && recv.queue.notices.cq.as_ref().is_some_and(|cq| cq.sleeps_by_itself());
+        let asleep = recv.attention.sleepers > 0 || by_cq;
         if needed && looked && !asleep {
             return true;
         }
         recv.attention.listed = false;
         if needed && !asleep {
             recv.arm();
+            // A program that then polls the completion queue has it disarmed.
+            if let Some(cq) = &recv.queue.notices.cq {
+                cq.was_armed();
+            }
             drop(recv);
             self.receive_all();
         }

@@ -45,10 +45,10 @@ impl Peering {
     }
 }
 
-/// The place that two addresses stand for, whoever asks: a discriminator that no program can
-/// choose by accident.
+/// The place that two addresses stand for, whichever of their programs asks: a discriminator of 128
+/// bits, which no program chooses by accident.
 fn meeting_place(host: &[u8], a: &NetAddress, b: &NetAddress) -> NetAddress {
-    // Twice, with different beginnings: 128 bits.
+    // Twice, with different beginnings.
     let of = |start: u64| {
         let parts = [&a.host, &a.discriminator, &b.host, &b.discriminator];
         parts.iter().fold(start, |h, part| {
@@ -56,10 +56,8 @@ fn meeting_place(host: &[u8], a: &NetAddress, b: &NetAddress) -> NetAddress {
             hash::fnv(h, bytes)
         })
     };
-    let mut name = *b"peers-of..........................";
-    name[8..16].copy_from_slice(&of(hash::START).to_le_bytes());
-    name[16..24].copy_from_slice(&of(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    NetAddress::new(host, &name[..24])
+    let halves = [of(hash::START), of(0x9e37_79b9_7f4a_7c15)].map(u64::to_le_bytes);
+    NetAddress::new(host, halves.as_flattened())
 }
 
 impl Core {

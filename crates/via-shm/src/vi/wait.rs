@@ -22,7 +22,7 @@ const QUICK_LOOKS: u32 = 64;
 pub(crate) const LOOKS: u32 = 16;
 /// Bounds of the time to spin (nanoseconds): what waking a sleeper costs, several times over; and
 /// what is never worth saving.
-pub(crate) const SPIN_MAX: u32 = 50_000;
+const SPIN_MAX: u32 = 50_000;
 const SPIN_MIN: u32 = 2_000;
 /// A sleeper looks again after this time at the latest (nanoseconds): a peer may have spoiled the
 /// words by which it should have been woken.
@@ -52,12 +52,12 @@ impl Default for Budget {
 }
 
 impl Budget {
-    fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         u64::from(self.0.load(Ordering::Relaxed))
     }
 
     /// A wait is over that took `waited` nanoseconds, asleep at its end or not.
-    fn learn(&self, waited: u64, slept: bool) {
+    pub(crate) fn learn(&self, waited: u64, slept: bool) {
         let now = self.0.load(Ordering::Relaxed);
         let next = if !slept {
             now.saturating_mul(2).min(SPIN_MAX)
@@ -184,7 +184,7 @@ impl Core {
 
     /// Whether spinning can help: not if the far side's thread last waited on this very
     /// processor, where it can only run if this one does not.
-    fn may_spin(&self) -> bool {
+    pub(crate) fn may_spin(&self) -> bool {
         let Some(attachment) = self.machine().attachment.clone() else { return false };
         let mine = u64::from(call::current_cpu()) + 1;
         let word = |direction: &Direction| direction.reader.0[words::R_CPU].load(Ordering::Relaxed);

@@ -5,7 +5,7 @@ void connections(void)
 {
     address_t here, there;
     VIP_NET_ADDRESS *local = address(&here, nic, "me");
-    VIP_NET_ADDRESS *remote = address(&there, nic, "nobody waits here");
+    VIP_NET_ADDRESS *remote = address(&there, nic, "nobody is there");
     VIP_VI_ATTRIBUTES a;
     VIP_CONN_HANDLE c = NULL;
     WITH_STRANGERS(nic, VipConnectWait(it, local, 0, remote, &a, &c));
@@ -27,7 +27,7 @@ void connections(void)
     WITH_STRANGERS(vi, VipConnectAccept(c, it));
     WITH_STRANGERS(nic, VipConnectAccept(it, vi));
 
-    remote = address(&there, nic, "nobody waits here");
+    remote = address(&there, nic, "nobody is there");
     WITH_STRANGERS(vi, VipConnectRequest(it, local, remote, 10, &a));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectRequest(vi, NULL, remote, 10, &a));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectRequest(vi, local, NULL, 10, &a));
@@ -36,7 +36,7 @@ void connections(void)
     RETURNS(VIP_NO_MATCH, VipConnectRequest(vi, local, remote, 1000, NULL));
     remote->DiscriminatorLen = 200;
     RETURNS(VIP_INVALID_PARAMETER, VipConnectRequest(vi, local, remote, 10, &a));
-    remote = address(&there, nic, "nobody waits here");
+    remote = address(&there, nic, "nobody is there");
 
     WITH_STRANGERS(vi, VipConnectPeerRequest(it, local, remote, 10));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectPeerRequest(vi, NULL, remote, 10));
@@ -49,16 +49,16 @@ void connections(void)
 
     /* Lengths that are not this NIC's, and a host that is nobody's. */
     address_t odd;
-    address(&odd, nic, "nobody waits here");
+    address(&odd, nic, "nobody is there");
     odd.net.HostAddressLen--;
     RETURNS(VIP_INVALID_PARAMETER, VipConnectRequest(vi, local, &odd.net, 10, &a));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectPeerRequest(vi, local, &odd.net, 10));
-    address(&odd, nic, "nobody waits here");
+    address(&odd, nic, "nobody is there");
     odd.net.DiscriminatorLen = 200;
     RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, &odd.net, 0, remote, &a, &c));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectRequest(vi, &odd.net, remote, 10, &a));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectPeerRequest(vi, &odd.net, remote, 10));
-    address(&odd, nic, "nobody waits here");
+    address(&odd, nic, "nobody is there");
     odd.net.HostAddress[0] ^= 0x40;
     RETURNS(VIP_NO_MATCH, VipConnectRequest(vi, local, &odd.net, 1000, &a));
 

@@ -181,7 +181,44 @@ static void peers(void)
     close_end(&e);
 }
 
+/* An address that is a plain variable has room for the longest discriminator that there is. */
+static void plain_address(void)
+{
+    end_t e = {0};
+    VIP_NIC_ATTRIBUTES nic;
+    struct {
+        unsigned char before[32];
+        VIP_NET_ADDRESS net;
+        unsigned char behind[32];
+    } far;
+    char longest[17] = "sixteen bytes ..";
+    open_end(&e, NULL, NULL);
+    RETURNS(VIP_SUCCESS, VipQueryNic(e.nic, &nic));
+    HOLDS(nic.MaxDiscriminatorLen == 16);
+    memset(&far, 0xa5, sizeof far);
+    if (server) {
+        VIP_CONN_HANDLE c;
+        MUST(VIP_SUCCESS, VipConnectWait(e.nic, &e.local.net, SECONDS(20), &far.net, NULL, &c));
+        HOLDS(far.net.HostAddressLen == nic.NicAddressLen && far.net.DiscriminatorLen == 16);
+        HOLDS(memcmp(far.net.HostAddress + nic.NicAddressLen, longest, 16) == 0);
+        RETURNS(VIP_SUCCESS, VipConnectReject(c));
+    } else {
+        VIP_AUTODISCOVERY_LIST list;
+        address(&e.local, e.nic, longest);
+        RETURNS(VIP_REJECT, try_connect(&e));
+        e.local.net.DiscriminatorLen = 17;
+        RETURNS(VIP_INVALID_PARAMETER, try_connect(&e));
+        e.local.net.DiscriminatorLen = 0;
+        RETURNS(VIP_SUCCESS, VipQuerySystemManagementInfo(e.nic, VIP_SMI_AUTODISCOVERY, &list));
+        far.net = list.ADAddrArray[0];
+        HOLDS(memcmp(far.net.HostAddress, nic.LocalNicAddress, nic.NicAddressLen) == 0);
+    }
+    for (size_t i = 0; i < 32; i++) HOLDS(far.before[i] == 0xa5 && far.behind[i] == 0xa5);
+    close_end(&e);
+}
+
 const case_t connecting[] = {
+    {"plain_address", plain_address},
     {"rejecting", rejecting},
     {"mismatching", mismatching},
     {"accepting_with_another", accepting_with_another},

@@ -164,7 +164,16 @@ impl Player<'_> {
             _ => Scenario::Latency,
         };
         let (wait, cpus, seconds) = (self.part.wait, self.part.cpus, self.part.seconds);
-        let task = Task { scenario, layer, wait, cpus, size_bytes: 1, seconds, peak: None };
+        let task = Task {
+            scenario,
+            layer,
+            wait,
+            cpus,
+            size_bytes: 1,
+            seconds,
+            realtime: None,
+            peak: None,
+        };
         let unix_name = format!("{}-link", self.name);
         match (layer, self.role) {
             (Layer::Tcp, Role::Responder) => {

@@ -1,0 +1,176 @@
+//! Children that libc makes without its handlers for forks: `_Fork`, `clone`, `vfork`, and the system
+//! calls made through `syscall`.
+
+use libc::{c_int, c_long, c_ulong, c_void, pid_t};
+use sovia_sockets::{fork, process};
+
+type Main = extern "C" fn(*mut c_void) -> c_int;
+
+/// What a child of `clone` begins with. It has a copy, on its copy of its parent's stack.
+struct Start {
+    main: Main,
+    argument: *mut c_void,
+    prepared: fork::Prepared,
+}
+
+extern "C" fn begin(start: *mut c_void) -> c_int {
+    // SAFETY: `clone` below passes its own, which lives in the child's copy of the stack.
+    let start = unsafe { &*start.cast::<Start>() };
+    start.prepared.in_child(false);
+    let status = (start.main)(start.argument);
+    // The child was made with one thread, which ends here: so does the child, whatever threads of
+    // Sovia's it has by now.
+    process::exit(status)
+}
+
+hooks! {
+    fn _Fork() -> pid_t {
+        let prepared = fork::before();
+        let pid = real!()();
+        match pid {
+            0 => prepared.in_child(true),
+            pid => prepared.in_parent(pid > 0),
+        }
+        pid
+    }
+
+    /// The arguments after the fourth are passed on whether the program gives them or not.
+    fn clone(
+        main: Option<Main>, stack: *mut c_void, flags: c_int, argument: *mut c_void,
+        parent_id: *mut pid_t, tls: *mut c_void, child_id: *mut pid_t,
+    ) -> c_int {
+        let Some(function) = main else {
+            return real!()(main, stack, flags, argument, parent_id, tls, child_id);
+        };
+        if flags & libc::CLONE_VM != 0 {
+            if flags & libc::CLONE_THREAD == 0 {
+                process::shares_memory();
+            }
+            return real!()(main, stack, flags, argument, parent_id, tls, child_id);
+        }
+        let mut start = Start { main: function, argument, prepared: fork::before() };
+        let own: *mut c_void = (&raw mut start).cast();
+        let pid = real!()(Some(begin), stack, flags, own, parent_id, tls, child_id);
+        start.prepared.in_parent(pid > 0);
+        pid
+    }
+}
+
+/// Whether a system call is `fork`, where there is one.
+pub(crate) fn is_fork(number: c_long) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        number == libc::SYS_fork
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = number;
+        false
+    }
+}
+
+/// The system calls that make children. `kernel` makes the real one.
+///
+/// # Safety
+/// The arguments must be valid for that system call.
+pub(crate) unsafe fn system_call(
+    number: c_long,
+    first: c_long,
+    kernel: impl FnOnce() -> c_long,
+) -> c_long {
+    let flags = match number {
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_fork => 0,
+        libc::SYS_clone => first as c_ulong,
+        // SAFETY: the call's first argument is its structure, which begins with the flags; null is the
+        // kernel's to refuse.
+        libc::SYS_clone3 if first != 0 => unsafe { *(first as *const u64) },
+        _ => return kernel(),
+    };
+    if flags & libc::CLONE_VM as c_ulong != 0 {
+        if flags & libc::CLONE_THREAD as c_ulong == 0 {
+            process::shares_memory();
+        }
+        return kernel();
+    }
+    let prepared = fork::before();
+    let pid = kernel();
+    match pid {
+        0 => prepared.in_child(false),
+        pid => prepared.in_parent(pid > 0),
+    }
+    pid
+}
+
+/// vfork has failed.
+extern "C" fn failed(error: c_int) -> pid_t {
+    crate::set_errno(error);
+    -1
+}
+
+// The child of vfork returns from here first, on its parent's stack, and its parent later: nothing of this
+// call may lie there meanwhile, so the return address waits in a register. The calling thread is marked
+// as lent while the child runs on it.
+
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn vfork() -> pid_t {
+    core::arch::naked_asm!(
+        "mov rsi, qword ptr fs:[0]",
+        "add rsi, qword ptr [rip + sovia_thread_state@GOTTPOFF]",
+        "inc dword ptr [rsi + {lent}]",
+        "pop rdi",
+        "mov eax, {number}",
+        "syscall",
+        "push rdi",
+        "test eax, eax",
+        "jz 2f",
+        "dec dword ptr [rsi + {lent}]",
+        "cmp rax, -4095",
+        "jae 3f",
+        "2:",
+        "ret",
+        "3:",
+        "neg eax",
+        "mov edi, eax",
+        "jmp {failed}",
+        lent = const sovia_sync::thread::LENT,
+        number = const libc::SYS_vfork,
+        failed = sym failed,
+    );
+}
+
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn vfork() -> pid_t {
+    core::arch::naked_asm!(
+        "mrs x2, tpidr_el0",
+        "adrp x3, :gottprel:sovia_thread_state",
+        "ldr x3, [x3, :gottprel_lo12:sovia_thread_state]",
+        "add x2, x2, x3",
+        "ldr w3, [x2, {lent}]",
+        "add w3, w3, 1",
+        "str w3, [x2, {lent}]",
+        "mov x0, {flags}",
+        "mov x1, 0",
+        "mov x8, {number}",
+        "svc 0",
+        "cbz x0, 2f",
+        "ldr w3, [x2, {lent}]",
+        "sub w3, w3, 1",
+        "str w3, [x2, {lent}]",
+        "cmn x0, 4095",
+        "b.cs 3f",
+        "2:",
+        "ret",
+        "3:",
+        "neg w0, w0",
+        "b {failed}",
+        lent = const sovia_sync::thread::LENT,
+        flags = const libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+        number = const libc::SYS_clone,
+        failed = sym failed,
+    );
+}

@@ -1,0 +1,164 @@
+//! Calls that change who the process is: users, groups, capabilities, namespaces.
+//!
+//! One that would change something first leaves all that is shared with other processes
+//! ([`sovia_sockets::credentials`]). Whether it would is found out from the present credentials; a call that
+//! changes nothing costs a system call and leaves nothing.
+
+use libc::{c_char, c_int, c_long, c_ulong, c_void, gid_t, size_t, uid_t};
+use sovia_sockets::credentials::change;
+use sovia_sys::credentials as now;
+
+/// "Leave it as it is", in the calls that set several ids.
+const SAME: u32 = u32::MAX;
+
+/// Whether one of the ids wanted is another than the present one.
+fn differ(present: [u32; 3], wanted: [u32; 3]) -> bool {
+    present.iter().zip(wanted).any(|(&present, wanted)| wanted != SAME && wanted != present)
+}
+
+/// `setreuid` and `setregid` also set the saved id to the effective one.
+fn differ_with_saved(present: [u32; 3], real: u32, effective: u32) -> bool {
+    let effective = if effective == SAME { present[1] } else { effective };
+    differ(present, [real, effective, effective])
+}
+
+/// Whether `PR_SET_SECUREBITS` and its like would change something.
+fn prctl_changes(option: c_int, a: c_ulong, b: c_ulong) -> bool {
+    let get = |option: c_int, argument: c_ulong| now::prctl(option, argument);
+    match option {
+        libc::PR_SET_DUMPABLE => get(libc::PR_GET_DUMPABLE, 0) != Ok(a as usize),
+        libc::PR_SET_SECUREBITS => get(libc::PR_GET_SECUREBITS, 0) != Ok(a as usize),
+        libc::PR_SET_NO_NEW_PRIVS => get(libc::PR_GET_NO_NEW_PRIVS, 0) == Ok(0),
+        libc::PR_CAPBSET_DROP => get(libc::PR_CAPBSET_READ, a) == Ok(1),
+        libc::PR_CAP_AMBIENT => match a as c_int {
+            libc::PR_CAP_AMBIENT_IS_SET => false,
+            libc::PR_CAP_AMBIENT_RAISE => now::is_ambient(b) == Ok(false),
+            libc::PR_CAP_AMBIENT_LOWER => now::is_ambient(b) == Ok(true),
+            _ => true,
+        },
+        _ => false,
+    }
+}
+
+/// Namespaces in which other processes are seen, or are the same, differently.
+fn unshare_changes(flags: c_int) -> bool {
+    const NAMESPACES: c_int =
+        libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWNS;
+    flags & NAMESPACES != 0
+}
+
+/// Whether `capset` would change something. Pointers that cannot be read are for the kernel to refuse.
+fn capset_changes(header: *const c_void, data: *const c_void) -> bool {
+    let (mut version, mut wanted) = ([0u32; 2], [0u32; 6]);
+    let read = now::read_own(header.addr(), &mut version)
+        && version[0] == now::CAPABILITY_VERSION_3
+        && now::read_own(data.addr(), &mut wanted);
+    !read || now::capabilities() != Ok(wanted)
+}
+
+/// Whether `setgroups` would change something. A pointer that cannot be read is for the kernel to refuse.
+fn setgroups_changes(len: usize, groups: *const gid_t) -> bool {
+    let (mut present, mut wanted) = ([0u32; 64], [0u32; 64]);
+    let Ok(count) = now::groups(&mut present) else { return true };
+    count != len
+        || len != 0 && !now::read_own(groups.addr(), &mut wanted[..len])
+        || present[..len] != wanted[..len]
+}
+
+fn user(changes: bool, call: impl FnOnce() -> c_int) -> c_int {
+    if changes { change(call) } else { call() }
+}
+
+/// Whether a system call made by its number would change something; `None` for one that has nothing to
+/// do with it.
+pub(crate) fn changes(number: c_long, [a, b, c]: [c_long; 3]) -> Option<bool> {
+    let [x, y, z] = [a as u32, b as u32, c as u32];
+    const SYS_LANDLOCK_RESTRICT_SELF: c_long = 446;
+    const SYS_LSM_SET_SELF_ATTR: c_long = 460;
+    Some(match number {
+        libc::SYS_setuid => differ(now::users(), [x; 3]),
+        libc::SYS_setgid => differ(now::group_ids(), [x; 3]),
+        libc::SYS_setreuid => differ_with_saved(now::users(), x, y),
+        libc::SYS_setregid => differ_with_saved(now::group_ids(), x, y),
+        libc::SYS_setresuid => differ(now::users(), [x, y, z]),
+        libc::SYS_setresgid => differ(now::group_ids(), [x, y, z]),
+        libc::SYS_setfsuid => x != SAME && x != now::file_user(),
+        libc::SYS_setfsgid => x != SAME && x != now::file_group(),
+        libc::SYS_setgroups => setgroups_changes(a as usize, b as *const gid_t),
+        libc::SYS_capset => capset_changes(a as *const c_void, b as *const c_void),
+        libc::SYS_prctl => prctl_changes(a as c_int, b as c_ulong, c as c_ulong),
+        libc::SYS_unshare => unshare_changes(a as c_int),
+        libc::SYS_setns | SYS_LANDLOCK_RESTRICT_SELF | SYS_LSM_SET_SELF_ATTR => true,
+        _ => return None,
+    })
+}
+
+hooks! {
+    fn setuid(uid: uid_t) -> c_int {
+        user(differ(now::users(), [uid; 3]), || real!()(uid))
+    }
+
+    fn setgid(gid: gid_t) -> c_int {
+        user(differ(now::group_ids(), [gid; 3]), || real!()(gid))
+    }
+
+    fn seteuid(uid: uid_t) -> c_int {
+        user(differ(now::users(), [SAME, uid, SAME]), || real!()(uid))
+    }
+
+    fn setegid(gid: gid_t) -> c_int {
+        user(differ(now::group_ids(), [SAME, gid, SAME]), || real!()(gid))
+    }
+
+    fn setreuid(real: uid_t, effective: uid_t) -> c_int {
+        user(differ_with_saved(now::users(), real, effective), || real!()(real, effective))
+    }
+
+    fn setregid(real: gid_t, effective: gid_t) -> c_int {
+        user(differ_with_saved(now::group_ids(), real, effective), || real!()(real, effective))
+    }
+
+    fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int {
+        let wanted = [real, effective, saved];
+        user(differ(now::users(), wanted), || real!()(real, effective, saved))
+    }
+
+    fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int {
+        let wanted = [real, effective, saved];
+        user(differ(now::group_ids(), wanted), || real!()(real, effective, saved))
+    }
+
+    fn setfsuid(uid: uid_t) -> c_int {
+        user(uid != SAME && uid != now::file_user(), || real!()(uid))
+    }
+
+    fn setfsgid(gid: gid_t) -> c_int {
+        user(gid != SAME && gid != now::file_group(), || real!()(gid))
+    }
+
+    fn setgroups(len: size_t, groups: *const gid_t) -> c_int {
+        user(setgroups_changes(len, groups), || real!()(len, groups))
+    }
+
+    /// What it would set is known to libc alone.
+    fn initgroups(name: *const c_char, group: gid_t) -> c_int {
+        change(|| real!()(name, group))
+    }
+
+    fn capset(header: *mut c_void, data: *const c_void) -> c_int {
+        user(capset_changes(header, data), || real!()(header, data))
+    }
+
+    fn unshare(flags: c_int) -> c_int {
+        user(unshare_changes(flags), || real!()(flags))
+    }
+
+    fn setns(fd: c_int, kind: c_int) -> c_int {
+        change(|| real!()(fd, kind))
+    }
+
+    /// Variadic in C: the registers of the arguments are the same.
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+        user(prctl_changes(option, a, b), || real!()(option, a, b, c, d))
+    }
+}

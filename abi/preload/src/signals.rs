@@ -1,0 +1,298 @@
+//! Dispositions and masks of signals: the program keeps its own view, and the kernel gets handlers that
+//! wait for critical sections ([`sovia_signal::chain`]).
+//!
+//! libc's older names come down to `sigaction` here as they do there.
+
+use crate::set_errno;
+use core::sync::atomic::{AtomicU64, Ordering};
+use libc::{c_int, c_long, c_ulong, c_void, sighandler_t, sigset_t};
+use sovia_signal::chain;
+use sovia_sockets::process::is_borrowed;
+
+/// `SIG_HOLD` of `sigset`.
+const SIG_HOLD: sighandler_t = 2;
+
+/// Signals whose handlers `signal` is to install so that they interrupt calls (`siginterrupt`).
+static INTERRUPTS: AtomicU64 = AtomicU64::new(0);
+
+fn bit(signal: c_int) -> u64 {
+    1 << ((signal - 1) & 63)
+}
+
+/// Whether libc would take that number.
+fn is_signal(signal: c_int) -> bool {
+    (1..=64).contains(&signal)
+}
+
+/// libc's own function, known from the first call on: a library's constructor may come before ours.
+pub(crate) fn start() {
+    // SAFETY: the address of libc's `sigaction`, whose type this is.
+    let real =
+        unsafe { core::mem::transmute::<usize, chain::Sigaction>(reals::sigaction.callable()) };
+    chain::start(real);
+    // What an exec has left blocked must not turn a bad address into a death.
+    let mut inherited = 0u64;
+    kernel_mask(libc::SIG_BLOCK, None, Some(&mut inherited));
+    if inherited & chain::MEMORY_FAULTS != 0 {
+        chain::believe(libc::SIG_BLOCK, inherited);
+        kernel_mask(libc::SIG_UNBLOCK, Some(chain::MEMORY_FAULTS), None);
+    }
+}
+
+fn action(
+    signal: c_int,
+    new: Option<&libc::sigaction>,
+    old: Option<&mut libc::sigaction>,
+) -> c_int {
+    if !chain::is_started() {
+        start();
+    }
+    if chain::change(signal, new, old, is_other_process()) { 0 } else { -1 }
+}
+
+/// A vfork'ed child, whose dispositions are not this process's.
+fn is_other_process() -> bool {
+    sovia_sockets::process::owner() != 0 && is_borrowed()
+}
+
+fn with_handler(handler: sighandler_t, flags: c_int, mask: u64) -> libc::sigaction {
+    // SAFETY: plain data, whose mask begins with its first 64 signals.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        (&raw mut action.sa_mask).cast::<u64>().write(mask);
+        action
+    }
+}
+
+/// `signal` in one of its meanings; the handler before.
+fn set_handler(signal: c_int, handler: sighandler_t, flags: c_int, mask: u64) -> sighandler_t {
+    if handler == libc::SIG_ERR || !is_signal(signal) {
+        set_errno(libc::EINVAL);
+        return libc::SIG_ERR;
+    }
+    let mut old = with_handler(libc::SIG_DFL, 0, 0);
+    match action(signal, Some(&with_handler(handler, flags, mask)), Some(&mut old)) {
+        0 => old.sa_sigaction,
+        _ => libc::SIG_ERR,
+    }
+}
+
+/// `signal` as BSD has it, which is glibc's own.
+fn bsd(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    let interrupts = is_signal(signal) && INTERRUPTS.load(Ordering::Relaxed) & bit(signal) != 0;
+    let flags = if interrupts { 0 } else { libc::SA_RESTART };
+    set_handler(signal, handler, flags, bit(signal.max(1)))
+}
+
+/// `signal` as System V has it: once, and not blocked meanwhile.
+fn system_v(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    const SA_INTERRUPT: c_int = 0x2000_0000;
+    set_handler(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER | SA_INTERRUPT, 0)
+}
+
+/// The kernel's mask of the calling thread.
+fn kernel_mask(how: c_int, new: Option<u64>, old: Option<&mut u64>) {
+    chain::kernel_mask(how, new, old);
+}
+
+/// libc's `pthread_sigmask` with faults left out; 0 or an error.
+///
+/// # Safety
+/// `set` and `old` must be null or valid.
+unsafe fn mask(
+    how: c_int,
+    set: *const sigset_t,
+    old: *mut sigset_t,
+    real: impl FnOnce(c_int, *const sigset_t, *mut sigset_t) -> c_int,
+) -> c_int {
+    let believed = chain::believed();
+    let wanted = set.cast::<u64>();
+    // SAFETY: the caller's contract: a mask begins with its first 64 signals.
+    unsafe {
+        let mut given: sigset_t = core::mem::zeroed();
+        let mut bits = 0;
+        let mut given_at = core::ptr::null();
+        if !wanted.is_null() {
+            bits = wanted.read();
+            (&raw mut given).cast::<u64>().write(bits & !chain::MEMORY_FAULTS);
+            given_at = &raw const given;
+        }
+        let result = real(how, given_at, old);
+        if result == 0 {
+            if !wanted.is_null() {
+                chain::believe(how, bits);
+            }
+            if !old.is_null() {
+                *old.cast::<u64>() |= believed;
+            }
+        }
+        result
+    }
+}
+
+hooks! {
+    fn sigaction(
+        signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction,
+    ) -> c_int {
+        action(signal, new.as_ref(), old.as_mut())
+    }
+
+    fn __sigaction(
+        signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction,
+    ) -> c_int {
+        action(signal, new.as_ref(), old.as_mut())
+    }
+
+    fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        bsd(signal, handler)
+    }
+
+    fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        bsd(signal, handler)
+    }
+
+    fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        bsd(signal, handler)
+    }
+
+    fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        system_v(signal, handler)
+    }
+
+    fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        system_v(signal, handler)
+    }
+
+    fn sigset(signal: c_int, handler: sighandler_t) -> sighandler_t {
+        if !is_signal(signal) || handler == libc::SIG_ERR {
+            set_errno(libc::EINVAL);
+            return libc::SIG_ERR;
+        }
+        let mut set: sigset_t = core::mem::zeroed();
+        let mut before: sigset_t = core::mem::zeroed();
+        libc::sigaddset(&raw mut set, signal);
+        let holds = handler == SIG_HOLD;
+        let how = if holds { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK };
+        let mut last = with_handler(libc::SIG_DFL, 0, 0);
+        let new = with_handler(handler, 0, 0);
+        if action(signal, (!holds).then_some(&new), Some(&mut last)) != 0
+            || sigprocmask(how, &raw const set, &raw mut before) != 0
+        {
+            return libc::SIG_ERR;
+        }
+        if libc::sigismember(&raw const before, signal) == 1 { SIG_HOLD } else { last.sa_sigaction }
+    }
+
+    fn sigignore(signal: c_int) -> c_int {
+        action(signal, Some(&with_handler(libc::SIG_IGN, 0, 0)), None)
+    }
+
+    fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
+        let mut now = with_handler(libc::SIG_DFL, 0, 0);
+        if action(signal, None, Some(&mut now)) != 0 {
+            return -1;
+        }
+        if interrupts != 0 {
+            INTERRUPTS.fetch_or(bit(signal), Ordering::Relaxed);
+            now.sa_flags &= !libc::SA_RESTART;
+        } else {
+            INTERRUPTS.fetch_and(!bit(signal), Ordering::Relaxed);
+            now.sa_flags |= libc::SA_RESTART;
+        }
+        action(signal, Some(&now), None)
+    }
+
+    fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+        mask(how, set, old, later!())
+    }
+
+    fn pthread_cancel(thread: libc::pthread_t) -> c_int {
+        sovia_sockets::wait::cancelling();
+        real!()(thread)
+    }
+
+    fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+        mask(how, set, old, later!())
+    }
+}
+
+/// `rt_sigaction` and `rt_sigprocmask` by their numbers, which a program may ask libc's `syscall` for.
+/// `None` where the kernel's own answer is right.
+///
+/// # Safety
+/// The arguments must be valid for that system call.
+pub(crate) unsafe fn system_call(
+    number: c_long,
+    [a, b, c, d, _, _]: [c_long; 6],
+    kernel: impl Fn([c_long; 6]) -> c_long,
+) -> Option<c_long> {
+    if d as usize != size_of::<u64>() {
+        return None;
+    }
+    match number {
+        libc::SYS_rt_sigprocmask => {
+            let (set, old) = (b as *const u64, c as *mut u64);
+            let believed = chain::believed();
+            // SAFETY: the caller's contract.
+            unsafe {
+                let bits = set.as_ref().copied();
+                let given = bits.unwrap_or(0) & !chain::MEMORY_FAULTS;
+                let at = if bits.is_some() { &raw const given } else { core::ptr::null() };
+                let result = kernel([a, at as c_long, c, d, 0, 0]);
+                if result == 0 {
+                    if let Some(bits) = bits {
+                        chain::believe(a as c_int, bits);
+                    }
+                    if let Some(old) = old.as_mut() {
+                        *old |= believed;
+                    }
+                }
+                Some(result)
+            }
+        }
+        libc::SYS_rt_sigaction => {
+            // SAFETY: the caller's contract; the kernel's structure is read and written as it has it.
+            unsafe { kernel_action(a as c_int, b as *const Kernel, c as *mut Kernel) }
+        }
+        _ => None,
+    }
+}
+
+/// A disposition as the kernel has it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Kernel {
+    handler: usize,
+    flags: c_ulong,
+    restorer: *mut c_void,
+    mask: u64,
+}
+
+/// # Safety
+/// Both must be null or valid.
+unsafe fn kernel_action(signal: c_int, new: *const Kernel, old: *mut Kernel) -> Option<c_long> {
+    if !is_signal(signal) || (32..=33).contains(&signal) {
+        // libc's own signals, which `sigaction` does not take.
+        return None;
+    }
+    // SAFETY: the caller's contract.
+    unsafe {
+        let wanted =
+            new.as_ref().map(|new| with_handler(new.handler, new.flags as c_int, new.mask));
+        let mut before = with_handler(libc::SIG_DFL, 0, 0);
+        let result = action(signal, wanted.as_ref(), Some(&mut before));
+        if result == 0
+            && let Some(old) = old.as_mut()
+        {
+            *old = Kernel {
+                handler: before.sa_sigaction,
+                flags: before.sa_flags as c_ulong,
+                restorer: before.sa_restorer.map_or(core::ptr::null_mut(), |f| f as *mut c_void),
+                mask: (&raw const before.sa_mask).cast::<u64>().read(),
+            };
+        }
+        Some(c_long::from(result))
+    }
+}

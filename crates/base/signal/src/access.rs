@@ -1,0 +1,243 @@
+//! Copies between the program's memory and ours.
+//!
+//! The instructions that touch the program's memory are listed in a table of the library's own (a
+//! section, `sovia_fixups`): where a listed instruction faults, the handler of [`crate::chain`] goes on
+//! at its landing, which reports the fault. So an address that is good costs nothing, and a bad one is
+//! an error as it is for the kernel.
+//!
+//! Until the handler is in its place ([`crate::chain::guards`]) a bad address kills, as anywhere.
+
+mod words;
+
+pub use words::{Fault, load_word, store_word};
+
+use core::mem::MaybeUninit;
+use libc::ucontext_t;
+
+/// Bytes at the beginning of the address space that are never mapped.
+const FIRST_PAGE: usize = 4096;
+
+/// The program has passed an address that it may not use in this way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadAddress;
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod machine {
+    use libc::ucontext_t;
+
+    core::arch::global_asm!(
+        ".hidden __start_sovia_fixups",
+        ".hidden __stop_sovia_fixups",
+        ".pushsection .text.sovia_copy,\"ax\",@progbits",
+        ".globl sovia_copy",
+        ".hidden sovia_copy",
+        ".type sovia_copy, @function",
+        ".p2align 5",
+        "sovia_copy:",
+        ".cfi_startproc",
+        "2:",
+        "cmp rdx, 16",
+        "jb 7f",
+        "cmp rdx, 2048",
+        "ja 6f",
+        // The last 16 bytes overlap with what is copied before them.
+        "movups xmm4, [rsi + rdx - 16]",
+        "lea r8, [rdi + rdx - 16]",
+        "3:",
+        "cmp rdx, 64",
+        "jb 4f",
+        "movups xmm0, [rsi]",
+        "movups xmm1, [rsi + 16]",
+        "movups xmm2, [rsi + 32]",
+        "movups xmm3, [rsi + 48]",
+        "movups [rdi], xmm0",
+        "movups [rdi + 16], xmm1",
+        "movups [rdi + 32], xmm2",
+        "movups [rdi + 48], xmm3",
+        "add rsi, 64",
+        "add rdi, 64",
+        "sub rdx, 64",
+        "jmp 3b",
+        "4:",
+        "cmp rdx, 16",
+        "jb 5f",
+        "movups xmm0, [rsi]",
+        "movups [rdi], xmm0",
+        "add rsi, 16",
+        "add rdi, 16",
+        "sub rdx, 16",
+        "jmp 4b",
+        "5:",
+        "movups [r8], xmm4",
+        "xor eax, eax",
+        "ret",
+        "6:",
+        "mov rcx, rdx",
+        "rep movsb",
+        "xor eax, eax",
+        "ret",
+        // Fewer than 16.
+        "7:",
+        "cmp rdx, 8",
+        "jb 8f",
+        "mov rax, [rsi]",
+        "mov rcx, [rsi + rdx - 8]",
+        "mov [rdi], rax",
+        "mov [rdi + rdx - 8], rcx",
+        "xor eax, eax",
+        "ret",
+        "8:",
+        "cmp rdx, 4",
+        "jb 9f",
+        "mov eax, [rsi]",
+        "mov ecx, [rsi + rdx - 4]",
+        "mov [rdi], eax",
+        "mov [rdi + rdx - 4], ecx",
+        "xor eax, eax",
+        "ret",
+        "9:",
+        "mov rcx, rdx",
+        "rep movsb",
+        "xor eax, eax",
+        "ret",
+        "22:",
+        "mov eax, 1",
+        "ret",
+        ".cfi_endproc",
+        ".size sovia_copy, . - sovia_copy",
+        ".pushsection sovia_fixups,\"aR\",@progbits",
+        ".long 2b - .",
+        ".long 22b - .",
+        ".long 22b - .",
+        ".popsection",
+        ".popsection",
+    );
+
+    unsafe extern "C" {
+        /// 0 if all was copied.
+        pub(super) fn sovia_copy(to: *mut u8, from: *const u8, len: usize) -> u32;
+
+        static __start_sovia_fixups: [i32; 0];
+        static __stop_sovia_fixups: [i32; 0];
+    }
+
+    /// Goes on at the landing if the instruction that was interrupted is one of the table's.
+    pub(super) fn resume(context: &mut ucontext_t) -> bool {
+        let at = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
+        // SAFETY: the two symbols are where the table begins and ends; it is never written. An entry
+        // is three distances, each from its own place: first instruction, the one after the last,
+        // landing.
+        unsafe {
+            let mut entry = &raw const __start_sovia_fixups as *const i32;
+            let end = &raw const __stop_sovia_fixups as *const i32;
+            while entry < end {
+                let place = |i: usize| {
+                    let distance = entry.add(i);
+                    distance as i64 + i64::from(*distance)
+                };
+                if (place(0)..place(1)).contains(at) {
+                    *at = place(2);
+                    return true;
+                }
+                entry = entry.add(3);
+            }
+        }
+        false
+    }
+}
+
+/// Elsewhere a bad address is not survived.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+mod machine {
+    use libc::ucontext_t;
+
+    pub(super) unsafe fn sovia_copy(to: *mut u8, from: *const u8, len: usize) -> u32 {
+        // SAFETY: the caller's contract.
+        unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
+        0
+    }
+
+    pub(super) fn resume(_: &mut ucontext_t) -> bool {
+        false
+    }
+}
+
+/// Goes on behind a copy that met a bad address; false if something else faulted.
+pub(crate) fn resume(context: &mut ucontext_t) -> bool {
+    machine::resume(context)
+}
+
+/// Copies `len` bytes. If it fails, some may have been copied.
+///
+/// # Safety
+/// The two ranges do not overlap. Of each it holds that the bytes are valid, or that they are none of
+/// this library's: they may be unmapped, but nothing here may rely on what lies there.
+///
+/// # Errors
+/// [`BadAddress`] if a part of either cannot be accessed.
+#[inline(always)]
+pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> Result<(), BadAddress> {
+    // Nothing is ever mapped in the first page: that is an error also where no handler is in its place,
+    // as in programs that use libsovia.
+    if (to as usize).min(from as usize) < FIRST_PAGE && len != 0 {
+        return Err(BadAddress);
+    }
+    // SAFETY: the caller's contract.
+    match unsafe { machine::sovia_copy(to, from, len) } {
+        0 => Ok(()),
+        _ => Err(BadAddress),
+    }
+}
+
+/// A copy of what the program's pointer points to, however it is aligned.
+///
+/// # Safety
+/// Every pattern of bits is a `T`. The memory is the program's, as for [`copy`].
+///
+/// # Errors
+/// [`BadAddress`] if it cannot be read.
+#[inline]
+pub unsafe fn load<T: Copy>(from: *const T) -> Result<T, BadAddress> {
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the target is a local of that size; the source by the caller's contract.
+    unsafe {
+        copy(value.as_mut_ptr().cast(), from.cast(), size_of::<T>())?;
+        Ok(value.assume_init())
+    }
+}
+
+/// Stores a value where the program's pointer points to, however it is aligned.
+///
+/// # Safety
+/// `T` has no padding. The memory is the program's, as for [`copy`].
+///
+/// # Errors
+/// [`BadAddress`] if it cannot be written.
+#[inline]
+pub unsafe fn store<T: Copy>(to: *mut T, value: T) -> Result<(), BadAddress> {
+    // SAFETY: the source is a local of that size; the target by the caller's contract.
+    unsafe { copy(to.cast(), (&raw const value).cast(), size_of::<T>()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_every_length_are_exact() {
+        let from: Vec<u8> = (0..5000u32).map(|i| (i * 7) as u8).collect();
+        for len in (0..300).chain([2047, 2048, 2049, 4999]) {
+            for shift in [0, 1] {
+                let mut to = vec![0xeeu8; 5010];
+                // SAFETY: both are live and long enough.
+                unsafe {
+                    copy(to.as_mut_ptr().add(3), from.as_ptr().add(shift), len - shift.min(len))
+                }
+                .unwrap();
+                let n = len - shift.min(len);
+                assert_eq!(to[3..3 + n], from[shift..shift + n]);
+                assert!(to[3 + n..].iter().all(|&b| b == 0xee) && to[..3] == [0xee; 3]);
+            }
+        }
+    }
+}

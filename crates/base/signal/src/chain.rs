@@ -1,0 +1,392 @@
+//! The handler that stands before every handler of the program.
+//!
+//! The kernel is given `trampoline` for each signal that the program handles; what the program asked
+//! for is in a table here, from which its own questions are answered. The trampoline
+//!
+//! - resumes a copy that met a bad address ([`crate::access`]);
+//! - puts a signal off that arrives in a critical section ([`sovia_sync::section`]): it queues the signal
+//!   again, with all that came with it, and returns with all signals blocked. The end of the section
+//!   puts the mask back;
+//! - otherwise calls the program's handler, on the stack and with the mask that the kernel chose for it.
+//!
+//! Signals that the kernel raises for an instruction are never put off.
+
+mod table;
+
+pub use table::{Action, forked};
+
+use crate::access;
+use crate::thread::{State, state};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
+use libc::{SIG_IGN, SIGBUS, SIGSEGV, siginfo_t, ucontext_t};
+use sovia_sync::section;
+use syscalls::Sysno;
+use table::{SIGNALS, slot};
+
+/// libc's `sigaction`.
+pub type Sigaction =
+    unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+
+/// libc's `sigaction`, once the chain is in use; 0 before.
+static INSTALL: AtomicUsize = AtomicUsize::new(0);
+/// Whether the handler for faults is in its place.
+static GUARDED: AtomicBool = AtomicBool::new(false);
+
+/// SIGSETXID of glibc: a thread that changes its credentials waits for all others to handle it.
+const SIGSETXID: c_int = 33;
+
+/// What libc adds to the flags that the kernel gets, and shows.
+const SA_RESTORER: c_int = if cfg!(target_arch = "x86_64") { 0x0400_0000 } else { 0 };
+
+const fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Signals that the kernel raises for an instruction: blocked, they kill.
+const FAULTS: u64 = bit(SIGSEGV)
+    | bit(SIGBUS)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS);
+
+/// Faults of memory: these must reach us whatever the program blocks.
+pub const MEMORY_FAULTS: u64 = bit(SIGSEGV) | bit(SIGBUS);
+
+/// What is blocked from when a signal is put off until it is let in.
+const HELD_BACK: u64 = !(FAULTS | bit(SIGSETXID));
+
+/// Has the chain used: `install` is libc's own `sigaction`.
+pub fn start(install: Sigaction) {
+    section::on_leave(let_in);
+    INSTALL.store(install as usize, Ordering::Release);
+}
+
+/// Whether [`start`] has been called.
+pub fn is_started() -> bool {
+    INSTALL.load(Ordering::Acquire) != 0
+}
+
+fn install(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+    let address = INSTALL.load(Ordering::Acquire);
+    if address == 0 {
+        return -1;
+    }
+    // SAFETY: the address was stored by `start`, from a function of that type; both pointers are null
+    // or to live structures, by this module's own calls.
+    unsafe { core::mem::transmute::<usize, Sigaction>(address)(signal, new, old) }
+}
+
+/// Whether bad addresses are reported instead of killing the program: puts the handler for faults in
+/// its place if it is not there yet.
+#[inline]
+pub fn guards() -> bool {
+    GUARDED.load(Ordering::Acquire) || guard()
+}
+
+#[cold]
+fn guard() -> bool {
+    if INSTALL.load(Ordering::Acquire) == 0 {
+        return false;
+    }
+    for signal in [SIGSEGV, SIGBUS] {
+        let _change = table::Change::begin();
+        let slot = slot(signal);
+        if slot.is_ours() {
+            continue;
+        }
+        let mut before: libc::sigaction = unset();
+        if install(signal, core::ptr::null(), &raw mut before) != 0 {
+            return false;
+        }
+        slot.show(&Action::of(&before));
+        let mut action = Action::of(&before);
+        if !action.is_handler() {
+            // A stack that overflows has its signal handled elsewhere, if the program has such a place.
+            action.flags = libc::SA_ONSTACK | libc::SA_RESTART;
+        }
+        slot.set(&action);
+        if install(signal, &kernels(&action), core::ptr::null_mut()) != 0 {
+            return false;
+        }
+        slot.take(true);
+    }
+    GUARDED.store(true, Ordering::Release);
+    true
+}
+
+/// Whether it is in its place.
+#[inline]
+pub fn is_guarding() -> bool {
+    GUARDED.load(Ordering::Acquire)
+}
+
+/// What the kernel is told for a handler of the program.
+fn kernels(action: &Action) -> libc::sigaction {
+    let mut given = unset();
+    given.sa_sigaction = trampoline as *const () as usize;
+    // The trampoline resets by itself: a signal that is put off has not been handled yet.
+    given.sa_flags = (action.flags & !libc::SA_RESETHAND) | libc::SA_SIGINFO;
+    // SAFETY: a signal mask begins with its first 64 signals, and has room for them.
+    unsafe { (&raw mut given.sa_mask).cast::<u64>().write(action.mask & !MEMORY_FAULTS) };
+    given
+}
+
+fn unset() -> libc::sigaction {
+    // SAFETY: plain data, for which all zero is the default disposition.
+    unsafe { core::mem::zeroed() }
+}
+
+/// `sigaction` for the program: true if it succeeded, else libc has set `errno`. A child that only
+/// borrows this process's memory says so by `borrowed`: its dispositions are its own.
+pub fn change(
+    signal: c_int,
+    new: Option<&libc::sigaction>,
+    old: Option<&mut libc::sigaction>,
+    borrowed: bool,
+) -> bool {
+    let new = new.map(core::ptr::from_ref).unwrap_or(core::ptr::null());
+    if !(1..SIGNALS as c_int).contains(&signal) || INSTALL.load(Ordering::Acquire) == 0 {
+        let old = old.map(core::ptr::from_mut).unwrap_or(core::ptr::null_mut());
+        return install(signal, new, old) == 0;
+    }
+    // SAFETY: null or from a reference.
+    let wanted = unsafe { new.as_ref() };
+    let mut before = unset();
+    let _change = table::Change::begin();
+    let slot = slot(signal);
+    if borrowed {
+        if install(signal, new, &raw mut before) != 0 {
+            return false;
+        }
+    } else if let Some(wanted) = wanted {
+        if install(signal, core::ptr::null(), &raw mut before) != 0 {
+            return false;
+        }
+        let action = Action::of(wanted);
+        let guarded = bit(signal) & MEMORY_FAULTS != 0 && slot.is_ours();
+        let done = if action.is_handler() {
+            let last = slot.get();
+            slot.set(&action);
+            let done = install(signal, &kernels(&action), core::ptr::null_mut()) == 0;
+            if !done {
+                slot.set(&last);
+            }
+            done
+        } else if guarded && GUARDED.load(Ordering::Acquire) {
+            // The handler for faults stays, and does as the kernel would.
+            slot.set(&action);
+            true
+        } else {
+            // The last handler stays in the table: a thread may be on its way to it.
+            install(signal, new, core::ptr::null_mut()) == 0
+        };
+        if !done {
+            return false;
+        }
+        if let Some(old) = old {
+            *old = before;
+            slot.answer(old, trampoline as *const () as usize);
+        }
+        slot.show(&Action { flags: action.flags | SA_RESTORER, ..action });
+        slot.take(action.is_handler() || guarded);
+        return true;
+    } else if install(signal, core::ptr::null(), &raw mut before) != 0 {
+        return false;
+    }
+    if let Some(old) = old {
+        *old = before;
+        slot.answer(old, trampoline as *const () as usize);
+    }
+    true
+}
+
+/// The disposition that is shown to the program, in the place of the kernel's.
+pub fn shown(signal: c_int, kernel: &mut libc::sigaction) {
+    if (1..SIGNALS as c_int).contains(&signal) {
+        slot(signal).answer(kernel, trampoline as *const () as usize);
+    }
+}
+
+/// Begins with every signal for which the program has a handler.
+///
+/// # Safety
+/// To be installed as a handler with SA_SIGINFO only.
+unsafe extern "C-unwind" fn trampoline(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let state = state();
+    // SAFETY: the kernel's own pointers, by the contract.
+    let (code, context) = unsafe { ((*info).si_code, &mut *context.cast::<ucontext_t>()) };
+    if code > 0 && bit(signal) & FAULTS != 0 {
+        if bit(signal) & MEMORY_FAULTS != 0 && access::resume(context) {
+            return;
+        }
+    } else if section::is_inside() {
+        put_off(state, signal, info, context);
+        return;
+    }
+    // SAFETY: as above.
+    unsafe { run(state, signal, info, context) };
+}
+
+/// Queues a signal again that has interrupted a section, and has the section go on with all signals
+/// blocked.
+#[cold]
+fn put_off(state: &State, signal: c_int, info: *mut siginfo_t, context: &mut ucontext_t) {
+    if slot(signal).get().flags & libc::SA_NODEFER != 0 {
+        set_mask(HELD_BACK);
+    }
+    let mask = (&raw mut context.uc_sigmask).cast::<u64>();
+    // SAFETY: the kernel's frame holds the mask's first 64 signals there. Where several handlers have
+    // been begun at once, the frame that the section itself was interrupted at comes last.
+    unsafe {
+        state.mask.store(mask.read(), Ordering::Relaxed);
+        mask.write(HELD_BACK);
+    }
+    section::pend();
+    compiler_fence(Ordering::SeqCst);
+    requeue(signal, info);
+}
+
+/// Puts the signal mask back when the outermost section has ended, upon which the kernel delivers what
+/// was put off. All signals but faults have been blocked since then.
+fn let_in() {
+    set_mask(state().mask.load(Ordering::Relaxed));
+}
+
+/// How many handlers have begun on this thread; only those without SA_RESTART, if `restartable`.
+#[inline]
+pub fn handlers(restartable: bool) -> u32 {
+    let state = state();
+    let counter = if restartable { &state.interruptions } else { &state.handlers };
+    counter.load(Ordering::Relaxed)
+}
+
+/// Sends a signal to this thread as it came.
+fn requeue(signal: c_int, info: *mut siginfo_t) {
+    // SAFETY: system calls on numbers and on the kernel's own structure, which stays untouched.
+    unsafe {
+        let (Ok(process), Ok(thread)) =
+            (syscalls::syscall!(Sysno::getpid), syscalls::syscall!(Sysno::gettid))
+        else {
+            return;
+        };
+        if syscalls::syscall!(Sysno::rt_tgsigqueueinfo, process, thread, signal, info).is_err() {
+            // No room for what came with it.
+            let _ = syscalls::syscall!(Sysno::tgkill, process, thread, signal);
+        }
+    }
+}
+
+/// Calls the program's handler.
+///
+/// # Safety
+/// As for [`trampoline`].
+unsafe fn run(state: &State, signal: c_int, info: *mut siginfo_t, context: &mut ucontext_t) {
+    let slot = slot(signal);
+    let action = slot.get();
+    // SAFETY: as above.
+    let code = unsafe { (*info).si_code };
+    let once = action.flags & libc::SA_RESETHAND != 0;
+    if !action.is_handler() || once && !slot.use_up() {
+        if action.handler == SIG_IGN && !(code > 0 && bit(signal) & FAULTS != 0) {
+            return;
+        }
+        default(signal, info, code);
+        return;
+    }
+    if once {
+        let _ = install(signal, &unset(), core::ptr::null_mut());
+    }
+    state.handlers.store(state.handlers.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    if action.flags & libc::SA_RESTART == 0 {
+        let n = state.interruptions.load(Ordering::Relaxed).wrapping_add(1);
+        state.interruptions.store(n, Ordering::Relaxed);
+    }
+    let outer = begin(state, context);
+    // SAFETY: the program's own handler, with the arguments that the kernel would call it with; one
+    // without SA_SIGINFO takes the first and leaves the rest.
+    unsafe {
+        let handler: unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void) =
+            core::mem::transmute(action.handler);
+        handler(signal, info, core::ptr::from_mut(context).cast());
+    }
+    state.handler_stack.store(outer, Ordering::Relaxed);
+}
+
+/// A handler begins: notes where; what was noted before.
+fn begin(state: &State, context: &ucontext_t) -> usize {
+    let here = core::ptr::from_ref(context) as usize;
+    let outer = if is_in_handler() { state.handler_stack.load(Ordering::Relaxed) } else { 0 };
+    if outer == 0 {
+        let (low, len) = (context.uc_stack.ss_sp as usize, context.uc_stack.ss_size);
+        let alternate = here.wrapping_sub(low) < len;
+        state.alternate.store(low, Ordering::Relaxed);
+        state.alternate_len.store(if alternate { len } else { 0 }, Ordering::Relaxed);
+        state.handler_stack.store(here, Ordering::Relaxed);
+    }
+    outer
+}
+
+/// Whether the calling thread runs a handler of the program: not after it has left one by
+/// `siglongjmp`, as far as its stack shows.
+pub fn is_in_handler() -> bool {
+    let state = state();
+    let began = state.handler_stack.load(Ordering::Relaxed);
+    if began == 0 {
+        return false;
+    }
+    let place = 0u8;
+    let here = (&raw const place) as usize;
+    let len = state.alternate_len.load(Ordering::Relaxed);
+    let inside = match len {
+        0 => here < began,
+        len => here.wrapping_sub(state.alternate.load(Ordering::Relaxed)) < len,
+    };
+    if !inside {
+        state.handler_stack.store(0, Ordering::Relaxed);
+    }
+    inside
+}
+
+/// Does what the kernel does where there is no handler.
+#[cold]
+fn default(signal: c_int, info: *mut siginfo_t, code: c_int) {
+    let _ = install(signal, &unset(), core::ptr::null_mut());
+    if !(code > 0 && bit(signal) & FAULTS != 0) {
+        requeue(signal, info);
+    }
+    // A fault comes again by itself, and the kernel finds no handler.
+}
+
+/// Replaces the calling thread's signal mask.
+pub(crate) fn set_mask(mask: u64) {
+    kernel_mask(libc::SIG_SETMASK, Some(mask), None);
+}
+
+/// The kernel's signal mask of the calling thread, past everything that is noted here.
+pub fn kernel_mask(how: c_int, new: Option<u64>, old: Option<&mut u64>) {
+    let new = new.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    let old = old.map_or(core::ptr::null_mut(), core::ptr::from_mut);
+    // SAFETY: a system call that reads and writes eight bytes, or nothing, of live locals.
+    let _ = unsafe { syscalls::syscall!(Sysno::rt_sigprocmask, how, new, old, size_of::<u64>()) };
+}
+
+/// Notes what the program has asked for; `set` is its argument. The mask that it is shown is then
+/// [`believed`]'s.
+pub fn believe(how: c_int, set: u64) {
+    let believed = &state().believed;
+    let faults = set & MEMORY_FAULTS;
+    let before = believed.load(Ordering::Relaxed);
+    let now = match how {
+        libc::SIG_BLOCK => before | faults,
+        libc::SIG_UNBLOCK => before & !faults,
+        _ => faults,
+    };
+    believed.store(now, Ordering::Relaxed);
+}
+
+/// The signals that the program believes blocked on this thread beyond those that are.
+pub fn believed() -> u64 {
+    state().believed.load(Ordering::Relaxed)
+}

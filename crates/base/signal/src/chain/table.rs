@@ -1,0 +1,201 @@
+//! The program's dispositions.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use libc::{SIG_DFL, SIG_IGN};
+use syscalls::Sysno;
+
+/// One above the highest signal number.
+pub(super) const SIGNALS: usize = 65;
+
+/// A disposition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Action {
+    pub(super) handler: usize,
+    pub(super) flags: c_int,
+    pub(super) mask: u64,
+}
+
+impl Action {
+    /// The part of a libc structure that the kernel looks at.
+    pub fn of(action: &libc::sigaction) -> Action {
+        // SAFETY: a signal mask begins with its first 64 signals.
+        let mask = unsafe { (&raw const action.sa_mask).cast::<u64>().read() };
+        Action { handler: action.sa_sigaction, flags: action.sa_flags, mask }
+    }
+
+    /// Whether a function of the program's is to be called.
+    pub fn is_handler(&self) -> bool {
+        self.handler != SIG_DFL && self.handler != SIG_IGN
+    }
+}
+
+/// A disposition that one thread writes at a time and handlers read.
+#[derive(Debug)]
+struct Cell {
+    /// Odd while it is written.
+    version: AtomicU32,
+    handler: AtomicUsize,
+    flags: AtomicU32,
+    mask: AtomicU64,
+}
+
+impl Cell {
+    const fn new() -> Cell {
+        Cell {
+            version: AtomicU32::new(0),
+            handler: AtomicUsize::new(SIG_DFL),
+            flags: AtomicU32::new(0),
+            mask: AtomicU64::new(0),
+        }
+    }
+
+    fn get(&self) -> Action {
+        loop {
+            // SYNC: pairs with the Release store in `set`: an even version's fields are whole.
+            let before = self.version.load(Ordering::Acquire);
+            let action = Action {
+                handler: self.handler.load(Ordering::Relaxed),
+                flags: self.flags.load(Ordering::Relaxed) as c_int,
+                mask: self.mask.load(Ordering::Relaxed),
+            };
+            // SYNC: keeps the loads above before the one below.
+            fence(Ordering::Acquire);
+            if before & 1 == 0 && self.version.load(Ordering::Relaxed) == before {
+                return action;
+            }
+            core::hint::spin_loop();
+        }
+    }
+
+    /// For the holder of a [`Change`] only.
+    fn set(&self, action: &Action) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        // SYNC: keeps the odd version before the fields.
+        fence(Ordering::Release);
+        self.handler.store(action.handler, Ordering::Relaxed);
+        self.flags.store(action.flags as u32, Ordering::Relaxed);
+        self.mask.store(action.mask, Ordering::Relaxed);
+        // SYNC: pairs with the Acquire load in `get`.
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+    }
+}
+
+/// What is known of one signal.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// What the trampoline does.
+    runs: Cell,
+    /// What the program asked for last.
+    shown: Cell,
+    /// Whether the kernel has the trampoline.
+    ours: AtomicBool,
+    /// Whether a handler that is called once may still be called.
+    unused: AtomicBool,
+}
+
+static SLOTS: [Slot; SIGNALS] = [const {
+    Slot {
+        runs: Cell::new(),
+        shown: Cell::new(),
+        ours: AtomicBool::new(false),
+        unused: AtomicBool::new(false),
+    }
+}; SIGNALS];
+
+/// A signal's slot.
+pub(super) fn slot(signal: c_int) -> &'static Slot {
+    &SLOTS[signal as usize % SIGNALS]
+}
+
+impl Slot {
+    pub(super) fn get(&self) -> Action {
+        self.runs.get()
+    }
+
+    /// What the trampoline is to do from now on.
+    pub(super) fn set(&self, action: &Action) {
+        self.unused.store(true, Ordering::Relaxed);
+        self.runs.set(action);
+    }
+
+    /// What the program is to be told from now on.
+    pub(super) fn show(&self, action: &Action) {
+        self.shown.set(action);
+    }
+
+    pub(super) fn is_ours(&self) -> bool {
+        self.ours.load(Ordering::Acquire)
+    }
+
+    pub(super) fn take(&self, ours: bool) {
+        self.ours.store(ours, Ordering::Release);
+    }
+
+    /// Whether a handler that is called once is called now.
+    pub(super) fn use_up(&self) -> bool {
+        let first = self.unused.swap(false, Ordering::AcqRel);
+        if first {
+            self.ours.store(false, Ordering::Release);
+        }
+        first
+    }
+
+    /// Puts the program's disposition in the place of ours.
+    pub(super) fn answer(&self, kernel: &mut libc::sigaction, ours: usize) {
+        if kernel.sa_sigaction == ours {
+            let shown = self.shown.get();
+            kernel.sa_sigaction = shown.handler;
+            kernel.sa_flags = shown.flags;
+            // SAFETY: a signal mask begins with its first 64 signals.
+            unsafe { (&raw mut kernel.sa_mask).cast::<u64>().write(shown.mask) };
+        }
+    }
+}
+
+static CHANGING: AtomicU32 = AtomicU32::new(0);
+
+/// The right to change dispositions, one thread at a time; no handler runs on it meanwhile.
+pub(super) struct Change {
+    mask: u64,
+}
+
+impl Change {
+    pub(super) fn begin() -> Change {
+        let mut mask = 0u64;
+        let all = !super::FAULTS;
+        // SAFETY: a system call on live locals.
+        let _ = unsafe {
+            syscalls::syscall!(
+                Sysno::rt_sigprocmask,
+                libc::SIG_BLOCK,
+                &raw const all,
+                &raw mut mask,
+                size_of::<u64>()
+            )
+        };
+        // SYNC: pairs with the Release store of the thread that changed before.
+        while CHANGING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            // SAFETY: a system call without arguments.
+            let _ = unsafe { syscalls::syscall!(Sysno::sched_yield) };
+        }
+        Change { mask }
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        CHANGING.store(0, Ordering::Release);
+        super::set_mask(self.mask);
+    }
+}
+
+/// In a forked child: the thread that was changing dispositions has stayed with the parent.
+pub fn forked() {
+    for cell in SLOTS.iter().flat_map(|slot| [&slot.runs, &slot.shown]) {
+        let version = cell.version.load(Ordering::Relaxed);
+        cell.version.store(version.wrapping_add(version & 1), Ordering::Relaxed);
+    }
+    CHANGING.store(0, Ordering::Release);
+}

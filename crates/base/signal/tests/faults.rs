@@ -1,0 +1,154 @@
+//! Bad addresses are errors, and what the program has installed for faults stays in use.
+
+use sovia_signal::access::{self, BadAddress, Fault};
+use sovia_signal::chain;
+use sovia_sync::section;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+/// Dispositions belong to the process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn guards() -> bool {
+    chain::start(libc::sigaction);
+    chain::guards()
+}
+
+/// Two pages, the second of which cannot be accessed.
+fn pages() -> *mut u8 {
+    // SAFETY: a new mapping, a page of which is made inaccessible.
+    unsafe {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let base = libc::mmap(core::ptr::null_mut(), 8192, prot, flags, -1, 0).cast::<u8>();
+        assert_eq!(libc::mprotect(base.add(4096).cast(), 4096, libc::PROT_NONE), 0);
+        base
+    }
+}
+
+#[test]
+fn bad_addresses_are_reported_by_every_way_to_copy() {
+    let _one = ONE_AT_A_TIME.lock();
+    assert!(guards());
+    let base = pages();
+    let mut bytes = vec![1u8; 4096];
+    let bad = [8 as *mut u8, base.wrapping_add(4096), 0xdead_0000_0000_0000usize as *mut u8];
+    for len in [1, 3, 4, 8, 16, 40, 64, 100, 2048, 4000] {
+        for bad in bad {
+            // SAFETY: one range is live, the other nobody's.
+            unsafe {
+                assert_eq!(access::copy(bad, bytes.as_ptr(), len), Err(BadAddress));
+                assert_eq!(access::copy(bytes.as_mut_ptr(), bad, len), Err(BadAddress));
+            }
+        }
+        // SAFETY: the first range is partly inaccessible, the second live.
+        unsafe {
+            assert_eq!(access::copy(base.add(4096 - len), bytes.as_ptr(), len), Ok(()));
+            assert_eq!(access::copy(base.add(4097 - len), bytes.as_ptr(), len), Err(BadAddress));
+        }
+    }
+    let mut fault = Fault::none();
+    // SAFETY: a live word.
+    let word: u64 = unsafe { access::load_word(bytes.as_ptr().cast(), &mut fault) };
+    assert_eq!((word, fault.check()), (0x0101_0101_0101_0101, Ok(())));
+    for bad in bad {
+        let mut fault = Fault::none();
+        // SAFETY: nobody's memory.
+        let _: u8 = unsafe { access::load_word(bad.cast_const(), &mut fault) };
+        assert_eq!(fault.check(), Err(BadAddress));
+        let mut fault = Fault::none();
+        // SAFETY: as above.
+        unsafe { access::store_word(bad.cast::<u32>(), 1, &mut fault) };
+        assert_eq!(fault.check(), Err(BadAddress));
+    }
+}
+
+static SEEN: AtomicU32 = AtomicU32::new(0);
+static VALUE: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: a signal that was queued with a value.
+    VALUE.store(unsafe { (*info).si_value().sival_ptr } as usize as i32, Ordering::Relaxed);
+    assert!(!section::is_inside(), "a handler never interrupts a section");
+    SEEN.fetch_add(1, Ordering::Relaxed);
+}
+
+fn handle(signal: i32, flags: i32) {
+    // SAFETY: plain data.
+    let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+    action.sa_sigaction = on_signal as *const () as usize;
+    action.sa_flags = libc::SA_SIGINFO | flags;
+    chain::start(libc::sigaction);
+    assert!(chain::change(signal, Some(&action), None, false));
+    SEEN.store(0, Ordering::Relaxed);
+}
+
+fn queue(signal: i32, value: usize) {
+    let value = libc::sigval { sival_ptr: value as *mut libc::c_void };
+    // SAFETY: a signal to this thread, which handles it.
+    unsafe { libc::pthread_sigqueue(libc::pthread_self(), signal, value) };
+}
+
+#[test]
+fn a_signal_in_a_section_is_handled_at_its_end() {
+    let _one = ONE_AT_A_TIME.lock();
+    for flags in [0, libc::SA_NODEFER, libc::SA_RESETHAND] {
+        for signal in [libc::SIGUSR1, libc::SIGRTMIN() + 3] {
+            handle(signal, flags);
+            let outer = section::inside();
+            let inner = section::inside();
+            queue(signal, 4711);
+            assert_eq!(SEEN.load(Ordering::Relaxed), 0);
+            drop(inner);
+            assert_eq!(SEEN.load(Ordering::Relaxed), 0);
+            drop(outer);
+            assert_eq!((SEEN.load(Ordering::Relaxed), VALUE.load(Ordering::Relaxed)), (1, 4711));
+        }
+    }
+}
+
+#[test]
+fn several_signals_at_once_wait_for_the_same_end() {
+    let _one = ONE_AT_A_TIME.lock();
+    let signals = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGRTMIN() + 3];
+    for signal in signals {
+        handle(signal, 0);
+    }
+    // SAFETY: signal masks of live locals.
+    unsafe {
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        for signal in signals {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        let section = section::inside();
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, core::ptr::null_mut());
+        for signal in signals {
+            queue(signal, 1);
+        }
+        // All come at once, each in the middle of the other's beginning.
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, core::ptr::null_mut());
+        assert_eq!(SEEN.load(Ordering::Relaxed), 0);
+        drop(section);
+        assert_eq!(SEEN.load(Ordering::Relaxed), 3);
+        let mut now: libc::sigset_t = core::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, core::ptr::null(), &raw mut now);
+        assert!((1..65).all(|signal| libc::sigismember(&raw const now, signal) != 1));
+    }
+}
+
+#[test]
+fn the_program_is_shown_what_it_asked_for() {
+    let _one = ONE_AT_A_TIME.lock();
+    handle(libc::SIGUSR2, libc::SA_RESTART | libc::SA_RESETHAND);
+    // SAFETY: plain data.
+    let mut seen: libc::sigaction = unsafe { core::mem::zeroed() };
+    assert!(chain::change(libc::SIGUSR2, None, Some(&mut seen), false));
+    assert_eq!(seen.sa_sigaction, on_signal as *const () as usize);
+    assert_eq!(
+        seen.sa_flags & (libc::SA_RESTART | libc::SA_RESETHAND),
+        libc::SA_RESTART | libc::SA_RESETHAND
+    );
+    queue(libc::SIGUSR2, 1);
+    assert!(chain::change(libc::SIGUSR2, None, Some(&mut seen), false));
+    assert_eq!((SEEN.load(Ordering::Relaxed), seen.sa_sigaction), (1, libc::SIG_DFL));
+}

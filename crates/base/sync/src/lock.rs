@@ -1,0 +1,362 @@
+//! A lock that survives its owner's death.
+//!
+//! The word holds its owner's record ([`crate::record`]), so a thread that waits sees whether the owner
+//! lives: it spins for a moment, then sleeps in steps, and looks at each of them. A dead owner's lock is
+//! taken over, and the new owner is told to repair what the lock guards.
+//!
+//! A thread is in a section ([`crate::section`]) while it holds a lock, so no signal handler of the
+//! program runs meanwhile and finds the lock held by its own thread. One that does find that is told.
+
+use crate::shim::{AtomicU32, Ordering, SPINS, fence, now_ns, sleep_on, spin_loop, wake_one};
+use crate::state::{self, State};
+use crate::{record, section};
+use core::marker::PhantomData;
+use sovia_sys::stall::{At, point};
+
+const CONTENDED: u32 = 1 << 31;
+
+/// Which threads may own a lock; decides by which word each is known.
+pub trait Owners {
+    /// The calling thread's word.
+    #[doc(hidden)]
+    fn me(state: &State) -> u32;
+    /// Whether the thread of a word lives.
+    #[doc(hidden)]
+    fn lives(owner: u32) -> bool;
+}
+
+/// Threads of this process: the lock lies in memory of its own. A forked child's copy of the lock is its
+/// own, and owned by no other thread of its parent.
+#[derive(Debug, Clone, Copy)]
+pub struct Local;
+
+impl Owners for Local {
+    #[inline(always)]
+    fn me(state: &State) -> u32 {
+        record::local(state)
+    }
+
+    fn lives(owner: u32) -> bool {
+        record::local_lives(owner)
+    }
+}
+
+/// Threads of all processes that share the memory in which the lock lies.
+#[derive(Debug, Clone, Copy)]
+pub struct Family;
+
+impl Owners for Family {
+    #[inline(always)]
+    fn me(state: &State) -> u32 {
+        record::shared(state)
+    }
+
+    fn lives(owner: u32) -> bool {
+        record::shared_lives(owner)
+    }
+}
+
+/// How a lock was come by.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub enum Acquired {
+    /// The state is as its last owner left it on purpose.
+    Clean,
+    /// The last owner died in the middle: repair the state first.
+    FromTheDead,
+    /// Not at all: the calling thread owns it already, further up its stack or in a call that a signal
+    /// handler has left by `longjmp`. What the lock guards may be half changed, and the lock is not to be
+    /// given back for this.
+    Reentered,
+}
+
+impl Acquired {
+    /// Whether the lock is to be given back.
+    pub fn is_held(self) -> bool {
+        self != Acquired::Reentered
+    }
+}
+
+/// The lock word. All-zero memory is an unlocked lock.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct RobustLock<K = Local>(AtomicU32, PhantomData<K>);
+
+impl<K: Owners> Default for RobustLock<K> {
+    fn default() -> RobustLock<K> {
+        RobustLock::new()
+    }
+}
+
+impl<K: Owners> RobustLock<K> {
+    /// An unlocked lock.
+    #[cfg(not(loom))]
+    pub const fn new() -> RobustLock<K> {
+        RobustLock(AtomicU32::new(0), PhantomData)
+    }
+
+    /// An unlocked lock.
+    #[cfg(loom)]
+    pub fn new() -> RobustLock<K> {
+        RobustLock(AtomicU32::new(0), PhantomData)
+    }
+
+    /// Takes the lock.
+    #[inline]
+    pub fn lock(&self) -> Acquired {
+        state::current(|state| {
+            section::enter_on(state);
+            let me = K::me(state);
+            if self.takes(me) {
+                return Acquired::Clean;
+            }
+            // Without a limit it is taken in the end.
+            self.lock_slow(state, me, None).unwrap_or(Acquired::Clean)
+        })
+    }
+
+    /// Like [`RobustLock::lock`], but waits for so many nanoseconds at most; `None` if others hold it
+    /// for longer.
+    pub fn lock_within(&self, ns: u64) -> Option<Acquired> {
+        state::current(|state| {
+            section::enter_on(state);
+            let me = K::me(state);
+            if self.takes(me) {
+                return Some(Acquired::Clean);
+            }
+            self.lock_slow(state, me, Some(now_ns().saturating_add(ns)))
+        })
+    }
+
+    /// Takes the lock if no thread holds it.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        state::current(|state| {
+            section::enter_on(state);
+            let taken = self.takes(K::me(state));
+            if !taken {
+                section::leave_on(state);
+            }
+            taken
+        })
+    }
+
+    #[inline(always)]
+    fn takes(&self, me: u32) -> bool {
+        // SYNC: pairs with the exchange in `unlock`: what the last owner wrote is visible.
+        let taken = self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        point(At::Locked);
+        taken
+    }
+
+    /// Gives the lock back.
+    #[inline]
+    pub fn unlock(&self) {
+        point(At::Unlocking);
+        // SYNC: pairs with the exchange that takes the lock next.
+        let contended = self.0.swap(0, Ordering::Release) & CONTENDED != 0;
+        point(At::Unlocked);
+        if contended {
+            wake_one(&self.0);
+        }
+        section::leave();
+    }
+
+    /// Takes the lock until the result's scope ends.
+    pub fn guard(&self) -> Held<'_, K> {
+        Held { lock: self, acquired: self.lock() }
+    }
+
+    /// Takes the lock for the time of a fork.
+    pub fn hold(&self) {
+        let acquired = self.lock();
+        debug_assert!(acquired.is_held(), "a fork inside a section");
+    }
+
+    /// After the fork, in both. Nothing if [`RobustLock::hold`] was not called.
+    pub fn release(&self) {
+        if self.is_mine() {
+            self.unlock();
+        }
+    }
+
+    /// Whether the calling thread holds the lock: it is in a signal handler that has interrupted the
+    /// critical section, or has left that by `longjmp`.
+    #[inline]
+    pub fn is_mine(&self) -> bool {
+        state::current(|state| self.0.load(Ordering::Relaxed) & !CONTENDED == K::me(state))
+    }
+
+    /// Whether a thread holds the lock just now.
+    pub fn is_locked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Begins in a section and ends in one if the lock has been taken.
+    #[cold]
+    fn lock_slow(&self, state: &State, me: u32, until: Option<u64>) -> Option<Acquired> {
+        // How long a waiter sleeps until it looks whether the owner lives: nothing but the time that a
+        // death takes to be noticed depends on it.
+        const STEP_NS: u64 = 2_000_000;
+        let mut spins = 0;
+        loop {
+            let held = self.0.load(Ordering::Relaxed);
+            if held == 0 {
+                // Others may still sleep on the word: keep them from being forgotten.
+                let mine = if spins >= SPINS { me | CONTENDED } else { me };
+                // SYNC: as in `takes`.
+                if self.0.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    return Some(Acquired::Clean);
+                }
+                continue;
+            }
+            let owner = held & !CONTENDED;
+            if owner == me {
+                section::leave_on(state);
+                return Some(Acquired::Reentered);
+            }
+            if spins < SPINS {
+                spins += 1;
+                spin_loop();
+                continue;
+            }
+            // SYNC: with the fence after a record is taken: the owner's is at least as new as the word.
+            fence(Ordering::Acquire);
+            if !K::lives(owner) {
+                // SYNC: what the dead owner wrote became visible with its record's end (`lives`); what a
+                // living thread wrote that had the lock since, with this exchange's failure.
+                let taken = self.0.compare_exchange(
+                    held,
+                    me | CONTENDED,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                );
+                if taken.is_ok() {
+                    return Some(Acquired::FromTheDead);
+                }
+                continue;
+            }
+            let left = match until.map(|until| until.saturating_sub(now_ns())) {
+                Some(0) => {
+                    section::leave_on(state);
+                    return None;
+                }
+                left => left.unwrap_or(STEP_NS).min(STEP_NS),
+            };
+            let announced = held | CONTENDED;
+            if held != announced
+                && self
+                    .0
+                    .compare_exchange(held, announced, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_err()
+            {
+                continue;
+            }
+            // Signal handlers may run meanwhile, unless the thread holds another lock.
+            section::leave_on(state);
+            sleep_on(&self.0, announced, left);
+            section::enter_on(state);
+        }
+    }
+}
+
+/// A lock that is given back when this is dropped, unless it was held before already.
+#[derive(Debug)]
+pub struct Held<'a, K: Owners = Local> {
+    lock: &'a RobustLock<K>,
+    acquired: Acquired,
+}
+
+impl<K: Owners> Held<'_, K> {
+    /// How it was come by.
+    pub fn acquired(&self) -> Acquired {
+        self.acquired
+    }
+}
+
+impl<K: Owners> Drop for Held<'_, K> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.acquired.is_held() {
+            self.lock.unlock();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn a_dead_owners_lock_is_taken_over<K: Owners + Sync>() {
+        let lock = RobustLock::<K>::default();
+        std::thread::scope(|s| {
+            s.spawn(|| assert_eq!(lock.lock(), Acquired::Clean));
+        });
+        assert!(lock.is_locked() && !lock.is_mine());
+        assert_eq!(lock.lock(), Acquired::FromTheDead);
+        lock.unlock();
+        assert_eq!(lock.lock(), Acquired::Clean);
+        lock.unlock();
+        assert!(!section::is_inside());
+    }
+
+    #[test]
+    fn a_dead_owners_lock_is_taken_over_by_id() {
+        // Nothing has been started: threads are known by their ids.
+        a_dead_owners_lock_is_taken_over::<Family>();
+    }
+
+    #[test]
+    fn a_dead_owners_lock_is_taken_over_by_record() {
+        record::start();
+        a_dead_owners_lock_is_taken_over::<Local>();
+    }
+
+    #[test]
+    fn the_owner_is_told_that_it_has_the_lock() {
+        let lock = RobustLock::<Local>::new();
+        assert_eq!(lock.lock(), Acquired::Clean);
+        assert_eq!(lock.lock(), Acquired::Reentered);
+        assert_eq!(lock.lock_within(0), Some(Acquired::Reentered));
+        assert!(!lock.try_lock());
+        assert!(lock.is_mine());
+        assert_eq!(section::depth(), 1);
+        lock.unlock();
+        assert!(!section::is_inside());
+    }
+
+    #[test]
+    fn who_waits_for_a_while_only_gives_up_or_gets_it() {
+        let lock = RobustLock::<Local>::new();
+        assert!(lock.lock().is_held());
+        std::thread::scope(|s| {
+            s.spawn(|| assert_eq!(lock.lock_within(1_000_000), None));
+        });
+        std::thread::scope(|s| {
+            s.spawn(|| assert_eq!(lock.lock_within(600_000_000_000), Some(Acquired::Clean)));
+            std::thread::yield_now();
+            lock.unlock();
+        });
+        // Its owner has ended with it.
+        assert_eq!(lock.lock_within(600_000_000_000), Some(Acquired::FromTheDead));
+        lock.unlock();
+    }
+
+    #[test]
+    fn it_excludes() {
+        let lock = RobustLock::<Local>::new();
+        let shared = AtomicU32::new(0);
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..10_000 {
+                        assert_eq!(lock.lock(), Acquired::Clean);
+                        let v = shared.load(Ordering::Relaxed);
+                        shared.store(v + 1, Ordering::Relaxed);
+                        lock.unlock();
+                    }
+                });
+            }
+        });
+        assert_eq!(shared.load(Ordering::Relaxed), 40_000);
+    }
+}

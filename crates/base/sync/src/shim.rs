@@ -1,0 +1,47 @@
+//! The one place that chooses between the machine's atomics and futexes and loom's.
+
+#[cfg(not(loom))]
+pub(crate) use core::{
+    hint::spin_loop,
+    sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence},
+};
+#[cfg(loom)]
+pub(crate) use loom::{
+    hint::spin_loop,
+    sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence},
+};
+
+/// Tries before a thread sleeps on a lock. Loom visits each of them.
+pub(crate) const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
+
+/// Sleeps while the word holds `expected`, for so many nanoseconds at most.
+#[cfg(not(loom))]
+pub(crate) fn sleep_on(word: &AtomicU32, expected: u32, ns: u64) {
+    let _ = sovia_sys::futex::wait(word, expected, Some(ns));
+}
+
+#[cfg(loom)]
+pub(crate) fn sleep_on(_: &AtomicU32, _: u32, _: u64) {
+    loom::thread::yield_now();
+}
+
+/// Wakes one sleeper.
+#[cfg(not(loom))]
+pub(crate) fn wake_one(word: &AtomicU32) {
+    sovia_sys::futex::wake(word, 1);
+}
+
+#[cfg(loom)]
+pub(crate) fn wake_one(_: &AtomicU32) {}
+
+/// Nanoseconds of a clock that only runs forward.
+#[cfg(not(loom))]
+pub(crate) fn now_ns() -> u64 {
+    sovia_sys::clock::now_ns()
+}
+
+/// Time passes with each look at it.
+#[cfg(loom)]
+pub(crate) fn now_ns() -> u64 {
+    u64::MAX
+}

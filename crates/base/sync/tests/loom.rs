@@ -1,0 +1,143 @@
+//! The crate's own types, compiled with loom's atomics, in every interleaving.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p sovia-sync --test loom --release`
+
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::thread;
+use sovia_sync::{Acquired, RobustBox, RobustLock, record};
+
+/// A value that two threads must not touch at the same time: loom says so if they do.
+struct Guarded {
+    lock: RobustLock,
+    value: loom::cell::UnsafeCell<u32>,
+}
+
+// SAFETY: the value is touched under the lock only, which is what the tests find out.
+unsafe impl Sync for Guarded {}
+// SAFETY: it is a number.
+unsafe impl Send for Guarded {}
+
+impl Guarded {
+    fn new() -> Arc<Guarded> {
+        Arc::new(Guarded { lock: RobustLock::new(), value: loom::cell::UnsafeCell::new(0) })
+    }
+
+    fn add(&self) -> Acquired {
+        let acquired = self.lock.lock();
+        // SAFETY: the lock is held.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+        acquired
+    }
+}
+
+#[test]
+fn a_lock_excludes_and_hands_on_what_was_written() {
+    loom::model(|| {
+        let shared = Guarded::new();
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                assert_eq!(shared.add(), Acquired::Clean);
+                shared.lock.unlock();
+            })
+        };
+        assert_eq!(shared.add(), Acquired::Clean);
+        shared.lock.unlock();
+        other.join().unwrap();
+        assert!(shared.lock.try_lock());
+        // SAFETY: the lock is held.
+        assert_eq!(shared.value.with(|value| unsafe { *value }), 2);
+        shared.lock.unlock();
+    });
+}
+
+#[test]
+fn a_dead_owners_lock_is_taken_over_by_one() {
+    loom::model(|| {
+        let shared = Guarded::new();
+        let owner = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let _ = shared.add();
+                // The kernel marks the record of a thread that ends.
+                record::ends();
+            })
+        };
+        let heir = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let acquired = shared.add();
+                shared.lock.unlock();
+                acquired
+            })
+        };
+        let heir = heir.join().unwrap();
+        owner.join().unwrap();
+        // Whether before or after the owner, the heir had it; and somebody finds it left by the dead.
+        if heir == Acquired::Clean {
+            assert_eq!(shared.lock.lock(), Acquired::FromTheDead);
+            shared.lock.unlock();
+        }
+        assert!(!shared.lock.is_locked());
+        assert!(shared.lock.try_lock());
+        // SAFETY: the lock is held.
+        assert_eq!(shared.value.with(|value| unsafe { *value }), 2);
+        shared.lock.unlock();
+    });
+}
+
+/// The record of a dead owner may be another thread's at once: that one is not the owner.
+#[test]
+fn a_record_that_is_another_threads_owns_nothing() {
+    loom::model(|| {
+        let shared = Guarded::new();
+        let owner = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let _ = shared.add();
+                record::ends();
+            })
+        };
+        owner.join().unwrap();
+        let done = Arc::new(AtomicU32::new(0));
+        let next = {
+            let (shared, done) = (shared.clone(), done.clone());
+            thread::spawn(move || {
+                // Takes the dead thread's record, and lives.
+                let other = RobustLock::<sovia_sync::Local>::new();
+                assert_eq!(other.lock(), Acquired::Clean);
+                other.unlock();
+                done.store(1, Ordering::Relaxed);
+                assert!(!shared.lock.is_mine());
+            })
+        };
+        assert_eq!(shared.add(), Acquired::FromTheDead);
+        shared.lock.unlock();
+        next.join().unwrap();
+        assert_eq!(done.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_box_gives_its_value_to_one_at_a_time() {
+    loom::model(|| {
+        let shared = Arc::new(RobustBox::new((0u32, 0u32)));
+        let add = |shared: &RobustBox<(u32, u32)>| {
+            shared.with(|value| {
+                value.0 += 1;
+                thread::yield_now();
+                value.1 = value.0;
+            });
+        };
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || add(&shared))
+        };
+        add(&shared);
+        other.join().unwrap();
+        shared.with(|value| assert_eq!(*value, (2, 2)));
+    });
+}

@@ -1,0 +1,88 @@
+//! How far a connection is on the way to its VI.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sovia_sys::call;
+
+/// What a candidate knows of its meeting. It lies in the family's memory with the connection; a
+/// request is its maker's alone.
+#[derive(Debug)]
+pub(crate) struct Approach {
+    /// Where lengths of connections like this one are noted, plus one; 0: it has not been looked up.
+    pub(crate) habit: AtomicU32,
+    /// Transfers after which a process that shares a segment already is asked.
+    pub(crate) known_after: AtomicU32,
+    /// Transfers after which another process is looked for.
+    pub(crate) unknown_after: AtomicU32,
+    /// A hash of the connection's addresses; 0 if they have not been looked up.
+    pub(crate) link: AtomicU32,
+    /// [`Stage`], and the process that has come so far.
+    stage: AtomicU64,
+}
+
+/// Where a meeting through a shared segment stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Nothing has been asked.
+    Idle,
+    /// A connector has requested this VI of this pair, at that transfer (its lowest bits).
+    Requested { pair: u32, vi: u32, at: u8 },
+    /// A connector has requested in vain: the segment's other process does not have the other end.
+    InVain,
+}
+
+impl Approach {
+    /// A new connection.
+    pub(crate) fn forget(&self) {
+        for word in [&self.habit, &self.known_after, &self.unknown_after, &self.link] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.stage.store(0, Ordering::Relaxed);
+    }
+
+    /// The stage that this process has come to.
+    pub(crate) fn stage(&self) -> Stage {
+        let word = self.stage.load(Ordering::Acquire);
+        if word == 0 || word as u32 != call::getpid() as u32 {
+            return Stage::Idle;
+        }
+        let (pair, vi, at) = (word >> 32 & 0xfff, word >> 44 & 0xfff, (word >> 56 & 0x7f) as u8);
+        match word >> 63 {
+            0 => Stage::Requested { pair: pair as u32, vi: vi as u32, at },
+            _ => Stage::InVain,
+        }
+    }
+
+    /// Notes the stage that this process has come to.
+    pub(crate) fn reach(&self, stage: Stage) {
+        let pid = u64::from(call::getpid() as u32);
+        let word = match stage {
+            Stage::Idle => 0,
+            Stage::Requested { pair, vi, at } => {
+                pid | u64::from(pair) << 32 | u64::from(vi) << 44 | u64::from(at & 0x7f) << 56
+            }
+            Stage::InVain => pid | 1 << 63,
+        };
+        self.stage.store(word, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_are_packed_and_unpacked() {
+        // SAFETY: all fields are atomics, for which zero is a valid value.
+        let approach: Approach = unsafe { core::mem::zeroed() };
+        assert_eq!(approach.stage(), Stage::Idle);
+        for stage in [
+            Stage::Requested { pair: 1023, vi: 1023, at: 127 },
+            Stage::Requested { pair: 0, vi: 0, at: 0 },
+            Stage::InVain,
+            Stage::Idle,
+        ] {
+            approach.reach(stage);
+            assert_eq!(approach.stage(), stage);
+        }
+    }
+}

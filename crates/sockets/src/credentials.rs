@@ -1,0 +1,139 @@
+//! The process changes its user, its groups, its capabilities or its namespaces.
+//!
+//! What it shares was shared because each side could trace the other ([`crate::meeting`]). After the
+//! change that may not hold any more: a worker that has given up its privileges must not keep a
+//! writable byte of the process that forked it, nor a process that drops its rights one of its peers'.
+//! So before the change everything is left, by code that is still trusted:
+//!
+//! - every accelerated connection goes back to TCP, for all processes that hold it;
+//! - meetings are forgotten, and what was asked for is withdrawn;
+//! - segments are replaced by private memory at the same addresses: a thread that still looks at one
+//!   finds zeros, and no fault;
+//! - the peers' doorbells, this process's own, which others have, and everything that it has inherited
+//!   from its parent are replaced by descriptors that no other process has;
+//! - the family's memory is replaced by new memory that only children forked later will share.
+//!
+//! The library's own threads end before the change, and start again with the next accelerated connection.
+//! After it the process begins anew, under another name (`pair::me`): connections opened later
+//! are accelerated with peers that the kernel's rule allows.
+
+use crate::conn::Phase;
+use crate::ops::keep;
+use crate::retreat::{self, Cause};
+use crate::table::{self, Ref};
+use crate::{
+    anchors, family, handler, meeting, members, pair, peers, pollset, process, sets, thread,
+};
+use core::cell::Cell;
+use sovia_control::Reason;
+use sovia_sys::{fd, mapping};
+
+thread_local! {
+    /// Whether this thread is inside: a signal handler of it may change the user as well.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Leaves everything that is shared, and calls `change`.
+pub fn change<T>(change: impl FnOnce() -> T) -> T {
+    // A child of vfork runs on its parent's memory, which is its parent's to leave.
+    if process::is_elsewhere() || INSIDE.replace(true) {
+        return change();
+    }
+    process::begin_change();
+    let stopped = leave();
+    let result = change();
+    if stopped {
+        thread::resume();
+    }
+    process::end_change();
+    INSIDE.set(false);
+    result
+}
+
+/// Whether the library's threads have been stopped. (One that handles messages, or closes what others
+/// have sent, is not; libc changes its user with the program's threads'.)
+fn leave() -> bool {
+    meeting::leave_all();
+    retreat_all();
+    // Not before: the other end of a connection may be this process's.
+    let stopped = thread::stop(anchors::nudge);
+    if stopped {
+        thread::ended();
+    }
+    let relatives = members::has_relatives();
+    let retired = if relatives { drop_all() } else { Vec::new() };
+    sets::leave_doors();
+    pair::leave_all(sets::forget_pair);
+    peers::leave_all();
+    handler::begin_anew();
+    pair::renew_doors();
+    pollset::begin_anew();
+    mapping::leave_files();
+    if relatives {
+        members::leave();
+        family::leave(&retired);
+    }
+    table::for_each_inherited(|inherited| {
+        fd::sever(inherited);
+    });
+    pair::begin_anew();
+    stopped
+}
+
+/// Takes every accelerated connection of this process back to TCP.
+fn retreat_all() {
+    loop {
+        let mut attached: Vec<(i32, Ref)> = Vec::new();
+        let mut note = |fd: i32, at: Ref| {
+            if at.conn.phase() == Phase::Attached && !attached.iter().any(|(_, a)| a.same(at)) {
+                attached.push((fd, at));
+            }
+        };
+        table::for_each_conn(&mut note);
+        keep::each(&mut note);
+        if attached.is_empty() {
+            return;
+        }
+        for (fd, at) in attached {
+            retreat::now(fd, at, Cause::Credentials);
+        }
+    }
+}
+
+/// Takes every connection off the record, in this process; the numbers of their slots. One that a
+/// relative holds as well stays on TCP there, too.
+fn drop_all() -> Vec<u32> {
+    let mut all: Vec<(i32, Ref)> = Vec::new();
+    table::for_each_conn(|fd, at| all.push((fd, at)));
+    let mut slots: Vec<u32> = Vec::new();
+    for (fd, at) in all {
+        let conn = at.conn;
+        if !slots.contains(&at.index) {
+            slots.push(at.index);
+            sets::conn_closed(at);
+            if conn.phase() == Phase::Candidate {
+                conn.set_phase(Phase::Plain);
+                conn.count_stay(Reason::RetreatCredentials);
+            }
+            family::let_go(conn);
+        }
+        table::remove(fd);
+        table::release(at.index);
+    }
+    slots
+}
+
+/// Around fork: no change is under way, but for that of a thread which forks in the middle of it, for a
+/// relay.
+pub(crate) fn hold() {
+    if !INSIDE.get() {
+        process::begin_change();
+    }
+}
+
+/// After fork, in both.
+pub(crate) fn release() {
+    if !INSIDE.get() {
+        process::end_change();
+    }
+}

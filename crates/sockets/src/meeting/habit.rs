@@ -1,0 +1,166 @@
+//! How long connections to an address last, and when it pays to meet.
+//!
+//! A meeting costs as much processor time as some transfers over TCP. It pays for connections that
+//! go on for long enough afterwards, and how long this one will go on is not known; but those before
+//! it, to the same address or accepted at the same address, are the best guess. Their lengths are
+//! kept as counts by size, and the number of transfers after which it is best to meet is the one with
+//! which those connections would have cost the least altogether.
+//!
+//! The counts lie in memory that forked processes share: a server that forks a process for each
+//! connection learns from its children. They are hints and nothing else, whatever they say.
+
+use core::net::{IpAddr, SocketAddr};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use sovia_sys::Mapping;
+
+/// Addresses that are told apart; others share a place.
+const PLACES: usize = 256;
+/// The counts of all addresses.
+type Habits = [AtomicU64; PLACES];
+
+/// Size classes of connections, a byte of a place's word for each.
+const CLASSES: usize = 8;
+/// What a connection of a class is counted with: transfers over all, at one end.
+const LENGTHS: [u32; CLASSES] = [2, 6, 10, 14, 24, 48, 96, 1000];
+/// The longest connection of each class.
+const LIMITS: [u32; CLASSES - 1] = [3, 7, 11, 16, 31, 63, 127];
+/// Connections that are remembered, about.
+const MEMORY: u32 = 48;
+/// How long a meeting may be put off, in transfers.
+const LATEST: u32 = 24;
+/// When it may take place.
+const CHOICES: [u32; 6] = [0, 4, 8, 12, 17, LATEST];
+
+/// What a meeting costs at one end, in transfers over TCP.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Cost {
+    /// With a process that shares a segment already.
+    Known = 14,
+    /// With another one.
+    Unknown = 80,
+}
+
+/// Where connections with that address of the server's are counted.
+pub(super) fn place(server: SocketAddr) -> u32 {
+    let mut hash = u32::from(server.port()).wrapping_mul(0x9e37_79b1);
+    let mut mix = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        }
+    };
+    match server.ip() {
+        IpAddr::V4(ip) => mix(&ip.octets()),
+        IpAddr::V6(ip) => mix(&ip.octets()),
+    }
+    (hash >> 16 ^ hash) % PLACES as u32
+}
+
+static HABITS: AtomicPtr<Habits> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Maps the counts, if that has not been done: before the first connection of a family is handed to
+/// a forked process.
+pub(crate) fn start() {
+    if !HABITS.load(Ordering::Acquire).is_null() {
+        return;
+    }
+    let Ok(mapping) = Mapping::for_family(size_of::<Habits>()) else { return };
+    let mine = mapping.base().cast();
+    let null = core::ptr::null_mut();
+    if HABITS.compare_exchange(null, mine, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        // It lasts as long as the process.
+        core::mem::forget(mapping);
+    }
+}
+
+fn counts(place: u32) -> Option<&'static AtomicU64> {
+    // SAFETY: null, or the mapping that `start` made, zeroed (which is valid for atomics) and never
+    // unmapped.
+    let habits = unsafe { HABITS.load(Ordering::Acquire).as_ref() }?;
+    Some(&habits[place as usize % PLACES])
+}
+
+/// Counts a connection that has ended after so many transfers at this end.
+pub(super) fn learn(place: u32, transfers: u32) {
+    if let Some(word) = counts(place) {
+        // Another thread's count may get lost; a hint more or less.
+        let now = with_one_more(word.load(Ordering::Relaxed), transfers);
+        word.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Transfers after which to meet, or `None` if nothing is known of such connections.
+pub(super) fn best(place: u32, cost: Cost) -> Option<u32> {
+    cheapest(counts(place)?.load(Ordering::Relaxed), cost as u32)
+}
+
+fn with_one_more(word: u64, transfers: u32) -> u64 {
+    let class = LIMITS.iter().position(|&limit| transfers <= limit).unwrap_or(CLASSES - 1);
+    let mut counts = word.to_le_bytes();
+    if counts.iter().map(|&count| u32::from(count)).sum::<u32>() >= MEMORY {
+        counts = counts.map(|count| count / 2);
+    }
+    counts[class] = counts[class].saturating_add(1);
+    u64::from_le_bytes(counts)
+}
+
+fn cheapest(word: u64, meeting: u32) -> Option<u32> {
+    let counts = word.to_le_bytes();
+    let total = |after: u32| {
+        let lengths = counts.iter().zip(LENGTHS);
+        let each = |(&count, length): (&u8, u32)| {
+            let spent = if length <= after { length } else { after + meeting };
+            u32::from(count) * spent
+        };
+        lengths.map(each).sum::<u32>()
+    };
+    (word != 0).then(|| CHOICES.into_iter().min_by_key(|&after| total(after)).unwrap_or(LATEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(lengths: &[u32], cost: Cost) -> Option<u32> {
+        let word = lengths.iter().fold(0, |word, &length| with_one_more(word, length));
+        cheapest(word, cost as u32)
+    }
+
+    #[test]
+    fn nothing_is_guessed_from_nothing() {
+        assert_eq!(after(&[], Cost::Known), None);
+    }
+
+    #[test]
+    fn short_connections_never_pay() {
+        for length in [2, 3, 6, 7, 10, 11] {
+            for cost in [Cost::Known, Cost::Unknown] {
+                let after = after(&[length; 20], cost).unwrap();
+                assert!(after >= length, "met after {after} of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_ones_meet_at_once() {
+        for length in [20, 60, 200, 100_000] {
+            assert_eq!(after(&[length; 20], Cost::Known), Some(0), "of {length}");
+        }
+        assert_eq!(after(&[200_000; 20], Cost::Unknown), Some(0));
+    }
+
+    #[test]
+    fn a_few_long_ones_among_short_ones_are_waited_for() {
+        let mut lengths = vec![2; 30];
+        lengths.extend([10_000; 4]);
+        assert_eq!(after(&lengths, Cost::Unknown), Some(4));
+    }
+
+    #[test]
+    fn a_change_of_habit_is_seen() {
+        let mut lengths = vec![4; 1000];
+        lengths.extend([10_000; 60]);
+        assert_eq!(after(&lengths, Cost::Known), Some(0));
+        lengths.extend([4; 200]);
+        assert!(after(&lengths, Cost::Known).unwrap() >= 4);
+    }
+}

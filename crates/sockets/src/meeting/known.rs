@@ -1,0 +1,159 @@
+//! Meeting a process that shares a segment already: without a message, without the lock of first
+//! meetings, and before the connection's first byte if connections like it go on for long.
+//!
+//! The connector puts a request into the segment's table before a send; the acceptor finds it when
+//! its receive returns, asks the kernel whether the request's maker holds the other end, and accepts;
+//! the connector sees that before its next send or after its next receive. So after one round trip on
+//! TCP both directions are on the VI.
+
+use super::attach::{Attached, attach, attach_as_acceptor, find_request, has_requests};
+use super::{give_up, habit, permitted};
+use crate::conn::Stage;
+use crate::message::Link;
+use crate::table::Ref;
+use crate::{config, pair};
+use core::sync::atomic::Ordering;
+use habit::Cost;
+use sovia_control::Reason;
+use sovia_sys::call;
+use via_shm::request::Progress;
+
+/// Transfers after which to meet if nothing is known of such connections.
+const FIRST: u32 = 3;
+/// Transfers after which a request that has not been answered is taken back: the other end is another
+/// process's.
+const PATIENCE: u8 = 8;
+/// In the place of a habit: none is kept.
+const NO_HABIT: u32 = u32::MAX;
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// So, or nothing more is to be done now.
+    Done(Attached),
+    /// No process is known that could have the other end.
+    Unknown,
+}
+
+/// Decides when a candidate is to meet.
+#[cold]
+pub(super) fn prepare(fd: i32, at: Ref) {
+    let approach = &at.conn.approach;
+    let (mut place, mut known, mut unknown) = (NO_HABIT, FIRST, FIRST);
+    if let Some(after) = config::meet_after() {
+        (known, unknown) = (after, after);
+    } else if let Ok(server) = call::socket_name(fd, at.conn.is_connector()) {
+        let of = habit::place(server);
+        known = habit::best(of, Cost::Known).unwrap_or(FIRST);
+        unknown = habit::best(of, Cost::Unknown).unwrap_or(FIRST).max(known);
+        place = of + 1;
+    }
+    approach.known_after.store(known, Ordering::Relaxed);
+    approach.unknown_after.store(unknown, Ordering::Relaxed);
+    approach.habit.store(place, Ordering::Release);
+}
+
+/// A connection has ended after so many transfers at this end: those like it may go the same way.
+pub(super) fn ended(at: Ref, transfers: u32) {
+    match at.conn.approach.habit.load(Ordering::Acquire) {
+        0 | NO_HABIT => {}
+        place => habit::learn(place - 1, transfers),
+    }
+}
+
+/// Connector: asks the process that is likely to have the other end, and looks for its answer.
+pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
+    const WAIT: Step = Step::Done(Attached::No);
+    let approach = &at.conn.approach;
+    match approach.stage() {
+        Stage::InVain => Step::Unknown,
+        Stage::Idle => {
+            let known_after = approach.known_after.load(Ordering::Relaxed);
+            let is_time = n >= approach.unknown_after.load(Ordering::Relaxed);
+            if !is_time && n.wrapping_sub(known_after) > 1 {
+                return WAIT;
+            }
+            let Some(link) = permitted(fd, at) else { return WAIT };
+            if let Some((index, pair)) = pair::at(link.acceptor)
+                && pair.has_doors()
+                && let Some(vi) = pair.request(&link.encode())
+            {
+                approach.reach(Stage::Requested { pair: index, vi, at: n as u8 & 0x7f });
+                return WAIT;
+            }
+            if is_time {
+                approach.reach(Stage::InVain);
+                return Step::Unknown;
+            }
+            WAIT
+        }
+        Stage::Requested { pair: index, vi, at: since } => {
+            let Some(pair) = pair::get(index) else {
+                approach.reach(Stage::InVain);
+                return Step::Unknown;
+            };
+            match pair.segment.progress(vi) {
+                Progress::Accepted => {
+                    let attached = attach(fd, at, index, vi);
+                    if attached != Attached::No {
+                        approach.reach(Stage::Idle);
+                    }
+                    Step::Done(attached)
+                }
+                Progress::Gone => {
+                    pair.free(vi);
+                    approach.reach(Stage::Idle);
+                    give_up(at, Reason::PeerPlain);
+                    WAIT
+                }
+                Progress::Pending => {
+                    let waited = (n as u8).wrapping_sub(since) & 0x7f;
+                    if waited >= PATIENCE && pair.withdraw(vi) {
+                        approach.reach(Stage::InVain);
+                    }
+                    WAIT
+                }
+            }
+        }
+    }
+}
+
+/// Acceptor: takes the request for this connection, if there is one.
+pub(super) fn acceptor(fd: i32, at: Ref) -> Step {
+    let known = at.conn.approach.link.load(Ordering::Relaxed);
+    if !has_requests(|link| known == 0 || hash(link) == known) {
+        return Step::Unknown;
+    }
+    let Some(link) = permitted(fd, at) else { return Step::Done(Attached::No) };
+    at.conn.approach.link.store(hash(&link), Ordering::Relaxed);
+    match find_request(&link) {
+        Some((index, request)) => Step::Done(attach_as_acceptor(fd, at, index, request)),
+        None => Step::Unknown,
+    }
+}
+
+/// A candidate goes: so does its request.
+pub(super) fn closed(at: Ref) {
+    if let Stage::Requested { pair, vi, .. } = at.conn.approach.stage() {
+        at.conn.approach.reach(Stage::Idle);
+        if let Some(pair) = pair::get(pair)
+            && !pair.withdraw(vi)
+        {
+            // Accepted meanwhile: the other end has it, and this one leaves it.
+            pair.segment.leave(pair.side, vi);
+            pair.free(vi);
+        }
+    }
+}
+
+/// A connection's addresses as one number, which is never 0.
+fn hash(link: &Link) -> u32 {
+    let bytes = link.encode();
+    // Without the cookie, which is the speaker's.
+    bytes[..40].chunks_exact(8).fold(1u32, |hash, chunk| {
+        let mut word = [0; 8];
+        word.copy_from_slice(chunk);
+        let word = u64::from_le_bytes(word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash.rotate_left(5) ^ (word >> 32) as u32).wrapping_mul(0x85eb_ca6b)
+    }) | 1
+}

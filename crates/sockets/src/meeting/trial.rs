@@ -1,0 +1,55 @@
+//! Whether this process and another one could trace each other: shown before anything is shared.
+//!
+//! Each of the two reads the other's challenge ([`sovia_sys::trace`]) and says what it has read. Who
+//! can read a challenge is decided by the kernel's rule for tracing. Challenges are made for one
+//! process and accepted from that process alone, by the id that the kernel vouches for: what a
+//! stranger learns of one, or a forked child inherits, is of no use to it.
+
+use crate::message::Process;
+use sovia_sys::trace::{Challenge, Secret};
+
+/// Trials that may be under way at a time; a further one replaces the oldest.
+const TRIALS: usize = 16;
+
+/// A process that is to show that it could trace this one.
+pub(super) struct Trial {
+    with: Process,
+    challenge: Challenge,
+}
+
+/// All trials under way in this process.
+pub(super) struct Trials(Vec<Trial>);
+
+impl Trials {
+    pub(super) const fn new() -> Trials {
+        Trials(Vec::new())
+    }
+
+    /// Where the challenge for a process lies; it is made unless there is one. `None` if it cannot be.
+    pub(super) fn place_for(&mut self, with: Process) -> Option<i32> {
+        if let Some(known) = self.0.iter().find(|trial| trial.with == with) {
+            return Some(known.challenge.place());
+        }
+        let challenge = Challenge::new().ok()?;
+        if self.0.len() >= TRIALS {
+            self.0.remove(0);
+        }
+        let place = challenge.place();
+        self.0.push(Trial { with, challenge });
+        Some(place)
+    }
+
+    /// Whether a process has shown what only a process can know that could trace this one.
+    pub(super) fn passed_by(&self, process: Process, shown: &Secret) -> bool {
+        self.0.iter().any(|trial| trial.with == process && trial.challenge.is_met_by(shown))
+    }
+
+    /// The two processes share a segment: the trial is over.
+    pub(super) fn over(&mut self, with: Process) {
+        self.0.retain(|trial| trial.with != with);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}

@@ -1,0 +1,183 @@
+//! What tells peers of this process's death, and what tells this process of a peer's.
+//!
+//! The kernel's socket ends when the last process that holds it has gone, and the anchor tells of that;
+//! but its FIN may stand behind bytes that this end does not read, or may have come before, when the
+//! peer closed one half. So each process hands its peers two descriptors beside its doorbells:
+//!
+//! - a pidfd of itself, which becomes readable when the process has ended;
+//! - the reading end of a pipe that nothing is ever written to. Its writing end is inherited by forked
+//!   children and closed by exec, so it hangs up when no process is left that could use the segment.
+//!
+//! The progress thread watches both.
+
+use crate::message::Process;
+use crate::process;
+use crate::robust::RobustBox;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use sovia_sys::{Fd, call, poll};
+
+/// Descriptors that tell of a process's death.
+pub(crate) const NOTICES: usize = 2;
+
+/// This process's own: the pidfd, the pipe's reading end. The writing end stays open until the process
+/// ends or leaves its peers.
+static OWN: RobustBox<Option<[Fd; NOTICES]>> = RobustBox::new(None);
+/// The number of the writing end, if this process has made it; 0 otherwise.
+static WRITER: AtomicI32 = AtomicI32::new(0);
+static PEERS: RobustBox<Vec<Peer>> = RobustBox::new(Vec::new());
+/// Counts the peers that have been added.
+static ADDED: AtomicU32 = AtomicU32::new(0);
+
+/// How much of a peer is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// The process lives, as far as is known.
+    Alive,
+    /// The process has died. Forked children of it may hold its connections.
+    ProcessDied,
+    /// No process is left that has the segment, since that time (nanoseconds of the monotonic clock).
+    AllDied(u64),
+}
+
+struct Peer {
+    process: Process,
+    notices: [Fd; NOTICES],
+    /// As it was last found.
+    life: Life,
+    /// The process whose progress thread watches the notices.
+    watched_by: i32,
+}
+
+/// The descriptors that tell of this process's death, to be handed to a peer.
+pub(crate) fn notices() -> Option<[i32; NOTICES]> {
+    OWN.with(|own| {
+        if own.is_none() {
+            *own = make();
+        }
+        own.as_ref().map(|fds| fds.each_ref().map(Fd::raw))
+    })
+}
+
+fn make() -> Option<[Fd; NOTICES]> {
+    let mut writer = None;
+    let pipe = Fd::make(|| {
+        let [read, write] = call::pipe()?;
+        writer = Some(write);
+        Ok(read)
+    });
+    let writer = writer.map(Fd::adopt)?;
+    let notices = [Fd::make(call::pidfd_of_self).ok()?, pipe.ok()?];
+    if !notices.iter().chain([&writer]).all(Fd::is_high) {
+        return None;
+    }
+    WRITER.store(writer.into_raw(), Ordering::Relaxed);
+    Some(notices)
+}
+
+/// Whether that is a descriptor by which a process's death may be told: one that can be watched, and
+/// closed without waiting.
+pub(crate) fn is_notice(fd: i32) -> bool {
+    let mut target = [0u8; 64];
+    let n = call::read_link(fd, &mut target).unwrap_or(0);
+    let target = &target[..n];
+    if target.starts_with(b"pipe:[") {
+        let flags = call::fcntl(fd, libc::F_GETFL, 0).unwrap_or(libc::O_RDWR as usize) as i32;
+        return flags & libc::O_ACCMODE == libc::O_RDONLY;
+    }
+    target.starts_with(b"anon_inode:[pidfd]") || target.starts_with(b"pidfd:[")
+}
+
+/// Keeps the descriptors that tell of a peer's death. False if they are not all.
+pub(crate) fn keep(process: Process, fds: Vec<Fd>) -> bool {
+    let Ok(notices) = <[Fd; NOTICES]>::try_from(fds) else { return false };
+    if !notices.iter().all(Fd::is_high) {
+        return false;
+    }
+    PEERS.with(|peers| {
+        if !peers.iter().any(|peer| peer.process == process) {
+            peers.push(Peer { process, notices, life: Life::Alive, watched_by: 0 });
+        }
+    });
+    ADDED.fetch_add(1, Ordering::Release);
+    true
+}
+
+/// How many peers have been added: [`watch`] has something to do once this has changed.
+pub(crate) fn added() -> u32 {
+    ADDED.load(Ordering::Acquire)
+}
+
+/// Has an epoll instance of this process's tell of all peers' deaths by that token.
+pub(crate) fn watch(epoll: i32, token: u64) {
+    let me = process::owner();
+    let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    PEERS.with(|peers| {
+        for peer in peers.iter_mut().filter(|peer| peer.watched_by != me) {
+            peer.watched_by = me;
+            for notice in &peer.notices {
+                let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, notice.raw(), events, token);
+            }
+        }
+    });
+}
+
+/// Looks which peers have died, and forgets those of whom nothing is left and that are not `in_use`.
+pub(crate) fn look(now: u64, in_use: impl Fn(Process) -> bool) {
+    PEERS.with(|peers| {
+        for peer in peers.iter_mut() {
+            let [process, all] = &peer.notices;
+            if matches!(peer.life, Life::AllDied(_)) {
+                continue;
+            }
+            if poll::probe(all.raw(), 0) & libc::POLLHUP != 0 {
+                peer.life = Life::AllDied(now);
+            } else if poll::probe(process.raw(), libc::POLLIN) & libc::POLLIN != 0 {
+                peer.life = Life::ProcessDied;
+            }
+        }
+        peers.retain(|peer| !matches!(peer.life, Life::AllDied(_)) || in_use(peer.process));
+    });
+}
+
+/// How much of a peer was left when it was last looked at.
+pub(crate) fn life(process: Process) -> Life {
+    PEERS.with(|peers| {
+        let peer = peers.iter().find(|peer| peer.process == process);
+        peer.map_or(Life::Alive, |peer| peer.life)
+    })
+}
+
+/// Whether any peer was found to have died when they were last looked at.
+pub(crate) fn any_has_died() -> bool {
+    PEERS.with(|peers| peers.iter().any(|peer| peer.life != Life::Alive))
+}
+
+/// This process leaves its peers: it has nothing of theirs any more, and nothing of its own tells them
+/// that it lives.
+pub(crate) fn leave_all() {
+    drop(OWN.with(Option::take));
+    let writer = WRITER.swap(0, Ordering::Relaxed);
+    if writer != 0 {
+        drop(Fd::keep(writer));
+    }
+    drop(PEERS.with(core::mem::take));
+}
+
+/// Around fork: see [`crate::fork`].
+pub(crate) fn hold() {
+    OWN.hold();
+    PEERS.hold();
+}
+
+/// After fork, in both.
+pub(crate) fn release() {
+    PEERS.release();
+    OWN.release();
+}
+
+/// In a forked child: it is another process, which makes notices of its own. The writing end of its
+/// parent's pipe stays open: the peers of pairs from before the fork are to know that the child lives.
+pub(crate) fn forked() {
+    drop(OWN.with(Option::take));
+    WRITER.store(0, Ordering::Relaxed);
+}

@@ -1,0 +1,115 @@
+//! Peers that die without their anchors' saying so.
+
+use crate::conn::{Conn, flag};
+use crate::pair::{self, Pair};
+use crate::peers::{self, Life};
+use crate::stream::ending;
+use crate::{family, meeting, table};
+use core::sync::atomic::{AtomicBool, Ordering};
+use sovia_sys::{call, clock, diag};
+
+/// The event of a descriptor that tells of a peer's death, among those of anchors and the doorbell.
+pub(super) const DEATH: u64 = u64::MAX - 1;
+
+/// A process that dies closes its descriptors one after the other: its sockets may be open still when
+/// it has let go of the segment. What they would say comes first, so they are looked at this often.
+const CLOSING_NS: u64 = 2_000_000;
+/// One that has let go of the segment and holds a socket for longer is another program now, which knows
+/// nothing of the VI.
+const CLOSED_NS: u64 = 1_000_000_000;
+/// Some peer is closing its sockets.
+static CLOSING: AtomicBool = AtomicBool::new(false);
+
+/// How long until sockets are to be looked at that are being closed; `None` if none are.
+pub(super) fn pause() -> Option<u64> {
+    CLOSING.load(Ordering::Relaxed).then_some(CLOSING_NS)
+}
+
+/// Looks at sockets that are being closed.
+pub(super) fn go_on() {
+    if CLOSING.load(Ordering::Relaxed) {
+        look_around();
+    }
+}
+
+/// Has the deaths of peers told that have been added.
+pub(super) fn watch(epoll: i32, seen: &mut Option<u32>) {
+    let added = peers::added();
+    if *seen != Some(added) {
+        *seen = Some(added);
+        peers::watch(epoll, DEATH);
+    }
+}
+
+/// Looks which peers have died, and at the connections of those that have: relatives of theirs may hold
+/// some, and those tell of their deaths only when the last of them has died.
+pub(super) fn look_around() {
+    let now = clock::now_ns();
+    peers::look(now, |process| {
+        let mut found = false;
+        pair::each(|_, pair| found |= pair.peer == process);
+        found
+    });
+    let mut closing = false;
+    if peers::any_has_died() {
+        pair::each(|index, pair| closing |= look_at_pair(index, pair, now));
+    }
+    CLOSING.store(closing, Ordering::Relaxed);
+}
+
+/// Looks again where peers have died.
+pub(super) fn look_again() {
+    if peers::any_has_died() {
+        look_around();
+    }
+}
+
+/// Whether connections are left that are being closed.
+fn look_at_pair(index: u32, pair: &Pair, now: u64) -> bool {
+    let (closing, closed) = match peers::life(pair.peer) {
+        Life::Alive => return false,
+        Life::ProcessDied => (false, false),
+        Life::AllDied(since) => (true, now.saturating_sub(since) >= CLOSED_NS),
+    };
+    let mut left = false;
+    pair.each_conn(|conn| {
+        let Some(conn) = family::conn(conn) else { return };
+        if !conn.is_attached() || conn.has(flag::DEAD) {
+            return;
+        }
+        if closed || !peer_is_held(conn) {
+            note(conn, index);
+        } else {
+            left |= closing;
+        }
+    });
+    left
+}
+
+/// The connection's writer has had no room for a while.
+pub(super) fn look_at_stalled(conn: &Conn) {
+    let pair = conn.pair.load(Ordering::Relaxed);
+    if !peer_is_held(conn) {
+        note(conn, pair);
+    }
+}
+
+/// No process holds the other end of a connection any more.
+fn note(conn: &Conn, pair: u32) {
+    let mut guard = conn.lock();
+    if conn.is_attached() && conn.pair.load(Ordering::Relaxed) == pair {
+        ending::died(&mut guard);
+    }
+}
+
+/// Whether any process holds the other end of a connection, as the kernel knows. Where it does not say,
+/// one does.
+fn peer_is_held(conn: &Conn) -> bool {
+    let Some((local, peer)) = table::descriptor_of(conn).and_then(meeting::addresses) else {
+        return true;
+    };
+    match diag::tcp_owner(peer, local) {
+        Ok(owner) => owner.is_held,
+        Err(error) => error != call::Errno::ENOENT,
+    }
+}

@@ -1,0 +1,167 @@
+//! How the peer's end of a connection came, and what the program is told of it.
+//!
+//! A peer that closes says so on the VI, and the anchor says the same. One that dies says nothing: its
+//! anchor's end is delivered by the kernel, or, where that stands behind unread bytes or had come before,
+//! the progress thread learns of the death by other means ([`flag::DEAD`]). What the kernel would then
+//! have done is decided here: it resets a connection whose receiver dies with bytes unread, and ends it
+//! quietly otherwise. Since the kernel knows nothing of the bytes on the VI, the reset is played:
+//! its error is told once, to the first call or SO_ERROR, as `sk_err` is.
+
+use super::anchor::anchor_news;
+use super::entering::switched;
+use super::hold::scan;
+use super::{listeners, load, peek, tx, word};
+use crate::conn::{Conn, Guard, HELD, flag};
+use crate::{Errno, pair};
+use sovia_proto::packet::Kind;
+use sovia_proto::path::{CANCELLED, Rx, Tx};
+use sovia_sys::{call, poll};
+
+/// News of the peer's end that have not been looked at.
+const NEWS: u32 = flag::ANCHOR | flag::DEAD;
+
+/// Whether the peer has gone: died, or reset the connection. One that has only closed its sending half
+/// has not.
+#[inline]
+pub(super) fn has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
+    guard.conn.has(flag::PEER_GONE) || guard.conn.has(NEWS) && look(guard, fd)
+}
+
+#[cold]
+fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let conn = guard.conn;
+    let dead = conn.has(flag::DEAD);
+    let ended = anchor_news(conn, fd);
+    if ended {
+        conn.set(flag::ENDED);
+    }
+    let reset = ended && is_reset(conn, fd);
+    // A FIN of the anchor alone says nothing of a peer whose bytes come on TCP: it may have closed one
+    // half, and read on.
+    let on_vi = conn.rx() == Rx::Vi || conn.rx() == Rx::Granted && switched(guard) != 0;
+    if !(dead || reset || ended && on_vi) {
+        // The next news are other ones.
+        conn.clear(flag::ANCHOR);
+        return false;
+    }
+    // What it had put on the VI before its anchor ended is seen by now.
+    if scan(guard).is_err() {
+        return false;
+    }
+    let finished = has_finished(guard) || ended && !on_vi;
+    // It may have closed just before the last bytes were put on the VI for it.
+    let refused = load(&tx(guard).path, word::GRANT) == word::LEFT && leaves_unread(guard);
+    if !dead && !reset && !refused && finished {
+        conn.clear(flag::ANCHOR);
+        return false;
+    }
+    conn.set(flag::PEER_GONE);
+    if !reset && leaves_unread(guard) {
+        // The kernel says EPIPE where a FIN has come before the reset.
+        let error = if finished { libc::EPIPE } else { libc::ECONNRESET };
+        conn.keep_error(error);
+        conn.set(flag::RESET);
+        // From here on the kernel refuses to send by itself, and raises the signal.
+        let _ = call::shutdown(fd, libc::SHUT_WR);
+    }
+    true
+}
+
+/// Whether the kernel has reset the anchor.
+fn is_reset(conn: &Conn, fd: i32) -> bool {
+    poll::probe(fd, 0) & libc::POLLERR != 0
+        || call::tcp_state(fd).is_none_or(|state| state.is_closed()) && !conn.has(flag::SHUT_WR)
+}
+
+/// Whether the peer has said on the VI that it sends no more there.
+fn has_finished(guard: &Guard<'_>) -> bool {
+    let mut n = guard.held_first;
+    while n != guard.held_end {
+        if guard.held[n as usize % HELD].kind != Kind::Data as u8 {
+            return true;
+        }
+        n = n.wrapping_add(1);
+    }
+    guard.conn.has(flag::EOF)
+}
+
+/// Whether bytes that this end has put on the VI have not been read at the other.
+fn leaves_unread(guard: &Guard<'_>) -> bool {
+    let direction = tx(guard);
+    let taken_back = load(&direction.path, word::SWITCH) == CANCELLED;
+    if guard.conn.tx() == Tx::Tcp || taken_back || guard.own.uncounted {
+        // The kernel knows of all bytes; or nobody does.
+        return false;
+    }
+    guard.gatherer.tail != load(&direction.reader, word::HEAD)
+        || guard.bytes_sent != load(&direction.reader, word::TAKEN_BYTES) as u32
+}
+
+/// The error that a receive at the end of the stream is told, once.
+pub(super) fn receive_error(conn: &Conn) -> Option<Errno> {
+    // After a FIN the kernel's receive gives the end of the stream, and leaves the error for others.
+    if conn.has(flag::EOF) || conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
+}
+
+/// The error that a send is told, once. EPIPE is left to the kernel, which raises the signal as well.
+pub(super) fn send_error(conn: &Conn) -> Option<Errno> {
+    conn.take_error().filter(|&error| error != libc::EPIPE)
+}
+
+/// What `SO_ERROR` says of an attached connection, if it is none of the kernel's.
+pub(crate) fn socket_error(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
+    has_gone(guard, fd);
+    guard.conn.take_error()
+}
+
+/// The events of the peer's end, and of errors.
+pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
+    const ENDS: i16 = libc::POLLHUP | libc::POLLRDHUP;
+    let conn = guard.conn;
+    has_gone(guard, fd);
+    let mut events = poll::probe(fd, libc::POLLRDHUP) & (ENDS | libc::POLLERR);
+    if conn.has(flag::RESET) {
+        events |= ENDS;
+    } else if events & ENDS != 0 && !conn.has(flag::SHUT_RD) && !is_reset(conn, fd) {
+        // In a kernel socket the end stands behind no more than the receive buffer holds.
+        if is_far(guard, fd) {
+            events &= !ENDS;
+            conn.set(flag::WITHHELD);
+        }
+    }
+    if conn.has(flag::ERROR) {
+        events |= libc::POLLERR;
+    }
+    events
+}
+
+/// Whether more is unread than the anchor's buffer would have held.
+fn is_far(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let buffer = call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
+    // Half of it is for the kernel's own use.
+    peek::unread(guard, fd).is_ok_and(|n| n > buffer.max(0) as usize / 2)
+}
+
+/// The program has read, and has not been told of the peer's end: tells it once that has come close.
+#[cold]
+pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
+    if !is_far(guard, fd) {
+        guard.conn.clear(flag::WITHHELD);
+        tell(guard);
+    }
+}
+
+/// Wakes all of this family that wait for an attached connection, in either direction.
+fn tell(guard: &Guard<'_>) {
+    let conn = guard.conn;
+    listeners::wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
+    if guard.own.watchers != 0 {
+        pair::notify_own(conn, guard.own.watchers);
+    }
+}
+
+/// No process holds the peer's end any more.
+pub(crate) fn died(guard: &mut Guard<'_>) {
+    guard.conn.set(flag::DEAD);
+    tell(guard);
+}

@@ -1,0 +1,108 @@
+//! The present credentials of the calling thread.
+
+use crate::call::{Errno, Result, Sysno};
+
+macro_rules! sys {
+    ($name:ident $(, $arg:expr)* $(,)?) => {
+        // SAFETY: takes plain numbers, and pointers to live locals of the sizes that the call writes.
+        unsafe { syscalls::syscall!(Sysno::$name $(, $arg)*) }
+    };
+}
+
+/// The version of the capability calls with 64 capabilities.
+pub const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+/// Real, effective and saved user id.
+pub fn users() -> [u32; 3] {
+    let mut ids = [u32::MAX; 3];
+    let [real, effective, saved] = &mut ids;
+    let _ = sys!(getresuid, &raw mut *real, &raw mut *effective, &raw mut *saved);
+    ids
+}
+
+/// Real, effective and saved group id.
+pub fn group_ids() -> [u32; 3] {
+    let mut ids = [u32::MAX; 3];
+    let [real, effective, saved] = &mut ids;
+    let _ = sys!(getresgid, &raw mut *real, &raw mut *effective, &raw mut *saved);
+    ids
+}
+
+/// The user id for files.
+pub fn file_user() -> u32 {
+    // An id that cannot be set changes nothing, and the present one is the result.
+    sys!(setfsuid, u32::MAX).map_or(u32::MAX, |id| id as u32)
+}
+
+/// The group id for files.
+pub fn file_group() -> u32 {
+    sys!(setfsgid, u32::MAX).map_or(u32::MAX, |id| id as u32)
+}
+
+/// The supplementary groups; how many. `EINVAL` if there are more than `out` has room for.
+pub fn groups(out: &mut [u32]) -> Result<usize> {
+    if out.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    sys!(getgroups, out.len(), out.as_mut_ptr())
+}
+
+/// The capability sets, as version 3 of `capset` takes them.
+pub fn capabilities() -> Result<[u32; 6]> {
+    let header = [CAPABILITY_VERSION_3, 0];
+    let mut data = [0u32; 6];
+    sys!(capget, header.as_ptr(), data.as_mut_ptr())?;
+    Ok(data)
+}
+
+/// Copies words of this process's memory, at an address that may be a bad one; whether it could.
+pub fn read_own(address: usize, out: &mut [u32]) -> bool {
+    let len = size_of_val(out);
+    let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: len };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: len };
+    let pid = crate::call::getpid();
+    sys!(process_vm_readv, pid, &raw const local, 1usize, &raw const remote, 1usize, 0usize)
+        == Ok(len)
+}
+
+/// A `prctl` that asks for something, with one argument.
+pub fn prctl(option: i32, argument: u64) -> Result<usize> {
+    sys!(prctl, option, argument, 0usize, 0usize, 0usize)
+}
+
+/// Whether a capability is in the ambient set.
+pub fn is_ambient(capability: u64) -> Result<bool> {
+    let set =
+        sys!(prctl, libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_IS_SET, capability, 0usize, 0usize)?;
+    Ok(set == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_what_libc_says() {
+        let mut ids = [[0u32; 3]; 2];
+        let [[ru, eu, su], [rg, eg, sg]] = &mut ids;
+        // SAFETY: live locals.
+        unsafe {
+            libc::getresuid(ru, eu, su);
+            libc::getresgid(rg, eg, sg);
+        }
+        assert_eq!([users(), group_ids()], ids);
+        assert_eq!((file_user(), file_group()), (ids[0][1], ids[1][1]));
+        let mut groups_of_libc = [0; 256];
+        // SAFETY: a live array of that length.
+        let n = unsafe { libc::getgroups(256, groups_of_libc.as_mut_ptr()) } as usize;
+        let mut ours = [0; 256];
+        assert_eq!(groups(&mut ours), Ok(n));
+        assert_eq!(ours, groups_of_libc);
+        assert!(capabilities().is_ok());
+        let (words, mut copy) = ([1u32, 2, 3], [0u32; 3]);
+        assert!(read_own(words.as_ptr().addr(), &mut copy));
+        assert_eq!(copy, words);
+        assert!(!read_own(1, &mut copy) && !read_own(0, &mut copy));
+        assert_eq!(prctl(libc::PR_GET_DUMPABLE, 0), Ok(1));
+    }
+}

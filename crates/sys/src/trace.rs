@@ -1,0 +1,205 @@
+//! Whether one process could trace another, by the kernel's own rule (`PTRACE_MODE_READ`).
+//!
+//! The rule compares user and group ids, capabilities, user namespaces and the dumpable flag, and
+//! asks the security modules (Landlock, SELinux, AppArmor). It is not rebuilt here: the kernel is
+//! asked. `readlink` of `/proc/PID/fd/N` succeeds only for a process that passes the rule for `PID`,
+//! so a [`Challenge`] is a memory file with a random name:
+//!
+//! - a process that knows the name could trace the process that holds the file;
+//! - a process that reads the name has thereby asked whether it could trace the holder, and knows
+//!   that the number `PID` belonged to the holder when it asked, because no other process has a file
+//!   of that name.
+//!
+//! Where /proc is missing, hidden or belongs to another PID namespace, nothing can be read, and so
+//! nothing is proven.
+
+use crate::call::{self, RawFd, Result, put, put_number};
+use crate::fd::Fd;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// The random part of a challenge's name.
+pub type Secret = [u8; 16];
+
+const PREFIX: &[u8] = b"/memfd:sovia-proof-";
+const DIGITS: usize = 2 * size_of::<Secret>();
+
+/// A file of this process's whose name only those processes can read that could trace it.
+#[derive(Debug)]
+pub struct Challenge {
+    file: Fd,
+    secret: Secret,
+}
+
+impl Challenge {
+    /// A file with a new random name.
+    ///
+    /// # Errors
+    /// What `getrandom` and `memfd_create` say.
+    pub fn new() -> Result<Challenge> {
+        let mut secret = Secret::default();
+        if call::getrandom(&mut secret)? != secret.len() {
+            return Err(call::Errno::EAGAIN);
+        }
+        let mut name = [0u8; PREFIX.len() + DIGITS];
+        let mut at = 0;
+        // The kernel puts "/memfd:" before it.
+        put(&mut name, &mut at, &PREFIX[b"/memfd:".len()..]);
+        for byte in secret {
+            put(&mut name, &mut at, &[digit(byte >> 4), digit(byte & 15)]);
+        }
+        let name = core::ffi::CStr::from_bytes_until_nul(&name).map_err(|_| call::Errno::EINVAL)?;
+        let file = Fd::make(|| call::memfd_create(name, libc::MFD_CLOEXEC))?;
+        Ok(Challenge { file, secret })
+    }
+
+    /// The descriptor number, at which others look for the name.
+    pub fn place(&self) -> RawFd {
+        self.file.raw()
+    }
+
+    /// Whether that is the random part of the name: its sender could trace this process.
+    pub fn is_met_by(&self, shown: &Secret) -> bool {
+        // Without a branch for each byte, so that the time taken tells nothing of the place of a
+        // difference.
+        self.secret.iter().zip(shown).fold(0, |seen, (a, b)| seen | (a ^ b)) == 0
+    }
+}
+
+/// The random part of the name of a process's challenge. `None` if the caller may not trace that
+/// process, cannot ask, or there is no challenge at that place.
+pub fn read_challenge(pid: i32, place: RawFd) -> Option<Secret> {
+    if pid <= 0 || place < 0 {
+        return None;
+    }
+    let mut path = [0u8; 48];
+    let mut at = 0;
+    put(&mut path, &mut at, b"/proc/");
+    put_number(&mut path, &mut at, pid.unsigned_abs());
+    put(&mut path, &mut at, b"/fd/");
+    put_number(&mut path, &mut at, place.unsigned_abs());
+    let path = core::ffi::CStr::from_bytes_until_nul(&path).ok()?;
+    let mut target = [0u8; 128];
+    let n = call::read_link_at(path, &mut target).ok()?;
+    let digits = target.get(..n)?.strip_prefix(PREFIX)?.get(..DIGITS)?;
+    let mut secret = Secret::default();
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = value(pair[0])? << 4 | value(pair[1])?;
+    }
+    Some(secret)
+}
+
+fn digit(nibble: u8) -> u8 {
+    b"0123456789abcdef"[usize::from(nibble & 15)]
+}
+
+fn value(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// Whether a user id that the kernel reports to this process can stand for several users.
+///
+/// The kernel reports every user that has no number in the caller's user namespace as the overflow
+/// id. There that id tells nobody from anybody else. Where every user has a number it is a user
+/// like others.
+pub fn is_ambiguous(uid: u32) -> bool {
+    uid == overflow_uid() && !all_users_have_numbers()
+}
+
+/// The overflow id, read once: an administrator sets it at boot if at all.
+fn overflow_uid() -> u32 {
+    const DEFAULT: u32 = 65534;
+    static READ: AtomicU32 = AtomicU32::new(u32::MAX);
+    let read = READ.load(Ordering::Relaxed);
+    if read != u32::MAX {
+        return read;
+    }
+    let mut text = [0u8; 16];
+    let uid = read_file(c"/proc/sys/kernel/overflowuid", &mut text)
+        .and_then(|text| core::str::from_utf8(text).ok()?.trim().parse().ok())
+        .unwrap_or(DEFAULT);
+    READ.store(uid, Ordering::Relaxed);
+    uid
+}
+
+/// Whether this user namespace maps every user id: the initial one does.
+fn all_users_have_numbers() -> bool {
+    let mut text = [0u8; 256];
+    let Some(text) = read_file(c"/proc/self/uid_map", &mut text) else { return false };
+    let Ok(text) = core::str::from_utf8(text) else { return false };
+    let mut words = text.split_ascii_whitespace();
+    let (Some(_), Some(_), Some(count), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return false;
+    };
+    count.parse() == Ok(u32::MAX)
+}
+
+fn read_file<'a>(path: &core::ffi::CStr, out: &'a mut [u8]) -> Option<&'a [u8]> {
+    let file = Fd::make(|| call::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0)).ok()?;
+    let n = call::read(file.raw(), out).ok()?;
+    out.get(..n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_challenge_is_read_by_a_process_that_may() {
+        let challenge = Challenge::new().unwrap();
+        let other = Challenge::new().unwrap();
+        let shown = read_challenge(call::getpid(), challenge.place()).unwrap();
+        assert!(challenge.is_met_by(&shown));
+        assert!(!other.is_met_by(&shown));
+        assert!(!challenge.is_met_by(&Secret::default()));
+    }
+
+    #[test]
+    fn what_is_no_challenge_is_not_read() {
+        let file = Fd::make(|| call::memfd_create(c"another", 0)).unwrap();
+        let (pid, challenge) = (call::getpid(), Challenge::new().unwrap());
+        assert_eq!(read_challenge(pid, file.raw()), None);
+        assert_eq!(read_challenge(pid, -1), None);
+        assert_eq!(read_challenge(pid, i32::MAX), None);
+        for nobody in [0, -1, i32::MAX] {
+            assert_eq!(read_challenge(nobody, challenge.place()), None);
+        }
+    }
+
+    /// A process that is not dumpable can be traced by root alone.
+    #[test]
+    fn a_process_that_may_not_be_traced_is_not_read() {
+        // SAFETY: asks for a number.
+        if unsafe { libc::geteuid() } != 0 {
+            println!("SKIPPED: only root can become another user");
+            return;
+        }
+        let challenge = Challenge::new().unwrap();
+        let (pid, place) = (call::getpid(), challenge.place());
+        // In a child, whose user changes; it may only make system calls.
+        // SAFETY: plain calls on numbers; the child leaves without returning.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    let changed = libc::syscall(libc::SYS_setresuid, 4242, 4242, 4242) == 0;
+                    let read = read_challenge(pid, place).is_some();
+                    libc::_exit(if changed { i32::from(read) } else { 2 });
+                }
+                child => {
+                    let mut status = 0;
+                    assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                    assert_eq!(libc::WEXITSTATUS(status), 0, "another user has read it");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_overflow_id_is_a_user_where_every_user_has_a_number() {
+        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+        let all = map.split_whitespace().collect::<Vec<_>>() == ["0", "0", "4294967295"];
+        assert_eq!(is_ambiguous(65534), !all);
+        assert!(!is_ambiguous(0));
+    }
+}

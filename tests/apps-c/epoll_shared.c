@@ -1,0 +1,145 @@
+// An epoll instance that parent and child share: what one of them adds or removes, the other sees.
+#include "common.h"
+
+static char buffer[100];
+
+static void add(int set, int fd, uint32_t data) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = data};
+    CALL(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+}
+
+// Waits for a while for an event; says whose it is.
+static void say_event(int set, int timeout) {
+    struct epoll_event event = {0};
+    int n = MUST(epoll_wait(set, &event, 1, timeout));
+    say("%d event, of %u", n, n ? event.data.u32 : 0);
+}
+
+static void let_parent_go(int *pipe) { MUST(write(pipe[1], "x", 1)); }
+static void await_child(int *pipe) { MUST(read(pipe[0], buffer, 1)); }
+
+static void await_end_of(pid_t child) {
+    int status;
+    MUST(waitpid(child, &status, 0));
+    say_status("child", status);
+}
+
+static void converse(struct peer *p, int other) {
+    meet(p);
+    say_alive(p->fd, true, "first");
+    say_alive(other, true, "second");
+    meet(p);
+}
+
+// The child adds a connection that both have.
+static void child_adds(struct peer *p) {
+    int go[2];
+    int set = MUST(epoll_create1(0));
+    MUST(pipe(go));
+    int other = accept_one(p->listener);
+    warm(other, true);
+    add(set, p->fd, 1);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        add(set, other, 2);
+        let_parent_go(go);
+        fflush(NULL);
+        _exit(0);
+    }
+    await_child(go);
+    await_end_of(child);
+    meet(p);
+    say_event(set, -1);
+    recv_all(other, buffer, 5);
+    say_event(set, 0);
+    converse(p, other);
+}
+
+// The child removes one that the parent waits for.
+static void child_removes(struct peer *p) {
+    int go[2];
+    int set = MUST(epoll_create1(0));
+    MUST(pipe(go));
+    int other = accept_one(p->listener);
+    warm(other, true);
+    add(set, p->fd, 1);
+    add(set, other, 2);
+    say_event(set, 0);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        CALL(epoll_ctl(set, EPOLL_CTL_DEL, other, NULL));
+        let_parent_go(go);
+        _exit(0);
+    }
+    await_child(go);
+    await_end_of(child);
+    meet(p);
+    await_bytes(other, 5);
+    await_rest();
+    say_event(set, 100);
+    recv_all(other, buffer, 5);
+    converse(p, other);
+}
+
+// The child waits, and the parent adds.
+static void parent_adds(struct peer *p) {
+    int go[2];
+    int set = MUST(epoll_create1(0));
+    MUST(pipe(go));
+    int other = accept_one(p->listener);
+    warm(other, true);
+    add(set, p->fd, 1);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        say_event(set, 0);
+        let_parent_go(go);
+        say_event(set, -1);
+        recv_all(other, buffer, 5);
+        say("%.5s", buffer);
+        _exit(0);
+    }
+    await_child(go);
+    add(set, other, 2);
+    meet(p);
+    await_end_of(child);
+    converse(p, other);
+}
+
+// A child that has the set and leaves it alone does not matter.
+static void child_ignores(struct peer *p) {
+    int set = MUST(epoll_create1(0));
+    int other = accept_one(p->listener);
+    warm(other, true);
+    add(set, p->fd, 1);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    add(set, other, 2);
+    meet(p);
+    say_event(set, -1);
+    recv_all(other, buffer, 5);
+    MUST(kill(child, SIGTERM));
+    await_end_of(child);
+    converse(p, other);
+}
+
+static void sends_on_second(struct peer *p) {
+    int other = connect_to(p, AF_INET, "port");
+    warm(other, false);
+    meet(p);
+    send_all(other, "hello", 5);
+    meet(p);
+    say_alive(p->fd, false, "first");
+    say_alive(other, false, "second");
+    meet(p);
+}
+
+static const struct scenario scenarios[] = {
+    {"a_child_adds_to_a_shared_set", child_adds, sends_on_second},
+    {"a_child_removes_from_a_shared_set", child_removes, sends_on_second},
+    {"a_parent_adds_to_a_shared_set", parent_adds, sends_on_second},
+    {"a_child_ignores_a_shared_set", child_ignores, sends_on_second},
+};
+SCENARIO_MAIN(scenarios)

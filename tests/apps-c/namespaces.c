@@ -1,0 +1,134 @@
+// A connection whose processes are in PID namespaces of their own: none can call another by its id.
+#include "common.h"
+#include <sched.h>
+
+static char buffer[70000];
+
+// A child that is process 1 of a namespace of its own. False if that is not allowed.
+static bool may_nest(void) {
+    pid_t child = MUST(fork());
+    if (child == 0)
+        _exit(unshare(CLONE_NEWPID) ? 1 : 0);
+    int status;
+    MUST(waitpid(child, &status, 0));
+    if (status)
+        note("skipped: PID namespaces cannot be made here");
+    return status == 0;
+}
+
+static pid_t nested(void (*run)(struct peer *), struct peer *p) {
+    pid_t outer = MUST(fork());
+    if (outer == 0) {
+        MUST(unshare(CLONE_NEWPID));
+        pid_t inner = MUST(fork());
+        if (inner == 0) {
+            if (getpid() != 1)
+                die("not process 1");
+            run(p);
+            _exit(0);
+        }
+        close(p->fd);
+        int status;
+        MUST(waitpid(inner, &status, 0));
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+    }
+    return outer;
+}
+
+static void reap(const char *who, pid_t child) {
+    int status;
+    MUST(waitpid(child, &status, 0));
+    say_status(who, status);
+}
+
+static void converse(int fd, int count, char tag) {
+    for (int i = 0; i < count; i++) {
+        char out[100], in[100];
+        memset(out, tag + i % 20, sizeof out);
+        send_all(fd, out, sizeof out);
+        recv_all(fd, in, sizeof in);
+        if (memcmp(in, out, sizeof in))
+            die("answer %d is another's", i);
+    }
+}
+
+static void answers(struct peer *p) {
+    ssize_t got;
+    while ((got = recv(p->fd, buffer, sizeof buffer, 0)) > 0)
+        send_all(p->fd, buffer, got);
+    say("%s", got ? strerrorname_np(errno) : "end of stream");
+}
+
+static void closes(struct peer *p) { close(p->fd); }
+
+// Children of other namespaces close their copies, and the parent goes on.
+static void children_close(struct peer *p) {
+    if (!may_nest())
+        return;
+    for (int i = 0; i < 4; i++) {
+        reap("child", nested(closes, p));
+        converse(p->fd, 20, 'a');
+    }
+    close(p->fd);
+}
+
+static int gate[2];
+
+static void goes_on(struct peer *p) {
+    char x;
+    if (read(gate[0], &x, 1) != 1)
+        die("no word");
+    converse(p->fd, 50, 'a');
+    close(p->fd);
+}
+
+// The parent closes, and the child in its namespace goes on.
+static void parent_closes(struct peer *p) {
+    if (!may_nest())
+        return;
+    MUST(pipe(gate));
+    pid_t child = nested(goes_on, p);
+    nap(50);
+    CALL(close(p->fd));
+    MUST(write(gate[1], "x", 1));
+    reap("child", child);
+}
+
+// Whole records of both, written at the same time; the reader counts them.
+enum { RECORDS = 3000, LENGTH = 64 };
+
+static void writes(struct peer *p) {
+    char record[LENGTH];
+    memset(record, getpid() == 1 ? 'c' : 'p', sizeof record);
+    for (int i = 0; i < RECORDS; i++)
+        if (send(p->fd, record, sizeof record, 0) != sizeof record)
+            die("record %d: %s", i, strerrorname_np(errno));
+}
+
+static void reads_records(struct peer *p) {
+    long of_parent = 0, of_child = 0;
+    char record[LENGTH];
+    while (recv(p->fd, record, sizeof record, MSG_WAITALL) == sizeof record) {
+        for (int i = 1; i < LENGTH; i++)
+            if (record[i] != record[0])
+                die("a record is torn");
+        *(record[0] == 'p' ? &of_parent : &of_child) += 1;
+    }
+    say("%ld and %ld records", of_parent, of_child);
+}
+
+static void both_write(struct peer *p) {
+    if (!may_nest())
+        return;
+    pid_t child = nested(writes, p);
+    writes(p);
+    reap("child", child);
+    close(p->fd);
+}
+
+static const struct scenario scenarios[] = {
+    {"children_in_other_namespaces_close", answers, children_close},
+    {"a_child_in_another_namespace_goes_on", answers, parent_closes},
+    {"parent_and_child_in_another_namespace_write", reads_records, both_write},
+};
+SCENARIO_MAIN(scenarios)

@@ -1,0 +1,64 @@
+"""Fresh request-response connections, looked at from their first byte on.
+
+    python3 fresh.py server|client DIR CASE
+"""
+
+import socket
+import struct
+
+from common import main, recv_exactly, say
+
+CONNECTIONS = 100
+MESSAGES = 10
+SIZE = 64
+
+
+def serve(peer, nodelay):
+    listener = peer.listen()
+    for _ in range(CONNECTIONS):
+        connection, _ = listener.accept()
+        if nodelay:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(MESSAGES):
+            connection.sendall(recv_exactly(connection, SIZE))
+        # The client ends the connection.
+        assert connection.recv(1) == b""
+        connection.close()
+
+
+def unacknowledged(connection):
+    """Segments that the peer's TCP has not acknowledged (tcpi_unacked)."""
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
+    return struct.unpack_from("I", info, 24)[0]
+
+
+def ask(peer, nodelay):
+    """An answer acknowledges what it answers, at the latest when the next request is due: else Nagle's
+    algorithm holds that back until the kernel's delayed acknowledgement."""
+    late = 0
+    port = peer.port()
+    for _ in range(CONNECTIONS):
+        connection = socket.create_connection(("127.0.0.1", port))
+        if nodelay:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(MESSAGES):
+            connection.sendall(b"x" * SIZE)
+            recv_exactly(connection, SIZE)
+            late += unacknowledged(connection) != 0
+        connection.close()
+    # A processor that is busy may let one acknowledgement wait; those of a switch come a hundred times.
+    say("acknowledged with the answer:", late < CONNECTIONS // 10 or late)
+
+
+def case(client, server):
+    return (lambda peer: serve(peer, server), lambda peer: ask(peer, client))
+
+
+main(
+    {
+        "an_answer_acknowledges_without_nodelay": case(False, False),
+        "an_answer_acknowledges_with_nodelay_at_the_client": case(True, False),
+        "an_answer_acknowledges_with_nodelay_at_the_server": case(False, True),
+        "an_answer_acknowledges_with_nodelay_at_both": case(True, True),
+    }
+)

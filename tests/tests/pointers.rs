@@ -1,0 +1,11 @@
+//! Pointers to memory that is not there are errors, as the kernel's, and nothing is lost by them.
+
+use sovia_tests::scenarios;
+
+scenarios!("bad_pointers":
+    receiving_into_memory_that_is_not_there,
+    receiving_much_into_memory_that_is_not_there,
+    sending_from_memory_that_is_not_there,
+    waiting_with_lists_that_are_not_there,
+    the_programs_own_handler_for_faults,
+);

@@ -1,0 +1,20 @@
+//! Signal handlers that use the connection they have interrupted, or never return, and threads that are
+//! cancelled in the middle of a call.
+
+use sovia_tests::{Scenario, scenarios};
+
+scenarios!("handlers":
+    handlers_write_what_they_interrupt,
+    handlers_read_what_they_interrupt,
+    handlers_close_what_they_interrupt,
+    jumping_out_of_writes,
+    jumping_out_of_reads,
+    cancelling_writers,
+    cancelling_readers,
+);
+
+/// What a handler begins stays on TCP: meeting takes more than a handler may do.
+#[test]
+fn a_handler_is_the_first_to_write() {
+    Scenario::c("handlers", "a_handler_is_the_first_to_write").may_stay_on_tcp().run();
+}

@@ -1,0 +1,170 @@
+//! Programs that change their user, their rights or their namespaces, and users who are no one's.
+//!
+//! For root: without it every test here is skipped, and says so.
+
+use sovia_tests::{Launch, Outcome, Stack, installed, skipped};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// Whether the library can be loaded by every user: it lies where all may read.
+fn all_may_read(file: &Path) -> bool {
+    let open = |path: &Path, bit| {
+        std::fs::metadata(path).is_ok_and(|data| data.permissions().mode() & bit != 0)
+    };
+    open(file, 0o4) && file.ancestors().skip(1).all(|folder| open(folder, 0o1))
+}
+
+fn left_out(test: &str) -> bool {
+    // SAFETY: reads nothing but this process's user id.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("SKIPPED: {test}: only root can change its user");
+        return true;
+    }
+    if !all_may_read(&sovia_tests::sovia()) || !all_may_read(&script()) {
+        println!("SKIPPED: {test}: other users may not read the build");
+        return true;
+    }
+    skipped(test, &["python3", "setpriv", "unshare"])
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/users.py")
+}
+
+/// The interpreter that other users may run as well.
+fn python() -> PathBuf {
+    let common = PathBuf::from("/usr/bin/python3");
+    if common.exists() { common } else { installed("python3").expect("looked for before") }
+}
+
+fn run(stack: Stack, case: &str) -> Outcome {
+    let command = [python().into_os_string(), script().into_os_string(), case.into()];
+    Launch::new(stack, command).verbose(stack == Stack::Sovia).start().finish(WATCHDOG)
+}
+
+/// Over Sovia: the script itself says what must hold.
+fn holds(case: &str) {
+    if left_out(case) {
+        return;
+    }
+    let outcome = run(Stack::Sovia, case);
+    assert!(outcome.success() && outcome.stdout.ends_with("ok\n"), "{case}: {outcome:#?}");
+}
+
+macro_rules! cases {
+    ($($case:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $case() {
+                holds(stringify!($case));
+            }
+        )*
+    };
+}
+
+cases!(
+    setuid,
+    setgid,
+    seteuid,
+    setegid,
+    setreuid,
+    setregid,
+    setresuid,
+    setresgid,
+    setgroups,
+    initgroups,
+    setfsuid,
+    setfsgid,
+    capset,
+    no_new_privs,
+    securebits,
+    bounding_set,
+    not_dumpable,
+    unshare,
+    unshare_user,
+    setns,
+    setresuid_by_number,
+    setgroups_by_number,
+    nothing_changes,
+    a_change_that_fails,
+    blocked_threads,
+    worker,
+    worker_shares_nothing,
+    an_undumpable_process,
+);
+
+/// Two ends of a conversation, each started by a prefix; what both say at their ends.
+fn converse(test: &str, prefixes: [&str; 2]) -> Option<[Outcome; 2]> {
+    if left_out(test) {
+        return None;
+    }
+    let port = sovia_tests::free_port().to_string();
+    let start = |role: &str, prefix: &str| {
+        let mut command: Vec<String> = prefix.split_whitespace().map(Into::into).collect();
+        command.push(sovia_tests::sovia().display().to_string());
+        command.extend(["run", "-v", "--"].map(Into::into));
+        command.push(python().display().to_string());
+        command.push(script().display().to_string());
+        command.extend([role.into(), port.clone()]);
+        Launch::new(Stack::Kernel, command).start()
+    };
+    let ends = [start("answer", prefixes[0]), start("ask", prefixes[1])];
+    let ends = ends.map(|end| end.finish(WATCHDOG));
+    for end in &ends {
+        assert!(end.success() && end.stdout.ends_with("ok\n"), "{test}: {ends:#?}");
+    }
+    Some(ends)
+}
+
+fn refused(test: &str, prefixes: [&str; 2], reasons: [&str; 2]) {
+    let Some(ends) = converse(test, prefixes) else { return };
+    for (end, reason) in ends.iter().zip(reasons) {
+        assert!(end.stderr.contains("accelerated: 0 ends"), "{test}: {ends:#?}");
+        assert!(end.stderr.contains(reason), "{test}: not \"{reason}\": {ends:#?}");
+    }
+}
+
+const NO_NUMBER: &str = "its user has no number in its user namespace";
+const NOT_TRACEABLE: &str = "the two processes may not read each other's memory";
+
+/// Each is called 65534 where it is.
+#[test]
+fn users_without_a_number_are_not_one() {
+    let of = |user: &str| {
+        format!("setpriv --reuid {user} --regid {user} --clear-groups unshare --user --")
+    };
+    let prefixes = [of("4001"), of("4002")];
+    refused(
+        "users_without_a_number_are_not_one",
+        [&prefixes[0], &prefixes[1]],
+        [NO_NUMBER, NO_NUMBER],
+    );
+}
+
+/// Root of a container without its capabilities is not root of the host.
+#[test]
+fn root_with_fewer_capabilities_may_not_trace_root() {
+    let prefixes = ["", "setpriv --bounding-set -sys_admin,-sys_ptrace --"];
+    let test = "root_with_fewer_capabilities_may_not_trace_root";
+    refused(test, prefixes, [NOT_TRACEABLE, NOT_TRACEABLE]);
+    refused(test, [prefixes[1], prefixes[0]], [NOT_TRACEABLE, NOT_TRACEABLE]);
+}
+
+/// Root of a user namespace is a user of the host.
+#[test]
+fn root_of_another_user_namespace_is_not_root() {
+    let prefixes = ["", "unshare --user --map-root-user --"];
+    refused("root_of_another_user_namespace_is_not_root", prefixes, ["0", NOT_TRACEABLE]);
+}
+
+#[test]
+fn one_user_is_accelerated() {
+    let of = "setpriv --reuid 4001 --regid 4001 --clear-groups --";
+    let Some(ends) = converse("one_user_is_accelerated", [of, of]) else { return };
+    for end in &ends {
+        assert!(end.stderr.contains("accelerated: 1 end"), "{ends:#?}");
+    }
+}
