@@ -304,8 +304,10 @@ impl Sleeper {
             waiter.rung_by(door);
             waiter.going_to_sleep();
         }
-        // One that has gone back to TCP meanwhile is for the kernel to look at.
-        let changed = ours.iter().any(|(_, at)| at.conn.phase() != Phase::Attached);
+        // A connection that has gone back to TCP since the kernel's list was made is missing there.
+        let is_missing =
+            |&(i, at): &(usize, Ref)| kernel[i].fd < 0 && at.conn.phase() != Phase::Attached;
+        let changed = ours.iter().any(is_missing);
         let result = if changed || look(fds, ours) > 0 {
             Ok(true)
         } else {
