@@ -7,10 +7,11 @@
 //! message, (4) when the program receives, waits or closes, and when it switches combining off:
 //! `TCP_NODELAY` does that, and `TCP_CORK` overrules it.
 
-use super::tell_reader;
+use super::{load, tell_reader, tx, word};
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::{anchors, table};
 use core::sync::atomic::{AtomicU64, Ordering};
+use sovia_proto::order::Next;
 use sovia_proto::path::Tx;
 use sovia_sys::{call, clock};
 
@@ -42,11 +43,15 @@ pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
     }
 }
 
-/// Tells the receiver of what waits.
+/// Tells the receiver of what waits. What it has taken meanwhile is no news: an epoll set would report
+/// it a second time.
 pub(crate) fn tell(guard: &mut Guard<'_>) {
     if guard.untold != 0 {
         guard.untold = 0;
-        tell_reader(guard.conn, guard.endpoint_ref());
+        let taken = load(&tx(guard).reader, word::HEAD);
+        if guard.gatherer.next(taken) == Next::Gather {
+            tell_reader(guard.conn, guard.endpoint_ref());
+        }
     }
 }
 
