@@ -150,7 +150,12 @@ fn audit_all(now: u64) -> bool {
                 stalled.push(conn);
             } else if found != Finding::Fine {
                 sets::untold(pair, conn.vi.load(Ordering::Relaxed));
-                listeners::tell_own(conn);
+                if found == Finding::Damaged || pair.suspect.load(Ordering::Relaxed) {
+                    listeners::tell_own(conn);
+                } else {
+                    // An edge-triggered set has been told, or is about to be: twice is an edge too many.
+                    listeners::wake_own(conn);
+                }
                 untold = true;
             }
         });

@@ -43,6 +43,8 @@ pub struct Seen {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Place {
+    /// What the peer had gathered, its switch, and whether a message of its was there.
+    pub(crate) arrived: (u64, u64, bool),
     pub(crate) sent: u32,
     pub(crate) received: u32,
     pub(crate) tail: u64,

@@ -141,7 +141,13 @@ fn has_news(guard: &Guard<'_>) -> bool {
 
 fn place(guard: &Guard<'_>) -> Place {
     let body: &Body = guard;
+    let rx = super::rx(guard);
     Place {
+        arrived: (
+            load(&rx.writer, word::TAIL),
+            load(&rx.path, word::SWITCH),
+            body.endpoint_ref().rx.has_message(),
+        ),
         sent: body.endpoint_ref().tx.sent(),
         received: body.endpoint_ref().rx.received(),
         tail: body.gatherer.tail,

@@ -110,21 +110,29 @@ pub(crate) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: boo
     }
 }
 
-/// Wakes everybody of this family who waits for a connection, in either direction.
+/// Wakes every thread of this family that waits for a connection, in either direction, and tells the
+/// epoll sets and polls that it is in.
 pub(crate) fn tell_own(conn: &Conn) {
-    if conn.phase() != Phase::Attached {
-        return;
+    if let Some(guard) = wake_own(conn)
+        && guard.own.watchers != 0
+    {
+        pair::notify_own(conn, guard.own.watchers);
     }
-    // Under the lock: who closes the connection takes it too, before the segment may go.
+}
+
+/// Wakes every thread of this family that waits for a connection alone, in either direction. The
+/// connection's lock, if it has a VI.
+pub(crate) fn wake_own(conn: &Conn) -> Option<Guard<'_>> {
+    if conn.phase() != Phase::Attached {
+        return None;
+    }
+    // Under the lock: a close takes it too, before the segment may go.
     let guard = conn.lock();
     if conn.phase() != Phase::Attached {
-        return;
+        return None;
     }
-    // By what we know ourselves, whatever the bells say: who waits has been counted before we took
-    // the lock, or will see the news under it.
+    // By what this end knows itself, whatever the bells say: a waiting thread has been counted before
+    // the lock was taken, or will see the news under it.
     wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
-    let waiters = guard.own.watchers;
-    if waiters != 0 {
-        pair::notify_own(conn, waiters);
-    }
+    Some(guard)
 }
