@@ -62,8 +62,9 @@ pub struct Handler {
     pub(crate) waiter: u32,
     /// Its process.
     pub(crate) process: Member,
-    /// How far the peer had gathered, and its switch, when the program was last told.
-    pub(crate) told: (u64, u64),
+    /// How far the peer had gathered, its switch, and the number after the last held packet, when the
+    /// program was last told.
+    pub(crate) told: (u64, u64, u32),
 }
 
 impl Handler {

@@ -43,15 +43,18 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     guard.traffic.messages_handled += u64::from(handled);
     let direction = rx(guard);
     let (tail, switch) = (load(&direction.writer, word::TAIL), load(&direction.path, word::SWITCH));
-    let told = core::mem::replace(&mut guard.handler.told, (tail, switch));
-    // The program may have been sooner, with gathered bytes or the switch, and want no edge for it.
+    let now = (tail, switch, guard.held_end);
+    let told = core::mem::replace(&mut guard.handler.told, now);
+    // The program may have been sooner with any of it, and want no edge for it. A call that has only
+    // counted the bytes that there are (FIONREAD) has taken packets off the ring and nothing else.
+    let held = guard.held_end != told.2 && guard.held_first != guard.held_end;
     let gathered = tail != told.0 && tail != guard.taker.head;
     let switched = switch != told.1 && conn.rx() != Rx::Vi;
     if let Err(Fault::Damaged) = scanned
         && let Some(fd) = table::descriptor_of(conn)
     {
         damaged(conn, fd);
-    } else if handled == 0 && !gathered && !switched {
+    } else if !held && !gathered && !switched {
         // Acknowledgements alone are no news to the program: of room it is told by the peer.
         return;
     }
