@@ -5,7 +5,7 @@
 //! has moved on it yet and it is known which end it is.
 
 use sovia_sockets::conn::Role;
-use std::fs;
+use sovia_sys::diag;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
@@ -41,22 +41,11 @@ pub(crate) fn is_fresh(stream: &TcpStream) -> bool {
     !sent && u64::from_ne_bytes(received) == unread as u64
 }
 
-/// Which end a stream is: the accepted one if somebody listens where it is bound.
+/// Which end a stream is: the accepted one if a socket listens where it is bound.
 pub(crate) fn role(stream: &TcpStream) -> io::Result<Role> {
-    let port = stream.local_addr()?.port();
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
-    let listens =
-        tables.into_iter().flatten().any(|text| text.lines().any(|line| is_of(line, port)));
+    let listens = diag::is_listened_at(stream.local_addr()?)
+        .map_err(|error| io::Error::from_raw_os_error(error.into_raw()))?;
     Ok(if listens { Role::Acceptor } else { Role::Connector })
-}
-
-/// Whether a line of the kernel's table is of a listener on that port.
-fn is_of(line: &str, port: u16) -> bool {
-    const LISTEN: &str = "0A";
-    let mut fields = line.split_whitespace();
-    let (local, state) = (fields.nth(1), fields.nth(1));
-    let own = local.and_then(|local| local.rsplit_once(':')).map(|(_, port)| port);
-    state == Some(LISTEN) && own.and_then(|own| u16::from_str_radix(own, 16).ok()) == Some(port)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use crate::call::{self, Errno, Result};
 use crate::fd::Fd;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What the kernel says of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Owner {
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLMSG_ERROR: u16 = 2;
 const REQUEST_LEN: usize = 16 + 56;
+/// TCP_LISTEN.
+const LISTEN: u8 = 10;
 
 /// The cookie of a socket of our own (`SO_COOKIE`).
 pub fn cookie(fd: i32) -> Result<u64> {
@@ -48,16 +50,43 @@ pub fn tcp_owner(local: SocketAddr, peer: SocketAddr) -> Result<Owner> {
     owner
 }
 
+/// Whether a socket listens where connections to `local` arrive: at that address, or at every one.
+///
+/// # Errors
+/// Whatever refuses netlink where it is forbidden.
+pub fn is_listened_at(local: SocketAddr) -> Result<bool> {
+    // Nothing connects from port 0, so no connection is found in the place of the listener.
+    let nowhere = match local.ip() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let request = request(local, SocketAddr::new(nowhere, 0))?;
+    let mut answer = [0u8; 512];
+    match parse(exchange(open()?.raw(), &request, &mut answer)?) {
+        Ok(_) => Ok(answer[16 + 1] == LISTEN),
+        Err(Errno::ENOENT) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
 fn open() -> Result<Fd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     Fd::make(|| call::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG))
 }
 
 fn ask(netlink: i32, request: &[u8; REQUEST_LEN]) -> Result<Owner> {
-    call::send(netlink, request, 0)?;
     let mut answer = [0u8; 512];
-    let len = call::recv(netlink, &mut answer, 0)?;
-    parse(&answer[..len.min(answer.len())])
+    parse(exchange(netlink, request, &mut answer)?)
+}
+
+fn exchange<'a>(
+    netlink: i32,
+    request: &[u8; REQUEST_LEN],
+    answer: &'a mut [u8; 512],
+) -> Result<&'a [u8]> {
+    call::send(netlink, request, 0)?;
+    let len = call::recv(netlink, answer, 0)?;
+    Ok(&answer[..len.min(answer.len())])
 }
 
 /// A netlink socket that is kept open.
@@ -175,6 +204,21 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
+    fn a_listener_at_every_address_is_found() {
+        for (bound, reached) in [
+            ("0.0.0.0:0", "127.0.0.1"),
+            ("[::]:0", "::1"),
+            ("[::]:0", "127.0.0.1"),
+            ("[::]:0", "::ffff:127.0.0.1"),
+        ] {
+            let listener = TcpListener::bind(bound).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let local = SocketAddr::new(reached.parse().unwrap(), port);
+            assert_eq!(is_listened_at(local), Ok(true), "{bound} at {reached}");
+        }
+    }
+
+    #[test]
     fn the_mirrored_socket_is_found_and_named() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(address).unwrap();
@@ -191,6 +235,11 @@ mod tests {
             drop(client);
             let (local, peer) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
             assert!(!tcp_owner(local, peer).unwrap().is_held);
+            let listening = listener.local_addr().unwrap();
+            assert_eq!(is_listened_at(listening), Ok(true));
+            assert_eq!(is_listened_at(local), Ok(false));
+            drop(listener);
+            assert_eq!(is_listened_at(listening), Ok(false));
             let nobody = SocketAddr::new(server.local_addr().unwrap().ip(), 1);
             assert_eq!(tcp_owner(nobody, nobody), Err(Errno::ENOENT));
         }
