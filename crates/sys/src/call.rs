@@ -167,6 +167,14 @@ pub fn file_size(fd: RawFd) -> Result<u64> {
     Ok(st.st_size as u64)
 }
 
+/// Which file a descriptor is of: device and inode.
+pub fn file_id(fd: RawFd) -> Result<(u64, u64)> {
+    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    sys!(fstat, fd, &raw mut st)?;
+    Ok((st.st_dev as u64, st.st_ino as u64))
+}
+
 /// A new pidfd-free identity: this process's id, fresh from the kernel.
 pub fn getpid() -> i32 {
     sys!(getpid).map_or(0, |n| n as i32)

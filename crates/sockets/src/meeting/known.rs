@@ -74,11 +74,9 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                 return WAIT;
             }
             let Some(link) = permitted(fd, at) else { return WAIT };
-            if let Some((index, pair)) = pair::at(link.acceptor)
-                && pair.has_doors()
-                && let Some(vi) = pair.request(&link.encode())
-            {
-                approach.reach(Stage::Requested { pair: index, vi, at: n as u8 & 0x7f });
+            let requested = pair::request_at(link.acceptor, true, &link.encode());
+            if let Some(pair::Requested { pair, vi }) = requested {
+                approach.reach(Stage::Requested { pair, vi, at: n as u8 & 0x7f });
                 return WAIT;
             }
             if is_time {

@@ -23,12 +23,13 @@
 mod attach;
 pub(crate) mod habit;
 mod known;
+mod list;
 mod offer;
 mod proof;
 mod trial;
 mod why;
 
-use crate::conn::{Phase, Role};
+use crate::conn::{Phase, Role, Stage as Approaching};
 use crate::message::{Link, Message, Step};
 use crate::pair;
 use crate::robust::RobustBox;
@@ -36,6 +37,7 @@ use crate::table::{self, Ref};
 use crate::{config, family, process, sets, stats};
 use attach::{Attached, attach, attach_as_acceptor, find_request};
 use core::sync::atomic::Ordering;
+use list::List;
 use offer::{Answer, Refusal, answer, hear_accept, send_offer, show, take_name_back, take_offer};
 pub(crate) use proof::addresses;
 use proof::{hear, rendezvous};
@@ -54,16 +56,19 @@ const PATIENCE_NS: u64 = 200_000_000;
 const RETRY_NS: u64 = 5_000_000;
 /// Transfers of a connector after its request by which the acceptor has looked for one.
 const ANSWERED_BY: u32 = 8;
-/// Connections that may be on their way to a meeting at a time in one process.
-const MEETINGS: usize = 128;
+/// Nanoseconds without a step after which a meeting makes room for another one.
+const IDLE_NS: u64 = 1_000_000_000;
 /// Junk datagrams that one look takes off a socket; more wait for the next look.
 const DATAGRAMS: usize = 16;
 
 struct Meeting {
     at: Ref,
+    role: Role,
     link: Link,
     stage: Stage,
     begun: u64,
+    /// When a call last took a step.
+    stepped: u64,
     /// When the present stage was reached.
     since: u64,
     /// After how many transfers a connector had made its request.
@@ -82,14 +87,14 @@ enum Stage {
 }
 
 struct Meetings {
-    list: Vec<Meeting>,
+    list: List,
     inbox: Option<Datagram>,
     trials: Trials,
     owner: i32,
 }
 
 static MEETINGS_STATE: RobustBox<Meetings> =
-    RobustBox::new(Meetings { list: Vec::new(), inbox: None, trials: Trials::new(), owner: 0 });
+    RobustBox::new(Meetings { list: List::new(), inbox: None, trials: Trials::new(), owner: 0 });
 
 /// Steps of connections: one thread at a time takes one for a connection. Another one that comes
 /// meanwhile, or a signal handler, goes on on TCP.
@@ -171,7 +176,13 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
         Role::Acceptor => known::acceptor(fd, at),
     };
     match known {
-        known::Step::Done(attached) => attached,
+        known::Step::Done(attached) => {
+            if attached != Attached::No {
+                // It may have been on its way to a first meeting as well.
+                MEETINGS_STATE.with(|meetings| meetings.over(at));
+            }
+            attached
+        }
         known::Step::Unknown if n >= at.conn.approach.unknown_after.load(Ordering::Relaxed) => {
             MEETINGS_STATE.with(|meetings| meetings.step(fd, at, n))
         }
@@ -226,12 +237,35 @@ fn junk(kind: Junk) {
 }
 
 impl Meetings {
-    fn find(&self, at: Ref) -> Option<usize> {
-        self.list.iter().position(|m| m.at.same(at))
+    fn find(&self, at: Ref) -> Option<u32> {
+        self.list.find(at)
     }
 
-    fn end(&mut self, i: usize) {
-        let meeting = self.list.swap_remove(i);
+    /// The connection has its VI.
+    fn over(&mut self, at: Ref) {
+        if let Some(i) = self.find(at) {
+            self.list.remove(i);
+        }
+    }
+
+    /// Makes room for another meeting; false if all are under way. One that no call has taken a step in for
+    /// a while, as those of idle connections with a peer that never answers, can begin again.
+    fn has_room(&mut self) -> bool {
+        if self.list.has_room() {
+            return true;
+        }
+        let now = clock::now_ns();
+        let idle = |meeting: &Meeting| {
+            matches!(meeting.stage, Stage::Bound(_))
+                && now.saturating_sub(meeting.stepped) >= IDLE_NS
+        };
+        let Some(i) = self.list.position(idle) else { return false };
+        self.end(i);
+        true
+    }
+
+    fn end(&mut self, i: u32) {
+        let Some(meeting) = self.list.remove(i) else { return };
         if let Stage::Requested { pair, vi } = meeting.stage
             && let Some(pair) = pair::get(pair)
         {
@@ -257,6 +291,7 @@ impl Meetings {
             return Attached::No;
         }
         let Some(i) = self.find(at).or_else(|| self.begin(fd, at)) else { return Attached::No };
+        self.list[i].stepped = clock::now_ns();
         let attached = match at.conn.role() {
             Role::Connector => self.step_connector(fd, i),
             Role::Acceptor => self.step_acceptor(fd, i),
@@ -271,7 +306,7 @@ impl Meetings {
     }
 
     /// A process that answered has been refused.
-    fn refuse(&mut self, i: usize, refusal: Refusal) {
+    fn refuse(&mut self, i: u32, refusal: Refusal) {
         match refusal {
             Refusal::Final(reason) => self.give_up(i, reason),
             Refusal::Doubt(reason) => self.list[i].doubt = Some(reason),
@@ -279,7 +314,7 @@ impl Meetings {
     }
 
     /// Why a meeting has come to nothing so far.
-    fn reason(&self, i: usize) -> Reason {
+    fn reason(&self, i: u32) -> Reason {
         let meeting = &self.list[i];
         if let Some(doubt) = meeting.doubt {
             return doubt;
@@ -291,7 +326,7 @@ impl Meetings {
         why::plain(&meeting.link, meeting.at.conn.role())
     }
 
-    fn give_up(&mut self, i: usize, reason: Reason) {
+    fn give_up(&mut self, i: u32, reason: Reason) {
         let at = self.list[i].at;
         let reason = match reason {
             Reason::PeerPlain => why::plain(&self.list[i].link, at.conn.role()),
@@ -301,13 +336,15 @@ impl Meetings {
         give_up(at, reason);
     }
 
-    fn begin(&mut self, fd: i32, at: Ref) -> Option<usize> {
+    fn begin(&mut self, fd: i32, at: Ref) -> Option<u32> {
         if !fd::can_be_spared() {
             give_up(at, Reason::NoDescriptors);
             return None;
         }
         let link = permitted(fd, at)?;
-        if self.list.len() >= MEETINGS {
+        if at.conn.is_connector() && !self.has_room() {
+            // Those under way may meet the very process that this one is looking for.
+            at.conn.approach.reach(Approaching::Idle);
             return None;
         }
         let stage = match at.conn.role() {
@@ -325,19 +362,21 @@ impl Meetings {
         };
         let begun = clock::now_ns();
         let transfers = at.conn.transfers.load(Ordering::Relaxed);
-        self.list.push(Meeting {
+        let meeting = Meeting {
             at,
+            role: at.conn.role(),
             link,
             stage,
             begun,
+            stepped: begun,
             since: begun,
             asked_at: transfers,
             doubt: None,
-        });
-        Some(self.list.len() - 1)
+        };
+        Some(self.list.insert(meeting))
     }
 
-    fn step_connector(&mut self, fd: i32, i: usize) -> Attached {
+    fn step_connector(&mut self, fd: i32, i: u32) -> Attached {
         let mut attached = Attached::No;
         let meeting = &mut self.list[i];
         match &meeting.stage {
@@ -353,13 +392,13 @@ impl Meetings {
                             attached = attach(fd, meeting.at, index, vi);
                         }
                         if attached != Attached::No {
-                            self.list.swap_remove(i);
+                            self.list.remove(i);
                         }
                     }
                     Progress::Gone => {
                         let at = meeting.at;
                         pair.free(vi);
-                        self.list.swap_remove(i);
+                        self.list.remove(i);
                         give_up(at, Reason::PeerPlain);
                     }
                     Progress::Pending => {
@@ -381,7 +420,7 @@ impl Meetings {
                             match name.map(Stage::Bound).or_else(|| bind(&meeting.link)) {
                                 Some(stage) => meeting.stage = stage,
                                 None => {
-                                    self.list.swap_remove(i);
+                                    self.list.remove(i);
                                 }
                             }
                         }
@@ -419,7 +458,7 @@ impl Meetings {
         attached
     }
 
-    fn step_acceptor(&mut self, fd: i32, i: usize) -> Attached {
+    fn step_acceptor(&mut self, fd: i32, i: u32) -> Attached {
         let at = self.list[i].at;
         self.hear_offers();
         // Unless an offer has put an end to it.
@@ -428,7 +467,7 @@ impl Meetings {
         if let Some((pair, vi)) = find_request(&meeting.link) {
             let attached = attach_as_acceptor(fd, at, pair, vi);
             if attached != Attached::No {
-                self.list.swap_remove(i);
+                self.list.remove(i);
             }
             return attached;
         }
@@ -453,7 +492,7 @@ impl Meetings {
         let Some(inbox) = &self.inbox else { return };
         for _ in 0..DATAGRAMS {
             let Some((message, received)) = hear(inbox) else { return };
-            let known = self.list.iter().position(|m| m.link.same_connection(&message.link));
+            let known = self.list.position(|m| m.link.same_connection(&message.link));
             match (message.step, known) {
                 (Step::Ask, Some(i)) => {
                     let link = &self.list[i].link;
@@ -516,14 +555,11 @@ fn bind(link: &Link) -> Option<Stage> {
 }
 
 fn request_or_bind(link: &Link) -> Option<Stage> {
-    // One that has its doorbells has been asked already.
-    if let Some((index, pair)) = pair::at(link.acceptor)
-        && !pair.has_doors()
-        && let Some(vi) = pair.request(&link.encode())
-    {
-        return Some(Stage::Requested { pair: index, vi });
+    // Those that have their doorbells have been asked already.
+    match pair::request_at(link.acceptor, false, &link.encode()) {
+        Some(pair::Requested { pair, vi }) => Some(Stage::Requested { pair, vi }),
+        None => bind(link),
     }
-    bind(link)
 }
 
 /// Forgets every meeting: nothing has come of them, and what has been asked for is withdrawn.
@@ -541,8 +577,8 @@ pub(crate) fn leave_all() {
     MEETINGS_STATE.with(|meetings| {
         // A forked child's copy is its parent's business.
         if meetings.owner == call::getpid() {
-            while let Some(last) = meetings.list.len().checked_sub(1) {
-                meetings.end(last);
+            while let Some(i) = meetings.list.any() {
+                meetings.end(i);
             }
         }
         meetings.list.clear();

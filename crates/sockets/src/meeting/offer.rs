@@ -44,15 +44,13 @@ pub(super) fn answer(
     if !proven(link, Role::Connector, message, received) {
         return Ok(Answer::Ignored);
     }
-    let request = |index, pair: &pair::Pair| {
-        pair.request(&link.encode()).map(|vi| Stage::Requested { pair: index, vi })
+    let request = |is_complete| {
+        let made = pair::request_of(message.from, is_complete, &link.encode())?;
+        Some(Stage::Requested { pair: made.pair, vi: made.vi })
     };
-    let known = pair::with(message.from, Role::Connector);
-    if let Some((index, pair)) = known
-        && pair.has_doors()
-    {
+    if let Some(stage) = request(true) {
         trials.over(message.from);
-        return Ok(request(index, pair).map_or(Answer::Ignored, Answer::Requested));
+        return Ok(Answer::Requested(stage));
     }
     if message.step == Step::Hello {
         if let (Some(place), Some(to)) = (trials.place_for(message.from), received.sender) {
@@ -72,12 +70,16 @@ pub(super) fn answer(
             return Err(refused);
         }
     };
-    let (index, pair) = match known {
-        Some(known) => known,
-        None => new_pair(message.from, link.acceptor).map_err(Refusal::Final)?,
+    // Other connections to the same process may be on their way to the same proof, in the segment that
+    // it is being offered.
+    let stage = match request(false) {
+        Some(stage) => Some(stage),
+        None => {
+            new_pair(message.from, link.acceptor).map_err(Refusal::Final)?;
+            request(false)
+        }
     };
-    // Other connections to the same process may be on their way to the same proof.
-    Ok(request(index, pair).map_or(Answer::Ignored, |stage| Answer::Offered(stage, secret)))
+    Ok(stage.map_or(Answer::Ignored, |stage| Answer::Offered(stage, secret)))
 }
 
 /// Why nothing comes of a message whose speaker holds the other end.
@@ -128,13 +130,14 @@ pub(super) fn show(
     Ok(())
 }
 
-fn new_pair(peer: Process, server: SocketAddr) -> Result<(u32, &'static pair::Pair), Reason> {
+fn new_pair(peer: Process, server: SocketAddr) -> Result<(), Reason> {
     let (segment, fd) = Segment::create().map_err(|_| Reason::NoMemory)?;
+    let id = call::file_id(fd.raw()).map_err(|_| Reason::NoMemory)?;
     pair::collect(sets::forget_pair);
-    let index = pair::add(segment, 0, peer, Some(server)).ok_or(Reason::TableFull)?;
+    let index = pair::add(segment, id, 0, peer, Some(server)).ok_or(Reason::TableFull)?;
     let pair = pair::get(index).ok_or(Reason::TableFull)?;
     pair.file.with(|file| *file = Some(fd));
-    Ok((index, pair))
+    Ok(())
 }
 
 /// Connector: hands the segment and our doorbells to the process that has said Hello. Again if an
@@ -187,10 +190,10 @@ pub(super) fn take_offer(
     if !theirs.iter().all(Fd::is_high) {
         return Err(Refusal::Final(Reason::NoDescriptors));
     }
-    let known = pair::with(message.from, Role::Acceptor);
-    let pair = match known {
+    let Ok(id) = call::file_id(received.fds[0].raw()) else { return dropped(Junk::Seal) };
+    let pair = match pair::offered(message.from, id) {
         // Our answer to an earlier offer did not arrive, or this one is about another connection.
-        Some((_, pair)) => pair,
+        Some(pair) => pair,
         None => {
             let segment = match Segment::attach(&received.fds[0]) {
                 Ok(segment) => segment,
@@ -200,7 +203,7 @@ pub(super) fn take_offer(
             };
             received.fds.iter_mut().for_each(Fd::vouch);
             pair::collect(sets::forget_pair);
-            let added = pair::add(segment, 1, message.from, None).and_then(pair::get);
+            let added = pair::add(segment, id, 1, message.from, None).and_then(pair::get);
             added.ok_or(Refusal::Final(Reason::TableFull))?
         }
     };

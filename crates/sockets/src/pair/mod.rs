@@ -11,7 +11,7 @@ pub(crate) use doors::{door, door_for, doors, epoll_of_door, renew as renew_door
 pub(crate) use left::{burial, collect, leave_all};
 
 use crate::config;
-use crate::conn::{Conn, Role};
+use crate::conn::Conn;
 use crate::message::{Link, Process};
 use crate::robust::RobustBox;
 use core::net::SocketAddr;
@@ -43,6 +43,8 @@ const RESERVED: u32 = u32::MAX;
 pub struct Pair {
     /// The segment.
     pub segment: Segment,
+    /// Which file the segment is.
+    file_id: (u64, u64),
     /// Which side of it we are.
     pub side: SideIndex,
     pub(crate) peer: Process,
@@ -118,12 +120,14 @@ pub(crate) fn each(mut f: impl FnMut(u32, &'static Pair)) {
 /// Adds a pair; its index. Its caller has collected what the dead have left ([`collect`]).
 pub(crate) fn add(
     segment: Segment,
+    file_id: (u64, u64),
     side: SideIndex,
     peer: Process,
     server: Option<SocketAddr>,
 ) -> Option<u32> {
     let pair = Arc::new(Pair {
         segment,
+        file_id,
         side,
         peer,
         maker: me(),
@@ -182,32 +186,69 @@ pub(crate) fn release() {
     CHANGE.unlock();
 }
 
-/// The pair that this process has made with that one as the connector or as the acceptor. Two
-/// processes that connect to each other both ways have two; so has one that connects to itself.
-/// A pair that a parent made is not enough: the peer knows the parent.
-pub(crate) fn with(process: Process, role: Role) -> Option<(u32, &'static Pair)> {
-    let side = match role {
-        Role::Connector => 0,
-        Role::Acceptor => 1,
+/// Requests a connection of a process that this one has segments with as the connector, in the first
+/// that has room: in one that both ends have, or in one that is on offer. Two processes have as many
+/// segments as their connections need. A pair that a parent made is not enough: the peer knows the parent.
+pub(crate) fn request_of(
+    process: Process,
+    is_complete: bool,
+    discriminator: &[u8; DISCRIMINATOR],
+) -> Option<Requested> {
+    let asked = |pair: &Pair| {
+        pair.peer == process && pair.side == 0 && pair.is_own() && pair.has_doors() == is_complete
     };
-    let mut found = None;
-    each(|index, pair| {
-        if pair.peer == process && pair.side == side && pair.is_own() {
-            found = Some((index, pair));
-        }
-    });
-    found
+    request_where(asked, discriminator)
 }
 
-/// A pair whose peer has accepted connections at that address, the latest first.
-pub(crate) fn at(server: SocketAddr) -> Option<(u32, &'static Pair)> {
-    let mut found = None;
+/// Requests a connection of the process that has accepted connections at that address, the latest if
+/// there were several. As [`request_of`].
+pub(crate) fn request_at(
+    server: SocketAddr,
+    is_complete: bool,
+    discriminator: &[u8; DISCRIMINATOR],
+) -> Option<Requested> {
+    let may_be = |pair: &Pair| {
+        pair.server == Some(server) && (pair.is_own() || pair.has_doors()) && pair.peer_is_there()
+    };
+    let mut latest = None;
+    each(|_, pair| {
+        if may_be(pair) {
+            latest = Some(pair.peer);
+        }
+    });
+    let process = latest?;
+    let asked =
+        |pair: &Pair| pair.peer == process && pair.has_doors() == is_complete && may_be(pair);
+    request_where(asked, discriminator)
+}
+
+/// A request that has been made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requested {
+    /// The pair's index.
+    pub(crate) pair: u32,
+    pub(crate) vi: u32,
+}
+
+fn request_where(
+    asked: impl Fn(&Pair) -> bool,
+    discriminator: &[u8; DISCRIMINATOR],
+) -> Option<Requested> {
+    let mut made = None;
     each(|index, pair| {
-        if pair.server == Some(server)
-            && (pair.is_own() || pair.has_doors())
-            && pair.peer_is_there()
-        {
-            found = Some((index, pair));
+        if made.is_none() && asked(pair) {
+            made = pair.request(discriminator).map(|vi| Requested { pair: index, vi });
+        }
+    });
+    made
+}
+
+/// The pair of this process with that one, as the acceptor, whose segment is that file.
+pub(crate) fn offered(process: Process, file_id: (u64, u64)) -> Option<&'static Pair> {
+    let mut found = None;
+    each(|_, pair| {
+        if pair.peer == process && pair.side == 1 && pair.file_id == file_id && pair.is_own() {
+            found = Some(pair);
         }
     });
     found
