@@ -44,9 +44,9 @@ static void serve(int listener, int connections) {
     close(set);
 }
 
-static void converse(int *fds, int count) {
+static void converse_for(int *fds, int count, int rounds) {
     static char out[MESSAGE], in[MESSAGE];
-    for (int round = 0; round < ROUNDS; round++)
+    for (int round = 0; round < rounds; round++)
         for (int i = 0; i < count; i++) {
             size_t size = round % 3 ? 10 + i % 50 : MESSAGE;
             fill(out, size, (uint64_t)i * 100 + round);
@@ -55,6 +55,10 @@ static void converse(int *fds, int count) {
             if (memcmp(out, in, size))
                 die("connection %d, round %d: wrong bytes", i, round);
         }
+}
+
+static void converse(int *fds, int count) {
+    converse_for(fds, count, ROUNDS);
 }
 
 static void connect_all(struct peer *p, int *fds, int count) {
@@ -270,6 +274,15 @@ static void client_many(struct peer *p) {
     say("%d connections carried everything", MANY);
 }
 
+static void client_many_for_long(struct peer *p) {
+    static int fds[MANY];
+    enough_descriptors();
+    connect_all(p, fds, MANY);
+    converse_for(fds, MANY, 60);
+    close_all(fds, MANY);
+    say("%d connections carried everything", MANY);
+}
+
 // --- locked memory: what is shared is sparse, and must not be filled
 
 static long resident_kb(void);
@@ -398,6 +411,7 @@ static const struct scenario scenarios[] = {
     BOTH(no_proc),
     BOTH(locks_all),
     BOTH(many),
+    {"many_for_long", server_many, client_many_for_long, RAW},
     BOTH(short),
 };
 SCENARIO_MAIN(scenarios)

@@ -1,7 +1,7 @@
 //! Little of what a program may have too little of, and much of what it may have much of: what
 //! works over TCP works.
 
-use sovia_tests::Scenario;
+use sovia_tests::{Pairing, Scenario, accelerated};
 
 fn limited(case: &str) -> Scenario {
     Scenario::c("limits", case).may_stay_on_tcp().watchdog(120)
@@ -61,7 +61,19 @@ fn all_memory_is_locked() {
     limited("locks_all").run();
 }
 
-/// A segment has room for 1024, 512 opened by each side.
+/// Two processes have as many segments as their connections need: one has room for 1024, 512 opened by
+/// each side.
+#[test]
+fn two_thousand_connections_are_accelerated() {
+    let case = Scenario::c("limits", "many_for_long").watchdog(120);
+    let seen = case.observe(Pairing::SOVIA);
+    for (role, outcome) in &seen.ends {
+        assert!(outcome.success(), "{role}: {outcome:#?}");
+        let count = accelerated(&outcome.stderr);
+        assert!(count > Some(1500), "{role}: {}", outcome.stderr);
+    }
+}
+
 #[test]
 fn two_thousand_connections_of_one_pair_of_processes() {
     Scenario::c("limits", "many").watchdog(120).run();
