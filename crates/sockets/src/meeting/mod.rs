@@ -492,7 +492,10 @@ impl Meetings {
         let Some(inbox) = &self.inbox else { return };
         for _ in 0..DATAGRAMS {
             let Some((message, received)) = hear(inbox) else { return };
-            let known = self.list.position(|m| m.link.same_connection(&message.link));
+            // A process that has connected to itself has a meeting for each end, and these are for one.
+            let known = self.list.position(|meeting| {
+                meeting.role == Role::Acceptor && meeting.link.same_connection(&message.link)
+            });
             match (message.step, known) {
                 (Step::Ask, Some(i)) => {
                     let link = &self.list[i].link;
