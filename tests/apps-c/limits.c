@@ -283,6 +283,42 @@ static void client_many_for_long(struct peer *p) {
     say("%d connections carried everything", MANY);
 }
 
+// --- threads with as little stack as there may be: connecting, meeting and moving bytes
+
+enum { SMALLEST = 16384 };
+
+static void *converses(void *argument) {
+    static int fds[FEW];
+    struct peer *p = argument;
+    connect_all(p, fds, FEW);
+    for (int i = 0; i < 60; i++) {
+        struct pollfd one = {.fd = fds[i % FEW], .events = POLLOUT};
+        MUST(poll(&one, 1, -1));
+        converse_for(fds, FEW, 1);
+    }
+    close_all(fds, FEW);
+    return NULL;
+}
+
+static void server_small_stack(struct peer *p) {
+    plain_server(p);
+}
+
+static void client_small_stack(struct peer *p) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    // Below it nothing is mapped.
+    char *memory = mmap(NULL, 16 * SMALLEST, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *stack = memory + 15 * SMALLEST;
+    MUST(mprotect(stack, SMALLEST, PROT_READ | PROT_WRITE));
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, stack, SMALLEST);
+    if (pthread_create(&thread, &attributes, converses, p))
+        die("no thread with so little stack");
+    pthread_join(thread, NULL);
+    say("%d connections carried everything", FEW);
+}
+
 // --- locked memory: what is shared is sparse, and must not be filled
 
 static long resident_kb(void);
@@ -411,6 +447,7 @@ static const struct scenario scenarios[] = {
     BOTH(no_proc),
     BOTH(locks_all),
     BOTH(many),
+    BOTH(small_stack),
     {"many_for_long", server_many, client_many_for_long, RAW},
     BOTH(short),
 };

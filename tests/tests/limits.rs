@@ -83,3 +83,9 @@ fn two_thousand_connections_of_one_pair_of_processes() {
 fn three_hundred_clients_one_after_the_other() {
     Scenario::c("limits", "short").watchdog(120).run();
 }
+
+/// Of 16 KB the system takes a half.
+#[test]
+fn a_thread_with_the_smallest_stack() {
+    Scenario::c("limits", "small_stack").run();
+}

@@ -12,8 +12,9 @@ use sovia_sys::call;
 /// What a thread of the library runs.
 pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 
-/// Stack of a thread: the program's thread-local storage comes out of it.
-const STACK: usize = 256 << 10;
+/// Stack of a thread, in bytes. The program's thread-local storage comes out of it: for a program that
+/// has more than the first leaves room for, the next is taken.
+const STACKS: [usize; 3] = [256 << 10, 2 << 20, 16 << 20];
 
 /// The threads' ids, 0 for a free place; `TAKEN` for a thread that has not begun.
 static RUNNING: [AtomicI32; 16] = [const { AtomicI32::new(0) }; 16];
@@ -60,13 +61,15 @@ fn create(place: usize) -> bool {
         libc::sigfillset(&raw mut all);
         libc::pthread_attr_init(&raw mut attributes);
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let argument = place as *mut libc::c_void;
-        let result = libc::pthread_create(&raw mut thread, &raw const attributes, begin, argument);
+        let started = STACKS.into_iter().any(|stack| {
+            libc::pthread_attr_setstacksize(&raw mut attributes, stack);
+            libc::pthread_create(&raw mut thread, &raw const attributes, begin, argument) == 0
+        });
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
-        result == 0
+        started
     }
 }
 

@@ -400,7 +400,8 @@ impl Conn {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_>> {
-        self.lock.try_lock().then_some(Guard { conn: self, is_outermost: true })
+        // Made only once the lock is held: a guard that is dropped gives the lock back, whoever has it.
+        self.lock.try_lock().then(|| Guard { conn: self, is_outermost: true })
     }
 }
 
@@ -465,5 +466,24 @@ impl Drop for Guard<'_> {
         if self.is_outermost {
             self.conn.lock.unlock();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_another_thread_holds_is_not_given_back_by_trying() {
+        // SAFETY: connections are made of zeroed memory of the family's.
+        let conn: Box<Conn> = unsafe { Box::<Conn>::new_zeroed().assume_init() };
+        let guard = conn.lock();
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(conn.try_lock().is_none()));
+        });
+        assert!(conn.is_mine());
+        drop(guard);
+        assert!(conn.try_lock().is_some());
+        assert!(!conn.is_mine());
     }
 }

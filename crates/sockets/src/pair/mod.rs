@@ -59,7 +59,7 @@ pub struct Pair {
     /// The segment's file, until the peer has it.
     pub(crate) file: RobustBox<Option<Fd>>,
     /// For each VI the connection on it, plus one; or that one has been asked for.
-    conns: [AtomicU32; VIS as usize],
+    conns: Box<[AtomicU32]>,
     /// Connections attached in this process.
     refs: AtomicU32,
     /// Our waiters in use, by what this process knows itself.
@@ -135,7 +135,8 @@ pub(crate) fn add(
         doors: OnceLock::new(),
         greetings: RobustBox::new(Vec::new()),
         file: RobustBox::new(None),
-        conns: [const { AtomicU32::new(0) }; VIS as usize],
+        // Not by value: a meeting takes place on the program's stack.
+        conns: (0..VIS).map(|_| AtomicU32::new(0)).collect(),
         refs: AtomicU32::new(0),
         waiters: AtomicU32::new(0),
         suspect: AtomicBool::new(false),

@@ -69,11 +69,13 @@ pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// Puts returned bytes on TCP; true when all are there.
+/// Puts returned bytes on TCP; true when all are there. Apart, for its stack is not that of every send.
+#[cold]
+#[inline(never)]
 fn pump(guard: &mut Guard<'_>, fd: i32, len: usize) -> bool {
     let conn = guard.conn;
     let bulk = guard.endpoint_ref().tx.bulk();
-    let mut part = [0u8; 16 << 10];
+    let mut part = [0u8; 1 << 10];
     while (guard.pumped as usize) < len {
         let at = guard.pumped as usize;
         let n = (len - at).min(part.len());
