@@ -12,6 +12,9 @@ use sovia_sys::call;
 
 /// Records a socket if it is TCP.
 fn record(fd: c_int, role: Role) {
+    if sovia_sockets::process::is_confined() {
+        return;
+    }
     let protocol = call::getsockopt::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
     if protocol == Ok(libc::IPPROTO_TCP) {
         ops::opened(fd, role);

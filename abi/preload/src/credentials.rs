@@ -5,7 +5,8 @@
 //! changes nothing costs a system call and leaves nothing.
 
 use libc::{c_char, c_int, c_long, c_ulong, c_void, gid_t, size_t, uid_t};
-use sovia_sockets::credentials::change;
+use sovia_sockets::credentials::{change, confine};
+use sovia_sockets::process::is_confined;
 use sovia_sys::credentials as now;
 
 /// "Leave it as it is", in the calls that set several ids.
@@ -65,13 +66,51 @@ fn setgroups_changes(len: usize, groups: *const gid_t) -> bool {
         || present[..len] != wanted[..len]
 }
 
-fn user(changes: bool, call: impl FnOnce() -> c_int) -> c_int {
-    if changes { change(call) } else { call() }
+/// A call of libc's; `changes` finds out whether it would change something. A process under a filter of
+/// system calls shares nothing any more, and must not ask.
+fn user(changes: impl FnOnce() -> bool, call: impl FnOnce() -> c_int) -> c_int {
+    if !is_confined() && changes() { change(call) } else { call() }
+}
+
+/// Whether `PR_SET_SECCOMP`, or the system call `seccomp` with that operation, puts the caller under a
+/// filter. Without one it only asks the kernel what it can do.
+fn confines(operation: c_ulong, filter: c_ulong, strict: u32, filtered: u32) -> bool {
+    operation == c_ulong::from(strict) || operation == c_ulong::from(filtered) && filter != 0
+}
+
+fn prctl_confines(option: c_int, mode: c_ulong, filter: c_ulong) -> bool {
+    option == libc::PR_SET_SECCOMP
+        && confines(mode, filter, libc::SECCOMP_MODE_STRICT, libc::SECCOMP_MODE_FILTER)
+}
+
+/// A system call made by its number, if it is one of those; `None` if not.
+pub(crate) fn system_call(
+    number: c_long,
+    arguments: [c_long; 3],
+    kernel: impl FnOnce() -> c_long,
+) -> Option<c_long> {
+    if is_confined() {
+        return None;
+    }
+    let [a, b, c] = arguments;
+    let confines = match number {
+        libc::SYS_seccomp => {
+            let (strict, filtered) = (libc::SECCOMP_SET_MODE_STRICT, libc::SECCOMP_SET_MODE_FILTER);
+            confines(a as c_ulong, c as c_ulong, strict, filtered)
+        }
+        libc::SYS_prctl => prctl_confines(a as c_int, b as c_ulong, c as c_ulong),
+        _ => false,
+    };
+    if confines {
+        // With SECCOMP_FILTER_FLAG_TSYNC a positive number is a thread that could not be confined.
+        return Some(confine(kernel, |&result| result == 0));
+    }
+    Some(if changes(number, arguments)? { change(kernel) } else { kernel() })
 }
 
 /// Whether a system call made by its number would change something; `None` for one that has nothing to
 /// do with it.
-pub(crate) fn changes(number: c_long, [a, b, c]: [c_long; 3]) -> Option<bool> {
+fn changes(number: c_long, [a, b, c]: [c_long; 3]) -> Option<bool> {
     let [x, y, z] = [a as u32, b as u32, c as u32];
     const SYS_LANDLOCK_RESTRICT_SELF: c_long = 446;
     const SYS_LSM_SET_SELF_ATTR: c_long = 460;
@@ -95,70 +134,73 @@ pub(crate) fn changes(number: c_long, [a, b, c]: [c_long; 3]) -> Option<bool> {
 
 hooks! {
     fn setuid(uid: uid_t) -> c_int {
-        user(differ(now::users(), [uid; 3]), || real!()(uid))
+        user(|| differ(now::users(), [uid; 3]), || real!()(uid))
     }
 
     fn setgid(gid: gid_t) -> c_int {
-        user(differ(now::group_ids(), [gid; 3]), || real!()(gid))
+        user(|| differ(now::group_ids(), [gid; 3]), || real!()(gid))
     }
 
     fn seteuid(uid: uid_t) -> c_int {
-        user(differ(now::users(), [SAME, uid, SAME]), || real!()(uid))
+        user(|| differ(now::users(), [SAME, uid, SAME]), || real!()(uid))
     }
 
     fn setegid(gid: gid_t) -> c_int {
-        user(differ(now::group_ids(), [SAME, gid, SAME]), || real!()(gid))
+        user(|| differ(now::group_ids(), [SAME, gid, SAME]), || real!()(gid))
     }
 
     fn setreuid(real: uid_t, effective: uid_t) -> c_int {
-        user(differ_with_saved(now::users(), real, effective), || real!()(real, effective))
+        user(|| differ_with_saved(now::users(), real, effective), || real!()(real, effective))
     }
 
     fn setregid(real: gid_t, effective: gid_t) -> c_int {
-        user(differ_with_saved(now::group_ids(), real, effective), || real!()(real, effective))
+        user(|| differ_with_saved(now::group_ids(), real, effective), || real!()(real, effective))
     }
 
     fn setresuid(real: uid_t, effective: uid_t, saved: uid_t) -> c_int {
         let wanted = [real, effective, saved];
-        user(differ(now::users(), wanted), || real!()(real, effective, saved))
+        user(|| differ(now::users(), wanted), || real!()(real, effective, saved))
     }
 
     fn setresgid(real: gid_t, effective: gid_t, saved: gid_t) -> c_int {
         let wanted = [real, effective, saved];
-        user(differ(now::group_ids(), wanted), || real!()(real, effective, saved))
+        user(|| differ(now::group_ids(), wanted), || real!()(real, effective, saved))
     }
 
     fn setfsuid(uid: uid_t) -> c_int {
-        user(uid != SAME && uid != now::file_user(), || real!()(uid))
+        user(|| uid != SAME && uid != now::file_user(), || real!()(uid))
     }
 
     fn setfsgid(gid: gid_t) -> c_int {
-        user(gid != SAME && gid != now::file_group(), || real!()(gid))
+        user(|| gid != SAME && gid != now::file_group(), || real!()(gid))
     }
 
     fn setgroups(len: size_t, groups: *const gid_t) -> c_int {
-        user(setgroups_changes(len, groups), || real!()(len, groups))
+        user(|| setgroups_changes(len, groups), || real!()(len, groups))
     }
 
     /// What it would set is known to libc alone.
     fn initgroups(name: *const c_char, group: gid_t) -> c_int {
-        change(|| real!()(name, group))
+        user(|| true, || real!()(name, group))
     }
 
     fn capset(header: *mut c_void, data: *const c_void) -> c_int {
-        user(capset_changes(header, data), || real!()(header, data))
+        user(|| capset_changes(header, data), || real!()(header, data))
     }
 
     fn unshare(flags: c_int) -> c_int {
-        user(unshare_changes(flags), || real!()(flags))
+        user(|| unshare_changes(flags), || real!()(flags))
     }
 
     fn setns(fd: c_int, kind: c_int) -> c_int {
-        change(|| real!()(fd, kind))
+        user(|| true, || real!()(fd, kind))
     }
 
     /// Variadic in C: the registers of the arguments are the same.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-        user(prctl_changes(option, a, b), || real!()(option, a, b, c, d))
+        if prctl_confines(option, a, b) {
+            return confine(|| real!()(option, a, b, c, d), |&result| result == 0);
+        }
+        user(|| prctl_changes(option, a, b), || real!()(option, a, b, c, d))
     }
 }

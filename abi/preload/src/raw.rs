@@ -26,8 +26,10 @@ pub(crate) unsafe fn system_call(
         // SAFETY: the arguments are those of the call.
         return unsafe { crate::process::system_call(number, a, kernel) };
     }
-    if let Some(changes) = crate::credentials::changes(number, [a, b, c]) {
-        return if changes { sovia_sockets::credentials::change(kernel) } else { kernel() };
+    let mut kernel = Some(kernel);
+    let mut kernel = || kernel.take().map_or(-1, |kernel| kernel());
+    if let Some(result) = crate::credentials::system_call(number, [a, b, c], &mut kernel) {
+        return result;
     }
     if returns_descriptor(number) {
         let fd = kernel();

@@ -80,8 +80,8 @@ counters! {
         Replaced = 21, "the program closed its descriptor past libc, and another socket got the number";
         /// getpeername has failed.
         NotConnected = 22, "not connected any more when the two ends could have met";
-        /// A seccomp filter decides which system calls the process may make.
-        Filter = 23, "the process runs under a seccomp filter";
+        /// The program has put itself under a seccomp filter, which may forbid what Sovia needs.
+        Filter = 23, "went back to TCP: the program put itself under a seccomp filter";
         /// Operations of a ring pass every hook.
         IoUring = 24, "the program uses io_uring";
         /// Another user's memory is not shared; [`StatsPage`](crate::StatsPage) has which.

@@ -26,6 +26,7 @@ use crate::{
 };
 use core::cell::Cell;
 use sovia_control::Reason;
+use sovia_signal::chain;
 use sovia_sys::{fd, mapping};
 
 thread_local! {
@@ -40,7 +41,7 @@ pub fn change<T>(change: impl FnOnce() -> T) -> T {
         return change();
     }
     process::begin_change();
-    let stopped = leave();
+    let stopped = leave(Cause::Credentials);
     let result = change();
     if stopped {
         thread::resume();
@@ -50,18 +51,51 @@ pub fn change<T>(change: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Leaves everything that is shared, and calls `confine`, which is to put the process under a filter of
+/// system calls and says by `succeeded` whether it has.
+///
+/// Only the program knows what its filter lets through: perhaps no more than read, write and exit. So
+/// from then on every descriptor is the kernel's alone, no thread of the library's runs, and no hook makes
+/// a system call but the program's own.
+pub fn confine<T>(confine: impl FnOnce() -> T, succeeded: impl FnOnce(&T) -> bool) -> T {
+    // A child of vfork is about to become another program, and its parent stays as it is.
+    if process::is_confined() || process::is_elsewhere() || INSIDE.replace(true) {
+        return confine();
+    }
+    process::begin_change();
+    // Before anything is left: nothing new comes in its place.
+    process::confine(true);
+    let stopped = leave(Cause::Filter);
+    drop_all(Reason::Filter);
+    table::for_each_epoll(|epfd| {
+        table::remove(epfd);
+    });
+    chain::put_nothing_off(true);
+    let result = confine();
+    if !succeeded(&result) {
+        process::confine(false);
+        chain::put_nothing_off(false);
+        if stopped {
+            thread::resume();
+        }
+    }
+    process::end_change();
+    INSIDE.set(false);
+    result
+}
+
 /// Whether the library's threads have been stopped. (One that handles messages, or closes what others
 /// have sent, is not; libc changes its user with the program's threads'.)
-fn leave() -> bool {
+fn leave(cause: Cause) -> bool {
     meeting::leave_all();
-    retreat_all();
+    retreat_all(cause);
     // Not before: the other end of a connection may be this process's.
     let stopped = thread::stop(anchors::nudge);
     if stopped {
         thread::ended();
     }
     let relatives = members::has_relatives();
-    let retired = if relatives { drop_all() } else { Vec::new() };
+    let retired = if relatives { drop_all(Reason::RetreatCredentials) } else { Vec::new() };
     sets::leave_doors();
     pair::leave_all(sets::forget_pair);
     peers::leave_all();
@@ -81,7 +115,7 @@ fn leave() -> bool {
 }
 
 /// Takes every accelerated connection of this process back to TCP.
-fn retreat_all() {
+fn retreat_all(cause: Cause) {
     loop {
         let mut attached: Vec<(i32, Ref)> = Vec::new();
         let mut note = |fd: i32, at: Ref| {
@@ -95,14 +129,14 @@ fn retreat_all() {
             return;
         }
         for (fd, at) in attached {
-            retreat::now(fd, at, Cause::Credentials);
+            retreat::now(fd, at, cause);
         }
     }
 }
 
 /// Takes every connection off the record, in this process; the numbers of their slots. One that a
 /// relative holds as well stays on TCP there, too.
-fn drop_all() -> Vec<u32> {
+fn drop_all(reason: Reason) -> Vec<u32> {
     let mut all: Vec<(i32, Ref)> = Vec::new();
     table::for_each_conn(|fd, at| all.push((fd, at)));
     let mut slots: Vec<u32> = Vec::new();
@@ -113,7 +147,7 @@ fn drop_all() -> Vec<u32> {
             sets::conn_closed(at);
             if conn.phase() == Phase::Candidate {
                 conn.set_phase(Phase::Plain);
-                conn.count_stay(Reason::RetreatCredentials);
+                conn.count_stay(reason);
             }
             family::let_go(conn);
         }

@@ -55,6 +55,21 @@ pub(crate) fn is_changing() -> bool {
     CHANGING.load(Ordering::SeqCst)
 }
 
+/// Whether the program has put this process under a filter of system calls.
+static CONFINED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program has put this process under a filter of system calls, of which nobody but the
+/// program knows what it lets through. From then on Sovia makes none of its own.
+#[inline]
+pub fn is_confined() -> bool {
+    CONFINED.load(Ordering::Relaxed)
+}
+
+/// It is about to do so, or has failed to.
+pub(crate) fn confine(confined: bool) {
+    CONFINED.store(confined, Ordering::SeqCst);
+}
+
 /// Whether the caller is a child that runs on this process's memory: it may use what is known, but has
 /// descriptors of its own.
 #[inline]
@@ -111,6 +126,13 @@ pub fn owner() -> i32 {
 /// Notes that the tables are this process's: at its start, and in a forked child.
 pub(crate) fn own() {
     OWNER.store(call::getpid(), Ordering::Relaxed);
+    SHARED.store(false, Ordering::Relaxed);
+    PAGE.here.store(1, Ordering::Relaxed);
+}
+
+/// The same in a forked child under a filter, whose only thread has its id: no system call.
+pub(crate) fn own_quietly() {
+    OWNER.store(thread::thread_id(), Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);
     PAGE.here.store(1, Ordering::Relaxed);
 }

@@ -344,6 +344,15 @@ pub fn for_each_conn(mut each: impl FnMut(i32, Ref)) {
     });
 }
 
+/// Calls `each` for every descriptor of an epoll instance that is followed.
+pub(crate) fn for_each_epoll(mut each: impl FnMut(i32)) {
+    for_each_word(|fd, slot| {
+        if matches!(decode(slot.load(Ordering::Acquire)), Entry::Epoll(_)) {
+            each(fd);
+        }
+    });
+}
+
 /// A descriptor that this process has for a connection.
 pub fn descriptor_of(conn: &Conn) -> Option<i32> {
     let mut found = None;

@@ -33,6 +33,9 @@ static INSTALL: AtomicUsize = AtomicUsize::new(0);
 /// Whether the handler for faults is in its place.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
+/// Whether signals reach their handlers in sections as well.
+static AT_ONCE: AtomicBool = AtomicBool::new(false);
+
 /// SIGSETXID of glibc: a thread that changes its credentials waits for all others to handle it.
 const SIGSETXID: c_int = 33;
 
@@ -61,6 +64,12 @@ const HELD_BACK: u64 = !(FAULTS | bit(SIGSETXID));
 pub fn start(install: Sigaction) {
     section::on_leave(let_in);
     INSTALL.store(install as usize, Ordering::Release);
+}
+
+/// From now on every signal's handler runs at once, in a section as well: putting it off takes system
+/// calls, and the process makes none but its program's. Or no longer.
+pub fn put_nothing_off(nothing: bool) {
+    AT_ONCE.store(nothing, Ordering::SeqCst);
 }
 
 /// Whether [`start`] has been called.
@@ -221,7 +230,7 @@ unsafe extern "C-unwind" fn trampoline(signal: c_int, info: *mut siginfo_t, cont
         if bit(signal) & MEMORY_FAULTS != 0 && access::resume(context) {
             return;
         }
-    } else if section::is_inside() {
+    } else if section::is_inside() && !AT_ONCE.load(Ordering::Relaxed) {
         put_off(state, signal, info, context);
         return;
     }

@@ -143,7 +143,7 @@ pub fn staying() {
 
 /// A new stream socket: connected, or on its way.
 pub fn opened(fd: i32, role: crate::conn::Role) {
-    if process::is_borrowed() {
+    if process::is_confined() || process::is_borrowed() {
         return;
     }
     // From here on the program's memory is looked at.
@@ -186,6 +186,9 @@ pub fn keep_only(keep: &[i32]) {
 
 /// Records a TCP socket that has not been connected yet; false if it is none.
 pub fn opening(fd: i32) -> bool {
+    if process::is_confined() {
+        return false;
+    }
     let option = |name| call::getsockopt::<i32>(fd, libc::SOL_SOCKET, name).unwrap_or(0);
     let fresh = option(libc::SO_PROTOCOL) == libc::IPPROTO_TCP
         && option(libc::SO_ACCEPTCONN) == 0

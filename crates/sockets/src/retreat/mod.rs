@@ -48,6 +48,8 @@ pub enum Cause {
     Call,
     /// The process changes its user or its rights.
     Credentials,
+    /// The process puts itself under a filter of system calls.
+    Filter,
 }
 
 impl Cause {
@@ -60,6 +62,7 @@ impl Cause {
             Cause::Passed => Reason::RetreatPassed,
             Cause::Call => Reason::RetreatCall,
             Cause::Credentials => Reason::RetreatCredentials,
+            Cause::Filter => Reason::Filter,
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn get(index: u32) -> Option<&'static Set> {
 
 /// Follows a new epoll instance.
 pub fn created(epfd: i32) {
-    if process::is_borrowed() {
+    if process::is_confined() || process::is_borrowed() {
         return;
     }
     // From here on the program's memory is looked at.

@@ -1,0 +1,28 @@
+//! Programs that put themselves under a seccomp filter: what their own calls need is enough.
+
+use sovia_tests::{Scenario, scenarios};
+
+scenarios!("confined":
+    a_client_under_an_allow_list,
+    a_server_under_an_allow_list,
+    strict_mode,
+    seccomp_by_its_number,
+    bytes_that_are_unread,
+    every_thread_at_once,
+    a_set_from_before,
+    poll_under_a_filter,
+    a_confined_child_serves,
+    a_fork_under_a_filter,
+    signals_under_a_filter,
+    filters_that_are_refused,
+);
+
+#[test]
+fn connections_opened_under_a_filter() {
+    Scenario::c("confined", "connections_opened_under_a_filter").may_stay_on_tcp().run();
+}
+
+#[test]
+fn connections_accepted_under_a_filter() {
+    Scenario::c("confined", "connections_accepted_under_a_filter").may_stay_on_tcp().run();
+}
