@@ -15,6 +15,8 @@ use crate::workspace::{build_dir, libsovia, tests_dir};
 pub(crate) enum App {
     /// `apps-c/NAME.c`
     C(&'static str),
+    /// The same, built with AddressSanitizer.
+    Sanitized(&'static str),
     /// `apps-py/NAME.py`
     Python(&'static str),
 }
@@ -23,7 +25,7 @@ impl App {
     /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::C(name) | Self::Python(name) => name,
+            Self::C(name) | Self::Sanitized(name) | Self::Python(name) => name,
         }
     }
 
@@ -33,7 +35,9 @@ impl App {
     /// If a script is to be built against libsovia.
     pub(crate) fn command(self, stack: Stack) -> Vec<OsString> {
         match self {
-            Self::C(name) => vec![build(name, stack == Stack::Native).into()],
+            Self::C(name) if stack == Stack::Native => vec![build(name, Form::Native).into()],
+            Self::C(name) => vec![build(name, Form::Libc).into()],
+            Self::Sanitized(name) => vec![build(name, Form::Sanitized).into()],
             Self::Python(name) if stack == Stack::Native => panic!("{name} is a script"),
             Self::Python(name) => {
                 let script = tests_dir().join("apps-py").join(format!("{name}.py"));
@@ -41,6 +45,15 @@ impl App {
             }
         }
     }
+}
+
+/// How a C program is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Libc,
+    /// Against libsovia: it has its calls named anew by `native.h`.
+    Native,
+    Sanitized,
 }
 
 /// The interpreter itself: what is first in the path may be a script around it.
@@ -55,16 +68,19 @@ fn python() -> &'static Path {
 
 /// Builds a C program unless it is newer than its sources. Test programs of one
 /// run share the result; a file lock lets one of them build at a time.
-///
-/// A native one has its calls named anew by `native.h`.
-fn build(name: &str, native: bool) -> PathBuf {
+fn build(name: &str, form: Form) -> PathBuf {
+    let native = form == Form::Native;
     let sources = tests_dir().join("apps-c");
     let parts = ["common.c", "bytes.c", "common.h", "native.h"];
     let mut parts: Vec<PathBuf> = parts.iter().map(|part| sources.join(part)).collect();
     parts.insert(0, sources.join(format!("{name}.c")));
     let include = tests_dir().join("../include");
     parts.extend(native.then(|| include.join("sovia.h")));
-    let folder = build_dir().join(if native { "native" } else { "libc" });
+    let folder = build_dir().join(match form {
+        Form::Libc => "libc",
+        Form::Native => "native",
+        Form::Sanitized => "sanitized",
+    });
     fs::create_dir_all(&folder).expect("a folder for built programs");
     let lock = File::create(folder.join("lock")).expect("a lock file");
     lock.lock().expect("the lock on built programs");
@@ -75,6 +91,9 @@ fn build(name: &str, native: bool) -> PathBuf {
         let fresh = folder.join(format!("{name}.new"));
         let mut cc = Command::new("cc");
         cc.args(["-O1", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-pthread"]);
+        if form == Form::Sanitized {
+            cc.args(["-g", "-fsanitize=address"]);
+        }
         if native {
             cc.arg("-include").arg(&parts[4]).arg("-I").arg(&include);
         }

@@ -37,6 +37,11 @@ impl Scenario {
         Self::new(App::C(name), case)
     }
 
+    /// The same, built with AddressSanitizer.
+    pub fn sanitized(name: &'static str, case: &str) -> Self {
+        Self::new(App::Sanitized(name), case)
+    }
+
     /// A case of the Python program `apps-py/NAME.py`.
     pub fn python(name: &'static str, case: &str) -> Self {
         Self::new(App::Python(name), case)

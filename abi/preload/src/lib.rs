@@ -51,6 +51,13 @@ extern "C" fn end() {
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = end;
 
+/// Asked by the runtime of AddressSanitizer, in programs that do not answer themselves. Its functions stand
+/// before libc's if it is loaded before libc, and after ours all the same: it need not be the first.
+#[unsafe(no_mangle)]
+pub extern "C" fn __asan_default_options() -> *const libc::c_char {
+    c"verify_asan_link_order=0".as_ptr()
+}
+
 /// The engine's own functions, for libsovia and the Rust crate: one engine serves the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn sovia_native(version: u32) -> *const sovia_sockets::native::Table {
