@@ -86,7 +86,18 @@ impl Service {
     /// # Panics
     /// If it does not listen in time.
     pub fn start(stack: Stack, line: &str, port: u16) -> Self {
-        let launch = launch(stack, line);
+        Self::launch(&launch(stack, line), port)
+    }
+
+    /// The same with `sovia run -v`, which is to change nothing.
+    ///
+    /// # Panics
+    /// If it does not listen in time.
+    pub fn start_verbose(stack: Stack, line: &str, port: u16) -> Self {
+        Self::launch(&launch(stack, line).verbose(true), port)
+    }
+
+    fn launch(launch: &Launch, port: u16) -> Self {
         let service = Self { running: launch.start(), shell: launch.shell() };
         if !listening(port, Duration::from_secs(60)) {
             let shell = service.shell.clone();
