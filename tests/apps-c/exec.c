@@ -117,6 +117,16 @@ static void sends_across_exec(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
+// As much unread as the path takes, while the peer sends more
+static void becomes_itself_with_much_unread(struct peer *p) {
+    await_bytes(p->fd, 3000);
+    recv_pattern(p->fd, 0, 1000, 1000);
+    meet(p);
+    nap(500);
+    execv(p->self, again(p, "drain", 1000));
+    die("exec");
+}
+
 // The peer makes no call while the exec happens: it is stopped, or computes.
 static void becomes_itself_alone(struct peer *p) {
     await_bytes(p->fd, 3000);
@@ -330,6 +340,7 @@ static const struct scenario scenarios[] = {
     {"a_server_becomes_itself", serves_after_exec, client_alone},
     {"both_become_themselves", both_become_themselves, both_become_themselves},
     {"unread_bytes_cross_an_exec", sends_across_exec, becomes_itself_unread},
+    {"many_unread_bytes_cross_an_exec", sends_across_exec, becomes_itself_with_much_unread},
     {"an_exec_while_the_peer_is_stopped", sends_and_stops, becomes_itself_alone},
     {"an_exec_while_the_peer_computes", sends_and_computes, becomes_itself_alone},
     {"leaving_the_library_while_the_peer_is_stopped", sends_and_stops, becomes_plain_alone},

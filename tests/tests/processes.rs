@@ -26,6 +26,7 @@ scenarios!("exec":
     a_server_becomes_itself,
     both_become_themselves,
     unread_bytes_cross_an_exec,
+    many_unread_bytes_cross_an_exec,
     an_exec_while_the_peer_is_stopped,
     an_exec_while_the_peer_computes,
     leaving_the_library_while_the_peer_is_stopped,

@@ -210,19 +210,6 @@ pub(crate) fn expect_nobody() {
     }
 }
 
-/// In a process that takes the place of its parent, which is about to end: waits for that.
-pub(crate) fn take_parents_place() {
-    let fd = LOCKS.load(Ordering::Acquire);
-    if let Some(members) = members()
-        && is_known()
-    {
-        if fd != 0 {
-            while record_lock::await_and_take(fd, place() as u64) == Err(call::Errno::EINTR) {}
-        }
-        members[place()].pid.store(call::getpid(), Ordering::Release);
-    }
-}
-
 /// Whether this process may share the family's memory with another one.
 static RELATIVES: AtomicBool = AtomicBool::new(false);
 

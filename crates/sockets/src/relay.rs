@@ -11,7 +11,7 @@ use crate::ops::{self, Flags};
 use crate::retreat::{self, Left};
 use crate::stream::returned::PATIENCE_NS;
 use crate::table::{self, Ref};
-use crate::{Outcome, members, pollset, process};
+use crate::{Outcome, pollset, process};
 use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{Fd, call, clock};
 use std::collections::VecDeque;
@@ -36,10 +36,18 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
         -1 => return false,
         0 => {
             drop(theirs);
-            let _ = call::in_child(|| run(fd, at, &ours, left));
-            call::exit_now();
+            // SAFETY: as above. The relay has a place of its own in the family before this process, whose
+            // place it would have to wait for, has gone: nobody finds the connection without a holder.
+            match unsafe { libc::fork() } {
+                0 => {
+                    run(fd, at, &ours, left);
+                    call::exit_now();
+                }
+                relay => process::exit(i32::from(relay < 0)),
+            }
         }
-        child => call::reap(child),
+        child if !call::reap(child) => return false,
+        _ => {}
     }
     drop(ours);
     let mut descriptors = Vec::new();
@@ -62,10 +70,6 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
 
 /// The relay's life.
 fn run(fd: i32, at: Ref, socket: &Fd, left: &Left) {
-    sovia_sync::thread::forked_without_libc();
-    process::own();
-    // It holds the connection in its parent's place.
-    members::take_parents_place();
     // Other descriptors of the program must not be kept from closing.
     ops::keep_only(&[fd, socket.raw()]);
     at.conn.set(flag::NONBLOCK);

@@ -28,14 +28,6 @@ pub fn take(fd: RawFd, byte: u64) -> Result<()> {
     ask(fd, libc::F_SETLK, &mut lock_of(libc::F_WRLCK, byte))
 }
 
-/// Takes it when it is free.
-///
-/// # Errors
-/// `EINTR` for a signal; those of a descriptor that is gone.
-pub fn await_and_take(fd: RawFd, byte: u64) -> Result<()> {
-    ask(fd, libc::F_SETLKW, &mut lock_of(libc::F_WRLCK, byte))
-}
-
 /// Whether another process holds the lock on a byte.
 ///
 /// # Errors

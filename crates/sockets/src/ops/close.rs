@@ -168,8 +168,16 @@ pub fn forget(fd: i32) {
     }
 }
 
-/// In a relative that serves one purpose: closes every descriptor but those and the library's own.
+/// In a relative that serves one purpose: closes every descriptor but those and the library's own. It does
+/// not count among the holders of other connections then.
 pub fn keep_only(keep: &[i32]) {
+    let mut others = Vec::new();
+    table::for_each_conn(|fd, _| {
+        if !keep.contains(&fd) {
+            others.push(fd);
+        }
+    });
+    others.into_iter().for_each(close);
     let mut from = 0;
     let limit = call::soft_limit(libc::RLIMIT_NOFILE).unwrap_or(table::FDS as u64);
     for fd in 0..limit.min(table::FDS as u64) as i32 {
