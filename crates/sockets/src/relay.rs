@@ -9,11 +9,10 @@
 use crate::conn::flag;
 use crate::ops::{self, Flags};
 use crate::retreat::{self, Left};
-use crate::stream::returned::PATIENCE_NS;
 use crate::table::{self, Ref};
 use crate::{Outcome, pollset, process};
-use sovia_sys::poll::{self, PollFd};
-use sovia_sys::{Fd, call, clock};
+use sovia_sys::poll::PollFd;
+use sovia_sys::{Fd, call};
 use std::collections::VecDeque;
 
 /// Bytes moved at a time.
@@ -74,11 +73,10 @@ fn run(fd: i32, at: Ref, socket: &Fd, left: &Left) {
     ops::keep_only(&[fd, socket.raw()]);
     at.conn.set(flag::NONBLOCK);
     let mut piece = vec![0u8; PIECE];
-    // What TCP holds from before the switch; a peer that died has nothing more to add to it. Their
-    // number comes out of the segment, and may be nonsense: the bytes are the kernel's, which
-    // delivers what it has at once, so that none for a while means that there are none.
+    // What TCP holds from before the switch: the peer's send has returned for all of it. (A peer that
+    // says a wrong number has its own stream wait for the rest.)
     let mut tcp = left.tcp;
-    while tcp > 0 && comes(fd) {
+    while tcp > 0 {
         let n = piece.len().min(tcp as usize);
         match call::read_blocking(fd, &mut piece[..n]) {
             Ok(0) | Err(_) => break,
@@ -99,19 +97,6 @@ fn run(fd: i32, at: Ref, socket: &Fd, left: &Left) {
     deliver(socket, left.unread.get(returned..).unwrap_or(&[]));
     at.conn.clear(flag::RETREATING);
     both_ways(fd, at, socket, &mut piece);
-}
-
-/// Whether the kernel has bytes, or the end, for us.
-fn comes(fd: i32) -> bool {
-    let start = clock::now_ns();
-    while let Some(left) = PATIENCE_NS.checked_sub(clock::now_ns() - start) {
-        let mut fds = [PollFd { fd, events: libc::POLLIN, revents: 0 }];
-        match poll::ppoll(&mut fds, Some(left), None) {
-            Err(call::Errno::EINTR) => {}
-            result => return result != Ok(0),
-        }
-    }
-    false
 }
 
 /// Bytes on their way in one direction.
