@@ -327,7 +327,7 @@ static void two_die(struct peer *p) {
         MUST(kill(parent, SIGKILL));
         nap(100);
         tell(p, 1);
-        nap(500);
+        hear(p);
         die_now();
     }
     pause();
@@ -342,7 +342,7 @@ static void one_of_two_dies(struct peer *p) {
     MUST(kill(child, SIGKILL));
     MUST(waitpid(child, NULL, 0));
     tell(p, 1);
-    nap(500);
+    hear(p);
     die_now();
 }
 
@@ -352,6 +352,7 @@ static void outlives_two(struct peer *p) {
     // The other holds it still.
     struct pollfd one = {.fd = p->fd, .events = POLLIN | POLLRDHUP};
     CALL(poll(&one, 1, 200));
+    tell(p, 1);
     await_reset(p);
     say_events(p);
     CALL(recv(p->fd, buffer, 10, 0));

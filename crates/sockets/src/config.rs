@@ -7,6 +7,7 @@
 //! | `SOVIA_SPIN` | longest spin before sleep, in microseconds; 0: sleep at once | 50 |
 //! | `SOVIA_MEET` | transfers of an end before it looks for its peer | as earlier connections suggest |
 //! | `SOVIA_PROTOCOL` | what of the papers' table 4 is done ([`crate::protocol`]) | `auto` |
+//! | `SOVIA_MEMORY` | MiB of shared memory that may hold what peers have not read ([`crate::backlog`]) | by the kernel's limits |
 //! | `SOVIA_IO_URING` | `allow`: io_uring is let through | refused |
 
 use core::ffi::CStr;
@@ -49,6 +50,9 @@ pub fn load() {
     }
     if let Some(n) = number(c"SOVIA_MEET") {
         MEET_AFTER.store(n.max(1), Ordering::Relaxed);
+    }
+    if let Some(mib) = number(c"SOVIA_MEMORY") {
+        crate::backlog::choose(u64::from(mib) << 20);
     }
     if variable(c"SOVIA_IO_URING").is_some_and(|v| v == c"allow") {
         IO_URING.store(true, Ordering::Relaxed);

@@ -10,6 +10,7 @@
 //! A slot is taken by setting its bit, which lies in the slot's own chunk; the generation tells a
 //! slot's lives apart.
 
+use crate::backlog;
 use crate::conn::Conn;
 use crate::members::{self, Members, is_known, my_bit};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -44,6 +45,8 @@ struct First {
     chunk: Chunk,
     /// For each epoll instance that is followed, the processes that use it.
     set_users: [AtomicU64; SET_USERS],
+    /// Bytes that the family's connections use of segments ([`backlog`]).
+    backlog: AtomicU64,
     /// The family's threads, of which some hold locks in chunks.
     threads: record::Table<{ record::SHARED }>,
 }
@@ -98,6 +101,9 @@ fn map(at: usize) -> Option<&'static Chunk> {
         // It lasts as long as the process.
         core::mem::forget(mapping);
         share_threads();
+        if let Some(first) = first_mapping() {
+            backlog::count_in(&first.backlog);
+        }
     }
     chunk(at)
 }

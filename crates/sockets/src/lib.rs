@@ -36,6 +36,7 @@
 extern crate sovia_sync as sovia_sys;
 
 mod anchors;
+mod backlog;
 mod closer;
 pub mod config;
 pub mod conn;

@@ -16,6 +16,7 @@ pub mod futex_any;
 pub mod mapping;
 pub mod maps;
 pub mod memlock;
+pub mod memory_limits;
 pub mod poll;
 pub mod process;
 pub mod record_lock;

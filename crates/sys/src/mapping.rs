@@ -290,6 +290,15 @@ impl Mapping {
     }
 }
 
+/// Gives the pages of shared memory back, for all who have it mapped; they read as zero afterwards.
+///
+/// # Safety
+/// The range must be a part of one mapping of this process's, of whole pages.
+pub unsafe fn discard(at: *mut u8, len: usize) {
+    // SAFETY: the caller's contract; what lies there is bytes.
+    let _ = unsafe { syscalls::syscall!(Sysno::madvise, at as usize, len, libc::MADV_REMOVE) };
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         crate::stall::point(crate::stall::At::Unmapping);

@@ -14,7 +14,7 @@ use crate::segment::{Segment, SideIndex};
 use crate::waiter::Bell;
 use core::ptr::NonNull;
 use sovia_signal::access::{self, BadAddress};
-use sovia_sys::{cache, futex};
+use sovia_sys::{cache, futex, mapping};
 
 /// Bytes that one message may have.
 pub const MESSAGE_MAX: usize = 64 << 10;
@@ -208,7 +208,7 @@ impl Sender {
                 access::copy(self.pool.as_ptr().add(at as usize), bytes.as_ptr(), bytes.len())
             };
             if copied.is_err() {
-                self.place = before;
+                self.place.take_back(before);
                 return Err(Unsent::BadAddress);
             }
             Some(at)
@@ -253,7 +253,7 @@ impl Sender {
     /// Takes the lent place back; nothing is sent.
     pub fn take_back(&mut self) {
         if self.has_lent() {
-            self.place = self.lent.before;
+            self.place.take_back(self.lent.before);
             self.lent = Lent::default();
         }
     }
@@ -274,6 +274,45 @@ impl Sender {
         self.slot(self.next).publish(self.next, entry);
         self.next = self.next.wrapping_add(1);
         Ok(true)
+    }
+
+    /// Bytes of the pool from its beginning that messages may use.
+    pub fn pool_limit(&self) -> u32 {
+        self.place.limit()
+    }
+
+    /// Bytes of the pool from its beginning that messages have used.
+    pub fn pool_used(&self) -> usize {
+        self.place.used() as usize
+    }
+
+    /// From now on so many; [`MESSAGE_MAX`] at least.
+    pub fn set_pool_limit(&mut self, limit: u32) {
+        self.place.set_limit(limit.max(MESSAGE_MAX as u32));
+    }
+
+    /// Gives the pool's memory beyond its first `keep` bytes (whole pages) back to the kernel, if no message
+    /// is in the pool and as much has been used. Whether it has.
+    pub fn trim_pool(&mut self, keep: usize) -> bool {
+        let used = self.place.used() as usize;
+        if used <= keep
+            || self.has_lent()
+            || !self.place.is_empty(self.direction().credit.released())
+        {
+            return false;
+        }
+        self.place.begin_anew();
+        // SAFETY: within the pool, which is mapped by the contract of `Endpoint::new`; no message is there.
+        unsafe { mapping::discard(self.pool.as_ptr().add(keep), POOL as usize - keep) };
+        true
+    }
+
+    /// Gives the memory of the upper layer's area beyond its first `keep` bytes (whole pages) back to the
+    /// kernel. What was there reads as zero.
+    pub fn trim_area(&self, keep: usize) {
+        // SAFETY: within the area, which is mapped by the contract of `Endpoint::new`; whoever reads there
+        // finds bytes.
+        unsafe { mapping::discard(self.pool.as_ptr().add(POOL as usize + keep), AREA - keep) };
     }
 
     #[cold]

@@ -22,11 +22,21 @@ const SOFT: u64 = 1 << 20;
 const ALIGN: u64 = 64;
 
 /// The writer's side of a pool.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Writer {
     position: u64,
     released: u64,
+    /// Bytes of the pool from its beginning that may be used.
+    limit: u32,
+    /// Bytes of the pool from its beginning that have been used.
+    used: u32,
+}
+
+impl Default for Writer {
+    fn default() -> Writer {
+        Writer { position: 0, released: 0, limit: POOL as u32, used: 0 }
+    }
 }
 
 fn lap(position: u64) -> u64 {
@@ -51,8 +61,9 @@ impl Writer {
     ) -> Result<Option<u32>, Damaged> {
         let size = round_up(len);
         let offset = self.position % POOL;
+        let end = u64::from(self.limit);
         let rewind = if len <= SMALL { REWIND_SMALL } else { REWIND };
-        if offset < rewind && lap(self.released) == lap(self.position) && offset + size <= POOL {
+        if offset < rewind && lap(self.released) == lap(self.position) && offset + size <= end {
             return Ok(Some(self.advance(size)));
         }
         let now = released();
@@ -65,9 +76,9 @@ impl Writer {
         if lap(now) == lap(self.position) {
             let empty = now == self.position && offset != 0;
             let beginning_free = offset >= SOFT && now % POOL >= SOFT / 2;
-            if empty || beginning_free || offset + size > POOL {
+            if empty || beginning_free || offset + size > end {
                 // The next lap; what is free there is what the reader has left behind.
-                let free = if empty { POOL } else { now % POOL };
+                let free = if empty { end } else { (now % POOL).min(end) };
                 if size <= free {
                     self.position = (lap(self.position) + 1) * POOL;
                     if empty {
@@ -75,13 +86,48 @@ impl Writer {
                     }
                     return Ok(Some(self.advance(size)));
                 }
-                if offset + size > POOL {
+                if offset + size > end {
                     return Ok(None);
                 }
             }
             return Ok(Some(self.advance(size)));
         }
-        if offset + size <= now % POOL { Ok(Some(self.advance(size))) } else { Ok(None) }
+        let free = (now % POOL).min(end);
+        if offset + size <= free { Ok(Some(self.advance(size))) } else { Ok(None) }
+    }
+
+    /// Bytes of the pool from its beginning that may be used.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// From now on so many may be used. Not fewer than the largest message has, or it would never go.
+    pub fn set_limit(&mut self, limit: u32) {
+        self.limit = limit.min(POOL as u32);
+    }
+
+    /// Bytes of the pool from its beginning that have been used since [`Writer::begin_anew`].
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// Whether the reader, whose word is `released`, needs nothing of the pool any more.
+    pub fn is_empty(&self, released: u64) -> bool {
+        released.max(self.released) == self.position
+    }
+
+    /// Starts over at the beginning of a pool that is empty.
+    pub fn begin_anew(&mut self) {
+        if !self.position.is_multiple_of(POOL) {
+            self.position = (lap(self.position) + 1) * POOL;
+        }
+        self.released = self.position;
+        self.used = 0;
+    }
+
+    /// What has been placed since `before` is not to be sent.
+    pub fn take_back(&mut self, before: Writer) {
+        (self.position, self.released) = (before.position, before.released);
     }
 
     /// Where in the pool the next message lies, unless the writer starts over.
@@ -97,6 +143,7 @@ impl Writer {
     fn advance(&mut self, size: u64) -> u32 {
         let offset = (self.position % POOL) as u32;
         self.position += size;
+        self.used = self.used.max(offset + size as u32);
         offset
     }
 }
@@ -171,6 +218,44 @@ mod tests {
                 released = reader.take(o, l).unwrap();
             }
             prop_assert!(writer.place(1 << 20, || released).unwrap().is_some());
+        }
+    }
+
+    #[test]
+    fn a_limit_is_kept_and_messages_go_on() {
+        const LIMIT: u32 = 64 << 10;
+        let mut writer = Writer::default();
+        let mut reader = Reader::default();
+        writer.set_limit(LIMIT);
+        let mut live = VecDeque::new();
+        let mut released = 0;
+        for i in 0..10_000u32 {
+            let len = if i % 50 == 0 { LIMIT } else { 1 + i * 7919 % 9000 };
+            let at = loop {
+                if let Some(at) = writer.place(len, || released).unwrap() {
+                    break at;
+                }
+                let (at, len) = live.pop_front().expect("an empty pool has room");
+                released = reader.take(at, len).unwrap();
+            };
+            assert!(at + len <= LIMIT);
+            live.push_back((at, len));
+        }
+        assert_eq!(writer.used(), LIMIT);
+    }
+
+    #[test]
+    fn an_empty_pool_is_begun_anew() {
+        let mut writer = Writer::default();
+        let mut reader = Reader::default();
+        let mut released = 0;
+        for len in [70_000, 1, 64, 3000] {
+            assert!(writer.is_empty(released));
+            let at = writer.place(len, || released).unwrap().unwrap();
+            assert!(!writer.is_empty(released) && writer.used() >= len);
+            released = reader.take(at, len).unwrap();
+            writer.begin_anew();
+            assert_eq!(writer.used(), 0);
         }
     }
 

@@ -20,6 +20,8 @@ const ACCEPTED: u32 = 2;
 const CLAIMED: u32 = 3;
 const CLOSED_REQUESTER: u32 = 1 << 8;
 const CLOSED_ACCEPTOR: u32 = 1 << 9;
+/// An end that has left had used much memory.
+const USED: u32 = 1 << 10;
 /// The upper half counts the VI's lives: a request that was withdrawn and made anew for another
 /// connection is not the one that somebody has just read.
 const LIFE: u32 = 1 << 16;
@@ -109,7 +111,7 @@ impl Segment {
         let state = &self.request(vi).state;
         let seen = state.load(Ordering::Relaxed);
         let left = ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR;
-        let free = seen & PHASE == FREE || seen & !LIVES == left;
+        let free = seen & PHASE == FREE || seen & !(LIVES | USED) == left;
         let life = match (seen & LIVES).wrapping_add(LIFE) {
             // The count begins anew; the first life, with fresh memory, there is once.
             0 => 2 * LIFE,
@@ -200,11 +202,33 @@ impl Segment {
         taken
     }
 
-    /// This end is done with the VI for good; when both are, its number is free again.
-    pub fn leave(&self, side: SideIndex, vi: u32) {
-        let mine = if owner(vi) == side { CLOSED_REQUESTER } else { CLOSED_ACCEPTOR };
+    /// This end is done with the VI for good; when both are, its number is free again. `used`: its direction
+    /// has used much memory. If one has, the end that leaves last gives back what lies beyond `keep`
+    /// bytes in each of the VI's bulk ranges, before the number is free.
+    pub fn leave(&self, side: SideIndex, vi: u32, used: bool, keep: usize) {
+        let (mine, theirs) = if owner(vi) == side {
+            (CLOSED_REQUESTER, CLOSED_ACCEPTOR)
+        } else {
+            (CLOSED_ACCEPTOR, CLOSED_REQUESTER)
+        };
+        let mine = mine | if used { USED } else { 0 };
         point(At::GivingBack);
-        self.request(vi).state.fetch_or(mine, Ordering::AcqRel);
+        let state = &self.request(vi).state;
+        let mut seen = state.load(Ordering::Acquire);
+        // The other end changes it once; one that goes on changing it is not waited for.
+        for _ in 0..16 {
+            if seen & theirs != 0 {
+                if (seen | mine) & USED != 0 {
+                    self.trim(vi, keep);
+                }
+                break;
+            }
+            match state.compare_exchange(seen, seen | mine, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+        state.fetch_or(mine, Ordering::AcqRel);
     }
 
     /// Whether the other end has left the VI.
@@ -232,10 +256,29 @@ mod tests {
         assert!(!segment.withdraw(0, vi));
         assert_eq!(segment.progress(vi), Progress::Accepted);
         segment.pending(1, |_, _| panic!("answered"));
-        segment.leave(0, vi);
+        segment.leave(0, vi, false, 0);
         assert_ne!(segment.request_connection(0, &discriminator), Some(vi));
-        segment.leave(1, vi);
+        segment.leave(1, vi, false, 0);
         assert_eq!(segment.request_connection(0, &discriminator), Some(vi));
+    }
+
+    #[test]
+    fn the_last_to_leave_gives_memory_back() {
+        let (segment, _fd) = Segment::create().unwrap();
+        let discriminator = [7; DISCRIMINATOR];
+        for (first, second) in [(true, false), (false, true)] {
+            let vi = segment.request_connection(0, &discriminator).unwrap();
+            let mut seen = Vec::new();
+            segment.pending(1, |request, _| seen.push(request));
+            assert!(segment.accept(1, seen[0]));
+            // SAFETY: within the pool, and nobody else uses the segment.
+            let byte = || unsafe { segment.pool(vi, 0).add(1 << 20).as_mut().unwrap() };
+            *byte() = 7;
+            segment.leave(0, vi, first, 4096);
+            assert_eq!(*byte(), 7, "the other end may read still");
+            segment.leave(1, vi, second, 4096);
+            assert_eq!(*byte(), 0);
+        }
     }
 
     #[test]

@@ -95,6 +95,8 @@ pub struct Conn {
     pub(crate) choice: Choice,
     /// The thread that takes the connection back to TCP.
     pub retreater: AtomicU32,
+    /// Memory that it uses of its segment beyond what is for nothing, in KiB ([`crate::backlog`]).
+    backlog: AtomicU32,
     /// Places in the pools that the program writes to or reads in ([`crate::loan`]).
     pub loans: AtomicU32,
     /// The error that the next call, or SO_ERROR, is to be told once ([`flag::ERROR`]).
@@ -117,6 +119,7 @@ impl Conn {
         self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
         self.holders.store(members::my_bit(), Ordering::Relaxed);
+        self.use_memory(0);
         for counter in [&self.transfers, &self.rx_pins, &self.tx_pins, &self.stay, &self.loans] {
             counter.store(0, Ordering::Relaxed);
         }
@@ -156,6 +159,7 @@ impl Conn {
     /// Ends the slot's present life; references with the old generation are void from here.
     pub fn end(&self) {
         sovia_sys::stall::point(sovia_sys::stall::At::GivingBack);
+        self.use_memory(0);
         self.phase.store(Phase::Free as u32, Ordering::Release);
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
@@ -312,6 +316,27 @@ impl Conn {
             0 => None,
             error => Some(error as Errno),
         }
+    }
+
+    /// How much it uses of its segment, beyond what is for nothing (KiB).
+    pub(crate) fn memory(&self) -> u32 {
+        self.backlog.load(Ordering::Relaxed)
+    }
+
+    /// From now on it uses so much, which is no more than has been taken for it.
+    pub(crate) fn use_memory(&self, now: u32) {
+        let before = self.backlog.swap(now, Ordering::Relaxed);
+        crate::backlog::give_back(u64::from(before.saturating_sub(now)) << 10);
+    }
+
+    /// Whether it may use that much. Under the lock.
+    pub(crate) fn may_use_memory(&self, now: u32) -> bool {
+        let before = self.memory();
+        let may = crate::backlog::take(u64::from(now.saturating_sub(before)) << 10);
+        if may {
+            self.backlog.store(now.max(before), Ordering::Relaxed);
+        }
+        may
     }
 
     /// Takes the lock and with it the body.

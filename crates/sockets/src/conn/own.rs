@@ -22,6 +22,8 @@ pub struct Own {
     pub start: u64,
     /// `word::LEDGER`.
     pub ledger: u64,
+    /// Bytes of the area from its beginning that may be used, beyond those that are for nothing.
+    pub area: u32,
     /// The program's waiters that watch the connection ([`crate::stream`]).
     pub watchers: u32,
     /// Somebody has died while counting the bytes.

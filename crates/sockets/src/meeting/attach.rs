@@ -62,7 +62,7 @@ pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, request: Pending)
     }
     let attached = attach(fd, at, index, request.vi);
     if attached == Attached::No {
-        pair.segment.leave(pair.side, request.vi);
+        pair.segment.leave(pair.side, request.vi, false, 0);
     }
     attached
 }
@@ -92,6 +92,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         // SAFETY: the pair keeps the segment mapped while the VI is occupied; forked processes
         // inherit the mapping with the connection; the lock serialises the halves' use.
         guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
+        stream::backlog::begin(&mut guard);
         guard.flow = Flow::new(flow);
         // Until it says how large its window is, which it has done before the VI is entered.
         guard.flow.face(WINDOW_MAX);

@@ -138,7 +138,7 @@ pub(super) fn closed(at: Ref) {
             && !pair.withdraw(vi)
         {
             // Accepted meanwhile: the other end has it, and this one leaves it.
-            pair.segment.leave(pair.side, vi);
+            pair.segment.leave(pair.side, vi, false, 0);
             pair.free(vi);
         }
     }

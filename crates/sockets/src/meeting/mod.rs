@@ -271,7 +271,7 @@ impl Meetings {
         {
             // Accepted meanwhile: the other end has it, and this one leaves it.
             if !pair.withdraw(vi) {
-                pair.segment.leave(pair.side, vi);
+                pair.segment.leave(pair.side, vi, false, 0);
                 pair.free(vi);
             }
         }

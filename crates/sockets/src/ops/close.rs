@@ -2,6 +2,7 @@
 
 use super::keep;
 use crate::conn::{Phase, flag};
+use crate::pair::lent::How;
 use crate::table::{self, Entry, Ref};
 use crate::{Outcome, family, meeting, members, pair, process, sets, stream};
 use core::sync::atomic::Ordering;
@@ -68,13 +69,15 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             stream::handled::leave(&mut guard);
         }
         let loans = conn.loans.swap(0, Ordering::AcqRel);
+        let large = stream::backlog::is_large(&guard);
+        let how = if last { How::Ended { large } } else { How::Vacated };
         drop(guard);
         // Threads that still wait on it must not find the VI in its next life.
         if last {
             wake_and_wait(at);
         }
         // Nor must a program that still reads or writes in a place of its pool.
-        pair::lent::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, last);
+        pair::lent::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
     } else if last {
         conn.end();
     }

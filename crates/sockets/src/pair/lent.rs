@@ -9,27 +9,34 @@ struct Left {
     pair: u32,
     vi: u32,
     loans: u32,
-    /// Whether the connection has ended, or only this process's part in it.
-    ended: bool,
+    how: How,
 }
 
 static LEFT: RobustBox<Vec<Left>> = RobustBox::new(Vec::new());
 
-fn now_leave(pair: &Pair, vi: u32, ended: bool) {
-    if ended {
-        pair.leave(vi);
-    } else {
-        pair.vacate(vi);
+/// How a connection leaves its VI.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum How {
+    /// It has ended; whether its direction has used much memory.
+    Ended { large: bool },
+    /// Only this process's part in it has.
+    Vacated,
+}
+
+fn now_leave(pair: &Pair, vi: u32, how: How) {
+    match how {
+        How::Ended { large } => pair.leave(vi, large),
+        How::Vacated => pair.vacate(vi),
     }
 }
 
 /// A connection leaves its VI, of which the program has so many places: at once if it has none, else
 /// when the last of them comes back.
-pub(crate) fn leave(pair: &Pair, index: u32, vi: u32, loans: u32, ended: bool) {
+pub(crate) fn leave(pair: &Pair, index: u32, vi: u32, loans: u32, how: How) {
     if loans == 0 {
-        now_leave(pair, vi, ended);
+        now_leave(pair, vi, how);
     } else {
-        LEFT.with(|left| left.push(Left { pair: index, vi, loans, ended }));
+        LEFT.with(|left| left.push(Left { pair: index, vi, loans, how }));
     }
 }
 
@@ -43,7 +50,7 @@ pub(crate) fn came_back(pair: u32, vi: u32) {
     if let Some(one) = last
         && let Some(pair) = super::get(one.pair)
     {
-        now_leave(pair, one.vi, one.ended);
+        now_leave(pair, one.vi, one.how);
     }
 }
 

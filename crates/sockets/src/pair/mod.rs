@@ -35,6 +35,9 @@ static TOP: AtomicU32 = AtomicU32::new(0);
 static CHANGE: RobustLock = RobustLock::new();
 static ME: AtomicU64 = AtomicU64::new(0);
 
+/// What a VI's last connection may leave in memory, in each range of the segment (bytes).
+pub(crate) const KEPT: usize = 4 << 10;
+
 /// In the place of a connection: one has been requested.
 const RESERVED: u32 = u32::MAX;
 
@@ -382,10 +385,11 @@ impl Pair {
     }
 
     /// The connection on a VI has gone, from this end's every process.
-    pub(crate) fn leave(&self, vi: u32) {
+    /// `large`: it has used more than [`KEPT`].
+    pub(crate) fn leave(&self, vi: u32, large: bool) {
         // In this order: the peer may ask for the number's next connection at once.
         self.conns[vi as usize].store(0, Ordering::Release);
-        self.segment.leave(self.side, vi);
+        self.segment.leave(self.side, vi, large, KEPT);
         self.refs.fetch_sub(1, Ordering::AcqRel);
     }
 

@@ -17,7 +17,8 @@ pub(crate) mod answer;
 mod recall;
 
 use crate::conn::{Guard, Phase, flag};
-use crate::pair::{self, lent};
+use crate::pair;
+use crate::pair::lent::{self, How};
 use crate::stream::{self, returned, tell_reader, word};
 use crate::table::{self, Ref};
 use crate::{family, meeting, process, sets, stats};
@@ -254,7 +255,7 @@ fn write_all(fd: i32, mut bytes: &[u8]) {
 /// The connection is on TCP in both directions: it is an ordinary socket from here on.
 fn detach(at: Ref) {
     let conn = at.conn;
-    let (pair, vi, loans) = {
+    let (pair, vi, loans, large) = {
         let mut guard = conn.lock();
         if conn.phase() != Phase::Attached {
             return;
@@ -263,13 +264,16 @@ fn detach(at: Ref) {
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
         let loans = conn.loans.swap(0, Ordering::AcqRel);
-        (pair::get(conn.pair.load(Ordering::Relaxed)), conn.vi.load(Ordering::Relaxed), loans)
+        let large = stream::backlog::is_large(&guard);
+        let pair = pair::get(conn.pair.load(Ordering::Relaxed));
+        (pair, conn.vi.load(Ordering::Relaxed), loans, large)
     };
     sets::detached(at);
     {
         let _guard = conn.lock();
         conn.set_phase(Phase::Plain);
     }
+    conn.use_memory(0);
     conn.clear(flag::RETREATING);
     if let Some(pair) = pair {
         let mut patience = 1000;
@@ -278,7 +282,7 @@ fn detach(at: Ref) {
             call::sched_yield();
             patience -= 1;
         }
-        lent::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, true);
+        lent::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, How::Ended { large });
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! Nothing of this happens on the data path, but for counting bytes in private memory.
 
-use super::{Fault, handled, listeners, load, store, word};
+use super::{Fault, backlog, handled, listeners, load, store, word};
 use crate::conn::{Body, Conn, Guard, Place, flag};
 use crate::table;
 use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Tx};
@@ -192,6 +192,7 @@ pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     }
     guard.seen.at = now;
     handled::mind(&mut guard);
+    backlog::give_back(&mut guard);
     let place = place(&guard);
     let before = core::mem::replace(&mut guard.seen.place, place);
     if !conn.has(flag::DAMAGED) && !is_whole(&mut guard, place.sent == before.sent) {

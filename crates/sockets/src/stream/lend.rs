@@ -7,7 +7,7 @@
 use super::hold::{kind_of, look};
 use super::packets::{consumed, count_arrival};
 use super::send::{cannot, said, send_vi};
-use super::{Fault, Put, failed, load, rx, tx, word};
+use super::{Fault, Put, backlog, failed, load, rx, tx, word};
 use crate::conn::{Guard, HELD, Taking, flag};
 use core::ptr::NonNull;
 use sovia_proto::order::{Next, Take};
@@ -40,7 +40,11 @@ pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
         Ok(false) => return Place::NotNow(lend_progress(guard)),
         Err(_) => return Place::Nowhere,
     }
-    match guard.endpoint().tx.lend(len) {
+    let mut place = guard.endpoint().tx.lend(len);
+    if place == Ok(None) && backlog::more_pool(guard) {
+        place = guard.endpoint().tx.lend(len);
+    }
+    match place {
         Ok(Some(memory)) => Place::Here(memory),
         Ok(None) => Place::NotNow(lend_progress(guard)),
         Err(_) => Place::Nowhere,

@@ -3,7 +3,7 @@
 use super::entering::{enter, switched};
 use super::hold::scan;
 use super::receive::{idle, is_returning};
-use super::{Got, ROOM, ending, load, returned, rx, tx, word};
+use super::{Got, ROOM, backlog, ending, load, returned, rx, tx, word};
 use crate::conn::{Conn, Guard, flag};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::order::{Next, Take};
@@ -86,7 +86,8 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
             return true;
         }
         let taken = load(&tx(guard).reader, word::HEAD);
-        guard.gatherer.next(taken) == Next::Packet || guard.gatherer.waiting() <= ROOM
+        guard.gatherer.next(taken) == Next::Packet
+            || guard.gatherer.waiting() <= ROOM && backlog::has_room(guard)
     } else if returned::holds_back(guard, fd) {
         false
     } else {

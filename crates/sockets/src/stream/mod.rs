@@ -10,10 +10,12 @@
 //! - `ending`: how the peer's end came, and what is told of it;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
 //! - `handled`, `listeners`: messages that a thread of Sovia's handles, and who is told of what;
+//! - `backlog`: the memory that may hold what the peer has not read;
 //! - `audit`: whether the segment is as this end has left it.
 
 mod anchor;
 pub(crate) mod audit;
+pub(crate) mod backlog;
 pub(crate) mod combine;
 pub(crate) mod ending;
 mod entering;

@@ -4,7 +4,8 @@
 use super::anchor::{acknowledge, push};
 use super::hold::look;
 use super::{
-    Fault, Put, failed, load, returned, send_control, store, tell_reader, transfer, tx, word,
+    Fault, Put, backlog, failed, load, returned, send_control, store, tell_reader, transfer, tx,
+    word,
 };
 use super::{combine, ending};
 use crate::conn::{Guard, flag};
@@ -190,6 +191,9 @@ fn put(guard: &mut Guard<'_>, bytes: &[u8], done: &mut usize) -> Result<(), Faul
             Ok(true) => {}
             Ok(false) => {
                 guard.flow = before;
+                if backlog::more_pool(guard) {
+                    continue;
+                }
                 return gather(guard, bytes, done);
             }
             Err(unsent) => {
@@ -225,8 +229,8 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8], sent: &mut usize) -> Result<(), F
     }
     let start = guard.own.start;
     let area = guard.endpoint_ref().tx.area();
-    let room = (Area::LEN as u64 - gatherer.waiting()) as usize;
-    let total = room.min(bytes.len());
+    let gathered = gatherer.tail.wrapping_sub(start);
+    let total = backlog::room(guard, gathered, gatherer.waiting(), bytes.len());
     let mut done = 0;
     while done < total {
         let at = (gatherer.tail.wrapping_sub(start) % Area::LEN as u64) as usize;

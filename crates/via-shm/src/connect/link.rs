@@ -481,7 +481,7 @@ impl Drop for Attachment {
         let requested = self.vi as usize & 1 == self.side;
         if !(requested && segment.withdraw(self.side, self.vi)) {
             self.close(Close::Disconnected);
-            segment.leave(self.side, self.vi);
+            segment.leave(self.side, self.vi, false, 0);
         }
         self.link.release(self.vi, self.side);
     }

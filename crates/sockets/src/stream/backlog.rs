@@ -1,0 +1,114 @@
+//! The segment's memory that a direction may use for what the peer has not read yet.
+//!
+//! The first bytes of the pool and of the area are for nothing; more is asked for in large steps
+//! ([`crate::backlog`]) and given back once the peer has read everything: within a second while the
+//! connection lives ([`give_back`]), and at its end.
+
+use super::{load, tx, word};
+use crate::conn::{Guard, flag};
+use crate::pair::KEPT;
+use sovia_proto::order::Next;
+use sovia_proto::path::Tx;
+use via_shm::endpoint::{Area, MESSAGE_MAX};
+use via_shm::pool::POOL;
+
+/// Bytes of the pool that are for nothing: the largest message fits.
+const POOL_LEAST: u32 = MESSAGE_MAX as u32;
+/// Bytes of the area that are for nothing.
+const AREA_LEAST: u32 = 16 << 10;
+/// How many times as much is asked for at once as there was.
+const STEP: u32 = 4;
+
+/// A VI has been given to the connection: its sending half begins with what is for nothing.
+pub(crate) fn begin(guard: &mut Guard<'_>) {
+    guard.endpoint().tx.set_pool_limit(POOL_LEAST);
+}
+
+/// What the two limits cost, in KiB.
+fn cost(pool: u32, area: u32) -> u32 {
+    (pool - POOL_LEAST.min(pool) + area) >> 10
+}
+
+/// Makes more of the pool usable. False if it is all usable, or no more may be used.
+#[cold]
+#[inline(never)]
+pub(super) fn more_pool(guard: &mut Guard<'_>) -> bool {
+    let now = guard.endpoint_ref().tx.pool_limit();
+    let more = now.saturating_mul(STEP).min(POOL as u32);
+    let may = more > now && guard.conn.may_use_memory(cost(more, guard.own.area));
+    if may {
+        guard.endpoint().tx.set_pool_limit(more);
+    }
+    may
+}
+
+/// Bytes of the area from its beginning that may be used.
+#[inline]
+fn limit(guard: &Guard<'_>) -> usize {
+    (AREA_LEAST + guard.own.area) as usize
+}
+
+/// How many of `wanted` bytes the area has room for. They are the next of a gathering of which
+/// `gathered` bytes have been put there, and `waiting` not been taken yet.
+#[inline]
+pub(super) fn room(guard: &mut Guard<'_>, gathered: u64, waiting: u64, wanted: usize) -> usize {
+    let free = (Area::LEN as u64 - waiting) as usize;
+    let wanted = wanted.min(free);
+    // Only an area that may be used as a whole is used in turns.
+    let end = usize::try_from(gathered).map_or(usize::MAX, |begin| begin.saturating_add(wanted));
+    while limit(guard) < end.min(Area::LEN) {
+        if !more_area(guard) {
+            return wanted.min(limit(guard).saturating_sub(gathered as usize));
+        }
+    }
+    wanted
+}
+
+#[cold]
+#[inline(never)]
+fn more_area(guard: &mut Guard<'_>) -> bool {
+    let more =
+        (AREA_LEAST + guard.own.area).saturating_mul(STEP).min(Area::LEN as u32) - AREA_LEAST;
+    let pool = guard.endpoint_ref().tx.pool_limit();
+    let may = more > guard.own.area && guard.conn.may_use_memory(cost(pool, more));
+    if may {
+        guard.own.area = more;
+    }
+    may
+}
+
+/// Whether there is room for a good part of what is for nothing, without more being asked for.
+pub(super) fn has_room(guard: &Guard<'_>) -> bool {
+    let gathered = guard.gatherer.tail.wrapping_sub(guard.own.start);
+    limit(guard) == Area::LEN || gathered + u64::from(AREA_LEAST / 2) <= limit(guard) as u64
+}
+
+/// Whether the direction in which this end sends has used more memory than its VI's next connection is to
+/// find in use.
+pub(crate) fn is_large(guard: &Guard<'_>) -> bool {
+    let used = guard.endpoint_ref().tx.pool_used() as u64;
+    used.max(guard.gatherer.tail) > KEPT as u64
+}
+
+/// Gives memory back that the direction does not need now.
+pub(super) fn give_back(guard: &mut Guard<'_>) {
+    let conn = guard.conn;
+    if conn.memory() == 0
+        || conn.tx() != Tx::Vi
+        || conn.has(flag::RETREATING | flag::RECALLED | flag::DAMAGED)
+    {
+        return;
+    }
+    let taken = load(&tx(guard).reader, word::HEAD);
+    if guard.gatherer.next(taken) == Next::Gather {
+        return;
+    }
+    if guard.own.area != 0 {
+        guard.endpoint_ref().tx.trim_area(KEPT);
+        guard.own.area = 0;
+    }
+    if guard.endpoint().tx.trim_pool(KEPT) {
+        guard.endpoint().tx.set_pool_limit(POOL_LEAST);
+    }
+    conn.use_memory(cost(guard.endpoint_ref().tx.pool_limit(), 0));
+}

@@ -1,0 +1,127 @@
+//! How much memory this process may have, as far as the kernel says.
+//!
+//! Read with system calls and a buffer on the stack: the readers may be in the middle of anything.
+
+use crate::Fd;
+use crate::call;
+use core::ffi::CStr;
+
+/// Longest path of a control group that is looked at, with its file.
+const PATH_MAX: usize = 512;
+
+/// The first bytes of a file.
+fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let file = Fd::keep(call::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0).ok()?);
+    let n = call::read(file.raw(), buffer).ok()?;
+    buffer.get(..n)
+}
+
+/// The first decimal number in some text.
+fn number(text: &[u8]) -> Option<u64> {
+    let from = text.iter().position(u8::is_ascii_digit)?;
+    let digits = text[from..].iter().take_while(|byte| byte.is_ascii_digit());
+    Some(
+        digits.fold(0u64, |n, &digit| n.saturating_mul(10).saturating_add(u64::from(digit - b'0'))),
+    )
+}
+
+/// The number of a line of /proc/meminfo, in bytes.
+fn meminfo(text: &[u8], name: &[u8]) -> Option<u64> {
+    let line = text.split(|&byte| byte == b'\n').find(|line| line.starts_with(name))?;
+    Some(number(line)? << 10)
+}
+
+/// The host's memory, and what of it is available without taking anything from others (bytes).
+pub fn host() -> Option<(u64, u64)> {
+    let mut buffer = [0; 256];
+    let text = read(c"/proc/meminfo", &mut buffer)?;
+    Some((meminfo(text, b"MemTotal:")?, meminfo(text, b"MemAvailable:")?))
+}
+
+/// What the kernel lets all TCP sockets of a host hold (the third number of tcp_mem, in bytes).
+pub fn tcp() -> Option<u64> {
+    let mut buffer = [0; 96];
+    let text = read(c"/proc/sys/net/ipv4/tcp_mem", &mut buffer)?;
+    let pages = text.split(|byte| byte.is_ascii_whitespace()).filter_map(number).nth(2)?;
+    Some(pages.saturating_mul(page_size()))
+}
+
+fn page_size() -> u64 {
+    // SAFETY: takes a number.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// The smallest limit of the control groups that this process is in (bytes); `None` if there is none, or
+/// it cannot be read.
+pub fn control_group() -> Option<u64> {
+    let mut buffer = [0; 1024];
+    let text = read(c"/proc/self/cgroup", &mut buffer)?;
+    text.split(|&byte| byte == b'\n').filter_map(smallest_of).min()
+}
+
+/// The smallest limit along one line of /proc/self/cgroup: `0::/PATH`, or `NUMBER:CONTROLLERS:/PATH`.
+fn smallest_of(line: &[u8]) -> Option<u64> {
+    let mut fields = line.splitn(3, |&byte| byte == b':');
+    let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+    let (root, file): (&[u8], &[u8]) = if controllers.is_empty() {
+        (b"/sys/fs/cgroup", b"/memory.max\0")
+    } else if controllers.split(|&byte| byte == b',').any(|name| name == b"memory") {
+        (b"/sys/fs/cgroup/memory", b"/memory.limit_in_bytes\0")
+    } else {
+        return None;
+    };
+    let mut smallest = None;
+    let mut path = path.strip_suffix(b"/").unwrap_or(path);
+    loop {
+        if let Some(limit) = limit_in(root, path, file) {
+            smallest = Some(limit.min(smallest.unwrap_or(u64::MAX)));
+        }
+        // The group above.
+        match path.iter().rposition(|&byte| byte == b'/') {
+            Some(end) => path = &path[..end],
+            None => return smallest,
+        }
+    }
+}
+
+fn limit_in(root: &[u8], path: &[u8], file: &[u8]) -> Option<u64> {
+    let mut name = [0; PATH_MAX];
+    let mut end = 0;
+    for part in [root, path, file] {
+        name.get_mut(end..end + part.len())?.copy_from_slice(part);
+        end += part.len();
+    }
+    let mut buffer = [0; 32];
+    // "max" has no digits.
+    number(read(CStr::from_bytes_until_nul(&name).ok()?, &mut buffer)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_in_text() {
+        assert_eq!(number(b"MemTotal:  24675384 kB\n"), Some(24_675_384));
+        assert_eq!(number(b"max\n"), None);
+        assert_eq!(number(b"99999999999999999999999"), Some(u64::MAX));
+        assert_eq!(
+            meminfo(b"MemTotal: 8 kB\nMemFree: 1 kB\nMemAvailable: 3 kB", b"MemAvailable:"),
+            Some(3072)
+        );
+    }
+
+    #[test]
+    fn the_host_has_memory_and_a_limit_for_tcp() {
+        let (total, available) = host().expect("/proc/meminfo can be read");
+        assert!(total > 1 << 26 && available > 0 && available <= total);
+        assert!(tcp().is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    fn lines_that_say_nothing_of_memory_limit_nothing() {
+        assert_eq!(smallest_of(b""), None);
+        assert_eq!(smallest_of(b"3:cpu,cpuacct:/"), None);
+        assert_eq!(smallest_of(b"0::/no/such/group"), smallest_of(b"0::/"));
+    }
+}
