@@ -69,7 +69,7 @@ pub unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_
     Ok(all)
 }
 
-const FEW: usize = 16;
+const FEW: usize = 8;
 
 /// A call's buffers; a few need no allocation.
 pub struct Parts<'a> {

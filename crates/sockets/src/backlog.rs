@@ -35,23 +35,27 @@ pub(crate) fn choose(limit: u64) {
     LIMIT.store(limit.max(1), Ordering::Relaxed);
 }
 
+/// What may be in use before the limit is known.
+const PROVISIONAL: u64 = 16 << 20;
+
 fn limit() -> u64 {
     match LIMIT.load(Ordering::Relaxed) {
-        0 => find_limit(),
+        0 => PROVISIONAL,
         limit => limit,
     }
 }
 
-#[cold]
-#[inline(never)]
-fn find_limit() -> u64 {
+/// Finds the limit out, unless it is known. Not on the program's stack, which may be small.
+pub(crate) fn find_limit() {
+    if LIMIT.load(Ordering::Relaxed) != 0 {
+        return;
+    }
     let total = memory_limits::host().map(|(total, _)| total);
     let smallest = [total, memory_limits::control_group()].into_iter().flatten().min();
     let limits = [smallest.map(|bytes| bytes / PART), memory_limits::tcp()];
     // Where nothing can be read, as much as TCP would have on a small host.
     let limit = limits.into_iter().flatten().min().unwrap_or(64 << 20).max(1);
     LIMIT.store(limit, Ordering::Relaxed);
-    limit
 }
 
 /// Whether so many bytes more may be used; they count from here on.

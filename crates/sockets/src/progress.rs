@@ -13,7 +13,7 @@ use crate::ops::keep;
 use crate::retreat::answer;
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, handled, listeners};
-use crate::{anchors, family, pair, sets, thread};
+use crate::{anchors, backlog, family, pair, sets, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{Fd, call, clock, poll};
@@ -34,6 +34,7 @@ pub(crate) fn start() {
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let epoll = argument as usize as i32;
+    backlog::find_limit();
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     // When the connections are to be looked at; none while there are none.
     let mut audit = None;

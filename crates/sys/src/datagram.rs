@@ -142,6 +142,15 @@ impl Drop for Datagram {
     }
 }
 
+/// Bytes of control data that a message of ours has at most: the program's stack may be small.
+const OWN_CONTROL_LEN: usize = 128;
+
+#[repr(align(16))]
+struct OwnControl(#[expect(dead_code, reason = "the kernel reads it")] [u8; OWN_CONTROL_LEN]);
+
+// SAFETY: CMSG_SPACE only computes.
+const _: () = assert!(unsafe { libc::CMSG_SPACE(4 * FDS_MAX as u32) } as usize <= OWN_CONTROL_LEN);
+
 /// Sends one message with up to [`FDS_MAX`] descriptors, to a name or along a connection.
 pub(crate) fn send_message(
     fd: RawFd,
@@ -155,7 +164,7 @@ pub(crate) fn send_message(
     let mut to = to.map(|name| name.to_sockaddr());
     let mut iov =
         libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() };
-    let mut control = Control([0; CONTROL_LEN]);
+    let mut control = OwnControl([0; OWN_CONTROL_LEN]);
     // SAFETY: an all-zero msghdr is a valid empty one.
     let mut msg: libc::msghdr = unsafe { core::mem::zeroed() };
     if let Some((address, len)) = &mut to {
@@ -171,7 +180,7 @@ pub(crate) fn send_message(
             unsafe { (libc::CMSG_SPACE(bytes) as usize, libc::CMSG_LEN(bytes) as usize) };
         msg.msg_control = (&raw mut control).cast();
         msg.msg_controllen = space as _;
-        // SAFETY: the control buffer is aligned (`Control`) and larger than `space` for
+        // SAFETY: the control buffer is aligned (`OwnControl`) and larger than `space` for
         // FDS_MAX descriptors, so the first header and its data lie within it.
         unsafe {
             let header = libc::CMSG_FIRSTHDR(&raw const msg);

@@ -326,6 +326,7 @@ impl Meetings {
         why::plain(&meeting.link, meeting.at.conn.role())
     }
 
+    #[inline(never)]
     fn give_up(&mut self, i: u32, reason: Reason) {
         let at = self.list[i].at;
         let reason = match reason {
@@ -336,6 +337,7 @@ impl Meetings {
         give_up(at, reason);
     }
 
+    #[inline(never)]
     fn begin(&mut self, fd: i32, at: Ref) -> Option<u32> {
         if !fd::can_be_spared() {
             give_up(at, Reason::NoDescriptors);
@@ -376,6 +378,8 @@ impl Meetings {
         Some(self.list.insert(meeting))
     }
 
+    // Each for itself: all of them together would take much of the program's stack.
+    #[inline(never)]
     fn step_connector(&mut self, fd: i32, i: u32) -> Attached {
         let mut attached = Attached::No;
         let meeting = &mut self.list[i];
@@ -427,51 +431,63 @@ impl Meetings {
                     }
                 }
             }
-            Stage::Bound(name) => {
-                for _ in 0..DATAGRAMS {
-                    let Some((message, received)) = hear(name) else { break };
-                    let answer = answer(name, &meeting.link, &mut self.trials, &message, &received);
-                    let (stage, shown) = match answer {
-                        Ok(Answer::Ignored) => continue,
-                        Ok(Answer::Requested(stage)) => (stage, None),
-                        Ok(Answer::Offered(stage, shown)) => (stage, Some(shown)),
-                        Err(refusal) => {
-                            self.refuse(i, refusal);
-                            break;
-                        }
-                    };
-                    let Stage::Requested { pair, .. } = stage else { break };
-                    let old = core::mem::replace(&mut meeting.stage, stage);
-                    meeting.since = clock::now_ns();
-                    meeting.asked_at = meeting.at.conn.transfers.load(Ordering::Relaxed);
-                    if let (Stage::Bound(name), Some(pair), Some(shown)) =
-                        (old, pair::get(pair), shown)
-                    {
-                        let offer = Message::new(Step::Offer, pair::me(), meeting.link);
-                        send_offer(pair, name, &Message { shown, ..offer }, &received);
-                    }
-                    break;
-                }
-            }
+            Stage::Bound(_) => self.hear_at_name(i),
             Stage::Looking { .. } => {}
         }
         attached
     }
 
+    /// What has come to a connector's name.
+    #[inline(never)]
+    fn hear_at_name(&mut self, i: u32) {
+        let meeting = &mut self.list[i];
+        let Stage::Bound(name) = &meeting.stage else { return };
+        for _ in 0..DATAGRAMS {
+            let Some((message, received)) = hear(name) else { break };
+            let answer = answer(name, &meeting.link, &mut self.trials, &message, &received);
+            let (stage, shown) = match answer {
+                Ok(Answer::Ignored) => continue,
+                Ok(Answer::Requested(stage)) => (stage, None),
+                Ok(Answer::Offered(stage, shown)) => (stage, Some(shown)),
+                Err(refusal) => {
+                    self.refuse(i, refusal);
+                    break;
+                }
+            };
+            let Stage::Requested { pair, .. } = stage else { break };
+            let old = core::mem::replace(&mut meeting.stage, stage);
+            meeting.since = clock::now_ns();
+            meeting.asked_at = meeting.at.conn.transfers.load(Ordering::Relaxed);
+            if let (Stage::Bound(name), Some(pair), Some(shown)) = (old, pair::get(pair), shown) {
+                let offer = Message::new(Step::Offer, pair::me(), meeting.link);
+                send_offer(pair, name, &Message { shown, ..offer }, &received);
+            }
+            break;
+        }
+    }
+
+    #[inline(never)]
     fn step_acceptor(&mut self, fd: i32, i: u32) -> Attached {
         let at = self.list[i].at;
         self.hear_offers();
         // Unless an offer has put an end to it.
         let Some(i) = self.find(at) else { return Attached::No };
-        let meeting = &mut self.list[i];
-        if let Some((pair, vi)) = find_request(&meeting.link) {
+        if let Some((pair, vi)) = find_request(&self.list[i].link) {
             let attached = attach_as_acceptor(fd, at, pair, vi);
             if attached != Attached::No {
                 self.list.remove(i);
             }
             return attached;
         }
-        let Stage::Looking { greeted } = meeting.stage else { return Attached::No };
+        self.greet(i);
+        Attached::No
+    }
+
+    /// An acceptor says where it is, from time to time.
+    #[inline(never)]
+    fn greet(&mut self, i: u32) {
+        let meeting = &mut self.list[i];
+        let Stage::Looking { greeted } = meeting.stage else { return };
         if !greeted || clock::now_ns() - meeting.since >= RETRY_NS {
             if self.inbox.is_none() {
                 self.inbox = Datagram::bind(None).ok();
@@ -484,10 +500,10 @@ impl Meetings {
                 meeting.since = clock::now_ns();
             }
         }
-        Attached::No
     }
 
     /// Takes offers for any connection of this process off the inbox.
+    #[inline(never)]
     fn hear_offers(&mut self) {
         let Some(inbox) = &self.inbox else { return };
         for _ in 0..DATAGRAMS {

@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
 use sovia_signal::access::{self, BadAddress, Fault};
 use sovia_sys::{call, clock};
+use via_shm::ring::INLINE;
 
 /// How a call behaves.
 #[derive(Debug, Clone, Copy, Default)]
@@ -363,9 +364,6 @@ pub fn send(
 /// A write of several parts that have no more bytes than this goes as one packet.
 const SHORT: usize = 4096;
 
-/// Bytes that are gathered on the stack: the program may have a small one.
-const SHORTER: usize = 1024;
-
 #[inline(never)]
 fn send_short(
     fd: i32,
@@ -375,14 +373,50 @@ fn send_short(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let total: usize = parts.iter().map(|part| part.len()).sum();
-    if total <= SHORTER {
-        let mut short = [0u8; SHORTER];
+    if total <= INLINE {
+        let mut short = [0u8; INLINE];
         join(parts, &mut short)?;
         return send_or_kernel(fd, at, &[&short[..total]], flags, kernel);
     }
-    let mut short = vec![0u8; total];
-    join(parts, &mut short)?;
-    send_or_kernel(fd, at, &[&short], flags, kernel)
+    match send_in_place(fd, at, parts, total) {
+        Some(Ok(done)) if done < total => {
+            if flags.dont_wait || at.conn.has(flag::NONBLOCK) {
+                return Ok(done);
+            }
+            send_slowly(fd, at, parts, flags, done)
+        }
+        Some(result) => result,
+        None => send_or_kernel(fd, at, parts, flags, kernel),
+    }
+}
+
+/// Gathers the parts where the packet lies. `None` if there is no place for one now, or the packet is not
+/// to be sent at once.
+#[inline(never)]
+fn send_in_place(fd: i32, at: Ref, parts: &[&[u8]], total: usize) -> Option<Outcome> {
+    let mut guard = at.conn.lock();
+    if !at.conn.is_generation(at.generation)
+        || at.conn.phase() != Phase::Attached
+        || !stream::packets_go_at_once(&guard, total)
+    {
+        return None;
+    }
+    let stream::Place::Here(memory) = stream::lend(&mut guard, total as u32) else { return None };
+    // SAFETY: a lent place has as many bytes, and is nobody else's while the lock is held; any bytes
+    // are valid.
+    let place = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), total) };
+    let put = match join(parts, place) {
+        Ok(()) => stream::commit(&mut guard, fd, place, total),
+        Err(error) => Put::Failed(error),
+    };
+    if put != Put::Bytes(total) {
+        stream::take_back(&mut guard);
+    }
+    match put {
+        Put::Bytes(n) => Some(Ok(n)),
+        Put::Failed(e) => Some(Err(e)),
+        Put::AskKernel | Put::Full => None,
+    }
 }
 
 /// Copies the program's parts one after the other; as many bytes as `out` has room for.

@@ -10,6 +10,7 @@ use super::send::{cannot, said, send_vi};
 use super::{Fault, Put, backlog, failed, load, rx, tx, word};
 use crate::conn::{Guard, HELD, Taking, flag};
 use core::ptr::NonNull;
+use sovia_proto::configuration::Transfer;
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};
@@ -49,6 +50,13 @@ pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
         Ok(None) => Place::NotNow(lend_progress(guard)),
         Err(_) => Place::Nowhere,
     }
+}
+
+/// Whether a message of so many bytes is one packet that is sent at once, and by a copy.
+pub(crate) fn packets_go_at_once(guard: &Guard<'_>, len: usize) -> bool {
+    len <= guard.protocol.chunk as usize
+        && guard.protocol.transfer == Transfer::Auto
+        && !guard.conn.has(flag::COMBINES)
 }
 
 /// Changes as the receiver reads.

@@ -33,7 +33,9 @@ mod transfer;
 
 pub(crate) use anchor::anchor_has_ended;
 pub(crate) use entering::{grant, say_grant};
-pub(crate) use lend::{Find, Place, borrow, commit, give_back, lend, lend_progress, take_back};
+pub(crate) use lend::{
+    Find, Place, borrow, commit, give_back, lend, lend_progress, packets_go_at_once, take_back,
+};
 pub use look::{Watch, readable, writable};
 pub(crate) use packets::send_control;
 pub use peek::{peek, unread};

@@ -221,7 +221,8 @@ fn rescue(guard: &mut Guard<'_>) -> Result<bool, Fault> {
     let n = load(path, word::FROM);
     conn.set_rx(Rx::Vi);
     let mut skip = conn.rx_tcp.load(Ordering::Acquire).saturating_sub(n) as usize;
-    let mut scrap = [0u8; 4096];
+    // On the program's stack.
+    let mut scrap = [0u8; 512];
     while skip > 0 {
         let part = scrap.len().min(skip);
         match receive_vi(guard, &mut scrap[..part])? {
