@@ -26,8 +26,9 @@ pub(crate) enum Stage {
     Idle,
     /// A connector has requested this VI of this pair, at that transfer (its lowest bits).
     Requested { pair: u32, vi: u32, at: u8 },
-    /// A connector has requested in vain: the segment's other process does not have the other end.
-    InVain,
+    /// A connector has requested in vain, when there were so many segments to request in (their lowest
+    /// bits): none is shared with the process that has the other end.
+    InVain { segments: u8 },
 }
 
 impl Approach {
@@ -48,7 +49,7 @@ impl Approach {
         let (pair, vi, at) = (word >> 32 & 0xfff, word >> 44 & 0xfff, (word >> 56 & 0x7f) as u8);
         match word >> 63 {
             0 => Stage::Requested { pair: pair as u32, vi: vi as u32, at },
-            _ => Stage::InVain,
+            _ => Stage::InVain { segments: at },
         }
     }
 
@@ -60,7 +61,7 @@ impl Approach {
             Stage::Requested { pair, vi, at } => {
                 pid | u64::from(pair) << 32 | u64::from(vi) << 44 | u64::from(at & 0x7f) << 56
             }
-            Stage::InVain => pid | 1 << 63,
+            Stage::InVain { segments } => pid | u64::from(segments & 0x7f) << 56 | 1 << 63,
         };
         self.stage.store(word, Ordering::Release);
     }
@@ -78,7 +79,8 @@ mod tests {
         for stage in [
             Stage::Requested { pair: 1023, vi: 1023, at: 127 },
             Stage::Requested { pair: 0, vi: 0, at: 0 },
-            Stage::InVain,
+            Stage::InVain { segments: 0 },
+            Stage::InVain { segments: 127 },
             Stage::Idle,
         ] {
             approach.reach(stage);

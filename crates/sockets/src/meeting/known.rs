@@ -66,28 +66,31 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
     const WAIT: Step = Step::Done(Attached::No);
     let approach = &at.conn.approach;
     match approach.stage() {
-        Stage::InVain => Step::Unknown,
-        Stage::Idle => {
+        // Another connection may have brought a segment meanwhile.
+        Stage::InVain { segments } if segments == segments_now() => Step::Unknown,
+        Stage::Idle | Stage::InVain { .. } => {
             let known_after = approach.known_after.load(Ordering::Relaxed);
             let is_time = n >= approach.unknown_after.load(Ordering::Relaxed);
             if !is_time && n.wrapping_sub(known_after) > 1 {
                 return WAIT;
             }
             let Some(link) = permitted(fd, at) else { return WAIT };
+            // Read first: what comes later is a reason to look again.
+            let segments = segments_now();
             let requested = pair::request_at(link.acceptor, true, &link.encode());
             if let Some(pair::Requested { pair, vi }) = requested {
                 approach.reach(Stage::Requested { pair, vi, at: n as u8 & 0x7f });
                 return WAIT;
             }
             if is_time {
-                approach.reach(Stage::InVain);
+                approach.reach(Stage::InVain { segments });
                 return Step::Unknown;
             }
             WAIT
         }
         Stage::Requested { pair: index, vi, at: since } => {
             let Some(pair) = pair::get(index) else {
-                approach.reach(Stage::InVain);
+                approach.reach(in_vain());
                 return Step::Unknown;
             };
             match pair.segment.progress(vi) {
@@ -107,13 +110,22 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                 Progress::Pending => {
                     let waited = (n as u8).wrapping_sub(since) & 0x7f;
                     if waited >= PATIENCE && pair.withdraw(vi) {
-                        approach.reach(Stage::InVain);
+                        approach.reach(in_vain());
                     }
                     WAIT
                 }
             }
         }
     }
+}
+
+/// The lowest bits of how many segments have been there to request in.
+fn segments_now() -> u8 {
+    pair::completed() as u8 & 0x7f
+}
+
+fn in_vain() -> Stage {
+    Stage::InVain { segments: segments_now() }
 }
 
 /// Acceptor: takes the request for this connection, if there is one.

@@ -35,6 +35,14 @@ static TOP: AtomicU32 = AtomicU32::new(0);
 static CHANGE: RobustLock = RobustLock::new();
 static ME: AtomicU64 = AtomicU64::new(0);
 
+/// Pairs that have been complete.
+static COMPLETED: AtomicU32 = AtomicU32::new(0);
+
+/// How many pairs have been complete so far: both ends have the segment and each other's doorbells.
+pub(crate) fn completed() -> u32 {
+    COMPLETED.load(Ordering::Acquire)
+}
+
 /// What a VI's last connection may leave in memory, in each range of the segment (bytes).
 pub(crate) const KEPT: usize = 4 << 10;
 
@@ -327,7 +335,11 @@ impl Pair {
             // The program needs the numbers below for itself.
             return false;
         }
-        self.doors.set(doors).is_ok()
+        let kept = self.doors.set(doors).is_ok();
+        if kept {
+            COMPLETED.fetch_add(1, Ordering::AcqRel);
+        }
+        kept
     }
 
     pub(crate) fn has_doors(&self) -> bool {
