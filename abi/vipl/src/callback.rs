@@ -7,7 +7,8 @@ use crate::boundary::guarded;
 use crate::handle::Handle;
 use crate::pointer::Opaque;
 use crate::types::{Boolean, ErrorDescriptor};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use via::cq::{CqCallback, CqEntry, WorkQueueKind};
 use via::event::{ErrorHandler, ViCallback};
 use via::{AsyncError, Completion};
@@ -19,20 +20,81 @@ pub type CqFunction = extern "C" fn(Opaque, Handle, Handle, Boolean);
 /// `VIP_ERROR_HANDLER`.
 pub type ErrorFunction = extern "C" fn(Opaque, *mut ErrorDescriptor);
 
+/// The callbacks of a VI or a completion queue: none runs once that has been destroyed, so that the program
+/// may free what they look at.
+#[derive(Debug, Default)]
+pub(crate) struct Callbacks {
+    state: Mutex<State>,
+    over: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ended: bool,
+    /// The threads that run one; they may be several where the library has none of its own.
+    running: Vec<ThreadId>,
+}
+
+impl Callbacks {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a callback, unless what it belongs to has been destroyed.
+    fn run(&self, callback: impl FnOnce()) {
+        let me = thread::current().id();
+        let mut state = self.state();
+        if state.ended {
+            return;
+        }
+        state.running.push(me);
+        drop(state);
+        guarded(callback);
+        let mut state = self.state();
+        if let Some(at) = state.running.iter().rposition(|&thread| thread == me) {
+            state.running.swap_remove(at);
+        }
+        self.over.notify_all();
+    }
+
+    /// What they belong to has been destroyed: returns when none runs but in the calling thread, which may be
+    /// in one itself.
+    pub(crate) fn end(&self) {
+        let me = thread::current().id();
+        let mut state = self.state();
+        state.ended = true;
+        while state.running.iter().any(|&thread| thread != me) {
+            state = self.over.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
 /// The receive queue's name in completion queues.
 pub(crate) fn is_recv(entry: &CqEntry) -> Boolean {
     (entry.queue == WorkQueueKind::Recv).into()
 }
 
-pub(crate) fn for_vi(f: ViFunction, context: Opaque, nic: Handle, vi: Handle) -> ViCallback {
+pub(crate) fn for_vi(
+    f: ViFunction,
+    context: Opaque,
+    nic: Handle,
+    vi: Handle,
+    callbacks: Arc<Callbacks>,
+) -> ViCallback {
     Box::new(move |completion: Completion| {
-        guarded(|| f(context, nic, vi, Opaque::at(completion.descriptor.address)));
+        callbacks.run(|| f(context, nic, vi, Opaque::at(completion.descriptor.address)));
     })
 }
 
-pub(crate) fn for_cq(f: CqFunction, context: Opaque, nic: Handle) -> CqCallback {
+pub(crate) fn for_cq(
+    f: CqFunction,
+    context: Opaque,
+    nic: Handle,
+    callbacks: Arc<Callbacks>,
+) -> CqCallback {
     Box::new(move |entry: CqEntry| {
-        guarded(|| f(context, nic, Handle::from_context(entry.context), is_recv(&entry)));
+        let vi = Handle::from_context(entry.context);
+        callbacks.run(|| f(context, nic, vi, is_recv(&entry)));
     })
 }
 
@@ -54,5 +116,39 @@ fn describe(error: &AsyncError, nic: Handle) -> ErrorDescriptor {
         op_code: error.operation.bits().into(),
         resource_code: error.resource as u32,
         error_code: error.code as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn the_end_waits_for_a_callback_in_another_thread() {
+        let callbacks = Callbacks::default();
+        let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                callbacks.run(|| {
+                    begun.store(true, Ordering::SeqCst);
+                    thread::sleep(std::time::Duration::from_millis(50));
+                    done.store(true, Ordering::SeqCst);
+                });
+            });
+            while !begun.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+            callbacks.end();
+            assert!(done.load(Ordering::SeqCst));
+        });
+        callbacks.run(|| panic!("it has ended"));
+    }
+
+    #[test]
+    fn a_callback_may_put_an_end_to_it() {
+        let callbacks = Callbacks::default();
+        callbacks.run(|| callbacks.end());
+        callbacks.run(|| panic!("it has ended"));
     }
 }

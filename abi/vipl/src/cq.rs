@@ -2,7 +2,7 @@
 //! [`crate::tags`].
 
 use crate::boundary::{Outcome, enter, timeout};
-use crate::callback::{self, CqFunction};
+use crate::callback::{self, Callbacks, CqFunction};
 use crate::handle::{Handle, Kind, Table};
 use crate::late::{let_go, patiently};
 use crate::nic::{Core, NICS};
@@ -22,6 +22,7 @@ pub(crate) struct OpenCq {
     pub(crate) cq: AnyCq,
     pub(crate) nic: Arc<Core>,
     pub(crate) tags: Tags,
+    callbacks: Arc<Callbacks>,
 }
 
 fn entries(count: Ulong) -> Result<u32, ReturnCode> {
@@ -37,7 +38,12 @@ pub extern "C" fn VipCreateCQ(nic: Handle, count: Ulong, cq: Out<Handle>) -> Ret
         let place = CQS.reserve()?;
         let made = nic.core.nic.create_cq(count, place.handle().context());
         let made = made.map_err(|error| error.code())?;
-        cq.set(place.fill(OpenCq { cq: made, nic: nic.core.clone(), tags: Tags::default() }));
+        cq.set(place.fill(OpenCq {
+            cq: made,
+            nic: nic.core.clone(),
+            tags: Tags::default(),
+            callbacks: Arc::default(),
+        }));
         Ok(())
     })
 }
@@ -46,13 +52,16 @@ pub extern "C" fn VipCreateCQ(nic: Handle, count: Ulong, cq: Out<Handle>) -> Ret
 #[unsafe(no_mangle)]
 pub extern "C" fn VipDestroyCQ(cq: Handle) -> ReturnCode {
     enter(|| {
-        CQS.remove(cq, |OpenCq { cq, nic, tags }| match cq.destroy() {
-            Ok(()) => {
-                tags.clear();
-                Ok(())
-            }
-            Err(cq) => Err((OpenCq { cq, nic, tags }, ReturnCode::ErrorResource)),
-        })
+        let callbacks =
+            CQS.remove(cq, |OpenCq { cq, nic, tags, callbacks }| match cq.destroy() {
+                Ok(()) => {
+                    tags.clear();
+                    Ok(callbacks)
+                }
+                Err(cq) => Err((OpenCq { cq, nic, tags, callbacks }, ReturnCode::ErrorResource)),
+            })?;
+        callbacks.end();
+        Ok(())
     })
 }
 
@@ -123,7 +132,12 @@ pub extern "C" fn VipCQNotify(
     enter(|| {
         let open = CQS.find(cq)?;
         let function = function.ok_or(ReturnCode::InvalidParameter)?;
-        open.cq.notify(callback::for_cq(function, context, open.nic.handle));
+        open.cq.notify(callback::for_cq(
+            function,
+            context,
+            open.nic.handle,
+            open.callbacks.clone(),
+        ));
         Ok(())
     })
 }

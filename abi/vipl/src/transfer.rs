@@ -175,7 +175,10 @@ fn notify(
 ) -> Outcome {
     let open = VIS.find(vi)?;
     let callback = callback.ok_or(ReturnCode::InvalidParameter)?;
-    ask(&open.vi, crate::callback::for_vi(callback, context, open.nic.handle, vi));
+    ask(
+        &open.vi,
+        crate::callback::for_vi(callback, context, open.nic.handle, vi, open.callbacks.clone()),
+    );
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! VIs: creating, destroying, looking at and changing them.
 
 use crate::boundary::enter;
+use crate::callback::Callbacks;
 use crate::cq::CQS;
 use crate::first_tag::Held;
 use crate::handle::{Handle, Kind, Table, Using};
@@ -22,6 +23,7 @@ pub(crate) struct OpenVi {
     pub(crate) nic: Arc<Core>,
     /// The program's own, by `VipSetUserData`.
     user_data: AtomicUsize,
+    pub(crate) callbacks: Arc<Callbacks>,
 }
 
 /// Creates a VI. Without attributes it is as VIA's own defaults have it: reliable delivery of up to
@@ -55,7 +57,12 @@ pub extern "C" fn VipCreateVi(
         let made = nic.core.nic.create_vi_with(attributes, attach);
         let made = made.map_err(|error| error.code())?;
         let user_data = AtomicUsize::new(0);
-        vi.set(place.fill(OpenVi { vi: made, nic: nic.core.clone(), user_data }));
+        vi.set(place.fill(OpenVi {
+            vi: made,
+            nic: nic.core.clone(),
+            user_data,
+            callbacks: Arc::default(),
+        }));
         Ok(())
     })
 }
@@ -70,17 +77,22 @@ fn wanted(
     Ok((ViAttributes { ptag, ..own }, first))
 }
 
-/// Destroys an idle VI.
+/// Destroys an idle VI. A callback of its that runs in another thread is waited for, and none begins from
+/// here on.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipDestroyVi(vi: Handle) -> ReturnCode {
     enter(|| {
-        VIS.remove(vi, |open| {
-            let OpenVi { vi, nic, user_data } = open;
+        let callbacks = VIS.remove(vi, |open| {
+            let OpenVi { vi, nic, user_data, callbacks } = open;
             match vi.destroy() {
-                Ok(()) => Ok(()),
-                Err((vi, _)) => Err((OpenVi { vi, nic, user_data }, ReturnCode::InvalidState)),
+                Ok(()) => Ok(callbacks),
+                Err((vi, _)) => {
+                    Err((OpenVi { vi, nic, user_data, callbacks }, ReturnCode::InvalidState))
+                }
             }
-        })
+        })?;
+        callbacks.end();
+        Ok(())
     })
 }
 
