@@ -13,6 +13,7 @@ use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use crate::waiter::Bell;
 use core::ptr::NonNull;
+use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sys::{cache, futex, mapping};
 
@@ -78,6 +79,9 @@ pub struct Receiver {
     /// Pool position that the peer has been told of.
     released: u64,
     place: pool::Reader,
+    /// The pooled message that [`Receiver::advance`] took last, and the place before.
+    taking: u32,
+    before: pool::Reader,
 }
 
 /// Both halves.
@@ -109,7 +113,18 @@ impl Endpoint {
         let tx = Sender { direction, slots, pool, next: 0, credit: SLOTS, place, lent };
         let (direction, slots, pool) = half(side ^ 1);
         let place = Default::default();
-        let rx = Receiver { direction, slots, pool, next: 0, posted: SLOTS, released: 0, place };
+        let (next, taking, before) = (0, u32::MAX, place);
+        let rx = Receiver {
+            direction,
+            slots,
+            pool,
+            next,
+            posted: SLOTS,
+            released: 0,
+            place,
+            taking,
+            before,
+        };
         Endpoint { tx, rx }
     }
 }
@@ -443,6 +458,14 @@ impl Receiver {
         self.head().map(drop)
     }
 
+    /// Puts the place in the pool back if its user died while it took a message.
+    pub fn put_back(&mut self) {
+        if self.taking == self.next {
+            self.place = self.before;
+            self.taking = u32::MAX;
+        }
+    }
+
     /// Makes the half whole after its user died between two steps of a receive.
     pub fn repair(&self) {
         let credit = &self.direction().credit;
@@ -502,8 +525,16 @@ impl Receiver {
     pub fn advance(&mut self, entry: &Entry) -> Result<Option<u64>, Damaged> {
         let position = match entry.pool_offset {
             None => None,
-            Some(at) => Some(self.place.take(at, entry.len)?),
+            Some(at) => {
+                // In this order in memory: a process that dies in between has its place put back.
+                self.before = self.place;
+                compiler_fence(Ordering::SeqCst);
+                self.taking = self.next;
+                compiler_fence(Ordering::SeqCst);
+                Some(self.place.take(at, entry.len)?)
+            }
         };
+        compiler_fence(Ordering::SeqCst);
         self.next = self.next.wrapping_add(1);
         let posted = self.next.wrapping_add(SLOTS);
         if posted.wrapping_sub(self.posted) >= CREDIT_BATCH {

@@ -7,6 +7,7 @@ use sovia_control::Traffic;
 use sovia_proto::close::Closing;
 use sovia_proto::flow::Flow;
 use sovia_proto::order::{Gatherer, Taker};
+use sovia_proto::packet::{Immediate, Kind};
 use via_shm::Endpoint;
 use via_shm::ring::{INLINE, SLOTS};
 
@@ -45,6 +46,45 @@ pub enum Taking {
     /// The entry of that number from the ring to the held packets; the number after the last of those
     /// before.
     ToHeld(u32, u32),
+    /// The entry of that number from the ring, a packet without bytes: its kind, and ordered packets
+    /// consumed afterwards.
+    Control(u32, Kind, u32),
+    /// The held packet of that number, likewise.
+    HeldControl(u32, Kind, u32),
+}
+
+/// A [`Taking`] as it is noted: a process may be killed between any two stores, so the kind comes last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Note {
+    kind: u32,
+    values: [u32; 2],
+}
+
+impl Note {
+    fn parts(taking: Taking) -> (u32, [u32; 2]) {
+        match taking {
+            Taking::Nothing => (0, [0; 2]),
+            Taking::FromRing(n, packets) => (1, [n, packets]),
+            Taking::FromHeld(n, packets) => (2, [n, packets]),
+            Taking::ToHeld(n, end) => (3, [n, end]),
+            Taking::Control(n, kind, packets) => (0x100 | kind as u32, [n, packets]),
+            Taking::HeldControl(n, kind, packets) => (0x200 | kind as u32, [n, packets]),
+        }
+    }
+
+    fn taking(self) -> Taking {
+        let [n, m] = self.values;
+        let kind = || Immediate::decode((self.kind & 0xff) << 24).ok().map(|packet| packet.kind);
+        match self.kind {
+            1 => Taking::FromRing(n, m),
+            2 => Taking::FromHeld(n, m),
+            3 => Taking::ToHeld(n, m),
+            0x100..0x200 => kind().map_or(Taking::Nothing, |kind| Taking::Control(n, kind, m)),
+            0x200..0x300 => kind().map_or(Taking::Nothing, |kind| Taking::HeldControl(n, kind, m)),
+            _ => Taking::Nothing,
+        }
+    }
 }
 
 /// What the holder of the lock may touch.
@@ -72,11 +112,12 @@ pub struct Body {
     /// What is in the statistics already.
     pub past: Traffic,
     /// A packet that is being taken off: what must be true once it is, should its taker die.
-    pub taking: Taking,
+    pub taking: Note,
     /// Entries received whose arrival the flow knows of.
     pub arrivals: u32,
-    /// Entries sent that `gatherer.packets` knows of.
-    pub counted: u32,
+    /// Entries sent, and in the upper half the ordered packets among them: in one word, because a process
+    /// may be killed between any two. `gatherer.packets` follows it.
+    pub counted: u64,
     /// Bytes in the ordered packets sent; the gatherer counts the packets.
     pub bytes_sent: u32,
     /// Bytes in the ordered packets consumed; the taker counts the packets.
@@ -112,9 +153,29 @@ impl Body {
     pub(crate) fn take(&mut self, taking: Taking) {
         // In this order in memory, whatever the compiler would like to leave out: a process is killed
         // between any two instructions.
+        let (kind, values) = Note::parts(taking);
         compiler_fence(Ordering::SeqCst);
-        self.taking = taking;
+        if kind != 0 {
+            self.taking.values = values;
+        }
         compiler_fence(Ordering::SeqCst);
+        self.taking.kind = kind;
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// What a thread was in the middle of that has died.
+    pub(crate) fn taking(&self) -> Taking {
+        self.taking.taking()
+    }
+
+    /// Counts the entries sent so far, of which `ordered` more are ordered packets.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, ordered: u32) {
+        let packets = self.gatherer.packets.wrapping_add(ordered);
+        compiler_fence(Ordering::SeqCst);
+        self.counted = u64::from(self.endpoint_ref().tx.sent()) | u64::from(packets) << 32;
+        compiler_fence(Ordering::SeqCst);
+        self.gatherer.packets = packets;
     }
 
     /// Our end of the VI. Only for attached connections.

@@ -4,7 +4,7 @@
 //! the ring to see them ([`scan`]); the data is held here, never more than the window allows.
 
 use super::Fault;
-use super::packets::{control, count_arrival};
+use super::packets::{count_arrival, take_control};
 use crate::conn::{Guard, HELD, Held, Taking};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_signal::access::{self, BadAddress};
@@ -39,8 +39,7 @@ pub(super) fn scan(guard: &mut Guard<'_>) -> Result<(), Fault> {
         if packet.kind.is_ordered() {
             hold(guard, &entry, packet.kind)?;
         } else {
-            guard.endpoint().rx.advance(&entry)?;
-            control(guard, packet.kind)?;
+            take_control(guard, &entry, packet.kind)?;
         }
     }
     Ok(())
@@ -52,15 +51,8 @@ pub(super) fn look(guard: &mut Guard<'_>) -> Result<(), Fault> {
     if guard.conn.is_handled() { Ok(()) } else { scan(guard) }
 }
 
-/// Holds a packet without bytes whose turn has not come.
-pub(super) fn hold_control(guard: &mut Guard<'_>, kind: Kind) {
-    let held = Held { kind: kind as u8, pooled: false, len: 0, at: 0, release: 0, bytes: [0; _] };
-    let index = guard.held_end as usize % HELD;
-    guard.held[index] = held;
-    guard.held_end = guard.held_end.wrapping_add(1);
-}
-
-fn hold(guard: &mut Guard<'_>, entry: &Entry, kind: Kind) -> Result<(), Fault> {
+/// Holds a packet for the program.
+pub(super) fn hold(guard: &mut Guard<'_>, entry: &Entry, kind: Kind) -> Result<(), Fault> {
     let mut held = Held {
         kind: kind as u8,
         pooled: entry.pool_offset.is_some(),

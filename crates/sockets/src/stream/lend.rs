@@ -96,9 +96,8 @@ fn commit_vi(guard: &mut Guard<'_>, bytes: &[u8], all: usize) -> Result<usize, F
         let before = guard.flow;
         let packet = guard.flow.send(Kind::Data).encode();
         if guard.endpoint().tx.commit(packet, all as u32)? {
-            guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
+            guard.count_sent(1);
             guard.bytes_sent = guard.bytes_sent.wrapping_add(all as u32);
-            guard.counted = guard.endpoint_ref().tx.sent();
             guard.traffic.messages_sent += 1;
             return Ok(all);
         }

@@ -49,7 +49,7 @@ use crate::{Errno, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::Violation;
 use sovia_proto::packet::Immediate;
-use sovia_proto::path::Rx;
+use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_signal::access::BadAddress;
 use sovia_sys::call;
 use via_shm::endpoint::{Area, Unsent};
@@ -198,14 +198,14 @@ fn repair(guard: &mut Guard<'_>) {
     // Ordered packets that were published and not counted: gathered bytes go after them.
     let before = guard.endpoint_ref().tx.sent();
     guard.endpoint().tx.repair();
-    for n in guard.counted..guard.endpoint_ref().tx.sent().max(before) {
+    guard.gatherer.packets = (guard.counted >> 32) as u32;
+    let mut ordered = 0;
+    for n in guard.counted as u32..guard.endpoint_ref().tx.sent().max(before) {
         let kind =
             guard.endpoint_ref().tx.immediate(n).and_then(|bits| Immediate::decode(bits).ok());
-        if kind.is_some_and(|packet| packet.kind.is_ordered()) {
-            guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
-        }
+        ordered += u32::from(kind.is_some_and(|packet| packet.kind.is_ordered()));
     }
-    guard.counted = guard.endpoint_ref().tx.sent();
+    guard.count_sent(ordered);
     // Gathered bytes are published step by step, and noted after each.
     let tail = load(&tx(guard).writer, word::TAIL);
     if tail.wrapping_sub(guard.gatherer.tail) <= u64::from(guard.protocol.chunk) {
@@ -213,8 +213,13 @@ fn repair(guard: &mut Guard<'_>) {
     }
     packets::finish_taking(guard);
     audit::repair(guard);
-    // It may not have come to telling of what it had sent.
+    // A switch that has been taken back leaves nothing on the VI.
+    if guard.conn.tx() == Tx::Vi && load(&tx(guard).path, word::SWITCH) == CANCELLED {
+        guard.conn.set_tx(Tx::Back);
+    }
+    // It may not have come to telling of what it had sent, or taken.
     tell_reader(guard.conn, guard.endpoint_ref());
+    tell_writer(guard.conn, guard.endpoint_ref());
     // Bytes may have been taken from TCP and not been counted; the kernel has counted them.
     let conn = guard.conn;
     if conn.rx() == Rx::Granted

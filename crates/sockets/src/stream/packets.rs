@@ -2,15 +2,19 @@
 
 use super::{Fault, store, tell_writer, word};
 use crate::conn::{Guard, HELD, Taking, flag};
+use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::Rx;
+use via_shm::ring::Entry;
 
 /// Counts the arrival of the entry at the ring's head, once, however often it is looked at and by
 /// whomever.
 pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<(), Fault> {
     let n = guard.endpoint_ref().rx.received();
     if guard.arrivals == n {
+        // In this order: what a process has counted that dies here is never counted twice.
         guard.arrivals = n.wrapping_add(1);
+        compiler_fence(Ordering::SeqCst);
         guard.flow.arrived(packet)?;
     }
     Ok(())
@@ -40,30 +44,63 @@ pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) ->
 
 /// Finishes what a dead receiver had begun.
 pub(super) fn finish_taking(guard: &mut Guard<'_>) {
-    let packets = match core::mem::take(&mut guard.taking) {
+    guard.endpoint().rx.put_back();
+    let taking = guard.taking();
+    let received = guard.endpoint_ref().rx.received();
+    match taking {
         Taking::Nothing => return,
         Taking::FromRing(n, packets) => {
-            if guard.endpoint_ref().rx.received() == n
+            if received == n
                 && let Ok(Some(entry)) = guard.endpoint_ref().rx.head()
                 && let Ok(Some(position)) = guard.endpoint().rx.advance(&entry)
             {
                 guard.endpoint().rx.release(position);
             }
-            packets
+            guard.taker.packets = packets;
+            guard.front = 0;
         }
         Taking::FromHeld(n, packets) => {
             guard.held_first = n.wrapping_add(1);
-            packets
+            guard.taker.packets = packets;
+            guard.front = 0;
         }
         Taking::ToHeld(n, end) => {
-            if guard.endpoint_ref().rx.received() != n {
+            if received != n {
                 guard.held[end as usize % HELD].release = guard.endpoint_ref().rx.taken();
                 guard.held_end = end.wrapping_add(1);
             }
-            return;
         }
-    };
-    guard.front = 0;
+        // What is still in the ring is taken again.
+        Taking::Control(n, kind, packets) => {
+            if received != n {
+                finish_control(guard, kind, packets);
+            }
+        }
+        Taking::HeldControl(n, kind, packets) => {
+            guard.held_first = n.wrapping_add(1);
+            finish_control(guard, kind, packets);
+        }
+    }
+    guard.take(Taking::Nothing);
+}
+
+/// Does what a packet without bytes does, of which a part may have been done.
+fn finish_control(guard: &mut Guard<'_>, kind: Kind, packets: u32) {
+    let conn = guard.conn;
+    match kind {
+        Kind::Fin => {
+            let _ = guard.closing.arrived(Kind::Fin);
+            conn.set(flag::EOF);
+        }
+        Kind::FinAck => {
+            let _ = guard.closing.arrived(Kind::FinAck);
+        }
+        Kind::ToTcp => {
+            conn.set_rx(Rx::Back);
+            conn.set(flag::ANCHOR);
+        }
+        Kind::Ack | Kind::Data | Kind::Wakeup | Kind::Req => {}
+    }
     guard.taker.packets = packets;
 }
 
@@ -72,7 +109,7 @@ fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
     let before = guard.flow;
     let packet = guard.flow.send(Kind::Ack).encode();
     if guard.endpoint().tx.send(packet, &[])? {
-        guard.counted = guard.endpoint_ref().tx.sent();
+        guard.count_sent(0);
         let conn = guard.conn;
         tell_writer(conn, guard.endpoint_ref());
     } else {
@@ -81,8 +118,37 @@ fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A packet without bytes; false if nothing after it may be read here.
-pub(super) fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
+/// Ordered packets consumed once one of that kind has been.
+fn after(guard: &Guard<'_>, kind: Kind) -> u32 {
+    guard.taker.packets.wrapping_add(u32::from(matches!(kind, Kind::Fin | Kind::ToTcp)))
+}
+
+/// Takes a packet without bytes off the ring; false if nothing after it may be read here.
+pub(super) fn take_control(
+    guard: &mut Guard<'_>,
+    entry: &Entry,
+    kind: Kind,
+) -> Result<bool, Fault> {
+    let taking = Taking::Control(guard.endpoint_ref().rx.received(), kind, after(guard, kind));
+    guard.take(taking);
+    guard.endpoint().rx.advance(entry)?;
+    let more = control(guard, kind);
+    guard.take(Taking::Nothing);
+    more
+}
+
+/// Takes the first of the held packets, one without bytes, likewise.
+pub(super) fn take_held_control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
+    let taking = Taking::HeldControl(guard.held_first, kind, after(guard, kind));
+    guard.take(taking);
+    guard.held_first = guard.held_first.wrapping_add(1);
+    let more = control(guard, kind);
+    guard.take(Taking::Nothing);
+    more
+}
+
+/// What a packet without bytes does.
+fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
     let conn = guard.conn;
     match kind {
         Kind::Ack => Ok(true),
@@ -112,8 +178,7 @@ pub(super) fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> 
 /// Sends a packet without bytes that no window holds back.
 pub(crate) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
     let packet = guard.flow.send(kind).encode();
-    if guard.endpoint().tx.send(packet, &[]) == Ok(true) && kind.is_ordered() {
-        guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
+    if guard.endpoint().tx.send(packet, &[]) == Ok(true) {
+        guard.count_sent(u32::from(kind.is_ordered()));
     }
-    guard.counted = guard.endpoint_ref().tx.sent();
 }

@@ -2,8 +2,8 @@
 
 use super::anchor::{acknowledge, anchor_has_ended};
 use super::entering::{enter, grant, switched};
-use super::hold::{copy_held, hold_control, kind_of, scan};
-use super::packets::{consumed, control, count_arrival};
+use super::hold::{copy_held, hold, kind_of, scan};
+use super::packets::{consumed, count_arrival, take_control, take_held_control};
 use super::{Fault, Got, ROOM, damaged, failed, load, rx, store, tell_writer, word};
 use super::{combine, ending};
 use crate::conn::{Conn, Guard, HELD, Taking, flag};
@@ -307,13 +307,11 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
                     if let Take::Gathered(n) = guard.taker.next(tail, after) {
                         *count += take_gathered(guard, direction, n, &mut out[done..])?;
                         // Its arrival has been counted already, if it carries acknowledgements.
-                        guard.endpoint().rx.advance(&entry)?;
-                        hold_control(guard, kind);
+                        hold(guard, &entry, kind)?;
                         continue;
                     }
                 }
-                guard.endpoint().rx.advance(&entry)?;
-                if !control(guard, kind)? {
+                if !take_control(guard, &entry, kind)? {
                     break;
                 }
             }
@@ -351,8 +349,7 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
     let held = guard.held[index];
     let Some(kind) = kind_of(held.kind) else { return Err(Fault::Damaged) };
     if kind != Kind::Data {
-        guard.held_first = guard.held_first.wrapping_add(1);
-        control(guard, kind)?;
+        take_held_control(guard, kind)?;
         return Ok(0);
     }
     let from = guard.front as usize;

@@ -28,9 +28,10 @@ pub(crate) fn recalled(guard: &mut Guard<'_>) {
     if conn.tx() != Tx::Vi || guard.closing.fin_sent {
         return;
     }
-    conn.set_tx(Tx::Back);
-    conn.set(flag::RECALLED);
+    // First: a relative that goes on where this process has died says it again, which is read by no one.
     send_control(guard, Kind::ToTcp);
+    conn.set(flag::RECALLED);
+    conn.set_tx(Tx::Back);
     tell_reader(conn, guard.endpoint_ref());
 }
 

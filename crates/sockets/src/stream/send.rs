@@ -201,9 +201,8 @@ fn put(guard: &mut Guard<'_>, bytes: &[u8], done: &mut usize) -> Result<(), Faul
                 return Err(unsent.into());
             }
         }
-        guard.gatherer.packets = guard.gatherer.packets.wrapping_add(1);
+        guard.count_sent(1);
         guard.bytes_sent = guard.bytes_sent.wrapping_add(chunk.len() as u32);
-        guard.counted = guard.endpoint_ref().tx.sent();
         guard.traffic.messages_sent += 1;
         *done += chunk.len();
         if *done < bytes.len() {
