@@ -57,7 +57,7 @@ static FURTHER: [AtomicPtr<Chunk>; CONNS / CHUNK - 1] =
 
 /// The first chunk. Its list of members and its slots are found by one word, so that a child forked
 /// at any time has both or neither.
-#[inline]
+#[inline(always)]
 fn first() -> Option<&'static Chunk> {
     // SAFETY: null, or the beginning of a chunk that `map` made for good.
     unsafe { members::LIST.load(Ordering::Acquire).cast::<Chunk>().as_ref() }
@@ -134,6 +134,12 @@ pub(crate) fn set_users(place: u32) -> Option<&'static AtomicU64> {
 /// Those of all places.
 pub(crate) fn each_set_users() -> impl Iterator<Item = &'static AtomicU64> {
     first_mapping().into_iter().flat_map(|first| &first.set_users)
+}
+
+/// The slot with that number, if it is one of the first chunk's.
+#[inline(always)]
+pub(crate) fn conn_among_first(index: u32) -> Option<&'static Conn> {
+    first()?.conns.get(index as usize)
 }
 
 /// The slot with that number.

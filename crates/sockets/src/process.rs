@@ -19,10 +19,14 @@ static OWNER: AtomicI32 = AtomicI32::new(0);
 /// A page of its own.
 #[repr(align(4096))]
 struct Page {
-    /// 1 in the process that has marked it, 0 in an unknown copy.
+    /// [`HERE`] in the process that has marked it, [`SHARED_HERE`] once children have run on its memory; 0 in
+    /// an unknown copy.
     here: AtomicU32,
     _rest: [AtomicU32; 1023],
 }
+
+const HERE: u32 = 1;
+const SHARED_HERE: u32 = 2;
 
 static PAGE: Page = Page { here: AtomicU32::new(0), _rest: [const { AtomicU32::new(0) }; 1023] };
 
@@ -78,14 +82,17 @@ pub fn is_borrowed() -> bool {
         || SHARED.load(Ordering::Relaxed) && OWNER.load(Ordering::Relaxed) != call::getpid()
 }
 
-/// Whether the caller may be another process than the one whose tables these are. Three loads of lines
-/// that nothing writes.
+/// Whether the caller is the process whose tables these are, for certain. Two loads of lines that nothing
+/// writes.
 #[inline(always)]
+pub(crate) fn is_at_home() -> bool {
+    PAGE.here.load(Ordering::Relaxed) == HERE && !thread::is_lent()
+}
+
+/// Whether the caller is another process than the one whose tables these are.
+#[inline]
 pub(crate) fn is_elsewhere() -> bool {
-    let at_home = PAGE.here.load(Ordering::Relaxed) != 0
-        && !thread::is_lent()
-        && !SHARED.load(Ordering::Relaxed);
-    !at_home && find_out()
+    !is_at_home() && find_out()
 }
 
 /// The same, found out. An unknown copy becomes a process of the family first.
@@ -115,6 +122,7 @@ pub(crate) fn adopt_by(function: fn()) {
 /// A child is about to be made that shares this memory and does not end at once.
 pub fn shares_memory() {
     SHARED.store(true, Ordering::Relaxed);
+    PAGE.here.store(SHARED_HERE, Ordering::Relaxed);
 }
 
 /// This process's id, as it was noted at its start: no system call.
@@ -127,14 +135,14 @@ pub fn owner() -> i32 {
 pub(crate) fn own() {
     OWNER.store(call::getpid(), Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);
-    PAGE.here.store(1, Ordering::Relaxed);
+    PAGE.here.store(HERE, Ordering::Relaxed);
 }
 
 /// The same in a forked child under a filter, whose only thread has its id: no system call.
 pub(crate) fn own_quietly() {
     OWNER.store(thread::thread_id(), Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);
-    PAGE.here.store(1, Ordering::Relaxed);
+    PAGE.here.store(HERE, Ordering::Relaxed);
 }
 
 /// At the start of the process.

@@ -131,10 +131,7 @@ fn refs(index: u32) -> Option<&'static AtomicU32> {
 fn decode(word: u64) -> Entry {
     match word & KIND {
         CONN => match family::conn(word as u32) {
-            Some(conn) => {
-                let generation = (word >> 32) as u32 & 0xff_ffff;
-                Entry::Conn(Ref { index: word as u32, generation, conn })
-            }
+            Some(conn) => Entry::Conn(refer_to(word, conn)),
             None => Entry::Foreign,
         },
         EPOLL => Entry::Epoll(word as u32),
@@ -143,20 +140,46 @@ fn decode(word: u64) -> Entry {
     }
 }
 
+/// A connection among the family's first by a low number, in few instructions, which are a part of every
+/// call. `None` for all else.
+#[inline(always)]
+fn conn_at_once(word: u64) -> Option<Ref> {
+    if word & KIND == CONN && process::is_at_home() {
+        let conn = family::conn_among_first(word as u32)?;
+        Some(refer_to(word, conn))
+    } else {
+        None
+    }
+}
+
 /// What `fd` is.
 #[inline]
 pub fn get(fd: i32) -> Entry {
+    let word = FIRST.get(fd as u32 as usize).map(|slot| slot.load(Ordering::Acquire));
+    if word == Some(0) {
+        return Entry::Foreign;
+    }
+    match conn_at_once(word.unwrap_or(0)) {
+        Some(at) => Entry::Conn(at),
+        None => get_rare(fd),
+    }
+}
+
+#[inline(never)]
+fn get_rare(fd: i32) -> Entry {
     match slot(fd) {
         Some(slot) => match slot.load(Ordering::Acquire) {
             0 => Entry::Foreign,
             _ if process::is_elsewhere() => get_elsewhere(fd),
-            word => {
-                point(At::LookedUp);
-                decode(word)
-            }
+            word => decode(word),
         },
         None => Entry::Foreign,
     }
+}
+
+#[inline(always)]
+fn refer_to(word: u64, conn: &'static Conn) -> Ref {
+    Ref { index: word as u32, generation: (word >> 32) as u32 & 0xff_ffff, conn }
 }
 
 /// In a child that runs on this process's memory, with descriptors of its own: a number means what it
@@ -208,10 +231,24 @@ pub fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
 }
 
 /// The connection behind `fd`, if it is one.
-#[inline]
+#[inline(always)]
 pub fn conn(fd: i32) -> Option<Ref> {
-    match get(fd) {
-        Entry::Conn(r) if r.conn.is_generation(r.generation) => Some(r),
+    let word = FIRST.get(fd as u32 as usize).map(|slot| slot.load(Ordering::Acquire));
+    if word == Some(0) {
+        return None;
+    }
+    point(At::LookedUp);
+    let at = match conn_at_once(word.unwrap_or(0)) {
+        Some(at) => at,
+        None => conn_rare(fd)?,
+    };
+    at.conn.is_generation(at.generation).then_some(at)
+}
+
+#[inline(never)]
+fn conn_rare(fd: i32) -> Option<Ref> {
+    match get_rare(fd) {
+        Entry::Conn(at) => Some(at),
         _ => None,
     }
 }

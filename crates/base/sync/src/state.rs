@@ -25,6 +25,8 @@ pub struct State {
     pub(crate) lent: Cell<u32>,
     /// It is entering a record into the table.
     pub(crate) registering: Cell<u32>,
+    /// How often in a row it was refused what it is in the middle of.
+    pub(crate) refusals: Cell<u32>,
 }
 
 #[cfg(all(not(loom), not(miri), target_arch = "x86_64"))]
@@ -109,6 +111,7 @@ mod fallback {
         tid: Cell::new(0),
         lent: Cell::new(0),
         registering: Cell::new(0),
+        refusals: Cell::new(0),
     };
 
     #[cfg(not(loom))]

@@ -56,3 +56,18 @@ pub const LENT: usize = core::mem::offset_of!(State, lent);
 pub fn is_lent() -> bool {
     state::current(|state| state.lent.get() != 0)
 }
+
+/// Counts the refusals of something that the calling thread is in the middle of: `refused` says whether
+/// this is one more in a row, and the result is how many there were before.
+#[inline(always)]
+pub fn count_refusal(refused: bool) -> u32 {
+    state::current(|state| {
+        let before = state.refusals.get();
+        if refused {
+            state.refusals.set(before.wrapping_add(1));
+        } else if before != 0 {
+            state.refusals.set(0);
+        }
+        before
+    })
+}

@@ -24,7 +24,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
-use sovia_sync::{Acquired, Family, RobustLock};
+use sovia_sync::{Acquired, Family, RobustLock, thread};
 use std::sync::OnceLock;
 use via_shm::waiter::Bell;
 
@@ -371,18 +371,9 @@ impl Conn {
     #[inline]
     pub fn is_interrupted(&self) -> bool {
         const PATIENCE: u32 = 1000;
-        thread_local! {
-            static TIMES: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
-        }
-        let times = TIMES.get();
-        if !self.lock.is_mine() {
-            if times != 0 {
-                TIMES.set(0);
-            }
-            return false;
-        }
-        TIMES.set(times + 1);
-        times < PATIENCE
+        let mine = self.lock.is_mine();
+        let before = thread::count_refusal(mine);
+        mine && before < PATIENCE
     }
 
     /// Counts the calling thread among those that wait for the connection.

@@ -45,13 +45,20 @@ pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
 
 /// Tells the receiver of what waits. What it has taken meanwhile is no news: an epoll set would report
 /// it a second time.
+#[inline(always)]
 pub(crate) fn tell(guard: &mut Guard<'_>) {
     if guard.untold != 0 {
-        guard.untold = 0;
-        let taken = load(&tx(guard).reader, word::HEAD);
-        if guard.gatherer.next(taken) == Next::Gather {
-            tell_reader(guard.conn, guard.endpoint_ref());
-        }
+        tell_now(guard);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_now(guard: &mut Guard<'_>) {
+    guard.untold = 0;
+    let taken = load(&tx(guard).reader, word::HEAD);
+    if guard.gatherer.next(taken) == Next::Gather {
+        tell_reader(guard.conn, guard.endpoint_ref());
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<
 }
 
 /// A data packet has been read to its end.
-#[inline]
+#[inline(always)]
 pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) -> Result<(), Fault> {
     guard.front = 0;
     guard.bytes_taken = guard.bytes_taken.wrapping_add(len);
