@@ -7,7 +7,7 @@
 //! | `SOVIA_SPIN` | longest spin before sleep, in microseconds; 0: sleep at once | 50 |
 //! | `SOVIA_MEET` | transfers of an end before it looks for its peer | as earlier connections suggest |
 //! | `SOVIA_PROTOCOL` | what of the papers' table 4 is done ([`crate::protocol`]) | `auto` |
-//! | `SOVIA_MEMORY` | MiB of shared memory that may hold what peers have not read ([`crate::backlog`]) | by the kernel's limits |
+//! | `SOVIA_MEMORY` | MiB of shared memory that may hold what peers have not read | by the kernel's limits |
 //! | `SOVIA_IO_URING` | `allow`: io_uring is let through | refused |
 
 use core::ffi::CStr;
