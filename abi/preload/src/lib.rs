@@ -22,6 +22,7 @@ mod poll;
 mod process;
 mod raw;
 mod receive;
+mod rings;
 mod send;
 mod signals;
 mod sockets;

@@ -106,6 +106,7 @@ pub(crate) fn resolve_all() {
         crate::poll::reals::ALL,
         crate::process::reals::ALL,
         crate::receive::reals::ALL,
+        crate::rings::reals::ALL,
         crate::send::reals::ALL,
         crate::signals::reals::ALL,
         crate::sockets::reals::ALL,

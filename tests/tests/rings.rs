@@ -1,0 +1,56 @@
+//! io_uring, whose operations pass every hook.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use sovia_tests::{Launch, Stack, TempDir};
+
+/// A program that says what liburing's functions and the system call tell it.
+fn program(folder: &Path) -> PathBuf {
+    let (source, program) = (folder.join("rings.c"), folder.join("rings"));
+    let text = r#"
+        #include <errno.h>
+        #include <liburing.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        int main(void) {
+            struct io_uring ring;
+            struct io_uring_params parameters;
+            printf("%d ", io_uring_queue_init(8, &ring, 0));
+            memset(&parameters, 0, sizeof parameters);
+            printf("%d ", io_uring_queue_init_params(8, &ring, &parameters));
+            memset(&parameters, 0, sizeof parameters);
+            printf("%d\n", syscall(SYS_io_uring_setup, 8, &parameters) < 0 ? -errno : 0);
+        }"#;
+    fs::write(&source, text).expect("a source file");
+    let mut cc = Command::new("cc");
+    cc.arg(&source).arg("-o").arg(&program).arg("-luring");
+    assert!(cc.status().expect("a C compiler named cc").success());
+    program
+}
+
+/// Programs are told that there are no rings, however they ask, unless the user allows them.
+#[test]
+fn there_are_no_rings_unless_they_are_allowed() {
+    if !Path::new("/usr/include/liburing.h").exists() {
+        println!(
+            "SKIPPED: there_are_no_rings_unless_they_are_allowed: not installed: liburing-dev"
+        );
+        return;
+    }
+    let folder = TempDir::new();
+    let program = program(folder.path());
+    let told = |launch: Launch| {
+        let outcome = launch.start().finish(Duration::from_secs(60));
+        assert!(outcome.success(), "{outcome:#?}");
+        outcome.stdout
+    };
+    let kernel = told(Launch::new(Stack::Kernel, [&program]));
+    let sovia = Launch::new(Stack::Sovia, [&program]);
+    assert_eq!(told(sovia.clone()), "-38 -38 -38\n");
+    assert_eq!(told(sovia.env("SOVIA_IO_URING", "allow")), kernel);
+}
