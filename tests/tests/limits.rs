@@ -13,6 +13,14 @@ fn one_gigabyte_of_address_space() {
     limited("address_space").run();
 }
 
+/// And the owner is told why.
+#[test]
+fn a_limit_on_address_space_is_named() {
+    let seen = limited("address_space").observe(Pairing::SOVIA);
+    let told = seen.ends.iter().any(|(_, outcome)| outcome.stderr.contains("ulimit -v"));
+    assert!(told, "{seen:#?}");
+}
+
 #[test]
 fn too_little_address_space_for_the_librarys_own_tables() {
     limited("less_address_space").run();

@@ -22,6 +22,8 @@ const TAKEN: i32 = -1;
 /// What each is to run, and with what.
 static MAINS: [(AtomicUsize, AtomicUsize); 16] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 16];
+/// The kernel, or libc, has refused a thread.
+static REFUSED: AtomicBool = AtomicBool::new(false);
 /// None is to go on, and none to be started.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 /// A thread of the program's has left in a way after which the library's may be alone.
@@ -44,10 +46,16 @@ pub(crate) fn start(main: Main, argument: *mut libc::c_void) -> bool {
     MAINS[place].0.store(main as usize, Ordering::Relaxed);
     MAINS[place].1.store(argument as usize, Ordering::Relaxed);
     let started = create(place);
+    REFUSED.store(!started, Ordering::Relaxed);
     if !started {
         RUNNING[place].store(0, Ordering::Release);
     }
     started
+}
+
+/// Whether the last thread that was wanted could not be had.
+pub(crate) fn is_refused() -> bool {
+    REFUSED.load(Ordering::Relaxed)
 }
 
 fn create(place: usize) -> bool {

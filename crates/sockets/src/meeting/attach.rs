@@ -1,11 +1,13 @@
 //! A connection gets its VI.
 
+use super::give_up;
 use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, WINDOW_MAX, flag};
 use crate::message::Link;
 use crate::table::{self, Ref};
-use crate::{anchors, handler, pair, protocol, sets, stats, stream};
+use crate::{anchors, handler, pair, protocol, sets, stats, stream, thread};
 use core::sync::atomic::{Ordering, fence};
+use sovia_control::Reason;
 use sovia_proto::flow::Flow;
 use sovia_sys::call;
 use via_shm::Endpoint;
@@ -76,6 +78,9 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     }
     // The progress thread tells us of the anchor's death; without it there is no acceleration.
     if !anchors::start() {
+        if thread::is_refused() {
+            give_up(at, Reason::NoThread);
+        }
         return Attached::No;
     }
     let (flow, chosen) = protocol::of(conn);

@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::{Datagram, Received};
 use sovia_sys::trace::Secret;
-use sovia_sys::{Fd, call, trace};
+use sovia_sys::{Errno, Fd, call, trace};
 use via_shm::Segment;
 use via_shm::layout::DOORBELLS;
 use via_shm::segment::AttachError;
@@ -130,8 +130,17 @@ pub(super) fn show(
     Ok(())
 }
 
+/// Why a segment could not be made or mapped.
+fn no_memory(error: Errno) -> Reason {
+    if error == Errno::ENOMEM && call::soft_limit(libc::RLIMIT_AS).is_some() {
+        Reason::AddressSpace
+    } else {
+        Reason::NoMemory
+    }
+}
+
 fn new_pair(peer: Process, server: SocketAddr) -> Result<(), Reason> {
-    let (segment, fd) = Segment::create().map_err(|_| Reason::NoMemory)?;
+    let (segment, fd) = Segment::create().map_err(no_memory)?;
     let id = call::file_id(fd.raw()).map_err(|_| Reason::NoMemory)?;
     pair::collect(sets::forget_pair);
     let index = pair::add(segment, id, 0, peer, Some(server)).ok_or(Reason::TableFull)?;
@@ -199,7 +208,7 @@ pub(super) fn take_offer(
                 Ok(segment) => segment,
                 Err(AttachError::Seals) => return dropped(Junk::Seal),
                 Err(AttachError::Layout) => return dropped(Junk::Version),
-                Err(AttachError::Map(_)) => return Err(Refusal::Final(Reason::NoMemory)),
+                Err(AttachError::Map(error)) => return Err(Refusal::Final(no_memory(error))),
             };
             received.fds.iter_mut().for_each(Fd::vouch);
             pair::collect(sets::forget_pair);
