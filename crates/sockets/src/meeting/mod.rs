@@ -71,7 +71,7 @@ struct Meeting {
     stepped: u64,
     /// When the present stage was reached.
     since: u64,
-    /// After how many transfers a connector had made its request.
+    /// After how many transfers the meeting began, or a connector had made its request.
     asked_at: u32,
     /// Why a process that answered has been refused, should no better one answer.
     doubt: Option<Reason>,
@@ -319,8 +319,9 @@ impl Meetings {
         if let Some(doubt) = meeting.doubt {
             return doubt;
         }
-        // Too short a time for the other end to have moved enough bytes; or nobody asks.
-        if clock::now_ns() - meeting.begun < PATIENCE_NS || stats::page().is_none() {
+        // Too few transfers for the other end to have come so far, however long they took; or nobody asks.
+        let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
+        if transfers.wrapping_sub(meeting.asked_at) < ANSWERED_BY || stats::page().is_none() {
             return Reason::ShortLived;
         }
         why::plain(&meeting.link, meeting.at.conn.role())
