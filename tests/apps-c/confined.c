@@ -169,6 +169,40 @@ static void all_threads(struct peer *p) {
     pthread_join(thread, NULL);
 }
 
+static void *polls_here(void *argument) {
+    struct peer *p = argument;
+    struct pollfd one = {.fd = p->fd, .events = POLLIN | POLLRDHUP};
+    static char buffer[8192];
+    for (;;) {
+        MUST(poll(&one, 1, -1));
+        ssize_t n = read(p->fd, buffer, sizeof buffer);
+        if (n <= 0)
+            break;
+        write_all(p->fd, buffer, n);
+    }
+    say("end of stream");
+    return NULL;
+}
+
+static void all_threads_in_poll(struct peer *p) {
+    struct list list;
+    pthread_t thread;
+#ifdef SYS_poll
+    const int polls = SYS_poll;
+#else
+    const int polls = SYS_ppoll;
+#endif
+    ALLOW(&list, SYS_read, SYS_write, SYS_close, polls, SYS_futex, SYS_madvise, SYS_munmap, SYS_mmap,
+          SYS_mprotect, SYS_rt_sigprocmask, SYS_set_robust_list);
+    if (pthread_create(&thread, NULL, polls_here, p))
+        die("no thread");
+    meet(p);
+    before();
+    CALL(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &list.program));
+    tell(p, 1);
+    pthread_join(thread, NULL);
+}
+
 static void asks_all_threads(struct peer *p) {
     converse(p->fd, 10);
     meet(p);
@@ -257,6 +291,45 @@ static void waits_in_an_old_set(struct peer *p) {
         write_all(p->fd, buffer, n);
     }
     say("end of stream");
+}
+
+// The filter is refused, and the program goes on.
+static void serves_after_a_refusal(struct peer *p) {
+    struct epoll_event event = {.events = EPOLLIN}, events[8];
+    struct sock_fprog none = {0};
+    static char buffer[8192];
+    p->listener = listen_on(p, AF_INET, "port");
+    int set = MUST(epoll_create1(0)), left = 2;
+    event.data.fd = p->listener;
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->listener, &event));
+    CALL(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &none));
+    while (left > 0) {
+        int count = MUST(epoll_wait(set, events, 8, 60000));
+        for (int i = 0; i < count; i++) {
+            int fd = events[i].data.fd;
+            if (fd == p->listener) {
+                event.data.fd = MUST(accept(fd, NULL, NULL));
+                MUST(epoll_ctl(set, EPOLL_CTL_ADD, event.data.fd, &event));
+                continue;
+            }
+            ssize_t got = read(fd, buffer, sizeof buffer);
+            if (got > 0) {
+                write_all(fd, buffer, got);
+            } else {
+                close(fd);
+                left--;
+            }
+        }
+    }
+    say("two connections served");
+}
+
+static void connects_to_old_set(struct peer *p) {
+    for (int i = 0; i < 2; i++) {
+        int fd = connect_to(p, AF_INET, "port");
+        converse(fd, ROUNDS);
+        close(fd);
+    }
 }
 
 static void polls(struct peer *p) {
@@ -381,6 +454,8 @@ static const struct scenario scenarios[] = {
     {"seccomp_by_its_number", answers, by_its_number},
     {"bytes_that_are_unread", answers, unread},
     {"every_thread_at_once", all_threads, asks_all_threads},
+    {"every_thread_at_once_in_poll", all_threads_in_poll, asks_all_threads},
+    {"a_set_from_before_a_refused_filter", serves_after_a_refusal, connects_to_old_set, RAW},
     {"connections_opened_under_a_filter", serves, connects, RAW},
     {"connections_accepted_under_a_filter", serves_by_epoll, connects, RAW},
     {"a_set_from_before", waits_in_an_old_set, filtered},

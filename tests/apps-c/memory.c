@@ -182,7 +182,39 @@ static void reader_takes_all(struct peer *p) {
     say("everything came");
 }
 
+// --- children that end with unread bytes: what they have used is there for others again
+
+static void childrens_writer(struct peer *p) {
+    port_of(p, "port");
+    for (int i = 0; i < 40; i++) {
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            fds[0] = connect_to(p, AF_INET, "port");
+            warm(fds[0], false);
+            write_until_full(0);
+            _exit(0);
+        }
+        MUST(waitpid(child, NULL, 0));
+    }
+    fds[0] = connect_to(p, AF_INET, "port");
+    warm(fds[0], false);
+    write_until_full(0);
+    note("%zu bytes accepted", sent[0]);
+    say("room: %s", sent[0] > 500000 ? "yes" : "no");
+    tell(p, 0);
+}
+
+static void childrens_reader(struct peer *p) {
+    p->listener = listen_on(p, AF_INET, "port");
+    for (int i = 0; i <= 40; i++) {
+        fds[i] = accept_one(p->listener);
+        warm(fds[i], true);
+    }
+    hear(p);
+}
+
 static const struct scenario scenarios[] = {
+    {"children_that_end", childrens_reader, childrens_writer, RAW},
     {"connections_that_end", reader_closes, writer_closes, RAW},
     {"connections_that_stay", reader_stays, writer_stays, RAW},
     {"a_limit", reader_takes_all, writer_is_limited, RAW},

@@ -1,5 +1,6 @@
 // Threads that share a stream.
 #include "common.h"
+#include <stdatomic.h>
 
 static char buffer[70000];
 static struct peer *shared;
@@ -241,7 +242,54 @@ static void serves_users(struct peer *p) {
     }
 }
 
+// --- records of several parts, which several threads write: no part of another comes in between
+
+enum { PARTS = 4, PART = 125, PARTED = 3000 };
+
+static void *writes_parted(void *argument) {
+    struct peer *p = argument;
+    static atomic_int writers;
+    char tag = 'a' + atomic_fetch_add(&writers, 1), part[PART];
+    struct iovec parts[PARTS];
+    memset(part, tag, sizeof part);
+    for (int i = 0; i < PARTS; i++)
+        parts[i] = (struct iovec){part, sizeof part};
+    for (int i = 0; i < PARTED; i++)
+        if (writev(p->fd, parts, PARTS) != PARTS * PART)
+            die("writev: %s", strerrorname_np(errno));
+    return NULL;
+}
+
+static void two_parted_writers(struct peer *p) {
+    pthread_t threads[2];
+    // Room for all of them: a part of a record is written only where a buffer is full.
+    hear(p);
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&threads[i], NULL, writes_parted, p))
+            die("no thread");
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    MUST(shutdown(p->fd, SHUT_WR));
+}
+
+static void reads_parted(struct peer *p) {
+    static char all[2 * PARTED * PARTS * PART];
+    int torn = 0;
+    tell(p, 0);
+    recv_all(p->fd, all, sizeof all);
+    for (size_t at = 0; at < sizeof all; at += PARTS * PART)
+        for (int i = 1; i < PARTS * PART; i++)
+            if (all[at + i] != all[at]) {
+                torn++;
+                break;
+            }
+    // The kernel tears some where its buffers fill up.
+    say("torn: %s", torn < 2 * PARTED / 20 ? "few or none" : "many");
+    note("%d records torn", torn);
+}
+
 static const struct scenario scenarios[] = {
+    {"records_of_several_parts", reads_parted, two_parted_writers},
     {"two_writers_and_two_readers", two_readers, two_writers},
     {"readers_without_a_lock", unlocked_readers, sends_pattern},
     {"reading_and_writing_at_full_speed", both_ways, both_ways},

@@ -9,6 +9,7 @@ scenarios!("confined":
     seccomp_by_its_number,
     bytes_that_are_unread,
     every_thread_at_once,
+    every_thread_at_once_in_poll,
     a_set_from_before,
     poll_under_a_filter,
     a_confined_child_serves,
@@ -20,6 +21,11 @@ scenarios!("confined":
 #[test]
 fn connections_opened_under_a_filter() {
     Scenario::c("confined", "connections_opened_under_a_filter").may_stay_on_tcp().run();
+}
+
+#[test]
+fn a_set_from_before_a_refused_filter() {
+    Scenario::c("confined", "a_set_from_before_a_refused_filter").may_stay_on_tcp().run();
 }
 
 #[test]

@@ -20,3 +20,10 @@ fn memory_is_bounded() {
     let case = Scenario::c("memory", "a_limit").env("SOVIA_MEMORY", 8);
     case.env("SOVIA_TESTS_MOST", 48 << 10).run_accelerated();
 }
+
+/// 1 MiB for a process and its children, of which forty have ended with unread bytes.
+#[test]
+fn the_dead_use_no_memory() {
+    let case = Scenario::c("memory", "children_that_end").may_stay_on_tcp();
+    case.env("SOVIA_MEMORY", 1).run_accelerated();
+}

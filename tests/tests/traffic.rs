@@ -20,6 +20,7 @@ scenarios!("bulk", Scenario::single:
 );
 
 scenarios!("threads":
+    records_of_several_parts,
     two_writers_and_two_readers,
     readers_without_a_lock,
     reading_and_writing_at_full_speed,

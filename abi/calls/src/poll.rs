@@ -4,7 +4,7 @@ use crate::boundary::{finish, give, may_look, outcome, take, take_if, take_mask}
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use sovia_signal::access::{self, BadAddress, Fault};
 use sovia_sockets::table::{self, Entry};
-use sovia_sockets::{Errno, Outcome, epoll, pollset};
+use sovia_sockets::{Errno, Outcome, PLAIN, epoll, pollset};
 
 fn ns(ts: &timespec) -> Option<u64> {
     let (s, n) = (u64::try_from(ts.tv_sec).ok()?, u64::try_from(ts.tv_nsec).ok()?);
@@ -61,7 +61,10 @@ unsafe fn epoll_any(
     if max <= 0 || max as usize > (c_int::MAX as usize) / size_of::<epoll_event>() {
         return kernel();
     }
-    if !epoll::is_ours(index) {
+    let mut kernel = Some(kernel);
+    if !epoll::is_ours(index)
+        && let Some(kernel) = kernel.take()
+    {
         let n = kernel();
         if n <= 0 {
             return n;
@@ -78,7 +81,10 @@ unsafe fn epoll_any(
         (Some(out), Ok(mask)) => (out, mask),
         _ => return finish(Err(libc::EFAULT)) as c_int,
     };
-    finish(epoll::wait(index, out, timeout, mask.as_ref())) as c_int
+    match epoll::wait(index, out, timeout, mask.as_ref()) {
+        Err(PLAIN) => kernel.take().map_or(0, |kernel| kernel()),
+        result => finish(result) as c_int,
+    }
 }
 
 /// Descriptors in a list that needs no memory of the heap.
@@ -129,6 +135,9 @@ unsafe fn poll_copy(
     let result = timeout()
         .and_then(|timeout| Ok((timeout, unsafe { take_mask(mask) }?)))
         .and_then(|(timeout, mask)| pollset::wait(list, timeout, mask.as_ref()));
+    if result == Err(PLAIN) {
+        return None;
+    }
     if result.is_ok() {
         let mut fault = Fault::none();
         for (i, p) in list.iter().enumerate() {
@@ -388,5 +397,8 @@ unsafe fn select_copy(
         }
         Ok(n)
     });
-    Some(finish(result) as c_int)
+    match result {
+        Err(PLAIN) => None,
+        result => Some(finish(result) as c_int),
+    }
 }

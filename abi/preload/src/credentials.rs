@@ -102,8 +102,7 @@ pub(crate) fn system_call(
         _ => false,
     };
     if confines {
-        // With SECCOMP_FILTER_FLAG_TSYNC a positive number is a thread that could not be confined.
-        return Some(confine(kernel, |&result| result == 0));
+        return Some(confine(kernel));
     }
     Some(if changes(number, arguments)? { change(kernel) } else { kernel() })
 }
@@ -199,7 +198,7 @@ hooks! {
     /// Variadic in C: the registers of the arguments are the same.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
         if prctl_confines(option, a, b) {
-            return confine(|| real!()(option, a, b, c, d), |&result| result == 0);
+            return confine(|| real!()(option, a, b, c, d));
         }
         user(|| prctl_changes(option, a, b), || real!()(option, a, b, c, d))
     }

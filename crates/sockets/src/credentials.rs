@@ -27,7 +27,7 @@ use crate::{
 use core::cell::Cell;
 use sovia_control::Reason;
 use sovia_signal::chain;
-use sovia_sys::{fd, mapping};
+use sovia_sys::{call, clock, fd, mapping};
 
 thread_local! {
     /// Whether this thread is inside: a signal handler of it may change the user as well.
@@ -52,33 +52,29 @@ pub fn change<T>(change: impl FnOnce() -> T) -> T {
 }
 
 /// Leaves everything that is shared, and calls `confine`, which is to put the process under a filter of
-/// system calls and says by `succeeded` whether it has.
+/// system calls.
 ///
 /// Only the program knows what its filter lets through: perhaps no more than read, write and exit. So
 /// from then on every descriptor is the kernel's alone, no thread of the library's runs, and no hook makes
-/// a system call but the program's own.
-pub fn confine<T>(confine: impl FnOnce() -> T, succeeded: impl FnOnce(&T) -> bool) -> T {
+/// a system call but the program's own. If the kernel refuses the filter it stays like that: the program
+/// is about to try another one.
+pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
     // A child of vfork is about to become another program, and its parent stays as it is.
     if process::is_confined() || process::is_elsewhere() || INSIDE.replace(true) {
         return confine();
     }
     process::begin_change();
     // Before anything is left: nothing new comes in its place.
-    process::confine(true);
-    let stopped = leave(Cause::Filter);
+    process::confine();
+    let attached = attached();
+    leave(Cause::Filter);
+    await_waiting(&attached);
     drop_all(Reason::Filter);
     table::for_each_epoll(|epfd| {
         table::remove(epfd);
     });
-    chain::put_nothing_off(true);
+    chain::put_nothing_off();
     let result = confine();
-    if !succeeded(&result) {
-        process::confine(false);
-        chain::put_nothing_off(false);
-        if stopped {
-            thread::resume();
-        }
-    }
     process::end_change();
     INSIDE.set(false);
     result
@@ -114,23 +110,45 @@ fn leave(cause: Cause) -> bool {
     stopped
 }
 
+/// The accelerated connections of this process.
+fn attached() -> Vec<(i32, Ref)> {
+    let mut attached: Vec<(i32, Ref)> = Vec::new();
+    let mut note = |fd: i32, at: Ref| {
+        if at.conn.phase() == Phase::Attached && !attached.iter().any(|(_, a)| a.same(at)) {
+            attached.push((fd, at));
+        }
+    };
+    table::for_each_conn(&mut note);
+    keep::each(&mut note);
+    attached
+}
+
 /// Takes every accelerated connection of this process back to TCP.
 fn retreat_all(cause: Cause) {
     loop {
-        let mut attached: Vec<(i32, Ref)> = Vec::new();
-        let mut note = |fd: i32, at: Ref| {
-            if at.conn.phase() == Phase::Attached && !attached.iter().any(|(_, a)| a.same(at)) {
-                attached.push((fd, at));
-            }
-        };
-        table::for_each_conn(&mut note);
-        keep::each(&mut note);
+        let attached = attached();
         if attached.is_empty() {
             return;
         }
         for (fd, at) in attached {
             retreat::now(fd, at, cause);
         }
+    }
+}
+
+/// Has threads that wait in calls of Sovia's leave them: the filter may be for all threads. One that has
+/// left such a wait by `longjmp` is counted still, and not waited for any longer.
+fn await_waiting(connections: &[(i32, Ref)]) {
+    const LONGEST_NS: u64 = 1_000_000_000;
+    let begun = clock::now_ns();
+    let is_awaited = || connections.iter().any(|(_, at)| at.conn.is_awaited());
+    while (process::has_waiting() || is_awaited()) && clock::now_ns() - begun < LONGEST_NS {
+        if chain::is_in_handler() {
+            // It may have interrupted such a wait itself.
+            return;
+        }
+        pair::ring_own();
+        call::sched_yield();
     }
 }
 

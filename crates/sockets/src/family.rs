@@ -11,7 +11,7 @@
 //! slot's lives apart.
 
 use crate::backlog;
-use crate::conn::Conn;
+use crate::conn::{Conn, Phase};
 use crate::members::{self, Members, is_known, my_bit};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use sovia_sync::record;
@@ -161,9 +161,9 @@ pub fn take() -> Option<(u32, &'static Conn)> {
     })
 }
 
-/// Frees the slots of connections whose every holder was killed.
+/// Frees the slots of connections whose every holder has died without a close.
 #[cold]
-fn sweep() {
+pub(crate) fn sweep() {
     for (at, chunk) in chunks() {
         for (i, conn) in chunk.conns.iter().enumerate() {
             let used = chunk.header.used[i / 64].load(Ordering::Acquire) >> (i % 64) & 1;
@@ -298,13 +298,19 @@ pub fn expect_child() -> u64 {
             }
         }
         // What its last owner held, it holds no more.
-        for (_, chunk) in chunks() {
+        for (at, chunk) in chunks() {
             for (w, word) in chunk.header.used.iter().enumerate() {
                 let mut bits = word.load(Ordering::Acquire);
                 while bits != 0 {
                     let i = w * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
-                    chunk.conns[i].holders.fetch_and(!child.bit, Ordering::AcqRel);
+                    let conn = &chunk.conns[i];
+                    let before = conn.holders.fetch_and(!child.bit, Ordering::AcqRel);
+                    // Nobody else would ever find that it has no holder any more.
+                    if before == child.bit && conn.phase() != Phase::Free {
+                        conn.end();
+                        give_back((at * CHUNK + i) as u32);
+                    }
                 }
             }
         }

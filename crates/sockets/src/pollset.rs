@@ -10,7 +10,7 @@ use crate::pair::{self, Pair};
 use crate::stream::{self, Watch, combine};
 use crate::table::{self, Ref};
 use crate::wait::{self, Ended, FRUITLESS, Spin, Want};
-use crate::{Outcome, anchors, epoll, errno, sets};
+use crate::{Outcome, PLAIN, anchors, epoll, errno, process, sets};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sys::poll::{self, PollFd};
@@ -62,7 +62,11 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
     }
     let mut fruitless = 0;
     let only_ours = ours.len() == fds.iter().filter(|p| p.fd >= 0).count();
+    let mut inside = None;
     loop {
+        if process::is_confined() {
+            return Err(PLAIN);
+        }
         // A connection may have gone back to TCP meanwhile.
         for &(i, at) in &ours {
             crate::retreat::settle(at);
@@ -76,6 +80,13 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             }
             n += merge(fds, &kernel);
             return Ok(n);
+        }
+        if inside.is_none() {
+            // First, and then whether there is a filter: whoever sets one up waits for what is inside.
+            inside = Some(process::begin_waiting());
+            if process::is_confined() {
+                return Err(PLAIN);
+            }
         }
         let (mut spin, watches) = begin_spin(&ours);
         let mut from_kernel = Ok(0);

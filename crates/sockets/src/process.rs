@@ -9,7 +9,7 @@
 //! - A child that an inline system call makes has a copy of this memory and knows nothing of it. A page
 //!   that the kernel wipes in such copies shows it (`is_elsewhere`).
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
 use sovia_sync::thread;
 use sovia_sys::{call, mapping};
 
@@ -69,9 +69,36 @@ pub fn is_confined() -> bool {
     CONFINED.load(Ordering::Relaxed)
 }
 
-/// It is about to do so, or has failed to.
-pub(crate) fn confine(confined: bool) {
-    CONFINED.store(confined, Ordering::SeqCst);
+/// Threads that wait for several descriptors, in a call that makes system calls of Sovia's own.
+static WAITING: AtomicU32 = AtomicU32::new(0);
+
+/// Counts the calling thread among those until this is dropped.
+pub(crate) struct Waiting(());
+
+/// The calling thread begins to wait for several descriptors.
+pub(crate) fn begin_waiting() -> Waiting {
+    WAITING.fetch_add(1, Ordering::SeqCst);
+    // SYNC: with `confine` and `has_waiting`: the one sees the filter coming, or the other the thread.
+    fence(Ordering::SeqCst);
+    Waiting(())
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // In a forked child the count has begun anew.
+        let less = |count: u32| Some(count.saturating_sub(1));
+        let _ = WAITING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+    }
+}
+
+/// Whether a thread does.
+pub(crate) fn has_waiting() -> bool {
+    WAITING.load(Ordering::SeqCst) != 0
+}
+
+/// It is about to do so.
+pub(crate) fn confine() {
+    CONFINED.store(true, Ordering::SeqCst);
 }
 
 /// Whether the caller is a child that runs on this process's memory: it may use what is known, but has
@@ -133,6 +160,7 @@ pub fn owner() -> i32 {
 
 /// Notes that the tables are this process's: at its start, and in a forked child.
 pub(crate) fn own() {
+    WAITING.store(0, Ordering::Relaxed);
     OWNER.store(call::getpid(), Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);
     PAGE.here.store(HERE, Ordering::Relaxed);

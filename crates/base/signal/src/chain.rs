@@ -67,9 +67,9 @@ pub fn start(install: Sigaction) {
 }
 
 /// From now on every signal's handler runs at once, in a section as well: putting it off takes system
-/// calls, and the process makes none but its program's. Or no longer.
-pub fn put_nothing_off(nothing: bool) {
-    AT_ONCE.store(nothing, Ordering::SeqCst);
+/// calls, and the process makes none but its program's.
+pub fn put_nothing_off() {
+    AT_ONCE.store(true, Ordering::SeqCst);
 }
 
 /// Whether [`start`] has been called.

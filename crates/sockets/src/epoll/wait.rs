@@ -4,7 +4,7 @@ use super::Event;
 use crate::sets::{DOOR, Set, get};
 use crate::stream::combine;
 use crate::wait::Spin;
-use crate::{Errno, Outcome, anchors, errno, retreat};
+use crate::{Errno, Outcome, PLAIN, anchors, errno, process, retreat};
 use core::sync::atomic::Ordering;
 use sovia_sys::{clock, poll};
 use via_shm::waiter::Waiter;
@@ -24,7 +24,11 @@ pub fn wait(
     crate::wait::cancellation_point();
     let Some(set) = get(index) else { return Err(libc::EBADF) };
     let mut deadline = None;
+    let mut inside = None;
     loop {
+        if process::is_confined() {
+            return Err(PLAIN);
+        }
         let (mut n, look) = set.with(|inner| {
             let now = clock::now_ns();
             inner.rounds += 1;
@@ -66,6 +70,13 @@ pub fn wait(
             (Some(timeout), None) => Some(clock::now_ns().saturating_add(timeout)),
         };
         deadline = until;
+        if inside.is_none() {
+            // First, and then whether there is a filter: whoever sets one up waits for what is inside.
+            inside = Some(process::begin_waiting());
+            if process::is_confined() {
+                return Err(PLAIN);
+            }
+        }
         match set.spin_or_sleep(out, until, mask) {
             Ok(0) if until.is_some_and(|until| clock::now_ns() >= until) => {
                 return Ok(set.with(|inner| set.collect(inner, out)));

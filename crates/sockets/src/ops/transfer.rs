@@ -386,7 +386,12 @@ fn send_short(
             send_slowly(fd, at, parts, flags, done)
         }
         Some(result) => result,
-        None => send_or_kernel(fd, at, parts, flags, kernel),
+        // In one piece all the same: nothing that another thread sends may come in between.
+        None => {
+            let mut all = vec![0u8; total];
+            join(parts, &mut all)?;
+            send_or_kernel(fd, at, &[&all], flags, kernel)
+        }
     }
 }
 
@@ -483,20 +488,21 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
     let deadline = deadline(&conn.send_timeout);
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     while done < total {
-        let mut skip = done;
-        let Some(rest) = parts.iter().find_map(|part| {
-            if skip >= part.len() {
-                skip -= part.len();
-                None
-            } else {
-                Some(&part[skip..])
-            }
-        }) else {
-            break;
-        };
+        let Some(rest) = rest_of(parts, done) else { break };
         let attempt = |guard: &mut crate::conn::Guard<'_>| {
             let fd = keep::descriptor(fd, at);
-            match stream::send(guard, fd, rest) {
+            // As many parts as there is room for: nothing that another thread sends comes in between.
+            let mut sent = 0;
+            let put = loop {
+                let Some(rest) = rest_of(parts, done + sent) else { return Some(Ok(sent)) };
+                match stream::send(guard, fd, rest) {
+                    Put::Bytes(n) if n == rest.len() => sent += n,
+                    Put::Bytes(n) => return Some(Ok(sent + n)),
+                    _ if sent > 0 => return Some(Ok(sent)),
+                    put => break put,
+                }
+            };
+            match put {
                 Put::Bytes(n) => Some(Ok(n)),
                 Put::Failed(e) => {
                     if done > 0 {
@@ -529,6 +535,17 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
         }
     }
     Ok(done)
+}
+
+/// What is left of the first part that has not been sent, where so many bytes have been.
+fn rest_of<'a>(parts: &[&'a [u8]], mut done: usize) -> Option<&'a [u8]> {
+    parts.iter().find_map(|part| match part.get(done..) {
+        Some(rest) if !rest.is_empty() => Some(rest),
+        _ => {
+            done -= part.len();
+            None
+        }
+    })
 }
 
 /// A receive whose connection has gone back to TCP, and whose descriptor is no more.

@@ -5,10 +5,13 @@
 //! connection lives ([`give_back`]), and at its end.
 
 use super::{load, tx, word};
-use crate::conn::{Guard, flag};
+use crate::conn::{Conn, Guard, flag};
+use crate::family;
 use crate::pair::KEPT;
+use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
 use sovia_proto::path::Tx;
+use sovia_sys::clock;
 use via_shm::endpoint::{Area, MESSAGE_MAX};
 use via_shm::pool::POOL;
 
@@ -29,13 +32,35 @@ fn cost(pool: u32, area: u32) -> u32 {
     (pool - POOL_LEAST.min(pool) + area) >> 10
 }
 
+/// When it was last looked for memory that the dead have used.
+static SWEPT: AtomicU64 = AtomicU64::new(0);
+/// How long until that is done again, in nanoseconds: it asks the kernel for each process of the family.
+const SWEEP_NS: u64 = 100_000_000;
+
+/// Whether the connection may use so much memory (KiB). What relatives have used that ended without a
+/// close is found when there is no more.
+fn may_use(conn: &Conn, memory: u32) -> bool {
+    if conn.may_use_memory(memory) {
+        return true;
+    }
+    let (now, last) = (clock::now_ns(), SWEPT.load(Ordering::Relaxed));
+    let order = Ordering::Relaxed;
+    if now.saturating_sub(last) < SWEEP_NS
+        || SWEPT.compare_exchange(last, now, order, order).is_err()
+    {
+        return false;
+    }
+    family::sweep();
+    conn.may_use_memory(memory)
+}
+
 /// Makes more of the pool usable. False if it is all usable, or no more may be used.
 #[cold]
 #[inline(never)]
 pub(super) fn more_pool(guard: &mut Guard<'_>) -> bool {
     let now = guard.endpoint_ref().tx.pool_limit();
     let more = now.saturating_mul(STEP).min(POOL as u32);
-    let may = more > now && guard.conn.may_use_memory(cost(more, guard.own.area));
+    let may = more > now && may_use(guard.conn, cost(more, guard.own.area));
     if may {
         guard.endpoint().tx.set_pool_limit(more);
     }
@@ -70,7 +95,7 @@ fn more_area(guard: &mut Guard<'_>) -> bool {
     let more =
         (AREA_LEAST + guard.own.area).saturating_mul(STEP).min(Area::LEN as u32) - AREA_LEAST;
     let pool = guard.endpoint_ref().tx.pool_limit();
-    let may = more > guard.own.area && guard.conn.may_use_memory(cost(pool, more));
+    let may = more > guard.own.area && may_use(guard.conn, cost(pool, more));
     if may {
         guard.own.area = more;
     }
