@@ -3,8 +3,9 @@
 use crate::boundary::{finish, give, may_look, outcome, take, take_if, take_mask};
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use sovia_signal::access::{self, BadAddress, Fault};
+use sovia_sockets::process::PLAIN;
 use sovia_sockets::table::{self, Entry};
-use sovia_sockets::{Errno, Outcome, PLAIN, epoll, pollset};
+use sovia_sockets::{Errno, Outcome, epoll, pollset};
 
 fn ns(ts: &timespec) -> Option<u64> {
     let (s, n) = (u64::try_from(ts.tv_sec).ok()?, u64::try_from(ts.tv_nsec).ok()?);

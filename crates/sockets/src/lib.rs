@@ -75,10 +75,6 @@ pub use engine::{finish, resume_threads, start, stop_threads, thread_leaves};
 /// An errno value: what the program will find in `errno`.
 pub type Errno = i32;
 
-/// In the place of an error: the call is libc's to make. The process has come under a filter of system calls
-/// while it waited.
-pub const PLAIN: Errno = Errno::MAX;
-
 /// The result of a call in the program's terms.
 pub type Outcome = Result<usize, Errno>;
 

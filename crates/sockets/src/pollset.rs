@@ -7,10 +7,11 @@
 
 use crate::conn::Phase;
 use crate::pair::{self, Pair};
+use crate::process::PLAIN;
 use crate::stream::{self, Watch, combine};
 use crate::table::{self, Ref};
 use crate::wait::{self, Ended, FRUITLESS, Spin, Want};
-use crate::{Outcome, PLAIN, anchors, epoll, errno, process, sets};
+use crate::{Outcome, anchors, epoll, errno, process, sets};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sys::poll::{self, PollFd};

@@ -69,6 +69,10 @@ pub fn is_confined() -> bool {
     CONFINED.load(Ordering::Relaxed)
 }
 
+/// In the place of an error: the call is libc's to make. The process has come under a filter of system calls
+/// while it waited.
+pub const PLAIN: crate::Errno = crate::Errno::MAX;
+
 /// Threads that wait for several descriptors, in a call that makes system calls of Sovia's own.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 

@@ -1,10 +1,11 @@
 //! epoll_wait: the VIs' events first, the kernel's often enough, then spin, then sleep.
 
 use super::Event;
+use crate::process::PLAIN;
 use crate::sets::{DOOR, Set, get};
 use crate::stream::combine;
 use crate::wait::Spin;
-use crate::{Errno, Outcome, PLAIN, anchors, errno, process, retreat};
+use crate::{Errno, Outcome, anchors, errno, process, retreat};
 use core::sync::atomic::Ordering;
 use sovia_sys::{clock, poll};
 use via_shm::waiter::Waiter;
