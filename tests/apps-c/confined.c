@@ -169,18 +169,21 @@ static void all_threads(struct peer *p) {
     pthread_join(thread, NULL);
 }
 
-static void *polls_here(void *argument) {
-    struct peer *p = argument;
-    struct pollfd one = {.fd = p->fd, .events = POLLIN | POLLRDHUP};
+static void answer_by_poll(int fd, short events, int timeout) {
+    struct pollfd one = {.fd = fd, .events = events};
     static char buffer[8192];
     for (;;) {
-        MUST(poll(&one, 1, -1));
-        ssize_t n = read(p->fd, buffer, sizeof buffer);
+        MUST(poll(&one, 1, timeout));
+        ssize_t n = read(fd, buffer, sizeof buffer);
         if (n <= 0)
             break;
-        write_all(p->fd, buffer, n);
+        write_all(fd, buffer, n);
     }
     say("end of stream");
+}
+
+static void *polls_here(void *p) {
+    answer_by_poll(((struct peer *)p)->fd, POLLIN | POLLRDHUP, -1);
     return NULL;
 }
 
@@ -235,25 +238,15 @@ static void serves(struct peer *p) {
     }
 }
 
-static void serves_by_epoll(struct peer *p) {
+// Echoes on `count` connections, all in one set with the listener.
+static void serve_set(int set, int listener, int count) {
     struct epoll_event event = {.events = EPOLLIN}, events[8];
-    struct list list;
     static char buffer[8192];
-    p->listener = listen_on(p, AF_INET, "port");
-    ALLOW(&list, SYS_read, SYS_write, SYS_close, SYS_accept, SYS_epoll_create1, SYS_epoll_ctl,
-#ifdef SYS_epoll_wait
-          SYS_epoll_wait,
-#endif
-          SYS_epoll_pwait);
-    confine(&list);
-    int set = MUST(epoll_create1(0)), left = 3;
-    event.data.fd = p->listener;
-    MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->listener, &event));
-    while (left > 0) {
-        int count = MUST(epoll_wait(set, events, 8, 60000));
-        for (int i = 0; i < count; i++) {
+    while (count > 0) {
+        int ready = MUST(epoll_wait(set, events, 8, 60000));
+        for (int i = 0; i < ready; i++) {
             int fd = events[i].data.fd;
-            if (fd == p->listener) {
+            if (fd == listener) {
                 event.data.fd = MUST(accept(fd, NULL, NULL));
                 MUST(epoll_ctl(set, EPOLL_CTL_ADD, event.data.fd, &event));
                 continue;
@@ -263,10 +256,25 @@ static void serves_by_epoll(struct peer *p) {
                 write_all(fd, buffer, got);
             } else {
                 close(fd);
-                left--;
+                count--;
             }
         }
     }
+}
+
+static void serves_by_epoll(struct peer *p) {
+    struct list list;
+    p->listener = listen_on(p, AF_INET, "port");
+    ALLOW(&list, SYS_read, SYS_write, SYS_close, SYS_accept, SYS_epoll_create1, SYS_epoll_ctl,
+#ifdef SYS_epoll_wait
+          SYS_epoll_wait,
+#endif
+          SYS_epoll_pwait);
+    confine(&list);
+    int set = MUST(epoll_create1(0));
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = p->listener};
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->listener, &event));
+    serve_set(set, p->listener, 3);
     say("three connections served");
 }
 
@@ -295,32 +303,13 @@ static void waits_in_an_old_set(struct peer *p) {
 
 // The filter is refused, and the program goes on.
 static void serves_after_a_refusal(struct peer *p) {
-    struct epoll_event event = {.events = EPOLLIN}, events[8];
     struct sock_fprog none = {0};
-    static char buffer[8192];
     p->listener = listen_on(p, AF_INET, "port");
-    int set = MUST(epoll_create1(0)), left = 2;
-    event.data.fd = p->listener;
+    int set = MUST(epoll_create1(0));
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = p->listener};
     MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->listener, &event));
     CALL(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &none));
-    while (left > 0) {
-        int count = MUST(epoll_wait(set, events, 8, 60000));
-        for (int i = 0; i < count; i++) {
-            int fd = events[i].data.fd;
-            if (fd == p->listener) {
-                event.data.fd = MUST(accept(fd, NULL, NULL));
-                MUST(epoll_ctl(set, EPOLL_CTL_ADD, event.data.fd, &event));
-                continue;
-            }
-            ssize_t got = read(fd, buffer, sizeof buffer);
-            if (got > 0) {
-                write_all(fd, buffer, got);
-            } else {
-                close(fd);
-                left--;
-            }
-        }
-    }
+    serve_set(set, p->listener, 2);
     say("two connections served");
 }
 
@@ -333,23 +322,14 @@ static void connects_to_old_set(struct peer *p) {
 }
 
 static void polls(struct peer *p) {
-    struct pollfd one = {.fd = p->fd, .events = POLLIN};
     struct list list;
-    static char buffer[8192];
 #ifdef SYS_poll
     ALLOW(&list, SYS_read, SYS_write, SYS_close, SYS_poll);
 #else
     ALLOW(&list, SYS_read, SYS_write, SYS_close, SYS_ppoll);
 #endif
     confine(&list);
-    for (;;) {
-        MUST(poll(&one, 1, 60000));
-        ssize_t n = read(p->fd, buffer, sizeof buffer);
-        if (n <= 0)
-            break;
-        write_all(p->fd, buffer, n);
-    }
-    say("end of stream");
+    answer_by_poll(p->fd, POLLIN, 60000);
 }
 
 // --- a child that serves under a filter, as servers that drop their rights have it

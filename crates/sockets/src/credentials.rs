@@ -69,7 +69,7 @@ pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
     let attached = attached();
     leave(Cause::Filter);
     await_waiting(&attached);
-    drop_all(Reason::Filter);
+    drop_all(Cause::Filter.reason());
     table::for_each_epoll(|epfd| {
         table::remove(epfd);
     });
@@ -91,7 +91,7 @@ fn leave(cause: Cause) -> bool {
         thread::ended();
     }
     let relatives = members::has_relatives();
-    let retired = if relatives { drop_all(Reason::RetreatCredentials) } else { Vec::new() };
+    let retired = if relatives { drop_all(cause.reason()) } else { Vec::new() };
     sets::leave_doors();
     pair::leave_all(sets::forget_pair);
     peers::leave_all();

@@ -306,7 +306,7 @@ pub fn expect_child() -> u64 {
                     bits &= bits - 1;
                     let conn = &chunk.conns[i];
                     let before = conn.holders.fetch_and(!child.bit, Ordering::AcqRel);
-                    // Nobody else would ever find that it has no holder any more.
+                    // No process would ever find that it has no holder any more.
                     if before == child.bit && conn.phase() != Phase::Free {
                         conn.end();
                         give_back((at * CHUNK + i) as u32);

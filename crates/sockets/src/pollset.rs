@@ -83,11 +83,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             return Ok(n);
         }
         if inside.is_none() {
-            // First, and then whether there is a filter: whoever sets one up waits for what is inside.
-            inside = Some(process::begin_waiting());
-            if process::is_confined() {
-                return Err(PLAIN);
-            }
+            inside = Some(process::begin_waiting()?);
         }
         let (mut spin, watches) = begin_spin(&ours);
         let mut from_kernel = Ok(0);

@@ -62,8 +62,8 @@ pub(crate) fn is_changing() -> bool {
 /// Whether the program has put this process under a filter of system calls.
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program has put this process under a filter of system calls, of which nobody but the
-/// program knows what it lets through. From then on Sovia makes none of its own.
+/// Whether the program has put this process under a filter of system calls: only the program knows
+/// what that lets through. From then on Sovia makes none of its own.
 #[inline]
 pub fn is_confined() -> bool {
     CONFINED.load(Ordering::Relaxed)
@@ -80,11 +80,16 @@ static WAITING: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct Waiting(());
 
 /// The calling thread begins to wait for several descriptors.
-pub(crate) fn begin_waiting() -> Waiting {
+///
+/// # Errors
+/// [`PLAIN`] if the process is, or is just being put, under a filter.
+pub(crate) fn begin_waiting() -> Result<Waiting, crate::Errno> {
+    let waiting = Waiting(());
     WAITING.fetch_add(1, Ordering::SeqCst);
-    // SYNC: with `confine` and `has_waiting`: the one sees the filter coming, or the other the thread.
+    // SYNC: with `confine` and `has_waiting`: this thread sees the filter coming, or the thread that
+    // sets it up sees this one and waits for it.
     fence(Ordering::SeqCst);
-    Waiting(())
+    if is_confined() { Err(PLAIN) } else { Ok(waiting) }
 }
 
 impl Drop for Waiting {
@@ -164,15 +169,17 @@ pub fn owner() -> i32 {
 
 /// Notes that the tables are this process's: at its start, and in a forked child.
 pub(crate) fn own() {
-    WAITING.store(0, Ordering::Relaxed);
-    OWNER.store(call::getpid(), Ordering::Relaxed);
-    SHARED.store(false, Ordering::Relaxed);
-    PAGE.here.store(HERE, Ordering::Relaxed);
+    own_as(call::getpid());
 }
 
 /// The same in a forked child under a filter, whose only thread has its id: no system call.
 pub(crate) fn own_quietly() {
-    OWNER.store(thread::thread_id(), Ordering::Relaxed);
+    own_as(thread::thread_id());
+}
+
+fn own_as(id: i32) {
+    WAITING.store(0, Ordering::Relaxed);
+    OWNER.store(id, Ordering::Relaxed);
     SHARED.store(false, Ordering::Relaxed);
     PAGE.here.store(HERE, Ordering::Relaxed);
 }

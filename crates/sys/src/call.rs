@@ -440,18 +440,6 @@ pub fn dup_cloexec_onto(fd: RawFd, to: RawFd) -> Result<()> {
     sys!(dup3, fd, to, libc::O_CLOEXEC).map(drop)
 }
 
-/// Runs `f` in a forked child which then exits; the parent goes on and never waits for it. The
-/// child's id, if it could be made. `f` may only make system calls.
-pub fn in_child(f: impl FnOnce()) -> Option<i32> {
-    // SAFETY: a plain fork by clone; exit signal 0 leaves no trace for the program's wait calls.
-    let pid = unsafe { syscalls::syscall!(Sysno::clone, 0usize, 0usize, 0usize, 0usize, 0usize) };
-    if pid == Ok(0) {
-        f();
-        exit_now();
-    }
-    pid.ok().map(|pid| pid as i32)
-}
-
 /// Bytes that a connected TCP socket has received in order so far (`tcpi_bytes_received`).
 ///
 /// # Errors

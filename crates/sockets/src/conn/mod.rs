@@ -416,7 +416,7 @@ impl Conn {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_>> {
-        // Made only once the lock is held: a guard that is dropped gives the lock back, whoever has it.
+        // Made only once the lock is held: a guard that is dropped gives the lock back, whichever thread has it.
         self.lock.try_lock().then(|| Guard { conn: self, is_outermost: true })
     }
 }

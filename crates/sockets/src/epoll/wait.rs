@@ -72,11 +72,7 @@ pub fn wait(
         };
         deadline = until;
         if inside.is_none() {
-            // First, and then whether there is a filter: whoever sets one up waits for what is inside.
-            inside = Some(process::begin_waiting());
-            if process::is_confined() {
-                return Err(PLAIN);
-            }
+            inside = Some(process::begin_waiting()?);
         }
         match set.spin_or_sleep(out, until, mask) {
             Ok(0) if until.is_some_and(|until| clock::now_ns() >= until) => {

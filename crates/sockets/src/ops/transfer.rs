@@ -386,12 +386,7 @@ fn send_short(
             send_slowly(fd, at, parts, flags, done)
         }
         Some(result) => result,
-        // In one piece all the same: nothing that another thread sends may come in between.
-        None => {
-            let mut all = vec![0u8; total];
-            join(parts, &mut all)?;
-            send_or_kernel(fd, at, &[&all], flags, kernel)
-        }
+        None => send_or_kernel(fd, at, parts, flags, kernel),
     }
 }
 

@@ -54,7 +54,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    fn reason(self) -> Reason {
+    pub(crate) fn reason(self) -> Reason {
         match self {
             Cause::Exec => Reason::RetreatExec,
             Cause::Stdio => Reason::RetreatStdio,
