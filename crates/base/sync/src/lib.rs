@@ -3,6 +3,7 @@
 //! - [`lock`]: a lock word that survives its owner; [`value`]: a value behind one;
 //! - [`section`]: whether the calling thread is inside one of Sovia's critical sections;
 //! - [`record`]: which threads live, as the kernel tells it (`robust_list`);
+//! - [`hazard`]: what threads use without a lock;
 //! - [`once`]: a thread that each process has once;
 //! - [`thread`]: what identifies the calling thread; `state`: its words, in one place;
 //! - `shim`: the machine's atomics, or loom's.
@@ -22,6 +23,7 @@
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go through `sovia-sys`.
 
+pub mod hazard;
 pub mod lock;
 pub mod once;
 pub mod record;

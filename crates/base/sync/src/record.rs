@@ -13,6 +13,7 @@
 //! or a signal handler has interrupted glibc in a change of it) is known by its thread id, as the kernel
 //! calls it, and lives as long as that exists.
 
+use crate::hazard::Words;
 use crate::robust_list::{self, Entry, Linked, OWNER_DIED, TID};
 use crate::shim::{AtomicU32, Ordering, fence};
 use crate::state::State;
@@ -46,6 +47,13 @@ static LOCAL: Table<OWN> = Table::new();
 #[cfg(loom)]
 loom::lazy_static! {
     static ref LOCAL: Table<4> = Table::new();
+}
+/// What the threads with those records use without a lock.
+#[cfg(not(loom))]
+static USED: [Words; OWN] = [const { Words::new() }; OWN];
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref USED: [Words; 4] = core::array::from_fn(|_| Words::new());
 }
 /// The records for locks in memory that processes share.
 static FAMILY: AtomicPtr<Table<SHARED>> = AtomicPtr::new(core::ptr::null_mut());
@@ -186,10 +194,15 @@ pub(crate) fn thread_id(state: &State) -> i32 {
 }
 
 /// Enters the calling thread into a table; the word by which it is known from now on. In a handler that
-/// has interrupted glibc, or just this, it is known by its id for once.
-#[cold]
-#[inline(never)]
-fn enter<const N: usize>(table: &'static Table<N>, state: &State, cache: &Cell<u32>) -> u32 {
+/// has interrupted glibc, or just this, it is known by its id for once. `own` is called with the number of
+/// the record.
+#[inline(always)]
+fn enter<const N: usize>(
+    table: &'static Table<N>,
+    state: &State,
+    cache: &Cell<u32>,
+    own: impl FnOnce(usize),
+) -> u32 {
     if state.registering.replace(1) != 0 {
         return by_id(state);
     }
@@ -201,6 +214,9 @@ fn enter<const N: usize>(table: &'static Table<N>, state: &State, cache: &Cell<u
             return by_id(state);
         }
     };
+    if word & BY_ID == 0 {
+        own((word & SLOT) as usize);
+    }
     // SYNC: with the fence before `lives` is asked: a thread that finds this word in a lock finds the record
     // taken. Here, once for each thread, so that taking a lock need not say it.
     fence(Ordering::Release);
@@ -222,9 +238,34 @@ enum Registered {
 #[inline(always)]
 pub(crate) fn local(state: &State) -> u32 {
     match state.local.get() {
-        0 => enter(&LOCAL, state, &state.local),
+        0 => enter_local(state),
         word => word,
     }
+}
+
+#[cold]
+#[inline(never)]
+fn enter_local(state: &State) -> u32 {
+    enter(&LOCAL, state, &state.local, |slot| {
+        // The thread that had the record before has ended.
+        USED[slot].clear();
+        state.noted.set(0);
+    })
+}
+
+/// The calling thread's words for what it uses; if it has a record.
+#[inline(always)]
+pub(crate) fn words(state: &State) -> Option<&'static Words> {
+    let me = local(state);
+    if me & BY_ID != 0 { None } else { USED.get((me & SLOT) as usize) }
+}
+
+/// Whether `is` is true of the words of any living thread.
+pub(crate) fn any_words(mut is: impl FnMut(&Words) -> bool) -> bool {
+    let ever = LOCAL.next.load(Ordering::Relaxed) as usize;
+    let entries = LOCAL.entries.iter().zip(USED.iter()).take(ever);
+    // SYNC: pairs with the kernel's exchange at the thread's end.
+    entries.filter(|(entry, _)| is_owned(entry.word.load(Ordering::Acquire))).any(|(_, w)| is(w))
 }
 
 /// The word by which the calling thread owns locks in memory that processes share.
@@ -240,7 +281,7 @@ pub(crate) fn shared(state: &State) -> u32 {
 #[inline(never)]
 fn enter_shared(state: &State) -> u32 {
     match family() {
-        Some(table) => enter(table, state, &state.family),
+        Some(table) => enter(table, state, &state.family, |_| {}),
         None => by_id(state),
     }
 }

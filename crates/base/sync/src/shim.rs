@@ -3,12 +3,12 @@
 #[cfg(not(loom))]
 pub(crate) use core::{
     hint::spin_loop,
-    sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 #[cfg(loom)]
 pub(crate) use loom::{
     hint::spin_loop,
-    sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 /// Tries before a thread sleeps on a lock. Loom visits each of them.

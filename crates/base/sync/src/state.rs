@@ -27,6 +27,8 @@ pub struct State {
     pub(crate) registering: Cell<u32>,
     /// How often in a row it was refused what it is in the middle of.
     pub(crate) refusals: Cell<u32>,
+    /// Which of its words for what it uses are taken, a bit for each ([`crate::hazard`]).
+    pub(crate) noted: Cell<u32>,
 }
 
 #[cfg(all(not(loom), not(miri), target_arch = "x86_64"))]
@@ -112,6 +114,7 @@ mod fallback {
         lent: Cell::new(0),
         registering: Cell::new(0),
         refusals: Cell::new(0),
+        noted: Cell::new(0),
     };
 
     #[cfg(not(loom))]

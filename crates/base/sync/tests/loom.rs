@@ -5,9 +5,9 @@
 #![cfg(loom)]
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
-use sovia_sync::{Acquired, RobustBox, RobustLock, record};
+use sovia_sync::{Acquired, RobustBox, RobustLock, hazard, record};
 
 /// A value that two threads must not touch at the same time: loom says so if they do.
 struct Guarded {
@@ -139,5 +139,91 @@ fn a_box_gives_its_value_to_one_at_a_time() {
         add(&shared);
         other.join().unwrap();
         shared.with(|value| assert_eq!(*value, (2, 2)));
+    });
+}
+
+/// Something that can be found by a word, and is freed once.
+struct Findable {
+    word: AtomicUsize,
+    /// Written to when it is freed: loom says so if another thread reads it at the same time.
+    memory: loom::cell::UnsafeCell<u32>,
+}
+
+// SAFETY: what the tests find out.
+unsafe impl Sync for Findable {}
+// SAFETY: numbers.
+unsafe impl Send for Findable {}
+
+const PLACE: usize = 64;
+
+impl Findable {
+    fn new() -> Arc<Findable> {
+        let word = AtomicUsize::new(PLACE);
+        Arc::new(Findable { word, memory: loom::cell::UnsafeCell::new(7) })
+    }
+
+    fn read(&self) {
+        // SAFETY: not freed yet, which is what loom checks.
+        assert_eq!(self.memory.with(|memory| unsafe { *memory }), 7);
+    }
+
+    fn free_unless_used(&self) -> bool {
+        let free = hazard::settle() && !hazard::is_used(PLACE);
+        if free {
+            // SAFETY: no thread finds it or uses it any more, which is what loom checks.
+            self.memory.with_mut(|memory| unsafe { *memory = 0 });
+        }
+        free
+    }
+}
+
+#[test]
+fn what_a_thread_has_looked_up_is_not_freed_under_it() {
+    loom::model(|| {
+        let shared = Findable::new();
+        let user = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let hazard = hazard::publish(PLACE);
+                if shared.word.load(Ordering::Acquire) == PLACE {
+                    shared.read();
+                }
+                drop(hazard);
+            })
+        };
+        shared.word.store(0, Ordering::Release);
+        let freed = shared.free_unless_used();
+        user.join().unwrap();
+        assert!(freed || shared.free_unless_used());
+    });
+}
+
+#[test]
+fn what_a_thread_waits_for_is_not_freed_under_it() {
+    loom::model(|| {
+        let shared = Findable::new();
+        let lock = Arc::new(RobustLock::<sovia_sync::Local>::new());
+        let user = {
+            let (shared, lock) = (shared.clone(), lock.clone());
+            thread::spawn(move || {
+                let mut waits = hazard::Waits::begin(true);
+                let held = lock.guard();
+                let found = shared.word.load(Ordering::Relaxed) == PLACE;
+                if found {
+                    waits.keep(PLACE);
+                }
+                drop(held);
+                if found {
+                    shared.read();
+                }
+            })
+        };
+        {
+            let _held = lock.guard();
+            shared.word.store(0, Ordering::Relaxed);
+        }
+        let freed = shared.free_unless_used();
+        user.join().unwrap();
+        assert!(freed || shared.free_unless_used());
     });
 }

@@ -1,0 +1,434 @@
+//! What threads use without a lock: so that nothing is freed under a thread that uses it.
+//!
+//! Each thread with a record ([`crate::record`]) has a few words beside it, and writes there what it uses,
+//! by address: a *hazard*. A thread that wants to free something first sees to it that no thread can find
+//! it any more, then asks whether any living thread's words name it ([`is_used`]), and frees it only if
+//! none does. Nothing here depends on how long a thread uses what it has found, and a thread that ends,
+//! in whatever way, uses nothing any more.
+//!
+//! There are two kinds of use:
+//!
+//! - [`publish`]: the thread looks something up without a lock. It writes the address down and then looks
+//!   again whether the thing can still be found. Each of the two threads must see what the other one did
+//!   first. Using is frequent and freeing is rare, so the thread that frees has the kernel put the fence
+//!   into all others (`membarrier`), and must call [`settle`] before it asks. Where the kernel does not
+//!   do that, users fence themselves.
+//! - [`Waits`]: the thread holds the lock under which the thing cannot go, and is to wait for it without
+//!   that lock. The lock orders the two threads. A signal handler may leave such a wait by `longjmp`: the
+//!   thread's next wait forgets what that one had written.
+
+use crate::shim::{AtomicU32, AtomicUsize, Ordering, fence};
+use crate::state::{self, State};
+use crate::value::RobustBox;
+use crate::{record, section};
+use core::marker::PhantomData;
+use core::sync::atomic::compiler_fence;
+use sovia_sys::{call, process};
+
+/// Words for what is looked up: things that a thread uses at once without a lock.
+const USES: u32 = if cfg!(loom) { 1 } else { 6 };
+/// Words for what is waited for, by a call and by those of signal handlers that interrupt it.
+const WAITS: u32 = if cfg!(loom) { 1 } else { 18 };
+const WORDS: usize = (USES + WAITS) as usize;
+const FOR_USES: u32 = (1 << USES) - 1;
+const FOR_WAITS: u32 = ((1 << WAITS) - 1) << USES;
+
+/// Nothing is written down.
+const NOTHING: usize = 0;
+
+/// A thread's words.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Words([AtomicUsize; WORDS]);
+
+impl Words {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Words {
+        Words([const { AtomicUsize::new(NOTHING) }; WORDS])
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Words {
+        Words(core::array::from_fn(|_| AtomicUsize::new(NOTHING)))
+    }
+
+    fn names(&self, place: usize) -> bool {
+        // SYNC: pairs with the store that ends a use: what its thread did before is over.
+        self.0.iter().any(|word| word.load(Ordering::Acquire) == place)
+    }
+
+    /// For the record's next owner.
+    pub(crate) fn clear(&self) {
+        self.0.iter().for_each(|word| word.store(NOTHING, Ordering::Relaxed));
+    }
+}
+
+/// What found no word, with the word by which its thread is known.
+#[cfg(not(loom))]
+static FURTHER: RobustBox<Vec<(usize, u32)>> = RobustBox::new(Vec::new());
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref FURTHER: RobustBox<Vec<(usize, u32)>> = RobustBox::new(Vec::new());
+}
+/// Whether anything has ever been put there.
+static EVER_FURTHER: core::sync::atomic::AtomicBool =
+    core::sync::atomic::AtomicBool::new(cfg!(loom));
+
+const UNKNOWN: u32 = 0;
+const USERS_FENCE: u32 = 1;
+const KERNEL_FENCES: u32 = 2;
+
+/// Who puts the fence between writing down and looking again.
+#[cfg(not(loom))]
+static FENCES: AtomicU32 = AtomicU32::new(UNKNOWN);
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref FENCES: AtomicU32 = AtomicU32::new(USERS_FENCE);
+}
+
+/// Finds out whether the kernel puts the fences: the same answer to every thread.
+#[cold]
+fn find_out() -> u32 {
+    let works = process::enable_barrier() && process::barrier().is_ok();
+    let found = if works { KERNEL_FENCES } else { USERS_FENCE };
+    match FENCES.compare_exchange(UNKNOWN, found, Ordering::SeqCst, Ordering::SeqCst) {
+        Ok(_) => found,
+        Err(first) => first,
+    }
+}
+
+/// A free word of the calling thread's, which is its own from here on.
+#[inline(always)]
+fn take(state: &State, among: u32) -> Option<(&'static AtomicUsize, u32)> {
+    let words = record::words(state)?;
+    let free = !state.noted.get() & among;
+    if free == 0 {
+        return None;
+    }
+    let bit = free & free.wrapping_neg();
+    state.noted.set(state.noted.get() | bit);
+    Some((&words.0[bit.trailing_zeros() as usize], bit))
+}
+
+/// Something is written down as in use, until this is dropped.
+#[derive(Debug)]
+pub struct Hazard {
+    place: usize,
+    /// Its word, and the word's bit.
+    word: Option<(&'static AtomicUsize, u32)>,
+    /// It belongs to the thread that made it.
+    _here: PhantomData<*mut ()>,
+}
+
+/// Writes down that the calling thread uses what lies at `place` (not 0). Loads that follow are made after
+/// that is visible to a thread that frees it.
+#[inline]
+pub fn publish(place: usize) -> Hazard {
+    state::current(|state| {
+        let word = take(state, FOR_USES);
+        let Some((at, _)) = word else { return publish_further(state, place) };
+        at.store(place, Ordering::Relaxed);
+        if FENCES.load(Ordering::Relaxed) == KERNEL_FENCES {
+            // SYNC: `settle` puts a true fence here, from outside.
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence_first();
+        }
+        Hazard { place, word, _here: PhantomData }
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn fence_first() {
+    if FENCES.load(Ordering::Relaxed) == UNKNOWN {
+        find_out();
+    }
+    // SYNC: with the one in `settle`.
+    fence(Ordering::SeqCst);
+}
+
+#[cold]
+#[inline(never)]
+fn publish_further(state: &State, place: usize) -> Hazard {
+    // SYNC: a thread that frees takes the list's lock after it has made the thing unfindable. Either it
+    // finds the place in the list, or the caller, which looks after the lock is given back, finds nothing.
+    note_further(state, place);
+    Hazard { place, word: None, _here: PhantomData }
+}
+
+fn note_further(state: &State, place: usize) {
+    EVER_FURTHER.store(true, core::sync::atomic::Ordering::SeqCst);
+    let me = record::local(state);
+    FURTHER.with(|list| {
+        list.retain(|&(_, owner)| record::local_lives(owner));
+        list.push((place, me));
+    });
+}
+
+fn strike_further(state: &State, place: usize) {
+    let me = record::local(state);
+    FURTHER.with(|list| {
+        if let Some(at) = list.iter().rposition(|&entry| entry == (place, me)) {
+            list.swap_remove(at);
+        }
+    });
+}
+
+impl Drop for Hazard {
+    #[inline]
+    fn drop(&mut self) {
+        state::current(|state| match self.word {
+            Some((word, bit)) => {
+                // SYNC: pairs with the load in `names`.
+                word.store(NOTHING, Ordering::Release);
+                compiler_fence(Ordering::SeqCst);
+                state.noted.set(state.noted.get() & !bit);
+            }
+            None => strike_further(state, self.place),
+        });
+    }
+}
+
+/// What a thread waits for without a lock, until this is dropped.
+#[derive(Debug)]
+pub struct Waits {
+    /// Its words, a bit for each.
+    own: u32,
+    further: Vec<usize>,
+    /// It belongs to the thread that made it.
+    _here: PhantomData<*mut ()>,
+}
+
+impl Waits {
+    /// A wait begins that uses nothing yet. `outermost`: the calling thread runs no signal handler, so all
+    /// its other waits have been left by `longjmp`, and are forgotten.
+    #[inline]
+    pub fn begin(outermost: bool) -> Waits {
+        if outermost {
+            state::current(forget);
+        }
+        Waits { own: 0, further: Vec::new(), _here: PhantomData }
+    }
+
+    /// The wait uses what lies at `place` (not 0). The caller holds a lock that keeps it from being freed.
+    #[inline]
+    pub fn keep(&mut self, place: usize) {
+        state::current(|state| match take(state, FOR_WAITS) {
+            Some((word, bit)) => {
+                self.own |= bit;
+                // SYNC: the thread that frees has had the caller's lock after the caller.
+                word.store(place, Ordering::Relaxed);
+            }
+            None => self.keep_further(state, place),
+        });
+    }
+
+    #[cold]
+    fn keep_further(&mut self, state: &State, place: usize) {
+        note_further(state, place);
+        self.further.push(place);
+    }
+}
+
+#[inline]
+fn forget(state: &State) {
+    let left = state.noted.get() & FOR_WAITS;
+    if left != 0 {
+        end(state, left);
+    }
+    if EVER_FURTHER.load(core::sync::atomic::Ordering::Relaxed) {
+        let me = record::local(state);
+        FURTHER.with(|list| list.retain(|&(_, owner)| owner != me));
+    }
+}
+
+/// The calling thread's words with those bits name nothing any more.
+#[inline]
+fn end(state: &State, mut bits: u32) {
+    let Some(words) = record::words(state) else { return };
+    let all = bits;
+    while bits != 0 {
+        // SYNC: pairs with the load in `names`.
+        words.0[bits.trailing_zeros() as usize].store(NOTHING, Ordering::Release);
+        bits &= bits - 1;
+    }
+    compiler_fence(Ordering::SeqCst);
+    state.noted.set(state.noted.get() & !all);
+}
+
+impl Drop for Waits {
+    #[inline]
+    fn drop(&mut self) {
+        state::current(|state| {
+            if self.own != 0 {
+                end(state, self.own);
+            }
+            self.further.iter().for_each(|&place| strike_further(state, place));
+        });
+    }
+}
+
+/// What was written down before this is found by [`is_used`] after it; a thread that writes down later
+/// finds what the caller has done before. False if that cannot be had: then nothing may be freed.
+#[must_use]
+pub fn settle() -> bool {
+    // SYNC: with the fence of a user that fences itself.
+    fence(Ordering::SeqCst);
+    let fences = match FENCES.load(Ordering::SeqCst) {
+        UNKNOWN => find_out(),
+        found => found,
+    };
+    fences == USERS_FENCE || process::barrier().is_ok()
+}
+
+/// Whether a thread of this process uses what lies at `place`. The caller has seen to it that no thread
+/// finds it any more, and then called [`settle`].
+pub fn is_used(place: usize) -> bool {
+    record::any_words(|words| words.names(place)) || is_used_further(place)
+}
+
+fn is_used_further(place: usize) -> bool {
+    FURTHER.with(|list| {
+        list.iter().any(|&(used, owner)| used == place && record::local_lives(owner))
+    })
+}
+
+/// The calling thread itself uses what is to be freed: a callback that frees what it was called for,
+/// within a function that was called for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsedByCaller;
+
+/// Waits until no thread uses what lies at `place`. To be called when no thread finds it any more.
+///
+/// # Errors
+/// [`UsedByCaller`], at once.
+pub fn wait_for(place: usize) -> Result<(), UsedByCaller> {
+    let by_caller = state::current(|state| {
+        let me = record::local(state);
+        record::words(state).is_some_and(|words| words.names(place))
+            || FURTHER.with(|list| list.contains(&(place, me)))
+    });
+    if by_caller {
+        return Err(UsedByCaller);
+    }
+    while !settle() || is_used(place) {
+        call::sched_yield();
+    }
+    Ok(())
+}
+
+/// Around fork: the list is whole in the child.
+pub fn hold() {
+    debug_assert!(!section::is_inside());
+    FURTHER.hold();
+}
+
+/// After fork, in both.
+pub fn release() {
+    FURTHER.release();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// A thread that does something, and ends when it is told.
+    fn user(does: impl FnOnce() + Send + 'static) -> (mpsc::Sender<()>, std::thread::JoinHandle<()>) {
+        let (go, may_go) = mpsc::channel::<()>();
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            does();
+            ready.send(()).unwrap();
+            may_go.recv().unwrap();
+        });
+        is_ready.recv().unwrap();
+        (go, thread)
+    }
+
+    fn used(place: usize) -> bool {
+        assert!(settle());
+        is_used(place)
+    }
+
+    #[test]
+    fn what_another_thread_uses_is_used_until_it_drops_it() {
+        let (used_by, hazard_is_dropped) = (64, mpsc::channel());
+        let (drop_it, may_drop) = mpsc::channel::<()>();
+        let (ready, is_ready) = mpsc::channel();
+        let user = std::thread::spawn(move || {
+            let hazard = publish(used_by);
+            ready.send(()).unwrap();
+            may_drop.recv().unwrap();
+            drop(hazard);
+            hazard_is_dropped.0.send(()).unwrap();
+        });
+        is_ready.recv().unwrap();
+        assert!(used(used_by));
+        assert!(!used(128));
+        assert_eq!(wait_for(128), Ok(()));
+        drop_it.send(()).unwrap();
+        assert_eq!(wait_for(used_by), Ok(()));
+        hazard_is_dropped.1.recv().unwrap();
+        user.join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_does_not_wait_for_itself() {
+        let _own = publish(192);
+        assert_eq!(wait_for(192), Err(UsedByCaller));
+    }
+
+    #[test]
+    fn a_thread_may_use_more_than_it_has_words() {
+        let all: Vec<_> = (1..40).map(|i| publish(i << 20)).collect();
+        assert!((1..40).all(|i| used(i << 20)));
+        assert_eq!(wait_for(39 << 20), Err(UsedByCaller));
+        drop(all);
+        assert!(!(1..40).any(|i| used(i << 20)));
+        let mut waits = Waits::begin(true);
+        (1..40).for_each(|i| waits.keep(i << 21));
+        assert!((1..40).all(|i| used(i << 21)));
+        drop(waits);
+        assert!(!(1..40).any(|i| used(i << 21)));
+    }
+
+    #[test]
+    fn a_wait_that_was_left_is_forgotten_by_the_next_one_that_is_no_handlers() {
+        let leave = |places: core::ops::Range<usize>| {
+            let mut left = Waits::begin(false);
+            places.for_each(|place| left.keep(place));
+            core::mem::forget(left);
+        };
+        leave(1001..1003);
+        let handlers = Waits::begin(false);
+        assert!(used(1001) && used(1002));
+        drop(handlers);
+        // As many as find no words.
+        leave(1003..1043);
+        assert!((1001..1043).all(used));
+        let mut next = Waits::begin(true);
+        assert!(!(1001..1043).any(used));
+        next.keep(1043);
+        assert!(used(1043));
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_uses_nothing() {
+        let forget = || {
+            let mut waits = Waits::begin(true);
+            (2001..2041).for_each(|place| waits.keep(place));
+            core::mem::forget(waits);
+            core::mem::forget(publish(2041));
+        };
+        let (go, thread) = user(forget);
+        assert!((2001..2042).all(used));
+        go.send(()).unwrap();
+        thread.join().unwrap();
+        // The kernel marks the record when the thread ends, a moment after it can be joined.
+        while (2001..2042).any(used) {
+            std::thread::yield_now();
+        }
+    }
+}
