@@ -229,7 +229,6 @@ fn wait_once<T>(
         Ok(None) => sleep(word, before, deadline).map(|()| None).map_err(Ended::Failed),
         other => other,
     };
-    bell.woke();
     spin.learn();
     result
 }

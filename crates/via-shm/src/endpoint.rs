@@ -15,7 +15,7 @@ use crate::waiter::Bell;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_signal::access::{self, BadAddress};
-use sovia_sys::{cache, futex, mapping};
+use sovia_sys::{cache, mapping};
 
 /// Bytes that one message may have.
 pub const MESSAGE_MAX: usize = 64 << 10;
@@ -564,8 +564,7 @@ impl Receiver {
 pub(crate) fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
     if let Some(listeners) = bell.look() {
         if listeners.sleepers {
-            bell.ring();
-            futex::wake(bell.word(), u32::MAX >> 1);
+            bell.wake();
         }
         if listeners.waiters != 0 {
             ring(listeners.waiters);

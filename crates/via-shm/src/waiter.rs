@@ -16,16 +16,22 @@ use crate::sync::{At, AtomicU32, AtomicU64, Ordering, fence, point};
 pub const VIS: u32 = 1024;
 const WORDS: usize = (VIS / 64) as usize;
 
-/// Per direction: who is to be told of news in it. Written by the waiting side around sleeps
-/// only, so the ringer's look at it stays in its own cache.
+/// Per direction: who is to be told of news in it. Written around sleeps only, so the ringer's look at it
+/// stays in its own cache.
+///
+/// A sleep that has been announced counts until a ringer has woken the sleepers after it. Nothing takes an
+/// announcement back: a thread that ends in its sleep, is cancelled in it or comes to it when the VI has got
+/// its next connection leaves one ring too many, and no sleeper that nobody rings for.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Bell {
-    /// Low half: how many threads sleep on `word`. High half: a bit for each waiter of the
+    /// Low half: how many sleeps on `word` have been announced. High half: a bit for each waiter of the
     /// waiting side that watches this direction.
     who: AtomicU64,
     /// Changed at each ring.
     word: AtomicU32,
+    /// How many of the announced sleeps are over.
+    rung: AtomicU32,
 }
 
 /// Whom [`Bell::look`] found.
@@ -41,19 +47,19 @@ impl Bell {
     /// Nobody listens.
     #[cfg(loom)]
     pub fn new() -> Bell {
-        Bell { who: AtomicU64::new(0), word: AtomicU32::new(0) }
+        Bell { who: AtomicU64::new(0), word: AtomicU32::new(0), rung: AtomicU32::new(0) }
     }
 
     /// For the ringer, after it has published its news: who must be told?
     #[inline]
     pub fn look(&self) -> Option<Listeners> {
         fence(Ordering::SeqCst);
-        let who = self.who.load(Ordering::Relaxed);
-        if who == 0 {
+        let (who, rung) = (self.who.load(Ordering::Relaxed), self.rung.load(Ordering::Relaxed));
+        if who == u64::from(rung) {
             return None;
         }
         point(At::Waking);
-        Some(Listeners { sleepers: who as u32 != 0, waiters: (who >> 32) as u32 })
+        Some(Listeners { sleepers: who as u32 != rung, waiters: (who >> 32) as u32 })
     }
 
     /// The word to sleep on, and its present value; taken before the last look.
@@ -61,25 +67,38 @@ impl Bell {
         &self.word
     }
 
-    /// Announces one more sleeper. The caller looks for news once more before it sleeps on the
-    /// value of [`Bell::word`] that it had loaded earlier, and calls [`Bell::woke`] afterwards.
+    /// Announces a sleep. The caller looks for news once more before it sleeps on the value of
+    /// [`Bell::word`] that it had loaded earlier.
     pub fn going_to_sleep(&self) {
-        self.who.fetch_add(1, Ordering::SeqCst);
+        // In the low half only: the count wraps around without touching the waiters' bits.
+        let next = |who: u64| who & !u64::from(u32::MAX) | u64::from((who as u32).wrapping_add(1));
+        let _ = self.who.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |who| Some(next(who)));
         fence(Ordering::SeqCst);
         point(At::Sleeping);
     }
 
-    /// Takes the announcement back. One that somebody has overwritten is not there to be taken:
-    /// subtracting regardless would cancel the next sleeper's, and those of the waiters.
-    pub fn woke(&self) {
-        let mut seen = self.who.load(Ordering::Relaxed);
-        while seen as u32 != 0 {
-            let now = seen - 1;
-            match self.who.compare_exchange(seen, now, Ordering::SeqCst, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(other) => seen = other,
-            }
-        }
+    /// Wakes the threads that sleep on the word: `wake` is told to.
+    pub(crate) fn wake_by(&self, wake: impl FnOnce()) {
+        // SYNC: in this order. A sleep that is counted here was announced by a thread which had loaded the
+        // word before, so it sees the word changed, or is asleep and woken. Only then is it over.
+        let announced = self.who.load(Ordering::SeqCst) as u32;
+        self.ring();
+        wake();
+        self.rung.store(announced, Ordering::SeqCst);
+    }
+
+    /// Wakes the threads that sleep on the word, after news have been published.
+    #[cfg(not(loom))]
+    pub fn wake(&self) {
+        self.wake_by(|| {
+            sovia_sys::futex::wake(&self.word, u32::MAX >> 1);
+        });
+    }
+
+    /// The same, where `wake` stands for the kernel.
+    #[cfg(loom)]
+    pub fn wake(&self, wake: impl FnOnce()) {
+        self.wake_by(wake);
     }
 
     /// The waiters that are told of news, a bit for each.
@@ -87,8 +106,7 @@ impl Bell {
         (self.who.load(Ordering::Relaxed) >> 32) as u32
     }
 
-    /// Changes the word, so that nobody falls asleep on its old value; the ringer then wakes the
-    /// sleepers.
+    /// Changes the word: threads that spin look at it.
     pub fn ring(&self) {
         self.word.fetch_add(1, Ordering::SeqCst);
     }
@@ -106,6 +124,7 @@ impl Bell {
     /// Forgets everybody, for a VI's next life.
     pub fn clear(&self) {
         self.who.store(0, Ordering::SeqCst);
+        self.rung.store(0, Ordering::SeqCst);
     }
 }
 

@@ -284,17 +284,24 @@ fn who_gave_credit_sees_that_it_is_gone() {
 }
 
 #[test]
-fn an_announcement_that_was_overwritten_is_not_taken_back() {
+fn an_announced_sleep_counts_until_it_has_been_rung_for() {
     let (segment, _a, _b) = endpoints();
     let bell = &segment.direction(0, 0).bell;
+    let sleepers = || bell.look().is_some_and(|listeners| listeners.sleepers);
     bell.watch(5);
+    assert!(!sleepers());
+    bell.going_to_sleep();
+    bell.going_to_sleep();
+    assert!(sleepers());
+    bell.wake();
+    assert!(!sleepers());
+    assert_eq!(bell.watchers(), 1 << 5);
+    // In the VI's next life.
     bell.going_to_sleep();
     bell.clear();
-    bell.woke();
-    assert_eq!(bell.look(), None, "nobody listens, and no sleeper of the future is cancelled");
-    bell.watch(5);
-    bell.woke();
-    assert_eq!(bell.watchers(), 1 << 5);
+    assert_eq!(bell.look(), None);
+    bell.going_to_sleep();
+    assert!(sleepers());
 }
 
 #[test]

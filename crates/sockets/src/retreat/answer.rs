@@ -46,7 +46,6 @@ pub(super) fn ask_peer(fd: i32, at: Ref) {
         if !done {
             let _ = futex::wait(bell.word(), before, Some(STEP_NS));
         }
-        bell.woke();
         if done || stream::anchor_has_ended(fd) {
             return;
         }

@@ -93,7 +93,6 @@ pub(super) fn await_taken(fd: i32, at: Ref) -> Verdict {
         if !taken && !over {
             let _ = futex::wait(bell.word(), before, Some(STEP_NS));
         }
-        bell.woke();
         if taken {
             return Verdict::OnTcp;
         }
@@ -214,7 +213,6 @@ fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>) -> End {
         if end.is_none() && !late {
             let _ = futex::wait(bell.word(), before, Some(STEP_NS));
         }
-        bell.woke();
         match end {
             Some(end) => return end,
             None if late => return End::Patience,
@@ -240,7 +238,6 @@ fn await_pump(fd: i32, at: Ref) -> bool {
         if pumped == 0 && !late && !dead {
             let _ = futex::wait(bell.word(), before, Some(STEP_NS));
         }
-        bell.woke();
         if pumped != 0 || dead || late {
             return pumped != 0 || !dead;
         }

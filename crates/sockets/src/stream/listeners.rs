@@ -6,7 +6,6 @@
 
 use crate::conn::{Conn, Guard, Phase};
 use crate::pair;
-use sovia_sys::futex;
 use via_shm::endpoint;
 use via_shm::waiter::Bell;
 
@@ -92,7 +91,7 @@ pub(super) fn tell_program(guard: &Guard<'_>) {
     // Those who spin look at the word.
     conn.news.ring();
     if conn.news.look().is_some_and(|listeners| listeners.sleepers) {
-        futex::wake(conn.news.word(), u32::MAX >> 1);
+        conn.news.wake();
     }
     if guard.own.watchers != 0 {
         pair::notify_own(conn, guard.own.watchers);
@@ -104,8 +103,7 @@ pub(super) fn tell_program(guard: &Guard<'_>) {
 pub(crate) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: bool) {
     for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room, &conn.news] {
         if all || bell.look().is_some_and(|listeners| listeners.sleepers) {
-            bell.ring();
-            futex::wake(bell.word(), u32::MAX >> 1);
+            bell.wake();
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::waiter::Bell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use sovia_sys::poll::ppoll;
-use sovia_sys::{Fd, call, futex, seqpacket::Packets};
+use sovia_sys::{Fd, call, seqpacket::Packets};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use via::error::Cause;
@@ -464,9 +464,7 @@ impl Attachment {
     /// Wakes this end's own sleepers.
     pub(crate) fn wake_local(&self) {
         for receiving in [true, false] {
-            let bell = self.bell(receiving);
-            bell.ring();
-            futex::wake(bell.word(), u32::MAX >> 1);
+            self.bell(receiving).wake();
         }
     }
 }

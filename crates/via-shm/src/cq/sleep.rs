@@ -34,7 +34,9 @@ impl Place {
         }
     }
 
-    /// Announces the sleep; the value that the word keeps while no sender has news.
+    /// Announces the sleep; the value that the word keeps while no sender has news. Nothing takes the
+    /// announcement back, since another thread may sleep by it as well: the next sender takes it for a
+    /// sleeper's and wakes one too many.
     fn announce(&self) -> u32 {
         match self {
             Place::Bell(attachment) => {
@@ -49,13 +51,6 @@ impl Place {
         }
     }
 
-    /// Takes the announcement back. A waiter's stays, since another thread may sleep by it: the next
-    /// sender takes it for a sleeper's and wakes one too many.
-    fn woke(&self) {
-        if let Place::Bell(attachment) = self {
-            attachment.bell(true).woke();
-        }
-    }
 }
 
 /// A sleep on all of a queue's places, announced.
@@ -91,12 +86,6 @@ impl Announced {
             return Err(Errno::ENOSYS);
         }
         result
-    }
-}
-
-impl Drop for Announced {
-    fn drop(&mut self) {
-        self.places.iter().for_each(|(place, _)| place.woke());
     }
 }
 

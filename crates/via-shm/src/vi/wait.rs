@@ -218,7 +218,6 @@ impl Core {
                 attachment.insist();
             }
         }
-        bell.woke();
         found
     }
 }

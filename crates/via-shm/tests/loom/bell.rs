@@ -17,7 +17,6 @@ fn sleep(shared: &Shared) {
         if !news {
             shared.futex.wait(shared.bell.word(), seen);
         }
-        shared.bell.woke();
         if news || shared.news.load(Ordering::Relaxed) != 0 {
             return;
         }
@@ -27,8 +26,7 @@ fn sleep(shared: &Shared) {
 fn tell(shared: &Shared) {
     shared.news.store(1, Ordering::Release);
     if shared.bell.look().is_some_and(|listeners| listeners.sleepers) {
-        shared.bell.ring();
-        shared.futex.wake();
+        shared.bell.wake(|| shared.futex.wake());
     }
 }
 
@@ -43,12 +41,38 @@ fn sleepers(count: usize) {
         .collect();
     tell(&shared);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    assert_eq!(shared.bell.look(), None, "somebody is still announced");
+    tell(&shared);
+    assert_eq!(shared.bell.look(), None, "a sleep is announced that has been rung for");
 }
 
 #[test]
 fn two_sleepers_are_woken() {
     check(|| sleepers(2));
+}
+
+/// A ringer that has counted the sleepers, and not yet woken them, takes none away from another ringer.
+#[test]
+fn a_sleeper_is_woken_by_the_second_news_while_the_first_ringer_stands_still() {
+    check(|| {
+        let shared =
+            Arc::new(Shared { bell: Bell::new(), futex: Futex::new(), news: AtomicU32::new(0) });
+        let ringer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                if shared.bell.look().is_some_and(|listeners| listeners.sleepers) {
+                    // It dies before it wakes.
+                    shared.bell.ring();
+                }
+            })
+        };
+        let teller = {
+            let shared = shared.clone();
+            thread::spawn(move || tell(&shared))
+        };
+        sleep(&shared);
+        ringer.join().unwrap();
+        teller.join().unwrap();
+    });
 }
 
 #[test]
