@@ -305,6 +305,7 @@ pub fn expect_child() -> u64 {
                     let i = w * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
                     let conn = &chunk.conns[i];
+                    conn.forget_waiting(child.bit.trailing_zeros() as usize);
                     let before = conn.holders.fetch_and(!child.bit, Ordering::AcqRel);
                     // No process would ever find that it has no holder any more.
                     if before == child.bit && conn.phase() != Phase::Free {

@@ -10,7 +10,7 @@ use crate::{
     pollset, process, reactor, sets, stream, table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use sovia_sync::{section, thread};
+use sovia_sync::{hazard, section, thread};
 
 fn errno() -> i32 {
     // SAFETY: glibc's pointer to this thread's errno.
@@ -118,6 +118,7 @@ fn forking() -> bool {
         closer::hold();
         ops::keep::hold();
         pair::lent::hold();
+        hazard::hold();
     }
     if process::is_confined() {
         // Nothing is held, and asking whose place is free takes system calls.
@@ -135,6 +136,7 @@ fn fork_done(whole: bool) {
     if !whole {
         return;
     }
+    hazard::release();
     pair::lent::release();
     ops::keep::release();
     closer::release();

@@ -14,6 +14,7 @@ use crate::wait::{self, Ended, FRUITLESS, Spin, Want};
 use crate::{Outcome, anchors, epoll, errno, process, sets};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use sovia_sync::hazard::Waits;
 use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{call, clock};
 use std::sync::Arc;
@@ -85,7 +86,8 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         if inside.is_none() {
             inside = Some(process::begin_waiting()?);
         }
-        let (mut spin, watches) = begin_spin(&ours);
+        let waits = wait::begin();
+        let (mut spin, watches) = begin_spin(&ours, &waits);
         let mut from_kernel = Ok(0);
         let found = spin.run(
             || watches.iter().any(Watch::changed),
@@ -96,6 +98,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             },
         );
         drop(watches);
+        drop(waits);
         end_spin(&ours);
         if found {
             spin.learn();
@@ -201,7 +204,7 @@ fn merge(fds: &mut [PollFd], kernel: &[PollFd]) -> usize {
     n
 }
 
-fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch<'static>>) {
+fn begin_spin<'w>(ours: &[(usize, Ref)], waits: &'w Waits) -> (Spin, Vec<Watch<'w>>) {
     combine::before_waiting();
     let mut worth = false;
     let mut watches = Vec::with_capacity(ours.len());
@@ -209,9 +212,9 @@ fn begin_spin(ours: &[(usize, Ref)]) -> (Spin, Vec<Watch<'static>>) {
         let guard = at.conn.lock();
         at.conn.begin_waiting();
         if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
-            watches.push(Watch::new(&guard));
-            worth |=
-                pair::get(at.conn.pair.load(Ordering::Relaxed)).is_some_and(Pair::worth_spinning);
+            watches.push(Watch::new(&guard, waits));
+            worth |= pair::get(at.conn.pair.load(Ordering::Relaxed))
+                .is_some_and(|pair| pair.worth_spinning());
         }
     }
     (Spin::begin(worth), watches)
@@ -338,7 +341,7 @@ impl Sleeper {
             if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
                 // In another pair the same number is another waiter's.
                 let pair = pair::get(at.conn.pair.load(Ordering::Relaxed));
-                let pair = pair.map_or(core::ptr::null(), core::ptr::from_ref);
+                let pair = pair.as_deref().map_or(core::ptr::null(), core::ptr::from_ref);
                 for (known, waiter) in lanes.iter() {
                     if Arc::as_ptr(known) == pair {
                         stream::listeners::unwatch(&mut guard, *waiter);

@@ -43,7 +43,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         deaths::watch(epoll, &mut watched);
         ROUNDS.fetch_add(1, Ordering::Relaxed);
         let left = audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
-        let pause = answer::pause().or_else(keep::pause).or_else(pair::burial);
+        let pause = answer::pause().or_else(keep::pause).or_else(pair::pause);
         let alone = thread::may_be_alone().then_some(ALONE_NS);
         let pause = pause.into_iter().chain(left).chain(combine::pause());
         let pause = pause.chain(deaths::pause()).chain(alone).min();
@@ -55,7 +55,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         };
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         if ends || n == 0 {
-            // Peers die with their anchors; their segments go some time after.
+            // Peers die with their anchors.
             pair::collect(sets::forget_pair);
             keep::collect();
         }

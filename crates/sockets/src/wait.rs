@@ -11,6 +11,8 @@ use crate::table::Ref;
 use crate::{Errno, anchors, config, pair};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
+use sovia_signal::chain;
+use sovia_sync::hazard::Waits;
 use sovia_sys::{call, clock, futex};
 use via_shm::waiter::Bell;
 
@@ -125,15 +127,25 @@ pub fn until<T>(
 ) -> Result<T, Ended> {
     let conn = at.conn;
     conn.begin_waiting();
-    let result = attempt_until(at, want, deadline, &mut attempt);
+    let waits = begin();
+    let result = attempt_until(at, want, deadline, &waits, &mut attempt);
+    drop(waits);
     conn.end_waiting();
     result
+}
+
+/// The calling thread is to wait, and uses nothing yet ([`pair::keep`]). What waits that a signal handler
+/// has left by `longjmp` used, it uses no more.
+#[inline]
+pub(crate) fn begin() -> Waits {
+    Waits::begin(!chain::is_in_handler())
 }
 
 fn attempt_until<T>(
     at: Ref,
     want: Want,
     deadline: Option<u64>,
+    waits: &Waits,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<T, Ended> {
     let conn = at.conn;
@@ -149,9 +161,10 @@ fn attempt_until<T>(
                 Want::Receive => listeners::receive_bell(&guard),
                 Want::Send => &guard.endpoint_ref().tx.direction().room,
             };
-            (Watch::new(&guard), core::ptr::from_ref(bell))
+            (Watch::new(&guard, waits), core::ptr::from_ref(bell))
         };
-        // SAFETY: we are counted as waiting, which keeps the segment mapped.
+        // SAFETY: it lies in the family's memory or in the segment, which stays mapped while `waits` names
+        // its pair.
         let bell = unsafe { &*bell };
         let looked = wait_once(at, want, deadline, &watch, bell, &mut fruitless, attempt)?;
         if let Some(value) = looked {

@@ -13,12 +13,12 @@ pub const LINE: usize = 64;
 
 /// The line at `place` will be read soon.
 #[inline(always)]
-pub fn will_read<T>(place: &T) {
+pub fn will_read(place: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a hint that accesses nothing; every x86-64 has it.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(place).cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = place;

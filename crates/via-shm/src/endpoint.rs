@@ -367,6 +367,21 @@ impl Sender {
     }
 }
 
+/// A message that has been expected.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected<'s> {
+    slot: &'s Slot,
+    number: u32,
+}
+
+impl Expected<'_> {
+    /// Whether it is there; one load. Also when it has been taken since, until another one is in its place.
+    #[inline]
+    pub fn has_come(&self) -> bool {
+        self.slot.holds(self.number)
+    }
+}
+
 impl Receiver {
     /// The direction's control block.
     #[inline]
@@ -391,10 +406,16 @@ impl Receiver {
         Range(self.pool)
     }
 
-    /// Has the next message, which is known to be there or to come soon, fetched.
+    /// Where the next message will lie; to have it fetched, no more.
     #[inline]
-    pub fn fetch_next(&self) {
-        cache::will_read(self.slot(self.next));
+    pub fn next_at(&self) -> usize {
+        core::ptr::from_ref(self.slot(self.next)).addr()
+    }
+
+    /// The message that comes next, to be looked for without the halves' owner.
+    #[inline]
+    pub fn expected(&self) -> Expected<'_> {
+        Expected { slot: self.slot(self.next), number: self.next }
     }
 
     /// Whether a message is there; one load, and the line it loads is the message's own.

@@ -17,10 +17,11 @@
 //!   that lock. The lock orders the two threads. A signal handler may leave such a wait by `longjmp`: the
 //!   thread's next wait forgets what that one had written.
 
+use crate::record;
 use crate::shim::{AtomicU32, AtomicUsize, Ordering, fence};
 use crate::state::{self, State};
 use crate::value::RobustBox;
-use crate::{record, section};
+use core::cell::{Cell, RefCell};
 use core::marker::PhantomData;
 use core::sync::atomic::compiler_fence;
 use sovia_sys::{call, process};
@@ -194,8 +195,8 @@ impl Drop for Hazard {
 #[derive(Debug)]
 pub struct Waits {
     /// Its words, a bit for each.
-    own: u32,
-    further: Vec<usize>,
+    own: Cell<u32>,
+    further: RefCell<Vec<usize>>,
     /// It belongs to the thread that made it.
     _here: PhantomData<*mut ()>,
 }
@@ -208,15 +209,18 @@ impl Waits {
         if outermost {
             state::current(forget);
         }
-        Waits { own: 0, further: Vec::new(), _here: PhantomData }
+        Waits { own: Cell::new(0), further: RefCell::default(), _here: PhantomData }
     }
 
     /// The wait uses what lies at `place` (not 0). The caller holds a lock that keeps it from being freed.
     #[inline]
-    pub fn keep(&mut self, place: usize) {
+    pub fn keep(&self, place: usize) {
+        if self.names(place) {
+            return;
+        }
         state::current(|state| match take(state, FOR_WAITS) {
             Some((word, bit)) => {
-                self.own |= bit;
+                self.own.set(self.own.get() | bit);
                 // SYNC: the thread that frees has had the caller's lock after the caller.
                 word.store(place, Ordering::Relaxed);
             }
@@ -225,9 +229,26 @@ impl Waits {
     }
 
     #[cold]
-    fn keep_further(&mut self, state: &State, place: usize) {
+    fn keep_further(&self, state: &State, place: usize) {
         note_further(state, place);
-        self.further.push(place);
+        self.further.borrow_mut().push(place);
+    }
+
+    #[inline]
+    fn names(&self, place: usize) -> bool {
+        let mut bits = self.own.get();
+        let in_words = bits != 0
+            && state::current(|state| {
+                record::words(state).is_some_and(|words| {
+                    core::iter::from_fn(|| {
+                        let i = bits.trailing_zeros() as usize;
+                        bits &= bits.wrapping_sub(1);
+                        words.0.get(i)
+                    })
+                    .any(|word| word.load(Ordering::Relaxed) == place)
+                })
+            });
+        in_words || self.further.borrow().contains(&place)
     }
 }
 
@@ -261,10 +282,10 @@ impl Drop for Waits {
     #[inline]
     fn drop(&mut self) {
         state::current(|state| {
-            if self.own != 0 {
-                end(state, self.own);
+            if self.own.get() != 0 {
+                end(state, self.own.get());
             }
-            self.further.iter().for_each(|&place| strike_further(state, place));
+            self.further.get_mut().iter().for_each(|&place| strike_further(state, place));
         });
     }
 }
@@ -289,9 +310,8 @@ pub fn is_used(place: usize) -> bool {
 }
 
 fn is_used_further(place: usize) -> bool {
-    FURTHER.with(|list| {
-        list.iter().any(|&(used, owner)| used == place && record::local_lives(owner))
-    })
+    FURTHER
+        .with(|list| list.iter().any(|&(used, owner)| used == place && record::local_lives(owner)))
 }
 
 /// The calling thread itself uses what is to be freed: a callback that frees what it was called for,
@@ -320,7 +340,6 @@ pub fn wait_for(place: usize) -> Result<(), UsedByCaller> {
 
 /// Around fork: the list is whole in the child.
 pub fn hold() {
-    debug_assert!(!section::is_inside());
     FURTHER.hold();
 }
 
@@ -335,7 +354,9 @@ mod tests {
     use std::sync::mpsc;
 
     /// A thread that does something, and ends when it is told.
-    fn user(does: impl FnOnce() + Send + 'static) -> (mpsc::Sender<()>, std::thread::JoinHandle<()>) {
+    fn user(
+        does: impl FnOnce() + Send + 'static,
+    ) -> (mpsc::Sender<()>, std::thread::JoinHandle<()>) {
         let (go, may_go) = mpsc::channel::<()>();
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -387,7 +408,7 @@ mod tests {
         assert_eq!(wait_for(39 << 20), Err(UsedByCaller));
         drop(all);
         assert!(!(1..40).any(|i| used(i << 20)));
-        let mut waits = Waits::begin(true);
+        let waits = Waits::begin(true);
         (1..40).for_each(|i| waits.keep(i << 21));
         assert!((1..40).all(|i| used(i << 21)));
         drop(waits);
@@ -397,7 +418,7 @@ mod tests {
     #[test]
     fn a_wait_that_was_left_is_forgotten_by_the_next_one_that_is_no_handlers() {
         let leave = |places: core::ops::Range<usize>| {
-            let mut left = Waits::begin(false);
+            let left = Waits::begin(false);
             places.for_each(|place| left.keep(place));
             core::mem::forget(left);
         };
@@ -408,7 +429,7 @@ mod tests {
         // As many as find no words.
         leave(1003..1043);
         assert!((1001..1043).all(used));
-        let mut next = Waits::begin(true);
+        let next = Waits::begin(true);
         assert!(!(1001..1043).any(used));
         next.keep(1043);
         assert!(used(1043));
@@ -417,7 +438,7 @@ mod tests {
     #[test]
     fn a_thread_that_has_ended_uses_nothing() {
         let forget = || {
-            let mut waits = Waits::begin(true);
+            let waits = Waits::begin(true);
             (2001..2041).for_each(|place| waits.keep(place));
             core::mem::forget(waits);
             core::mem::forget(publish(2041));

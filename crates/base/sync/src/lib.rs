@@ -17,7 +17,8 @@
 //! 2. a connection (never two): an epoll set looks at its connections under its own lock;
 //! 3. the start of a thread ([`OncePerProcess`]), what the handlers' threads serve;
 //! 4. the table of pairs, and what has left it;
-//! 5. what is to be closed, what is kept for calls that go on, what is lent.
+//! 5. what is to be closed, what is kept for calls that go on, what is lent;
+//! 6. what is used by threads that have no word for it ([`hazard`]).
 //!
 //! Nothing asserts it yet.
 //!

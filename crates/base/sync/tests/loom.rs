@@ -209,7 +209,7 @@ fn what_a_thread_waits_for_is_not_freed_under_it() {
         let user = {
             let (shared, lock) = (shared.clone(), lock.clone());
             thread::spawn(move || {
-                let mut waits = hazard::Waits::begin(true);
+                let waits = hazard::Waits::begin(true);
                 let held = lock.guard();
                 let found = shared.word.load(Ordering::Relaxed) == PLACE;
                 if found {

@@ -21,10 +21,11 @@ use crate::Errno;
 use crate::members::{self, MEMBERS};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::{Acquired, Family, RobustLock, thread};
+use sovia_sys::cache;
 use std::sync::OnceLock;
 use via_shm::waiter::Bell;
 
@@ -87,7 +88,10 @@ pub struct Conn {
     pub cookie: AtomicU64,
     /// Which side of the segment we are.
     pub side: AtomicU32,
-    /// Threads that wait outside the lock, for each place in the family.
+    /// Where its next message will lie.
+    next_at: AtomicUsize,
+    /// Threads that wait outside the lock, for each place in the family. Not set to zero for the slot's next
+    /// connection: each thread takes itself out.
     waiting: [AtomicU16; MEMBERS],
     /// Rung for those who wait for messages, where a thread of Sovia's handles them.
     pub(crate) news: Bell,
@@ -121,9 +125,6 @@ impl Conn {
         self.holders.store(members::my_bit(), Ordering::Relaxed);
         self.use_memory(0);
         for counter in [&self.transfers, &self.rx_pins, &self.tx_pins, &self.stay, &self.loans] {
-            counter.store(0, Ordering::Relaxed);
-        }
-        for counter in &self.waiting {
             counter.store(0, Ordering::Relaxed);
         }
         self.error.store(0, Ordering::Relaxed);
@@ -382,10 +383,17 @@ impl Conn {
         self.waiting[members::place()].fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts it out.
+    /// Counts it out. In a child that was forked in the middle of a wait, it has not been counted in.
     #[inline]
     pub fn end_waiting(&self) {
-        self.waiting[members::place()].fetch_sub(1, Ordering::AcqRel);
+        let less = |count: u16| count.checked_sub(1);
+        let counter = &self.waiting[members::place()];
+        let _ = counter.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
+    }
+
+    /// No thread of the process that has that place in the family waits: it is a new one.
+    pub(crate) fn forget_waiting(&self, place: usize) {
+        self.waiting[place].store(0, Ordering::Relaxed);
     }
 
     /// Whether any thread of the family waits.
@@ -401,16 +409,17 @@ impl Conn {
         usize::from(self.waiting[members::place()].load(Ordering::Acquire))
     }
 
-    /// Has the next message of an attached connection fetched, before the lock is taken.
+    /// Notes where the next message will lie.
+    #[inline]
+    pub(crate) fn expect_at(&self, place: usize) {
+        self.next_at.store(place, Ordering::Relaxed);
+    }
+
+    /// Has the next message of an attached connection fetched, before the lock is taken. Nothing is
+    /// accessed, so it makes no difference what lies there by now.
     #[inline]
     pub(crate) fn fetch_next(&self) {
-        // SAFETY: the endpoint was written before the phase became Attached, and stays what it is
-        // but for its numbers; a number that is just being changed has another slot fetched, which
-        // is mapped like the rest of the family's and the segment's memory. (A segment that goes
-        // meanwhile makes no difference: nothing is accessed.)
-        let endpoint =
-            unsafe { (*core::ptr::addr_of!((*self.body.get()).endpoint)).assume_init_ref() };
-        endpoint.rx.fetch_next();
+        cache::will_read(core::ptr::without_provenance(self.next_at.load(Ordering::Relaxed)));
     }
 
     /// Takes the lock if it is free.

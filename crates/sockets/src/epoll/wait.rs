@@ -6,8 +6,10 @@ use crate::sets::{DOOR, Set, get};
 use crate::stream::combine;
 use crate::wait::Spin;
 use crate::{Errno, Outcome, anchors, errno, process, retreat};
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use sovia_sys::{clock, poll};
+use std::sync::Arc;
 use via_shm::waiter::Waiter;
 
 /// The kernel's instance is looked at this often, in nanoseconds, however much the VIs have.
@@ -112,23 +114,28 @@ impl Set {
         mask: Option<&libc::sigset_t>,
     ) -> Result<usize, Errno> {
         combine::before_waiting();
-        // The waiters stay where they are while we look, unless another thread closes the
-        // instance meanwhile; a few are remembered here, which is all but always all.
-        let mut waiters: [Option<&'static Waiter>; 16] = [None; 16];
+        // A few are remembered, which is all but always all. They stay where they are though another
+        // thread closes the instance meanwhile.
+        let waits = crate::wait::begin();
+        let mut waiters: [Option<NonNull<Waiter>>; 16] = [None; 16];
         let (count, worth) = self.with(|inner| {
             for (to, lane) in waiters.iter_mut().zip(&inner.lanes) {
-                *to = Some(lane.waiter());
+                waits.keep(Arc::as_ptr(&lane.pair).addr());
+                *to = Some(NonNull::from(lane.waiter()));
             }
             (inner.lanes.len(), inner.lanes.iter().any(|lane| lane.pair.worth_spinning()))
         });
         let waiters = &waiters[..count.min(16)];
-        let news = || waiters.iter().flatten().any(|waiter| waiter.has_news());
+        // SAFETY: a waiter lies in its pair's segment, which stays mapped while `waits` names the pair.
+        let has_news = |waiter: &NonNull<Waiter>| unsafe { waiter.as_ref() }.has_news();
+        let news = || waiters.iter().flatten().any(has_news);
         let mut spin = Spin::begin(worth);
         let mut from_kernel = Ok(0);
         let found = spin.run(news, KERNEL_NS, || {
             from_kernel = self.kernel(out, Some(0), mask);
             !matches!(from_kernel, Ok(0))
         });
+        drop(waits);
         if found {
             spin.learn();
             return from_kernel;

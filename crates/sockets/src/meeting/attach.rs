@@ -97,6 +97,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         // SAFETY: the pair keeps the segment mapped while the VI is occupied; forked processes
         // inherit the mapping with the connection; the lock serialises the halves' use.
         guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
+        conn.expect_at(guard.endpoint_ref().rx.next_at());
         stream::backlog::begin(&mut guard);
         guard.flow = Flow::new(flow);
         // Until it says how large its window is, which it has done before the VI is entered.

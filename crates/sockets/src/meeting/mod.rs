@@ -461,7 +461,7 @@ impl Meetings {
             meeting.asked_at = meeting.at.conn.transfers.load(Ordering::Relaxed);
             if let (Stage::Bound(name), Some(pair), Some(shown)) = (old, pair::get(pair), shown) {
                 let offer = Message::new(Step::Offer, pair::me(), meeting.link);
-                send_offer(pair, name, &Message { shown, ..offer }, &received);
+                send_offer(&pair, name, &Message { shown, ..offer }, &received);
             }
             break;
         }

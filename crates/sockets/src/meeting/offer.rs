@@ -219,7 +219,7 @@ pub(super) fn take_offer(
     // Only now: the peer will believe that we hold the segment.
     let accept = Message::new(Step::Accept, pair::me(), *link).encode();
     if inbox.send_to(&to, &accept, &own).is_ok() && !pair.has_doors() {
-        keep(pair, theirs);
+        keep(&pair, theirs);
     }
     Ok(())
 }
@@ -262,7 +262,7 @@ pub(super) fn hear_accept(index: u32) {
                     && received.credentials == Some((pair.peer.pid, call::geteuid()));
                 if from_peer && are_descriptors_of_a_peer(&received.fds) {
                     received.fds.iter_mut().for_each(Fd::vouch);
-                    keep(pair, received.fds);
+                    keep(&pair, received.fds);
                 } else {
                     junk(Junk::Stale);
                 }

@@ -71,28 +71,18 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         let loans = conn.loans.swap(0, Ordering::AcqRel);
         let large = stream::backlog::is_large(&guard);
         let how = if last { How::Ended { large } } else { How::Vacated };
-        drop(guard);
-        // Threads that still wait on it must not find the VI in its next life.
         if last {
-            wake_and_wait(at);
+            // Threads that still wait for it find that it has ended, whatever becomes of the VI.
+            stream::wake_all(&guard);
         }
-        // Nor must a program that still reads or writes in a place of its pool.
-        pair::lent::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
+        drop(guard);
+        // A program that still reads or writes in a place of its pool must not find the VI in its next life.
+        pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
     } else if last {
         conn.end();
     }
     if last {
         family::give_back(at.index);
-    }
-}
-
-/// Wakes the threads that wait for a connection which has ended, and lets them leave.
-fn wake_and_wait(at: Ref) {
-    let mut patience = 10_000;
-    while at.conn.is_awaited() && patience > 0 {
-        stream::wake_all(at.conn);
-        call::sched_yield();
-        patience -= 1;
     }
 }
 

@@ -1,72 +1,88 @@
-//! Pairs whose peers have died.
+//! Pairs that have been taken out of the table: their peers have died, or this process has left them. Each
+//! stays mapped until no thread uses it any more.
 
-use super::{CHANGE, Pair, TABLE, TOP};
+use super::{CHANGE, OUT, Pair, TABLE, TOP};
 use crate::robust::RobustBox;
 use core::sync::atomic::Ordering;
-use sovia_sys::clock;
+use sovia_sync::hazard;
 use std::sync::Arc;
 
-/// How long a segment that nobody should use any more stays mapped: a thread may have looked up a
-/// waiter in it and be about to look whether it has news.
-const GRACE_NS: u64 = 1_000_000_000;
-static DEAD: RobustBox<Vec<(u64, Arc<Pair>)>> = RobustBox::new(Vec::new());
+/// How often the progress thread looks whether they are used.
+const LOOK_NS: u64 = 100_000_000;
 
-/// How long until something that is dead may go; `None` if nothing is.
-pub(crate) fn burial() -> Option<u64> {
-    DEAD.with(|dead| (!dead.is_empty()).then_some(GRACE_NS + GRACE_NS / 10))
+static LEFT: RobustBox<Vec<Arc<Pair>>> = RobustBox::new(Vec::new());
+
+/// How long until the progress thread is to look at them; `None` if there are none.
+pub(crate) fn pause() -> Option<u64> {
+    LEFT.with(|left| !left.is_empty()).then_some(LOOK_NS)
 }
 
-/// Takes pairs out of the table whose peers have died and that no connection uses any more, and
-/// unmaps those that have been out for the grace time. `forget` is told of each pair that goes, before
-/// its grace time begins.
+/// Takes pairs out of the table whose peers have died and that no connection is on any more, and unmaps
+/// those that no thread uses. `forget` is told of each pair that goes.
 pub(crate) fn collect(forget: impl Fn(*const Pair)) {
-    let now = clock::now_ns();
-    DEAD.with(|dead| dead.retain(|(since, _)| now - since < GRACE_NS));
-    let mut dead = Vec::new();
+    let mut out = Vec::new();
     let change = CHANGE.guard();
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
-        // SAFETY: as in `get`.
+        // SAFETY: null, or from Arc::into_raw; the table's count of it goes only under the lock.
         let Some(pair) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
-        if pair.refs.load(Ordering::Acquire) == 0 && !pair.peer_is_there() {
+        if !pair.peer_is_there()
+            && pair.refs.compare_exchange(0, OUT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
             let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
             // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
-            dead.push(unsafe { Arc::from_raw(raw.cast_const()) });
+            out.push(unsafe { Arc::from_raw(raw.cast_const()) });
         }
     }
     drop(change);
-    for pair in dead {
-        forget(Arc::as_ptr(&pair));
-        DEAD.with(|list| list.push((now, pair)));
+    for pair in &out {
+        forget(Arc::as_ptr(pair));
     }
+    unmap(out);
 }
 
 /// Takes every pair out of the table: this process leaves its peers. `forget` is told of each. The
 /// caller has taken all connections off their VIs, and unmaps the segments.
 pub(crate) fn leave_all(forget: impl Fn(*const Pair)) {
-    let mut left = Vec::new();
-    CHANGE.lock();
+    let mut out = Vec::new();
+    let change = CHANGE.guard();
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
         let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);
         if !raw.is_null() {
             // SAFETY: it came from Arc::into_raw, and the table's count of it goes with its place.
-            left.push(unsafe { Arc::from_raw(raw.cast_const()) });
+            out.push(unsafe { Arc::from_raw(raw.cast_const()) });
         }
     }
-    CHANGE.unlock();
-    let now = clock::now_ns();
-    for pair in left {
-        forget(Arc::as_ptr(&pair));
+    drop(change);
+    for pair in &out {
+        pair.refs.fetch_or(OUT, Ordering::AcqRel);
+        forget(Arc::as_ptr(pair));
         pair.leave_for_good();
-        DEAD.with(|list| list.push((now, pair)));
     }
+    unmap(out);
+}
+
+/// Drops pairs that cannot be found any more, as far as no thread uses them; the others later.
+fn unmap(more: Vec<Arc<Pair>>) {
+    let unused = LEFT.with(|left| {
+        left.extend(more);
+        if left.is_empty() || !hazard::settle() {
+            return Vec::new();
+        }
+        let (used, unused) = core::mem::take(left)
+            .into_iter()
+            .partition::<Vec<_>, _>(|pair| hazard::is_used(Arc::as_ptr(pair).addr()));
+        *left = used;
+        unused
+    });
+    drop(unused);
 }
 
 /// Around fork: see [`super::hold`].
 pub(super) fn hold() {
-    DEAD.hold();
+    LEFT.hold();
 }
 
 /// After fork, in both.
 pub(super) fn release() {
-    DEAD.release();
+    LEFT.release();
 }

@@ -50,7 +50,7 @@ pub(crate) fn came_back(pair: u32, vi: u32) {
     if let Some(one) = last
         && let Some(pair) = super::get(one.pair)
     {
-        now_leave(pair, one.vi, one.how);
+        now_leave(&pair, one.vi, one.how);
     }
 }
 

@@ -8,14 +8,18 @@ mod left;
 pub(crate) mod lent;
 
 pub(crate) use doors::{door, door_for, doors, epoll_of_door, renew as renew_doors, ring_own};
-pub(crate) use left::{burial, collect, leave_all};
+pub(crate) use left::{collect, leave_all, pause};
 
 use crate::config;
 use crate::conn::Conn;
 use crate::message::{Link, Process};
 use crate::robust::RobustBox;
 use core::net::SocketAddr;
+use core::ops::Deref;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use sovia_sync::hazard::{self, Hazard, Waits};
+use sovia_sync::section::{self, Inside};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Fd, RobustLock, call};
 use std::sync::{Arc, OnceLock};
@@ -49,6 +53,9 @@ pub(crate) const KEPT: usize = 4 << 10;
 /// In the place of a connection: one has been requested.
 const RESERVED: u32 = u32::MAX;
 
+/// In the count of attached connections: no further one is attached.
+const OUT: u32 = 1 << 31;
+
 /// A process that we share a segment with.
 #[derive(Debug)]
 pub struct Pair {
@@ -71,7 +78,7 @@ pub struct Pair {
     pub(crate) file: RobustBox<Option<Fd>>,
     /// For each VI the connection on it, plus one; or that one has been asked for.
     conns: Box<[AtomicU32]>,
-    /// Connections attached in this process.
+    /// Connections attached in this process, and whether it has been taken out of the table ([`OUT`]).
     refs: AtomicU32,
     /// Our waiters in use, by what this process knows itself.
     waiters: AtomicU32,
@@ -111,19 +118,57 @@ pub(crate) fn forked() {
     });
 }
 
+/// A pair of the table that stays mapped for as long as this lives. No signal handler of the program runs
+/// meanwhile, so none leaves it behind.
+#[derive(Debug)]
+pub struct Using {
+    pair: NonNull<Pair>,
+    _hazard: Hazard,
+    _inside: Inside,
+}
+
+impl Deref for Using {
+    type Target = Pair;
+
+    #[inline]
+    fn deref(&self) -> &Pair {
+        // SAFETY: the pair was in the table after the hazard had been published, so it is not dropped
+        // before the hazard is (`left`).
+        unsafe { self.pair.as_ref() }
+    }
+}
+
 /// The pair with that index.
 #[inline]
-pub fn get(index: u32) -> Option<&'static Pair> {
-    // SAFETY: null, or from Arc::into_raw, and dropped only by `collect`, a grace time after no
-    // connection has referred to it; whoever holds an attached connection's lock keeps one referring.
-    unsafe { TABLE.get(index as usize)?.load(Ordering::Acquire).as_ref() }
+pub fn get(index: u32) -> Option<Using> {
+    let slot = TABLE.get(index as usize)?;
+    let inside = section::inside();
+    loop {
+        let pair = NonNull::new(slot.load(Ordering::Acquire))?;
+        let hazard = hazard::publish(pair.addr().get());
+        if slot.load(Ordering::Acquire) == pair.as_ptr() {
+            return Some(Using { pair, _hazard: hazard, _inside: inside });
+        }
+    }
+}
+
+/// Has the pair of an attached connection stay mapped while a thread waits for the connection. The caller
+/// holds the connection's lock, under which the connection cannot leave its VI.
+#[inline]
+pub(crate) fn keep(conn: &Conn, waits: &Waits) {
+    let index = conn.pair.load(Ordering::Relaxed) as usize;
+    if let Some(pair) = TABLE.get(index).map(|slot| slot.load(Ordering::Acquire))
+        && !pair.is_null()
+    {
+        waits.keep(pair.addr());
+    }
 }
 
 /// All pairs with their indices.
-pub(crate) fn each(mut f: impl FnMut(u32, &'static Pair)) {
+pub(crate) fn each(mut f: impl FnMut(u32, &Pair)) {
     for index in 0..TOP.load(Ordering::Acquire) {
         if let Some(pair) = get(index) {
-            f(index, pair);
+            f(index, &pair);
         }
     }
 }
@@ -256,14 +301,14 @@ fn request_where(
 }
 
 /// The pair of this process with that one, as the acceptor, whose segment is that file.
-pub(crate) fn offered(process: Process, file_id: (u64, u64)) -> Option<&'static Pair> {
+pub(crate) fn offered(process: Process, file_id: (u64, u64)) -> Option<Using> {
     let mut found = None;
-    each(|_, pair| {
+    each(|index, pair| {
         if pair.peer == process && pair.side == 1 && pair.file_id == file_id && pair.is_own() {
-            found = Some(pair);
+            found = Some(index);
         }
     });
-    found
+    get(found?)
 }
 
 /// Tells waiters of the peer that a connection has news for it; rings those asleep.
@@ -347,9 +392,12 @@ impl Pair {
     }
 
     /// Notes which connection is on a VI. False if there is one already: then the table of requests
-    /// has been written to by somebody else.
+    /// has been written to by somebody else; or if the pair has been taken out of the table.
     pub(crate) fn occupy(&self, vi: u32, conn: u32) -> bool {
-        self.refs.fetch_add(1, Ordering::AcqRel);
+        let more = |refs: u32| (refs & OUT == 0).then_some(refs + 1);
+        if self.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
+            return false;
+        }
         let free = self.is_free(vi)
             && [0, RESERVED].into_iter().any(|before| {
                 self.conns[vi as usize]

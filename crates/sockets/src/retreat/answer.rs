@@ -9,6 +9,7 @@ use crate::table::Ref;
 use crate::{anchors, family, pair, table};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_proto::path::{Grant, Tx};
+use sovia_sync::hazard::Waits;
 use sovia_sys::{clock, futex};
 use via_shm::waiter::Bell;
 
@@ -19,6 +20,7 @@ static PUMPING: AtomicBool = AtomicBool::new(false);
 pub(super) fn ask_peer(fd: i32, at: Ref) {
     let conn = at.conn;
     let start = clock::now_ns();
+    let waits = Waits::begin(false);
     let bell: &Bell = {
         let mut guard = conn.lock();
         guard.own.asked = 1;
@@ -29,7 +31,8 @@ pub(super) fn ask_peer(fd: i32, at: Ref) {
             pair.ring(anchors::DOORBELL);
         }
         let bell: *const Bell = &raw const direction.room;
-        // SAFETY: the connection stays attached until the retreat that we are part of.
+        pair::keep(conn, &waits);
+        // SAFETY: the segment stays mapped while `waits` names its pair.
         unsafe { &*bell }
     };
     while clock::now_ns() - start < PATIENCE_NS && conn.phase() == Phase::Attached {

@@ -270,19 +270,15 @@ fn detach(at: Ref) {
     };
     sets::detached(at);
     {
-        let _guard = conn.lock();
+        let guard = conn.lock();
         conn.set_phase(Phase::Plain);
+        // They find that it is on TCP, whatever becomes of the VI.
+        stream::wake_all(&guard);
     }
     conn.use_memory(0);
     conn.clear(flag::RETREATING);
     if let Some(pair) = pair {
-        let mut patience = 1000;
-        while conn.is_awaited() && patience > 0 {
-            stream::wake_all(conn);
-            call::sched_yield();
-            patience -= 1;
-        }
-        lent::leave(pair, conn.pair.load(Ordering::Relaxed), vi, loans, How::Ended { large });
+        lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, How::Ended { large });
     }
 }
 

@@ -9,6 +9,7 @@ use crate::table::Ref;
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Recall, Rx};
+use sovia_sync::hazard::Waits;
 use sovia_sys::{clock, futex};
 use via_shm::waiter::Bell;
 
@@ -81,7 +82,8 @@ pub(super) fn ask(guard: &mut Guard<'_>) -> Asked {
 /// from the VI.
 pub(super) fn await_taken(fd: i32, at: Ref) -> Verdict {
     let start = clock::now_ns();
-    let bell = bell(at);
+    let waits = Waits::begin(false);
+    let bell = bell(at, &waits);
     loop {
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();
@@ -173,11 +175,13 @@ fn wake_peer(at: Ref) {
     ring_progress(at.conn);
 }
 
-/// Our bell of the direction.
-fn bell(at: Ref) -> &'static Bell {
+/// Our bell of the direction, for a thread that waits.
+fn bell(at: Ref, waits: &Waits) -> &Bell {
     let guard = at.conn.lock();
+    pair::keep(at.conn, waits);
     let bell: *const Bell = &raw const guard.endpoint_ref().rx.direction().bell;
-    // SAFETY: the connection stays attached until this retreat detaches it.
+    // SAFETY: the connection is attached until this retreat detaches it, and the segment stays mapped while
+    // `waits` names its pair.
     unsafe { &*bell }
 }
 
@@ -186,7 +190,8 @@ fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>) -> End {
     let conn = at.conn;
     let start = clock::now_ns();
     let mut part = vec![0; 1 << 16];
-    let bell = bell(at);
+    let waits = Waits::begin(false);
+    let bell = bell(at, &waits);
     loop {
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();
@@ -225,7 +230,8 @@ fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>) -> End {
 /// is slow (stopped, or its TCP buffers are full) has the bytes, and will deliver them.
 fn await_pump(fd: i32, at: Ref) -> bool {
     let start = clock::now_ns();
-    let bell = bell(at);
+    let waits = Waits::begin(false);
+    let bell = bell(at, &waits);
     loop {
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();

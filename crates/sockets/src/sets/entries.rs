@@ -5,6 +5,7 @@ use crate::pair::Pair;
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use via_shm::waiter::Waiter;
 
 pub(super) const NONE: u32 = u32::MAX;
@@ -47,14 +48,14 @@ pub(crate) struct Entry {
 /// What connects a set with one pair of processes.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    pub(crate) pair: &'static Pair,
+    pub(crate) pair: Arc<Pair>,
     pub(super) waiter: u32,
     /// For each VI the first entry of the connection on it.
     pub(super) entries: Vec<u32>,
 }
 
 impl Lane {
-    pub(crate) fn waiter(&self) -> &'static Waiter {
+    pub(crate) fn waiter(&self) -> &Waiter {
         self.pair.waiter(self.waiter)
     }
 }
@@ -153,7 +154,7 @@ impl Inner {
     pub(super) fn untold(&mut self, pair: &Pair, vi: u32, suspect: bool) {
         let edge = libc::EPOLLET as u32;
         for l in 0..self.lanes.len() {
-            if !core::ptr::eq(self.lanes[l].pair, pair) {
+            if !core::ptr::eq(&*self.lanes[l].pair, pair) {
                 continue;
             }
             self.lanes[l].waiter().summarise();

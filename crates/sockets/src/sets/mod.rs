@@ -67,6 +67,7 @@ pub fn created(epfd: i32) {
                 owner: call::getpid(),
                 asleep: AtomicU32::new(0),
                 nested: AtomicBool::new(false),
+                any_settled: AtomicBool::new(false),
                 inner: UnsafeCell::new(Inner { door: pair::door_for(index as u32), ..fresh() }),
             }));
             let null = core::ptr::null_mut();
@@ -102,8 +103,8 @@ pub(crate) fn closed(index: u32) {
                 lane.pair.give_waiter(lane.waiter);
             }
         }
-        inner.entries.clear();
-        inner.ready.clear();
+        // With their memory: the set itself is not freed.
+        (inner.entries, inner.ready) = Default::default();
     });
     set.attached.store(0, Ordering::Release);
     shared::end(index);
@@ -140,7 +141,7 @@ fn each(mut f: impl FnMut(&'static Set)) {
 /// A pair is about to be unmapped.
 pub(crate) fn forget_pair(pair: *const Pair) {
     each(|set| {
-        set.with(|inner| inner.lanes.retain(|lane| !core::ptr::eq(lane.pair, pair)));
+        set.with(|inner| inner.lanes.retain(|lane| !core::ptr::eq(&*lane.pair, pair)));
     });
 }
 

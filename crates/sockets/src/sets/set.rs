@@ -11,6 +11,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use libc::epoll_event;
 use sovia_sys::{RobustLock, call, poll};
+use std::sync::Arc;
 use via_shm::layout::VIS;
 
 /// User data of the doorbell in the kernel's instance: no pointer, and unlikely as a number.
@@ -32,6 +33,8 @@ pub(crate) struct Set {
     /// Another instance, poll or select waits for this one. The kernel knows nothing of readiness
     /// in memory, so nothing in it is accelerated.
     pub(crate) nested: AtomicBool,
+    /// Whether connections are seen to be back on TCP.
+    pub(super) any_settled: AtomicBool,
     pub(super) inner: UnsafeCell<Inner>,
 }
 
@@ -54,8 +57,8 @@ impl Set {
     /// Starts to keep an entry here instead of in the kernel. False if there is no waiter to be had.
     pub(crate) fn take_in(&self, inner: &mut Inner, i: u32) -> bool {
         let at = inner.entries[i as usize].at;
-        let Some(pair) = pair::get(at.conn.pair.load(Ordering::Relaxed)) else { return false };
-        let lane = match inner.lanes.iter().position(|lane| core::ptr::eq(lane.pair, pair)) {
+        let Some(pair) = pair::share(at.conn.pair.load(Ordering::Relaxed)) else { return false };
+        let lane = match inner.lanes.iter().position(|lane| Arc::ptr_eq(&lane.pair, &pair)) {
             Some(lane) => lane,
             None => {
                 let Some(waiter) = pair.take_waiter(inner.door) else { return false };
@@ -161,11 +164,13 @@ impl Set {
 
     /// Has connections that are back on TCP settled, each of which takes the lock again.
     pub(crate) fn settle(&self, settle: impl Fn(Ref)) {
-        // SAFETY: only looks whether there is something; the list is taken under the lock.
-        if unsafe { &*self.inner.get() }.settled.is_empty() {
-            return;
+        if self.any_settled.load(Ordering::Relaxed) {
+            let settled = self.with(|inner| {
+                self.any_settled.store(false, Ordering::Relaxed);
+                core::mem::take(&mut inner.settled)
+            });
+            settled.into_iter().for_each(settle);
         }
-        self.with(|inner| core::mem::take(&mut inner.settled)).into_iter().for_each(settle);
     }
 
     /// Puts ready events into `out`; how many.
@@ -187,6 +192,7 @@ impl Set {
                 & (entry.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
             if at.conn.is_back() {
                 inner.settled.push(at);
+                self.any_settled.store(true, Ordering::Relaxed);
             }
             if mask == 0 {
                 entry.queued = false;

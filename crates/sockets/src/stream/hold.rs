@@ -4,7 +4,7 @@
 //! the ring to see them ([`scan`]); the data is held here, never more than the window allows.
 
 use super::Fault;
-use super::packets::{count_arrival, take_control};
+use super::packets::{advance, count_arrival, take_control};
 use crate::conn::{Guard, HELD, Held, Taking};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_signal::access::{self, BadAddress};
@@ -69,7 +69,7 @@ pub(super) fn hold(guard: &mut Guard<'_>, entry: &Entry, kind: Kind) -> Result<(
     guard.held[index] = held;
     let taking = Taking::ToHeld(guard.endpoint_ref().rx.received(), n);
     guard.take(taking);
-    let release = guard.endpoint().rx.advance(entry)?;
+    let release = advance(guard, entry)?;
     guard.held[index].release = release.unwrap_or(0);
     guard.held_end = n.wrapping_add(1);
     guard.take(Taking::Nothing);

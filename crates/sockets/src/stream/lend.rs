@@ -5,7 +5,7 @@
 //! borrowed to be read, what is consumed after it is released with it.
 
 use super::hold::{kind_of, look};
-use super::packets::{consumed, count_arrival};
+use super::packets::{advance, consumed, count_arrival};
 use super::send::{cannot, said, send_vi};
 use super::{Fault, Put, backlog, failed, load, rx, tx, word};
 use crate::conn::{Guard, HELD, Taking, flag};
@@ -182,7 +182,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
         count_arrival(guard, packet)?;
         let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
         guard.take(taking);
-        let position = guard.endpoint().rx.advance(&entry)?;
+        let position = advance(guard, &entry)?;
         (at, len, release) = (place, entry.len, position.unwrap_or(0));
     }
     let memory = guard.endpoint_ref().rx.pooled(at, len, from).ok_or(Fault::Damaged)?;

@@ -5,12 +5,14 @@ use super::hold::scan;
 use super::receive::{idle, is_returning};
 use super::{Got, ROOM, backlog, ending, load, returned, rx, tx, word};
 use crate::conn::{Conn, Guard, flag};
+use crate::pair;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{Rx, Source, Tx};
+use sovia_sync::hazard::Waits;
 use sovia_sys::poll;
-use via_shm::Endpoint;
+use via_shm::endpoint::{Expected, Receiver};
 use via_shm::layout::Direction;
 
 /// Whether gathered bytes come next. In front of them packets may lie that a thread of Sovia's has yet
@@ -95,13 +97,12 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// What changes when a receive may find something new; valid while the caller is counted in
-/// [`Conn::begin_waiting`].
+/// What changes when a receive may find something new, to be looked at without the connection's lock.
 #[derive(Clone, Copy)]
 pub struct Watch<'a> {
     conn: &'a Conn,
-    rx: &'static Direction,
-    endpoint: *const Endpoint,
+    rx: &'a Direction,
+    message: Expected<'a>,
     head: u64,
     switch: u64,
     /// On TCP still, the VI's bytes must wait, and are no news.
@@ -113,13 +114,17 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Notes where the receiving side stands.
-    pub fn new(guard: &Guard<'a>) -> Watch<'a> {
-        let rx = rx(guard);
+    /// Notes where the receiving side of an attached connection stands.
+    pub fn new(guard: &Guard<'a>, waits: &'a Waits) -> Watch<'a> {
+        pair::keep(guard.conn, waits);
+        let receiver: *const Receiver = &raw const guard.endpoint_ref().rx;
+        // SAFETY: the receiver is borrowed for this statement only, under the lock. What is kept of it lies
+        // in the segment, which stays mapped while `waits` names its pair.
+        let (rx, message) = unsafe { ((*receiver).direction(), (*receiver).expected()) };
         Watch {
             conn: guard.conn,
             rx,
-            endpoint: guard.endpoint_ref(),
+            message,
             head: guard.taker.head,
             switch: load(&rx.path, word::SWITCH),
             on_vi: guard.conn.rx() == Rx::Vi,
@@ -137,7 +142,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Whether something has changed since. Cheap; may err towards yes, and towards no only if
-    /// another thread has received meanwhile.
+    /// other threads have received a ring's worth of messages meanwhile.
     #[inline]
     pub fn changed(&self) -> bool {
         if !self.on_vi {
@@ -147,11 +152,6 @@ impl<'a> Watch<'a> {
         if let Some((word, before)) = self.handled {
             return word.load(Ordering::Relaxed) != before;
         }
-        // SAFETY: the endpoint lies in the family's memory, which is never unmapped, and the
-        // segment it points to stays while we are counted as waiting. Another thread may move its
-        // `next` on meanwhile: a stale or torn look only delays, see above.
-        let endpoint = unsafe { &*self.endpoint };
-        endpoint.rx.has_message()
-            || self.rx.writer.0[word::TAIL].load(Ordering::Relaxed) != self.head
+        self.message.has_come() || self.rx.writer.0[word::TAIL].load(Ordering::Relaxed) != self.head
     }
 }

@@ -262,8 +262,7 @@ pub(crate) fn tell_writer(conn: &Conn, endpoint: &Endpoint) {
     endpoint.rx.room(|waiters| pair::notify(conn, waiters));
 }
 
-/// Wakes every thread of this process that waits for the connection.
-pub(crate) fn wake_all(conn: &Conn) {
-    let guard = conn.lock();
-    listeners::wake_sleepers(conn, guard.endpoint_ref(), true);
+/// Wakes every thread of this family that waits for the connection, which has just left its VI.
+pub(crate) fn wake_all(guard: &Guard<'_>) {
+    listeners::wake_sleepers(guard.conn, guard.endpoint_ref(), true);
 }

@@ -1,11 +1,23 @@
 //! What one packet does when it arrives, when it has been consumed, and what goes without bytes.
 
 use super::{Fault, store, tell_writer, word};
+
 use crate::conn::{Guard, HELD, Taking, flag};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::Rx;
 use via_shm::ring::Entry;
+
+/// Takes the head message off the queue; the pool's position to release, if its bytes are there.
+#[inline]
+pub(super) fn advance(
+    guard: &mut Guard<'_>,
+    entry: &Entry,
+) -> Result<Option<u64>, via_shm::Damaged> {
+    let position = guard.endpoint().rx.advance(entry);
+    guard.conn.expect_at(guard.endpoint_ref().rx.next_at());
+    position
+}
 
 /// Counts the arrival of the entry at the ring's head, once, however often it is looked at and by
 /// whomever.
@@ -52,7 +64,7 @@ pub(super) fn finish_taking(guard: &mut Guard<'_>) {
         Taking::FromRing(n, packets) => {
             if received == n
                 && let Ok(Some(entry)) = guard.endpoint_ref().rx.head()
-                && let Ok(Some(position)) = guard.endpoint().rx.advance(&entry)
+                && let Ok(Some(position)) = advance(guard, &entry)
             {
                 guard.endpoint().rx.release(position);
             }
@@ -131,7 +143,7 @@ pub(super) fn take_control(
 ) -> Result<bool, Fault> {
     let taking = Taking::Control(guard.endpoint_ref().rx.received(), kind, after(guard, kind));
     guard.take(taking);
-    guard.endpoint().rx.advance(entry)?;
+    advance(guard, entry)?;
     let more = control(guard, kind);
     guard.take(Taking::Nothing);
     more

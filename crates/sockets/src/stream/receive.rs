@@ -3,7 +3,7 @@
 use super::anchor::{acknowledge, anchor_has_ended};
 use super::entering::{enter, grant, switched};
 use super::hold::{copy_held, hold, kind_of, scan};
-use super::packets::{consumed, count_arrival, take_control, take_held_control};
+use super::packets::{advance, consumed, count_arrival, take_control, take_held_control};
 use super::{Fault, Got, ROOM, damaged, failed, load, rx, store, tell_writer, word};
 use super::{combine, ending};
 use crate::conn::{Conn, Guard, HELD, Taking, flag};
@@ -292,7 +292,7 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
                     let packets = guard.taker.packets.wrapping_add(1);
                     let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
                     guard.take(taking);
-                    let release = guard.endpoint().rx.advance(&entry)?;
+                    let release = advance(guard, &entry)?;
                     consumed(guard, entry.len, release)?;
                 } else {
                     guard.front = (from + n) as u32;

@@ -50,7 +50,6 @@ impl Place {
             }
         }
     }
-
 }
 
 /// A sleep on all of a queue's places, announced.
