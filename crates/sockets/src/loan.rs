@@ -221,10 +221,7 @@ fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
         }
     };
     {
-        let mut guard = conn.lock();
-        if !conn.is_generation(at.generation) || conn.phase() != Phase::Attached {
-            return None;
-        }
+        let mut guard = at.attached()?;
         if let Some(loan) = attempt(&mut guard) {
             return loan;
         }
@@ -233,8 +230,7 @@ fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
     let waited = wait::until(at, Want::Send, Some(deadline), attempt);
     keep::leave();
     waited.unwrap_or_else(|_| {
-        let mut guard = conn.lock();
-        if conn.is_generation(at.generation) && conn.phase() == Phase::Attached {
+        if let Some(mut guard) = at.attached() {
             guard.stalled = stream::lend_progress(&guard);
         }
         None
@@ -320,7 +316,7 @@ fn commit_place(fd: i32, at: Ref, loan: &Loan, n: usize, flags: Flags) -> Result
         return Err(libc::EINTR);
     }
     let attempt = |guard: &mut Guard<'_>| {
-        if !loan.is_current(at) || conn.phase() != Phase::Attached {
+        if !loan.is_current(at) {
             return Some(Sent::Plain);
         }
         let fd = keep::descriptor(fd, at);
@@ -337,7 +333,7 @@ fn commit_place(fd: i32, at: Ref, loan: &Loan, n: usize, flags: Flags) -> Result
         }
     };
     {
-        let mut guard = conn.lock();
+        let Some(mut guard) = at.attached() else { return Ok(Sent::Plain) };
         if let Some(sent) = attempt(&mut guard) {
             return Ok(sent);
         }
@@ -407,9 +403,6 @@ fn borrow_any(fd: i32, flags: Flags) -> Result<Loan, Errno> {
 fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
     let conn = at.conn;
     let attempt = |guard: &mut Guard<'_>| {
-        if conn.phase() != Phase::Attached {
-            return Some(Ok(None));
-        }
         let fd = keep::descriptor(fd, at);
         match stream::borrow(guard, fd) {
             Find::Here(memory, n) => {
@@ -440,12 +433,11 @@ fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
         }
     };
     {
-        let mut guard = conn.lock();
-        if !conn.is_generation(at.generation) {
-            return Err(libc::EBADF);
-        }
-        if let Some(result) = attempt(&mut guard) {
-            return result;
+        match wait::look(at, attempt) {
+            Ok(result) => return result,
+            Err(Ended::Plain) => return Ok(None),
+            Err(Ended::Failed(libc::EAGAIN)) => {}
+            Err(Ended::Failed(e)) => return Err(e),
         }
     }
     if flags.dont_wait || conn.has(flag::NONBLOCK) {
@@ -476,15 +468,13 @@ pub fn give_back(loan: &mut Loan) {
                 return;
             }
             let Some(at) = lender(loan) else { return };
-            let mut guard = at.conn.lock();
-            if loan.is_current(at) {
+            if let Some(mut guard) = at.attached().filter(|_| loan.is_current(at)) {
                 at.conn.loans.fetch_sub(1, Ordering::AcqRel);
                 match kind {
                     Kind::Place => stream::take_back(&mut guard),
                     _ => stream::give_back(&mut guard),
                 }
             } else {
-                drop(guard);
                 lent::came_back(loan.pair, loan.vi);
             }
         }

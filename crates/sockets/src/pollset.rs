@@ -209,9 +209,8 @@ fn begin_spin<'w>(ours: &[(usize, Ref)], waits: &'w Waits) -> (Spin, Vec<Watch<'
     let mut worth = false;
     let mut watches = Vec::with_capacity(ours.len());
     for &(_, at) in ours {
-        let guard = at.conn.lock();
         at.conn.begin_waiting();
-        if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
+        if let Some(guard) = at.attached() {
             watches.push(Watch::new(&guard, waits));
             worth |= pair::get(at.conn.pair.load(Ordering::Relaxed))
                 .is_some_and(|pair| pair.worth_spinning());
@@ -304,8 +303,7 @@ impl Sleeper {
                     None => return step(kernel, left, mask),
                 },
             };
-            let mut guard = at.conn.lock();
-            if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
+            if let Some(mut guard) = at.attached() {
                 stream::listeners::watch(&mut guard, waiter);
             }
         }
@@ -337,8 +335,7 @@ impl Sleeper {
         }
         // Senders need not mark for a call that is over.
         for &(_, at) in ours {
-            let mut guard = at.conn.lock();
-            if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
+            if let Some(mut guard) = at.attached() {
                 // In another pair the same number is another waiter's.
                 let pair = pair::get(at.conn.pair.load(Ordering::Relaxed));
                 let pair = pair.as_deref().map_or(core::ptr::null(), core::ptr::from_ref);

@@ -144,8 +144,10 @@ fn audit_all(now: u64) -> bool {
             any = true;
             let Some(conn) = family::conn(index) else { return };
             let found = audit::look(conn, now);
-            if found == Finding::Untold {
-                handled::handle(&mut conn.lock());
+            if found == Finding::Untold
+                && let Some(mut guard) = conn.attached()
+            {
+                handled::handle(&mut guard);
             }
             if found == Finding::Stalled {
                 stalled.push(conn);

@@ -5,7 +5,7 @@
 //! library's own data; those of higher numbers are mapped, a chunk at a time, when the first of them is
 //! entered.
 
-use crate::conn::{Conn, Phase, Role};
+use crate::conn::{Conn, Guard, Phase, Role};
 use crate::{family, members, process, stats};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_control::Reason;
@@ -60,6 +60,12 @@ pub struct Ref {
 impl Ref {
     fn word(self) -> u64 {
         CONN | u64::from(self.generation & 0xff_ffff) << 32 | u64::from(self.index)
+    }
+
+    /// Takes the lock of the connection if it still lives the life that is meant, on a VI and in this process.
+    #[inline]
+    pub fn attached(self) -> Option<Guard<'static>> {
+        self.conn.attached().filter(|_| self.conn.is_generation(self.generation))
     }
 
     /// Whether both mean the same connection in the same life.

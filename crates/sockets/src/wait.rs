@@ -5,7 +5,7 @@
 //! out short puts it to its maximum, a long one halves it, so an idle thread spins for a
 //! microsecond or two and then sleeps without using the processor.
 
-use crate::conn::{Guard, Phase};
+use crate::conn::Guard;
 use crate::stream::{Watch, combine, listeners};
 use crate::table::Ref;
 use crate::{Errno, anchors, config, pair};
@@ -148,12 +148,11 @@ fn attempt_until<T>(
     waits: &Waits,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<T, Ended> {
-    let conn = at.conn;
+    let _conn = at.conn;
     let mut fruitless = 0;
     loop {
         let (watch, bell) = {
-            let mut guard = conn.lock();
-            still_ours(at)?;
+            let mut guard = attached(at)?;
             if let Some(value) = attempt(&mut guard) {
                 return Ok(value);
             }
@@ -246,19 +245,29 @@ fn wait_once<T>(
     result
 }
 
-fn still_ours(at: Ref) -> Result<(), Ended> {
+/// Takes the lock of a connection that is still the one that is meant, on its VI and in this process.
+#[inline]
+fn attached(at: Ref) -> Result<Guard<'static>, Ended> {
+    let locked = at.conn.lock();
     if !at.conn.is_generation(at.generation) {
         return Err(Ended::Failed(libc::EBADF));
     }
-    if at.conn.phase() != Phase::Attached { Err(Ended::Plain) } else { Ok(()) }
+    locked.attached().ok_or(Ended::Plain)
+}
+
+/// Tries `attempt` once.
+///
+/// # Errors
+/// As for [`until`]; `EAGAIN` if it gives nothing.
+pub fn look<T>(at: Ref, mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>) -> Result<T, Ended> {
+    once(at, &mut attempt)?.ok_or(Ended::Failed(libc::EAGAIN))
 }
 
 fn once<T>(
     at: Ref,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<Option<T>, Ended> {
-    let mut guard = at.conn.lock();
-    still_ours(at)?;
+    let mut guard = attached(at)?;
     Ok(attempt(&mut guard))
 }
 

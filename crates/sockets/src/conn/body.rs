@@ -92,7 +92,7 @@ impl Note {
 #[repr(C)]
 pub struct Body {
     /// Our end of the VI; valid once attached.
-    pub endpoint: MaybeUninit<Endpoint>,
+    pub(super) endpoint: MaybeUninit<Endpoint>,
     /// Window and acknowledgements.
     pub flow: Flow,
     /// What else of the protocol is chosen.
@@ -166,30 +166,5 @@ impl Body {
     /// What a thread was in the middle of that has died.
     pub(crate) fn taking(&self) -> Taking {
         self.taking.taking()
-    }
-
-    /// Counts the entries sent so far, of which `ordered` more are ordered packets.
-    #[inline]
-    pub(crate) fn count_sent(&mut self, ordered: u32) {
-        let packets = self.gatherer.packets.wrapping_add(ordered);
-        compiler_fence(Ordering::SeqCst);
-        self.counted = u64::from(self.endpoint_ref().tx.sent()) | u64::from(packets) << 32;
-        compiler_fence(Ordering::SeqCst);
-        self.gatherer.packets = packets;
-    }
-
-    /// Our end of the VI. Only for attached connections.
-    #[inline]
-    pub fn endpoint(&mut self) -> &mut Endpoint {
-        // SAFETY: callers reach this only where the phase is Attached, and `attach` wrote the
-        // endpoint before it set that phase; the segment stays mapped while one is attached.
-        unsafe { self.endpoint.assume_init_mut() }
-    }
-
-    /// Our end of the VI, to look at.
-    #[inline]
-    pub fn endpoint_ref(&self) -> &Endpoint {
-        // SAFETY: as for `endpoint`.
-        unsafe { self.endpoint.assume_init_ref() }
     }
 }

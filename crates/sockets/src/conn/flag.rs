@@ -44,3 +44,5 @@ pub const RESET: u32 = 1 << 19;
 pub const ERROR: u32 = 1 << 20;
 /// The program has been told nothing of the peer's end yet, because much lies unread before it.
 pub const WITHHELD: u32 = 1 << 21;
+/// A thread has died in the middle of a change of the body, which is to be made whole.
+pub const TORN: u32 = 1 << 22;

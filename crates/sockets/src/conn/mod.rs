@@ -21,12 +21,13 @@ use crate::Errno;
 use crate::members::{self, MEMBERS};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::{Acquired, Family, RobustLock, thread};
 use sovia_sys::cache;
 use std::sync::OnceLock;
+use via_shm::Endpoint;
 use via_shm::waiter::Bell;
 
 /// How far a connection has come.
@@ -342,22 +343,34 @@ impl Conn {
 
     /// Takes the lock and with it the body.
     #[inline]
-    pub fn lock(&self) -> Guard<'_> {
+    pub fn lock(&self) -> Locked<'_> {
         self.taken(self.lock.lock())
     }
 
     /// Takes the lock, unless others hold it for so many nanoseconds.
-    pub(crate) fn lock_within(&self, ns: u64) -> Option<Guard<'_>> {
+    pub(crate) fn lock_within(&self, ns: u64) -> Option<Locked<'_>> {
         self.lock.lock_within(ns).map(|acquired| self.taken(acquired))
     }
 
     #[inline]
-    fn taken(&self, acquired: Acquired) -> Guard<'_> {
-        let mut guard = Guard { conn: self, is_outermost: acquired.is_held() };
-        if acquired == Acquired::FromTheDead && self.phase() == Phase::Attached {
-            repair(&mut guard);
+    fn taken(&self, acquired: Acquired) -> Locked<'_> {
+        if acquired == Acquired::FromTheDead {
+            self.set(flag::TORN);
         }
-        guard
+        Locked { conn: self, is_outermost: acquired.is_held() }
+    }
+
+    /// Takes the lock of a connection that this process has on a VI; `None` if it has not, or no more.
+    #[inline]
+    pub fn attached(&self) -> Option<Guard<'_>> {
+        self.lock().attached()
+    }
+
+    /// Whether this process has the connection, so that the segment stays mapped while it is attached.
+    #[inline]
+    fn is_here(&self) -> bool {
+        // One without a place in the family cannot be told from its relatives, and keeps the segment.
+        !members::is_known() || self.holders.load(Ordering::Acquire) & members::my_bit() != 0
     }
 
     /// Whether the calling thread is in the middle of a call on it, which a signal handler has
@@ -424,9 +437,9 @@ impl Conn {
 
     /// Takes the lock if it is free.
     #[inline]
-    pub fn try_lock(&self) -> Option<Guard<'_>> {
-        // Made only once the lock is held: a guard that is dropped gives the lock back, whichever thread has it.
-        self.lock.try_lock().then(|| Guard { conn: self, is_outermost: true })
+    pub fn try_lock(&self) -> Option<Locked<'_>> {
+        // Made only once the lock is held: one that is dropped gives the lock back, whichever thread has it.
+        self.lock.try_lock().then(|| Locked { conn: self, is_outermost: true })
     }
 }
 
@@ -447,34 +460,110 @@ fn repair(guard: &mut Guard<'_>) {
     }
 }
 
-/// The locked body of a connection.
+/// The locked body of a connection, wherever that runs.
 #[derive(Debug)]
-pub struct Guard<'a> {
+pub struct Locked<'a> {
     /// The connection.
     pub conn: &'a Conn,
     /// Whether the lock was free before.
     is_outermost: bool,
 }
 
-impl Deref for Guard<'_> {
+impl Deref for Locked<'_> {
     type Target = Body;
 
     #[inline]
     fn deref(&self) -> &Body {
-        // SAFETY: a Guard exists only while the lock is held.
+        // SAFETY: a Locked exists only while the lock is held.
         unsafe { &*self.conn.body.get() }
     }
 }
 
-impl DerefMut for Guard<'_> {
+impl DerefMut for Locked<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Body {
-        // SAFETY: as for `deref`, and the guard is borrowed mutably.
+        // SAFETY: as for `deref`, and it is borrowed mutably.
         unsafe { &mut *self.conn.body.get() }
     }
 }
 
+/// The locked body of a connection that this process has on a VI: its endpoint may be used. The segment
+/// stays mapped meanwhile, because the process leaves the VI only under the lock ([`crate::ops`]'s close,
+/// [`crate::retreat`]).
+#[derive(Debug)]
+pub struct Guard<'a>(Locked<'a>);
+
+impl<'a> Deref for Guard<'a> {
+    type Target = Locked<'a>;
+
+    #[inline]
+    fn deref(&self) -> &Locked<'a> {
+        &self.0
+    }
+}
+
+impl<'a> DerefMut for Guard<'a> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Locked<'a> {
+        &mut self.0
+    }
+}
+
+impl<'a> Locked<'a> {
+    /// The same, if this process has the connection on a VI.
+    #[inline]
+    pub(crate) fn attached(self) -> Option<Guard<'a>> {
+        let conn = self.conn;
+        if conn.phase() != Phase::Attached || !conn.is_here() {
+            return None;
+        }
+        let mut guard = Guard(self);
+        if conn.has(flag::TORN) {
+            conn.clear(flag::TORN);
+            repair(&mut guard);
+        }
+        Some(guard)
+    }
+
+    /// Gives the connection its end of a VI, and attaches it.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::new`]: the segment stays mapped until this process has left the VI.
+    pub(crate) unsafe fn attach(mut self, endpoint: Endpoint) -> Guard<'a> {
+        self.endpoint.write(endpoint);
+        self.conn.clear(flag::TORN);
+        Guard(self)
+    }
+}
+
 impl Guard<'_> {
+    /// Our end of the VI.
+    #[inline]
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        // SAFETY: `attach` wrote the endpoint before there was a Guard, and the segment that it lies in is
+        // mapped: see the type.
+        unsafe { self.endpoint.assume_init_mut() }
+    }
+
+    /// Our end of the VI, to look at.
+    #[inline]
+    pub fn endpoint_ref(&self) -> &Endpoint {
+        // SAFETY: as for `endpoint`.
+        unsafe { self.endpoint.assume_init_ref() }
+    }
+
+    /// Counts the entries sent so far, of which `ordered` more are ordered packets.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, ordered: u32) {
+        let packets = self.gatherer.packets.wrapping_add(ordered);
+        compiler_fence(Ordering::SeqCst);
+        self.counted = u64::from(self.endpoint_ref().tx.sent()) | u64::from(packets) << 32;
+        compiler_fence(Ordering::SeqCst);
+        self.gatherer.packets = packets;
+    }
+}
+
+impl Locked<'_> {
     /// What has been counted since the last time goes to the statistics.
     pub(crate) fn settle_traffic(&mut self) {
         let traffic = core::mem::take(&mut self.traffic);
@@ -485,7 +574,7 @@ impl Guard<'_> {
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
         if self.is_outermost {

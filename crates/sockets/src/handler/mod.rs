@@ -168,8 +168,10 @@ fn arrived(index: u32, later: &mut Vec<u32>) {
 /// Handles what has arrived on a connection; false if others hold its lock for long.
 fn handle(conn: &Conn) -> bool {
     match conn.lock_within(LOCK_NS) {
-        Some(mut guard) => {
-            handled::handle_own(&mut guard);
+        Some(locked) => {
+            if let Some(mut guard) = locked.attached() {
+                handled::handle_own(&mut guard);
+            }
             true
         }
         None => false,

@@ -86,7 +86,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     let (flow, chosen) = protocol::of(conn);
     let handles = handler::ready(chosen.handling, index);
     {
-        let mut guard = conn.lock();
+        let locked = conn.lock();
         // It may have been given up, or taken back to TCP, by another thread.
         if conn.phase() != Phase::Candidate || !pair.occupy(vi, at.index) {
             return Attached::No;
@@ -96,7 +96,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         conn.side.store(pair.side as u32, Ordering::Relaxed);
         // SAFETY: the pair keeps the segment mapped while the VI is occupied; forked processes
         // inherit the mapping with the connection; the lock serialises the halves' use.
-        guard.endpoint.write(unsafe { Endpoint::new(&pair.segment, vi, pair.side) });
+        let mut guard = unsafe { locked.attach(Endpoint::new(&pair.segment, vi, pair.side)) };
         conn.expect_at(guard.endpoint_ref().rx.next_at());
         stream::backlog::begin(&mut guard);
         guard.flow = Flow::new(flow);

@@ -29,7 +29,8 @@ pub fn close(fd: i32) {
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     sets::conn_closed(at);
-    let attached = conn.phase() == Phase::Attached;
+    // Before it lets go: it may use the VI until it has left that.
+    let guard = conn.attached();
     family::let_go(conn);
     let last = !family::is_shared(conn);
     if conn.phase() == Phase::Candidate {
@@ -41,8 +42,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             conn.count_stay(if unused { Reason::NeverConnected } else { reason });
         }
     }
-    if attached {
-        let mut guard = conn.lock();
+    if let Some(mut guard) = guard {
         let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
         guard.settle_traffic();
         // What was received is about as much as what was sent.
@@ -75,9 +75,12 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             // Threads that still wait for it find that it has ended, whatever becomes of the VI.
             stream::wake_all(&guard);
         }
+        // Under the lock: no other thread uses the VI after this. A program that still reads or writes in a
+        // place of its pool must not find it in its next life.
+        if last || members::is_known() {
+            pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
+        }
         drop(guard);
-        // A program that still reads or writes in a place of its pool must not find the VI in its next life.
-        pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
     } else if last {
         conn.end();
     }
@@ -107,7 +110,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
     let result = {
         // The anchor is shut under the lock: a send that finds the flag asks the kernel, and must
         // find it shut there as well.
-        let mut guard = conn.lock();
+        let Some(mut guard) = at.attached() else { return kernel() };
         if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
             stream::finish(&mut guard, fd);
             conn.set(flag::SHUT_WR);

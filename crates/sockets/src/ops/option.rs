@@ -20,8 +20,10 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     if at.conn.phase() != Phase::Attached {
         return kernel();
     }
-    let mut guard = at.conn.lock();
-    stream::unread(&mut guard, fd)
+    match at.attached() {
+        Some(mut guard) => stream::unread(&mut guard, fd),
+        None => kernel(),
+    }
 }
 
 /// `SO_ERROR`, as far as the kernel does not know of it.
@@ -29,10 +31,7 @@ pub fn socket_error(fd: i32, at: Ref) -> Option<Errno> {
     if at.conn.phase() != Phase::Attached {
         return at.conn.take_error();
     }
-    let mut guard = at.conn.lock();
-    if !at.conn.is_generation(at.generation) || at.conn.phase() != Phase::Attached {
-        return None;
-    }
+    let mut guard = at.attached()?;
     stream::ending::socket_error(&mut guard, fd)
 }
 
@@ -60,11 +59,11 @@ pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
     if at.conn.phase() != Phase::Attached {
         return;
     }
-    if level == libc::IPPROTO_TCP && matches!(name, libc::TCP_NODELAY | libc::TCP_CORK) {
-        let mut guard = at.conn.lock();
-        if at.conn.phase() == Phase::Attached {
-            stream::combine::switch(&mut guard, fd);
-        }
+    if level == libc::IPPROTO_TCP
+        && matches!(name, libc::TCP_NODELAY | libc::TCP_CORK)
+        && let Some(mut guard) = at.attached()
+    {
+        stream::combine::switch(&mut guard, fd);
     }
     if level != libc::SOL_SOCKET {
         return;

@@ -49,11 +49,10 @@ impl Drop for Pin<'_> {
 fn received(fd: i32, at: Ref) {
     if meeting::received(fd, at) {
         back(fd, at);
-    } else if at.conn.phase() == Phase::Attached {
-        let mut guard = at.conn.lock();
-        if at.conn.is_generation(at.generation) && at.conn.phase() == Phase::Attached {
-            stream::grant(&mut guard);
-        }
+    } else if at.conn.phase() == Phase::Attached
+        && let Some(mut guard) = at.attached()
+    {
+        stream::grant(&mut guard);
     }
 }
 
@@ -122,19 +121,17 @@ pub fn receive(
     if let [part] = parts
         && !flags.peek
         && !flags.wait_all
+        && let Some(mut guard) = at.attached()
     {
-        let mut guard = conn.lock();
-        if conn.is_generation(at.generation) {
-            match stream::receive(&mut guard, fd, part) {
-                Got::Bytes(n) => return Ok(n),
-                Got::End => return Ok(0),
-                Got::Failed(e) => return Err(e),
-                Got::Nothing if part.is_empty() && !flags.empty_waits => return Ok(0),
-                Got::Nothing => {}
-            }
-            if flags.dont_wait || conn.has(flag::NONBLOCK) {
-                return Err(libc::EAGAIN);
-            }
+        match stream::receive(&mut guard, fd, part) {
+            Got::Bytes(n) => return Ok(n),
+            Got::End => return Ok(0),
+            Got::Failed(e) => return Err(e),
+            Got::Nothing if part.is_empty() && !flags.empty_waits => return Ok(0),
+            Got::Nothing => {}
+        }
+        if flags.dont_wait || conn.has(flag::NONBLOCK) {
+            return Err(libc::EAGAIN);
         }
     }
     let result = receive_slowly(fd, at, parts, flags, kernel);
@@ -175,20 +172,19 @@ fn receive_slowly(
                 Got::Nothing => None,
             }
         };
-        let result = if patient {
-            match wait::until(at, Want::Receive, deadline, attempt) {
-                Ok(result) => result,
-                Err(Ended::Plain) if done == 0 => {
-                    let now = keep::descriptor(fd, at);
-                    return if now == fd { kernel() } else { receive_plainly(now, parts, flags) };
-                }
-                Err(Ended::Plain) => return Ok(done),
-                Err(Ended::Failed(e)) => Err(e),
-            }
+        let waited = if patient {
+            wait::until(at, Want::Receive, deadline, attempt)
         } else {
-            let mut attempt = attempt;
-            let mut guard = conn.lock();
-            attempt(&mut guard).unwrap_or(Err(libc::EAGAIN))
+            wait::look(at, attempt)
+        };
+        let result = match waited {
+            Ok(result) => result,
+            Err(Ended::Plain) if done == 0 => {
+                let now = keep::descriptor(fd, at);
+                return if now == fd { kernel() } else { receive_plainly(now, parts, flags) };
+            }
+            Err(Ended::Plain) => return Ok(done),
+            Err(Ended::Failed(e)) => Err(e),
         };
         match result {
             Ok(n) if flags.peek => {
@@ -326,29 +322,28 @@ pub fn send(
     if conn.is_interrupted() {
         return Err(libc::EINTR);
     }
-    if let [part] = parts {
-        let mut guard = conn.lock();
-        if conn.is_generation(at.generation) {
-            match stream::send(&mut guard, fd, part) {
-                Put::Bytes(n) if n == part.len() => return Ok(n),
-                Put::Bytes(n) => {
-                    if flags.dont_wait || conn.has(flag::NONBLOCK) {
-                        return Ok(n);
-                    }
-                    drop(guard);
-                    return send_slowly(fd, at, parts, flags, n);
+    if let [part] = parts
+        && let Some(mut guard) = at.attached()
+    {
+        match stream::send(&mut guard, fd, part) {
+            Put::Bytes(n) if n == part.len() => return Ok(n),
+            Put::Bytes(n) => {
+                if flags.dont_wait || conn.has(flag::NONBLOCK) {
+                    return Ok(n);
                 }
-                Put::Failed(e) => return Err(e),
-                Put::AskKernel => {
-                    drop(guard);
-                    retreat::settle(at);
-                    return send_tcp(conn, kernel)
-                        .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
-                }
-                Put::Full => {
-                    if flags.dont_wait || conn.has(flag::NONBLOCK) {
-                        return Err(libc::EAGAIN);
-                    }
+                drop(guard);
+                return send_slowly(fd, at, parts, flags, n);
+            }
+            Put::Failed(e) => return Err(e),
+            Put::AskKernel => {
+                drop(guard);
+                retreat::settle(at);
+                return send_tcp(conn, kernel)
+                    .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
+            }
+            Put::Full => {
+                if flags.dont_wait || conn.has(flag::NONBLOCK) {
+                    return Err(libc::EAGAIN);
                 }
             }
         }
@@ -394,11 +389,8 @@ fn send_short(
 /// to be sent at once.
 #[inline(never)]
 fn send_in_place(fd: i32, at: Ref, parts: &[&[u8]], total: usize) -> Option<Outcome> {
-    let mut guard = at.conn.lock();
-    if !at.conn.is_generation(at.generation)
-        || at.conn.phase() != Phase::Attached
-        || !stream::packets_go_at_once(&guard, total)
-    {
+    let mut guard = at.attached()?;
+    if !stream::packets_go_at_once(&guard, total) {
         return None;
     }
     let stream::Place::Here(memory) = stream::lend(&mut guard, total as u32) else { return None };
@@ -440,7 +432,7 @@ fn send_or_kernel(
 ) -> Outcome {
     {
         // The kernel's own call serves a connection that is on TCP all through.
-        let mut guard = at.conn.lock();
+        let Some(mut guard) = at.attached() else { return kernel() };
         match stream::send(&mut guard, fd, &[]) {
             Put::AskKernel => {
                 drop(guard);
@@ -513,15 +505,15 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
                 Put::Full => None,
             }
         };
-        let result = if patient {
-            match wait::until(at, Want::Send, deadline, attempt) {
-                Ok(result) => result,
-                Err(Ended::Plain) => send_plainly(keep::descriptor(fd, at), rest, flags),
-                Err(Ended::Failed(e)) => Err(e),
-            }
+        let waited = if patient {
+            wait::until(at, Want::Send, deadline, attempt)
         } else {
-            let mut guard = conn.lock();
-            attempt(&mut guard).unwrap_or(Err(libc::EAGAIN))
+            wait::look(at, attempt)
+        };
+        let result = match waited {
+            Ok(result) => result,
+            Err(Ended::Plain) => send_plainly(keep::descriptor(fd, at), rest, flags),
+            Err(Ended::Failed(e)) => Err(e),
         };
         match result {
             Ok(n) => done += n,
@@ -591,14 +583,14 @@ pub fn send_file(
     const PIECE: usize = 128 << 10;
     let conn = at.conn;
     let on_tcp = match conn.phase() {
-        Phase::Attached => {
-            let mut guard = conn.lock();
-            match stream::send(&mut guard, fd, &[]) {
+        Phase::Attached => match at.attached() {
+            Some(mut guard) => match stream::send(&mut guard, fd, &[]) {
                 Put::AskKernel => true,
                 Put::Failed(e) => return Err(e),
                 Put::Bytes(_) | Put::Full => false,
-            }
-        }
+            },
+            None => true,
+        },
         _ => true,
     };
     if on_tcp {

@@ -96,8 +96,9 @@ pub(super) fn look_at_stalled(conn: &Conn) {
 
 /// No process holds the other end of a connection any more.
 fn note(conn: &Conn, pair: u32) {
-    let mut guard = conn.lock();
-    if conn.is_attached() && conn.pair.load(Ordering::Relaxed) == pair {
+    if let Some(mut guard) = conn.attached()
+        && conn.pair.load(Ordering::Relaxed) == pair
+    {
         ending::died(&mut guard);
     }
 }

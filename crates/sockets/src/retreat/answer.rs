@@ -22,7 +22,7 @@ pub(super) fn ask_peer(fd: i32, at: Ref) {
     let start = clock::now_ns();
     let waits = Waits::begin(false);
     let bell: &Bell = {
-        let mut guard = conn.lock();
+        let Some(mut guard) = conn.attached() else { return };
         guard.own.asked = 1;
         let direction = guard.endpoint_ref().tx.direction();
         store(&direction.path, word::ASKED, 1);
@@ -39,7 +39,7 @@ pub(super) fn ask_peer(fd: i32, at: Ref) {
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();
         let done = {
-            let mut guard = conn.lock();
+            let Some(mut guard) = conn.attached() else { return };
             let path = &guard.endpoint_ref().tx.direction().path;
             if Grant::from_word(load(path, word::GRANT)) == Grant::Recalled {
                 recalled(&mut guard);
@@ -65,12 +65,9 @@ fn is_wanted(conn: &Conn) -> bool {
     if conn.phase() != Phase::Attached || conn.has(flag::DAMAGED) {
         return false;
     }
-    let guard = conn.lock();
-    if conn.phase() == Phase::Attached && is_asked(&guard) {
-        return true;
-    }
-    conn.phase() == Phase::Attached
-        && match conn.tx() {
+    let Some(guard) = conn.attached() else { return false };
+    is_asked(&guard)
+        || match conn.tx() {
             Tx::Vi => {
                 let path = &guard.endpoint_ref().tx.direction().path;
                 Grant::from_word(load(path, word::GRANT)) == Grant::Recalled
@@ -102,10 +99,7 @@ pub(crate) fn serve() {
             if !wanted.contains(&at.index) {
                 return;
             }
-            let mut guard = at.conn.lock();
-            if at.conn.phase() != Phase::Attached {
-                return;
-            }
+            let Some(mut guard) = at.attached() else { return };
             if is_asked(&guard) {
                 drop(guard);
                 super::now(fd, at, super::Cause::Call);

@@ -92,7 +92,11 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     }
     conn.retreater.store(thread::thread_id() as u32, Ordering::Release);
     let asked = {
-        let mut guard = conn.lock();
+        let Some(mut guard) = conn.attached() else {
+            // Closed meanwhile; a relative may have it still.
+            conn.clear(flag::RETREATING);
+            return;
+        };
         if conn.has(flag::DAMAGED) || !stream::audit::is_whole(&mut guard, true) {
             // Nothing that the segment says of the two paths is to be believed.
             stream::damaged(conn, fd);
@@ -256,10 +260,10 @@ fn write_all(fd: i32, mut bytes: &[u8]) {
 fn detach(at: Ref) {
     let conn = at.conn;
     let (pair, vi, loans, large) = {
-        let mut guard = conn.lock();
-        if conn.phase() != Phase::Attached {
+        let Some(mut guard) = conn.attached() else {
+            conn.clear(flag::RETREATING);
             return;
-        }
+        };
         guard.settle_traffic();
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
@@ -270,7 +274,10 @@ fn detach(at: Ref) {
     };
     sets::detached(at);
     {
-        let guard = conn.lock();
+        let Some(guard) = conn.attached() else {
+            conn.clear(flag::RETREATING);
+            return;
+        };
         conn.set_phase(Phase::Plain);
         // They find that it is on TCP, whatever becomes of the VI.
         stream::wake_all(&guard);

@@ -83,12 +83,12 @@ pub(super) fn ask(guard: &mut Guard<'_>) -> Asked {
 pub(super) fn await_taken(fd: i32, at: Ref) -> Verdict {
     let start = clock::now_ns();
     let waits = Waits::begin(false);
-    let bell = bell(at, &waits);
+    let Some(bell) = bell(at, &waits) else { return Verdict::OnTcp };
     loop {
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();
         let taken = {
-            let guard = at.conn.lock();
+            let Some(guard) = at.attached() else { return Verdict::OnTcp };
             load(&guard.endpoint_ref().rx.direction().path, word::TAKEN) != 0
         };
         let over = stream::anchor_has_ended(fd) || clock::now_ns() - start >= PATIENCE_NS;
@@ -127,15 +127,16 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
     let conn = at.conn;
     let mut left = Left::default();
     let end = drain(fd, at, &mut left.unread);
+    let waits = Waits::begin(false);
     let path = {
-        let guard = conn.lock();
+        let Some(guard) = at.attached() else { return Verdict::OnTcp };
+        pair::keep(conn, &waits);
         let path = &guard.endpoint_ref().rx.direction().path;
         let from = load(path, word::FROM);
         left.tcp = from.saturating_sub(conn.rx_tcp.load(Ordering::Acquire));
         core::ptr::from_ref(path)
     };
-    // SAFETY: the connection stays attached until this retreat detaches it, and with it the
-    // segment stays mapped.
+    // SAFETY: the segment stays mapped while `waits` names its pair.
     let path = unsafe { &*path };
     let answer = &path.0[word::RETURNED];
     match end {
@@ -146,8 +147,7 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
             return Verdict::OnTcp;
         }
         End::ToTcp if left.unread.len() <= RETURN_MAX => {
-            {
-                let guard = conn.lock();
+            if let Some(guard) = at.attached() {
                 guard.endpoint_ref().rx.bulk().write(RETURN_AT, &left.unread);
             }
             let word = left.unread.len() as u64 + 1;
@@ -169,20 +169,20 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
 }
 
 fn wake_peer(at: Ref) {
-    let guard = at.conn.lock();
-    tell_writer(at.conn, guard.endpoint_ref());
-    drop(guard);
+    if let Some(guard) = at.attached() {
+        tell_writer(at.conn, guard.endpoint_ref());
+    }
     ring_progress(at.conn);
 }
 
-/// Our bell of the direction, for a thread that waits.
-fn bell(at: Ref, waits: &Waits) -> &Bell {
-    let guard = at.conn.lock();
+/// Our bell of the direction, for a thread that waits; `None` if the connection has left its VI.
+fn bell(at: Ref, waits: &Waits) -> Option<&Bell> {
+    let guard = at.attached()?;
     pair::keep(at.conn, waits);
     let bell: *const Bell = &raw const guard.endpoint_ref().rx.direction().bell;
     // SAFETY: the connection is attached until this retreat detaches it, and the segment stays mapped while
     // `waits` names its pair.
-    unsafe { &*bell }
+    Some(unsafe { &*bell })
 }
 
 /// Reads the VI to the packet that ends its part.
@@ -191,12 +191,12 @@ fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>) -> End {
     let start = clock::now_ns();
     let mut part = vec![0; 1 << 16];
     let waits = Waits::begin(false);
-    let bell = bell(at, &waits);
+    let Some(bell) = bell(at, &waits) else { return End::Dead };
     loop {
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();
         let end = loop {
-            let mut guard = conn.lock();
+            let Some(mut guard) = at.attached() else { break Some(End::Dead) };
             if conn.rx() != Rx::Vi {
                 break Some(End::ToTcp);
             }
@@ -231,12 +231,12 @@ fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>) -> End {
 fn await_pump(fd: i32, at: Ref) -> bool {
     let start = clock::now_ns();
     let waits = Waits::begin(false);
-    let bell = bell(at, &waits);
+    let Some(bell) = bell(at, &waits) else { return true };
     loop {
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();
         let pumped = {
-            let guard = at.conn.lock();
+            let Some(guard) = at.attached() else { return true };
             load(&guard.endpoint_ref().rx.direction().path, word::PUMPED)
         };
         let late = clock::now_ns() - start >= PATIENCE_NS;

@@ -1,7 +1,7 @@
 //! What holds for a connection at a moment.
 
 use crate::Errno;
-use crate::conn::{Guard, Phase, flag};
+use crate::conn::{Guard, flag};
 use crate::stream;
 use crate::table::Ref;
 use sovia_sys::poll;
@@ -30,15 +30,12 @@ const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 /// The events that hold for an attached connection, of those that matter for `interest`.
 #[inline]
 pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
-    readiness_under(&mut at.conn.lock(), at, fd, interest)
+    at.attached().map_or(0, |mut guard| readiness_under(&mut guard, at, fd, interest))
 }
 
 /// Likewise, for the holder of the connection's lock.
 #[inline]
 pub(crate) fn readiness_under(guard: &mut Guard<'_>, at: Ref, fd: i32, interest: u32) -> u32 {
-    if !at.conn.is_generation(at.generation) || at.conn.phase() != Phase::Attached {
-        return 0;
-    }
     let ended = at.conn.has(ENDS);
     let mask = moment(guard, fd, interest);
     // What the progress thread has noted meanwhile belongs to the same moment.

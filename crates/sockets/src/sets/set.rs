@@ -82,8 +82,9 @@ impl Set {
         entry.attached = true;
         self.attached.fetch_add(1, Ordering::AcqRel);
         {
-            let mut guard = at.conn.lock();
-            stream::listeners::watch(&mut guard, waiter);
+            if let Some(mut guard) = at.attached() {
+                stream::listeners::watch(&mut guard, waiter);
+            }
         }
         inner.enqueue(i);
         // Somebody may be asleep in the kernel's instance right now, uncounted if there was nothing

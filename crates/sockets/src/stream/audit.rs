@@ -9,7 +9,7 @@
 //! Nothing of this happens on the data path, but for counting bytes in private memory.
 
 use super::{Fault, backlog, handled, listeners, load, store, word};
-use crate::conn::{Body, Conn, Guard, Place, flag};
+use crate::conn::{Conn, Guard, Locked, Place, flag};
 use crate::table;
 use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Tx};
 
@@ -140,20 +140,19 @@ fn has_news(guard: &Guard<'_>) -> bool {
 }
 
 fn place(guard: &Guard<'_>) -> Place {
-    let body: &Body = guard;
     let rx = super::rx(guard);
     Place {
         arrived: (
             load(&rx.writer, word::TAIL),
             load(&rx.path, word::SWITCH),
-            body.endpoint_ref().rx.has_message(),
+            guard.endpoint_ref().rx.has_message(),
         ),
-        sent: body.endpoint_ref().tx.sent(),
-        received: body.endpoint_ref().rx.received(),
-        tail: body.gatherer.tail,
-        head: body.taker.head,
-        consumed: body.taker.packets,
-        front: body.front,
+        sent: guard.endpoint_ref().tx.sent(),
+        received: guard.endpoint_ref().rx.received(),
+        tail: guard.gatherer.tail,
+        head: guard.taker.head,
+        consumed: guard.taker.packets,
+        front: guard.front,
         flags: guard.conn.flags() & ENDS,
     }
 }
@@ -179,11 +178,8 @@ pub(crate) enum Finding {
 /// Looks at a connection.
 pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     // Who is inside is at work on it.
-    let Some(mut guard) = conn.try_lock() else { return Finding::Fine };
-    if !conn.is_attached()
-        || conn.has(flag::RETREATING)
-        || conn.has(flag::DAMAGED) && guard.seen.told
-    {
+    let Some(mut guard) = conn.try_lock().and_then(Locked::attached) else { return Finding::Fine };
+    if conn.has(flag::RETREATING) || conn.has(flag::DAMAGED) && guard.seen.told {
         return Finding::Fine;
     }
     // A relative's progress thread may have been here a moment ago.

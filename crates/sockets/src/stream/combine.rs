@@ -97,10 +97,7 @@ fn serve_until(now: u64) {
             anchors::nudge();
             return;
         }
-        let mut guard = at.conn.lock();
-        if at.conn.phase() != Phase::Attached || guard.untold == 0 {
-            return;
-        }
+        let Some(mut guard) = at.attached().filter(|guard| guard.untold != 0) else { return };
         if guard.due <= now || at.conn.tx() != Tx::Vi {
             tell(&mut guard);
         } else {

@@ -124,11 +124,7 @@ pub(crate) fn wake_own(conn: &Conn) -> Option<Guard<'_>> {
     if conn.phase() != Phase::Attached {
         return None;
     }
-    // Under the lock: a close takes it too, before the segment may go.
-    let guard = conn.lock();
-    if conn.phase() != Phase::Attached {
-        return None;
-    }
+    let guard = conn.attached()?;
     // By what this end knows itself, whatever the bells say: a waiting thread has been counted before
     // the lock was taken, or will see the news under it.
     wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
