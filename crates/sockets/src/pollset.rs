@@ -6,6 +6,7 @@
 //! wait on beside the program's descriptors.
 
 use crate::conn::Phase;
+use crate::ops::keep;
 use crate::pair::{self, Pair};
 use crate::process::PLAIN;
 use crate::stream::{self, Watch, combine};
@@ -154,6 +155,7 @@ fn wait_for_one(one: &mut PollFd, until: Option<u64>) -> Option<Outcome> {
     while let Err(Ended::Failed(libc::EAGAIN)) = result {
         let end = until.unwrap_or_else(|| clock::now_ns().saturating_add(FAR_NS));
         result = wait::until(at, want, Some(end), |guard| {
+            let fd = keep::descriptor(fd, at);
             let mask = sets::readiness_under(guard, at, fd, interest) as u16 as i16 & told;
             (mask != 0).then_some(mask)
         });
@@ -161,6 +163,7 @@ fn wait_for_one(one: &mut PollFd, until: Option<u64>) -> Option<Outcome> {
             break;
         }
     }
+    keep::leave();
     match result {
         Ok(mask) => {
             one.revents = mask;

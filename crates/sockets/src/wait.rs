@@ -128,6 +128,7 @@ pub fn until<T>(
     let conn = at.conn;
     conn.begin_waiting();
     let waits = begin();
+    waits.keep(conn.place());
     let result = attempt_until(at, want, deadline, &waits, &mut attempt);
     drop(waits);
     conn.end_waiting();

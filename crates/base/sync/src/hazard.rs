@@ -286,6 +286,11 @@ impl Drop for Waits {
                 end(state, self.own.get());
             }
             self.further.get_mut().iter().for_each(|&place| strike_further(state, place));
+            if FENCES.load(Ordering::Relaxed) != KERNEL_FENCES {
+                // SYNC: with `settle`: what the thread looks at after this is at least as new as what a
+                // thread had done that still found it here.
+                fence(Ordering::SeqCst);
+            }
         });
     }
 }
@@ -306,12 +311,48 @@ pub fn settle() -> bool {
 /// Whether a thread of this process uses what lies at `place`. The caller has seen to it that no thread
 /// finds it any more, and then called [`settle`].
 pub fn is_used(place: usize) -> bool {
-    record::any_words(|words| words.names(place)) || is_used_further(place)
+    let mut used = false;
+    record::each_words(|_, words| used |= words.names(place));
+    used || is_used_further(place)
 }
 
 fn is_used_further(place: usize) -> bool {
     FURTHER
         .with(|list| list.iter().any(|&(used, owner)| used == place && record::local_lives(owner)))
+}
+
+/// A thread that uses something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct User(u32);
+
+impl User {
+    /// The calling thread.
+    pub fn me() -> User {
+        User(state::current(record::local))
+    }
+
+    /// Whether the thread lives.
+    pub fn lives(self) -> bool {
+        record::local_lives(self.0)
+    }
+}
+
+/// The threads that use what lies at `place`, each once. The caller has called [`settle`].
+pub fn users(place: usize) -> Vec<User> {
+    let mut users = Vec::new();
+    record::each_words(|owner, words| {
+        if words.names(place) {
+            users.push(User(owner));
+        }
+    });
+    FURTHER.with(|list| {
+        for &(used, owner) in list.iter() {
+            if used == place && record::local_lives(owner) && !users.contains(&User(owner)) {
+                users.push(User(owner));
+            }
+        }
+    });
+    users
 }
 
 /// The calling thread itself uses what is to be freed: a callback that frees what it was called for,
@@ -393,6 +434,26 @@ mod tests {
         assert_eq!(wait_for(used_by), Ok(()));
         hazard_is_dropped.1.recv().unwrap();
         user.join().unwrap();
+    }
+
+    #[test]
+    fn the_threads_that_use_something_are_known() {
+        let use_it = || core::mem::forget(publish(3001));
+        let (go, other) = user(use_it);
+        let mine = publish(3001);
+        let _again = publish(3001);
+        assert!(settle());
+        let users = users(3001);
+        assert_eq!(users.len(), 2);
+        assert!(users.contains(&User::me()) && users.iter().all(|user| user.lives()));
+        let theirs = *users.iter().find(|&&user| user != User::me()).unwrap();
+        go.send(()).unwrap();
+        other.join().unwrap();
+        // The kernel marks the record when the thread ends, a moment after it can be joined.
+        while theirs.lives() {
+            std::thread::yield_now();
+        }
+        drop(mine);
     }
 
     #[test]

@@ -260,12 +260,16 @@ pub(crate) fn words(state: &State) -> Option<&'static Words> {
     if me & BY_ID != 0 { None } else { USED.get((me & SLOT) as usize) }
 }
 
-/// Whether `is` is true of the words of any living thread.
-pub(crate) fn any_words(mut is: impl FnMut(&Words) -> bool) -> bool {
+/// Calls `each` with every living thread that has words: the word by which it is known, and those.
+pub(crate) fn each_words(mut each: impl FnMut(u32, &Words)) {
     let ever = LOCAL.next.load(Ordering::Relaxed) as usize;
-    let entries = LOCAL.entries.iter().zip(USED.iter()).take(ever);
-    // SYNC: pairs with the kernel's exchange at the thread's end.
-    entries.filter(|(entry, _)| is_owned(entry.word.load(Ordering::Acquire))).any(|(_, w)| is(w))
+    for (slot, (entry, words)) in LOCAL.entries.iter().zip(USED.iter()).enumerate().take(ever) {
+        // SYNC: pairs with the kernel's exchange at the thread's end.
+        let seen = entry.word.load(Ordering::Acquire);
+        if is_owned(seen) {
+            each(word(slot as u32, (seen >> 32) as u32), words);
+        }
+    }
 }
 
 /// The word by which the calling thread owns locks in memory that processes share.

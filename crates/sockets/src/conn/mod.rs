@@ -390,6 +390,11 @@ impl Conn {
         mine && before < PATIENCE
     }
 
+    /// By what a thread that waits for the connection is known to ([`sovia_sync::hazard`]).
+    pub(crate) fn place(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
     /// Counts the calling thread among those that wait for the connection.
     #[inline]
     pub fn begin_waiting(&self) {
@@ -414,7 +419,7 @@ impl Conn {
         self.waiting.iter().any(|count| count.load(Ordering::Acquire) != 0)
     }
 
-    /// Threads of this process that wait, as far as it can be told from its relatives.
+    /// How many threads of this process wait, at most.
     pub fn waiting_here(&self) -> usize {
         if !members::is_known() {
             return 0;

@@ -1,38 +1,48 @@
 //! A descriptor is closed while other threads are blocked in calls on it.
 //!
 //! In the kernel such a call has the open file for as long as it lasts: it goes on, and the
-//! connection ends when it returns. So whoever closes the last descriptor keeps a private one, and
-//! wakes those who wait; each that finds its descriptor gone says that it goes on with the private
-//! one, and the last of them closes it. A call that was left by `longjmp`, or whose thread was
-//! cancelled, says nothing, and keeps nothing open.
+//! connection ends when it returns. So the thread that closes the last descriptor keeps a private one for the
+//! threads that wait, which it knows ([`hazard::users`]). Each of them goes on with the private one, and the
+//! last to leave its call closes it. A thread that ends in its call leaves it, too. One that a signal handler
+//! has taken out of its call by `longjmp` leaves it when it waits the next time.
 
 use super::close::last_here;
 use crate::anchors;
-use crate::conn::Phase;
+use crate::conn::{Conn, Phase};
 use crate::robust::RobustBox;
 use crate::stream::listeners;
 use crate::table::{self, Entry, Ref};
-use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering};
-use sovia_sync::thread;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sovia_signal::chain;
+use sovia_sync::hazard::{self, User};
 use sovia_sys::{Fd, call};
 
 struct Kept {
     at: Ref,
     fd: Fd,
     /// Threads whose calls go on.
-    users: Vec<i32>,
+    users: Vec<User>,
 }
 
 static KEPT: RobustBox<Vec<Kept>> = RobustBox::new(Vec::new());
+/// How many there are.
+static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Whether a descriptor has ever been closed under a call.
 static EVER: AtomicBool = AtomicBool::new(false);
 /// How often the progress thread looks for threads that have died in the middle of a call.
 const LOOK_NS: u64 = 100_000_000;
 
-thread_local! {
-    /// The connection that this thread's call goes on with.
-    static MINE: Cell<Option<Ref>> = const { Cell::new(None) };
+/// The threads of this process that wait for a connection.
+fn waiting(conn: &Conn) -> Vec<User> {
+    if !hazard::settle() {
+        return Vec::new();
+    }
+    let mut users = hazard::users(conn.place());
+    if !chain::is_in_handler() {
+        // The caller has left its wait by `longjmp`.
+        users.retain(|&user| user != User::me());
+    }
+    users
 }
 
 /// `fd` is about to be closed. True if that is all done because calls on it go on.
@@ -49,7 +59,7 @@ pub(super) fn close(fd: i32) -> bool {
     if table::references(at.index) > 1 {
         table::remove(fd);
         table::release(at.index);
-        // Whoever has looked at the number has done with it.
+        // A thread that has looked at the number under the lock has done with it.
         drop(conn.lock());
         return true;
     }
@@ -58,41 +68,27 @@ pub(super) fn close(fd: i32) -> bool {
     if !copy.is_high() {
         return false;
     }
-    KEPT.with(|kept| kept.push(Kept { at, fd: copy, users: Vec::new() }));
     table::remove(fd);
     table::release(at.index);
-    await_users(at);
     let unused = KEPT.with(|kept| {
-        let i = kept.iter().position(|one| one.at.same(at) && one.users.is_empty())?;
-        Some(kept.swap_remove(i))
+        // SYNC: before the threads are looked for: one that has just left its wait, and is not found, or one
+        // that leaves it later, and sees that something is kept.
+        COUNT.fetch_add(1, Ordering::SeqCst);
+        let one = Kept { at, fd: copy, users: waiting(conn) };
+        if one.users.is_empty() {
+            return Some(one);
+        }
+        kept.push(one);
+        None
     });
     if let Some(one) = unused {
-        last_here(fd, at);
-        drop(one);
+        over(one);
     } else {
+        listeners::tell_own(conn);
         // The progress thread sees to those who die.
         anchors::nudge();
     }
     true
-}
-
-/// Gives those who wait the time to say that they go on.
-fn await_users(at: Ref) {
-    const MANY: u32 = 10_000;
-    const FEW: u32 = 100;
-    let mut rounds = 0;
-    loop {
-        listeners::tell_own(at.conn);
-        call::sched_yield();
-        let users = KEPT.with(|kept| {
-            kept.iter().find(|one| one.at.same(at)).map_or(usize::MAX, |one| one.users.len())
-        });
-        rounds += 1;
-        let patience = if users == 0 { MANY } else { FEW };
-        if users >= at.conn.waiting_here() || rounds >= patience {
-            return;
-        }
-    }
 }
 
 /// The descriptor by which a blocked call reaches its connection now. Under the connection's lock.
@@ -106,66 +102,70 @@ fn look(fd: i32, at: Ref) -> i32 {
     if table::refers(fd, at) {
         return fd;
     }
-    let me = thread::thread_id();
+    let me = User::me();
     let kept = KEPT.with(|kept| {
         let one = kept.iter_mut().find(|one| one.at.same(at))?;
+        // It may have come to its wait a moment after the others had been looked for.
         if !one.users.contains(&me) {
             one.users.push(me);
         }
         Some(one.fd.raw())
     });
-    if kept.is_some() {
-        MINE.set(Some(at));
-    }
     // Or by another number that it still has.
     kept.or_else(|| table::descriptor_of(at.conn)).unwrap_or(-1)
 }
 
-/// A call that may have gone on without its descriptor is over.
+/// The calling thread's call is over: it may have gone on without its descriptor.
 #[inline]
 pub(crate) fn leave() {
-    if EVER.load(Ordering::Relaxed)
-        && let Some(at) = MINE.take()
-    {
-        let me = thread::thread_id();
-        finish(|one| {
-            let mine = one.at.same(at) && one.users.contains(&me);
-            one.users.retain(|&user| user != me);
-            mine && one.users.is_empty()
-        });
+    if COUNT.load(Ordering::SeqCst) != 0 {
+        leave_all();
     }
 }
 
-/// Closes what `is_over`.
-fn finish(mut is_over: impl FnMut(&mut Kept) -> bool) {
-    let one = KEPT.with(|kept| {
-        let i = kept.iter_mut().position(&mut is_over)?;
-        Some(kept.swap_remove(i))
-    });
-    if let Some(one) = one {
-        last_here(one.fd.raw(), one.at);
+#[cold]
+fn leave_all() {
+    if chain::is_in_handler() {
+        // The call that the handler has interrupted may go on by the same.
+        return;
     }
-}
-
-/// How long until threads that have died are to be looked for; `None` if nothing is kept.
-pub(crate) fn pause() -> Option<u64> {
-    let any = EVER.load(Ordering::Relaxed) && KEPT.with(|kept| !kept.is_empty());
-    any.then_some(LOOK_NS)
-}
-
-/// Calls `each` for every connection that is kept, with its private descriptor.
-pub(crate) fn each(mut each: impl FnMut(i32, Ref)) {
-    if EVER.load(Ordering::Relaxed) {
-        KEPT.with(|kept| kept.iter().for_each(|one| each(one.fd.raw(), one.at)));
-    }
+    let me = User::me();
+    finish(|user| user != me);
 }
 
 /// Closes what was kept for threads that have died.
 pub(crate) fn collect() {
-    if EVER.load(Ordering::Relaxed) {
-        finish(|one| {
-            !one.users.is_empty() && !one.users.iter().any(|&user| call::task_exists(user))
-        });
+    if COUNT.load(Ordering::Relaxed) != 0 {
+        finish(User::lives);
+    }
+}
+
+/// Leaves of the threads those that `stays`, and closes what no thread uses any more.
+fn finish(stays: impl Fn(User) -> bool) {
+    let unused = KEPT.with(|kept| {
+        kept.iter_mut().for_each(|one| one.users.retain(|&user| stays(user)));
+        let (unused, used) =
+            core::mem::take(kept).into_iter().partition::<Vec<_>, _>(|one| one.users.is_empty());
+        *kept = used;
+        unused
+    });
+    unused.into_iter().for_each(over);
+}
+
+fn over(one: Kept) {
+    last_here(one.fd.raw(), one.at);
+    COUNT.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// How long until threads that have died are to be looked for; `None` if nothing is kept.
+pub(crate) fn pause() -> Option<u64> {
+    (COUNT.load(Ordering::Relaxed) != 0).then_some(LOOK_NS)
+}
+
+/// Calls `each` for every connection that is kept, with its private descriptor.
+pub(crate) fn each(mut each: impl FnMut(i32, Ref)) {
+    if COUNT.load(Ordering::Relaxed) != 0 {
+        KEPT.with(|kept| kept.iter().for_each(|one| each(one.fd.raw(), one.at)));
     }
 }
 
@@ -181,5 +181,6 @@ pub(crate) fn release() {
 
 /// In a forked child: the calls have stayed with the parent.
 pub(crate) fn forked() {
+    COUNT.store(0, Ordering::Relaxed);
     drop(KEPT.with(core::mem::take));
 }
