@@ -369,8 +369,9 @@ impl Conn {
     /// Whether this process has the connection, so that the segment stays mapped while it is attached.
     #[inline]
     fn is_here(&self) -> bool {
-        // One without a place in the family cannot be told from its relatives, and keeps the segment.
-        !members::is_known() || self.holders.load(Ordering::Acquire) & members::my_bit() != 0
+        // One without a place of its own in the family shares a bit that is never cleared, and keeps the
+        // segment: it cannot be told from its relatives.
+        self.holders.load(Ordering::Acquire) & members::my_bit() != 0
     }
 
     /// Whether the calling thread is in the middle of a call on it, which a signal handler has
