@@ -239,7 +239,10 @@ fn wait_once<T>(
     }
     bell.going_to_sleep();
     let result = match once(at, attempt) {
-        Ok(None) => sleep(word, before, deadline).map(|()| None).map_err(Ended::Failed),
+        Ok(None) => {
+            at.conn.sleeping();
+            sleep(word, before, deadline).map(|()| None).map_err(Ended::Failed)
+        }
         other => other,
     };
     spin.learn();

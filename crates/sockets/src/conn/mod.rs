@@ -91,6 +91,8 @@ pub struct Conn {
     pub side: AtomicU32,
     /// Where its next message will lie.
     next_at: AtomicUsize,
+    /// How often threads have slept until it had a message or room, or thereabouts.
+    sleeps: AtomicU32,
     /// Threads that wait outside the lock, for each place in the family. Not set to zero for the slot's next
     /// connection: each thread takes itself out.
     waiting: [AtomicU16; MEMBERS],
@@ -125,7 +127,8 @@ impl Conn {
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
         self.holders.store(members::my_bit(), Ordering::Relaxed);
         self.use_memory(0);
-        for counter in [&self.transfers, &self.rx_pins, &self.tx_pins, &self.stay, &self.loans] {
+        let counters = [&self.transfers, &self.sleeps, &self.rx_pins, &self.tx_pins];
+        for counter in counters.into_iter().chain([&self.stay, &self.loans]) {
             counter.store(0, Ordering::Relaxed);
         }
         self.error.store(0, Ordering::Relaxed);
@@ -426,6 +429,16 @@ impl Conn {
             return 0;
         }
         usize::from(self.waiting[members::place()].load(Ordering::Acquire))
+    }
+
+    /// Counts a sleep for it.
+    pub(crate) fn sleeping(&self) {
+        self.sleeps.store(self.sleeps.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// How often threads have slept for it.
+    pub(crate) fn sleeps(&self) -> u64 {
+        u64::from(self.sleeps.load(Ordering::Relaxed))
     }
 
     /// Notes where the next message will lie.

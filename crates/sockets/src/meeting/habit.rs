@@ -6,6 +6,10 @@
 //! kept as counts by size, and the number of transfers after which it is best to meet is the one with
 //! which those connections would have cost the least altogether.
 //!
+//! On a VI a transfer costs next to nothing if the thread that waits for it spins. One that sleeps is woken
+//! by the kernel there as well, and saves less than half; so how often threads have slept on such
+//! connections counts, too. One connection of some is decided as if none had: it shows whether they still do.
+//!
 //! The counts lie in memory that forked processes share: a server that forks a process for each
 //! connection learns from its children. They are hints and nothing else, whatever they say.
 
@@ -15,8 +19,14 @@ use sovia_sys::Mapping;
 
 /// Addresses that are told apart; others share a place.
 const PLACES: usize = 256;
-/// The counts of all addresses.
-type Habits = [AtomicU64; PLACES];
+/// What is known of all addresses.
+#[derive(Debug)]
+struct Habits {
+    /// Connections by length.
+    lengths: [AtomicU64; PLACES],
+    /// How often their threads have slept, and how many connections have been decided.
+    sleeps: [AtomicU64; PLACES],
+}
 
 /// Size classes of connections, a byte of a place's word for each.
 const CLASSES: usize = 8;
@@ -30,6 +40,15 @@ const MEMORY: u32 = 48;
 const LATEST: u32 = 24;
 /// When it may take place.
 const CHOICES: [u32; 6] = [0, 4, 8, 12, 17, LATEST];
+
+/// All waits have been sleeps.
+const ALWAYS: u64 = 256;
+/// What a transfer on a VI costs whose thread sleeps, in 256ths of one over TCP.
+const SLEEPER: u64 = 144;
+/// One connection of so many is decided as if no thread had slept.
+const TRIAL: u64 = 16;
+/// Where in a word of `sleeps` the decided connections are counted.
+const DECIDED: u32 = 32;
 
 /// What a meeting costs at one end, in transfers over TCP.
 #[derive(Debug, Clone, Copy)]
@@ -72,25 +91,54 @@ pub(crate) fn start() {
     }
 }
 
-fn counts(place: u32) -> Option<&'static AtomicU64> {
+fn habits() -> Option<&'static Habits> {
     // SAFETY: null, or the mapping that `start` made, zeroed (which is valid for atomics) and never
     // unmapped.
-    let habits = unsafe { HABITS.load(Ordering::Acquire).as_ref() }?;
-    Some(&habits[place as usize % PLACES])
+    unsafe { HABITS.load(Ordering::Acquire).as_ref() }
 }
+
+// Another thread's count may get lost below; a hint more or less.
 
 /// Counts a connection that has ended after so many transfers at this end.
 pub(super) fn learn(place: u32, transfers: u32) {
-    if let Some(word) = counts(place) {
-        // Another thread's count may get lost; a hint more or less.
-        let now = with_one_more(word.load(Ordering::Relaxed), transfers);
-        word.store(now, Ordering::Relaxed);
+    if let Some(habits) = habits() {
+        let word = &habits.lengths[place as usize % PLACES];
+        word.store(with_one_more(word.load(Ordering::Relaxed), transfers), Ordering::Relaxed);
     }
 }
 
+/// Notes how many times threads slept on a connection on a VI with so many messages each way.
+pub(super) fn learn_sleeps(place: u32, sleeps: u64, messages: u64) {
+    if let Some(habits) = habits() {
+        let word = &habits.sleeps[place as usize % PLACES];
+        word.store(with_sleeps(word.load(Ordering::Relaxed), sleeps, messages), Ordering::Relaxed);
+    }
+}
+
+/// A connection is decided: whether it is one that shows how often threads sleep now.
+pub(super) fn is_trial(place: u32) -> bool {
+    habits().is_some_and(|habits| {
+        let word = &habits.sleeps[place as usize % PLACES];
+        let now = word.load(Ordering::Relaxed).wrapping_add(1 << DECIDED);
+        word.store(now, Ordering::Relaxed);
+        (now >> DECIDED).is_multiple_of(TRIAL)
+    })
+}
+
 /// Transfers after which to meet, or `None` if nothing is known of such connections.
-pub(super) fn best(place: u32, cost: Cost) -> Option<u32> {
-    cheapest(counts(place)?.load(Ordering::Relaxed), cost as u32)
+pub(super) fn best(place: u32, cost: Cost, is_trial: bool) -> Option<u32> {
+    let habits = habits()?;
+    let sleeps = habits.sleeps[place as usize % PLACES].load(Ordering::Relaxed);
+    let sleeps = if is_trial { 0 } else { sleeps & (2 * ALWAYS - 1) };
+    let lengths = habits.lengths[place as usize % PLACES].load(Ordering::Relaxed);
+    cheapest(lengths, cost as u32, sleeps.min(ALWAYS))
+}
+
+/// Of the last connections each counts half as much as the next.
+fn with_sleeps(word: u64, sleeps: u64, messages: u64) -> u64 {
+    let share = ALWAYS * sleeps.min(messages) / messages.max(1);
+    let before = word & (2 * ALWAYS - 1);
+    word >> DECIDED << DECIDED | (before + share).div_ceil(2).min(ALWAYS)
 }
 
 fn with_one_more(word: u64, transfers: u32) -> u64 {
@@ -103,12 +151,14 @@ fn with_one_more(word: u64, transfers: u32) -> u64 {
     u64::from_le_bytes(counts)
 }
 
-fn cheapest(word: u64, meeting: u32) -> Option<u32> {
+/// `sleeps`: how often of [`ALWAYS`] the threads sleep.
+fn cheapest(word: u64, meeting: u32, sleeps: u64) -> Option<u32> {
     let counts = word.to_le_bytes();
     let total = |after: u32| {
         let lengths = counts.iter().zip(LENGTHS);
         let each = |(&count, length): (&u8, u32)| {
-            let spent = if length <= after { length } else { after + meeting };
+            let on_vi = length.saturating_sub(after) * (SLEEPER * sleeps / ALWAYS) as u32 / 256;
+            let spent = if length <= after { length } else { after + meeting + on_vi };
             u32::from(count) * spent
         };
         lengths.map(each).sum::<u32>()
@@ -122,7 +172,22 @@ mod tests {
 
     fn after(lengths: &[u32], cost: Cost) -> Option<u32> {
         let word = lengths.iter().fold(0, |word, &length| with_one_more(word, length));
-        cheapest(word, cost as u32)
+        cheapest(word, cost as u32, 0)
+    }
+
+    #[test]
+    fn connections_whose_threads_sleep_pay_if_they_are_longer() {
+        let cheapest = |length: u32, slept: &[u64]| {
+            let lengths = (0..20).fold(0, |word, _| with_one_more(word, length));
+            let sleeps = slept.iter().fold(0, |word, &sleeps| with_sleeps(word, sleeps, 10));
+            cheapest(lengths, Cost::Known as u32, sleeps).unwrap()
+        };
+        assert_eq!(cheapest(20, &[0; 9]), 0);
+        assert!(cheapest(20, &[10; 9]) >= 20);
+        assert_eq!(cheapest(60, &[10; 9]), 0);
+        assert_eq!(cheapest(1000, &[10; 9]), 0);
+        // Once they spin again, a few connections show it.
+        assert_eq!(cheapest(20, &[10, 10, 10, 0, 0, 0]), 0);
     }
 
     #[test]

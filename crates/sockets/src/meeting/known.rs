@@ -44,8 +44,9 @@ pub(super) fn prepare(fd: i32, at: Ref) {
         (known, unknown) = (after, after);
     } else if let Ok(server) = call::socket_name(fd, at.conn.is_connector()) {
         let of = habit::place(server);
-        known = habit::best(of, Cost::Known).unwrap_or(FIRST);
-        unknown = habit::best(of, Cost::Unknown).unwrap_or(FIRST).max(known);
+        let is_trial = habit::is_trial(of);
+        known = habit::best(of, Cost::Known, is_trial).unwrap_or(FIRST);
+        unknown = habit::best(of, Cost::Unknown, is_trial).unwrap_or(FIRST).max(known);
         place = of + 1;
     }
     approach.known_after.store(known, Ordering::Relaxed);
@@ -53,11 +54,19 @@ pub(super) fn prepare(fd: i32, at: Ref) {
     approach.habit.store(place, Ordering::Release);
 }
 
-/// A connection has ended after so many transfers at this end: those like it may go the same way.
-pub(super) fn ended(at: Ref, transfers: u32) {
+/// A connection has ended after so many transfers at this end over TCP and messages each way on the VI: those
+/// like it may go the same way.
+pub(super) fn ended(at: Ref, transfers: u32, messages: u64) {
     match at.conn.approach.habit.load(Ordering::Acquire) {
         0 | NO_HABIT => {}
-        place => habit::learn(place - 1, transfers),
+        place => {
+            let on_vi = u32::try_from(2 * messages).unwrap_or(u32::MAX);
+            habit::learn(place - 1, transfers.saturating_add(on_vi));
+            // Of one or two nothing can be told: the first often waits for a program that begins.
+            if messages > 2 {
+                habit::learn_sleeps(place - 1, at.conn.sleeps(), messages);
+            }
+        }
     }
 }
 

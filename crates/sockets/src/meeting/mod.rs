@@ -196,10 +196,10 @@ fn give_up(at: Ref, reason: Reason) {
     }
 }
 
-/// This process's last descriptor of a connection goes, after so many transfers on the VI at this end.
+/// This process's last descriptor of a connection goes, after so many messages sent on the VI. (About as many
+/// were received.)
 pub(crate) fn ended(at: Ref, messages: u64) {
-    let tcp = at.conn.transfers.load(Ordering::Relaxed);
-    known::ended(at, tcp.saturating_add(u32::try_from(messages).unwrap_or(u32::MAX)));
+    known::ended(at, at.conn.transfers.load(Ordering::Relaxed), messages);
 }
 
 /// A candidate is closed, or stays on TCP: forget its meeting.

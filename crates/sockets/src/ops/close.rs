@@ -45,8 +45,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     if let Some(mut guard) = guard {
         let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
         guard.settle_traffic();
-        // What was received is about as much as what was sent.
-        meeting::ended(at, 2 * guard.past.messages_sent);
+        meeting::ended(at, guard.past.messages_sent);
         // Whoever holds it still may never send again.
         stream::combine::tell(&mut guard);
         let vi = conn.vi.load(Ordering::Relaxed);
