@@ -9,7 +9,7 @@ VIPL := $(TARGET)/vipl
 LIBDIR := $(DESTDIR)$(PREFIX)/lib
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: build install uninstall setup test soak stall demo bench papers clean
+.PHONY: build install uninstall setup test soak stall fuzz ci-extra demo bench papers clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -70,6 +70,15 @@ soak: setup build
 # The differential suite over a build whose threads stand still at hand-overs, by a few seeds.
 stall:
 	scripts/stall
+
+# What a hostile peer can write, coverage-guided: every target for so many seconds, or FUZZ_TARGET alone.
+SECONDS ?= 60
+fuzz:
+	scripts/fuzz -s $(SECONDS) $(FUZZ_TARGET)
+
+# What is too long for every change.
+ci-extra:
+	$(MAKE) fuzz SECONDS=20
 
 demo: setup build
 	$(BUILT)/sovia demo

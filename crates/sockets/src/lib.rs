@@ -45,6 +45,9 @@ mod engine;
 pub mod epoll;
 pub mod family;
 pub mod fork;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handler;
 pub mod loan;
 pub mod meeting;

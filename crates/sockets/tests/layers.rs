@@ -41,7 +41,8 @@ const LAYERS: &[&[&str]] = &[
     &["fork", "progress", "relay"],
     // The whole.
     &["engine"],
-    &["native"],
+    // The way in for a fuzzer, in builds that are made for one.
+    &["fuzzing", "native"],
 ];
 
 fn layer(layers: &[&[&str]], module: &str) -> Option<usize> {

@@ -16,7 +16,7 @@ mod listen;
 pub(crate) mod reach;
 #[cfg(test)]
 mod tests;
-mod wire;
+pub(crate) mod wire;
 
 pub(crate) use listen::Incoming;
 

@@ -36,6 +36,9 @@ pub mod cq;
 pub mod endpoint;
 #[cfg(not(loom))]
 mod engine;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(not(loom))]
 mod hash;
 #[cfg(not(loom))]
