@@ -4,7 +4,7 @@
 //! the ring to see them ([`scan`]); the data is held here, never more than the window allows.
 
 use super::Fault;
-use super::packets::{advance, count_arrival, take_control};
+use super::packets::{advance, count_arrival, packet_of, take_control};
 use crate::conn::{Guard, HELD, Held, Taking};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_signal::access::{self, BadAddress};
@@ -34,7 +34,7 @@ pub(super) fn kind_of(n: u8) -> Option<Kind> {
 pub(super) fn scan(guard: &mut Guard<'_>) -> Result<(), Fault> {
     while guard.held_end.wrapping_sub(guard.held_first) < HELD as u32 {
         let Some(entry) = guard.endpoint_ref().rx.head()? else { break };
-        let packet = Immediate::decode(entry.immediate)?;
+        let packet = packet_of(&entry)?;
         count_arrival(guard, packet)?;
         if packet.kind.is_ordered() {
             hold(guard, &entry, packet.kind)?;

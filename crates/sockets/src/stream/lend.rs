@@ -5,14 +5,14 @@
 //! borrowed to be read, what is consumed after it is released with it.
 
 use super::hold::{kind_of, look};
-use super::packets::{advance, consumed, count_arrival};
+use super::packets::{advance, consumed, count_arrival, packet_of};
 use super::send::{cannot, said, send_vi};
 use super::{Fault, Put, backlog, failed, load, rx, tx, word};
 use crate::conn::{Guard, HELD, Taking, flag};
 use core::ptr::NonNull;
 use sovia_proto::configuration::Transfer;
 use sovia_proto::order::{Next, Take};
-use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::packet::Kind;
 use sovia_proto::path::{Rx, Tx};
 use via_shm::ring::INLINE;
 
@@ -172,7 +172,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
         return Ok(Find::Small);
     } else {
         let Some(entry) = guard.endpoint_ref().rx.head()? else { return Ok(Find::Small) };
-        let packet = Immediate::decode(entry.immediate)?;
+        let packet = packet_of(&entry)?;
         let (Kind::Data, Some(place)) = (packet.kind, entry.pool_offset) else {
             return Ok(Find::Small);
         };

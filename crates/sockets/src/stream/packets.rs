@@ -19,6 +19,20 @@ pub(super) fn advance(
     position
 }
 
+/// What an entry of the ring is.
+///
+/// Data without bytes and acknowledgements of nothing are damage: no end sends them, and they fill neither the
+/// program's buffer nor the window, so a peer that goes on sending them would hold its reader for as long as it likes.
+#[inline]
+pub(super) fn packet_of(entry: &Entry) -> Result<Immediate, Fault> {
+    let packet = Immediate::decode(entry.immediate)?;
+    match packet.kind {
+        Kind::Data if entry.len == 0 => Err(Fault::Damaged),
+        Kind::Ack if packet.acks == 0 => Err(Fault::Damaged),
+        _ => Ok(packet),
+    }
+}
+
 /// Counts the arrival of the entry at the ring's head, once, however often it is looked at and by
 /// whomever.
 pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<(), Fault> {
@@ -192,5 +206,22 @@ pub(crate) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
     let packet = guard.flow.send(kind).encode();
     if guard.endpoint().tx.send(packet, &[]) == Ok(true) {
         guard.count_sent(u32::from(kind.is_ordered()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_that_say_nothing_are_damage() {
+        let is_one = |kind, acks, len| {
+            let immediate = Immediate { kind, acks }.encode();
+            packet_of(&Entry { immediate, len, pool_offset: None }).is_ok()
+        };
+        assert!(is_one(Kind::Data, 0, 1) && is_one(Kind::Ack, 1, 0));
+        assert!(is_one(Kind::Fin, 0, 0) && is_one(Kind::FinAck, 0, 0) && is_one(Kind::ToTcp, 0, 0));
+        assert!(!is_one(Kind::Data, 1, 0));
+        assert!(!is_one(Kind::Ack, 0, 0));
     }
 }

@@ -3,7 +3,9 @@
 use super::anchor::{acknowledge, anchor_has_ended};
 use super::entering::{enter, grant, switched};
 use super::hold::{copy_held, hold, kind_of, scan};
-use super::packets::{advance, consumed, count_arrival, take_control, take_held_control};
+use super::packets::{
+    advance, consumed, count_arrival, packet_of, take_control, take_held_control,
+};
 use super::{Fault, Got, ROOM, damaged, failed, load, rx, store, tell_writer, word};
 use super::{combine, ending};
 use crate::conn::{Conn, Guard, HELD, Taking, flag};
@@ -277,7 +279,7 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
             }
             break;
         };
-        let packet = Immediate::decode(entry.immediate)?;
+        let packet = packet_of(&entry)?;
         count_arrival(guard, packet)?;
         match packet.kind {
             Kind::Data => {
