@@ -7,9 +7,10 @@ use sovia_sockets::{Outcome, native, process_id};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
 
-/// No call of the honest side waits.
-const FLAGS: Flags =
+/// How it calls: no call of the honest side waits.
+pub const FLAGS: Flags =
     Flags { dont_wait: true, peek: false, wait_all: false, no_signal: true, empty_waits: false };
 
 /// Starts the engine in this process.
@@ -46,6 +47,24 @@ impl Honest {
     /// Whether it runs on a VI.
     pub fn is_attached(&self) -> bool {
         native::info(self.fd()).is_accelerated()
+    }
+
+    /// Its VI.
+    pub fn vi(&self) -> u32 {
+        self.at.conn.vi.load(Ordering::Relaxed)
+    }
+
+    /// As the engine knows it.
+    pub fn at(&self) -> Ref {
+        self.at
+    }
+
+    /// `poll`, without waiting.
+    pub fn poll(&self) -> i16 {
+        let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
+        let mut fds = [libc::pollfd { fd: self.fd(), events, revents: 0 }];
+        let _ = sovia_sockets::pollset::wait(&mut fds, Some(0), None);
+        fds[0].revents
     }
 
     /// `recv`.

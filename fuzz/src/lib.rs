@@ -1,8 +1,11 @@
 //! What the fuzz targets share. README.md says what each target checks.
 
+pub mod duel;
 pub mod gift;
+pub mod hand;
 pub mod honest;
 pub mod input;
 pub mod open;
+pub mod place;
 pub mod stand;
 pub mod tcp;

@@ -2,10 +2,11 @@
 //! have it.
 
 use crate::message::{Link, Message, Process, Step};
-use crate::{meeting, pair, peers, sets};
+use crate::table::Ref;
+use crate::{meeting, pair, peers, sets, stream};
 use core::net::SocketAddr;
 use sovia_sys::trace::Secret;
-use sovia_sys::{Fd, call};
+use sovia_sys::{Fd, call, clock};
 use via_shm::Segment;
 use via_shm::layout::DOORBELLS;
 use via_shm::request::DISCRIMINATOR;
@@ -88,11 +89,18 @@ pub fn pair_with(
     pair::get(index)?.keep_doors(doors?).then_some(index)
 }
 
-/// How many pairs there are.
-pub fn pairs() -> usize {
-    let mut count = 0;
-    pair::each(|_, _| count += 1);
-    count
+/// What the progress thread does about once a second: compares what this end has written with what is there, and
+/// gives back memory that is not needed.
+pub fn audit(at: Ref) {
+    at.conn.lock().seen.at = 0;
+    stream::audit::look(at.conn, clock::now_ns());
+}
+
+/// What the next owner of a lock does whose last owner has died.
+pub fn repair(at: Ref) {
+    if let Some(mut guard) = at.conn.attached() {
+        stream::repair(&mut guard);
+    }
 }
 
 /// Forgets every meeting, every pair and every peer. No connection may be attached.

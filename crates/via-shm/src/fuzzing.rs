@@ -3,6 +3,8 @@
 
 use crate::connect::wire::{self, Answer, Request};
 
+pub use crate::sync::seen::{Peer, play};
+
 /// Reads bytes as each of the messages by which native VIs connect.
 ///
 /// # Panics

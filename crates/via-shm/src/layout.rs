@@ -6,8 +6,8 @@
 //! A segment is sparse: address space for [`VIS`] VIs, memory for what has been touched.
 
 use crate::ring::{Credit, SLOTS, Slot};
+use crate::sync::{AtomicU32, AtomicU64};
 use crate::waiter::{Bell, Waiter};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// VIs of a segment, each with two ends.
 pub const VIS: u32 = crate::waiter::VIS;

@@ -7,8 +7,7 @@
 
 use crate::layout::VIS;
 use crate::segment::{Segment, SideIndex};
-use crate::sync::{At, point};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{At, AtomicU32, AtomicU64, Ordering, fence, point};
 
 /// Bytes of a discriminator.
 pub const DISCRIMINATOR: usize = 96;

@@ -6,7 +6,7 @@ use super::receive::{idle, is_returning};
 use super::{Got, ROOM, backlog, ending, load, returned, rx, tx, word};
 use crate::conn::{Conn, Guard, flag};
 use crate::pair;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{Rx, Source, Tx};
@@ -14,6 +14,7 @@ use sovia_sync::hazard::Waits;
 use sovia_sys::poll;
 use via_shm::endpoint::{Expected, Receiver};
 use via_shm::layout::Direction;
+use via_shm::waiter::Bell;
 
 /// Whether gathered bytes come next. In front of them packets may lie that a thread of Sovia's has yet
 /// to handle; others are found by the call.
@@ -110,7 +111,7 @@ pub struct Watch<'a> {
     /// The anchor's news had come before, and been looked at.
     anchor: bool,
     /// What the program is told by, and was, where a thread of Sovia's handles messages.
-    handled: Option<(&'a AtomicU32, u32)>,
+    handled: Option<(&'a Bell, u32)>,
 }
 
 impl<'a> Watch<'a> {
@@ -130,8 +131,8 @@ impl<'a> Watch<'a> {
             on_vi: guard.conn.rx() == Rx::Vi,
             anchor: guard.conn.has(flag::ANCHOR),
             handled: guard.conn.is_handled().then(|| {
-                let word = guard.conn.news.word();
-                (word, word.load(Ordering::Acquire))
+                let news = &guard.conn.news;
+                (news, news.word().load(Ordering::Acquire))
             }),
         }
     }
@@ -149,8 +150,8 @@ impl<'a> Watch<'a> {
             return self.conn.has(flag::ANCHOR) != self.anchor
                 || self.rx.path.0[word::SWITCH].load(Ordering::Relaxed) != self.switch;
         }
-        if let Some((word, before)) = self.handled {
-            return word.load(Ordering::Relaxed) != before;
+        if let Some((news, before)) = self.handled {
+            return news.word().load(Ordering::Relaxed) != before;
         }
         self.message.has_come() || self.rx.writer.0[word::TAIL].load(Ordering::Relaxed) != self.head
     }

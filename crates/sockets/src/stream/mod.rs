@@ -194,7 +194,7 @@ pub(crate) fn start() {
 }
 
 /// Makes a body whole whose last owner died in the middle of something.
-fn repair(guard: &mut Guard<'_>) {
+pub(crate) fn repair(guard: &mut Guard<'_>) {
     // Ordered packets that were published and not counted: gathered bytes go after them.
     let before = guard.endpoint_ref().tx.sent();
     guard.endpoint().tx.repair();
