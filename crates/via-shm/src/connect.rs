@@ -20,6 +20,7 @@ pub(crate) mod wire;
 
 pub(crate) use listen::Incoming;
 
+use crate::doorbell::is_doorbell;
 use hub::Hub;
 use link::{Attachment, Link, Peer, Token};
 use sovia_sys::datagram::{Name, Received};
@@ -136,7 +137,7 @@ impl Outgoing<'_> {
         let welcome = receive(&socket, &mut buf, self.until)?.ok_or(ConnectError::NoMatch)?;
         const VERSION: ConnectError = ConnectError::NotReachable("it speaks another version");
         let (token, token_at) = wire::read_welcome(&buf[..welcome.len]).ok_or(VERSION)?;
-        let doorbell = welcome.fds.into_iter().next().ok_or(VERSION)?;
+        let doorbell = welcome.fds.into_iter().next().filter(is_doorbell).ok_or(VERSION)?;
 
         if let Some(attachment) = self.take(&token) {
             attach(&socket, &attachment)?;

@@ -155,22 +155,31 @@ impl Sender {
 
     /// Copies of all messages sent so far, one after the other. Only while the reader has
     /// consumed none of them.
-    pub fn own_messages(&self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// [`Damaged`] if somebody else has written to their entries.
+    pub fn own_messages(&self) -> Result<Vec<u8>, Damaged> {
+        let overwritten = Damaged("own entry overwritten");
         let mut all = Vec::new();
-        for n in 0..self.next.min(SLOTS) {
-            let Some(entry) = self.slot(n).read(n) else { break };
-            let start = all.len();
-            all.resize(start + entry.len as usize, 0);
-            match entry.pool_offset {
+        for n in 0..self.next {
+            let entry = self.slot(n).read(n).ok_or(overwritten)?;
+            let (start, len) = (all.len(), entry.len as usize);
+            if len > MESSAGE_MAX || entry.pool_offset.is_none() && len > INLINE {
+                return Err(overwritten);
+            }
+            all.resize(start + len, 0);
+            let whole = match entry.pool_offset {
                 None => {
                     self.slot(n).copy_out(0, &mut all[start..]);
+                    true
                 }
-                Some(at) => {
-                    self.bulk().read(at as usize, &mut all[start..]);
-                }
+                Some(at) => self.bulk().read(at as usize, &mut all[start..]),
+            };
+            if !whole {
+                return Err(overwritten);
             }
         }
-        all
+        Ok(all)
     }
 
     /// The immediate data of a recent entry of ours, if its slot still holds it.

@@ -33,6 +33,8 @@ pub mod connect;
 #[cfg(not(loom))]
 pub mod cq;
 #[cfg(not(loom))]
+pub mod doorbell;
+#[cfg(not(loom))]
 pub mod endpoint;
 #[cfg(not(loom))]
 mod engine;

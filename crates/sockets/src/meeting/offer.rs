@@ -12,6 +12,7 @@ use sovia_sys::datagram::{Datagram, Received};
 use sovia_sys::trace::Secret;
 use sovia_sys::{Errno, Fd, call, trace};
 use via_shm::Segment;
+use via_shm::doorbell::is_doorbell;
 use via_shm::layout::DOORBELLS;
 use via_shm::segment::AttachError;
 
@@ -239,7 +240,7 @@ fn own_descriptors() -> Option<[i32; OWN]> {
 /// Whether received descriptors are what a peer hands over: none that could block its user.
 fn are_descriptors_of_a_peer(fds: &[Fd]) -> bool {
     fds.len() == OWN
-        && fds[..DOORBELLS].iter().all(|door| is_doorbell(door.raw()))
+        && fds[..DOORBELLS].iter().all(is_doorbell)
         && fds[DOORBELLS..].iter().all(|notice| peers::is_notice(notice.raw()))
 }
 
@@ -273,13 +274,6 @@ pub(super) fn hear_accept(index: u32) {
             pair.file.with(|file| *file = None);
         }
     });
-}
-
-/// Whether writing to a descriptor can neither block nor do anything but count.
-pub(super) fn is_doorbell(fd: i32) -> bool {
-    let mut target = [0u8; 64];
-    let n = call::read_link(fd, &mut target).unwrap_or(0);
-    target[..n].starts_with(b"anon_inode:[eventfd]") && call::is_nonblocking(fd)
 }
 
 /// The rendezvous name of a connection whose offer has not been answered, to be offered from again.

@@ -15,6 +15,7 @@
 
 pub(crate) mod answer;
 mod recall;
+mod work;
 
 use crate::conn::{Guard, Phase, flag};
 use crate::pair;
@@ -28,9 +29,10 @@ use recall::{Asked, Verdict};
 use sovia_control::Reason;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Leave, Rx, Tx};
-use sovia_sync::thread;
 use sovia_sys::{call, poll};
 use std::sync::OnceLock;
+use via_shm::Damaged;
+use work::{Begun, Work};
 
 /// Why a connection goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,71 +79,60 @@ const STEP_NS: u64 = 10_000_000;
 /// descriptor do what they would have done without Sovia.
 pub fn now(fd: i32, at: Ref, cause: Cause) {
     let conn = at.conn;
-    if conn.phase() == Phase::Candidate {
-        conn.set_phase(Phase::Plain);
+    if conn.phase() == Phase::Candidate && conn.is_generation(at.generation) && conn.stay_plain() {
         let _ = meeting::closed(at);
         conn.count_stay(cause.reason());
         return;
     }
-    if conn.phase() != Phase::Attached {
-        return;
-    }
-    if conn.set(flag::RETREATING) & flag::RETREATING != 0 {
-        await_other(at);
-        return;
-    }
-    conn.retreater.store(thread::thread_id() as u32, Ordering::Release);
-    let asked = {
-        let Some(mut guard) = conn.attached() else {
-            // Closed meanwhile; a relative may have it still.
-            conn.clear(flag::RETREATING);
-            return;
-        };
-        if conn.has(flag::DAMAGED) || !stream::audit::is_whole(&mut guard, true) {
-            // Nothing that the segment says of the two paths is to be believed.
-            stream::damaged(conn, fd);
-            drop(guard);
-            detach(at);
-            return;
-        }
-        if cause == Cause::Exec && must_stay(&mut guard, fd) {
-            conn.clear(flag::RETREATING);
-            // What a thread of Sovia's has left alone meanwhile.
-            stream::handled::handle(&mut guard);
-            return;
-        }
-        if process::is_borrowed() && stream::unentered(&guard) > UNENTERED_MAX {
-            // A relay would take the place of the caller's descriptors, and not of its parent's.
-            conn.clear(flag::RETREATING);
-            stream::handled::handle(&mut guard);
-            return;
-        }
-        conn.stays(cause.reason());
-        stats::reason(cause.reason());
-        if stream::unentered(&guard) > UNENTERED_MAX {
-            None
-        } else {
-            leave_sending(&mut guard, fd);
-            Some(recall::ask(&mut guard))
-        }
+    let (work, mut guard) = match Work::begin(at) {
+        Begun::Mine(work, guard) => (work, guard),
+        Begun::Others => return await_other(at),
+        Begun::Over => return,
     };
-    let verdict = match asked {
+    if conn.has(flag::DAMAGED) || !stream::audit::is_whole(&mut guard, true) {
+        // Nothing that the segment says of the two paths is to be believed.
+        stream::damaged(conn, fd);
+        drop(guard);
+        return detach(&work);
+    }
+    if cause == Cause::Exec && must_stay(&mut guard, fd) {
+        return work.give_up(&mut guard);
+    }
+    let is_much = stream::unentered(&guard) > UNENTERED_MAX;
+    if is_much && process::is_borrowed() {
+        // A relay would take the place of the caller's descriptors, and not of its parent's.
+        return work.give_up(&mut guard);
+    }
+    conn.stays(cause.reason());
+    stats::reason(cause.reason());
+    let verdict = if is_much {
         // So much waits on the VI for a receiver that has not come there yet that TCP would not
         // take it: the connection stays as it is, behind a relay.
-        None => Verdict::Relay(Left::default()),
-        Some(Asked::OnTcp) => Verdict::OnTcp,
-        Some(Asked::AwaitTaken) => recall::await_taken(fd, at),
-        Some(Asked::Drain) => recall::finish(fd, at),
+        drop(guard);
+        Verdict::Relay(Left::default())
+    } else if leave_sending(&mut guard, fd).is_err() {
+        stream::damaged(conn, fd);
+        drop(guard);
+        Verdict::OnTcp
+    } else {
+        let asked = recall::ask(&mut guard);
+        drop(guard);
+        match asked {
+            Asked::OnTcp => Verdict::OnTcp,
+            Asked::AwaitTaken => recall::await_taken(fd, at),
+            Asked::Drain => recall::finish(fd, at),
+        }
     };
     match verdict {
-        Verdict::OnTcp => detach(at),
-        Verdict::Relay(left) => {
-            if !relay(fd, at, &left) {
-                // No process to be had: what was accepted cannot be delivered, and must not look
-                // as if nothing were missing.
-                let _ = call::shutdown(fd, libc::SHUT_RDWR);
-                detach(at);
-            }
+        Verdict::OnTcp => detach(&work),
+        // Another thread has closed it meanwhile.
+        Verdict::Relay(_) if at.attached().is_none() => {}
+        Verdict::Relay(left) if relay(fd, at, &left) => work.leave(),
+        Verdict::Relay(_) => {
+            // No process to be had: what was accepted cannot be delivered, and must not look
+            // as if nothing were missing.
+            let _ = call::shutdown(fd, libc::SHUT_RDWR);
+            detach(&work);
         }
     }
 }
@@ -181,16 +172,13 @@ pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
     now(fd, at, cause);
 }
 
-/// Another thread, or a relative, is taking the connection back.
+/// Waits for another thread, or a relative, that is taking the connection back.
 fn await_other(at: Ref) {
     let conn = at.conn;
-    while conn.phase() == Phase::Attached && conn.has(flag::RETREATING) {
-        let other = conn.retreater.load(Ordering::Acquire);
-        if other != 0 && !call::task_exists(other as i32) {
-            // It died with bytes in its hands: they are lost as those of any dead reader.
-            conn.set(flag::DAMAGED);
-            detach(at);
-            return;
+    let goes_on = || conn.phase() == Phase::Attached && conn.has(flag::RETREATING);
+    while conn.is_generation(at.generation) && goes_on() {
+        if let Some(work) = Work::inherit(at) {
+            return detach(&work);
         }
         call::sched_yield();
     }
@@ -216,7 +204,7 @@ pub fn before_exec() {
 }
 
 /// Ends our sending direction's part on the VI.
-fn leave_sending(guard: &mut Guard<'_>, fd: i32) {
+fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> Result<(), Damaged> {
     let conn = guard.conn;
     returned::refuse_or_pump(guard, fd);
     let path = &guard.endpoint_ref().tx.direction().path;
@@ -224,7 +212,7 @@ fn leave_sending(guard: &mut Guard<'_>, fd: i32) {
     let how = path::leave(conn.tx(), switch.load(Ordering::Acquire), guard.closing.fin_sent);
     conn.set_tx(Tx::Back);
     let cancelled = match how {
-        Leave::Quietly => return,
+        Leave::Quietly => return Ok(()),
         Leave::End => false,
         Leave::Cancel(seen) => {
             switch.compare_exchange(seen, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok()
@@ -233,13 +221,14 @@ fn leave_sending(guard: &mut Guard<'_>, fd: i32) {
     if cancelled {
         // The receiver has seen nothing of the VI: the bytes go to TCP after all. Until they are
         // all there, a receiver that finds TCP at its end takes them from the VI.
-        let bytes = stream::take_own_back(guard);
+        let bytes = stream::take_own_back(guard)?;
         write_all(fd, &bytes);
         stream::store(&guard.endpoint_ref().tx.direction().path, word::TAKEN, 1);
     } else {
         stream::send_control(guard, Kind::ToTcp);
     }
     tell_reader(conn, guard.endpoint_ref());
+    Ok(())
 }
 
 fn write_all(fd: i32, mut bytes: &[u8]) {
@@ -256,14 +245,13 @@ fn write_all(fd: i32, mut bytes: &[u8]) {
     }
 }
 
-/// The connection is on TCP in both directions: it is an ordinary socket from here on.
-fn detach(at: Ref) {
+/// The connection is on TCP in both directions: it is an ordinary socket from here on. Nothing happens if
+/// another thread has closed it meanwhile.
+fn detach(work: &Work) {
+    let at = work.connection();
     let conn = at.conn;
     let (pair, vi, loans, large) = {
-        let Some(mut guard) = conn.attached() else {
-            conn.clear(flag::RETREATING);
-            return;
-        };
+        let Some(mut guard) = at.attached() else { return };
         guard.settle_traffic();
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
@@ -273,19 +261,16 @@ fn detach(at: Ref) {
         (pair, conn.vi.load(Ordering::Relaxed), loans, large)
     };
     sets::detached(at);
-    {
-        let Some(guard) = conn.attached() else {
-            conn.clear(flag::RETREATING);
-            return;
-        };
+    let index = {
+        let Some(guard) = at.attached() else { return };
         conn.set_phase(Phase::Plain);
+        conn.use_memory(0);
         // They find that it is on TCP, whatever becomes of the VI.
         stream::wake_all(&guard);
-    }
-    conn.use_memory(0);
-    conn.clear(flag::RETREATING);
+        conn.pair.load(Ordering::Relaxed)
+    };
     if let Some(pair) = pair {
-        lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, How::Ended { large });
+        lent::leave(&pair, index, vi, loans, How::Ended { large });
     }
 }
 
@@ -293,10 +278,13 @@ fn detach(at: Ref) {
 /// socket at this end, too.
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
-    if conn.is_back() && conn.set(flag::RETREATING) & flag::RETREATING == 0 {
-        conn.retreater.store(thread::thread_id() as u32, Ordering::Release);
+    if conn.is_back()
+        && let Begun::Mine(work, guard) = Work::begin(at)
+        && conn.is_back()
+    {
+        drop(guard);
         conn.stays(Reason::RetreatCall);
         stats::reason(Reason::RetreatCall);
-        detach(at);
+        detach(&work);
     }
 }

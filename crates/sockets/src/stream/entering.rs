@@ -1,9 +1,9 @@
 //! The receiver's steps from TCP to the VI: it grants, and at the sender's switch it enters.
 
-use super::{handled, load, rx, store, tell_writer, word};
+use super::{Fault, handled, load, rx, store, tell_writer, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use core::sync::atomic::Ordering;
-use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx};
+use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Rx, Source};
 
 /// Publishes a grant, or its end.
 pub(crate) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
@@ -19,24 +19,55 @@ pub(super) fn switched(guard: &Guard<'_>) -> u64 {
     }
 }
 
-/// TCP has been read up to the switch: goes over to the VI, unless the sender has just taken the
+/// TCP has been read up to the switch: goes over to the VI. False if the sender has just taken the
 /// switch back.
-pub(super) fn enter(guard: &mut Guard<'_>, switch: u64) -> bool {
-    let path = &rx(guard).path;
-    let entered = path.0[word::SWITCH]
-        .compare_exchange(switch, switch | ENTERED, Ordering::AcqRel, Ordering::Acquire)
-        .is_ok();
-    if entered {
-        guard.conn.set_rx(Rx::Vi);
-        // It has said so before it switched.
-        let window = load(&rx(guard).writer, word::WINDOW).min(u64::from(WINDOW_MAX));
-        guard.flow.face(window as u16);
-        say_grant(guard, Grant::Entered as u64);
-        tell_writer(guard.conn, guard.endpoint_ref());
-        // What came before has been counted as unread, whoever handles messages.
-        handled::handle(guard);
+///
+/// # Errors
+/// [`Fault::Damaged`] if the switch has become another one: a sender switches once.
+fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
+    let word = &rx(guard).path.0[word::SWITCH];
+    let entered = switch | ENTERED;
+    match word.compare_exchange(switch, entered, Ordering::AcqRel, Ordering::Acquire) {
+        Err(CANCELLED) => return Ok(false),
+        Err(_) => return Err(Fault::Damaged),
+        Ok(_) => {}
     }
-    entered
+    guard.conn.set_rx(Rx::Vi);
+    // It has said so before it switched.
+    let window = load(&rx(guard).writer, word::WINDOW).min(u64::from(WINDOW_MAX));
+    guard.flow.face(window as u16);
+    say_grant(guard, Grant::Entered as u64);
+    tell_writer(guard.conn, guard.endpoint_ref());
+    // What came before has been counted as unread, whoever handles messages.
+    handled::handle(guard);
+    Ok(true)
+}
+
+/// Where a receiver finds the next bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// On the VI, which it has just entered.
+    Vi,
+    /// On TCP, at most so many.
+    Tcp(usize),
+}
+
+/// Where a receiver that has not entered the VI finds the next bytes: if TCP has been read up to the switch, it
+/// enters.
+///
+/// # Errors
+/// As for [`enter`]; also if the switch lies before what has been read.
+pub(super) fn next_from(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
+    if guard.conn.rx() != Rx::Granted {
+        return Ok(Origin::Tcp(usize::MAX));
+    }
+    let switch = switched(guard);
+    match path::source(switch, guard.conn.rx_tcp.load(Ordering::Acquire)) {
+        Source::Vi if enter(guard, switch)? => Ok(Origin::Vi),
+        Source::Vi | Source::Tcp => Ok(Origin::Tcp(usize::MAX)),
+        Source::TcpUpTo(n) => Ok(Origin::Tcp(usize::try_from(n).unwrap_or(usize::MAX))),
+        Source::Impossible => Err(Fault::Damaged),
+    }
 }
 
 /// Grants the VI, unless another thread is inside a kernel receive.

@@ -1,6 +1,6 @@
 //! Looking whether a call would find something.
 
-use super::entering::{enter, switched};
+use super::entering::{Origin, next_from};
 use super::hold::scan;
 use super::receive::{idle, is_returning};
 use super::{Got, ROOM, backlog, ending, load, returned, rx, tx, word};
@@ -9,7 +9,7 @@ use crate::pair;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::Immediate;
-use sovia_proto::path::{Rx, Source, Tx};
+use sovia_proto::path::{Rx, Tx};
 use sovia_sync::hazard::Waits;
 use sovia_sys::poll;
 use via_shm::endpoint::{Expected, Receiver};
@@ -59,11 +59,10 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
                 return true;
             }
             // TCP has nothing: whether it has been read up to the switch.
-            let switch = switched(guard);
-            match sovia_proto::path::source(switch, conn.rx_tcp.load(Ordering::Acquire)) {
-                Source::Vi => !enter(guard, switch) || readable(guard, fd),
-                Source::Impossible => true,
-                Source::Tcp | Source::TcpUpTo(_) => false,
+            match next_from(guard) {
+                Ok(Origin::Vi) => readable(guard, fd),
+                Ok(Origin::Tcp(_)) => false,
+                Err(_) => true,
             }
         }
         Rx::Tcp | Rx::Back => on_tcp(conn, fd),

@@ -1,15 +1,14 @@
 //! Looking at unread bytes without consuming them.
 
 use super::anchor::acknowledge;
-use super::entering::{enter, grant, switched};
+use super::entering::{Origin, grant, next_from, switched};
 use super::hold::{copy_held, kind_of, look, scan};
 use super::receive::{end, idle, is_returning};
 use super::{Fault, Got, damaged, ending, failed, load, rx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::{Errno, errno};
-use core::sync::atomic::Ordering;
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::{Rx, Source, Tx};
+use sovia_proto::path::{Rx, Tx};
 use sovia_sys::call;
 use via_shm::endpoint::Area;
 
@@ -17,41 +16,12 @@ use via_shm::endpoint::Area;
 pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
     if conn.rx() != Rx::Vi {
-        // One byte read, then looked at again: enters the VI where the switch has been reached.
         grant(guard);
-        if conn.rx() == Rx::Granted {
-            let switch = switched(guard);
-            let read = conn.rx_tcp.load(Ordering::Acquire);
-            if sovia_proto::path::source(switch, read) == Source::Vi && enter(guard, switch) {
-                return peek(guard, fd, out);
-            }
+        match next_from(guard) {
+            Ok(Origin::Vi) => return peek(guard, fd, out),
+            Ok(Origin::Tcp(_)) => return peek_tcp(guard, fd, out),
+            Err(fault) => return Got::Failed(failed(conn, fd, fault)),
         }
-        conn.clear(flag::ANCHOR);
-        let result = call::recv(fd, out, libc::MSG_DONTWAIT | libc::MSG_PEEK);
-        if result != Err(call::Errno::EAGAIN) {
-            conn.set(flag::ANCHOR);
-        }
-        if let Ok(1..) = result {
-            if conn.tx() == Tx::Vi {
-                // A program that looks until there is more waits for what the peer holds back.
-                acknowledge(fd);
-            }
-            return Got::Bytes(result.unwrap_or(0));
-        }
-        // As in `receive_tcp`: the switch may be newer than the look at it.
-        if conn.rx() == Rx::Granted {
-            let switch = switched(guard);
-            let read = conn.rx_tcp.load(Ordering::Acquire);
-            if sovia_proto::path::source(switch, read) == Source::Vi && enter(guard, switch) {
-                return peek(guard, fd, out);
-            }
-        }
-        return match result {
-            Ok(_) if out.is_empty() => Got::Bytes(0),
-            Ok(_) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
-            Err(call::Errno::EAGAIN) => Got::Nothing,
-            Err(e) => Got::Failed(errno(e)),
-        };
     }
     match peek_vi(guard, out) {
         // A packet without bytes: the peer's end, or its way back.
@@ -63,6 +33,32 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         },
         Ok(n) => Got::Bytes(n),
         Err(fault) => Got::Failed(failed(conn, fd, fault)),
+    }
+}
+
+/// Likewise, where TCP has not been read up to the switch.
+fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+    let conn = guard.conn;
+    conn.clear(flag::ANCHOR);
+    let result = call::recv(fd, out, libc::MSG_DONTWAIT | libc::MSG_PEEK);
+    if result != Err(call::Errno::EAGAIN) {
+        conn.set(flag::ANCHOR);
+    }
+    if let Ok(n @ 1..) = result {
+        if conn.tx() == Tx::Vi {
+            // A program that looks until there is more waits for what the peer holds back.
+            acknowledge(fd);
+        }
+        return Got::Bytes(n);
+    }
+    // As in `receive_tcp`: the switch may be newer than the look at it.
+    match (next_from(guard), result) {
+        (Ok(Origin::Vi), _) => peek(guard, fd, out),
+        (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
+        (_, Ok(_)) if out.is_empty() => Got::Bytes(0),
+        (_, Ok(_)) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
+        (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
+        (_, Err(e)) => Got::Failed(errno(e)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Receiving: from TCP up to the switch, then from the VI.
 
 use super::anchor::{acknowledge, anchor_has_ended};
-use super::entering::{enter, grant, switched};
+use super::entering::{Origin, grant, next_from};
 use super::hold::{copy_held, hold, kind_of, scan};
 use super::packets::{
     advance, consumed, count_arrival, packet_of, take_control, take_held_control,
@@ -13,9 +13,9 @@ use crate::errno;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Take;
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::{CANCELLED, Rx, Source, Tx};
+use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_sys::call;
-use via_shm::endpoint::Area;
+use via_shm::endpoint::{Area, Bulk};
 use via_shm::layout::Direction;
 
 /// Receives into `out` whatever is there. Grants the VI to the sender if the connection has one:
@@ -146,65 +146,44 @@ fn anchor(fd: i32) -> Got {
 fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
     grant(guard);
-    let mut limit = out.len();
-    if conn.rx() == Rx::Granted {
-        let switch = switched(guard);
-        match sovia_proto::path::source(switch, conn.rx_tcp.load(Ordering::Acquire)) {
-            Source::Tcp => {}
-            Source::TcpUpTo(n) => limit = limit.min(usize::try_from(n).unwrap_or(usize::MAX)),
-            Source::Vi => {
-                if enter(guard, switch) {
-                    return receive(guard, fd, out);
-                }
-                return receive_tcp(guard, fd, out);
-            }
-            Source::Impossible => return Got::Failed(damaged(conn, fd)),
-        }
-    }
+    let limit = match next_from(guard) {
+        Ok(Origin::Vi) => return receive(guard, fd, out),
+        Ok(Origin::Tcp(limit)) => limit.min(out.len()),
+        Err(fault) => return Got::Failed(failed(conn, fd, fault)),
+    };
     conn.clear(flag::ANCHOR);
     match call::recv(fd, &mut out[..limit], libc::MSG_DONTWAIT) {
         Ok(0) if limit == 0 => Got::Bytes(0),
         Ok(n) if n > 0 => {
             conn.set(flag::ANCHOR);
-            let read = conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel) + n as u64;
+            conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             if conn.tx() == Tx::Vi {
                 acknowledge(fd);
             }
-            // At the switch the rest comes from the VI in the same call.
-            if n < out.len() && conn.rx() == Rx::Granted {
-                let switch = switched(guard);
-                if sovia_proto::path::source(switch, read) == Source::Vi && enter(guard, switch) {
-                    return match receive_vi(guard, &mut out[n..]) {
-                        Ok(more) => Got::Bytes(n + more),
-                        Err(_) => Got::Bytes(n),
-                    };
-                }
+            // At the switch the rest comes from the VI in the same call. A fault is the next call's.
+            if n < out.len() && matches!(next_from(guard), Ok(Origin::Vi)) {
+                return match receive_vi(guard, &mut out[n..]) {
+                    Ok(more) => Got::Bytes(n + more),
+                    Err(_) => Got::Bytes(n),
+                };
             }
             Got::Bytes(n)
         }
         // Nothing more on TCP, now or ever. The switch may have been made, and the connection
         // even closed, after the switch was looked at: what is on the VI comes first.
         other => {
-            if other != Err(call::Errno::EAGAIN) {
+            let from = if other == Err(call::Errno::EAGAIN) {
+                next_from(guard)
+            } else {
                 conn.set(flag::ANCHOR);
-            }
-            if conn.rx() == Rx::Granted {
-                let read = conn.rx_tcp.load(Ordering::Acquire);
-                if sovia_proto::path::source(switched(guard), read) == Source::Vi {
-                    return receive_tcp(guard, fd, out);
-                }
-            }
-            if other != Err(call::Errno::EAGAIN) {
-                match rescue(guard) {
-                    Ok(false) => {}
-                    Ok(true) => return receive(guard, fd, out),
-                    Err(fault) => return Got::Failed(failed(conn, fd, fault)),
-                }
-            }
-            match other {
-                Ok(_) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
-                Err(call::Errno::EAGAIN) => Got::Nothing,
-                Err(e) => Got::Failed(errno(e)),
+                next_from(guard).and_then(|from| rescue(guard, from))
+            };
+            match (from, other) {
+                (Ok(Origin::Vi), _) => receive(guard, fd, out),
+                (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
+                (_, Ok(_)) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
+                (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
+                (_, Err(e)) => Got::Failed(errno(e)),
             }
         }
     }
@@ -213,16 +192,20 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
 /// TCP has ended in the middle of the sender's taking its bytes back: the rest of them is on the
 /// VI, after those that made it to TCP.
 #[cold]
-fn rescue(guard: &mut Guard<'_>) -> Result<bool, Fault> {
+fn rescue(guard: &mut Guard<'_>, from: Origin) -> Result<Origin, Fault> {
     let path = &rx(guard).path;
     let switch = load(path, word::SWITCH);
     let conn = guard.conn;
     if conn.rx() != Rx::Granted || switch != CANCELLED || load(path, word::TAKEN) != 0 {
-        return Ok(false);
+        return Ok(from);
     }
     let n = load(path, word::FROM);
-    conn.set_rx(Rx::Vi);
     let mut skip = conn.rx_tcp.load(Ordering::Acquire).saturating_sub(n) as usize;
+    if skip > Bulk::LEN {
+        // So many do not lie there.
+        return Err(Fault::Damaged);
+    }
+    conn.set_rx(Rx::Vi);
     // On the program's stack.
     let mut scrap = [0u8; 512];
     while skip > 0 {
@@ -232,7 +215,7 @@ fn rescue(guard: &mut Guard<'_>) -> Result<bool, Fault> {
             got => skip -= got,
         }
     }
-    Ok(true)
+    Ok(Origin::Vi)
 }
 
 /// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.

@@ -14,6 +14,7 @@ use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Grant, Rx, Tx};
+use via_shm::Damaged;
 use via_shm::endpoint::Area;
 use via_shm::ring::INLINE;
 
@@ -250,14 +251,20 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8], sent: &mut usize) -> Result<(), F
 }
 
 /// All bytes that we have put on the VI, for a receiver that has entered it never.
-pub(crate) fn take_own_back(guard: &mut Guard<'_>) -> Vec<u8> {
-    let mut bytes = guard.endpoint_ref().tx.own_messages();
+///
+/// # Errors
+/// [`Damaged`] if they are not as many as this end has sent: the peer has written over them.
+pub(crate) fn take_own_back(guard: &mut Guard<'_>) -> Result<Vec<u8>, Damaged> {
+    let mut bytes = guard.endpoint_ref().tx.own_messages()?;
     let gathered = guard.gatherer.tail as usize;
     let start = bytes.len();
     bytes.resize(start + gathered, 0);
     debug_assert_eq!(guard.own.start, 0, "gathered once at most before the receiver came");
-    guard.endpoint_ref().tx.area().read(0, &mut bytes[start..]);
-    bytes
+    let whole = guard.endpoint_ref().tx.area().read(0, &mut bytes[start..]);
+    if !whole || !guard.own.uncounted && bytes.len() as u32 != guard.bytes_sent {
+        return Err(Damaged("other bytes than were sent"));
+    }
+    Ok(bytes)
 }
 
 /// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the anchor, too.

@@ -5,6 +5,7 @@ use super::{Deadline, left, name_of, receive, system, wait_readable};
 use crate::Segment;
 use crate::connect::hub::Hub;
 use crate::connect::link::{Attachment, Link, Peer};
+use crate::doorbell::is_doorbell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::poll::ppoll;
 use sovia_sys::seqpacket::{Listener, Packets};
@@ -135,7 +136,7 @@ impl Incoming {
             let received = receive(&socket, &mut buf, until).ok()??;
             let request = Request::read(&buf[..received.len])?;
             let mut fds = received.fds.into_iter();
-            let link = match (fds.next(), fds.next()) {
+            let link = match (fds.next(), fds.next().filter(is_doorbell)) {
                 (Some(segment), Some(doorbell)) if request.token != *hub.token => {
                     let segment = Segment::attach(&segment).ok()?;
                     let peer = Peer {

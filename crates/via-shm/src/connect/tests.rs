@@ -88,6 +88,27 @@ fn a_segment_that_is_none_is_not_mapped() {
     });
 }
 
+/// A doorbell is rung by an engine's thread, which must not block.
+#[test]
+fn a_doorbell_that_could_block_is_not_taken() {
+    served_in_spite_of("doorbell", |name| {
+        let blocking = Fd::adopt(call::eventfd(libc::EFD_CLOEXEC).unwrap());
+        let file = sovia_sys::mapping::sealed_memory(c"file", 4096).unwrap();
+        call::fcntl(file.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize).unwrap();
+        for door in [&blocking, &file] {
+            let (_segment, segment) = crate::Segment::create().unwrap();
+            let socket = Packets::connect(name).unwrap();
+            socket.send(&request_of(1, 0).write(), &[segment.raw(), door.raw()]).unwrap();
+            wait(&socket);
+            let mut buf = [0; wire::MESSAGE_MAX];
+            let len = socket.receive(&mut buf).unwrap().len;
+            assert!(wire::read_welcome(&buf[..len]).is_some());
+            wait(&socket);
+            assert_eq!(socket.receive(&mut buf).map_or(0, |got| got.len), 0, "it was answered");
+        }
+    });
+}
+
 /// Silence holds a waiting thread up for a moment only.
 #[test]
 fn a_silent_one_is_not_waited_for() {
