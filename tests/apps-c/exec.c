@@ -53,8 +53,7 @@ static char **again(struct peer *p, const char *role, uint64_t offset) {
 static void takes_soon(int fd, uint64_t offset) {
     int64_t start = now_ms();
     recv_pattern(fd, offset, 2000, 700);
-    // A retreat waits for two seconds for a peer that does nothing.
-    say_elapsed(start, 0, 1900);
+    say_elapsed(start, 0, LATE);
     drain_to_eof(fd, offset + 2000);
 }
 
@@ -69,7 +68,14 @@ static int inherited(int argc, char **argv) {
         answers(&(struct peer){.fd = fd});
     else if (strcmp(argv[3], "drain") == 0)
         drain_to_eof(fd, offset);
-    else if (strcmp(argv[3], "take") == 0)
+    else if (strcmp(argv[3], "late") == 0) {
+        nap(2800);
+        drain_to_eof(fd, offset);
+    } else if (strcmp(argv[3], "goes_on") == 0) {
+        send_pattern(fd, offset, 1000, 100);
+        CALL(shutdown(fd, SHUT_WR));
+        CALL(recv(fd, buffer, 1, 0));
+    } else if (strcmp(argv[3], "take") == 0)
         takes_soon(fd, offset);
     else if (strcmp(argv[3], "closed") == 0)
         CALL(send(fd, "x", 1, MSG_NOSIGNAL));
@@ -335,11 +341,62 @@ static void systems(struct peer *p) {
     say("parent is done");
 }
 
+// The program that goes on with a stream takes its time, and the kernel's buffers hold little of what its
+// predecessor has left: the sender is done long before.
+enum { LEFT_BEHIND = 400000 };
+
+static void has_small_buffers(struct peer *p) {
+    int size = 32 << 10;
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size));
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size));
+    meet(p);
+}
+
+static void becomes_a_late_reader(struct peer *p) {
+    has_small_buffers(p);
+    await_bytes(p->fd, 2000);
+    nap(300);
+    execv(p->self, again(p, "late", 0));
+    die("exec");
+}
+
+static void sends_into_small_buffers(struct peer *p) {
+    has_small_buffers(p);
+    send_pattern(p->fd, 0, LEFT_BEHIND, 10000);
+    nap(500);
+}
+
+static void sends_much_and_closes(struct peer *p) {
+    sends_into_small_buffers(p);
+    CALL(close(p->fd));
+}
+
+static void sends_much_and_exits(struct peer *p) {
+    sends_into_small_buffers(p);
+    say("done");
+}
+
+static void sends_much_and_becomes_itself(struct peer *p) {
+    sends_into_small_buffers(p);
+    execv(p->self, again(p, "goes_on", LEFT_BEHIND));
+    die("exec");
+}
+
+static void sends_more_and_closes(struct peer *p) {
+    sends_into_small_buffers(p);
+    send_pattern(p->fd, LEFT_BEHIND, 1000, 100);
+    CALL(close(p->fd));
+}
+
 static const struct scenario scenarios[] = {
     {"a_client_becomes_itself", answers, becomes_itself},
     {"a_server_becomes_itself", serves_after_exec, client_alone},
     {"both_become_themselves", both_become_themselves, both_become_themselves},
     {"unread_bytes_cross_an_exec", sends_across_exec, becomes_itself_unread},
+    {"a_sender_closes_before_a_successor_reads", sends_much_and_closes, becomes_a_late_reader},
+    {"a_sender_exits_before_a_successor_reads", sends_much_and_exits, becomes_a_late_reader},
+    {"a_sender_execs_before_a_successor_reads", sends_much_and_becomes_itself, becomes_a_late_reader},
+    {"a_sender_goes_on_before_a_successor_reads", sends_more_and_closes, becomes_a_late_reader},
     {"many_unread_bytes_cross_an_exec", sends_across_exec, becomes_itself_with_much_unread},
     {"an_exec_while_the_peer_is_stopped", sends_and_stops, becomes_itself_alone},
     {"an_exec_while_the_peer_computes", sends_and_computes, becomes_itself_alone},

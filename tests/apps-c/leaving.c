@@ -106,12 +106,67 @@ static void serves_again(struct peer *p) {
     answers(p);
 }
 
+// A thread has the kernel take a connection over while another one closes it. The next connection
+// is in its place, and nothing of that may touch it.
+enum { ROUNDS = 150 };
+static pthread_barrier_t both;
+static volatile int handed_over;
+
+static void *hands_over(void *argument) {
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&both);
+        int two = 2;
+        setsockopt(handed_over, SOL_SOCKET, SO_RCVLOWAT, &two, sizeof two);
+        pthread_barrier_wait(&both);
+    }
+    return argument;
+}
+
+static void closes_what_is_handed_over(struct peer *p) {
+    pthread_t thread;
+    pthread_barrier_init(&both, NULL, 2);
+    MUST(-pthread_create(&thread, NULL, hands_over, NULL));
+    for (int i = 0; i < ROUNDS; i++) {
+        int fd = handed_over = connect_to(p, AF_INET, "again");
+        warm(fd, false);
+        pthread_barrier_wait(&both);
+        for (volatile int n = 0; n < i * 200; n++)
+            ;
+        close(fd);
+        int next = connect_to(p, AF_INET, "again");
+        warm(next, false);
+        converse(next, 5, 'a' + i % 5);
+        pthread_barrier_wait(&both);
+        converse(next, 5, 'a' + i % 5);
+        int two = 2;
+        MUST(setsockopt(next, SOL_SOCKET, SO_RCVLOWAT, &two, sizeof two));
+        converse(next, 5, 'a' + i % 5);
+        close(next);
+    }
+    pthread_join(thread, NULL);
+    say("%d rounds", ROUNDS);
+}
+
+static void serves_all(struct peer *p) {
+    p->listener = listen_on(p, AF_INET, "again");
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        int fd = accept_one(p->listener);
+        warm(fd, true);
+        ssize_t got;
+        while ((got = recv(fd, buffer, sizeof buffer, 0)) > 0)
+            send_all(fd, buffer, got);
+        close(fd);
+    }
+    say("%d connections", 2 * ROUNDS);
+}
+
 static const struct scenario scenarios[] = {
     {"the_first_thread_leaves_by_a_system_call", answers, main_leaves_by_a_system_call},
     {"the_first_thread_leaves_by_pthread_exit", answers, main_leaves_by_pthread_exit},
     {"the_first_thread_leaves_inline", answers, main_leaves_inline},
     {"the_only_thread_leaves", answers, the_only_thread_leaves},
     {"the_only_thread_leaves_after_its_connection", answers, leaves_after_its_connection},
+    {"a_close_while_the_kernel_takes_over", serves_all, closes_what_is_handed_over, RAW},
     {"connections_now_and_then", serves_again, comes_back},
 };
 SCENARIO_MAIN(scenarios)

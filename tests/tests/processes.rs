@@ -27,6 +27,10 @@ scenarios!("exec":
     both_become_themselves,
     unread_bytes_cross_an_exec,
     many_unread_bytes_cross_an_exec,
+    a_sender_closes_before_a_successor_reads,
+    a_sender_exits_before_a_successor_reads,
+    a_sender_execs_before_a_successor_reads,
+    a_sender_goes_on_before_a_successor_reads,
     an_exec_while_the_peer_is_stopped,
     an_exec_while_the_peer_computes,
     leaving_the_library_while_the_peer_is_stopped,
@@ -81,6 +85,7 @@ scenarios!("leaving":
     the_only_thread_leaves,
     the_only_thread_leaves_after_its_connection,
     connections_now_and_then,
+    a_close_while_the_kernel_takes_over,
 );
 
 // Handed over before a byte was read: whether such streams are switched is up to

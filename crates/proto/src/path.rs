@@ -15,9 +15,12 @@
 //! bytes to TCP, in order, before any newer byte. A sender that goes its own way first **refuses**
 //! to: then the receiver keeps them, and a relay hands them to whoever goes on reading.
 //!
+//! The receiver keeps a copy of what it has returned until all of it has come on TCP. If TCP ends
+//! before, the rest comes from the copy: so a sender may close, or die, while it pumps.
+//!
 //! Once a send has returned, its bytes can be lost only if the sender is killed while it retreats
-//! and the receiver, without having waited for it, has retreated, too; or while it pumps, the
-//! receiver's patience being over. A sender that is stopped at these points delays them.
+//! and the receiver, without having waited for it, has retreated, too. A sender that is stopped at
+//! that point delays them.
 //!
 //! Here are the decisions; the shared words are passed in and out. `tests/paths` checks every
 //! interleaving of two ends that decide by them.

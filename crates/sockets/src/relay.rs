@@ -11,10 +11,12 @@ use crate::ops::{self, Flags};
 use crate::retreat::{self, Left};
 use crate::table::{self, Ref};
 use crate::{Outcome, pollset, process};
-use sovia_sys::poll::PollFd;
+use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{Fd, call};
 use std::collections::VecDeque;
 
+/// Between two looks whether the connection has room, while TCP still has to bring bytes.
+const LOOK_NS: u64 = 10_000_000;
 /// Bytes moved at a time.
 const PIECE: usize = 64 << 10;
 
@@ -72,31 +74,56 @@ fn run(fd: i32, at: Ref, socket: &Fd, left: &Left) {
     // Other descriptors of the program must not be kept from closing.
     ops::keep_only(&[fd, socket.raw()]);
     at.conn.set(flag::NONBLOCK);
-    let mut piece = vec![0u8; PIECE];
-    // What TCP holds from before the switch: the peer's send has returned for all of it. (A peer that
-    // says a wrong number has its own stream wait for the rest.)
-    let mut tcp = left.tcp;
-    while tcp > 0 {
-        let n = piece.len().min(tcp as usize);
-        match call::read_blocking(fd, &mut piece[..n]) {
-            Ok(0) | Err(_) => break,
+    both_ways(fd, at, socket, Owed::of(left));
+}
+
+/// What the program has not had and the connection does not give: the first bytes come from TCP, the others
+/// from a copy.
+struct Owed<'a> {
+    /// Bytes that TCP has to bring: those from before the switch, and what the peer has been given to put there.
+    /// (A peer that says a wrong number has its own stream wait for the rest.)
+    from_tcp: u64,
+    /// Of them, the first so many are not in the copy.
+    before_copy: u64,
+    copy: &'a [u8],
+    /// Bytes that TCP has brought.
+    read: u64,
+    is_over: bool,
+}
+
+impl<'a> Owed<'a> {
+    fn of(left: &'a Left) -> Self {
+        let returned = if left.returned { left.unread.len() as u64 } else { 0 };
+        Owed {
+            from_tcp: left.tcp + returned,
+            before_copy: left.tcp,
+            copy: &left.unread,
+            read: 0,
+            is_over: false,
+        }
+    }
+
+    /// Takes from TCP what is there. What TCP has not brought of the copy when it ends comes from that.
+    fn take(&mut self, fd: i32, at: Ref, piece: &mut [u8], into: &mut Flow) {
+        let missing = self.from_tcp - self.read;
+        let len = piece.len().min(usize::try_from(missing).unwrap_or(usize::MAX));
+        let ended = match call::recv(fd, &mut piece[..len], libc::MSG_DONTWAIT) {
             Ok(n) => {
-                deliver(socket, &piece[..n]);
-                tcp -= n as u64;
+                into.waiting.extend(&piece[..n]);
+                self.read += n as u64;
+                n == 0
             }
+            Err(call::Errno::EAGAIN | call::Errno::EINTR) => false,
+            Err(_) => true,
+        };
+        if ended || self.read == self.from_tcp {
+            let had = self.read.saturating_sub(self.before_copy) as usize;
+            into.waiting.extend(&self.copy[had..]);
+            self.is_over = true;
+            // Calls on the connection are as always again.
+            at.conn.clear(flag::RETREATING);
         }
     }
-    let mut returned = 0;
-    if left.part_returned {
-        // The peer is dead, and what it had put on TCP of the returned bytes is all there.
-        while let Ok(n @ 1..) = call::read_blocking(fd, &mut piece) {
-            deliver(socket, &piece[..n]);
-            returned += n;
-        }
-    }
-    deliver(socket, left.unread.get(returned..).unwrap_or(&[]));
-    at.conn.clear(flag::RETREATING);
-    both_ways(fd, at, socket, &mut piece);
 }
 
 /// Bytes on their way in one direction.
@@ -154,9 +181,14 @@ impl Flow {
 }
 
 /// Moves bytes in both directions until both have ended.
-fn both_ways(fd: i32, at: Ref, socket: &Fd, piece: &mut [u8]) {
+fn both_ways(fd: i32, at: Ref, socket: &Fd, mut owed: Owed<'_>) {
+    let mut piece = vec![0u8; PIECE];
+    let piece = &mut piece[..];
     let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
     while !(inbound.told && outbound.told) {
+        if !owed.is_over && owed.read == owed.from_tcp {
+            owed.take(fd, at, piece, &mut inbound);
+        }
         let interest = |from: &Flow, to: &Flow| {
             let input = if from.has_room() { libc::POLLIN } else { 0 };
             let output = if to.waiting.is_empty() { 0 } else { libc::POLLOUT };
@@ -171,13 +203,25 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd, piece: &mut [u8]) {
             entry(fd, interest(&inbound, &outbound)),
             entry(socket.raw(), interest(&outbound, &inbound)),
         ];
-        if pollset::wait(&mut fds, None, None).is_err() {
+        let waited = if owed.is_over {
+            pollset::wait(&mut fds, None, None).is_ok()
+        } else {
+            // The kernel knows of bytes on TCP, and not of room on the VI.
+            fds[0].events &= !libc::POLLOUT;
+            let room = if outbound.waiting.is_empty() { None } else { Some(LOOK_NS) };
+            matches!(ppoll(&mut fds, room, None), Ok(_) | Err(call::Errno::EINTR))
+        };
+        if !waited {
             return;
         }
         if inbound.has_room() && fds[0].revents & !libc::POLLOUT != 0 {
-            let result = receive(fd, at, piece);
-            if !inbound.take(result, piece) {
-                return;
+            if !owed.is_over {
+                owed.take(fd, at, piece, &mut inbound);
+            } else {
+                let result = receive(fd, at, piece);
+                if !inbound.take(result, piece) {
+                    return;
+                }
             }
         }
         if outbound.has_room() && fds[1].revents & !libc::POLLOUT != 0 {
@@ -215,16 +259,4 @@ fn receive(fd: i32, at: Ref, piece: &mut [u8]) -> Outcome {
         let piece = unsafe { &mut *kernel_piece };
         call::recv(fd, piece, libc::MSG_DONTWAIT).map_err(crate::errno)
     })
-}
-
-/// Gives bytes to the program; false if it has gone.
-fn deliver(socket: &Fd, mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        match call::send(socket.raw(), bytes, libc::MSG_NOSIGNAL) {
-            Ok(n) => bytes = &bytes[n..],
-            Err(call::Errno::EINTR) => {}
-            Err(_) => return false,
-        }
-    }
-    true
 }

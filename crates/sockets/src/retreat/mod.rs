@@ -98,7 +98,10 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     if cause == Cause::Exec && must_stay(&mut guard, fd) {
         return work.give_up(&mut guard);
     }
-    let is_much = stream::unentered(&guard) > UNENTERED_MAX;
+    // So much waits on the VI for a receiver that has not come there yet, or for room on TCP that a
+    // receiver has returned, that TCP would not take it now.
+    let is_much =
+        stream::unentered(&guard) > UNENTERED_MAX || returned::refuse_or_pump(&mut guard, fd);
     if is_much && process::is_borrowed() {
         // A relay would take the place of the caller's descriptors, and not of its parent's.
         return work.give_up(&mut guard);
@@ -106,8 +109,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     conn.stays(cause.reason());
     stats::reason(cause.reason());
     let verdict = if is_much {
-        // So much waits on the VI for a receiver that has not come there yet that TCP would not
-        // take it: the connection stays as it is, behind a relay.
+        // The connection stays as it is, behind a relay.
         drop(guard);
         Verdict::Relay(Left::default())
     } else if leave_sending(&mut guard, fd).is_err() {
@@ -206,7 +208,6 @@ pub fn before_exec() {
 /// Ends our sending direction's part on the VI.
 fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> Result<(), Damaged> {
     let conn = guard.conn;
-    returned::refuse_or_pump(guard, fd);
     let path = &guard.endpoint_ref().tx.direction().path;
     let switch = &path.0[word::SWITCH];
     let how = path::leave(conn.tx(), switch.load(Ordering::Acquire), guard.closing.fin_sent);

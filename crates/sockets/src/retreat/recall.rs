@@ -28,8 +28,8 @@ pub(crate) struct Left {
     pub(crate) tcp: u64,
     /// Then these, taken off the VI.
     pub(crate) unread: Vec<u8>,
-    /// The peer may have put a part of them on TCP before it died.
-    pub(crate) part_returned: bool,
+    /// The peer puts them on TCP, all or the first of them, before anything newer.
+    pub(crate) returned: bool,
 }
 
 /// What a recall found.
@@ -156,7 +156,7 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
                 if await_pump(fd, at) {
                     return Verdict::OnTcp;
                 }
-                left.part_returned = true;
+                left.returned = true;
             }
         }
         _ => {
@@ -226,8 +226,8 @@ fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>) -> End {
     }
 }
 
-/// Waits until the peer has put everything on TCP. False if it has died before. One that lives and
-/// is slow (stopped, or its TCP buffers are full) has the bytes, and will deliver them.
+/// Waits until the peer has put everything on TCP. False if it has not (it has died, or it lives and is slow:
+/// stopped, or its TCP buffers are full): a relay waits for the bytes, and has a copy of them.
 fn await_pump(fd: i32, at: Ref) -> bool {
     let start = clock::now_ns();
     let waits = Waits::begin(false);
@@ -237,15 +237,12 @@ fn await_pump(fd: i32, at: Ref) -> bool {
         bell.going_to_sleep();
         let pumped = {
             let Some(guard) = at.attached() else { return true };
-            load(&guard.endpoint_ref().rx.direction().path, word::PUMPED)
+            load(&guard.endpoint_ref().rx.direction().path, word::PUMPED) != 0
         };
-        let late = clock::now_ns() - start >= PATIENCE_NS;
-        let dead = stream::anchor_has_ended(fd);
-        if pumped == 0 && !late && !dead {
-            let _ = futex::wait(bell.word(), before, Some(STEP_NS));
+        let over = stream::anchor_has_ended(fd) || clock::now_ns() - start >= PATIENCE_NS;
+        if pumped || over {
+            return pumped;
         }
-        if pumped != 0 || dead || late {
-            return pumped != 0 || !dead;
-        }
+        let _ = futex::wait(bell.word(), before, Some(STEP_NS));
     }
 }

@@ -6,10 +6,10 @@ use crate::conn::{Guard, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{REFUSED, Tx};
-use sovia_sys::{call, clock, poll};
+use sovia_sys::call;
 use via_shm::endpoint::Bulk;
 
-/// How long a retreat waits for a peer that lives but does not answer.
+/// How long a retreat waits for a peer that lives but does not answer, before a relay waits in its place.
 pub(crate) const PATIENCE_NS: u64 = 2_000_000_000;
 /// Pause while returned bytes wait for room on TCP.
 pub(crate) const PUMP_NS: u64 = 2_000_000;
@@ -101,26 +101,16 @@ fn pump(guard: &mut Guard<'_>, fd: i32, len: usize) -> bool {
     true
 }
 
-/// This end is about to leave the direction (FIN, close, its own retreat) and can put nothing on
-/// TCP afterwards: says so, or does what it has been asked for first.
-pub(crate) fn refuse_or_pump(guard: &mut Guard<'_>, fd: i32) {
+/// This end is about to leave the direction (FIN, close, its own retreat): says that it will put nothing
+/// on TCP, or puts there what it has been asked for. Whether returned bytes still wait for room there.
+///
+/// Who has returned them keeps a copy until all have come, and takes the rest from that if TCP ends before.
+pub(crate) fn refuse_or_pump(guard: &mut Guard<'_>, fd: i32) -> bool {
     let path = &guard.endpoint_ref().tx.direction().path;
     let word = &path.0[word::RETURNED];
-    match word.compare_exchange(0, REFUSED, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => {
-            guard.conn.set(flag::PUMPED);
-        }
-        Err(_) => {
-            // They fit TCP's buffers, unless those are full of older bytes.
-            let start = clock::now_ns();
-            while guard.conn.has(flag::RECALLED)
-                && holds_back(guard, fd)
-                && !anchor_has_ended(fd)
-                && clock::now_ns() - start < PATIENCE_NS
-            {
-                let mut fds = [poll::PollFd { fd, events: libc::POLLOUT, revents: 0 }];
-                let _ = poll::ppoll(&mut fds, Some(10 * PUMP_NS), None);
-            }
-        }
+    if word.compare_exchange(0, REFUSED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        guard.conn.set(flag::PUMPED);
+        return false;
     }
+    holds_back(guard, fd) && !anchor_has_ended(fd)
 }

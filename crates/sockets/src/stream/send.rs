@@ -270,6 +270,7 @@ pub(crate) fn take_own_back(guard: &mut Guard<'_>) -> Result<Vec<u8>, Damaged> {
 /// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the anchor, too.
 pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
+    // What still waits for room the receiver takes from its copy, when it finds TCP at its end.
     returned::refuse_or_pump(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
         send_control(guard, Kind::Fin);
