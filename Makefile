@@ -9,7 +9,7 @@ VIPL := $(TARGET)/vipl
 LIBDIR := $(DESTDIR)$(PREFIX)/lib
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: build install uninstall setup test soak stall fuzz ci-extra demo bench papers clean
+.PHONY: build install uninstall setup test checked soak stall fuzz ci-extra demo bench papers clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -63,6 +63,10 @@ setup:
 test: setup build
 	@scripts/test
 
+# The differential suite over a debug build, counted in the same way.
+checked: setup build
+	@scripts/test checked
+
 # The tests that take long, counted in the same way.
 soak: setup build
 	@scripts/test soak
@@ -76,9 +80,9 @@ SECONDS ?= 60
 fuzz:
 	scripts/fuzz -s $(SECONDS) $(FUZZ_TARGET)
 
-# What is too long for every change.
-ci-extra:
-	$(MAKE) fuzz SECONDS=20
+# What is too long for every change, and asks the same each time.
+ci-extra: checked
+	scripts/fuzz -n 20000
 
 demo: setup build
 	$(BUILT)/sovia demo

@@ -4,8 +4,8 @@
 //! likes: a socket lingers, a file's server does not answer. A thread of its own, there only while
 //! there is something to close, waits for that instead of the program.
 
-use crate::robust::RobustBox;
 use crate::thread;
+use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call};
 
 /// With so much to be closed nobody is listened to any more.
@@ -17,7 +17,8 @@ struct Queue {
     owner: i32,
 }
 
-static QUEUE: RobustBox<Queue> = RobustBox::new(Queue { waiting: Vec::new(), owner: 0 });
+static QUEUE: RobustBox<Queue, { rank::CLOSING }> =
+    RobustBox::new(Queue { waiting: Vec::new(), owner: 0 });
 
 /// From here on, what strangers have sent is closed by the thread.
 pub(crate) fn start() {

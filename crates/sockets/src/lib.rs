@@ -26,7 +26,7 @@
 //!   share; [`conn`]: one of them;
 //! - `closer`: closes what strangers send to the meeting point; `peers`: what tells of deaths;
 //! - what stands alone: `members` (who of the family lives), [`process`], [`stats`], `memory`
-//!   (registered for sends), `message` (at meetings), `robust` (locks), `thread`.
+//!   (registered for sends), `message` (at meetings), `thread`.
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
 //! kernel (`sovia-sys`).
@@ -65,7 +65,6 @@ pub mod protocol;
 pub mod reactor;
 mod relay;
 pub mod retreat;
-mod robust;
 mod sets;
 pub mod stats;
 pub mod stream;

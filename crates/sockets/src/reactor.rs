@@ -13,9 +13,9 @@
 //! It costs a hop: the peer wakes this thread, and this thread the loop. A loop that waits by
 //! [`crate::epoll`] itself has no such thing.
 
-use crate::robust::RobustBox;
 use crate::table::{self, Entry};
 use crate::{Errno, epoll, errno};
+use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, poll};
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ struct Reactor {
     notices: Vec<(u64, Arc<Notice>)>,
 }
 
-static REACTOR: RobustBox<Reactor> =
+static REACTOR: RobustBox<Reactor, { rank::REACTOR }> =
     RobustBox::new(Reactor { owner: 0, epfd: -1, index: 0, tokens: 0, notices: Vec::new() });
 
 /// Gives the stream behind `fd` an eventfd. It is to be let go ([`forget`]) before `fd` is closed.

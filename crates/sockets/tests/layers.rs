@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     // What stands alone.
-    &["backlog", "members", "memory", "message", "process", "robust", "stats", "thread"],
+    &["backlog", "members", "memory", "message", "process", "stats", "thread"],
     // One connection, and which are on record.
     &["closer", "conn", "peers"],
     &["family"],

@@ -17,6 +17,7 @@
 //!   that lock. The lock orders the two threads. A signal handler may leave such a wait by `longjmp`: the
 //!   thread's next wait forgets what that one had written.
 
+use crate::rank;
 use crate::record;
 use crate::shim::{AtomicU32, AtomicUsize, Ordering, fence};
 use crate::state::{self, State};
@@ -66,10 +67,10 @@ impl Words {
 
 /// What found no word, with the word by which its thread is known.
 #[cfg(not(loom))]
-static FURTHER: RobustBox<Vec<(usize, u32)>> = RobustBox::new(Vec::new());
+static FURTHER: RobustBox<Vec<(usize, u32)>, { rank::USED }> = RobustBox::new(Vec::new());
 #[cfg(loom)]
 loom::lazy_static! {
-    static ref FURTHER: RobustBox<Vec<(usize, u32)>> = RobustBox::new(Vec::new());
+    static ref FURTHER: RobustBox<Vec<(usize, u32)>, { rank::USED }> = RobustBox::new(Vec::new());
 }
 /// Whether anything has ever been put there.
 static EVER_FURTHER: core::sync::atomic::AtomicBool =

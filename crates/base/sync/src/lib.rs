@@ -1,6 +1,7 @@
 //! What threads, of one process or of several that share memory, agree by.
 //!
 //! - [`lock`]: a lock word that survives its owner; [`value`]: a value behind one;
+//! - [`rank`]: the order of locks, which debug builds assert;
 //! - [`section`]: whether the calling thread is inside one of Sovia's critical sections;
 //! - [`record`]: which threads live, as the kernel tells it (`robust_list`);
 //! - [`hazard`]: what threads use without a lock;
@@ -8,25 +9,12 @@
 //! - [`thread`]: what identifies the calling thread; `state`: its words, in one place;
 //! - `shim`: the machine's atomics, or loom's.
 //!
-//! # The order of locks
-//!
-//! A thread that holds one lock takes another one only if it stands further down here; a fork takes those
-//! of the process in this order:
-//!
-//! 1. the meetings, the reactor, the epoll sets;
-//! 2. a connection (never two): an epoll set looks at its connections under its own lock;
-//! 3. the start of a thread ([`OncePerProcess`]), what the handlers' threads serve;
-//! 4. the table of pairs, and what has left it;
-//! 5. what is to be closed, what is kept for calls that go on, what is lent;
-//! 6. what is used by threads that have no word for it ([`hazard`]).
-//!
-//! Nothing asserts it yet.
-//!
 //! Nothing here calls a libc function that Sovia interposes; system calls go through `sovia-sys`.
 
 pub mod hazard;
 pub mod lock;
 pub mod once;
+pub mod rank;
 pub mod record;
 #[allow(unreachable_pub, reason = "an entry is part of a public table, and opaque")]
 mod robust_list;

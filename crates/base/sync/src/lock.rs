@@ -9,7 +9,7 @@
 
 use crate::shim::{AtomicU32, Ordering, SPINS, fence, now_ns, sleep_on, spin_loop, wake_one};
 use crate::state::{self, State};
-use crate::{record, section};
+use crate::{rank, record, section};
 use core::marker::PhantomData;
 use sovia_sys::stall::{At, point};
 
@@ -76,27 +76,27 @@ impl Acquired {
     }
 }
 
-/// The lock word. All-zero memory is an unlocked lock.
+/// The lock word, of a lock with a place in the order of locks ([`rank`]). All-zero memory is an unlocked lock.
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct RobustLock<K = Local>(AtomicU32, PhantomData<K>);
+pub struct RobustLock<K = Local, const RANK: u8 = { rank::NONE }>(AtomicU32, PhantomData<K>);
 
-impl<K: Owners> Default for RobustLock<K> {
-    fn default() -> RobustLock<K> {
+impl<K: Owners, const RANK: u8> Default for RobustLock<K, RANK> {
+    fn default() -> Self {
         RobustLock::new()
     }
 }
 
-impl<K: Owners> RobustLock<K> {
+impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     /// An unlocked lock.
     #[cfg(not(loom))]
-    pub const fn new() -> RobustLock<K> {
+    pub const fn new() -> Self {
         RobustLock(AtomicU32::new(0), PhantomData)
     }
 
     /// An unlocked lock.
     #[cfg(loom)]
-    pub fn new() -> RobustLock<K> {
+    pub fn new() -> Self {
         RobustLock(AtomicU32::new(0), PhantomData)
     }
 
@@ -106,11 +106,16 @@ impl<K: Owners> RobustLock<K> {
         state::current(|state| {
             section::enter_on(state);
             let me = K::me(state);
-            if self.takes(me) {
-                return Acquired::Clean;
+            let acquired = if self.takes(me) {
+                Acquired::Clean
+            } else {
+                // Without a limit it is taken in the end.
+                self.lock_slow(state, me, None).unwrap_or(Acquired::Clean)
+            };
+            if acquired.is_held() {
+                rank::taken_on(state, RANK);
             }
-            // Without a limit it is taken in the end.
-            self.lock_slow(state, me, None).unwrap_or(Acquired::Clean)
+            acquired
         })
     }
 
@@ -120,10 +125,15 @@ impl<K: Owners> RobustLock<K> {
         state::current(|state| {
             section::enter_on(state);
             let me = K::me(state);
-            if self.takes(me) {
-                return Some(Acquired::Clean);
+            let acquired = if self.takes(me) {
+                Some(Acquired::Clean)
+            } else {
+                self.lock_slow(state, me, Some(now_ns().saturating_add(ns)))
+            };
+            if acquired.is_some_and(Acquired::is_held) {
+                rank::taken_on(state, RANK);
             }
-            self.lock_slow(state, me, Some(now_ns().saturating_add(ns)))
+            acquired
         })
     }
 
@@ -133,7 +143,9 @@ impl<K: Owners> RobustLock<K> {
         state::current(|state| {
             section::enter_on(state);
             let taken = self.takes(K::me(state));
-            if !taken {
+            if taken {
+                rank::added_on(state, RANK);
+            } else {
                 section::leave_on(state);
             }
             taken
@@ -151,7 +163,9 @@ impl<K: Owners> RobustLock<K> {
     /// Gives the lock back.
     #[inline]
     pub fn unlock(&self) {
+        debug_assert!(self.is_mine(), "a lock is given back by the thread that holds it");
         point(At::Unlocking);
+        rank::given_back(RANK);
         // SYNC: pairs with the exchange that takes the lock next.
         let contended = self.0.swap(0, Ordering::Release) & CONTENDED != 0;
         point(At::Unlocked);
@@ -162,12 +176,13 @@ impl<K: Owners> RobustLock<K> {
     }
 
     /// Takes the lock until the result's scope ends.
-    pub fn guard(&self) -> Held<'_, K> {
+    pub fn guard(&self) -> Held<'_, K, RANK> {
         Held { lock: self, acquired: self.lock() }
     }
 
-    /// Takes the lock for the time of a fork.
+    /// Takes the lock for the time of a fork, as one of those of its rank.
     pub fn hold(&self) {
+        rank::given_back(RANK);
         let acquired = self.lock();
         debug_assert!(acquired.is_held(), "a fork inside a section");
     }
@@ -261,19 +276,19 @@ impl<K: Owners> RobustLock<K> {
 
 /// A lock that is given back when this is dropped, unless it was held before already.
 #[derive(Debug)]
-pub struct Held<'a, K: Owners = Local> {
-    lock: &'a RobustLock<K>,
+pub struct Held<'a, K: Owners = Local, const RANK: u8 = { rank::NONE }> {
+    lock: &'a RobustLock<K, RANK>,
     acquired: Acquired,
 }
 
-impl<K: Owners> Held<'_, K> {
+impl<K: Owners, const RANK: u8> Held<'_, K, RANK> {
     /// How it was come by.
     pub fn acquired(&self) -> Acquired {
         self.acquired
     }
 }
 
-impl<K: Owners> Drop for Held<'_, K> {
+impl<K: Owners, const RANK: u8> Drop for Held<'_, K, RANK> {
     #[inline]
     fn drop(&mut self) {
         if self.acquired.is_held() {

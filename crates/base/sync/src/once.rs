@@ -1,6 +1,7 @@
 //! A thread that each process has once.
 
-use crate::lock::RobustLock;
+use crate::lock::{Local, RobustLock};
+use crate::rank;
 use crate::shim::{AtomicI32, AtomicU32, Ordering};
 use crate::thread;
 use sovia_sys::call;
@@ -13,7 +14,7 @@ pub struct OncePerProcess {
     owner: AtomicI32,
     /// What [`thread::generation`] was when it was started.
     generation: AtomicU32,
-    start: RobustLock,
+    start: RobustLock<Local, { rank::THREAD }>,
 }
 
 impl Default for OncePerProcess {

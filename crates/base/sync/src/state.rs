@@ -29,6 +29,8 @@ pub struct State {
     pub(crate) refusals: Cell<u32>,
     /// Which of its words for what it uses are taken, a bit for each ([`crate::hazard`]).
     pub(crate) noted: Cell<u32>,
+    /// The ranks of the locks that it holds, a bit for each, in a debug build ([`crate::rank`]).
+    pub(crate) ranks: Cell<u32>,
 }
 
 #[cfg(all(not(loom), not(miri), target_arch = "x86_64"))]
@@ -115,6 +117,7 @@ mod fallback {
         registering: Cell::new(0),
         refusals: Cell::new(0),
         noted: Cell::new(0),
+        ranks: Cell::new(0),
     };
 
     #[cfg(not(loom))]

@@ -1,28 +1,29 @@
 //! Values behind robust locks: a thread that dies inside does not keep the others out.
 
-use crate::lock::RobustLock;
+use crate::lock::{Local, RobustLock};
+use crate::rank;
 use core::cell::UnsafeCell;
 
-/// A value behind a robust lock.
+/// A value behind a robust lock, with the lock's place in the order of locks ([`rank`]).
 #[derive(Debug)]
-pub struct RobustBox<T> {
-    lock: RobustLock,
+pub struct RobustBox<T, const RANK: u8 = { rank::NONE }> {
+    lock: RobustLock<Local, RANK>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the value is reached through `with` only, which holds the lock.
-unsafe impl<T: Send> Sync for RobustBox<T> {}
+unsafe impl<T: Send, const RANK: u8> Sync for RobustBox<T, RANK> {}
 
-impl<T> RobustBox<T> {
+impl<T, const RANK: u8> RobustBox<T, RANK> {
     /// A value that no thread holds.
     #[cfg(not(loom))]
-    pub const fn new(value: T) -> RobustBox<T> {
+    pub const fn new(value: T) -> Self {
         RobustBox { lock: RobustLock::new(), value: UnsafeCell::new(value) }
     }
 
     /// A value that no thread holds.
     #[cfg(loom)]
-    pub fn new(value: T) -> RobustBox<T> {
+    pub fn new(value: T) -> Self {
         RobustBox { lock: RobustLock::new(), value: UnsafeCell::new(value) }
     }
 

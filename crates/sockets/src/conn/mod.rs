@@ -24,7 +24,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
-use sovia_sync::{Acquired, Family, RobustLock, thread};
+use sovia_sync::{Acquired, Family, RobustLock, rank, thread};
 use sovia_sys::cache;
 use std::sync::OnceLock;
 use via_shm::Endpoint;
@@ -57,7 +57,7 @@ pub enum Role {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Conn {
-    lock: RobustLock<Family>,
+    lock: RobustLock<Family, { rank::CONNECTION }>,
     generation: AtomicU32,
     phase: AtomicU32,
     flags: AtomicU32,

@@ -14,12 +14,12 @@ mod notify;
 
 use crate::conn::{Conn, flag};
 use crate::pair::{self, Pair};
-use crate::robust::RobustBox;
 use crate::stream::handled;
 use crate::thread::{self, OncePerProcess};
 use crate::{errno, family, members};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::configuration::Handling;
+use sovia_sync::{RobustBox, rank};
 use sovia_sys::{call, poll};
 use std::sync::Arc;
 use via_shm::layout::DOORBELLS;
@@ -33,7 +33,7 @@ const LOCK_NS: u64 = 1_000_000;
 
 static THREAD: OncePerProcess = OncePerProcess::new();
 /// The pairs that the thread waits for.
-static LANES: RobustBox<Vec<Lane>> = RobustBox::new(Vec::new());
+static LANES: RobustBox<Vec<Lane>, { rank::LANES }> = RobustBox::new(Vec::new());
 /// Changes when those do.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 

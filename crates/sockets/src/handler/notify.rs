@@ -10,13 +10,13 @@ use crate::family;
 use crate::thread::{self, OncePerProcess};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::robust::RobustBox;
+use sovia_sync::{RobustBox, rank};
 use sovia_sys::{call, futex};
 use std::collections::VecDeque;
 
 static THREAD: OncePerProcess = OncePerProcess::new();
 /// Connections with a call on its way.
-static CALLS: RobustBox<VecDeque<u32>> = RobustBox::new(VecDeque::new());
+static CALLS: RobustBox<VecDeque<u32>, { rank::CALLS }> = RobustBox::new(VecDeque::new());
 /// Changes with each call, for the thread to sleep on.
 static GIVEN: AtomicU32 = AtomicU32::new(0);
 

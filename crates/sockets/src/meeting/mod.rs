@@ -32,7 +32,6 @@ mod why;
 use crate::conn::{Phase, Role, Stage as Approaching};
 use crate::message::{Link, Message, Step};
 use crate::pair;
-use crate::robust::RobustBox;
 use crate::table::{self, Ref};
 use crate::{config, family, process, sets, stats};
 use attach::{Attached, attach, attach_as_acceptor, find_request};
@@ -43,7 +42,7 @@ pub(crate) use proof::addresses;
 use proof::{hear, rendezvous};
 use sovia_control::{Junk, Reason};
 use sovia_signal::chain::is_in_handler;
-use sovia_sync::RobustLock;
+use sovia_sync::{Local, RobustBox, RobustLock, rank};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{call, clock, fd, trace};
 use trial::Trials;
@@ -93,12 +92,12 @@ struct Meetings {
     owner: i32,
 }
 
-static MEETINGS_STATE: RobustBox<Meetings> =
+static MEETINGS_STATE: RobustBox<Meetings, { rank::MEETINGS }> =
     RobustBox::new(Meetings { list: List::new(), inbox: None, trials: Trials::new(), owner: 0 });
 
 /// Steps of connections: one thread at a time takes one for a connection. Another one that comes
 /// meanwhile, or a signal handler, goes on on TCP.
-static STEPS: [RobustLock; 64] = [const { RobustLock::new() }; 64];
+static STEPS: [RobustLock<Local, { rank::STEP }>; 64] = [const { RobustLock::new() }; 64];
 
 /// A candidate is about to send. True if it has been given a VI that it cannot keep: the caller takes
 /// it back to TCP.

@@ -154,16 +154,17 @@ fn new_pair(peer: Process, server: SocketAddr) -> Result<(), Reason> {
 /// earlier offer has not been answered: it may have come too late for the connection it was about.
 pub(super) fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to: &Received) {
     let Some(to) = to.sender else { return };
-    pair.file.with(|file| {
-        let (Some(segment), Some(own)) = (&*file, own_descriptors()) else { return };
+    let sent = pair.file.with(|file| {
+        let (Some(segment), Some(own)) = (&*file, own_descriptors()) else { return false };
         let mut fds = [0; 1 + OWN];
         fds[0] = segment.raw();
         fds[1..].copy_from_slice(&own);
-        if name.send_to(&to, &offer.encode(), &fds).is_ok() {
-            // The answer comes to the name that the offer was sent from.
-            pair.greetings.with(|names| names.push((offer.link, name)));
-        }
+        name.send_to(&to, &offer.encode(), &fds).is_ok()
     });
+    if sent {
+        // The answer comes to the name that the offer was sent from.
+        pair.greetings.with(|names| names.push((offer.link, name)));
+    }
 }
 
 /// Acceptor: an Offer for one of our connections has come.

@@ -9,12 +9,12 @@
 use super::close::last_here;
 use crate::anchors;
 use crate::conn::{Conn, Phase};
-use crate::robust::RobustBox;
 use crate::stream::listeners;
 use crate::table::{self, Entry, Ref};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sovia_signal::chain;
 use sovia_sync::hazard::{self, User};
+use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call};
 
 struct Kept {
@@ -24,7 +24,7 @@ struct Kept {
     users: Vec<User>,
 }
 
-static KEPT: RobustBox<Vec<Kept>> = RobustBox::new(Vec::new());
+static KEPT: RobustBox<Vec<Kept>, { rank::KEPT }> = RobustBox::new(Vec::new());
 /// How many there are.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Whether a descriptor has ever been closed under a call.

@@ -1,8 +1,8 @@
 //! This process's doorbells, by which its threads that sleep in epoll or poll are woken.
 
 use super::CHANGE;
-use crate::robust::RobustBox;
 use core::sync::atomic::{AtomicI32, Ordering};
+use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, poll};
 use via_shm::layout::DOORBELLS;
 
@@ -48,7 +48,7 @@ pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
 }
 
 /// The instances that [`epoll_of_door`] has made in this process.
-static EPOLLS: RobustBox<Vec<(i32, u32, u64)>> = RobustBox::new(Vec::new());
+static EPOLLS: RobustBox<Vec<(i32, u32, u64)>, { rank::DOORS }> = RobustBox::new(Vec::new());
 
 /// In a forked child: those are its parent's.
 pub(super) fn forked() {

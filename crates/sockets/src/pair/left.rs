@@ -2,15 +2,15 @@
 //! stays mapped until no thread uses it any more.
 
 use super::{CHANGE, OUT, Pair, TABLE, TOP};
-use crate::robust::RobustBox;
 use core::sync::atomic::Ordering;
 use sovia_sync::hazard;
+use sovia_sync::{RobustBox, rank};
 use std::sync::Arc;
 
 /// How often the progress thread looks whether they are used.
 const LOOK_NS: u64 = 100_000_000;
 
-static LEFT: RobustBox<Vec<Arc<Pair>>> = RobustBox::new(Vec::new());
+static LEFT: RobustBox<Vec<Arc<Pair>>, { rank::PAIRS_LEFT }> = RobustBox::new(Vec::new());
 
 /// How long until the progress thread is to look at them; `None` if there are none.
 pub(crate) fn pause() -> Option<u64> {

@@ -2,7 +2,7 @@
 //! ([`crate::loan`]).
 
 use super::Pair;
-use crate::robust::RobustBox;
+use sovia_sync::{RobustBox, rank};
 
 /// A VI that its connection has left.
 struct Left {
@@ -12,7 +12,7 @@ struct Left {
     how: How,
 }
 
-static LEFT: RobustBox<Vec<Left>> = RobustBox::new(Vec::new());
+static LEFT: RobustBox<Vec<Left>, { rank::LENT }> = RobustBox::new(Vec::new());
 
 /// How a connection leaves its VI.
 #[derive(Debug, Clone, Copy)]

@@ -13,15 +13,15 @@ pub(crate) use left::{collect, leave_all, pause};
 use crate::config;
 use crate::conn::Conn;
 use crate::message::{Link, Process};
-use crate::robust::RobustBox;
 use core::net::SocketAddr;
 use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sync::hazard::{self, Hazard, Waits};
 use sovia_sync::section::{self, Inside};
+use sovia_sync::{Local, RobustBox, RobustLock, rank};
 use sovia_sys::datagram::Datagram;
-use sovia_sys::{Fd, RobustLock, call};
+use sovia_sys::{Fd, call};
 use std::sync::{Arc, OnceLock};
 use via_shm::Segment;
 use via_shm::layout::{DOORBELLS, VIS, WAITERS};
@@ -36,7 +36,7 @@ static TABLE: [AtomicPtr<Pair>; PAIRS] = [const { AtomicPtr::new(core::ptr::null
 /// One above the highest index in use.
 static TOP: AtomicU32 = AtomicU32::new(0);
 /// Guards additions and removals.
-static CHANGE: RobustLock = RobustLock::new();
+static CHANGE: RobustLock<Local, { rank::PAIRS }> = RobustLock::new();
 static ME: AtomicU64 = AtomicU64::new(0);
 
 /// Pairs that have been complete.
@@ -73,9 +73,9 @@ pub struct Pair {
     /// The peer's doorbells.
     doors: OnceLock<[Fd; DOORBELLS]>,
     /// The names that offers were sent from: to one of them the peer's doorbells come.
-    pub(crate) greetings: RobustBox<Vec<(Link, Datagram)>>,
+    pub(crate) greetings: RobustBox<Vec<(Link, Datagram)>, { rank::OFFERS }>,
     /// The segment's file, until the peer has it.
-    pub(crate) file: RobustBox<Option<Fd>>,
+    pub(crate) file: RobustBox<Option<Fd>, { rank::FILE }>,
     /// For each VI the connection on it, plus one; or that one has been asked for.
     conns: Box<[AtomicU32]>,
     /// Connections attached in this process, and whether it has been taken out of the table ([`OUT`]).

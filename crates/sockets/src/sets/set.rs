@@ -10,7 +10,8 @@ use crate::table::Ref;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use libc::epoll_event;
-use sovia_sys::{RobustLock, call, poll};
+use sovia_sync::{Local, RobustLock, rank};
+use sovia_sys::{call, poll};
 use std::sync::Arc;
 use via_shm::layout::VIS;
 
@@ -21,7 +22,7 @@ pub(crate) const DOOR: u64 = 0xd5_0b1a_d00b_e115;
 #[derive(Debug)]
 pub(crate) struct Set {
     pub(crate) epfd: i32,
-    pub(super) lock: RobustLock,
+    pub(super) lock: RobustLock<Local, { rank::SET }>,
     /// Attached connections in the set.
     pub(crate) attached: AtomicU32,
     /// Descriptors of the instance in this process.

@@ -1,3 +1,0 @@
-//! Values behind robust locks.
-
-pub(crate) use sovia_sync::RobustBox;
