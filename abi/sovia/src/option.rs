@@ -202,18 +202,15 @@ macro_rules! sentences {
 }
 
 sentences! {
-    PeerNotLocal PeerPlain ShortLived Rule Inherited SharedByProcesses RetreatExec RetreatDup
-    RetreatStdio RetreatUlp RetreatPassed RetreatCall IdentityMismatch VersionMismatch NoMemory
-    TableFull Corrupt NoDescriptors NotTraceable UnknownUser RetreatCredentials Replaced
-    NotConnected Filter IoUring OtherUser RetreatStream AddressSpace NoThread NeverConnected
+    PeerNotLocal PeerPlain ShortLived Rule SharedByProcesses RetreatExec RetreatStdio RetreatUlp
+    RetreatPassed RetreatCall VersionMismatch NoMemory TableFull Corrupt NoDescriptors NotTraceable
+    UnknownUser RetreatCredentials Replaced NotConnected Filter OtherUser RetreatStream AddressSpace
+    NoThread NeverConnected Relayed RetreatPeer
 }
 
 /// What a value of SOV_REASON means, as a sentence; null for one that means nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn sov_strreason(reason: c_int) -> *const c_char {
-    let place = usize::try_from(reason).ok().and_then(|n| n.checked_sub(1));
-    match place.and_then(|place| Reason::ALL.get(place)) {
-        Some(&reason) => sentence(reason).as_ptr(),
-        None => core::ptr::null(),
-    }
+    let number = u32::try_from(reason).ok().and_then(|n| n.checked_sub(1));
+    number.and_then(Reason::of).map_or(core::ptr::null(), |reason| sentence(reason).as_ptr())
 }

@@ -1,6 +1,7 @@
 //! Why a connection is on TCP, and why a message at the meeting point was thrown away.
 
-/// Declares an enum of counters: fixed discriminants, the list of all, a sentence for each.
+/// Declares an enum of counters: fixed discriminants, the list of all, a sentence for each. A discriminant is
+/// the value's place among the counters of a page; places of values that are gone stay empty.
 macro_rules! counters {
     ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $value:literal, $text:literal;)* }) => {
         $(#[$meta])*
@@ -41,14 +42,10 @@ counters! {
         ShortLived = 2, "closed before the two ends had met (short connections are not worth it)";
         /// A rule of `--only` or `--except` keeps it on TCP.
         Rule = 3, "kept on TCP by a rule";
-        /// The descriptor came by exec or SCM_RIGHTS.
-        Inherited = 4, "came from another program, by exec or over a Unix socket";
         /// Several processes hold the descriptor.
         SharedByProcesses = 5, "shared by several processes";
         /// The program handed it to another one by exec.
         RetreatExec = 6, "went back to TCP: the program replaced itself by another";
-        /// The program made a second descriptor of it that Sovia does not follow.
-        RetreatDup = 7, "went back to TCP: the descriptor was duplicated";
         /// It became standard input, output or error.
         RetreatStdio = 8, "went back to TCP: used as standard input or output";
         /// An upper-layer protocol or a socket filter was attached in the kernel.
@@ -57,8 +54,6 @@ counters! {
         RetreatPassed = 10, "went back to TCP: the descriptor was sent to another process";
         /// The program used a call on it that Sovia does not carry.
         RetreatCall = 11, "went back to TCP: used by a call that Sovia does not carry";
-        /// Who answered at the meeting point does not own the other end of the connection.
-        IdentityMismatch = 12, "who answered does not own the other end";
         /// The two ends run different versions of the library.
         VersionMismatch = 13, "the other end runs a different version of Sovia";
         /// A segment could not be made or mapped.
@@ -82,8 +77,6 @@ counters! {
         NotConnected = 22, "not connected any more when the two ends could have met";
         /// The program has put itself under a seccomp filter, which may forbid what Sovia needs.
         Filter = 23, "went back to TCP: the program put itself under a seccomp filter";
-        /// Operations of a ring pass every hook.
-        IoUring = 24, "the program uses io_uring";
         /// Another user's memory is not shared; [`StatsPage`](crate::StatsPage) has which.
         OtherUser = 25, "the other end belongs to another user";
         /// The program made a stdio stream of it.
@@ -94,6 +87,10 @@ counters! {
         NoThread = 28, "no thread of Sovia's could be started (is there a limit on processes?)";
         /// The kernel has refused it, or nobody answered.
         NeverConnected = 29, "never connected: refused, or given up";
+        /// A relay has it, since the peer could not put back on TCP what it had accepted.
+        Relayed = 30, "went on behind a relay: the peer could not take it back to TCP";
+        /// The peer has taken it back, for a reason of its own.
+        RetreatPeer = 31, "went back to TCP: the peer took it back";
     }
 }
 
@@ -120,19 +117,31 @@ counters! {
     }
 }
 
+impl Reason {
+    /// The reason with this discriminant.
+    pub fn of(number: u32) -> Option<Reason> {
+        Self::ALL.iter().copied().find(|&reason| reason as u32 == number)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_value_stands_at_its_own_index() {
-        for (place, reason) in Reason::ALL.iter().enumerate() {
-            assert_eq!(reason.index(), place);
+    fn values_stand_in_the_order_of_their_numbers() {
+        assert!(Reason::ALL.is_sorted_by(|a, b| a.index() < b.index()));
+        assert!(Junk::ALL.is_sorted_by(|a, b| a.index() < b.index()));
+    }
+
+    #[test]
+    fn a_number_means_the_reason_that_has_it() {
+        for &reason in Reason::ALL {
+            assert_eq!(Reason::of(reason as u32), Some(reason));
         }
-        for (place, junk) in Junk::ALL.iter().enumerate() {
-            assert_eq!(junk.index(), place);
-        }
+        assert_eq!(Reason::of(4), None, "that of a reason that is gone");
+        assert_eq!(Reason::of(1000), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::reason::{Junk, Reason};
 
 /// "SOVIASTA" as the bytes of a little-endian number.
 const MAGIC: u64 = u64::from_le_bytes(*b"SOVIASTA");
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
 /// Room for reasons; more than there are, so that a new one does not move what follows.
 const REASONS_MAX: usize = 64;
@@ -21,7 +21,10 @@ const JUNK_MAX: usize = 16;
 /// Users that are told apart.
 const USERS_MAX: usize = 8;
 
-const _: () = assert!(Reason::ALL.len() <= REASONS_MAX && Junk::ALL.len() <= JUNK_MAX);
+const _: () = assert!(
+    Reason::ALL[Reason::ALL.len() - 1].index() < REASONS_MAX
+        && Junk::ALL[Junk::ALL.len() - 1].index() < JUNK_MAX
+);
 
 /// Counters of one run, summed over its processes. Numbers of connections count ends: one
 /// between two processes of the run counts twice.

@@ -71,8 +71,7 @@ impl Info {
 
     /// Why it is on TCP for good, if it is and the reason is known.
     pub fn reason(&self) -> Option<Reason> {
-        let place = self.reason.checked_sub(1)? as usize;
-        Reason::ALL.get(place).copied()
+        Reason::of(self.reason.checked_sub(1)?)
     }
 }
 

@@ -102,7 +102,7 @@ pub(crate) fn serve() {
             let Some(mut guard) = at.attached() else { return };
             if is_asked(&guard) {
                 drop(guard);
-                super::now(fd, at, super::Cause::Call);
+                super::now(fd, at, super::Cause::Peer);
                 return;
             }
             let path = &guard.endpoint_ref().tx.direction().path;

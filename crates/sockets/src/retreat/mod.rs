@@ -53,6 +53,8 @@ pub enum Cause {
     Credentials,
     /// The process puts itself under a filter of system calls.
     Filter,
+    /// The peer asks for it.
+    Peer,
 }
 
 impl Cause {
@@ -66,6 +68,7 @@ impl Cause {
             Cause::Call => Reason::RetreatCall,
             Cause::Credentials => Reason::RetreatCredentials,
             Cause::Filter => Reason::Filter,
+            Cause::Peer => Reason::RetreatPeer,
         }
     }
 }
@@ -106,8 +109,6 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
         // A relay would take the place of the caller's descriptors, and not of its parent's.
         return work.give_up(&mut guard);
     }
-    conn.stays(cause.reason());
-    stats::reason(cause.reason());
     let verdict = if is_much {
         // The connection stays as it is, behind a relay.
         drop(guard);
@@ -125,12 +126,23 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
             Asked::Drain => recall::finish(fd, at),
         }
     };
+    let tell = |reason| {
+        conn.stays(reason);
+        stats::reason(reason);
+    };
     match verdict {
-        Verdict::OnTcp => detach(&work),
+        Verdict::OnTcp => {
+            tell(cause.reason());
+            detach(&work);
+        }
         // Another thread has closed it meanwhile.
-        Verdict::Relay(_) if at.attached().is_none() => {}
-        Verdict::Relay(left) if relay(fd, at, &left) => work.leave(),
+        Verdict::Relay(_) if at.attached().is_none() => tell(cause.reason()),
+        Verdict::Relay(left) if relay(fd, at, &left) => {
+            tell(Reason::Relayed);
+            work.leave();
+        }
         Verdict::Relay(_) => {
+            tell(cause.reason());
             // No process to be had: what was accepted cannot be delivered, and must not look
             // as if nothing were missing.
             let _ = call::shutdown(fd, libc::SHUT_RDWR);
@@ -284,8 +296,8 @@ pub(crate) fn settle(at: Ref) {
         && conn.is_back()
     {
         drop(guard);
-        conn.stays(Reason::RetreatCall);
-        stats::reason(Reason::RetreatCall);
+        conn.stays(Reason::RetreatPeer);
+        stats::reason(Reason::RetreatPeer);
         detach(&work);
     }
 }

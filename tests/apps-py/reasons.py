@@ -1,0 +1,178 @@
+"""What `sovia run -v` says of connections that end on TCP: a case for each reason.
+
+Usage: reasons.py CASE PORT, which answers and starts the other end; that one is reasons.py -CASE PORT.
+"""
+
+import array
+import ctypes
+import errno
+import os
+import select
+import socket
+import subprocess
+import sys
+
+MESSAGE = b"0123456789abcdef"
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def read_exactly(s, n):
+    got = b""
+    while len(got) < n:
+        piece = s.recv(n - len(got))
+        assert piece, f"an end after {len(got)} of {n} bytes"
+        got += piece
+    return got
+
+
+def warm(s, asks):
+    """Enough round trips for the two ends to meet."""
+    for _ in range(64):
+        if asks:
+            s.sendall(MESSAGE)
+        assert read_exactly(s, len(MESSAGE)) == MESSAGE
+        if not asks:
+            s.sendall(MESSAGE)
+
+
+def say_and_wait(s):
+    """Tells the other end that what the case is about has happened, and waits for its end."""
+    s.sendall(MESSAGE)
+    assert s.recv(1) == b""
+
+
+def hear(s):
+    assert read_exactly(s, len(MESSAGE)) == MESSAGE
+
+
+# Each case: what the asking end does, and what the answering end does.
+
+
+def short(s):
+    s.sendall(MESSAGE)
+    hear(s)
+
+
+def short_answer(s):
+    hear(s)
+    s.sendall(MESSAGE)
+    assert s.recv(1) == b""
+
+
+def plain(s):
+    warm(s, True)
+
+
+def plain_answer(s):
+    warm(s, False)
+    assert s.recv(1) == b""
+
+
+def execs(s):
+    warm(s, True)
+    s.set_inheritable(True)
+    os.execv("/bin/sh", ["sh", "-c", f"printf {MESSAGE.decode()} >&{s.fileno()}"])
+
+
+def heard_answer(s):
+    warm(s, False)
+    hear(s)
+    assert s.recv(1) == b""
+
+
+def becomes_stdin(s):
+    warm(s, True)
+    os.dup2(s.fileno(), 0)
+    s.sendall(MESSAGE)
+
+
+def becomes_a_stream(s):
+    warm(s, True)
+    LIBC.fdopen.restype = ctypes.c_void_p
+    assert LIBC.fdopen(os.dup(s.fileno()), b"r")
+    s.sendall(MESSAGE)
+
+
+def is_passed(s):
+    warm(s, True)
+    ours, theirs = socket.socketpair()
+    ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [s.fileno()]))])
+    s.sendall(MESSAGE)
+
+
+def is_filtered(s):
+    warm(s, True)
+    # One that allows everything. (Without root's rights it would take PR_SET_NO_NEW_PRIVS, a reason of its own.)
+    allow = ctypes.create_string_buffer(b"\x06\x00\x00\x00\x00\x00\xff\x7f", 8)
+    program = (ctypes.c_uint64 * 2)(1, ctypes.addressof(allow))
+    assert LIBC.prctl(22, 2, ctypes.byref(program)) == 0, os.strerror(ctypes.get_errno())
+    s.sendall(MESSAGE)
+
+
+UNREAD = 50_000
+
+
+def is_relayed(s):
+    """The other end has ended its side, and cannot put on TCP what this one has not read."""
+    warm(s, True)
+    s.sendall(MESSAGE)
+    end = select.poll()
+    end.register(s, select.POLLRDHUP)
+    assert end.poll() == [(s.fileno(), select.POLLRDHUP)]
+    os.dup2(s.fileno(), 0)
+    with open(0, "rb", closefd=False) as stream:
+        assert stream.read() == b"u" * UNREAD
+
+
+def is_relayed_answer(s):
+    warm(s, False)
+    hear(s)
+    s.sendall(b"u" * UNREAD)
+    s.close()
+
+
+def no_listener(_port):
+    """Nobody listens where this one connects to."""
+    with socket.socket() as unused, socket.socket() as other:
+        unused.bind(("127.0.0.1", 0))
+        other.setblocking(False)
+        assert other.connect_ex(unused.getsockname()) == errno.EINPROGRESS
+        select.select([], [other], [])
+        assert other.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
+
+
+CASES = {
+    "short": (short, short_answer),
+    "plain": (plain, plain_answer),
+    "rule": (plain, plain_answer),
+    "execs": (execs, heard_answer),
+    "becomes_stdin": (becomes_stdin, heard_answer),
+    "becomes_a_stream": (becomes_a_stream, heard_answer),
+    "is_passed": (is_passed, heard_answer),
+    "is_filtered": (is_filtered, heard_answer),
+    "is_relayed": (is_relayed, is_relayed_answer),
+}
+
+
+def main():
+    case, port = sys.argv[1:]
+    if case == "no_listener":
+        no_listener(port)
+    elif case.startswith("-"):
+        CASES[case[1:]][0](socket.create_connection(("127.0.0.1", int(port))))
+        return
+    else:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", int(port)))
+        listener.listen()
+        environment = dict(os.environ)
+        if case == "plain":
+            del environment["LD_PRELOAD"]
+        asks = subprocess.Popen([sys.executable, __file__, f"-{case}", port], env=environment)
+        CASES[case][1](listener.accept()[0])
+        assert asks.wait() == 0
+    print("ok")
+
+
+main()

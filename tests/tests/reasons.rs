@@ -1,0 +1,88 @@
+//! What the owner of a run is told of connections that are not on a VI: one true reason for each.
+
+use sovia_tests::{Launch, Stack, free_port, installed, skipped, sovia};
+use std::path::Path;
+use std::time::Duration;
+
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// Runs a case of `apps-py/reasons.py`; the report of `sovia run -v` has `reason`, and no other one.
+fn told(case: &str, options: &[&str], reason: &str) {
+    if skipped(case, &["python3"]) {
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/reasons.py");
+    let python = installed("python3").expect("looked for before");
+    let mut command = vec![sovia().display().to_string(), "run".into(), "-v".into()];
+    command.extend(options.iter().map(ToString::to_string));
+    command.extend(["--".into(), python.display().to_string(), script.display().to_string()]);
+    command.extend([case.into(), free_port().to_string()]);
+    let outcome = Launch::new(Stack::Kernel, command).start().finish(WATCHDOG);
+    assert!(outcome.success() && outcome.stdout == "ok\n", "{case}: {outcome:#?}");
+    // A count, and what it counts.
+    let reasons = |line: &str| {
+        let (count, text) = line.strip_prefix("sovia: ")?.trim_start().split_once("  ")?;
+        count.parse::<u64>().ok().map(|_| text.to_owned())
+    };
+    let mut said: Vec<String> = outcome.stderr.lines().filter_map(reasons).collect();
+    said.dedup();
+    // The other end goes back, too, and says so if it lives to see it.
+    said.retain(|text| text != "went back to TCP: the peer took it back");
+    assert_eq!(said, [reason], "{case}: {outcome:#?}");
+}
+
+#[test]
+fn a_connection_that_was_short() {
+    told("short", &[], "closed before the two ends had met (short connections are not worth it)");
+}
+
+#[test]
+fn a_peer_without_sovia() {
+    told("plain", &[], "the peer does not run under Sovia");
+}
+
+#[test]
+fn a_rule() {
+    told("rule", &["--only", "port=1"], "kept on TCP by a rule");
+}
+
+#[test]
+fn a_program_that_replaces_itself() {
+    told("execs", &[], "went back to TCP: the program replaced itself by another");
+}
+
+#[test]
+fn a_connection_that_becomes_standard_input() {
+    told("becomes_stdin", &[], "went back to TCP: used as standard input or output");
+}
+
+#[test]
+fn a_connection_that_becomes_a_stream() {
+    told("becomes_a_stream", &[], "went back to TCP: used as a stdio stream");
+}
+
+#[test]
+fn a_connection_that_is_sent_to_another_process() {
+    told("is_passed", &[], "went back to TCP: the descriptor was sent to another process");
+}
+
+#[test]
+fn a_program_under_a_filter() {
+    // SAFETY: reads nothing but this process's user id.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!(
+            "SKIPPED: is_filtered: only root may have a filter and no_new_privs unset"
+        );
+    }
+    told("is_filtered", &[], "went back to TCP: the program put itself under a seccomp filter");
+}
+
+#[test]
+fn a_connection_behind_a_relay() {
+    told("is_relayed", &[], "went on behind a relay: the peer could not take it back to TCP");
+}
+
+#[test]
+fn a_connection_that_was_refused() {
+    told("no_listener", &[], "never connected: refused, or given up");
+}
