@@ -96,6 +96,21 @@ cases!(
     an_undumpable_process,
 );
 
+/// The kernel grants it to processes of one thread: those that handle messages end before.
+#[test]
+fn threads_that_handle_messages_end_for_a_new_namespace() {
+    let test = "threads_that_handle_messages_end_for_a_new_namespace";
+    if left_out(test) {
+        return;
+    }
+    for protocol in ["SOVIA_HANDLER", "SOVIA_NOTIFY"] {
+        let command = [python().into_os_string(), script().into_os_string(), "unshare_user".into()];
+        let launch = Launch::new(Stack::Sovia, command).env("SOVIA_PROTOCOL", protocol);
+        let outcome = launch.start().finish(WATCHDOG);
+        assert!(outcome.success() && outcome.stdout.ends_with("ok\n"), "{protocol}: {outcome:#?}");
+    }
+}
+
 /// Two ends of a conversation, each started by a prefix; what both say at their ends.
 fn converse(test: &str, prefixes: [&str; 2]) -> Option<[Outcome; 2]> {
     if left_out(test) {

@@ -5,7 +5,7 @@
 
 use crate::conn::{Conn, Phase};
 use crate::table::{self, Ref};
-use crate::thread::{self, OncePerProcess};
+use crate::thread::{self, Ends, OncePerProcess};
 use crate::{family, pair};
 use core::sync::atomic::{AtomicI32, Ordering};
 use sovia_sys::{call, poll};
@@ -67,7 +67,7 @@ pub(crate) fn restart() {
 fn spawn() -> bool {
     let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
     let Some(&main) = MAIN.get() else { return false };
-    let started = thread::start(main, epoll.raw() as usize as *mut libc::c_void);
+    let started = thread::start(main, epoll.raw() as usize as *mut libc::c_void, Ends::WhenTold);
     if started {
         EPOLL.store(epoll.into_raw(), Ordering::Release);
     }

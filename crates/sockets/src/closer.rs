@@ -4,7 +4,7 @@
 //! likes: a socket lingers, a file's server does not answer. A thread of its own, there only while
 //! there is something to close, waits for that instead of the program.
 
-use crate::thread;
+use crate::thread::{self, Ends};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call};
 
@@ -57,7 +57,7 @@ impl Queue {
     fn work(&mut self) {
         // The thread of a forked child's parent has stayed there.
         let pid = call::getpid();
-        if self.owner != pid && thread::start(run, core::ptr::null_mut()) {
+        if self.owner != pid && thread::start(run, core::ptr::null_mut(), Ends::ByItself) {
             self.owner = pid;
         }
     }

@@ -80,13 +80,16 @@ pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether the library's threads have been stopped. (One that handles messages, or closes what others
-/// have sent, is not; libc changes its user with the program's threads'.)
+/// Whether the library's threads have been stopped. (They are not while one closes what others have sent; libc
+/// changes their user with that of the program's.)
 fn leave(cause: Cause) -> bool {
     meeting::leave_all();
     retreat_all(cause);
     // Not before: the other end of a connection may be this process's.
-    let stopped = thread::stop(anchors::nudge);
+    let stopped = thread::stop(|| {
+        anchors::nudge();
+        handler::nudge_all();
+    });
     if stopped {
         thread::ended();
     }

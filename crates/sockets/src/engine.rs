@@ -17,18 +17,6 @@ pub fn start() {
     fork::start();
 }
 
-/// Ends the library's threads, before a call that the kernel grants to processes of one thread only (a new
-/// user namespace), or that must reach every thread. Returns when they are gone; none is started until
-/// [`resume_threads`]. False if one cannot end now.
-pub fn stop_threads() -> bool {
-    progress::stop()
-}
-
-/// After it: what was stopped is there again where it is needed.
-pub fn resume_threads() {
-    progress::resume();
-}
-
 /// A thread of the program's is about to leave otherwise than by returning from its function.
 pub fn thread_leaves() {
     progress::leaving();

@@ -72,7 +72,7 @@ pub mod table;
 mod thread;
 pub mod wait;
 
-pub use engine::{finish, resume_threads, start, stop_threads, thread_leaves};
+pub use engine::{finish, start, thread_leaves};
 
 /// An errno value: what the program will find in `errno`.
 pub type Errno = i32;

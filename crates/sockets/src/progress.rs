@@ -16,7 +16,7 @@ use crate::stream::{combine, handled, listeners};
 use crate::{anchors, backlog, family, pair, sets, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
-use sovia_sys::{Fd, call, clock, poll};
+use sovia_sys::{call, clock, poll};
 
 /// Counted up for anyone who wants to know that the thread is alive.
 static ROUNDS: AtomicU32 = AtomicU32::new(0);
@@ -97,26 +97,8 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     if !thread::must_end() && has_pairs() {
         anchors::restart();
     }
-    drop(Fd::keep(epoll));
+    pair::leave_door(epoll);
     core::ptr::null_mut()
-}
-
-/// Ends the library's threads and returns when they are gone; none is started until [`resume`]. False if
-/// one does not end when it is told.
-pub(crate) fn stop() -> bool {
-    let stopped = thread::stop(anchors::nudge);
-    if stopped {
-        thread::ended();
-    }
-    stopped
-}
-
-/// The threads are there again where they are needed.
-pub(crate) fn resume() {
-    thread::resume();
-    if has_pairs() && anchors::is_missing() {
-        anchors::restart();
-    }
 }
 
 /// A thread of the program's leaves: the library's may be alone then.

@@ -14,6 +14,7 @@
 //! [`crate::epoll`] itself has no such thing.
 
 use crate::table::{self, Entry};
+use crate::thread::{self, Ends};
 use crate::{Errno, epoll, errno};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, poll};
@@ -102,7 +103,7 @@ impl Reactor {
         epoll::created(epfd.raw());
         let Entry::Epoll(index) = table::get(epfd.raw()) else { return Err(libc::EMFILE) };
         let argument = (u64::from(index) + 1) as usize as *mut libc::c_void;
-        if !crate::thread::start(run, argument) {
+        if !thread::start(run, argument, Ends::ByItself) {
             return Err(libc::EAGAIN);
         }
         (self.owner, self.epfd, self.index) = (pid, epfd.into_raw(), index);

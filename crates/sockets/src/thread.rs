@@ -16,12 +16,36 @@ pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 /// has more than the first leaves room for, the next is taken.
 const STACKS: [usize; 3] = [256 << 10, 2 << 20, 16 << 20];
 
-/// The threads' ids, 0 for a free place; `TAKEN` for a thread that has not begun.
-static RUNNING: [AtomicI32; 16] = [const { AtomicI32::new(0) }; 16];
+/// A thread's place on record.
+struct Place {
+    /// Its id; 0 for a free place, `TAKEN` for a thread that has not begun.
+    id: AtomicI32,
+    /// What it runs, and with what.
+    main: AtomicUsize,
+    argument: AtomicUsize,
+    /// Whether it ends when it is told.
+    is_told: AtomicBool,
+}
+
+static RUNNING: [Place; 16] = [const {
+    Place {
+        id: AtomicI32::new(0),
+        main: AtomicUsize::new(0),
+        argument: AtomicUsize::new(0),
+        is_told: AtomicBool::new(false),
+    }
+}; 16];
 const TAKEN: i32 = -1;
-/// What each is to run, and with what.
-static MAINS: [(AtomicUsize, AtomicUsize); 16] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; 16];
+
+/// When a thread ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// When it is nudged and finds that it [`must_end`].
+    WhenTold,
+    /// When its work is done, or with the process.
+    ByItself,
+}
+
 /// The kernel, or libc, has refused a thread.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 /// None is to go on, and none to be started.
@@ -32,23 +56,26 @@ static LEFT: AtomicBool = AtomicBool::new(false);
 /// Starts a thread that the program does not notice. False if it cannot be had.
 ///
 /// Not within a handler of the program: it may have interrupted malloc, which a new thread takes.
-pub(crate) fn start(main: Main, argument: *mut libc::c_void) -> bool {
+pub(crate) fn start(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool {
     if sovia_signal::chain::is_in_handler() {
         return false;
     }
-    if STOPPED.load(Ordering::Acquire) {
+    let takes =
+        |id: &AtomicI32| id.compare_exchange(0, TAKEN, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+    let Some(free) = RUNNING.iter().position(|place| takes(&place.id)) else { return false };
+    let place = &RUNNING[free];
+    // A thread that stops them waits for this place, or is seen here.
+    if STOPPED.load(Ordering::SeqCst) {
+        place.id.store(0, Ordering::Release);
         return false;
     }
-    let free = RUNNING
-        .iter()
-        .position(|id| id.compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok());
-    let Some(place) = free else { return false };
-    MAINS[place].0.store(main as usize, Ordering::Relaxed);
-    MAINS[place].1.store(argument as usize, Ordering::Relaxed);
-    let started = create(place);
+    place.main.store(main as usize, Ordering::Relaxed);
+    place.argument.store(argument as usize, Ordering::Relaxed);
+    place.is_told.store(ends == Ends::WhenTold, Ordering::Relaxed);
+    let started = create(free);
     REFUSED.store(!started, Ordering::Relaxed);
     if !started {
-        RUNNING[place].store(0, Ordering::Release);
+        place.id.store(0, Ordering::Release);
     }
     started
 }
@@ -82,26 +109,25 @@ fn create(place: usize) -> bool {
 }
 
 extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {
-    let (place, argument) = (place as usize, &MAINS[place as usize].1);
-    let argument = argument.load(Ordering::Relaxed) as *mut libc::c_void;
+    let place = &RUNNING[place as usize];
+    let argument = place.argument.load(Ordering::Relaxed) as *mut libc::c_void;
     // SAFETY: `start` has stored a function of this type.
-    let main =
-        unsafe { core::mem::transmute::<usize, Main>(MAINS[place].0.load(Ordering::Relaxed)) };
-    RUNNING[place].store(thread::thread_id(), Ordering::Release);
+    let main = unsafe { core::mem::transmute::<usize, Main>(place.main.load(Ordering::Relaxed)) };
+    place.id.store(thread::thread_id(), Ordering::Release);
     let result = main(argument);
-    RUNNING[place].store(0, Ordering::Release);
+    place.id.store(0, Ordering::Release);
     result
 }
 
 /// How many there are.
 pub(crate) fn count() -> usize {
-    RUNNING.iter().filter(|id| id.load(Ordering::Acquire) != 0).count()
+    RUNNING.iter().filter(|place| place.id.load(Ordering::Acquire) != 0).count()
 }
 
 /// In a forked child: they have stayed with the parent.
 pub(crate) fn forked() {
-    for id in &RUNNING {
-        id.store(0, Ordering::Relaxed);
+    for place in &RUNNING {
+        place.id.store(0, Ordering::Relaxed);
     }
     STOPPED.store(false, Ordering::Relaxed);
     LEFT.store(false, Ordering::Relaxed);
@@ -113,26 +139,27 @@ pub(crate) fn must_end() -> bool {
 }
 
 /// Has them end, by `nudge`, and returns when the kernel knows none of them any more. None is started until
-/// [`resume`]. False, and nothing has changed, if there is one that does not end when it is told: it
-/// handles messages, or closes what others have sent.
+/// [`resume`]. False, and nothing has changed, if there is one that ends when it likes.
 pub(crate) fn stop(nudge: impl Fn()) -> bool {
     STOPPED.store(true, Ordering::SeqCst);
-    if count() > 1 {
+    let begun = |place: &Place| {
+        let mut id = place.id.load(Ordering::SeqCst);
+        while id == TAKEN {
+            call::sched_yield();
+            id = place.id.load(Ordering::SeqCst);
+        }
+        id
+    };
+    if RUNNING.iter().any(|place| begun(place) != 0 && !place.is_told.load(Ordering::Relaxed)) {
         resume();
         return false;
     }
+    nudge();
     let own = call::getpid();
     for place in &RUNNING {
-        let mut id = place.load(Ordering::Acquire);
-        while id == TAKEN {
+        let id = begun(place);
+        while id != 0 && call::is_thread_of(own, id) {
             call::sched_yield();
-            id = place.load(Ordering::Acquire);
-        }
-        if id != 0 {
-            nudge();
-            while call::is_thread_of(own, id) {
-                call::sched_yield();
-            }
         }
     }
     true
@@ -171,10 +198,10 @@ pub(crate) fn are_alone() -> bool {
     LEFT.store(true, Ordering::Relaxed);
     let mut others = 0;
     let listed = call::each_thread(|id| {
-        let ours = RUNNING.iter().any(|place| place.load(Ordering::Acquire) == id);
+        let ours = RUNNING.iter().any(|place| place.id.load(Ordering::Acquire) == id);
         // The first thread is listed as long as any is there.
         others += usize::from(!ours && id != own);
     });
-    let starting = RUNNING.iter().any(|place| place.load(Ordering::Acquire) == TAKEN);
+    let starting = RUNNING.iter().any(|place| place.id.load(Ordering::Acquire) == TAKEN);
     listed && others == 0 && !starting
 }

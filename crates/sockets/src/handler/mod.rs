@@ -15,7 +15,7 @@ mod notify;
 use crate::conn::{Conn, flag};
 use crate::pair::{self, Pair};
 use crate::stream::handled;
-use crate::thread::{self, OncePerProcess};
+use crate::thread::{self, Ends, OncePerProcess};
 use crate::{errno, family, members};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::configuration::Handling;
@@ -92,6 +92,12 @@ fn waiter(index: u32) -> Option<u32> {
     })
 }
 
+/// Has the handlers' threads look around.
+pub(crate) fn nudge_all() {
+    nudge();
+    notify::nudge();
+}
+
 fn nudge() {
     if let Some(door) = pair::door(DOORBELL as usize) {
         let _ = call::write(door, &1u64.to_ne_bytes());
@@ -100,9 +106,9 @@ fn nudge() {
 
 fn spawn() -> bool {
     let Some(epoll) = pair::epoll_of_door(DOORBELL, 0) else { return false };
-    let started = thread::start(run, epoll.raw() as usize as *mut libc::c_void);
+    let started = thread::start(run, epoll.raw() as usize as *mut libc::c_void, Ends::WhenTold);
     if started {
-        // The thread's for good.
+        // The thread's.
         let _ = epoll.into_raw();
     }
     started
@@ -120,7 +126,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let mut changes = None;
     // Connections whose locks others held.
     let mut later: Vec<u32> = Vec::new();
-    loop {
+    while !thread::must_end() {
         let now = CHANGES.load(Ordering::Acquire);
         if changes.replace(now) != Some(now) {
             lanes = LANES.with(|lanes| lanes.clone());
@@ -153,6 +159,8 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             lane.waiter().awake();
         }
     }
+    pair::leave_door(epoll);
+    core::ptr::null_mut()
 }
 
 /// Something has arrived on a connection.

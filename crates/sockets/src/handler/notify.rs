@@ -7,7 +7,7 @@
 use super::handle;
 use crate::conn::flag;
 use crate::family;
-use crate::thread::{self, OncePerProcess};
+use crate::thread::{self, Ends, OncePerProcess};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use sovia_sync::{RobustBox, rank};
@@ -22,7 +22,7 @@ static GIVEN: AtomicU32 = AtomicU32::new(0);
 
 /// Has the thread ready. False if it cannot be had.
 pub(super) fn ensure() -> bool {
-    THREAD.ensure(|| thread::start(run, core::ptr::null_mut()))
+    THREAD.ensure(|| thread::start(run, core::ptr::null_mut(), Ends::WhenTold))
 }
 
 /// Has the thread call back for a connection, once however much arrives until it does.
@@ -30,14 +30,22 @@ pub(super) fn call(index: u32) {
     let Some(conn) = family::conn(index) else { return };
     if conn.set(flag::CALLED) & flag::CALLED == 0 {
         CALLS.with(|calls| calls.push_back(index));
-        GIVEN.fetch_add(1, Ordering::Release);
-        futex::wake(&GIVEN, 1);
+        nudge();
     }
+}
+
+/// Has the thread look around.
+pub(super) fn nudge() {
+    GIVEN.fetch_add(1, Ordering::Release);
+    futex::wake(&GIVEN, 1);
 }
 
 extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
     loop {
         let given = GIVEN.load(Ordering::Acquire);
+        if thread::must_end() {
+            return core::ptr::null_mut();
+        }
         let mut waits = false;
         while let Some(index) = CALLS.with(VecDeque::pop_front) {
             let Some(conn) = family::conn(index) else { continue };

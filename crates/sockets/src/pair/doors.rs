@@ -47,6 +47,12 @@ pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
     Some(epoll)
 }
 
+/// Closes such an instance.
+pub(crate) fn leave_door(epoll: i32) {
+    EPOLLS.with(|epolls| epolls.retain(|&(fd, ..)| fd != epoll));
+    drop(Fd::keep(epoll));
+}
+
 /// The instances that [`epoll_of_door`] has made in this process.
 static EPOLLS: RobustBox<Vec<(i32, u32, u64)>, { rank::DOORS }> = RobustBox::new(Vec::new());
 

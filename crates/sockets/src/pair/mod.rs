@@ -7,7 +7,9 @@ mod doors;
 mod left;
 pub(crate) mod lent;
 
-pub(crate) use doors::{door, door_for, doors, epoll_of_door, renew as renew_doors, ring_own};
+pub(crate) use doors::{
+    door, door_for, doors, epoll_of_door, leave_door, renew as renew_doors, ring_own,
+};
 pub(crate) use left::{collect, leave_all, pause};
 
 use crate::config;
