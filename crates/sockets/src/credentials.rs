@@ -166,8 +166,7 @@ fn drop_all(reason: Reason) -> Vec<u32> {
         if !slots.contains(&at.index) {
             slots.push(at.index);
             sets::conn_closed(at);
-            if conn.phase() == Phase::Candidate {
-                conn.set_phase(Phase::Plain);
+            if conn.stay_plain() {
                 conn.count_stay(reason);
             }
             family::let_go(conn);

@@ -480,20 +480,6 @@ pub fn reap(pid: i32) -> bool {
     status == 0
 }
 
-/// Reads, waiting for bytes even if the descriptor is in non-blocking mode.
-pub fn read_blocking(fd: RawFd, buf: &mut [u8]) -> Result<usize> {
-    loop {
-        match read(fd, buf) {
-            Err(Errno::EAGAIN) => {
-                let mut fds = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
-                let _ = crate::poll::ppoll(&mut fds, None, None);
-            }
-            Err(Errno::EINTR) => {}
-            other => return other,
-        }
-    }
-}
-
 /// The state of a TCP socket, as `tcpi_state` numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpState(u8);

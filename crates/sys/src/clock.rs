@@ -7,8 +7,3 @@ pub fn now_ns() -> u64 {
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
     ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
 }
-
-/// A deadline that many milliseconds ahead, `None` for a negative number (wait for ever).
-pub fn deadline_ms(ms: i64) -> Option<u64> {
-    u64::try_from(ms).ok().map(|ms| now_ns().saturating_add(ms.saturating_mul(1_000_000)))
-}

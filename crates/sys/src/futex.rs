@@ -1,6 +1,6 @@
 //! Sleeping on a word of memory that processes share.
 
-use crate::call::{Errno, Result, Sysno};
+use crate::call::{Result, Sysno};
 use core::sync::atomic::AtomicU32;
 
 /// Sleeps while `word` holds `expected`, until woken or until `timeout_ns` from now have passed.
@@ -23,9 +23,4 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> Result<
 pub fn wake(word: &AtomicU32, count: u32) -> usize {
     // SAFETY: the word is a live atomic; waking reads nothing through it.
     unsafe { syscalls::syscall!(Sysno::futex, word.as_ptr(), libc::FUTEX_WAKE, count) }.unwrap_or(0)
-}
-
-/// Whether a wait's error only means "look again".
-pub fn is_retry(e: Errno) -> bool {
-    e == Errno::EAGAIN
 }

@@ -263,14 +263,6 @@ fn let_in() {
     set_mask(state().mask.load(Ordering::Relaxed));
 }
 
-/// How many handlers have begun on this thread; only those without SA_RESTART, if `restartable`.
-#[inline]
-pub fn handlers(restartable: bool) -> u32 {
-    let state = state();
-    let counter = if restartable { &state.interruptions } else { &state.handlers };
-    counter.load(Ordering::Relaxed)
-}
-
 /// Sends a signal to this thread as it came.
 fn requeue(signal: c_int, info: *mut siginfo_t) {
     // SAFETY: system calls on numbers and on the kernel's own structure, which stays untouched.
@@ -306,11 +298,6 @@ unsafe fn run(state: &State, signal: c_int, info: *mut siginfo_t, context: &mut 
     }
     if once {
         let _ = install(signal, &unset(), core::ptr::null_mut());
-    }
-    state.handlers.store(state.handlers.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-    if action.flags & libc::SA_RESTART == 0 {
-        let n = state.interruptions.load(Ordering::Relaxed).wrapping_add(1);
-        state.interruptions.store(n, Ordering::Relaxed);
     }
     let outer = begin(state, context);
     // SAFETY: the program's own handler, with the arguments that the kernel would call it with; one

@@ -25,7 +25,7 @@ use crate::value::RobustBox;
 use core::cell::{Cell, RefCell};
 use core::marker::PhantomData;
 use core::sync::atomic::compiler_fence;
-use sovia_sys::{call, process};
+use sovia_sys::process;
 
 /// Words for what is looked up: things that a thread uses at once without a lock.
 const USES: u32 = if cfg!(loom) { 1 } else { 6 };
@@ -356,30 +356,6 @@ pub fn users(place: usize) -> Vec<User> {
     users
 }
 
-/// The calling thread itself uses what is to be freed: a callback that frees what it was called for,
-/// within a function that was called for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UsedByCaller;
-
-/// Waits until no thread uses what lies at `place`. To be called when no thread finds it any more.
-///
-/// # Errors
-/// [`UsedByCaller`], at once.
-pub fn wait_for(place: usize) -> Result<(), UsedByCaller> {
-    let by_caller = state::current(|state| {
-        let me = record::local(state);
-        record::words(state).is_some_and(|words| words.names(place))
-            || FURTHER.with(|list| list.contains(&(place, me)))
-    });
-    if by_caller {
-        return Err(UsedByCaller);
-    }
-    while !settle() || is_used(place) {
-        call::sched_yield();
-    }
-    Ok(())
-}
-
 /// Around fork: the list is whole in the child.
 pub fn hold() {
     FURTHER.hold();
@@ -430,10 +406,9 @@ mod tests {
         is_ready.recv().unwrap();
         assert!(used(used_by));
         assert!(!used(128));
-        assert_eq!(wait_for(128), Ok(()));
         drop_it.send(()).unwrap();
-        assert_eq!(wait_for(used_by), Ok(()));
         hazard_is_dropped.1.recv().unwrap();
+        assert!(!used(used_by));
         user.join().unwrap();
     }
 
@@ -458,16 +433,9 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_does_not_wait_for_itself() {
-        let _own = publish(192);
-        assert_eq!(wait_for(192), Err(UsedByCaller));
-    }
-
-    #[test]
     fn a_thread_may_use_more_than_it_has_words() {
         let all: Vec<_> = (1..40).map(|i| publish(i << 20)).collect();
         assert!((1..40).all(|i| used(i << 20)));
-        assert_eq!(wait_for(39 << 20), Err(UsedByCaller));
         drop(all);
         assert!(!(1..40).any(|i| used(i << 20)));
         let waits = Waits::begin(true);

@@ -41,10 +41,10 @@ impl List {
         self.connectors < CONNECTORS
     }
 
-    /// Adds a meeting; what stood in its place belonged to a connection that is no more.
+    /// Adds a meeting to a place where there is none.
     pub(super) fn insert(&mut self, meeting: Meeting) -> u32 {
         let index = meeting.at.index;
-        self.remove(index);
+        debug_assert!(!self.all.contains_key(&index), "a connection's place is its own");
         self.connectors += usize::from(meeting.role == Role::Connector);
         self.all.insert(index, meeting);
         index

@@ -375,6 +375,8 @@ impl Meetings {
             asked_at: transfers,
             doubt: None,
         };
+        // What stood in its place belonged to a connection that is no more.
+        self.end(meeting.at.index);
         Some(self.list.insert(meeting))
     }
 
