@@ -12,11 +12,9 @@ use super::link::eventfd::Eventfds;
 use super::link::region::Region;
 use super::link::slots::{self, Slots};
 use super::link::{tcp, unix, via};
+use super::process::WATCHDOG_SECONDS;
 use super::task::{Errand, Figure, Role, Scenario};
 use super::{cpus, scenario};
-
-/// How much longer than the measurement a process may live, in seconds.
-const GRACE_SECONDS: u32 = 30;
 
 /// What the process is told.
 #[derive(clap::Args)]
@@ -42,8 +40,7 @@ pub(crate) fn endpoint(args: &Args) -> anyhow::Result<i32> {
         return Ok(0);
     }
     let errand: Errand = serde_json::from_str(&args.errand).context("not an errand")?;
-    // An end whose peer has died in shared memory would spin for ever.
-    let limit = errand.task.seconds.ceil() as u32 + GRACE_SECONDS;
+    let limit = errand.task.seconds.ceil() as u32 + WATCHDOG_SECONDS;
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(limit) };
     if let Some(cpu) = errand.cpu {

@@ -12,7 +12,7 @@ use sovia_control::{Reason, StatsPage, env as names};
 use super::cpus;
 use super::layer::Layer;
 use super::link::region::Region;
-use super::process::Process;
+use super::process::{self, Process};
 use super::task::{Cpus, Errand, Figure, Role, Task, Wait};
 use crate::run::{Board, library};
 
@@ -60,6 +60,7 @@ impl Measurer {
             None => responder.line().context("the responder did not say where it listens")?,
         };
         let mut requester = self.start(task, Role::Requester, Some(place), board)?;
+        process::bind(&requester, &responder)?;
         let text = requester.rest()?;
         requester.end().context("the requester failed")?;
         responder.end().context("the responder failed")?;

@@ -1,9 +1,15 @@
 //! One process of a measurement, as the one that started it sees it.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, ensure};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
 
 /// A process of a measurement; does not outlive it.
 pub(super) struct Process {
@@ -12,9 +18,15 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts it, with its output for us and no input.
+    /// Starts it, with its output for us and no input. It ends with the thread that calls this.
     pub(super) fn start(command: &mut Command) -> anyhow::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let with_its_starter = || {
+            prctl::set_pdeathsig(Signal::SIGKILL)?;
+            Ok(())
+        };
+        // SAFETY: the closure makes a system call, and nothing else.
+        unsafe { command.pre_exec(with_its_starter) };
         let mut child = command.spawn().context("cannot start a process for the measurement")?;
         let out = child.stdout.take().context("no output of the process")?;
         Ok(Self { child, out: BufReader::new(out) })
@@ -40,6 +52,40 @@ impl Process {
         ensure!(status.success(), "{status}");
         Ok(())
     }
+}
+
+/// How long a process of a measurement may live beyond it, in seconds: a watchdog, for one that a fault of
+/// the library keeps for ever.
+pub(super) const WATCHDOG_SECONDS: u32 = 600;
+
+/// The two ends of a measurement: from here on, if one ends badly, the other is killed. It might wait for
+/// the first in shared memory for ever.
+pub(super) fn bind(one: &Process, other: &Process) -> anyhow::Result<()> {
+    for (watched, bound) in [(one, other), (other, one)] {
+        let id = Id::Pid(Pid::from_raw(watched.child.id() as i32));
+        let bound = pidfd(&bound.child).context("cannot watch a process of the measurement")?;
+        std::thread::spawn(move || {
+            // It stays to be waited for. One that has been waited for already is not watched any more.
+            match waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) {
+                Ok(WaitStatus::Exited(_, 0)) | Err(_) => {}
+                Ok(_) => kill(&bound),
+            }
+        });
+    }
+    Ok(())
+}
+
+fn pidfd(child: &Child) -> io::Result<OwnedFd> {
+    // SAFETY: a system call on numbers; a descriptor that it gives is owned by nothing else.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, child.id() as libc::pid_t, 0);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd as i32)) }
+    }
+}
+
+fn kill(process: &OwnedFd) {
+    // SAFETY: a system call on numbers and no memory. It fails where the process has ended.
+    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), libc::SIGKILL, 0, 0) };
 }
 
 impl Drop for Process {

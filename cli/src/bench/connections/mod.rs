@@ -16,7 +16,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use sovia_control::env as names;
 
-use super::process::Process;
+use super::process::{self, Process};
 use crate::run::{Board, library};
 
 pub(super) use self::play::endpoint;
@@ -153,6 +153,7 @@ fn measure(point: Point, accelerated: bool) -> anyhow::Result<Measured> {
     let mut server = start(&Errand { point, port: None }, board.as_ref())?;
     let port = server.line().context("the server did not say where it listens")?.parse()?;
     let mut client = start(&Errand { point, port: Some(port) }, board.as_ref())?;
+    process::bind(&client, &server)?;
     let figures: Figures = serde_json::from_str(&client.line()?)?;
     let mut usage = Vec::new();
     for process in [&mut client, &mut server] {

@@ -10,12 +10,11 @@ use hdrhistogram::Histogram;
 use nix::sys::resource::{UsageWho, getrusage};
 
 use super::{Errand, Figures, Point, Usage};
+use crate::bench::process::WATCHDOG_SECONDS;
 
 /// Connections in one measurement. Each leaves its port in TIME_WAIT for a second at least, and
 /// there are 28 thousand ports.
 const CONNECTIONS_MAX: u64 = 12_000;
-/// How much longer than the measurement a process may live, in seconds.
-const GRACE_SECONDS: u32 = 60;
 
 /// The first byte of a message: go on, or the server's thread ends.
 const GO: u8 = 1;
@@ -25,7 +24,7 @@ const STOP: u8 = 0;
 pub(in crate::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let Errand { point, port } = serde_json::from_str(errand).context("not an errand")?;
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
-    unsafe { libc::alarm(point.seconds.ceil() as u32 + GRACE_SECONDS) };
+    unsafe { libc::alarm(point.seconds.ceil() as u32 + WATCHDOG_SECONDS) };
     match port {
         Some(port) => println!("{}", serde_json::to_string(&clients(point, port)?)?),
         None => serve(point)?,

@@ -9,7 +9,7 @@ use sovia_control::env as names;
 use super::work::{End, Errand, Metric, Part, Reading, Work};
 use crate::bench::cpus;
 use crate::bench::measure::Measurer;
-use crate::bench::process::Process;
+use crate::bench::process::{self, Process};
 use crate::bench::task::{self, Cpus, Role, Task};
 
 /// How long a process that has failed may take to say so.
@@ -61,6 +61,7 @@ impl Pairs {
         let mut responder = self.start(part, Role::Responder, None)?;
         let place = responder.line().context("the responder did not say where it listens")?;
         let mut requester = self.start(part, Role::Requester, Some(place))?;
+        process::bind(&requester, &responder)?;
         let figures = Self::figures(&mut requester, &mut responder);
         if figures.is_err() {
             // Whose fault it is they say themselves, and the other may not have said it yet.

@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::control::Control;
+use crate::bench::process::WATCHDOG_SECONDS;
 
 /// A batch is about this long, so that the clock costs nothing and a batch that was interrupted
 /// is one of many.
@@ -104,8 +105,7 @@ pub(super) fn rounds_for(seconds: f64, mean_ns: f64, max: f64) -> u64 {
 /// For how long a process with so many points may live: much longer than it should take, since
 /// what cannot be interrupted is one round.
 pub(super) fn limit(points: usize, seconds: f64) -> Duration {
-    const GRACE: f64 = 30.0;
-    Duration::from_secs_f64(GRACE + points as f64 * (4.0 * seconds + 0.15))
+    Duration::from_secs_f64(f64::from(WATCHDOG_SECONDS) + points as f64 * (4.0 * seconds + 0.15))
 }
 
 fn middle(mut values: Vec<f64>) -> f64 {

@@ -26,7 +26,6 @@ use crate::bench::task::{Role, Scenario, Task};
 /// One process of a measurement, from the errand it is given to the figures it says.
 pub(in crate::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     let errand: Errand = serde_json::from_str(errand).context("not an errand")?;
-    // An end whose peer has died would spin for ever.
     let limit = rounds::limit(errand.part.points(), errand.part.seconds);
     // SAFETY: alarm has no conditions; the signal's default action ends this process.
     unsafe { libc::alarm(limit.as_secs() as u32) };
