@@ -125,6 +125,16 @@ static void part_then_signal(struct peer *p) {
     meet(p);
 }
 
+// And the same for a handler after which a call that has moved nothing would go on.
+static void part_then_restarting_signal(struct peer *p) {
+    handle(SIGALRM, SA_RESTART);
+    meet(p);
+    await_bytes(p->fd, 5);
+    ALARMED(60, recv(p->fd, buffer, 10, MSG_WAITALL));
+    say("caught %d", (int)caught);
+    meet(p);
+}
+
 static void sends_part(struct peer *p) {
     send_all(p->fd, "part!", 5);
     meet(p);
@@ -163,6 +173,68 @@ static void blocked_write(struct peer *p) {
     tell(p, sent);
     hear(p);
     say_alive(p->fd, p->server, "afterwards");
+}
+
+static void blocked_write_and_restart(struct peer *p) {
+    static char much[32 << 20];
+    fill(much, sizeof much, 0);
+    handle(SIGALRM, SA_RESTART);
+    counted = 0;
+    set_alarm(300, 1000);
+    ssize_t sent = send(p->fd, much, sizeof much, 0);
+    set_alarm(0, 0);
+    say(sent > 1000000 && sent < (ssize_t)sizeof much ? "a part was sent" : "sent %zd", sent);
+    tell(p, 0);
+    tell(p, sent);
+    hear(p);
+    say_alive(p->fd, p->server, "afterwards");
+}
+
+// A handler closes what the call waits for. The call, made anew, finds no descriptor.
+static int waited_for;
+static void on_close(int signal) {
+    (void)signal;
+    if (waited_for >= 0)
+        close(waited_for);
+    waited_for = -1;
+}
+
+static void closed_by_handler(struct peer *p) {
+    struct sigaction action = {.sa_handler = on_close, .sa_flags = SA_RESTART};
+    MUST(sigaction(SIGALRM, &action, NULL));
+    for (int way = 0; way < 4; way++) {
+        int fd = waited_for = connect_to(p, AF_INET, "closed");
+        warm(fd, false);
+        static char much[32 << 20];
+        if (way == 0)
+            ALARMED(60, recv(fd, buffer, 10, 0));
+        else if (way == 1)
+            ALARMED(60, read(fd, buffer, 10));
+        else if (way == 2)
+            ALARMED(60, recv(fd, buffer, 10, MSG_WAITALL));
+        else {
+            while (send(fd, much, sizeof much, MSG_DONTWAIT) > 0)
+                ;
+            ALARMED(60, send(fd, much, 1, 0));
+        }
+        tell(p, 0);
+        hear(p);
+    }
+}
+
+static void sees_the_end(struct peer *p) {
+    int listener = listen_on(p, AF_INET, "closed");
+    for (int way = 0; way < 4; way++) {
+        int fd = accept_one(listener);
+        warm(fd, true);
+        hear(p);
+        ssize_t got;
+        while ((got = recv(fd, buffer, sizeof buffer, 0)) > 0)
+            ;
+        say("then %zd", got);
+        close(fd);
+        tell(p, 0);
+    }
 }
 
 static void reads_when_told(struct peer *p) {
@@ -345,6 +417,9 @@ static const struct scenario scenarios[] = {
     {"a_signal_interrupts", answers, interrupted},
     {"a_signal_that_restarts", feeds_late, restarted},
     {"a_part_is_kept_when_interrupted", sends_part, part_then_signal},
+    {"a_part_is_kept_when_a_handler_restarts", sends_part, part_then_restarting_signal},
+    {"a_restarting_handler_during_a_blocked_write", reads_when_told, blocked_write_and_restart},
+    {"a_handler_closes_what_is_waited_for", sees_the_end, closed_by_handler},
     {"a_timeout_does_not_restart", answers, timed_and_interrupted},
     {"a_signal_during_a_blocked_write", reads_when_told, blocked_write},
     {"ctrl_c_kills_whoever_waits", stays_silent, dies_waiting},

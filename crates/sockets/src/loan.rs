@@ -13,7 +13,7 @@ use crate::ops::{self, Flags, keep};
 use crate::pair::lent;
 use crate::stream::{self, Find, Got, Place, Put};
 use crate::table::{self, Ref};
-use crate::wait::{self, Ended, Want};
+use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, Outcome, errno, family, process};
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock, diag};
@@ -226,8 +226,8 @@ fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
             return loan;
         }
     }
-    let deadline = clock::now_ns() + STALL_NS;
-    let waited = wait::until(at, Want::Send, Some(deadline), attempt);
+    let mut call = Call::begin(fd, at, Some(clock::now_ns() + STALL_NS));
+    let waited = wait::until(&mut call, Want::Send, attempt);
     keep::leave();
     waited.unwrap_or_else(|_| {
         if let Some(mut guard) = at.attached() {
@@ -341,8 +341,8 @@ fn commit_place(fd: i32, at: Ref, loan: &Loan, n: usize, flags: Flags) -> Result
     if flags.dont_wait || conn.has(flag::NONBLOCK) {
         return Err(libc::EAGAIN);
     }
-    let deadline = ops::deadline(&conn.send_timeout);
-    match wait::until(at, Want::Send, deadline, attempt) {
+    let mut call = Call::begin(fd, at, ops::deadline(&conn.send_timeout));
+    match wait::until(&mut call, Want::Send, attempt) {
         Ok(sent) => Ok(sent),
         Err(Ended::Plain) => Ok(Sent::Plain),
         Err(Ended::Failed(e)) => Err(e),
@@ -443,8 +443,8 @@ fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
     if flags.dont_wait || conn.has(flag::NONBLOCK) {
         return Err(libc::EAGAIN);
     }
-    let deadline = ops::deadline(&conn.receive_timeout);
-    match wait::until(at, Want::Receive, deadline, attempt) {
+    let mut call = Call::begin(fd, at, ops::deadline(&conn.receive_timeout));
+    match wait::until(&mut call, Want::Receive, attempt) {
         Ok(result) => result,
         Err(Ended::Plain) => Ok(None),
         Err(Ended::Failed(e)) => Err(e),

@@ -11,10 +11,11 @@ use crate::pair::{self, Pair};
 use crate::process::PLAIN;
 use crate::stream::{self, Watch, combine};
 use crate::table::{self, Ref};
-use crate::wait::{self, Ended, FRUITLESS, Spin, Want};
+use crate::wait::{self, Call, Ended, FRUITLESS, Spin, Want};
 use crate::{Outcome, anchors, epoll, errno, process, sets};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use sovia_signal::interrupt::Moment;
 use sovia_sync::hazard::Waits;
 use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{call, clock};
@@ -49,6 +50,7 @@ fn attached(fd: i32) -> Option<Ref> {
 pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset_t>) -> Outcome {
     crate::wait::cancellation_point();
     let until = timeout.map(|t| clock::now_ns().saturating_add(t));
+    let terms = Terms { until, mask, since: Moment::now() };
     if let [one] = fds
         && timeout != Some(0)
         && mask.is_none()
@@ -123,7 +125,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         if anchors::is_missing() {
             anchors::restart();
         }
-        let slept = sleep(fds, &ours, &mut kernel, until, mask)?;
+        let slept = sleep(fds, &ours, &mut kernel, &terms)?;
         spin.learn();
         let n = look(fds, &ours) + merge(fds, &kernel);
         if n > 0 || (!slept && until.is_some_and(|until| clock::now_ns() >= until)) {
@@ -151,10 +153,11 @@ fn wait_for_one(one: &mut PollFd, until: Option<u64>) -> Option<Outcome> {
     // A sleep with an end is interrupted by every signal, as poll is; one without would go on after a
     // handler with SA_RESTART.
     const FAR_NS: u64 = 3_600_000_000_000;
+    let mut call = Call::begin(fd, at, None);
     let mut result = Err(Ended::Failed(libc::EAGAIN));
     while let Err(Ended::Failed(libc::EAGAIN)) = result {
-        let end = until.unwrap_or_else(|| clock::now_ns().saturating_add(FAR_NS));
-        result = wait::until(at, want, Some(end), |guard| {
+        call.deadline = Some(until.unwrap_or_else(|| clock::now_ns().saturating_add(FAR_NS)));
+        result = wait::until(&mut call, want, |guard| {
             let fd = keep::descriptor(fd, at);
             let mask = sets::readiness_under(guard, at, fd, interest) as u16 as i16 & told;
             (mask != 0).then_some(mask)
@@ -248,22 +251,37 @@ static POOL: [Sleeper; SLEEPERS] = [const {
     }
 }; SLEEPERS];
 
+/// How a call sleeps.
+struct Terms<'a> {
+    /// When it gives up.
+    until: Option<u64>,
+    mask: Option<&'a libc::sigset_t>,
+    /// Since when handlers interrupt it.
+    since: Moment,
+}
+
+impl Terms<'_> {
+    /// ppoll, for no longer than `longest`.
+    fn ppoll(&self, fds: &mut [PollFd], longest: Option<u64>) -> Outcome {
+        let left = self.until.map(|until| until.saturating_sub(clock::now_ns()));
+        let timeout = left.into_iter().chain(longest).min();
+        poll::ppoll_by(|call| self.since.make(call), fds, timeout, self.mask).map_err(errno)
+    }
+}
+
 /// Sleeps until something may have happened. False if the time ran out.
 fn sleep(
     fds: &mut [PollFd],
     ours: &[(usize, Ref)],
     kernel: &mut Vec<PollFd>,
-    until: Option<u64>,
-    mask: Option<&libc::sigset_t>,
+    terms: &Terms<'_>,
 ) -> Result<bool, crate::Errno> {
-    let mut left = until.map(|until| until.saturating_sub(clock::now_ns()));
     let Some((number, sleeper)) = POOL.iter().enumerate().find(|(_, sleeper)| {
         sleeper.used.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }) else {
-        left = Some(left.unwrap_or(STEP_NS).min(STEP_NS));
-        return poll::ppoll(kernel, left, mask).map(|_| true).map_err(errno);
+        return step(kernel, terms);
     };
-    let result = sleeper.sleep(number, fds, ours, kernel, left, mask);
+    let result = sleeper.sleep(number, fds, ours, kernel, terms);
     sleeper.used.store(0, Ordering::Release);
     result
 }
@@ -275,8 +293,7 @@ impl Sleeper {
         fds: &mut [PollFd],
         ours: &[(usize, Ref)],
         kernel: &mut Vec<PollFd>,
-        left: Option<u64>,
-        mask: Option<&libc::sigset_t>,
+        terms: &Terms<'_>,
     ) -> Result<bool, crate::Errno> {
         let door = pair::door_for(number as u32);
         // SAFETY: `used` is set, by us.
@@ -289,7 +306,7 @@ impl Sleeper {
             self.owner.store(pid, Ordering::Relaxed);
         }
         if self.epfd.load(Ordering::Relaxed) < 0 {
-            let Some(epfd) = pair::epoll_of_door(door, 0) else { return step(kernel, left, mask) };
+            let Some(epfd) = pair::epoll_of_door(door, 0) else { return step(kernel, terms) };
             self.epfd.store(epfd.into_raw(), Ordering::Relaxed);
         }
         let epfd = self.epfd.load(Ordering::Relaxed);
@@ -303,7 +320,7 @@ impl Sleeper {
                         lanes.push((pair, waiter));
                         waiter
                     }
-                    None => return step(kernel, left, mask),
+                    None => return step(kernel, terms),
                 },
             };
             if let Some(mut guard) = at.attached() {
@@ -325,13 +342,13 @@ impl Sleeper {
         } else {
             crate::stats::slept();
             kernel.push(PollFd { fd: epfd, events: libc::POLLIN, revents: 0 });
-            let n = crate::wait::cancellable(|| poll::ppoll(kernel, left, mask));
+            let n = crate::wait::cancellable(|| terms.ppoll(kernel, None));
             let rung = kernel.pop().is_some_and(|p| p.revents != 0);
             if rung {
                 let mut events = [epoll::Event { events: 0, u64: 0 }];
                 let _ = poll::epoll_wait(epfd, &mut events, Some(0), None);
             }
-            n.map(|n| n > 0).map_err(errno)
+            n.map(|n| n > 0)
         };
         for (pair, waiter) in lanes.iter() {
             pair.waiter(*waiter).awake();
@@ -354,14 +371,8 @@ impl Sleeper {
 }
 
 /// Without a sleeper: a short sleep, then another look.
-fn step(
-    kernel: &mut [PollFd],
-    left: Option<u64>,
-    mask: Option<&libc::sigset_t>,
-) -> Result<bool, crate::Errno> {
-    poll::ppoll(kernel, Some(left.unwrap_or(STEP_NS).min(STEP_NS)), mask)
-        .map(|_| true)
-        .map_err(errno)
+fn step(kernel: &mut [PollFd], terms: &Terms<'_>) -> Result<bool, crate::Errno> {
+    terms.ppoll(kernel, Some(STEP_NS)).map(|_| true)
 }
 
 /// The process has left all pairs: sleepers begin anew.

@@ -7,11 +7,12 @@
 
 use crate::conn::Guard;
 use crate::stream::{Watch, combine, listeners};
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use crate::{Errno, anchors, config, pair};
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sovia_signal::chain;
+use sovia_signal::interrupt::Moment;
 use sovia_sync::hazard::Waits;
 use sovia_sys::{call, clock, futex};
 use via_shm::waiter::Bell;
@@ -114,22 +115,60 @@ impl Spin {
     }
 }
 
+/// A call of the program's that may have to wait.
+#[derive(Debug)]
+pub struct Call {
+    fd: i32,
+    at: Ref,
+    /// When it gives up, as [`clock::now_ns`] tells it; `None`: never.
+    pub(crate) deadline: Option<u64>,
+    /// Since when handlers interrupt it.
+    since: Moment,
+    /// Whether it has moved bytes: then a handler ends it.
+    pub(crate) moved: bool,
+}
+
+impl Call {
+    /// It begins.
+    pub fn begin(fd: i32, at: Ref, deadline: Option<u64>) -> Call {
+        Call { fd, at, deadline, since: Moment::now(), moved: false }
+    }
+
+    /// Whether the kernel would make the call anew after its interruption, instead of failing it.
+    fn is_made_anew(&self) -> bool {
+        !self.moved
+            && self.deadline.is_none()
+            && self.since.is_interrupted()
+            && !self.since.is_not_to_restart()
+    }
+}
+
 /// Tries `attempt` until it gives something, waiting in between.
 ///
 /// # Errors
 /// [`Ended`]: `EAGAIN` at the deadline, `EINTR` for a signal, `EBADF` if the connection was closed,
 /// or that it is none of ours any more.
 pub fn until<T>(
-    at: Ref,
+    call: &mut Call,
     want: Want,
-    deadline: Option<u64>,
     mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<T, Ended> {
-    let conn = at.conn;
+    let conn = call.at.conn;
     conn.begin_waiting();
     let waits = begin();
     waits.keep(conn.place());
-    let result = attempt_until(at, want, deadline, &waits, &mut attempt);
+    let result = loop {
+        match attempt_until(call, want, &waits, &mut attempt) {
+            Err(Ended::Failed(libc::EINTR)) if call.is_made_anew() => {
+                call.since = Moment::now();
+                if !table::refers(call.fd, call.at) {
+                    // The handler has closed it.
+                    break Err(Ended::Failed(libc::EBADF));
+                }
+            }
+            result => break result,
+        }
+    };
     drop(waits);
     conn.end_waiting();
     result
@@ -143,17 +182,15 @@ pub(crate) fn begin() -> Waits {
 }
 
 fn attempt_until<T>(
-    at: Ref,
+    call: &Call,
     want: Want,
-    deadline: Option<u64>,
     waits: &Waits,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<T, Ended> {
-    let _conn = at.conn;
     let mut fruitless = 0;
     loop {
         let (watch, bell) = {
-            let mut guard = attached(at)?;
+            let mut guard = attached(call.at)?;
             if let Some(value) = attempt(&mut guard) {
                 return Ok(value);
             }
@@ -166,7 +203,7 @@ fn attempt_until<T>(
         // SAFETY: it lies in the family's memory or in the segment, which stays mapped while `waits` names
         // its pair.
         let bell = unsafe { &*bell };
-        let looked = wait_once(at, want, deadline, &watch, bell, &mut fruitless, attempt)?;
+        let looked = wait_once(call, want, &watch, bell, &mut fruitless, attempt)?;
         if let Some(value) = looked {
             return Ok(value);
         }
@@ -174,15 +211,15 @@ fn attempt_until<T>(
 }
 
 fn wait_once<T>(
-    at: Ref,
+    call: &Call,
     want: Want,
-    deadline: Option<u64>,
     watch: &Watch<'_>,
     bell: &Bell,
     fruitless: &mut u32,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<Option<T>, Ended> {
     combine::before_waiting();
+    let (at, deadline) = (call.at, call.deadline);
     let worth =
         pair::get(at.conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.worth_spinning());
     let mut spin = Spin::begin(worth);
@@ -241,7 +278,7 @@ fn wait_once<T>(
     let result = match once(at, attempt) {
         Ok(None) => {
             at.conn.sleeping();
-            sleep(word, before, deadline).map(|()| None).map_err(Ended::Failed)
+            sleep(word, before, call).map(|()| None).map_err(Ended::Failed)
         }
         other => other,
     };
@@ -313,21 +350,21 @@ pub(crate) fn cancellable<T>(sleep: impl FnOnce() -> T) -> T {
     result
 }
 
-fn sleep(
-    word: &core::sync::atomic::AtomicU32,
-    before: u32,
-    deadline: Option<u64>,
-) -> Result<(), Errno> {
-    let left = match deadline {
-        None => None,
+fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
+    // A sleep with an end is interrupted by every handler, also by one that Sovia does not know of. One
+    // without an end goes on after a handler with SA_RESTART.
+    const FAR_NS: u64 = 3_600_000_000_000;
+    let left = match of.deadline {
+        None => of.moved.then_some(FAR_NS),
         Some(deadline) => match deadline.checked_sub(clock::now_ns()) {
             None | Some(0) => return Err(libc::EAGAIN),
             left => left,
         },
     };
     crate::stats::slept();
-    match cancellable(|| futex::wait(word, before, left)) {
+    match cancellable(|| futex::wait_by(|call| of.since.make(call), word, before, left)) {
         Ok(()) | Err(call::Errno::EAGAIN) => Ok(()),
+        Err(call::Errno::ETIMEDOUT) if of.deadline.is_none() => Ok(()),
         Err(call::Errno::ETIMEDOUT) => Err(libc::EAGAIN),
         Err(e) => Err(crate::errno(e)),
     }

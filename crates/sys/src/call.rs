@@ -19,6 +19,35 @@ macro_rules! sys {
     };
 }
 
+/// A system call with its arguments, made by whom it is given to and at once: a function of this crate has
+/// made it out of references that live as long as it runs.
+#[derive(Debug)]
+pub struct Prepared {
+    number: Sysno,
+    arguments: [usize; 6],
+}
+
+impl Prepared {
+    pub(crate) fn new(number: Sysno, arguments: [usize; 6]) -> Prepared {
+        Prepared { number, arguments }
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn make(self) -> Result<usize> {
+        let [a, b, c, d, e, f] = self.arguments;
+        // SAFETY: every pointer among the arguments is to what the function lives by that has made this.
+        unsafe { syscalls::syscall!(self.number, a, b, c, d, e, f) }
+    }
+
+    /// Its number and its arguments.
+    pub fn parts(self) -> (usize, [usize; 6]) {
+        (self.number.id() as usize, self.arguments)
+    }
+}
+
 /// Reads into `buf`; returns the bytes read.
 pub fn read(fd: RawFd, buf: &mut [u8]) -> Result<usize> {
     sys!(read, fd, buf.as_mut_ptr(), buf.len())

@@ -1,6 +1,6 @@
 //! Sleeping on a word of memory that processes share.
 
-use crate::call::{Result, Sysno};
+use crate::call::{Prepared, Result, Sysno};
 use core::sync::atomic::AtomicU32;
 
 /// Sleeps while `word` holds `expected`, until woken or until `timeout_ns` from now have passed.
@@ -8,15 +8,28 @@ use core::sync::atomic::AtomicU32;
 /// # Errors
 /// `EAGAIN` if the word had changed already, `ETIMEDOUT`, or `EINTR` for a signal.
 pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> Result<()> {
+    wait_by(Prepared::make, word, expected, timeout_ns)
+}
+
+/// [`wait`], by the system call `make`.
+///
+/// # Errors
+/// As there, and what `make` says.
+pub fn wait_by(
+    make: impl FnOnce(Prepared) -> Result<usize>,
+    word: &AtomicU32,
+    expected: u32,
+    timeout_ns: Option<u64>,
+) -> Result<()> {
     let ts = timeout_ns.map(|ns| libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as _,
     });
-    let ts_ptr = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-    // SAFETY: the word is a live atomic, the timespec outlives the call. The futex is not
-    // private: the other process waits on the same page of a shared mapping.
-    unsafe { syscalls::syscall!(Sysno::futex, word.as_ptr(), libc::FUTEX_WAIT, expected, ts_ptr) }
-        .map(drop)
+    let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref) as usize;
+    // The word is a live atomic, the timespec outlives the call. The futex is not private: the other process
+    // waits on the same page of a shared mapping.
+    let (word, wait) = (word.as_ptr() as usize, libc::FUTEX_WAIT as usize);
+    make(Prepared::new(Sysno::futex, [word, wait, expected as usize, ts, 0, 0])).map(drop)
 }
 
 /// Wakes up to `count` sleepers on `word`; returns how many there were.

@@ -1,6 +1,6 @@
 //! Waiting for kernel descriptors.
 
-use crate::call::{RawFd, Result, Sysno};
+use crate::call::{Prepared, RawFd, Result, Sysno};
 
 /// One entry of a poll set.
 pub use libc::pollfd as PollFd;
@@ -15,14 +15,35 @@ pub fn ppoll(
     timeout_ns: Option<u64>,
     mask: Option<&libc::sigset_t>,
 ) -> Result<usize> {
-    let mut ts = timeout_ns.map(|ns| libc::timespec {
+    ppoll_by(Prepared::make, fds, timeout_ns, mask)
+}
+
+/// [`ppoll`], by the system call `make`.
+///
+/// # Errors
+/// As there, and what `make` says.
+pub fn ppoll_by(
+    make: impl FnOnce(Prepared) -> Result<usize>,
+    fds: &mut [PollFd],
+    timeout_ns: Option<u64>,
+    mask: Option<&libc::sigset_t>,
+) -> Result<usize> {
+    let mut ts = timeout_ns.map(timespec);
+    let ts = ts.as_mut().map_or(core::ptr::null_mut(), core::ptr::from_mut) as usize;
+    let mask = mask.map_or(core::ptr::null(), core::ptr::from_ref) as usize;
+    // All three point to live values or are null.
+    let arguments = [fds.as_mut_ptr() as usize, fds.len(), ts, mask, SIGSET, 0];
+    make(Prepared::new(Sysno::ppoll, arguments))
+}
+
+/// Bytes of the kernel's `sigset_t`.
+const SIGSET: usize = 8;
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec {
         tv_sec: (ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (ns % 1_000_000_000) as _,
-    });
-    let ts = ts.as_mut().map_or(core::ptr::null_mut(), core::ptr::from_mut);
-    let mask = mask.map_or(core::ptr::null(), core::ptr::from_ref);
-    // SAFETY: all three point to live values or are null; 8 is the kernel's sigset size.
-    unsafe { syscalls::syscall!(Sysno::ppoll, fds.as_mut_ptr(), fds.len(), ts, mask, 8usize) }
+    }
 }
 
 /// The events that hold for one descriptor at this moment.
@@ -48,28 +69,33 @@ pub fn epoll_ctl(epfd: RawFd, op: i32, fd: RawFd, events: u32, data: u64) -> Res
 }
 
 /// `epoll_pwait2`: like [`ppoll`] for an epoll instance.
+///
+/// # Errors
+/// `EINTR` for a signal; others for what is no such instance.
 pub fn epoll_wait(
     epfd: RawFd,
     events: &mut [libc::epoll_event],
     timeout_ns: Option<u64>,
     mask: Option<&libc::sigset_t>,
 ) -> Result<usize> {
-    let ts = timeout_ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as _,
-    });
-    let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-    let mask = mask.map_or(core::ptr::null(), core::ptr::from_ref);
-    // SAFETY: all pointers are live or null; 8 is the kernel's sigset size.
-    unsafe {
-        syscalls::syscall!(
-            Sysno::epoll_pwait2,
-            epfd,
-            events.as_mut_ptr(),
-            events.len(),
-            ts,
-            mask,
-            8usize
-        )
-    }
+    epoll_wait_by(Prepared::make, epfd, events, timeout_ns, mask)
+}
+
+/// [`epoll_wait`], by the system call `make`.
+///
+/// # Errors
+/// As there, and what `make` says.
+pub fn epoll_wait_by(
+    make: impl FnOnce(Prepared) -> Result<usize>,
+    epfd: RawFd,
+    events: &mut [libc::epoll_event],
+    timeout_ns: Option<u64>,
+    mask: Option<&libc::sigset_t>,
+) -> Result<usize> {
+    let ts = timeout_ns.map(timespec);
+    let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref) as usize;
+    let mask = mask.map_or(core::ptr::null(), core::ptr::from_ref) as usize;
+    // All pointers are live or null.
+    let arguments = [epfd as usize, events.as_mut_ptr() as usize, events.len(), ts, mask, SIGSET];
+    make(Prepared::new(Sysno::epoll_pwait2, arguments))
 }

@@ -15,8 +15,8 @@ mod table;
 
 pub use table::{Action, forked};
 
-use crate::access;
 use crate::thread::{State, state};
+use crate::{access, interrupt};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use libc::{SIG_IGN, SIGBUS, SIGSEGV, siginfo_t, ucontext_t};
@@ -299,6 +299,7 @@ unsafe fn run(state: &State, signal: c_int, info: *mut siginfo_t, context: &mut 
     if once {
         let _ = install(signal, &unset(), core::ptr::null_mut());
     }
+    interrupt::count(state, action.flags & libc::SA_RESTART != 0);
     let outer = begin(state, context);
     // SAFETY: the program's own handler, with the arguments that the kernel would call it with; one
     // without SA_SIGINFO takes the first and leaves the rest.
@@ -308,6 +309,7 @@ unsafe fn run(state: &State, signal: c_int, info: *mut siginfo_t, context: &mut 
         handler(signal, info, core::ptr::from_mut(context).cast());
     }
     state.handler_stack.store(outer, Ordering::Relaxed);
+    interrupt::land(context);
 }
 
 /// A handler begins: notes where; what was noted before.

@@ -3,7 +3,7 @@
 //! It lies at a fixed distance from the thread pointer (the initial-exec model), so reading it neither
 //! allocates nor calls the loader: a signal handler may do it anywhere, and it costs two loads.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
 /// A thread's part in signals. All fields are read and written by their own thread only: by its code
 /// and by handlers that interrupt that code.
@@ -12,6 +12,10 @@ use core::sync::atomic::{AtomicU64, AtomicUsize};
 pub struct State {
     /// The signal mask to put back when the section ends that a signal was put off in.
     pub(crate) mask: AtomicU64,
+    /// Handlers of the program that have begun on this thread.
+    pub(crate) handlers: AtomicU32,
+    /// Those among them that were installed without SA_RESTART.
+    pub(crate) interruptions: AtomicU32,
     /// Where the stack was when the outermost handler began; 0 outside.
     pub(crate) handler_stack: AtomicUsize,
     /// The alternate stack it runs on, if it does: its lowest address and its length.
@@ -62,6 +66,8 @@ pub fn state() -> &'static State {
         static STATE: State = const {
             State {
                 mask: AtomicU64::new(0),
+                handlers: AtomicU32::new(0),
+                interruptions: AtomicU32::new(0),
                 handler_stack: AtomicUsize::new(0),
                 alternate: AtomicUsize::new(0),
                 alternate_len: AtomicUsize::new(0),

@@ -8,6 +8,7 @@ use crate::wait::Spin;
 use crate::{Errno, Outcome, anchors, errno, process, retreat};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
+use sovia_signal::interrupt::Moment;
 use sovia_sys::{clock, poll};
 use std::sync::Arc;
 use via_shm::waiter::Waiter;
@@ -26,6 +27,7 @@ pub fn wait(
 ) -> Outcome {
     crate::wait::cancellation_point();
     let Some(set) = get(index) else { return Err(libc::EBADF) };
+    let since = Moment::now();
     let mut deadline = None;
     let mut inside = None;
     loop {
@@ -76,7 +78,7 @@ pub fn wait(
         if inside.is_none() {
             inside = Some(process::begin_waiting()?);
         }
-        match set.spin_or_sleep(out, until, mask) {
+        match set.spin_or_sleep(out, until, mask, &since) {
             Ok(0) if until.is_some_and(|until| clock::now_ns() >= until) => {
                 return Ok(set.with(|inner| set.collect(inner, out)));
             }
@@ -95,15 +97,7 @@ impl Set {
         mask: Option<&libc::sigset_t>,
     ) -> Outcome {
         let n = poll::epoll_wait(self.epfd, out, timeout, mask).map_err(errno)?;
-        let mut kept = 0;
-        for i in 0..n {
-            let event = out[i];
-            if { event.u64 } != DOOR {
-                out[kept] = event;
-                kept += 1;
-            }
-        }
-        Ok(kept)
+        Ok(filter(&mut out[..n]))
     }
 
     /// Waits once; events of the kernel's instance, or 0 for "look again".
@@ -112,6 +106,7 @@ impl Set {
         out: &mut [Event],
         until: Option<u64>,
         mask: Option<&libc::sigset_t>,
+        since: &Moment,
     ) -> Result<usize, Errno> {
         combine::before_waiting();
         // A few are remembered, which is all but always all. They stay where they are though another
@@ -156,7 +151,9 @@ impl Set {
         } else {
             let left = until.map(|until| until.saturating_sub(clock::now_ns()));
             crate::stats::slept();
-            crate::wait::cancellable(|| self.kernel(out, left, mask))
+            let make = |call| since.make(call);
+            let sleep = || poll::epoll_wait_by(make, self.epfd, out, left, mask).map_err(errno);
+            crate::wait::cancellable(sleep).map(|n| filter(&mut out[..n]))
         };
         let asleep = self.asleep.fetch_sub(1, Ordering::AcqRel) - 1;
         self.with(|inner| {

@@ -32,16 +32,15 @@ static EVER: AtomicBool = AtomicBool::new(false);
 /// How often the progress thread looks for threads that have died in the middle of a call.
 const LOOK_NS: u64 = 100_000_000;
 
-/// The threads of this process that wait for a connection.
+/// The other threads of this process that wait for a connection.
 fn waiting(conn: &Conn) -> Vec<User> {
     if !hazard::settle() {
         return Vec::new();
     }
     let mut users = hazard::users(conn.place());
-    if !chain::is_in_handler() {
-        // The caller has left its wait by `longjmp`.
-        users.retain(|&user| user != User::me());
-    }
+    // The caller's own wait has been left by `longjmp`, or it is in a handler that has interrupted it: then
+    // that fails for want of a descriptor.
+    users.retain(|&user| user != User::me());
     users
 }
 

@@ -5,7 +5,7 @@ use crate::conn::{Conn, Phase, flag};
 use crate::retreat::{self, Cause};
 use crate::stream::{self, Got, Put};
 use crate::table::Ref;
-use crate::wait::{self, Ended, Want};
+use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, Outcome, meeting};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
@@ -151,7 +151,7 @@ fn receive_slowly(
     if wanted == 0 && !flags.empty_waits {
         return Ok(0);
     }
-    let deadline = deadline(&conn.receive_timeout);
+    let mut call = Call::begin(fd, at, deadline(&conn.receive_timeout));
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     let mut done = 0;
     loop {
@@ -173,7 +173,8 @@ fn receive_slowly(
             }
         };
         let waited = if patient {
-            wait::until(at, Want::Receive, deadline, attempt)
+            call.moved = done > 0;
+            wait::until(&mut call, Want::Receive, attempt)
         } else {
             wait::look(at, attempt)
         };
@@ -472,7 +473,7 @@ fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, done: usize) -> 
 fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -> Outcome {
     let conn = at.conn;
     let total: usize = parts.iter().map(|part| part.len()).sum();
-    let deadline = deadline(&conn.send_timeout);
+    let mut call = Call::begin(fd, at, deadline(&conn.send_timeout));
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     while done < total {
         let Some(rest) = rest_of(parts, done) else { break };
@@ -506,7 +507,8 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
             }
         };
         let waited = if patient {
-            wait::until(at, Want::Send, deadline, attempt)
+            call.moved = done > 0;
+            wait::until(&mut call, Want::Send, attempt)
         } else {
             wait::look(at, attempt)
         };
