@@ -5,7 +5,6 @@
 //! instance of its own in which a doorbell lies, edge-triggered, and which the kernel's poll can
 //! wait on beside the program's descriptors.
 
-use crate::conn::Phase;
 use crate::ops::keep;
 use crate::pair::{self, Pair};
 use crate::process::PLAIN;
@@ -43,7 +42,7 @@ pub fn is_ours(fds: &[PollFd]) -> bool {
 }
 
 fn attached(fd: i32) -> Option<Ref> {
-    table::conn(fd).filter(|at| at.conn.phase() == Phase::Attached)
+    table::conn(fd).filter(|at| at.conn.is_attached_here())
 }
 
 /// `ppoll`. `timeout` in nanoseconds, `None` for ever.
@@ -72,10 +71,10 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         if process::is_confined() {
             return Err(PLAIN);
         }
-        // A connection may have gone back to TCP meanwhile.
+        // A connection may have gone back to TCP meanwhile, or to a relay.
         for &(i, at) in &ours {
             crate::retreat::settle(at);
-            let back = at.conn.phase() != Phase::Attached;
+            let back = !at.is_attached_here();
             kernel[i].fd = if back { fds[i].fd } else { -1 };
         }
         let mut n = look(fds, &ours);
@@ -334,8 +333,7 @@ impl Sleeper {
             waiter.going_to_sleep();
         }
         // A connection that has gone back to TCP since the kernel's list was made is missing there.
-        let is_missing =
-            |&(i, at): &(usize, Ref)| kernel[i].fd < 0 && at.conn.phase() != Phase::Attached;
+        let is_missing = |&(i, at): &(usize, Ref)| kernel[i].fd < 0 && !at.is_attached_here();
         let changed = ours.iter().any(is_missing);
         let result = if changed || look(fds, ours) > 0 {
             Ok(true)

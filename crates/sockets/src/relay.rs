@@ -11,11 +11,13 @@ use crate::ops::{self, Flags};
 use crate::retreat::{self, Left};
 use crate::table::{self, Ref};
 use crate::{Outcome, pollset, process};
+use core::sync::atomic::Ordering;
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{Fd, call};
 use std::collections::VecDeque;
 
-/// Between two looks whether the connection has room, while TCP still has to bring bytes.
+/// Between two looks whether the connection has room, while TCP still has to bring bytes, or whether a call of
+/// the program's is over.
 const LOOK_NS: u64 = 10_000_000;
 /// Bytes moved at a time.
 const PIECE: usize = 64 << 10;
@@ -26,9 +28,18 @@ pub(crate) fn start() {
 }
 
 /// Puts a relay in the place of every descriptor of the connection. False if none can be had.
+///
+/// Other threads may be in calls on it meanwhile, and find nothing, since it is being taken back. Once the
+/// process has left the connection they go on with the relay's socket, which has the descriptors' numbers.
+/// The relay does not begin before.
 fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
     let pair = call::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let Ok((ours, theirs)) = pair else { return false };
+    let Ok([begins, begin]) = call::pipe().map(|ends| ends.map(Fd::own)) else { return false };
+    let Ok(anchor) = Fd::make(|| call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).map(|n| n as i32))
+    else {
+        return false;
+    };
     let nonblocking = at.conn.has(flag::NONBLOCK);
     // SAFETY: libc's fork, so that its locks and ours are whole in the child; the child only runs
     // the relay and leaves without running the program's exit handlers.
@@ -36,11 +47,12 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
     match child {
         -1 => return false,
         0 => {
-            drop(theirs);
+            drop((theirs, begin));
             // SAFETY: as above. The relay has a place of its own in the family before this process, whose
             // place it would have to wait for, has gone: nobody finds the connection without a holder.
             match unsafe { libc::fork() } {
                 0 => {
+                    await_leave(&begins);
                     run(fd, at, &ours, left);
                     call::exit_now();
                 }
@@ -51,29 +63,35 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
         _ => {}
     }
     drop(ours);
+    if nonblocking {
+        let _ = call::fcntl(theirs.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize);
+    }
     let mut descriptors = Vec::new();
     table::for_each_conn(|fd, other| {
         if other.same(at) {
             descriptors.push(fd);
         }
     });
-    for fd in descriptors {
+    for &fd in &descriptors {
         let cloexec = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
-        ops::close(fd);
         let _ = call::dup_onto(theirs.raw(), fd);
         let _ = call::fcntl(fd, libc::F_SETFD, cloexec);
     }
-    if nonblocking {
-        let _ = call::fcntl(theirs.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize);
-    }
+    ops::leave_to_relay(&descriptors, anchor.raw(), at);
+    let _ = call::write(begin.raw(), &[0]);
     true
+}
+
+/// Until the process has left the connection, or has ended.
+fn await_leave(begins: &Fd) {
+    let mut fds = [PollFd { fd: begins.raw(), events: libc::POLLIN, revents: 0 }];
+    while ppoll(&mut fds, None, None) == Err(call::Errno::EINTR) {}
 }
 
 /// The relay's life.
 fn run(fd: i32, at: Ref, socket: &Fd, left: &Left) {
     // Other descriptors of the program must not be kept from closing.
     ops::keep_only(&[fd, socket.raw()]);
-    at.conn.set(flag::NONBLOCK);
     both_ways(fd, at, socket, Owed::of(left));
 }
 
@@ -186,7 +204,10 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd, mut owed: Owed<'_>) {
     let piece = &mut piece[..];
     let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
     while !(inbound.told && outbound.told) {
-        if !owed.is_over && owed.read == owed.from_tcp {
+        // A thread of the program's may be in the kernel's receive since before the connection had a VI. What
+        // comes next is that call's.
+        let is_free = at.conn.rx_pins.load(Ordering::SeqCst) == 0;
+        if is_free && !owed.is_over && owed.read == owed.from_tcp {
             owed.take(fd, at, piece, &mut inbound);
         }
         let interest = |from: &Flow, to: &Flow| {
@@ -203,18 +224,22 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd, mut owed: Owed<'_>) {
             entry(fd, interest(&inbound, &outbound)),
             entry(socket.raw(), interest(&outbound, &inbound)),
         ];
+        if !is_free {
+            fds[0].events &= !libc::POLLIN;
+        }
         let waited = if owed.is_over {
-            pollset::wait(&mut fds, None, None).is_ok()
+            pollset::wait(&mut fds, (!is_free).then_some(LOOK_NS), None).is_ok()
         } else {
             // The kernel knows of bytes on TCP, and not of room on the VI.
             fds[0].events &= !libc::POLLOUT;
-            let room = if outbound.waiting.is_empty() { None } else { Some(LOOK_NS) };
+            let looks = !outbound.waiting.is_empty() || !is_free;
+            let room = looks.then_some(LOOK_NS);
             matches!(ppoll(&mut fds, room, None), Ok(_) | Err(call::Errno::EINTR))
         };
         if !waited {
             return;
         }
-        if inbound.has_room() && fds[0].revents & !libc::POLLOUT != 0 {
+        if is_free && inbound.has_room() && fds[0].revents & !libc::POLLOUT != 0 {
             if !owed.is_over {
                 owed.take(fd, at, piece, &mut inbound);
             } else {

@@ -68,6 +68,11 @@ impl Ref {
         self.conn.attached().filter(|_| self.conn.is_generation(self.generation))
     }
 
+    /// Whether the connection still lives that life, on a VI and in this process.
+    pub(crate) fn is_attached_here(self) -> bool {
+        self.conn.is_attached_here() && self.conn.is_generation(self.generation)
+    }
+
     /// Whether both mean the same connection in the same life.
     pub fn same(self, other: Ref) -> bool {
         self.word() == other.word()

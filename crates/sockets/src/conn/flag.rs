@@ -46,3 +46,5 @@ pub const ERROR: u32 = 1 << 20;
 pub const WITHHELD: u32 = 1 << 21;
 /// A thread has died in the middle of a change of the body, which is to be made whole.
 pub const TORN: u32 = 1 << 22;
+/// A relay has it, in the place of a process that has left it to the relay.
+pub const RELAYED: u32 = 1 << 23;

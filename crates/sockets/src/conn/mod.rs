@@ -206,10 +206,14 @@ impl Conn {
 
     /// Whether it is attached and runs on TCP in both directions, with nothing left to move.
     pub(crate) fn is_back(&self) -> bool {
+        !self.has(flag::RETREATING) && self.has_nothing_to_move()
+    }
+
+    /// The same, whether or not it is being taken back just now.
+    pub(crate) fn has_nothing_to_move(&self) -> bool {
         self.phase() == Phase::Attached
             && self.rx() == Rx::Back
             && self.tx() == Tx::Back
-            && !self.has(flag::RETREATING)
             && (!self.has(flag::RECALLED) || self.has(flag::PUMPED))
     }
 
@@ -377,6 +381,11 @@ impl Conn {
         self.holders.load(Ordering::Acquire) & members::my_bit() != 0
     }
 
+    /// Whether this process has the connection on a VI.
+    pub(crate) fn is_attached_here(&self) -> bool {
+        self.phase() == Phase::Attached && self.is_here()
+    }
+
     /// Whether the calling thread is in the middle of a call on it, which a signal handler has
     /// interrupted.
     pub(crate) fn is_mine(&self) -> bool {
@@ -533,7 +542,7 @@ impl<'a> Locked<'a> {
     #[inline]
     pub(crate) fn attached(self) -> Option<Guard<'a>> {
         let conn = self.conn;
-        if conn.phase() != Phase::Attached || !conn.is_here() {
+        if !conn.is_attached_here() {
             return None;
         }
         let mut guard = Guard(self);

@@ -25,6 +25,22 @@ pub fn close(fd: i32) {
     }
 }
 
+/// The descriptors of a connection have become a relay's socket, and `anchor` is one more of the connection's:
+/// the process has it no more. Calls of other threads that are under way go on with the socket.
+pub(crate) fn leave_to_relay(descriptors: &[i32], anchor: i32, at: Ref) {
+    at.conn.set(flag::RELAYED);
+    // The sets' own entries go with the connection; what they watch stays.
+    sets::detached(at);
+    let mut is_last = false;
+    for &fd in descriptors {
+        table::remove(fd);
+        is_last |= table::release(at.index);
+    }
+    if is_last {
+        last_here(anchor, at);
+    }
+}
+
 /// The process's last descriptor of a connection goes.
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
@@ -66,6 +82,10 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         }
         if !last {
             stream::handled::leave(&mut guard);
+            if conn.waiting_here() != 0 {
+                // Threads of this process that still wait for it find that they have it no more.
+                stream::wake_all(&guard);
+            }
         }
         let loans = conn.loans.swap(0, Ordering::AcqRel);
         let large = stream::backlog::is_large(&guard);

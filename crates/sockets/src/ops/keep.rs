@@ -8,7 +8,7 @@
 
 use super::close::last_here;
 use crate::anchors;
-use crate::conn::{Conn, Phase};
+use crate::conn::{Conn, Phase, flag};
 use crate::stream::listeners;
 use crate::table::{self, Entry, Ref};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -98,7 +98,7 @@ pub(crate) fn descriptor(fd: i32, at: Ref) -> i32 {
 
 #[cold]
 fn look(fd: i32, at: Ref) -> i32 {
-    if table::refers(fd, at) {
+    if table::refers(fd, at) || at.conn.has(flag::RELAYED) && !at.conn.is_attached_here() {
         return fd;
     }
     let me = User::me();

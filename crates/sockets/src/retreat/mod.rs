@@ -105,8 +105,10 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     // receiver has returned, that TCP would not take it now.
     let is_much =
         stream::unentered(&guard) > UNENTERED_MAX || returned::refuse_or_pump(&mut guard, fd);
-    if is_much && process::is_borrowed() {
-        // A relay would take the place of the caller's descriptors, and not of its parent's.
+    let is_relatives = cause == Cause::Exec && family::is_shared(conn);
+    if is_much && (process::is_borrowed() || is_relatives) {
+        // A relay would take the place of the caller's descriptors, and not of its relatives', which are the
+        // likelier ones to read.
         return work.give_up(&mut guard);
     }
     let verdict = if is_much {
@@ -259,12 +261,15 @@ fn write_all(fd: i32, mut bytes: &[u8]) {
 }
 
 /// The connection is on TCP in both directions: it is an ordinary socket from here on. Nothing happens if
-/// another thread has closed it meanwhile.
+/// another thread has closed it meanwhile; nor while the peer needs the VI still.
 fn detach(work: &Work) {
     let at = work.connection();
     let conn = at.conn;
     let (pair, vi, loans, large) = {
         let Some(mut guard) = at.attached() else { return };
+        if recall::awaits_pump(&guard) && !conn.has(flag::DAMAGED) {
+            return;
+        }
         guard.settle_traffic();
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
@@ -293,7 +298,8 @@ pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
     if conn.is_back()
         && let Begun::Mine(work, guard) = Work::begin(at)
-        && conn.is_back()
+        && conn.has_nothing_to_move()
+        && !recall::awaits_pump(&guard)
     {
         drop(guard);
         conn.stays(Reason::RetreatPeer);

@@ -3,12 +3,12 @@
 
 use super::STEP_NS;
 use crate::conn::{Guard, flag};
-use crate::stream::returned::{PATIENCE_NS, RETURN_AT, RETURN_MAX};
+use crate::stream::returned::{PATIENCE_NS, RETURN_MAX, RETURN_ROOM, return_at};
 use crate::stream::{self, Got, load, tell_writer, word};
 use crate::table::Ref;
-use crate::{anchors, pair};
+use crate::{anchors, family, pair, process};
 use core::sync::atomic::Ordering;
-use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Recall, Rx};
+use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, REFUSED, Recall, Rx};
 use sovia_sync::hazard::Waits;
 use sovia_sys::{clock, futex};
 use via_shm::waiter::Bell;
@@ -126,7 +126,12 @@ enum End {
 pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
     let conn = at.conn;
     let mut left = Left::default();
-    let end = drain(fd, at, &mut left.unread);
+    // A relay would take for this process's descriptors what its relatives' may be the ones to read. They
+    // read TCP as soon as the bytes have been returned: TCP need not have room for all of them.
+    let is_shared = family::is_shared(conn) || process::is_borrowed();
+    let most = if is_shared { RETURN_ROOM } else { RETURN_MAX };
+    let patience = if is_shared { u64::MAX } else { PATIENCE_NS };
+    let end = drain(fd, at, &mut left.unread, most, patience);
     let waits = Waits::begin(false);
     let path = {
         let Some(guard) = at.attached() else { return Verdict::OnTcp };
@@ -146,13 +151,20 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
             wake_peer(at);
             return Verdict::OnTcp;
         }
-        End::ToTcp if left.unread.len() <= RETURN_MAX => {
+        End::ToTcp if left.unread.len() <= most => {
             if let Some(guard) = at.attached() {
-                guard.endpoint_ref().rx.bulk().write(RETURN_AT, &left.unread);
+                let place = return_at(left.unread.len());
+                guard.endpoint_ref().rx.bulk().write(place, &left.unread);
             }
             let word = left.unread.len() as u64 + 1;
             if answer.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_ok() {
                 wake_peer(at);
+                if is_shared {
+                    let_relatives_read(at);
+                    // Those that are slow to read leave it to the calls to come to leave the VI.
+                    let _ = await_pump(fd, at);
+                    return Verdict::OnTcp;
+                }
                 if await_pump(fd, at) {
                     return Verdict::OnTcp;
                 }
@@ -166,6 +178,21 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
         }
     }
     Verdict::Relay(left)
+}
+
+/// The direction is on TCP for all calls from here on.
+fn let_relatives_read(at: Ref) {
+    if let Some(guard) = at.attached() {
+        at.conn.set_rx(Rx::Back);
+        at.conn.clear(flag::RETREATING);
+        stream::wake_all(&guard);
+    }
+}
+
+/// Whether bytes that have been returned are still to be put on TCP by the peer. They lie on the VI.
+pub(super) fn awaits_pump(guard: &Guard<'_>) -> bool {
+    let path = &guard.endpoint_ref().rx.direction().path;
+    !matches!(load(path, word::RETURNED), 0 | 1 | REFUSED) && load(path, word::PUMPED) == 0
 }
 
 fn wake_peer(at: Ref) {
@@ -185,8 +212,9 @@ fn bell(at: Ref, waits: &Waits) -> Option<&Bell> {
     Some(unsafe { &*bell })
 }
 
-/// Reads the VI to the packet that ends its part.
-fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>) -> End {
+/// Reads the VI to the packet that ends its part; no more than `most` bytes, and for no longer than `patience`
+/// nanoseconds.
+fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>, most: usize, patience: u64) -> End {
     let conn = at.conn;
     let start = clock::now_ns();
     let mut part = vec![0; 1 << 16];
@@ -210,11 +238,11 @@ fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>) -> End {
                 Got::End if conn.rx() != Rx::Vi || conn.has(flag::EOF) => {}
                 Got::End => break Some(End::Dead),
             }
-            if unread.len() > RETURN_MAX {
+            if unread.len() > most {
                 break Some(End::Patience);
             }
         };
-        let late = clock::now_ns() - start >= PATIENCE_NS;
+        let late = clock::now_ns() - start >= patience;
         if end.is_none() && !late {
             let _ = futex::wait(bell.word(), before, Some(STEP_NS));
         }

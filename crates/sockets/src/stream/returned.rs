@@ -16,10 +16,15 @@ pub(crate) const PUMP_NS: u64 = 2_000_000;
 /// More than this is not returned but relayed: TCP's buffers may not take it before the new program
 /// reads, and the peer may be dead by then.
 pub(crate) const RETURN_MAX: usize = 1 << 20;
-/// Where returned bytes are put: at the end, out of the way of messages that are being written or
+/// More than this is not returned in any case.
+pub(crate) const RETURN_ROOM: usize = via_shm::layout::AREA;
+
+/// Where so many returned bytes are put: at the end, out of the way of messages that are being written or
 /// read in their places ([`crate::loan`]). What was gathered there has been read.
-pub(crate) const RETURN_AT: usize = Bulk::LEN - RETURN_MAX;
-const _: () = assert!(RETURN_AT >= via_shm::pool::POOL as usize);
+pub(crate) fn return_at(len: usize) -> usize {
+    Bulk::LEN - len.clamp(RETURN_MAX, Bulk::LEN)
+}
+const _: () = assert!(Bulk::LEN - RETURN_ROOM >= via_shm::pool::POOL as usize);
 
 /// The receiver wants our sending direction back: ends its part on the VI, and holds new bytes
 /// back until the unread ones have been returned.
@@ -60,14 +65,20 @@ pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
         return false;
     }
     match returned(guard) {
-        // A receiver that has died meanwhile never will.
-        Returned::NotYet => !conn.has(flag::DEAD) && !anchor_has_ended(fd),
+        // A receiver that has died or left meanwhile never will. One that has only ended what it sends will.
+        Returned::NotYet => !conn.has(flag::DEAD) && !has_left(guard, fd),
         Returned::Refused => {
             conn.set(flag::PUMPED);
             false
         }
         Returned::Bytes(len) => !pump(guard, fd, len),
     }
+}
+
+/// Whether the receiver has left the direction, or TCP has no connection any more.
+fn has_left(guard: &Guard<'_>, fd: i32) -> bool {
+    load(&guard.endpoint_ref().tx.direction().path, word::GRANT) == word::LEFT
+        || call::tcp_state(fd).is_none_or(call::TcpState::is_closed)
 }
 
 /// Puts returned bytes on TCP; true when all are there. Apart, for its stack is not that of every send.
@@ -80,7 +91,7 @@ fn pump(guard: &mut Guard<'_>, fd: i32, len: usize) -> bool {
     while (guard.pumped as usize) < len {
         let at = guard.pumped as usize;
         let n = (len - at).min(part.len());
-        bulk.read(RETURN_AT + at, &mut part[..n]);
+        bulk.read(return_at(len) + at, &mut part[..n]);
         match call::send(fd, &part[..n], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
             Ok(sent) => guard.pumped += sent as u32,
             Err(call::Errno::EINTR) => {}
