@@ -10,7 +10,7 @@ mod wait;
 pub use crate::sets::created;
 pub use wait::{filter, wait};
 
-use crate::conn::Phase;
+use crate::conn::{Phase, flag};
 use crate::retreat::{self, Cause};
 use crate::sets::{self, Set};
 use crate::{Outcome, ops, table};
@@ -65,6 +65,11 @@ pub fn control(
     // cannot be attached in between and be in both places, or in none.
     let mut kernel = Some(kernel);
     let result = set.with(|inner| match at.conn.phase() {
+        // The descriptor is a relay's socket by now, or about to be it.
+        Phase::Attached if at.conn.has(flag::RELAYED) => match kernel.take() {
+            Some(kernel) => kernel(),
+            None => Err(libc::EAGAIN),
+        },
         Phase::Attached => set.control_attached(inner, op, fd, at, event),
         _ => {
             let Some(kernel) = kernel.take() else { return Err(libc::EAGAIN) };

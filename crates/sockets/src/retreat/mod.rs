@@ -287,6 +287,8 @@ fn detach(work: &Work) {
         stream::wake_all(&guard);
         conn.pair.load(Ordering::Relaxed)
     };
+    // What another thread has put into a set since.
+    sets::detached(at);
     if let Some(pair) = pair {
         lent::leave(&pair, index, vi, loans, How::Ended { large });
     }
