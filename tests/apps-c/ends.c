@@ -354,6 +354,27 @@ static void closes_unread(struct peer *p) {
     tell(p, 0);
 }
 
+// The end and its half hangup are told together to one that waits for both.
+static void waits_for_the_end(struct peer *p) {
+    struct pollfd one = {.fd = p->fd, .events = POLLIN | POLLRDHUP};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP};
+    int set = MUST(epoll_create1(0));
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->fd, &event));
+    meet(p);
+    if (p->server)
+        MUST(poll(&one, 1, -1));
+    MUST(epoll_wait(set, &event, 1, -1));
+    MUST(poll(&one, 1, 0));
+    say("poll: %s, epoll: %s", poll_names(one.revents), epoll_names(event.events));
+    close(set);
+}
+
+static void shuts(struct peer *p) {
+    meet(p);
+    nap(50);
+    MUST(shutdown(p->fd, SHUT_WR));
+}
+
 static const struct scenario scenarios[] = {
     {"a_reset_ends_a_blocked_write", writes, resets_when_full},
     {"a_close_with_unread_ends_a_blocked_write", writes, closes_when_full},
@@ -376,6 +397,7 @@ static const struct scenario scenarios[] = {
     {"a_hangup_alone_is_told_to_another_thread", waits_for_the_hangup_alone, sends_much_and_closes},
     {"full_hangups_wait_in_poll", shuts_and_polls_for_hangup, sends_much_and_closes},
     {"a_program_that_trusts_hangups_loses_nothing", trusts_hangups, sends_much_and_closes},
+    {"the_end_is_told_with_its_half_hangup", waits_for_the_end, shuts},
     {"nothing_is_sent_to_a_reset_peer", sends_nothing_to_the_reset, closes_unread},
 };
 SCENARIO_MAIN(scenarios)

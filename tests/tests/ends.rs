@@ -24,5 +24,6 @@ scenarios!("ends":
     a_hangup_alone_is_told_to_another_thread,
     full_hangups_wait_in_poll,
     a_program_that_trusts_hangups_loses_nothing,
+    the_end_is_told_with_its_half_hangup,
     nothing_is_sent_to_a_reset_peer,
 );

@@ -67,8 +67,16 @@ fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
     if interest & REST != 0 {
         mask |= poll::probe(fd, (interest & REST) as i16) as u16 as u32 & interest & REST;
     }
-    if interest & IN != 0 && stream::readable(guard, fd) {
-        mask |= IN;
+    const END: u32 = libc::EPOLLRDHUP as u32;
+    let has_shut = guard.conn.has(flag::SHUT_WR);
+    if (interest & (IN | END) != 0 || has_shut) && stream::readable(guard, fd) {
+        if interest & IN != 0 {
+            mask |= IN;
+        }
+        // The anchor's FIN comes a moment after the VI's.
+        if (interest & END != 0 || has_shut) && stream::is_ending(guard) {
+            mask |= END | if has_shut { libc::EPOLLHUP as u32 } else { 0 };
+        }
     }
     if interest & OUT != 0 && stream::writable(guard, fd) {
         mask |= OUT;

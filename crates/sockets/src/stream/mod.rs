@@ -40,7 +40,7 @@ pub use look::{Watch, readable, writable};
 pub(crate) use packets::send_control;
 pub use peek::{peek, unread};
 pub(crate) use receive::receive_unread;
-pub use receive::{is_returning, receive};
+pub use receive::{is_ending, is_returning, receive};
 pub use send::{finish, leave, send};
 pub(crate) use send::{take_own_back, unentered};
 

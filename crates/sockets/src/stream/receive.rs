@@ -58,6 +58,16 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
 
 /// Whether the direction in which we receive goes back to TCP here; takes the packet that says so.
 pub fn is_returning(guard: &mut Guard<'_>) -> bool {
+    is_next(guard, Kind::ToTcp) && take_held(guard, &mut []).is_ok()
+}
+
+/// Whether the direction in which we receive ends here: nothing is unread before the peer's FIN.
+pub fn is_ending(guard: &mut Guard<'_>) -> bool {
+    guard.conn.has(flag::EOF) || is_next(guard, Kind::Fin)
+}
+
+/// Whether a packet of that kind is the next that a receive would take. It is among those held then.
+fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
     if guard.conn.rx() != Rx::Vi || guard.front != 0 {
         return false;
     }
@@ -67,18 +77,18 @@ pub fn is_returning(guard: &mut Guard<'_>) -> bool {
         }
         let head = guard.endpoint_ref().rx.head().ok().flatten();
         let kind = head.and_then(|entry| Immediate::decode(entry.immediate).ok());
-        if kind.is_none_or(|packet| packet.kind != Kind::ToTcp) || scan(guard).is_err() {
+        if kind.is_none_or(|packet| packet.kind != wanted) || scan(guard).is_err() {
             return false;
         }
     }
-    if guard.held[guard.held_first as usize % HELD].kind != Kind::ToTcp as u8 {
+    if guard.held[guard.held_first as usize % HELD].kind != wanted as u8 {
         return false;
     }
     // What was gathered before the packet was sent is visible now that the packet is.
     let line = &rx(guard).writer;
     let tail = load(line, word::TAIL);
     let after = load(line, word::AFTER) as u32;
-    guard.taker.next(tail, after) == Take::Packet && take_held(guard, &mut []).is_ok()
+    guard.taker.next(tail, after) == Take::Packet
 }
 
 /// The VI has nothing: is that the end?
