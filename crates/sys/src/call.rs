@@ -520,6 +520,17 @@ impl TcpState {
         self.0 == CLOSE
     }
 
+    /// Whether this end has sent its FIN, or is about to.
+    pub fn has_ended(self) -> bool {
+        const FIN_WAIT_1: u8 = 4;
+        const FIN_WAIT_2: u8 = 5;
+        const TIME_WAIT: u8 = 6;
+        const LAST_ACK: u8 = 9;
+        const CLOSING: u8 = 11;
+        self.is_closed()
+            || matches!(self.0, FIN_WAIT_1 | FIN_WAIT_2 | TIME_WAIT | LAST_ACK | CLOSING)
+    }
+
     /// Whether the peer's FIN, or a reset, has arrived.
     pub fn peer_has_ended(self) -> bool {
         const TIME_WAIT: u8 = 6;

@@ -4,7 +4,7 @@ use crate::Errno;
 use crate::conn::{Guard, flag};
 use crate::stream;
 use crate::table::Ref;
-use sovia_sys::poll;
+use sovia_sys::{call, poll};
 
 /// What the kernel refuses about EPOLLEXCLUSIVE.
 pub(super) fn check_exclusive(op: i32, events: u32, before: u32) -> Result<(), Errno> {
@@ -73,9 +73,10 @@ fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
         if interest & IN != 0 {
             mask |= IN;
         }
-        // The anchor's FIN comes a moment after the VI's.
+        // The anchor's FIN comes a moment after the VI's. A program may have shut the anchor before it had a VI.
         if (interest & END != 0 || has_shut) && stream::is_ending(guard) {
-            mask |= END | if has_shut { libc::EPOLLHUP as u32 } else { 0 };
+            let has_ended = has_shut || call::tcp_state(fd).is_some_and(call::TcpState::has_ended);
+            mask |= END | if has_ended { libc::EPOLLHUP as u32 } else { 0 };
         }
     }
     if interest & OUT != 0 && stream::writable(guard, fd) {
