@@ -149,22 +149,13 @@ fn wait_for_one(one: &mut PollFd, until: Option<u64>) -> Option<Outcome> {
     crate::retreat::settle(at);
     let (fd, interest) = (one.fd, one.events as u16 as u32);
     let told = one.events | libc::POLLERR | libc::POLLHUP;
-    // A sleep with an end is interrupted by every signal, as poll is; one without would go on after a
-    // handler with SA_RESTART.
-    const FAR_NS: u64 = 3_600_000_000_000;
-    let mut call = Call::begin(fd, at, None);
-    let mut result = Err(Ended::Failed(libc::EAGAIN));
-    while let Err(Ended::Failed(libc::EAGAIN)) = result {
-        call.deadline = Some(until.unwrap_or_else(|| clock::now_ns().saturating_add(FAR_NS)));
-        result = wait::until(&mut call, want, |guard| {
-            let fd = keep::descriptor(fd, at);
-            let mask = sets::readiness_under(guard, at, fd, interest) as u16 as i16 & told;
-            (mask != 0).then_some(mask)
-        });
-        if until.is_some() {
-            break;
-        }
-    }
+    let mut call = Call::begin(fd, at, until);
+    call.ends_at_handler = true;
+    let result = wait::until(&mut call, want, |guard| {
+        let fd = keep::descriptor(fd, at);
+        let mask = sets::readiness_under(guard, at, fd, interest) as u16 as i16 & told;
+        (mask != 0).then_some(mask)
+    });
     keep::leave();
     match result {
         Ok(mask) => {

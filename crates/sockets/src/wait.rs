@@ -124,19 +124,19 @@ pub struct Call {
     pub(crate) deadline: Option<u64>,
     /// Since when handlers interrupt it.
     since: Moment,
-    /// Whether it has moved bytes: then a handler ends it.
-    pub(crate) moved: bool,
+    /// Whether every handler ends it: it has moved bytes, or is one that the kernel never makes anew.
+    pub(crate) ends_at_handler: bool,
 }
 
 impl Call {
     /// It begins.
     pub fn begin(fd: i32, at: Ref, deadline: Option<u64>) -> Call {
-        Call { fd, at, deadline, since: Moment::now(), moved: false }
+        Call { fd, at, deadline, since: Moment::now(), ends_at_handler: false }
     }
 
     /// Whether the kernel would make the call anew after its interruption, instead of failing it.
     fn is_made_anew(&self) -> bool {
-        !self.moved
+        !self.ends_at_handler
             && self.deadline.is_none()
             && self.since.is_interrupted()
             && !self.since.is_not_to_restart()
@@ -355,7 +355,7 @@ fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {
     // without an end goes on after a handler with SA_RESTART.
     const FAR_NS: u64 = 3_600_000_000_000;
     let left = match of.deadline {
-        None => of.moved.then_some(FAR_NS),
+        None => of.ends_at_handler.then_some(FAR_NS),
         Some(deadline) => match deadline.checked_sub(clock::now_ns()) {
             None | Some(0) => return Err(libc::EAGAIN),
             left => left,

@@ -19,8 +19,8 @@ macro_rules! sys {
     };
 }
 
-/// A system call with its arguments, made by whom it is given to and at once: a function of this crate has
-/// made it out of references that live as long as it runs.
+/// A system call with its arguments. A function of this crate has made it out of references that live as long
+/// as the function runs, and the function that it is given to makes the call before it returns.
 #[derive(Debug)]
 pub struct Prepared {
     number: Sysno,

@@ -1,6 +1,7 @@
 //! Sleeping on a word of memory that processes share.
 
 use crate::call::{Prepared, Result, Sysno};
+use crate::clock::timespec;
 use core::sync::atomic::AtomicU32;
 
 /// Sleeps while `word` holds `expected`, until woken or until `timeout_ns` from now have passed.
@@ -21,10 +22,7 @@ pub fn wait_by(
     expected: u32,
     timeout_ns: Option<u64>,
 ) -> Result<()> {
-    let ts = timeout_ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as _,
-    });
+    let ts = timeout_ns.map(timespec);
     let ts = ts.as_ref().map_or(core::ptr::null(), core::ptr::from_ref) as usize;
     // The word is a live atomic, the timespec outlives the call. The futex is not private: the other process
     // waits on the same page of a shared mapping.

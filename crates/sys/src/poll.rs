@@ -1,6 +1,7 @@
 //! Waiting for kernel descriptors.
 
 use crate::call::{Prepared, RawFd, Result, Sysno};
+use crate::clock::timespec;
 
 /// One entry of a poll set.
 pub use libc::pollfd as PollFd;
@@ -38,13 +39,6 @@ pub fn ppoll_by(
 
 /// Bytes of the kernel's `sigset_t`.
 const SIGSET: usize = 8;
-
-fn timespec(ns: u64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as _,
-    }
-}
 
 /// The events that hold for one descriptor at this moment.
 pub fn probe(fd: RawFd, events: i16) -> i16 {

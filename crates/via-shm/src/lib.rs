@@ -50,6 +50,8 @@ pub mod nic;
 #[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]
+mod range;
+#[cfg(not(loom))]
 pub mod request;
 #[cfg(not(loom))]
 pub mod segment;

@@ -55,7 +55,7 @@ impl Moment {
         };
         // SAFETY: the system call may be made: that is what a prepared one is. The count is the calling
         // thread's own.
-        let result = unsafe { machine::make(&call) };
+        let result = unsafe { code::make(&call) };
         usize::try_from(result).map_err(|_| Errno::new(-result as i32))
     }
 }
@@ -84,12 +84,11 @@ pub(crate) fn count(state: &State, restarts: bool) {
 /// A handler of the program has returned: a thread that was about to make a system call, or was in one
 /// that the kernel would make anew, goes on behind it.
 pub(crate) fn land(context: &mut ucontext_t) {
-    machine::land(context);
+    code::land(context);
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod machine {
-    use super::Call;
     use libc::ucontext_t;
 
     core::arch::global_asm!(
@@ -125,34 +124,17 @@ mod machine {
         ".popsection",
     );
 
-    unsafe extern "C" {
-        fn sovia_interruptible(call: *const Call) -> isize;
+    /// Where a place in the code is kept.
+    pub(super) type Place = i64;
 
-        static sovia_interruptible_look: [u8; 0];
-        static sovia_interruptible_call: [u8; 0];
-        static sovia_interruptible_landing: [u8; 0];
-    }
-
-    pub(super) unsafe fn make(call: &Call) -> isize {
-        // SAFETY: the caller's; a thread that is cancelled in the system call unwinds through here, past no cleanup.
-        unsafe { sovia_interruptible(call) }
-    }
-
-    pub(super) fn land(context: &mut ucontext_t) {
-        let at = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
-        let place = |label: *const [u8; 0]| label as usize as i64;
-        // The kernel has the instruction before the system call's end made anew: that is the call's.
-        let between =
-            place(&raw const sovia_interruptible_look)..=place(&raw const sovia_interruptible_call);
-        if between.contains(at) {
-            *at = place(&raw const sovia_interruptible_landing);
-        }
+    /// The instruction that the thread goes on at.
+    pub(super) fn instruction(context: &mut ucontext_t) -> &mut Place {
+        &mut context.uc_mcontext.gregs[libc::REG_RIP as usize]
     }
 }
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 mod machine {
-    use super::Call;
     use libc::ucontext_t;
 
     core::arch::global_asm!(
@@ -190,6 +172,20 @@ mod machine {
         ".popsection",
     );
 
+    /// Where a place in the code is kept.
+    pub(super) type Place = u64;
+
+    /// The instruction that the thread goes on at.
+    pub(super) fn instruction(context: &mut ucontext_t) -> &mut Place {
+        &mut context.uc_mcontext.pc
+    }
+}
+
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+mod code {
+    use super::{Call, machine};
+    use libc::ucontext_t;
+
     unsafe extern "C" {
         fn sovia_interruptible(call: *const Call) -> isize;
 
@@ -204,8 +200,8 @@ mod machine {
     }
 
     pub(super) fn land(context: &mut ucontext_t) {
-        let at = &mut context.uc_mcontext.pc;
-        let place = |label: *const [u8; 0]| label as usize as u64;
+        let at = machine::instruction(context);
+        let place = |label: *const [u8; 0]| label as usize as machine::Place;
         // The kernel has the instruction before the system call's end made anew: that is the call's.
         let between =
             place(&raw const sovia_interruptible_look)..=place(&raw const sovia_interruptible_call);
@@ -217,7 +213,7 @@ mod machine {
 
 /// Where there is no such code, a handler that comes just before the system call does not interrupt it.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-mod machine {
+mod code {
     use super::Call;
     use core::sync::atomic::{Ordering, compiler_fence};
     use libc::ucontext_t;

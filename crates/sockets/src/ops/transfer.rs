@@ -173,7 +173,7 @@ fn receive_slowly(
             }
         };
         let waited = if patient {
-            call.moved = done > 0;
+            call.ends_at_handler = done > 0;
             wait::until(&mut call, Want::Receive, attempt)
         } else {
             wait::look(at, attempt)
@@ -507,7 +507,7 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
             }
         };
         let waited = if patient {
-            call.moved = done > 0;
+            call.ends_at_handler = done > 0;
             wait::until(&mut call, Want::Send, attempt)
         } else {
             wait::look(at, attempt)

@@ -38,7 +38,7 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
     guard.flow.face(window as u16);
     say_grant(guard, Grant::Entered as u64);
     tell_writer(guard.conn, guard.endpoint_ref());
-    // What came before has been counted as unread, whoever handles messages.
+    // What came before has been counted as unread, also where a thread of Sovia's handles messages.
     handled::handle(guard);
     Ok(true)
 }

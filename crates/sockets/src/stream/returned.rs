@@ -115,7 +115,7 @@ fn pump(guard: &mut Guard<'_>, fd: i32, len: usize) -> bool {
 /// This end is about to leave the direction (FIN, close, its own retreat): says that it will put nothing
 /// on TCP, or puts there what it has been asked for. Whether returned bytes still wait for room there.
 ///
-/// Who has returned them keeps a copy until all have come, and takes the rest from that if TCP ends before.
+/// The receiver keeps a copy of them until all have come, and takes the rest from that if TCP ends before.
 pub(crate) fn refuse_or_pump(guard: &mut Guard<'_>, fd: i32) -> bool {
     let path = &guard.endpoint_ref().tx.direction().path;
     let word = &path.0[word::RETURNED];
