@@ -208,8 +208,7 @@ fn begin_spin<'w>(ours: &[(usize, Ref)], waits: &'w Waits) -> (Spin, Vec<Watch<'
         at.conn.begin_waiting();
         if let Some(guard) = at.attached() {
             watches.push(Watch::new(&guard, waits));
-            worth |= pair::get(at.conn.pair.load(Ordering::Relaxed))
-                .is_some_and(|pair| pair.worth_spinning());
+            worth |= pair::of(&guard).is_some_and(Pair::worth_spinning);
         }
     }
     (Spin::begin(worth), watches)
@@ -346,8 +345,7 @@ impl Sleeper {
         for &(_, at) in ours {
             if let Some(mut guard) = at.attached() {
                 // In another pair the same number is another waiter's.
-                let pair = pair::get(at.conn.pair.load(Ordering::Relaxed));
-                let pair = pair.as_deref().map_or(core::ptr::null(), core::ptr::from_ref);
+                let pair = pair::of(&guard).map_or(core::ptr::null(), core::ptr::from_ref);
                 for (known, waiter) in lanes.iter() {
                     if Arc::as_ptr(known) == pair {
                         stream::listeners::unwatch(&mut guard, *waiter);

@@ -8,7 +8,8 @@
 use crate::conn::Guard;
 use crate::stream::{Watch, combine, listeners};
 use crate::table::{self, Ref};
-use crate::{Errno, anchors, config, pair};
+use crate::pair::{self, Pair};
+use crate::{Errno, anchors, config};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sovia_signal::chain;
@@ -189,7 +190,7 @@ fn attempt_until<T>(
 ) -> Result<T, Ended> {
     let mut fruitless = 0;
     loop {
-        let (watch, bell) = {
+        let (watch, worth, bell) = {
             let mut guard = attached(call.at)?;
             if let Some(value) = attempt(&mut guard) {
                 return Ok(value);
@@ -198,30 +199,39 @@ fn attempt_until<T>(
                 Want::Receive => listeners::receive_bell(&guard),
                 Want::Send => &guard.endpoint_ref().tx.direction().room,
             };
-            (Watch::new(&guard, waits), core::ptr::from_ref(bell))
+            let worth = pair::of(&guard).is_some_and(Pair::worth_spinning);
+            (Watch::new(&guard, waits), worth, core::ptr::from_ref(bell))
         };
         // SAFETY: it lies in the family's memory or in the segment, which stays mapped while `waits` names
         // its pair.
         let bell = unsafe { &*bell };
-        let looked = wait_once(call, want, &watch, bell, &mut fruitless, attempt)?;
+        let around = Around { watch: &watch, bell, worth };
+        let looked = wait_once(call, want, &around, &mut fruitless, attempt)?;
         if let Some(value) = looked {
             return Ok(value);
         }
     }
 }
 
+/// What a wait looks at.
+struct Around<'w> {
+    watch: &'w Watch<'w>,
+    /// What rings for it.
+    bell: &'w Bell,
+    /// Whether spinning may help.
+    worth: bool,
+}
+
 fn wait_once<T>(
     call: &Call,
     want: Want,
-    watch: &Watch<'_>,
-    bell: &Bell,
+    around: &Around<'_>,
     fruitless: &mut u32,
     attempt: &mut impl FnMut(&mut Guard<'_>) -> Option<T>,
 ) -> Result<Option<T>, Ended> {
     combine::before_waiting();
     let (at, deadline) = (call.at, call.deadline);
-    let worth =
-        pair::get(at.conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.worth_spinning());
+    let Around { watch, bell, worth } = *around;
     let mut spin = Spin::begin(worth);
     let word = bell.word();
     let before = word.load(Ordering::SeqCst);

@@ -13,7 +13,7 @@ pub(crate) use doors::{
 pub(crate) use left::{collect, leave_all, pause};
 
 use crate::config;
-use crate::conn::Conn;
+use crate::conn::Guard;
 use crate::message::{Link, Process};
 use core::net::SocketAddr;
 use core::ops::Deref;
@@ -154,15 +154,22 @@ pub fn get(index: u32) -> Option<Using> {
     }
 }
 
-/// Has the pair of an attached connection stay mapped while a thread waits for the connection. The caller
-/// holds the connection's lock, under which the connection cannot leave its VI.
+/// The pair of a connection that this process has on a VI. No hazard is needed: a pair is in the table for
+/// as long as a connection is on one of its VIs, and under the connection's lock that lasts.
 #[inline]
-pub(crate) fn keep(conn: &Conn, waits: &Waits) {
-    let index = conn.pair.load(Ordering::Relaxed) as usize;
-    if let Some(pair) = TABLE.get(index).map(|slot| slot.load(Ordering::Acquire))
-        && !pair.is_null()
-    {
-        waits.keep(pair.addr());
+pub(crate) fn of<'g>(guard: &'g Guard<'_>) -> Option<&'g Pair> {
+    let slot = TABLE.get(guard.conn.pair.load(Ordering::Relaxed) as usize)?;
+    // SAFETY: null, or from Arc::into_raw. The table's count of it goes only after the last of its
+    // connections has been counted out (`Pair::vacate`, `Pair::leave`), each of which comes after the last
+    // use of the connection's guard.
+    unsafe { slot.load(Ordering::Acquire).as_ref() }
+}
+
+/// Has the pair of a connection stay mapped while a thread waits for the connection without its lock.
+#[inline]
+pub(crate) fn keep(guard: &Guard<'_>, waits: &Waits) {
+    if let Some(pair) = of(guard) {
+        waits.keep(core::ptr::from_ref(pair).addr());
     }
 }
 
@@ -315,17 +322,17 @@ pub(crate) fn offered(process: Process, file_id: (u64, u64)) -> Option<Using> {
 
 /// Tells waiters of the peer that a connection has news for it; rings those asleep.
 #[inline]
-pub(crate) fn notify(conn: &Conn, waiters: u32) {
-    if let Some(pair) = get(conn.pair.load(Ordering::Relaxed)) {
-        let vi = conn.vi.load(Ordering::Relaxed);
+pub(crate) fn notify(guard: &Guard<'_>, waiters: u32) {
+    if let Some(pair) = of(guard) {
+        let vi = guard.conn.vi.load(Ordering::Relaxed);
         pair.mark(pair.side ^ 1, vi, waiters, |door| pair.ring(door));
     }
 }
 
 /// Tells waiters of this process (and its family) that a connection has news.
-pub(crate) fn notify_own(conn: &Conn, waiters: u32) {
-    if let Some(pair) = get(conn.pair.load(Ordering::Relaxed)) {
-        let vi = conn.vi.load(Ordering::Relaxed);
+pub(crate) fn notify_own(guard: &Guard<'_>, waiters: u32) {
+    if let Some(pair) = of(guard) {
+        let vi = guard.conn.vi.load(Ordering::Relaxed);
         pair.mark(pair.side, vi, waiters, |index| {
             if let Some(fd) = door(index as usize) {
                 let _ = call::write(fd, &1u64.to_ne_bytes());

@@ -26,12 +26,12 @@ pub(super) fn ask_peer(fd: i32, at: Ref) {
         guard.own.asked = 1;
         let direction = guard.endpoint_ref().tx.direction();
         store(&direction.path, word::ASKED, 1);
-        tell_reader(conn, guard.endpoint_ref());
-        if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
+        tell_reader(&guard);
+        if let Some(pair) = pair::of(&guard) {
             pair.ring(anchors::DOORBELL);
         }
         let bell: *const Bell = &raw const direction.room;
-        pair::keep(conn, &waits);
+        pair::keep(&guard, &waits);
         // SAFETY: the segment stays mapped while `waits` names its pair.
         unsafe { &*bell }
     };

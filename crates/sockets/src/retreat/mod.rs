@@ -242,7 +242,7 @@ fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> Result<(), Damaged> {
     } else {
         stream::send_control(guard, Kind::ToTcp);
     }
-    tell_reader(conn, guard.endpoint_ref());
+    tell_reader(guard);
     Ok(())
 }
 

@@ -73,7 +73,7 @@ pub(super) fn ask(guard: &mut Guard<'_>) -> Asked {
     }
     // From here on we read the VI; what TCP still holds comes first anyway.
     conn.set_rx(Rx::Vi);
-    tell_writer(conn, guard.endpoint_ref());
+    tell_writer(guard);
     ring_progress(conn);
     Asked::Drain
 }
@@ -135,7 +135,7 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
     let waits = Waits::begin(false);
     let path = {
         let Some(guard) = at.attached() else { return Verdict::OnTcp };
-        pair::keep(conn, &waits);
+        pair::keep(&guard, &waits);
         let path = &guard.endpoint_ref().rx.direction().path;
         let from = load(path, word::FROM);
         left.tcp = from.saturating_sub(conn.rx_tcp.load(Ordering::Acquire));
@@ -197,7 +197,7 @@ pub(super) fn awaits_pump(guard: &Guard<'_>) -> bool {
 
 fn wake_peer(at: Ref) {
     if let Some(guard) = at.attached() {
-        tell_writer(at.conn, guard.endpoint_ref());
+        tell_writer(&guard);
     }
     ring_progress(at.conn);
 }
@@ -205,7 +205,7 @@ fn wake_peer(at: Ref) {
 /// Our bell of the direction, for a thread that waits; `None` if the connection has left its VI.
 fn bell(at: Ref, waits: &Waits) -> Option<&Bell> {
     let guard = at.attached()?;
-    pair::keep(at.conn, waits);
+    pair::keep(&guard, waits);
     let bell: *const Bell = &raw const guard.endpoint_ref().rx.direction().bell;
     // SAFETY: the connection is attached until this retreat detaches it, and the segment stays mapped while
     // `waits` names its pair.

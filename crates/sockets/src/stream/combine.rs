@@ -58,7 +58,7 @@ fn tell_now(guard: &mut Guard<'_>) {
     guard.untold = 0;
     let taken = load(&tx(guard).reader, word::HEAD);
     if guard.gatherer.next(taken) == Next::Gather {
-        tell_reader(guard.conn, guard.endpoint_ref());
+        tell_reader(guard);
     }
 }
 

@@ -155,9 +155,7 @@ pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
 fn tell(guard: &Guard<'_>) {
     let conn = guard.conn;
     listeners::wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
-    if guard.own.watchers != 0 {
-        pair::notify_own(conn, guard.own.watchers);
-    }
+    pair::notify_own(guard, guard.own.watchers);
 }
 
 /// No process holds the peer's end any more.

@@ -37,7 +37,7 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
     let window = load(&rx(guard).writer, word::WINDOW).min(u64::from(WINDOW_MAX));
     guard.flow.face(window as u16);
     say_grant(guard, Grant::Entered as u64);
-    tell_writer(guard.conn, guard.endpoint_ref());
+    tell_writer(guard);
     // What came before has been counted as unread, also where a thread of Sovia's handles messages.
     handled::handle(guard);
     Ok(true)

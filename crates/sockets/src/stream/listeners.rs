@@ -93,9 +93,7 @@ pub(super) fn tell_program(guard: &Guard<'_>) {
     if conn.news.look().is_some_and(|listeners| listeners.sleepers) {
         conn.news.wake();
     }
-    if guard.own.watchers != 0 {
-        pair::notify_own(conn, guard.own.watchers);
-    }
+    pair::notify_own(guard, guard.own.watchers);
 }
 
 /// Wakes every thread of this end that waits for the connection alone, in whichever direction.
@@ -111,10 +109,8 @@ pub(crate) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: boo
 /// Wakes every thread of this family that waits for a connection, in either direction, and tells the
 /// epoll sets and polls that it is in.
 pub(crate) fn tell_own(conn: &Conn) {
-    if let Some(guard) = wake_own(conn)
-        && guard.own.watchers != 0
-    {
-        pair::notify_own(conn, guard.own.watchers);
+    if let Some(guard) = wake_own(conn) {
+        pair::notify_own(&guard, guard.own.watchers);
     }
 }
 

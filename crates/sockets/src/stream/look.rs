@@ -116,7 +116,7 @@ pub struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Notes where the receiving side of an attached connection stands.
     pub fn new(guard: &Guard<'a>, waits: &'a Waits) -> Watch<'a> {
-        pair::keep(guard.conn, waits);
+        pair::keep(guard, waits);
         let receiver: *const Receiver = &raw const guard.endpoint_ref().rx;
         // SAFETY: the receiver is borrowed for this statement only, under the lock. What is kept of it lies
         // in the segment, which stays mapped while `waits` names its pair.

@@ -54,7 +54,7 @@ use sovia_signal::access::BadAddress;
 use sovia_sys::call;
 use via_shm::endpoint::{Area, Unsent};
 use via_shm::layout::{Direction, Words};
-use via_shm::{Damaged, Endpoint};
+use via_shm::Damaged;
 
 /// A sender that waits for room is woken, and a poller told, when this much is free again.
 const ROOM: u64 = (Area::LEN / 2) as u64;
@@ -218,8 +218,8 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
         guard.conn.set_tx(Tx::Back);
     }
     // It may not have come to telling of what it had sent, or taken.
-    tell_reader(guard.conn, guard.endpoint_ref());
-    tell_writer(guard.conn, guard.endpoint_ref());
+    tell_reader(guard);
+    tell_writer(guard);
     // Bytes may have been taken from TCP and not been counted; the kernel has counted them.
     let conn = guard.conn;
     if conn.rx() == Rx::Granted
@@ -252,14 +252,14 @@ pub(crate) fn say_window(guard: &Guard<'_>, window: u16) {
 
 /// Tells the peer's reader that there is news for it.
 #[inline]
-pub(crate) fn tell_reader(conn: &Conn, endpoint: &Endpoint) {
-    endpoint.tx.news(|waiters| pair::notify(conn, waiters));
+pub(crate) fn tell_reader(guard: &Guard<'_>) {
+    guard.endpoint_ref().tx.news(|waiters| pair::notify(guard, waiters));
 }
 
 /// Tells the peer's writer that there is room, or that the path changed.
 #[inline]
-pub(crate) fn tell_writer(conn: &Conn, endpoint: &Endpoint) {
-    endpoint.rx.room(|waiters| pair::notify(conn, waiters));
+pub(crate) fn tell_writer(guard: &Guard<'_>) {
+    guard.endpoint_ref().rx.room(|waiters| pair::notify(guard, waiters));
 }
 
 /// Wakes every thread of this family that waits for the connection, which has just left its VI.

@@ -136,8 +136,7 @@ fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
     let packet = guard.flow.send(Kind::Ack).encode();
     if guard.endpoint().tx.send(packet, &[])? {
         guard.count_sent(0);
-        let conn = guard.conn;
-        tell_writer(conn, guard.endpoint_ref());
+        tell_writer(guard);
     } else {
         guard.flow = before;
     }

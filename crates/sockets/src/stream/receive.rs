@@ -334,7 +334,7 @@ fn take_gathered(
     guard.taker.head += n as u64;
     store(&direction.reader, word::HEAD, guard.taker.head);
     if available - n as u64 <= ROOM {
-        tell_writer(guard.conn, guard.endpoint_ref());
+        tell_writer(guard);
     }
     Ok(n)
 }

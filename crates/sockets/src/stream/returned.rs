@@ -37,7 +37,7 @@ pub(crate) fn recalled(guard: &mut Guard<'_>) {
     send_control(guard, Kind::ToTcp);
     conn.set(flag::RECALLED);
     conn.set_tx(Tx::Back);
-    tell_reader(conn, guard.endpoint_ref());
+    tell_reader(guard);
 }
 
 /// What the receiver has returned.
@@ -108,7 +108,7 @@ fn pump(guard: &mut Guard<'_>, fd: i32, len: usize) -> bool {
     }
     conn.set(flag::PUMPED);
     store(&guard.endpoint_ref().tx.direction().path, word::PUMPED, 1);
-    tell_reader(conn, guard.endpoint_ref());
+    tell_reader(guard);
     true
 }
 

@@ -54,7 +54,7 @@ pub(super) fn said(
                 combine::wait(guard, n);
             } else {
                 guard.untold = 0;
-                tell_reader(guard.conn, guard.endpoint_ref());
+                tell_reader(guard);
                 if CLAIMED.contains(&n) && is_stream(guard) {
                     guard.endpoint_ref().tx.claim_ahead(n);
                 }
@@ -153,7 +153,7 @@ fn switch(guard: &mut Guard<'_>, fd: i32) {
             conn.set_tx(Tx::Back);
         }
     }
-    tell_reader(conn, guard.endpoint_ref());
+    tell_reader(guard);
 }
 
 pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
@@ -208,7 +208,7 @@ fn put(guard: &mut Guard<'_>, bytes: &[u8], done: &mut usize) -> Result<(), Faul
         *done += chunk.len();
         if *done < bytes.len() {
             // The receiver copies the first chunk while we copy the next.
-            tell_reader(guard.conn, guard.endpoint_ref());
+            tell_reader(guard);
         }
     }
     Ok(())
@@ -274,7 +274,7 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     returned::refuse_or_pump(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
         send_control(guard, Kind::Fin);
-        tell_reader(conn, guard.endpoint_ref());
+        tell_reader(guard);
     }
 }
 
