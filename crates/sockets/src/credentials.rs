@@ -27,6 +27,7 @@ use crate::{
 use core::cell::Cell;
 use sovia_control::Reason;
 use sovia_signal::chain;
+use sovia_sync::fences;
 use sovia_sys::{call, clock, fd, mapping};
 
 thread_local! {
@@ -74,6 +75,7 @@ pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
         table::remove(epfd);
     });
     chain::put_nothing_off();
+    fences::without_kernel();
     let result = confine();
     process::end_change();
     INSIDE.set(false);

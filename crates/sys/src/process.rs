@@ -52,6 +52,26 @@ pub fn barrier() -> Result<()> {
     unsafe { syscalls::syscall!(Sysno::membarrier, command, 0usize, 0usize) }.map(drop)
 }
 
+const MEMBARRIER_GLOBAL_EXPEDITED: usize = 2;
+const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: usize = 4;
+
+/// Puts this process among those that [`barrier_of_all`] is for; whether it is.
+pub fn enable_barrier_of_all() -> bool {
+    let command = MEMBARRIER_REGISTER_GLOBAL_EXPEDITED;
+    // SAFETY: takes plain numbers.
+    unsafe { syscalls::syscall!(Sysno::membarrier, command, 0usize, 0usize) }.is_ok()
+}
+
+/// Like [`barrier`], for the running threads of all processes that have called [`enable_barrier_of_all`].
+///
+/// # Errors
+/// `ENOSYS`, `EINVAL` where the kernel does not know it.
+pub fn barrier_of_all() -> Result<()> {
+    let command = MEMBARRIER_GLOBAL_EXPEDITED;
+    // SAFETY: takes plain numbers.
+    unsafe { syscalls::syscall!(Sysno::membarrier, command, 0usize, 0usize) }.map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

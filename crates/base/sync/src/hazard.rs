@@ -10,22 +10,21 @@
 //!
 //! - [`publish`]: the thread looks something up without a lock. It writes the address down and then looks
 //!   again whether the thing can still be found. Each of the two threads must see what the other one did
-//!   first. Using is frequent and freeing is rare, so the thread that frees has the kernel put the fence
-//!   into all others (`membarrier`), and must call [`settle`] before it asks. Where the kernel does not
-//!   do that, users fence themselves.
+//!   first. Using is frequent and freeing is rare ([`crate::fences`]): the thread that frees must call
+//!   [`settle`] before it asks.
 //! - [`Waits`]: the thread holds the lock under which the thing cannot go, and is to wait for it without
 //!   that lock. The lock orders the two threads. A signal handler may leave such a wait by `longjmp`: the
 //!   thread's next wait forgets what that one had written.
 
+use crate::fences::{self, Reach};
 use crate::rank;
 use crate::record;
-use crate::shim::{AtomicU32, AtomicUsize, Ordering, fence};
+use crate::shim::{AtomicUsize, Ordering};
 use crate::state::{self, State};
 use crate::value::RobustBox;
 use core::cell::{Cell, RefCell};
 use core::marker::PhantomData;
 use core::sync::atomic::compiler_fence;
-use sovia_sys::process;
 
 /// Words for what is looked up: things that a thread uses at once without a lock.
 const USES: u32 = if cfg!(loom) { 1 } else { 6 };
@@ -76,29 +75,6 @@ loom::lazy_static! {
 static EVER_FURTHER: core::sync::atomic::AtomicBool =
     core::sync::atomic::AtomicBool::new(cfg!(loom));
 
-const UNKNOWN: u32 = 0;
-const USERS_FENCE: u32 = 1;
-const KERNEL_FENCES: u32 = 2;
-
-/// Who puts the fence between writing down and looking again.
-#[cfg(not(loom))]
-static FENCES: AtomicU32 = AtomicU32::new(UNKNOWN);
-#[cfg(loom)]
-loom::lazy_static! {
-    static ref FENCES: AtomicU32 = AtomicU32::new(USERS_FENCE);
-}
-
-/// Finds out whether the kernel puts the fences: the same answer to every thread.
-#[cold]
-fn find_out() -> u32 {
-    let works = process::enable_barrier() && process::barrier().is_ok();
-    let found = if works { KERNEL_FENCES } else { USERS_FENCE };
-    match FENCES.compare_exchange(UNKNOWN, found, Ordering::SeqCst, Ordering::SeqCst) {
-        Ok(_) => found,
-        Err(first) => first,
-    }
-}
-
 /// A free word of the calling thread's, which is its own from here on.
 #[inline(always)]
 fn take(state: &State, among: u32) -> Option<(&'static AtomicUsize, u32)> {
@@ -130,24 +106,10 @@ pub fn publish(place: usize) -> Hazard {
         let word = take(state, FOR_USES);
         let Some((at, _)) = word else { return publish_further(state, place) };
         at.store(place, Ordering::Relaxed);
-        if FENCES.load(Ordering::Relaxed) == KERNEL_FENCES {
-            // SYNC: `settle` puts a true fence here, from outside.
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            fence_first();
-        }
+        // SYNC: with the fence in `settle`.
+        fences::light();
         Hazard { place, word, _here: PhantomData }
     })
-}
-
-#[cold]
-#[inline(never)]
-fn fence_first() {
-    if FENCES.load(Ordering::Relaxed) == UNKNOWN {
-        find_out();
-    }
-    // SYNC: with the one in `settle`.
-    fence(Ordering::SeqCst);
 }
 
 #[cold]
@@ -287,11 +249,9 @@ impl Drop for Waits {
                 end(state, self.own.get());
             }
             self.further.get_mut().iter().for_each(|&place| strike_further(state, place));
-            if FENCES.load(Ordering::Relaxed) != KERNEL_FENCES {
-                // SYNC: with `settle`: what the thread looks at after this is at least as new as what a
-                // thread had done that still found it here.
-                fence(Ordering::SeqCst);
-            }
+            // SYNC: with `settle`: what the thread looks at after this is at least as new as what a
+            // thread had done that still found it here.
+            fences::light();
         });
     }
 }
@@ -300,13 +260,7 @@ impl Drop for Waits {
 /// finds what the caller has done before. False if that cannot be had: then nothing may be freed.
 #[must_use]
 pub fn settle() -> bool {
-    // SYNC: with the fence of a user that fences itself.
-    fence(Ordering::SeqCst);
-    let fences = match FENCES.load(Ordering::SeqCst) {
-        UNKNOWN => find_out(),
-        found => found,
-    };
-    fences == USERS_FENCE || process::barrier().is_ok()
+    fences::heavy(Reach::Process)
 }
 
 /// Whether a thread of this process uses what lies at `place`. The caller has seen to it that no thread

@@ -4,6 +4,7 @@
 //! - [`rank`]: the order of locks, which debug builds assert;
 //! - [`section`]: whether the calling thread is inside one of Sovia's critical sections;
 //! - [`record`]: which threads live, as the kernel tells it (`robust_list`);
+//! - [`fences`]: fences that the kernel puts into other threads;
 //! - [`hazard`]: what threads use without a lock;
 //! - [`once`]: a thread that each process has once;
 //! - [`thread`]: what identifies the calling thread; `state`: its words, in one place;
@@ -11,6 +12,7 @@
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go through `sovia-sys`.
 
+pub mod fences;
 pub mod hazard;
 pub mod lock;
 pub mod once;
@@ -27,6 +29,9 @@ pub mod value;
 pub use lock::{Acquired, Family, Held, Local, RobustLock};
 pub use once::OncePerProcess;
 pub use value::RobustBox;
+
+#[cfg(loom)]
+pub use shim::ENDLESS;
 
 /// System calls, under the same roof as the locks: see the root of `sovia-sockets`.
 #[doc(hidden)]

@@ -4,16 +4,22 @@
 //! lives: it spins for a moment, then sleeps in steps, and looks at each of them. A dead owner's lock is
 //! taken over, and the new owner is told to repair what the lock guards.
 //!
+//! Taking the lock is one atomic exchange; giving it back is a store, and a look whether a thread sleeps
+//! ([`crate::fences`]: giving back is frequent and sleeping is rare). So the lock is still looked at by the
+//! thread that has just given it back: it lies in memory that outlives the call.
+//!
 //! A thread is in a section ([`crate::section`]) while it holds a lock, so no signal handler of the
 //! program runs meanwhile and finds the lock held by its own thread. One that does find that is told.
 
 use crate::shim::{AtomicU32, Ordering, SPINS, fence, now_ns, sleep_on, spin_loop, wake_one};
+use crate::fences::{self, Reach};
 use crate::state::{self, State};
 use crate::{rank, record, section};
 use core::marker::PhantomData;
 use sovia_sys::stall::{At, point};
 
-const CONTENDED: u32 = 1 << 31;
+/// In the count of wake-ups: a thread sleeps, or is about to.
+const SLEEPER: u32 = 1;
 
 /// Which threads may own a lock; decides by which word each is known.
 pub trait Owners {
@@ -23,6 +29,9 @@ pub trait Owners {
     /// Whether the thread of a word lives.
     #[doc(hidden)]
     fn lives(owner: u32) -> bool;
+    /// Whose threads may own it.
+    #[doc(hidden)]
+    const REACH: Reach;
 }
 
 /// Threads of this process: the lock lies in memory of its own. A forked child's copy of the lock is its
@@ -39,6 +48,8 @@ impl Owners for Local {
     fn lives(owner: u32) -> bool {
         record::local_lives(owner)
     }
+
+    const REACH: Reach = Reach::Process;
 }
 
 /// Threads of all processes that share the memory in which the lock lies.
@@ -54,6 +65,8 @@ impl Owners for Family {
     fn lives(owner: u32) -> bool {
         record::shared_lives(owner)
     }
+
+    const REACH: Reach = Reach::Host;
 }
 
 /// How a lock was come by.
@@ -76,10 +89,16 @@ impl Acquired {
     }
 }
 
-/// The lock word, of a lock with a place in the order of locks ([`rank`]). All-zero memory is an unlocked lock.
+/// A lock with a place in the order of locks ([`rank`]). All-zero memory is an unlocked lock.
 #[derive(Debug)]
-#[repr(transparent)]
-pub struct RobustLock<K = Local, const RANK: u8 = { rank::NONE }>(AtomicU32, PhantomData<K>);
+#[repr(C)]
+pub struct RobustLock<K = Local, const RANK: u8 = { rank::NONE }> {
+    /// The owner's word; 0: no thread holds it.
+    owner: AtomicU32,
+    /// How many wake-ups there have been, times two, and [`SLEEPER`]. Sleepers sleep on it.
+    wakes: AtomicU32,
+    owners: PhantomData<K>,
+}
 
 impl<K: Owners, const RANK: u8> Default for RobustLock<K, RANK> {
     fn default() -> Self {
@@ -91,13 +110,13 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     /// An unlocked lock.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        RobustLock(AtomicU32::new(0), PhantomData)
+        RobustLock { owner: AtomicU32::new(0), wakes: AtomicU32::new(0), owners: PhantomData }
     }
 
     /// An unlocked lock.
     #[cfg(loom)]
     pub fn new() -> Self {
-        RobustLock(AtomicU32::new(0), PhantomData)
+        RobustLock { owner: AtomicU32::new(0), wakes: AtomicU32::new(0), owners: PhantomData }
     }
 
     /// Takes the lock.
@@ -154,8 +173,8 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
 
     #[inline(always)]
     fn takes(&self, me: u32) -> bool {
-        // SYNC: pairs with the exchange in `unlock`: what the last owner wrote is visible.
-        let taken = self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        // SYNC: pairs with the store in `unlock`: what the last owner wrote is visible.
+        let taken = self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
         point(At::Locked);
         taken
     }
@@ -167,12 +186,26 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
         point(At::Unlocking);
         rank::given_back(RANK);
         // SYNC: pairs with the exchange that takes the lock next.
-        let contended = self.0.swap(0, Ordering::Release) & CONTENDED != 0;
+        self.owner.store(0, Ordering::Release);
         point(At::Unlocked);
-        if contended {
-            wake_one(&self.0);
+        // SYNC: with `sleep`: a thread about to sleep finds the lock free, or is seen here.
+        fences::light();
+        let wakes = self.wakes.load(Ordering::Relaxed);
+        if wakes & SLEEPER != 0 {
+            self.wake(wakes);
         }
         section::leave();
+    }
+
+    /// Wakes one of the threads that sleep. It says [`SLEEPER`] again, for the others.
+    #[cold]
+    #[inline(never)]
+    fn wake(&self, seen: u32) {
+        let next = seen.wrapping_add(1);
+        // If it has changed, another thread has woken one, which is enough.
+        if self.wakes.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            wake_one(&self.wakes);
+        }
     }
 
     /// Takes the lock until the result's scope ends.
@@ -198,12 +231,12 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     /// critical section, or has left that by `longjmp`.
     #[inline]
     pub fn is_mine(&self) -> bool {
-        state::current(|state| self.0.load(Ordering::Relaxed) & !CONTENDED == K::me(state))
+        state::current(|state| self.owner.load(Ordering::Relaxed) == K::me(state))
     }
 
     /// Whether a thread holds the lock just now.
     pub fn is_locked(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
+        self.owner.load(Ordering::Relaxed) != 0
     }
 
     /// Begins in a section and ends in one if the lock has been taken.
@@ -213,19 +246,17 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
         // death takes to be noticed depends on it.
         const STEP_NS: u64 = 2_000_000;
         let mut spins = 0;
-        loop {
-            let held = self.0.load(Ordering::Relaxed);
+        let mut slept = false;
+        let result = loop {
+            let held = self.owner.load(Ordering::Relaxed);
             if held == 0 {
-                // Others may still sleep on the word: keep them from being forgotten.
-                let mine = if spins >= SPINS { me | CONTENDED } else { me };
                 // SYNC: as in `takes`.
-                if self.0.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    return Some(Acquired::Clean);
+                if self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    break Some(Acquired::Clean);
                 }
                 continue;
             }
-            let owner = held & !CONTENDED;
-            if owner == me {
+            if held == me {
                 section::leave_on(state);
                 return Some(Acquired::Reentered);
             }
@@ -236,40 +267,43 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
             }
             // SYNC: with the fence after a record is taken: the owner's is at least as new as the word.
             fence(Ordering::Acquire);
-            if !K::lives(owner) {
+            if !K::lives(held) {
                 // SYNC: what the dead owner wrote became visible with its record's end (`lives`); what a
                 // living thread wrote that had the lock since, with this exchange's failure.
-                let taken = self.0.compare_exchange(
-                    held,
-                    me | CONTENDED,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                );
+                let taken =
+                    self.owner.compare_exchange(held, me, Ordering::Acquire, Ordering::Relaxed);
                 if taken.is_ok() {
-                    return Some(Acquired::FromTheDead);
+                    break Some(Acquired::FromTheDead);
                 }
                 continue;
             }
             let left = match until.map(|until| until.saturating_sub(now_ns())) {
                 Some(0) => {
                     section::leave_on(state);
-                    return None;
+                    break None;
                 }
                 left => left.unwrap_or(STEP_NS).min(STEP_NS),
             };
-            let announced = held | CONTENDED;
-            if held != announced
-                && self
-                    .0
-                    .compare_exchange(held, announced, Ordering::Relaxed, Ordering::Relaxed)
-                    .is_err()
-            {
-                continue;
-            }
             // Signal handlers may run meanwhile, unless the thread holds another lock.
             section::leave_on(state);
-            sleep_on(&self.0, announced, left);
+            self.sleep(held, left);
             section::enter_on(state);
+            slept = true;
+        };
+        // The thread may have been woken, or have followed a dead owner, and others sleep on.
+        if slept || result == Some(Acquired::FromTheDead) {
+            self.wakes.fetch_or(SLEEPER, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Sleeps while that thread holds the lock, for so many nanoseconds at most.
+    fn sleep(&self, owner: u32, ns: u64) {
+        let wakes = self.wakes.fetch_or(SLEEPER, Ordering::SeqCst) | SLEEPER;
+        // SYNC: with `unlock`. Without a fence in the other threads a wake-up may be missed; the sleep has an end.
+        let _ = fences::heavy(K::REACH);
+        if self.owner.load(Ordering::Relaxed) == owner {
+            sleep_on(&self.wakes, wakes, ns);
         }
     }
 }

@@ -11,8 +11,8 @@ pub(crate) use loom::{
     sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// Tries before a thread sleeps on a lock. Loom visits each of them.
-pub(crate) const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
+/// Tries before a thread sleeps on a lock. Loom lets other threads run first at each of them, so none would sleep.
+pub(crate) const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 
 /// Sleeps while the word holds `expected`, for so many nanoseconds at most.
 #[cfg(not(loom))]
@@ -21,8 +21,17 @@ pub(crate) fn sleep_on(word: &AtomicU32, expected: u32, ns: u64) {
 }
 
 #[cfg(loom)]
-pub(crate) fn sleep_on(_: &AtomicU32, _: u32, _: u64) {
+pub(crate) fn sleep_on(word: &AtomicU32, expected: u32, _: u64) {
     loom::thread::yield_now();
+    while ENDLESS.get() && word.load(Ordering::Relaxed) == expected {
+        loom::thread::yield_now();
+    }
+}
+
+#[cfg(loom)]
+std::thread_local! {
+    /// Whether sleeps end only when the sleeper is woken, in the model that this thread runs.
+    pub static ENDLESS: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 
 /// Wakes one sleeper.

@@ -54,6 +54,28 @@ fn a_lock_excludes_and_hands_on_what_was_written() {
     });
 }
 
+/// No thread sleeps on with the lock free. Fails without the fence on either side.
+#[test]
+fn a_thread_that_sleeps_for_a_lock_is_woken() {
+    sovia_sync::ENDLESS.set(true);
+    loom::model(|| {
+        let shared = Guarded::new();
+        let add = |shared: &Guarded| {
+            assert_eq!(shared.add(), Acquired::Clean);
+            shared.lock.unlock();
+        };
+        // What is made at its first use orders the threads that use it; the machine's statics do not.
+        add(&shared);
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || add(&shared))
+        };
+        add(&shared);
+        other.join().unwrap();
+    });
+    sovia_sync::ENDLESS.set(false);
+}
+
 #[test]
 fn a_dead_owners_lock_is_taken_over_by_one() {
     loom::model(|| {
