@@ -107,6 +107,74 @@ static void sees_both_shut(struct peer *p) {
     meet(p);
 }
 
+// Bytes that arrive where both halves are shut reset the connection, though nobody has closed it.
+static void shuts_both_and_stays(struct peer *p) {
+    catch_pipe();
+    CALL(shutdown(p->fd, SHUT_RD));
+    CALL(shutdown(p->fd, SHUT_WR));
+    meet(p);
+    meet(p);
+    say_events(p);
+    CALL(send(p->fd, "x", 1, 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    say_error(p);
+    CALL(recv(p->fd, buffer, 10, 0));
+    meet(p);
+}
+
+static void sends_where_both_are_shut(struct peer *p) {
+    catch_pipe();
+    meet(p);
+    await_end(p);
+    CALL(send(p->fd, "x", 1, 0));
+    await_reset(p);
+    meet(p);
+    say_events(p);
+    CALL(send(p->fd, "x", 1, 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    say_error(p);
+    CALL(recv(p->fd, buffer, 10, 0));
+    meet(p);
+}
+
+// A writer that goes on until there is no room learns of it as well.
+static void sends_on_where_both_are_shut(struct peer *p) {
+    meet(p);
+    await_end(p);
+    ssize_t sent;
+    do
+        sent = send(p->fd, buffer, sizeof buffer, MSG_NOSIGNAL);
+    while (sent >= 0);
+    say("%s in the end", strerrorname_np(errno));
+    meet(p);
+}
+
+static void shuts_both_at_once(struct peer *p) {
+    CALL(shutdown(p->fd, SHUT_RDWR));
+    meet(p);
+    meet(p);
+}
+
+// Unread bytes count as such, also where no more would have been read.
+static void closes_with_unread_after_shutting(struct peer *p) {
+    meet(p);
+    await_bytes(p->fd, 1000);
+    CALL(shutdown(p->fd, SHUT_RD));
+    CALL(close(p->fd));
+    meet(p);
+}
+
+static void is_reset_by_that(struct peer *p) {
+    send_pattern(p->fd, 0, 1000, 1000);
+    meet(p);
+    meet(p);
+    await_reset(p);
+    say_events(p);
+    say_error(p);
+    CALL(recv(p->fd, buffer, 10, 0));
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+}
+
 // Writing after one's own shutdown: EPIPE and a signal for each call.
 static void own_shutdown(struct peer *p) {
     catch_pipe();
@@ -352,6 +420,10 @@ static const struct scenario scenarios[] = {
     {"half_close_of_a_fresh_connection", closes_first, goes_on, COLD},
     {"shutting_the_reading_half", sends_to_shut, shut_reading},
     {"shutting_both_halves", shut_both, sees_both_shut},
+    {"bytes_where_both_halves_are_shut", shuts_both_and_stays, sends_where_both_are_shut},
+    {"many_bytes_where_both_halves_are_shut", shuts_both_at_once, sends_on_where_both_are_shut},
+    {"closing_with_unread_bytes_and_the_reading_half_shut", closes_with_unread_after_shutting,
+     is_reset_by_that},
     {"writing_after_ones_own_shutdown", own_shutdown, reads_end},
     {"writing_after_the_peer_closed", writes_after_close, closes},
     {"closing_with_unread_bytes_resets", closes_with_unread, is_reset},

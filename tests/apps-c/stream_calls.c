@@ -79,6 +79,32 @@ static void zero_length(struct peer *p) {
     CALL(recv(p->fd, buffer, 0, 0));
     CALL(recv(p->fd, NULL, 0, 0));
     CALL(recvmsg(p->fd, &none, 0));
+    CALL(recv(p->fd, buffer, 0, MSG_PEEK));
+    CALL(recv(p->fd, buffer, 0, MSG_PEEK | MSG_DONTWAIT));
+    CALL(recv(p->fd, NULL, 0, MSG_PEEK | MSG_WAITALL));
+    CALL(recvmsg(p->fd, &none, MSG_PEEK | MSG_DONTWAIT));
+    take(buffer, CALL(read(p->fd, buffer, 100)));
+    CALL(recv(p->fd, buffer, 0, MSG_PEEK | MSG_DONTWAIT));
+    CALL(recvmsg(p->fd, &none, MSG_PEEK | MSG_DONTWAIT));
+    done(p);
+}
+
+// A receive of nothing waits, once: for bytes or for its time-out.
+static void empty_waits(struct peer *p) {
+    struct timeval limit = {.tv_usec = 50000};
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit));
+    struct msghdr none = {0};
+    int64_t start = now_ms();
+    CALL(recv(p->fd, buffer, 0, 0));
+    CALL(recv(p->fd, buffer, 0, MSG_PEEK));
+    CALL(recv(p->fd, buffer, 0, MSG_WAITALL));
+    CALL(recvmsg(p->fd, &none, 0));
+    CALL(recvfrom(p->fd, buffer, 0, 0, NULL, NULL));
+    say("%s", now_ms() - start >= 5 * 50 ? "waited for each" : "DID NOT WAIT");
+    CALL(recv(p->fd, buffer, 0, MSG_DONTWAIT));
+    CALL(recv(p->fd, buffer, 0, MSG_DONTWAIT | MSG_WAITALL));
+    CALL(read(p->fd, buffer, 0));
+    ask(p, 10, 0);
     take(buffer, CALL(read(p->fd, buffer, 100)));
     done(p);
 }
@@ -279,6 +305,7 @@ static const struct scenario scenarios[] = {
     {"partial_reads_leave_the_rest", feed, partial_reads},
     {"partial_reads_over_ipv6", feed, partial_reads, V6},
     {"zero_length_calls", feed, zero_length},
+    {"a_receive_of_nothing_waits", feed, empty_waits},
     {"readv_scatters", feed, vectors},
     {"writev_and_sendmsg_gather", gather_server, gather},
     {"addresses_of_a_connected_stream", feed, addresses},

@@ -6,6 +6,7 @@ scenarios!("stream_calls":
     partial_reads_leave_the_rest,
     partial_reads_over_ipv6,
     zero_length_calls,
+    a_receive_of_nothing_waits,
     readv_scatters,
     writev_and_sendmsg_gather,
     addresses_of_a_connected_stream,

@@ -68,7 +68,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         if last {
             // With unread bytes, or if the program asked for it, TCP ends by a reset: the anchor
             // does, and the VI has no FIN.
-            let unread = !conn.has(flag::EOF | flag::SHUT_RD)
+            let unread = !conn.has(flag::EOF)
                 && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
             if unread {
                 let abort = [1i32, 0];
@@ -138,6 +138,9 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
             conn.set(flag::SHUT_RD);
         }
         let result = kernel();
+        if conn.has(flag::SHUT_WR) && conn.has(flag::SHUT_RD) {
+            stream::shut(&mut guard);
+        }
         // The kernel may not be done with a connection that counts as reset.
         if conn.has(flag::RESET) { Err(libc::ENOTCONN) } else { result }
     };

@@ -173,7 +173,7 @@ fn receive_slowly(
             }
         };
         let waited = if patient {
-            call.ends_at_handler = done > 0;
+            call.ends_at_handler = done > 0 || wanted == 0;
             wait::until(&mut call, Want::Receive, attempt)
         } else {
             wait::look(at, attempt)
@@ -185,6 +185,8 @@ fn receive_slowly(
                 return if now == fd { kernel() } else { receive_plainly(now, parts, flags) };
             }
             Err(Ended::Plain) => return Ok(done),
+            // Whatever ends the wait, the kernel has then received all that was asked for.
+            Err(Ended::Failed(libc::EAGAIN | libc::EINTR)) if patient && wanted == 0 => return Ok(0),
             Err(Ended::Failed(e)) => Err(e),
         };
         match result {
@@ -223,6 +225,9 @@ fn scatter(
     mut skip: usize,
 ) -> Got {
     let mut done = 0;
+    if parts.iter().all(|part| part.is_empty()) {
+        return stream::receive(guard, fd, &mut []);
+    }
     if skip == 0 && parts.len() > 1 && !parts.iter().all(|part| is_there(part)) {
         // Perhaps a part is needed that is not there: then nothing is consumed, as in the kernel.
         match peek(guard, fd, parts) {
@@ -539,7 +544,8 @@ fn rest_of<'a>(parts: &[&'a [u8]], mut done: usize) -> Option<&'a [u8]> {
 
 /// A receive whose connection has gone back to TCP, and whose descriptor is no more.
 fn receive_plainly(fd: i32, parts: &mut [&mut [u8]], flags: Flags) -> Outcome {
-    let Some(part) = parts.iter_mut().find(|part| !part.is_empty()) else { return Ok(0) };
+    let part = parts.iter_mut().find(|part| !part.is_empty());
+    let part = part.map_or(&mut [] as &mut [u8], |part| part);
     let mut how = 0;
     for (wanted, flag) in [(flags.peek, libc::MSG_PEEK), (flags.wait_all, libc::MSG_WAITALL)] {
         how |= if wanted { flag } else { 0 };

@@ -3,6 +3,7 @@
 use super::entering::{Origin, next_from};
 use super::hold::scan;
 use super::receive::{idle, is_returning};
+use super::send::has_shut;
 use super::{Got, ROOM, backlog, ending, load, returned, rx, tx, word};
 use crate::conn::{Conn, Guard, flag};
 use crate::pair;
@@ -83,7 +84,8 @@ fn on_tcp(conn: &Conn, fd: i32) -> bool {
 pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     let gone = ending::has_gone(guard, fd);
-    if conn.tx() == Tx::Vi && !gone && !conn.has(flag::DAMAGED | flag::SHUT_WR) {
+    let over = gone || conn.has(flag::DAMAGED | flag::SHUT_WR) || has_shut(guard);
+    if conn.tx() == Tx::Vi && !over {
         if !guard.gatherer.is_gathering() {
             return true;
         }

@@ -41,7 +41,7 @@ pub(crate) use packets::send_control;
 pub use peek::{peek, unread};
 pub(crate) use receive::receive_unread;
 pub use receive::{is_ending, is_returning, receive};
-pub use send::{finish, leave, send};
+pub use send::{finish, leave, send, shut};
 pub(crate) use send::{take_own_back, unentered};
 
 use crate::conn::{Conn, Guard, flag};
@@ -92,6 +92,9 @@ pub(crate) mod word {
     pub(crate) const LEFT: u64 = 4;
     /// Path line: bytes that went over TCP before the switch.
     pub(crate) const FROM: usize = 5;
+    /// Path line: not 0 once the receiver has shut both halves. TCP resets a connection on which bytes
+    /// arrive then.
+    pub(crate) const SHUT: usize = 7;
 }
 
 #[inline]

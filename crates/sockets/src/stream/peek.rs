@@ -24,6 +24,8 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         }
     }
     match peek_vi(guard, out) {
+        // Nothing is asked for, which there is as soon as there are bytes.
+        Ok(0) if out.is_empty() && unread(guard, fd).is_ok_and(|n| n > 0) => Got::Bytes(0),
         // A packet without bytes: the peer's end, or its way back.
         Ok(0) if !out.is_empty() && guard.held_first != guard.held_end => peek_left(guard, fd, out),
         Ok(0) => match idle(guard, fd, &mut []) {

@@ -4,8 +4,8 @@
 use super::anchor::{acknowledge, push};
 use super::hold::look;
 use super::{
-    Fault, Put, backlog, failed, load, returned, send_control, store, tell_reader, transfer, tx,
-    word,
+    Fault, Put, backlog, failed, load, returned, rx, send_control, store, tell_reader, tell_writer,
+    transfer, tx, word,
 };
 use super::{combine, ending};
 use crate::conn::{Guard, flag};
@@ -88,6 +88,10 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
     if conn.tx() != Tx::Vi {
         return Some(if returned::holds_back(guard, fd) { Put::Full } else { Put::AskKernel });
     }
+    if has_shut(guard) {
+        // The anchor is shut, too: what the kernel is given there it resets the connection for.
+        return Some(Put::AskKernel);
+    }
     match load(&tx(guard).path, word::GRANT) {
         word::LEFT => {
             conn.set(flag::PEER_GONE);
@@ -100,6 +104,18 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
         _ => {}
     }
     None
+}
+
+/// Whether the receiver has shut both halves ([`shut`]).
+#[inline]
+pub(super) fn has_shut(guard: &Guard<'_>) -> bool {
+    load(&tx(guard).path, word::SHUT) != 0
+}
+
+/// This end has shut both halves, of the anchor as well: nothing that the peer sends is welcome.
+pub fn shut(guard: &mut Guard<'_>) {
+    store(&rx(guard).path, word::SHUT, 1);
+    tell_writer(guard);
 }
 
 /// What a send is told once sending is over: an error of this end's, or whatever the kernel says.
