@@ -310,6 +310,31 @@ static void parent_dies(struct peer *p) {
     pause();
 }
 
+// A child that has never waited, and never does, sees the end behind what it has not read.
+static void child_only_looks(struct peer *p) {
+    pid_t parent = getpid();
+    if (MUST(fork()) == 0) {
+        MUST(kill(parent, SIGKILL));
+        await_bytes(p->fd, 1000);
+        hear(p);
+        for (int looks = 0; looks < 3; looks++) {
+            struct pollfd one = {.fd = p->fd, .events = POLLIN | POLLRDHUP | POLLOUT};
+            MUST(poll(&one, 1, 0));
+            say("events %s", poll_names(one.revents));
+        }
+        drain_to_eof(p->fd, 0);
+        _exit(0);
+    }
+    pause();
+}
+
+static void sends_and_closes(struct peer *p) {
+    send_pattern(p->fd, 0, 1000, 1000);
+    MUST(close(p->fd));
+    nap(20);
+    tell(p, 0);
+}
+
 static const struct scenario scenarios[] = {
     {"little_is_sent_before_death", waits_for_bytes, sends_little},
     {"little_is_sent_and_read_after_death", reads_after_death, sends_little},
@@ -330,5 +355,6 @@ static const struct scenario scenarios[] = {
     {"one_of_two_dies_waiting", answers, child_dies_waiting},
     {"one_of_two_dies_sending", reads_zeros, child_dies_sending},
     {"the_parent_of_two_dies", answers, parent_dies},
+    {"a_child_that_only_looks_sees_the_end", child_only_looks, sends_and_closes},
 };
 SCENARIO_MAIN(scenarios)

@@ -276,6 +276,23 @@ static void is_reset_asks(struct peer *p) {
     CALL(shutdown(p->fd, SHUT_WR));
 }
 
+// A write of nothing leaves the error alone where the kernel's does.
+static void is_reset_writes_nothing(struct peer *p) {
+    send_pattern(p->fd, 0, 1000, 1000);
+    await_bytes(p->fd, 7);
+    recv_all(p->fd, buffer, 7);
+    meet(p);
+    meet(p);
+    await_reset(p);
+    struct iovec none[2] = {{buffer, 0}, {buffer, 0}};
+    CALL(writev(p->fd, none, 2));
+    CALL(readv(p->fd, none, 2));
+    CALL(read(p->fd, buffer, 0));
+    say_events(p);
+    CALL(write(p->fd, buffer, 0));
+    say_error(p);
+}
+
 static void is_reset_sends(struct peer *p) {
     catch_pipe();
     send_pattern(p->fd, 0, 1000, 1000);
@@ -428,6 +445,7 @@ static const struct scenario scenarios[] = {
     {"writing_after_the_peer_closed", writes_after_close, closes},
     {"closing_with_unread_bytes_resets", closes_with_unread, is_reset},
     {"a_reset_is_told_once_by_so_error", closes_with_unread, is_reset_asks},
+    {"a_write_of_nothing_leaves_the_reset", closes_with_unread, is_reset_writes_nothing},
     {"a_reset_is_told_once_by_send", closes_with_unread, is_reset_sends},
     {"lingering_zero_resets", lingered_at, lingers_zero},
     {"lingering_waits_no_longer_than_needed", lingered_for, lingers},

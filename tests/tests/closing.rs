@@ -15,6 +15,7 @@ scenarios!("shutdown":
     writing_after_the_peer_closed,
     closing_with_unread_bytes_resets,
     a_reset_is_told_once_by_so_error,
+    a_write_of_nothing_leaves_the_reset,
     a_reset_is_told_once_by_send,
     lingering_zero_resets,
     lingering_waits_no_longer_than_needed,
@@ -48,4 +49,5 @@ scenarios!("death":
     one_of_two_dies_waiting,
     one_of_two_dies_sending,
     the_parent_of_two_dies,
+    a_child_that_only_looks_sees_the_end,
 );

@@ -28,6 +28,10 @@ fn flags(flags: c_int) -> Flags {
 calls! {
     fn read(real, fd: c_int, buf: *mut c_void, len: size_t) -> isize {
         let Some(at) = table::conn(fd) else { return real(fd, buf, len) };
+        if len == 0 {
+            // Of nothing, the kernel does not even ask the socket.
+            return real(fd, buf, len);
+        }
         // SAFETY: read's own contract.
         let Some(part) = buffer(buf, len) else { return finish(Err(libc::EFAULT)) };
         let kernel = || outcome(real(fd, buf, len));
@@ -50,8 +54,10 @@ calls! {
         let Some(at) = table::conn(fd) else { return real(fd, iov, count) };
         let kernel = || outcome(real(fd, iov, count));
         match parts(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
-            Ok(list) => finish(list.with(|list| {
-                ops::receive(fd, at, list, Flags::default(), kernel)
+            // Of nothing, the kernel does not even ask the socket.
+            Ok(list) => finish(list.with(|list| match list.iter().all(|part| part.is_empty()) {
+                true => kernel(),
+                false => ops::receive(fd, at, list, Flags::default(), kernel),
             })),
             Err(e) => finish(Err(e)),
         }

@@ -46,8 +46,10 @@ calls! {
         let Some(at) = table::conn(fd) else { return real(fd, iov, count) };
         let kernel = || outcome(real(fd, iov, count));
         match parts(iov, usize::try_from(count).unwrap_or(usize::MAX)) {
-            Ok(list) => finish(list.with_bytes(|list| {
-                ops::send(fd, at, list, Flags::default(), kernel)
+            // Of nothing, the kernel does not even ask the socket.
+            Ok(list) => finish(list.with_bytes(|list| match list.iter().all(|part| part.is_empty()) {
+                true => kernel(),
+                false => ops::send(fd, at, list, Flags::default(), kernel),
             })),
             Err(e) => finish(Err(e)),
         }

@@ -3,7 +3,7 @@
 //! Here is what others ask of that thread: that it be there, that it watch an anchor, that it look
 //! around. What it does is [`crate::progress`].
 
-use crate::conn::{Conn, Phase};
+use crate::conn::{Conn, Phase, flag};
 use crate::table::{self, Ref};
 use crate::thread::{self, Ends, OncePerProcess};
 use crate::{family, pair};
@@ -47,18 +47,31 @@ pub(crate) fn start() -> bool {
     THREAD.ensure(spawn)
 }
 
-/// In a forked child: the thread has stayed with the parent. Asked before each sleep, so without a
-/// system call.
+/// In a forked child: the thread has stayed with the parent. Asked often, so without a system call.
 pub(crate) fn is_missing() -> bool {
     THREAD.is_missing()
 }
 
+/// Called by what finds nothing, whether it then sleeps or not: in a forked child a thread is started that
+/// has the news of the kernel's.
+#[inline]
+pub(crate) fn ensure() {
+    if is_missing() {
+        restart();
+    }
+}
+
 /// Starts the thread in a forked child, and has it watch all connections that came along.
+#[cold]
 pub(crate) fn restart() {
     if start() {
         table::for_each_conn(|fd, at| {
             if at.conn.phase() == Phase::Attached {
                 watch(fd, at);
+                // The caller is to know now what the thread is told soon.
+                if poll::probe(fd, libc::POLLRDHUP) != 0 {
+                    at.conn.set(flag::ANCHOR | flag::ENDED);
+                }
             }
         });
     }

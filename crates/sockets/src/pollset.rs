@@ -65,8 +65,10 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         kernel[i].fd = -1;
     }
     let mut fruitless = 0;
-    let only_ours = ours.len() == fds.iter().filter(|p| p.fd >= 0).count();
     let mut inside = None;
+    if !ours.is_empty() {
+        anchors::ensure();
+    }
     loop {
         if process::is_confined() {
             return Err(PLAIN);
@@ -77,7 +79,12 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             let back = !at.is_attached_here();
             kernel[i].fd = if back { fds[i].fd } else { -1 };
         }
+        let only_ours = kernel.iter().all(|p| p.fd < 0);
         let mut n = look(fds, &ours);
+        if ours.iter().any(|&(i, at)| kernel[i].fd < 0 && !at.is_attached_here()) {
+            // It has left its VI since, and the kernel is to be asked about it.
+            continue;
+        }
         if n > 0 || timeout == Some(0) {
             if !only_ours || n == 0 {
                 poll::ppoll(&mut kernel, Some(0), mask).map_err(errno)?;
@@ -121,9 +128,6 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             }
         }
         fruitless = 0;
-        if anchors::is_missing() {
-            anchors::restart();
-        }
         let slept = sleep(fds, &ours, &mut kernel, &terms)?;
         spin.learn();
         let n = look(fds, &ours) + merge(fds, &kernel);

@@ -281,9 +281,7 @@ fn wait_once<T>(
         }
     }
     *fruitless = 0;
-    if anchors::is_missing() {
-        anchors::restart();
-    }
+    anchors::ensure();
     bell.going_to_sleep();
     let result = match once(at, attempt) {
         Ok(None) => {
@@ -311,7 +309,11 @@ fn attached(at: Ref) -> Result<Guard<'static>, Ended> {
 /// # Errors
 /// As for [`until`]; `EAGAIN` if it gives nothing.
 pub fn look<T>(at: Ref, mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>) -> Result<T, Ended> {
-    once(at, &mut attempt)?.ok_or(Ended::Failed(libc::EAGAIN))
+    if let Some(value) = once(at, &mut attempt)? {
+        return Ok(value);
+    }
+    anchors::ensure();
+    Err(Ended::Failed(libc::EAGAIN))
 }
 
 fn once<T>(

@@ -66,6 +66,7 @@ pub fn wait(
                 return Ok(n);
             }
         }
+        anchors::ensure();
         if timeout == Some(0) {
             return set.kernel(out, Some(0), mask);
         }
@@ -134,9 +135,6 @@ impl Set {
         if found {
             spin.learn();
             return from_kernel;
-        }
-        if anchors::is_missing() {
-            anchors::restart();
         }
         self.asleep.fetch_add(1, Ordering::AcqRel);
         let news = self.with(|inner| {

@@ -6,7 +6,7 @@ use crate::retreat::{self, Cause};
 use crate::stream::{self, Got, Put};
 use crate::table::Ref;
 use crate::wait::{self, Call, Ended, Want};
-use crate::{Errno, Outcome, meeting};
+use crate::{Errno, Outcome, anchors, meeting};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
 use sovia_signal::access::{self, BadAddress, Fault};
@@ -131,6 +131,7 @@ pub fn receive(
             Got::Nothing => {}
         }
         if flags.dont_wait || conn.has(flag::NONBLOCK) {
+            anchors::ensure();
             return Err(libc::EAGAIN);
         }
     }
@@ -349,6 +350,8 @@ pub fn send(
             }
             Put::Full => {
                 if flags.dont_wait || conn.has(flag::NONBLOCK) {
+                    drop(guard);
+                    anchors::ensure();
                     return Err(libc::EAGAIN);
                 }
             }
