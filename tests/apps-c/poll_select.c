@@ -302,6 +302,51 @@ static void many(struct peer *p) {
     }
 }
 
+// One of three descriptors' connection goes back to TCP: poll tells of all three all the same.
+#define GOERS 8
+
+static void takes_them_back(struct peer *p) {
+    for (int i = 0; i < GOERS; i++) {
+        int fd = connect_to(p, AF_INET, "goers");
+        warm(fd, false);
+        meet(p);
+        int set = MUST(epoll_create1(0));
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            // To a set that several processes have, the kernel alone can tell.
+            MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &(struct epoll_event){.events = EPOLLIN}));
+            nap(5);
+            MUST(epoll_wait(set, &(struct epoll_event){0}, 1, 0));
+            meet(p);
+            meet(p);
+            _exit(0);
+        }
+        MUST(waitpid(child, NULL, 0));
+        MUST(close(set));
+        MUST(close(fd));
+    }
+}
+
+static void polls_among_them(struct peer *p) {
+    p->listener = listen_on(p, AF_INET, "goers");
+    for (int i = 0; i < GOERS; i++) {
+        int fd = accept_one(p->listener);
+        warm(fd, true);
+        int again = MUST(dup(fd));
+        send_all(fd, "unread", 6);
+        meet(p);
+        meet(p);
+        struct pollfd all[] = {
+            {.fd = p->fd, .events = POLLOUT}, {.fd = fd, .events = POLLOUT}, {.fd = again, .events = POLLOUT}};
+        int ready = MUST(poll(all, 3, 0));
+        for (int k = 0; k < 3; k++)
+            say("%d of %d %s", k, ready, poll_names(all[k].revents));
+        meet(p);
+        MUST(close(again));
+        MUST(close(fd));
+    }
+}
+
 static const struct scenario scenarios[] = {
     {"poll_shows_each_state", changes, masks},
     {"poll_shows_a_reset", changes, masks_after_reset},
@@ -312,5 +357,6 @@ static const struct scenario scenarios[] = {
     {"ppoll_lets_signals_in_while_waiting", changes, masked},
     {"poll_mixes_kinds_of_descriptors", changes, mixed},
     {"poll_over_thirty_streams", many, many},
+    {"poll_tells_of_all_while_one_goes_back", polls_among_them, takes_them_back},
 };
 SCENARIO_MAIN(scenarios)

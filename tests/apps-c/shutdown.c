@@ -276,6 +276,35 @@ static void is_reset_asks(struct peer *p) {
     CALL(shutdown(p->fd, SHUT_WR));
 }
 
+static void is_reset_shuts(struct peer *p) {
+    send_pattern(p->fd, 0, 1000, 1000);
+    await_bytes(p->fd, 7);
+    recv_all(p->fd, buffer, 7);
+    meet(p);
+    meet(p);
+    await_reset(p);
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(shutdown(p->fd, SHUT_RD));
+    say_events(p);
+    say_error(p);
+}
+
+// An error comes before the end that one's own shutdown makes.
+static void is_reset_after_shutting(struct peer *p) {
+    send_pattern(p->fd, 0, 1000, 1000);
+    await_bytes(p->fd, 7);
+    recv_all(p->fd, buffer, 7);
+    CALL(shutdown(p->fd, SHUT_RD));
+    CALL(recv(p->fd, buffer, 10, 0));
+    meet(p);
+    meet(p);
+    await_reset(p);
+    CALL(recv(p->fd, buffer, 10, 0));
+    say_events(p);
+    CALL(recv(p->fd, buffer, 10, 0));
+    say_error(p);
+}
+
 // A write of nothing leaves the error alone where the kernel's does.
 static void is_reset_writes_nothing(struct peer *p) {
     send_pattern(p->fd, 0, 1000, 1000);
@@ -445,6 +474,8 @@ static const struct scenario scenarios[] = {
     {"writing_after_the_peer_closed", writes_after_close, closes},
     {"closing_with_unread_bytes_resets", closes_with_unread, is_reset},
     {"a_reset_is_told_once_by_so_error", closes_with_unread, is_reset_asks},
+    {"a_reset_connection_cannot_be_shut", closes_with_unread, is_reset_shuts},
+    {"a_reset_is_told_after_shutting_the_reading_half", closes_with_unread, is_reset_after_shutting},
     {"a_write_of_nothing_leaves_the_reset", closes_with_unread, is_reset_writes_nothing},
     {"a_reset_is_told_once_by_send", closes_with_unread, is_reset_sends},
     {"lingering_zero_resets", lingered_at, lingers_zero},

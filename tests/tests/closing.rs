@@ -15,6 +15,8 @@ scenarios!("shutdown":
     writing_after_the_peer_closed,
     closing_with_unread_bytes_resets,
     a_reset_is_told_once_by_so_error,
+    a_reset_connection_cannot_be_shut,
+    a_reset_is_told_after_shutting_the_reading_half,
     a_write_of_nothing_leaves_the_reset,
     a_reset_is_told_once_by_send,
     lingering_zero_resets,

@@ -82,6 +82,18 @@ fn two_thousand_connections_are_accelerated() {
     }
 }
 
+/// A VI whose connection a child has taken back to TCP is there for the next one.
+#[test]
+fn connections_after_those_that_children_have_taken_back() {
+    let case = Scenario::c("poll_select", "poll_tells_of_all_while_one_goes_back");
+    let seen = case.observe(Pairing::SOVIA);
+    for (role, outcome) in &seen.ends {
+        assert!(outcome.success(), "{role}: {outcome:#?}");
+        let count = accelerated(&outcome.stderr);
+        assert!(count > Some(5), "{role}: {}", outcome.stderr);
+    }
+}
+
 #[test]
 fn two_thousand_connections_of_one_pair_of_processes() {
     Scenario::c("limits", "many").watchdog(120).run();

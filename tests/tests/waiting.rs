@@ -29,6 +29,7 @@ scenarios!("poll_select":
     ppoll_lets_signals_in_while_waiting,
     poll_mixes_kinds_of_descriptors,
     poll_over_thirty_streams,
+    poll_tells_of_all_while_one_goes_back,
 );
 
 scenarios!("epoll_modes":

@@ -6,9 +6,9 @@
 //! microsecond or two and then sleeps without using the processor.
 
 use crate::conn::Guard;
+use crate::pair::{self, Pair};
 use crate::stream::{Watch, combine, listeners};
 use crate::table::{self, Ref};
-use crate::pair::{self, Pair};
 use crate::{Errno, anchors, config};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -11,8 +11,8 @@
 //! A thread is in a section ([`crate::section`]) while it holds a lock, so no signal handler of the
 //! program runs meanwhile and finds the lock held by its own thread. One that does find that is told.
 
-use crate::shim::{AtomicU32, Ordering, SPINS, fence, now_ns, sleep_on, spin_loop, wake_one};
 use crate::fences::{self, Reach};
+use crate::shim::{AtomicU32, Ordering, SPINS, fence, now_ns, sleep_on, spin_loop, wake_one};
 use crate::state::{self, State};
 use crate::{rank, record, section};
 use core::marker::PhantomData;
@@ -174,7 +174,8 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     #[inline(always)]
     fn takes(&self, me: u32) -> bool {
         // SYNC: pairs with the store in `unlock`: what the last owner wrote is visible.
-        let taken = self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let taken =
+            self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
         point(At::Locked);
         taken
     }
@@ -251,7 +252,8 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
             let held = self.owner.load(Ordering::Relaxed);
             if held == 0 {
                 // SYNC: as in `takes`.
-                if self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                if self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
                     break Some(Acquired::Clean);
                 }
                 continue;

@@ -88,7 +88,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     {
         let locked = conn.lock();
         // It may have been given up, or taken back to TCP, by another thread.
-        if conn.phase() != Phase::Candidate || !pair.occupy(vi, at.index) {
+        if conn.phase() != Phase::Candidate || !pair.occupy(vi, at) {
             return Attached::No;
         }
         conn.pair.store(index, Ordering::Relaxed);

@@ -65,11 +65,14 @@ pub(super) fn last_here(fd: i32, at: Ref) {
         // Whoever holds it still may never send again.
         stream::combine::tell(&mut guard);
         let vi = conn.vi.load(Ordering::Relaxed);
+        if last || members::is_known() {
+            pair.leaving(vi);
+        }
         if last {
             // With unread bytes, or if the program asked for it, TCP ends by a reset: the anchor
             // does, and the VI has no FIN.
-            let unread = !conn.has(flag::EOF)
-                && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
+            let unread =
+                !conn.has(flag::EOF) && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
             if unread {
                 let abort = [1i32, 0];
                 let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
@@ -100,8 +103,16 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
         }
         drop(guard);
-    } else if last {
-        conn.end();
+    } else {
+        if conn.phase() == Phase::Plain
+            && let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed))
+        {
+            // A relative may have taken it off its VI.
+            pair.reclaim(conn.vi.load(Ordering::Relaxed));
+        }
+        if last {
+            conn.end();
+        }
     }
     if last {
         family::give_back(at.index);
@@ -130,6 +141,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         // The anchor is shut under the lock: a send that finds the flag asks the kernel, and must
         // find it shut there as well.
         let Some(mut guard) = at.attached() else { return kernel() };
+        stream::ending::has_gone(&mut guard, fd);
         if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
             stream::finish(&mut guard, fd);
             conn.set(flag::SHUT_WR);

@@ -187,7 +187,9 @@ fn receive_slowly(
             }
             Err(Ended::Plain) => return Ok(done),
             // Whatever ends the wait, the kernel has then received all that was asked for.
-            Err(Ended::Failed(libc::EAGAIN | libc::EINTR)) if patient && wanted == 0 => return Ok(0),
+            Err(Ended::Failed(libc::EAGAIN | libc::EINTR)) if patient && wanted == 0 => {
+                return Ok(0);
+            }
             Err(Ended::Failed(e)) => Err(e),
         };
         match result {

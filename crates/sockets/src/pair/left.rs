@@ -25,7 +25,11 @@ pub(crate) fn collect(forget: impl Fn(*const Pair)) {
     for slot in &TABLE[..TOP.load(Ordering::Acquire) as usize] {
         // SAFETY: null, or from Arc::into_raw; the table's count of it goes only under the lock.
         let Some(pair) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
-        if !pair.peer_is_there()
+        let is_there = pair.peer_is_there();
+        if !is_there {
+            pair.reclaim_all();
+        }
+        if !is_there
             && pair.refs.compare_exchange(0, OUT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
             let raw = slot.swap(core::ptr::null_mut(), Ordering::AcqRel);

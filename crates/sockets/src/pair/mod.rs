@@ -13,8 +13,9 @@ pub(crate) use doors::{
 pub(crate) use left::{collect, leave_all, pause};
 
 use crate::config;
-use crate::conn::Guard;
+use crate::conn::{Guard, Phase};
 use crate::message::{Link, Process};
+use crate::table::Ref;
 use core::net::SocketAddr;
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -53,7 +54,10 @@ pub(crate) fn completed() -> u32 {
 pub(crate) const KEPT: usize = 4 << 10;
 
 /// In the place of a connection: one has been requested.
-const RESERVED: u32 = u32::MAX;
+const RESERVED: u64 = u32::MAX as u64;
+
+/// In the place of a connection: it is leaving the VI, at the hand of this process.
+const LEAVING: u64 = 1 << 63;
 
 /// In the count of attached connections: no further one is attached.
 const OUT: u32 = 1 << 31;
@@ -78,8 +82,8 @@ pub struct Pair {
     pub(crate) greetings: RobustBox<Vec<(Link, Datagram)>, { rank::OFFERS }>,
     /// The segment's file, until the peer has it.
     pub(crate) file: RobustBox<Option<Fd>, { rank::FILE }>,
-    /// For each VI the connection on it, plus one; or that one has been asked for.
-    conns: Box<[AtomicU32]>,
+    /// For each VI the connection on it ([`Occupant`]); or that one has been asked for.
+    conns: Box<[AtomicU64]>,
     /// Connections attached in this process, and whether it has been taken out of the table ([`OUT`]).
     refs: AtomicU32,
     /// Our waiters in use, by what this process knows itself.
@@ -201,7 +205,7 @@ pub(crate) fn add(
         greetings: RobustBox::new(Vec::new()),
         file: RobustBox::new(None),
         // Not by value: a meeting takes place on the program's stack.
-        conns: (0..VIS).map(|_| AtomicU32::new(0)).collect(),
+        conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
         refs: AtomicU32::new(0),
         waiters: AtomicU32::new(0),
         suspect: AtomicBool::new(false),
@@ -341,6 +345,33 @@ pub(crate) fn notify_own(guard: &Guard<'_>, waiters: u32) {
     }
 }
 
+/// A connection on a VI, as a word of the table: its slot's number plus one, and the slot's generation.
+#[derive(Debug, Clone, Copy)]
+struct Occupant(u64);
+
+impl Occupant {
+    fn of(at: Ref) -> Occupant {
+        Occupant(u64::from(at.generation & 0xff_ffff) << 32 | u64::from(at.index + 1))
+    }
+
+    /// The one that a word means, if it is one that this process is not just taking off the VI.
+    fn from(word: u64) -> Option<Occupant> {
+        (word & LEAVING == 0 && !matches!(word, 0 | RESERVED)).then_some(Occupant(word))
+    }
+
+    fn index(self) -> u32 {
+        self.0 as u32 - 1
+    }
+
+    /// Whether the connection is on no VI any more, for good. One that is about to be attached is a candidate.
+    fn has_left(self) -> bool {
+        crate::family::conn(self.index()).is_none_or(|conn| {
+            !conn.is_generation((self.0 >> 32) as u32)
+                || matches!(conn.phase(), Phase::Plain | Phase::Free)
+        })
+    }
+}
+
 impl Pair {
     #[inline]
     fn mark(&self, side: SideIndex, vi: u32, mut waiters: u32, mut ring: impl FnMut(u32)) {
@@ -402,17 +433,17 @@ impl Pair {
 
     /// Notes which connection is on a VI. False if there is one already: then the table of requests
     /// has been written to by somebody else; or if the pair has been taken out of the table.
-    pub(crate) fn occupy(&self, vi: u32, conn: u32) -> bool {
+    pub(crate) fn occupy(&self, vi: u32, at: Ref) -> bool {
+        self.reclaim(vi);
         let more = |refs: u32| (refs & OUT == 0).then_some(refs + 1);
         if self.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
             return false;
         }
-        let free = self.is_free(vi)
-            && [0, RESERVED].into_iter().any(|before| {
-                self.conns[vi as usize]
-                    .compare_exchange(before, conn + 1, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-            });
+        let free = [0, RESERVED].into_iter().any(|before| {
+            self.conns[vi as usize]
+                .compare_exchange(before, Occupant::of(at).0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        });
         if !free {
             self.refs.fetch_sub(1, Ordering::AcqRel);
         }
@@ -421,7 +452,31 @@ impl Pair {
 
     /// Whether no connection of this process is on a VI.
     pub(crate) fn is_free(&self, vi: u32) -> bool {
+        self.reclaim(vi);
         matches!(self.conns[vi as usize].load(Ordering::Acquire), 0 | RESERVED)
+    }
+
+    /// Frees a VI whose connection a relative has taken back to TCP: that relative has its own table, and
+    /// knows nothing of this one.
+    pub(crate) fn reclaim(&self, vi: u32) {
+        let Some(place) = self.conns.get(vi as usize) else { return };
+        let word = place.load(Ordering::Acquire);
+        if Occupant::from(word).is_some_and(Occupant::has_left)
+            && place.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            self.refs.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Frees all of them.
+    fn reclaim_all(&self) {
+        (0..VIS).for_each(|vi| self.reclaim(vi));
+    }
+
+    /// The connection on a VI is about to leave it: what it leaves is this process's to clear away. Under its
+    /// lock, while it is there.
+    pub(crate) fn leaving(&self, vi: u32) {
+        self.conns[vi as usize].fetch_or(LEAVING, Ordering::AcqRel);
     }
 
     /// Requests a connection of the peer, on a VI that none of ours is on or will be.
@@ -480,10 +535,7 @@ impl Pair {
 
     /// The connection of this process on a VI.
     pub(crate) fn conn_on(&self, vi: u32) -> Option<u32> {
-        match self.conns.get(vi as usize)?.load(Ordering::Acquire) {
-            0 | RESERVED => None,
-            index => Some(index - 1),
-        }
+        Occupant::from(self.conns.get(vi as usize)?.load(Ordering::Acquire)).map(Occupant::index)
     }
 
     /// The connections of this process on this pair's VIs.

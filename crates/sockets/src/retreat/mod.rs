@@ -281,6 +281,9 @@ fn detach(work: &Work) {
     sets::detached(at);
     let index = {
         let Some(guard) = at.attached() else { return };
+        if let Some(pair) = &pair {
+            pair.leaving(vi);
+        }
         conn.set_phase(Phase::Plain);
         conn.use_memory(0);
         // They find that it is on TCP, whatever becomes of the VI.

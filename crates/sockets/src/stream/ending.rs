@@ -23,7 +23,7 @@ const NEWS: u32 = flag::ANCHOR | flag::DEAD;
 /// Whether the peer has gone: died, or reset the connection. One that has only closed its sending half
 /// has not.
 #[inline]
-pub(super) fn has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
+pub(crate) fn has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
     guard.conn.has(flag::PEER_GONE) || guard.conn.has(NEWS) && look(guard, fd)
 }
 

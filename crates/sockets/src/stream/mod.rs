@@ -52,9 +52,9 @@ use sovia_proto::packet::Immediate;
 use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_signal::access::BadAddress;
 use sovia_sys::call;
+use via_shm::Damaged;
 use via_shm::endpoint::{Area, Unsent};
 use via_shm::layout::{Direction, Words};
-use via_shm::Damaged;
 
 /// A sender that waits for room is woken, and a poller told, when this much is free again.
 const ROOM: u64 = (Area::LEN / 2) as u64;

@@ -30,7 +30,7 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         Ok(0) if !out.is_empty() && guard.held_first != guard.held_end => peek_left(guard, fd, out),
         Ok(0) => match idle(guard, fd, &mut []) {
             Got::Bytes(_) => peek_left(guard, fd, out),
-            Got::End if !out.is_empty() && !conn.has(flag::EOF | flag::SHUT_RD) => end(conn, fd),
+            Got::End if !out.is_empty() && !conn.has(flag::EOF) => end(conn, fd),
             got => got,
         },
         Ok(n) => Got::Bytes(n),

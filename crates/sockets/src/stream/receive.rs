@@ -99,7 +99,7 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     if !conn.has(STATES) {
         return Got::Nothing;
     }
-    if conn.has(flag::EOF | flag::SHUT_RD) {
+    if conn.has(flag::EOF) {
         return Got::End;
     }
     if conn.has(flag::DAMAGED) {
@@ -112,12 +112,14 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     }
     let gathered = load(&rx(guard).writer, word::TAIL) != guard.taker.head;
     if guard.held_first == guard.held_end && !gathered {
-        return match (gone, out.is_empty()) {
+        let shut = conn.has(flag::SHUT_RD);
+        let found = match (gone, out.is_empty()) {
             (false, _) => Got::Nothing,
             // An error is told once: not to a caller that only looks.
             (true, true) => Got::End,
             (true, false) => end(conn, fd),
         };
+        return if found == Got::Nothing && shut { Got::End } else { found };
     }
     if out.is_empty() {
         // Only asked whether there is something.
