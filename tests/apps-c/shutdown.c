@@ -305,6 +305,30 @@ static void is_reset_after_shutting(struct peer *p) {
     say_error(p);
 }
 
+// Both have ended what they send before one of them closes with bytes unread: no reset.
+static void closes_with_unread_after_both_ended(struct peer *p) {
+    CALL(shutdown(p->fd, SHUT_WR));
+    meet(p);
+    meet(p);
+    await_bytes(p->fd, 20000);
+    await_end(p);
+    CALL(close(p->fd));
+    meet(p);
+}
+
+static void ends_after_the_other(struct peer *p) {
+    meet(p);
+    await_end(p);
+    send_pattern(p->fd, 0, 20000, 20000);
+    CALL(shutdown(p->fd, SHUT_WR));
+    meet(p);
+    meet(p);
+    await_reset(p);
+    say_events(p);
+    say_error(p);
+    CALL(recv(p->fd, buffer, 10, 0));
+}
+
 // A write of nothing leaves the error alone where the kernel's does.
 static void is_reset_writes_nothing(struct peer *p) {
     send_pattern(p->fd, 0, 1000, 1000);
@@ -476,6 +500,7 @@ static const struct scenario scenarios[] = {
     {"a_reset_is_told_once_by_so_error", closes_with_unread, is_reset_asks},
     {"a_reset_connection_cannot_be_shut", closes_with_unread, is_reset_shuts},
     {"a_reset_is_told_after_shutting_the_reading_half", closes_with_unread, is_reset_after_shutting},
+    {"unread_bytes_where_both_have_ended", closes_with_unread_after_both_ended, ends_after_the_other},
     {"a_write_of_nothing_leaves_the_reset", closes_with_unread, is_reset_writes_nothing},
     {"a_reset_is_told_once_by_send", closes_with_unread, is_reset_sends},
     {"lingering_zero_resets", lingered_at, lingers_zero},

@@ -17,6 +17,7 @@ scenarios!("shutdown":
     a_reset_is_told_once_by_so_error,
     a_reset_connection_cannot_be_shut,
     a_reset_is_told_after_shutting_the_reading_half,
+    unread_bytes_where_both_have_ended,
     a_write_of_nothing_leaves_the_reset,
     a_reset_is_told_once_by_send,
     lingering_zero_resets,

@@ -141,7 +141,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         // The anchor is shut under the lock: a send that finds the flag asks the kernel, and must
         // find it shut there as well.
         let Some(mut guard) = at.attached() else { return kernel() };
-        stream::ending::has_gone(&mut guard, fd);
+        stream::ending::has_gone_by_now(&mut guard, fd);
         if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
             stream::finish(&mut guard, fd);
             conn.set(flag::SHUT_WR);

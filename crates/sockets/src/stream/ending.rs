@@ -23,8 +23,15 @@ const NEWS: u32 = flag::ANCHOR | flag::DEAD;
 /// Whether the peer has gone: died, or reset the connection. One that has only closed its sending half
 /// has not.
 #[inline]
-pub(crate) fn has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
+pub(super) fn has_gone(guard: &mut Guard<'_>, fd: i32) -> bool {
     guard.conn.has(flag::PEER_GONE) || guard.conn.has(NEWS) && look(guard, fd)
+}
+
+/// The same, asked of the kernel now: the thread that watches the anchor may not have come to it.
+#[cold]
+pub(crate) fn has_gone_by_now(guard: &mut Guard<'_>, fd: i32) -> bool {
+    guard.conn.set(flag::ANCHOR);
+    has_gone(guard, fd)
 }
 
 #[cold]
@@ -56,7 +63,9 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
         return false;
     }
     conn.set(flag::PEER_GONE);
-    if !reset && leaves_unread(guard) {
+    // Where both have said that they send no more, the kernel has closed its socket, and a reset finds none.
+    let both_closed = finished && conn.has(flag::SHUT_WR);
+    if !reset && !both_closed && leaves_unread(guard) {
         // The kernel says EPIPE where a FIN has come before the reset.
         let error = if finished { libc::EPIPE } else { libc::ECONNRESET };
         conn.keep_error(error);
@@ -120,6 +129,10 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     let conn = guard.conn;
     has_gone(guard, fd);
     let mut events = poll::probe(fd, libc::POLLRDHUP) & (ENDS | libc::POLLERR);
+    if events & !libc::POLLRDHUP != 0 && !conn.has(flag::PEER_GONE) {
+        // What the program is told here, its next call must find.
+        has_gone_by_now(guard, fd);
+    }
     if conn.has(flag::RESET) {
         events |= ENDS;
     } else if events & ENDS != 0 && !conn.has(flag::SHUT_RD) && !is_reset(conn, fd) {

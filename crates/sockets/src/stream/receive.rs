@@ -105,14 +105,18 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     if conn.has(flag::DAMAGED) {
         return Got::Failed(libc::ECONNRESET);
     }
-    let gone = ending::has_gone(guard, fd);
+    let shut = conn.has(flag::SHUT_RD);
+    let gone = match shut {
+        // An error comes before the end that this end has made itself.
+        true => ending::has_gone_by_now(guard, fd),
+        false => ending::has_gone(guard, fd),
+    };
     // Whatever the peer put on the VI before it left is seen by now.
     if (gone || conn.has(flag::ANCHOR)) && scan(guard).is_err() {
         return Got::Failed(damaged(conn, fd));
     }
     let gathered = load(&rx(guard).writer, word::TAIL) != guard.taker.head;
     if guard.held_first == guard.held_end && !gathered {
-        let shut = conn.has(flag::SHUT_RD);
         let found = match (gone, out.is_empty()) {
             (false, _) => Got::Nothing,
             // An error is told once: not to a caller that only looks.
