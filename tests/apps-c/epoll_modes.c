@@ -130,6 +130,29 @@ static void edge(struct peer *p) {
     tell(p, 'q');
 }
 
+// An end is one edge, whether something is unread or not.
+static void edge_of_an_end(struct peer *p) {
+    begin(p, EPOLLIN | EPOLLRDHUP | EPOLLET);
+    tell(p, 'h');
+    hear(p);
+    say_wait(-1);
+    say_wait(QUIET);
+    say_wait(QUIET);
+    tell(p, 'q');
+}
+
+static void edge_of_an_end_behind_bytes(struct peer *p) {
+    begin(p, EPOLLIN | EPOLLRDHUP | EPOLLET);
+    have(p, 's', 4);
+    say_wait(-1);
+    tell(p, 'h');
+    hear(p);
+    say_wait(-1);
+    say_wait(QUIET);
+    say_wait(QUIET);
+    tell(p, 'q');
+}
+
 static void edge_both(struct peer *p) {
     begin(p, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
     say_wait(-1);
@@ -349,6 +372,8 @@ static const struct scenario scenarios[] = {
     {"level_triggered_while_there_is_something", changes, level},
     {"level_triggered_room_to_write", changes, level_out},
     {"edge_triggered_once_for_each_arrival", changes, edge},
+    {"edge_triggered_once_for_an_end", changes, edge_of_an_end},
+    {"edge_triggered_once_for_an_end_behind_bytes", changes, edge_of_an_end_behind_bytes},
     {"edge_triggered_both_ways", changes, edge_both},
     {"edge_triggered_when_room_comes_back", changes, edge_room},
     {"level_triggered_when_room_comes_back", changes, level_room},

@@ -36,6 +36,8 @@ scenarios!("epoll_modes":
     level_triggered_while_there_is_something,
     level_triggered_room_to_write,
     edge_triggered_once_for_each_arrival,
+    edge_triggered_once_for_an_end,
+    edge_triggered_once_for_an_end_behind_bytes,
     edge_triggered_both_ways,
     edge_triggered_when_room_comes_back,
     level_triggered_when_room_comes_back,

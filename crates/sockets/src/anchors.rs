@@ -6,7 +6,7 @@
 use crate::conn::{Conn, Phase, flag};
 use crate::table::{self, Ref};
 use crate::thread::{self, Ends, OncePerProcess};
-use crate::{family, pair};
+use crate::{backlog, family, pair};
 use core::sync::atomic::{AtomicI32, Ordering};
 use sovia_sys::{call, poll};
 use std::sync::OnceLock;
@@ -80,6 +80,9 @@ pub(crate) fn restart() {
 fn spawn() -> bool {
     let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
     let Some(&main) = MAIN.get() else { return false };
+    // Here, not in the thread: files are opened for it, and the program's threads alone may make descriptors,
+    // each for as long as a call of its own lasts.
+    backlog::find_limit();
     let started = thread::start(main, epoll.raw() as usize as *mut libc::c_void, Ends::WhenTold);
     if started {
         EPOLL.store(epoll.into_raw(), Ordering::Release);

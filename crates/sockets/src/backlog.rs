@@ -45,7 +45,7 @@ fn limit() -> u64 {
     }
 }
 
-/// Finds the limit out, unless it is known. Not on the program's stack, which may be small.
+/// Finds the limit out, unless it is known.
 pub(crate) fn find_limit() {
     if LIMIT.load(Ordering::Relaxed) != 0 {
         return;

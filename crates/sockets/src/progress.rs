@@ -12,8 +12,8 @@ use crate::conn::flag;
 use crate::ops::keep;
 use crate::retreat::answer;
 use crate::stream::audit::{self, Finding};
-use crate::stream::{combine, handled, listeners};
-use crate::{anchors, backlog, family, pair, sets, thread};
+use crate::stream::{combine, ending, handled, listeners};
+use crate::{anchors, family, pair, sets, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
@@ -34,7 +34,6 @@ pub(crate) fn start() {
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let epoll = argument as usize as i32;
-    backlog::find_limit();
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     // When the connections are to be looked at; none while there are none.
     let mut audit = None;
@@ -165,7 +164,12 @@ fn anchor_event(token: u64, events: u32) {
     // begins to watch it, and on a busy machine that is late.)
     let bytes = events & libc::EPOLLIN as u32 != 0 && conn.rx() != Rx::Vi;
     let room = events & libc::EPOLLOUT as u32 != 0 && conn.tx() != Tx::Vi;
-    if events & ENDS != 0 || bytes || room {
+    // The VI tells of an orderly end as well, and has: to tell of it again would be an edge too many.
+    let hangs_up = events & libc::EPOLLHUP as u32 != 0 && !conn.has(flag::SHUT_WR);
+    let is_orderly = events & ENDS != 0 && events & libc::EPOLLERR as u32 == 0 && !hangs_up;
+    if is_orderly && conn.attached().is_some_and(|guard| ending::is_announced(&guard)) {
+        listeners::wake_own(conn);
+    } else if events & ENDS != 0 || bytes || room {
         listeners::tell_own(conn);
     }
 }

@@ -1,6 +1,7 @@
 //! How much memory this process may have, as far as the kernel says.
 //!
-//! Read with system calls and a buffer on the stack: the readers may be in the middle of anything.
+//! What is asked for often is read with system calls and a small buffer on the stack: the readers may be in
+//! the middle of anything.
 
 use crate::Fd;
 use crate::call;
@@ -52,9 +53,9 @@ fn page_size() -> u64 {
 }
 
 /// The smallest limit of the control groups that this process is in (bytes); `None` if there is none, or
-/// it cannot be read.
+/// it cannot be read. Allocates, for it may be asked on a small stack.
 pub fn control_group() -> Option<u64> {
-    let mut buffer = [0; 1024];
+    let mut buffer = vec![0; 4096];
     let text = read(c"/proc/self/cgroup", &mut buffer)?;
     text.split(|&byte| byte == b'\n').filter_map(smallest_of).min()
 }
@@ -85,7 +86,7 @@ fn smallest_of(line: &[u8]) -> Option<u64> {
 }
 
 fn limit_in(root: &[u8], path: &[u8], file: &[u8]) -> Option<u64> {
-    let mut name = [0; PATH_MAX];
+    let mut name = vec![0; PATH_MAX];
     let mut end = 0;
     for part in [root, path, file] {
         name.get_mut(end..end + part.len())?.copy_from_slice(part);

@@ -74,7 +74,9 @@ fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
             mask |= IN;
         }
         // The anchor's FIN comes a moment after the VI's. A program may have shut the anchor before it had a VI.
-        if (interest & END != 0 || has_shut) && stream::is_ending(guard) {
+        if (interest & END != 0 || has_shut)
+            && (stream::is_ending(guard) || stream::ending::shows_end(guard, fd))
+        {
             let has_ended = has_shut || call::tcp_state(fd).is_some_and(call::TcpState::has_ended);
             mask |= END | if has_ended { libc::EPOLLHUP as u32 } else { 0 };
         }

@@ -10,7 +10,7 @@
 use super::anchor::anchor_news;
 use super::entering::switched;
 use super::hold::scan;
-use super::{listeners, load, peek, tx, word};
+use super::{listeners, load, peek, rx, tx, word};
 use crate::conn::{Conn, Guard, HELD, flag};
 use crate::{Errno, pair};
 use sovia_proto::packet::Kind;
@@ -146,6 +146,23 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
         events |= libc::POLLERR;
     }
     events
+}
+
+/// Whether the peer has said on the VI that it sends no more, however much of what it sent is unread.
+pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
+    guard.conn.rx() == Rx::Vi && load(&rx(guard).writer, word::FIN) != 0
+}
+
+/// Whether the program is to be told of the end that the peer has announced on the VI.
+pub(crate) fn shows_end(guard: &mut Guard<'_>, fd: i32) -> bool {
+    if !is_announced(guard) {
+        return false;
+    }
+    let far = is_far(guard, fd);
+    if far {
+        guard.conn.set(flag::WITHHELD);
+    }
+    !far
 }
 
 /// Whether more is unread than the anchor's buffer would have held.

@@ -72,6 +72,8 @@ pub(crate) mod word {
     pub(crate) const LEDGER: usize = 3;
     /// Writer's line: the window.
     pub(crate) const WINDOW: usize = 4;
+    /// Writer's line: not 0 once the sender has ended its part.
+    pub(crate) const FIN: usize = 5;
     /// Reader's line: gathered bytes taken.
     pub(crate) const HEAD: usize = 0;
     /// Reader's line: bytes of the ordered packets that the program has read to their ends.
