@@ -71,7 +71,7 @@ pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
     leave(Cause::Filter);
     await_waiting(&attached);
     drop_all(Cause::Filter.reason());
-    table::for_each_epoll(|epfd| {
+    table::for_each_epoll(|epfd, _| {
         table::remove(epfd);
     });
     chain::put_nothing_off();

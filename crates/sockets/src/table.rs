@@ -393,10 +393,10 @@ pub fn for_each_conn(mut each: impl FnMut(i32, Ref)) {
 }
 
 /// Calls `each` for every descriptor of an epoll instance that is followed.
-pub(crate) fn for_each_epoll(mut each: impl FnMut(i32)) {
+pub(crate) fn for_each_epoll(mut each: impl FnMut(i32, u32)) {
     for_each_word(|fd, slot| {
-        if matches!(decode(slot.load(Ordering::Acquire)), Entry::Epoll(_)) {
-            each(fd);
+        if let Entry::Epoll(index) = decode(slot.load(Ordering::Acquire)) {
+            each(fd, index);
         }
     });
 }

@@ -55,8 +55,9 @@ pub fn control(
         }
         _ => return kernel(),
     };
-    if set.nested.load(Ordering::Acquire) && at.conn.phase() == Phase::Attached {
-        retreat::now(fd, at, Cause::Call);
+    let nested = set.nested.load(Ordering::Acquire);
+    if nested && at.conn.phase() == Phase::Attached {
+        retreat::now(fd, at, Cause::Set);
     }
     if at.conn.phase() == Phase::Plain {
         return kernel();
@@ -65,8 +66,9 @@ pub fn control(
     // cannot be attached in between and be in both places, or in none.
     let mut kernel = Some(kernel);
     let result = set.with(|inner| match at.conn.phase() {
-        // The descriptor is a relay's socket by now, or about to be it.
-        Phase::Attached if at.conn.has(flag::RELAYED) => match kernel.take() {
+        // The descriptor is a relay's socket by now, or about to be it; or the kernel tells of it though it must
+        // stay on its VI.
+        Phase::Attached if at.conn.has(flag::RELAYED) || nested => match kernel.take() {
             Some(kernel) => kernel(),
             None => Err(libc::EAGAIN),
         },
@@ -115,7 +117,7 @@ pub fn polled(index: u32) {
 /// From now on somebody waits for the instance itself: everything in it is the kernel's.
 fn make_nested(set: &Set) {
     for (fd, at) in set.nest() {
-        retreat::now(fd, at, Cause::Call);
+        retreat::now(fd, at, Cause::Set);
     }
     set.drop_door();
 }

@@ -34,7 +34,7 @@ pub fn wait(
         if process::is_confined() {
             return Err(PLAIN);
         }
-        let (mut n, look) = set.with(|inner| {
+        let (mut n, look, gone_over) = set.with(|inner| {
             let now = clock::now_ns();
             inner.rounds += 1;
             let look = now - inner.looked >= KERNEL_NS || inner.rounds >= KERNEL_EVERY;
@@ -50,14 +50,19 @@ pub fn wait(
                 // There was no place left for anything else.
                 inner.rounds += KERNEL_EVERY / 4;
             }
-            (n, look)
+            (n, look, set.gone_over.load(Ordering::Acquire))
         });
         set.settle(retreat::settle);
         if n > 0 || look {
             if look && n < out.len() {
-                n += set
+                let more = set
                     .kernel(&mut out[n..], Some(0), mask)
                     .or_else(|e| if n > 0 { Ok(0) } else { Err(e) })?;
+                n = match set.gone_over.load(Ordering::Acquire) == gone_over {
+                    true => n + more,
+                    // The kernel may tell again what has been told of a connection that has just left its VI.
+                    false => merge(&mut out[..n + more], n),
+                };
             }
             if n == 0 {
                 n = set.with(|inner| set.collect(inner, out));
@@ -89,6 +94,22 @@ pub fn wait(
     }
 }
 
+/// Takes the events from `n` on that are about what one before is about as well into that; how many are left.
+fn merge(events: &mut [Event], n: usize) -> usize {
+    let mut end = n;
+    for i in n..events.len() {
+        let Event { events: mask, u64: data } = events[i];
+        match events[..n].iter_mut().find(|event| event.u64 == data) {
+            Some(told) => told.events |= mask,
+            None => {
+                events[end] = events[i];
+                end += 1;
+            }
+        }
+    }
+    end
+}
+
 impl Set {
     /// Asks the kernel's instance; the doorbell's event is taken out.
     fn kernel(
@@ -97,7 +118,7 @@ impl Set {
         timeout: Option<u64>,
         mask: Option<&libc::sigset_t>,
     ) -> Outcome {
-        let n = poll::epoll_wait(self.epfd, out, timeout, mask).map_err(errno)?;
+        let n = poll::epoll_wait(self.epfd(), out, timeout, mask).map_err(errno)?;
         Ok(filter(&mut out[..n]))
     }
 
@@ -150,7 +171,7 @@ impl Set {
             let left = until.map(|until| until.saturating_sub(clock::now_ns()));
             crate::stats::slept();
             let make = |call| since.make(call);
-            let sleep = || poll::epoll_wait_by(make, self.epfd, out, left, mask).map_err(errno);
+            let sleep = || poll::epoll_wait_by(make, self.epfd(), out, left, mask).map_err(errno);
             crate::wait::cancellable(sleep).map(|n| filter(&mut out[..n]))
         };
         let asleep = self.asleep.fetch_sub(1, Ordering::AcqRel) - 1;

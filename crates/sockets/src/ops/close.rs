@@ -20,7 +20,7 @@ pub fn close(fd: i32) {
                 last_here(fd, at);
             }
         }
-        Entry::Epoll(index) => sets::closed(index),
+        Entry::Epoll(index) => sets::closed(index, fd),
         Entry::Foreign | Entry::Private => {}
     }
 }
@@ -193,7 +193,7 @@ pub fn forget(fd: i32) {
                 last_here(-1, at);
             }
         }
-        Entry::Epoll(index) => sets::closed(index),
+        Entry::Epoll(index) => sets::closed(index, fd),
         Entry::Foreign | Entry::Private => {}
     }
 }

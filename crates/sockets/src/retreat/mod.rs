@@ -49,6 +49,9 @@ pub enum Cause {
     Passed,
     /// A call that Sovia does not carry.
     Call,
+    /// It is in an epoll instance that others wait for as well, or wait for itself: of that the kernel alone
+    /// can tell.
+    Set,
     /// The process changes its user or its rights.
     Credentials,
     /// The process puts itself under a filter of system calls.
@@ -65,7 +68,7 @@ impl Cause {
             Cause::Stream => Reason::RetreatStream,
             Cause::Ulp => Reason::RetreatUlp,
             Cause::Passed => Reason::RetreatPassed,
-            Cause::Call => Reason::RetreatCall,
+            Cause::Call | Cause::Set => Reason::RetreatCall,
             Cause::Credentials => Reason::RetreatCredentials,
             Cause::Filter => Reason::Filter,
             Cause::Peer => Reason::RetreatPeer,
@@ -100,6 +103,10 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     }
     if cause == Cause::Exec && must_stay(&mut guard, fd) {
         return work.give_up(&mut guard);
+    }
+    if cause == Cause::Set && must_stay(&mut guard, fd) {
+        leave_to_set(work, guard, fd);
+        return sets::detached(at);
     }
     // So much waits on the VI for a receiver that has not come there yet, or for room on TCP that a
     // receiver has returned, that TCP would not take it now.
@@ -167,16 +174,30 @@ fn relay(fd: i32, at: Ref, left: &Left) -> bool {
     RELAY.get().is_some_and(|relay| relay(fd, at, left))
 }
 
-/// A forked process that execs has a relative with the same descriptor, and bytes that the peer
-/// cannot put on TCP any more, because it has finished, are still unread: one of the two only can
-/// have them. A descriptor that merely leaks into the new program is by far the likelier case than
-/// one that both read, so the relative keeps the connection.
+/// Whether a connection must stay on its VI, because a relative has the same descriptor, and bytes that the
+/// peer cannot put on TCP any more, because it has finished, are still unread: one of the two only could
+/// have them.
+///
+/// Of a forked process that execs, a descriptor that merely leaks into the new program is by far the
+/// likelier case than one that both read, so the relative keeps the connection.
 fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     (family::is_shared(conn) || process::is_borrowed())
-        && conn.rx() == Rx::Vi
+        && matches!(conn.rx(), Rx::Vi | Rx::Granted)
         && stream::unread(guard, fd).is_ok_and(|n| n > 0)
         && stream::anchor_has_ended(fd)
+}
+
+/// The kernel watches a connection that must stay on its VI. What it says of the anchor, which has ended, holds
+/// for what is unread on the VI as well; what is sent goes over TCP, so that the room is TCP's.
+fn leave_to_set(work: Work, mut guard: Guard<'_>, fd: i32) {
+    let is_sending = guard.conn.tx() == Tx::Vi
+        && stream::unentered(&guard) <= UNENTERED_MAX
+        && !returned::refuse_or_pump(&mut guard, fd);
+    if is_sending && leave_sending(&mut guard, fd).is_err() {
+        stream::damaged(guard.conn, fd);
+    }
+    work.give_up(&mut guard);
 }
 
 /// Like [`now`], and the peer does the same first: what it has not read yet is on TCP before

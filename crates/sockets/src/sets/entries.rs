@@ -2,7 +2,7 @@
 
 use crate::conn::Phase;
 use crate::pair::Pair;
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,8 +30,11 @@ pub(crate) struct Inner {
 
 #[derive(Debug)]
 pub(crate) struct Entry {
+    /// By which the program knows it. It may be closed while the connection has others.
     pub(super) fd: i32,
     pub(super) at: Ref,
+    /// By which the kernel is asked.
+    through: i32,
     pub(crate) events: u32,
     pub(crate) data: u64,
     /// In the set, as the program knows it.
@@ -43,6 +46,19 @@ pub(crate) struct Entry {
     pub(super) queued: bool,
     /// Next entry of the same connection.
     pub(super) next: u32,
+}
+
+impl Entry {
+    /// A descriptor of the connection in this process.
+    #[inline]
+    pub(super) fn anchor(&mut self) -> i32 {
+        if !table::refers(self.through, self.at)
+            && let Some(other) = table::descriptor_of(self.at.conn)
+        {
+            self.through = other;
+        }
+        self.through
+    }
 }
 
 /// What connects a set with one pair of processes.
@@ -110,6 +126,7 @@ impl Inner {
         let entry = Entry {
             fd,
             at,
+            through: fd,
             events: 0,
             data: 0,
             registered: false,

@@ -19,7 +19,7 @@ use crate::pair::{self, Pair};
 use crate::process;
 use crate::table::{self, Ref};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use entries::unlink;
 use sovia_sync::RobustLock;
 use sovia_sys::{call, poll};
@@ -60,7 +60,7 @@ pub fn created(epfd: i32) {
     for (index, slot) in TABLE.iter().enumerate() {
         if slot.load(Ordering::Acquire).is_null() {
             let set = Box::into_raw(Box::new(Set {
-                epfd,
+                epfd: AtomicI32::new(epfd),
                 lock: RobustLock::new(),
                 attached: AtomicU32::new(0),
                 references: AtomicU32::new(1),
@@ -68,6 +68,7 @@ pub fn created(epfd: i32) {
                 asleep: AtomicU32::new(0),
                 nested: AtomicBool::new(false),
                 any_settled: AtomicBool::new(false),
+                gone_over: AtomicU32::new(0),
                 inner: UnsafeCell::new(Inner { door: pair::door_for(index as u32), ..fresh() }),
             }));
             let null = core::ptr::null_mut();
@@ -89,10 +90,17 @@ pub(crate) fn duplicated(index: u32) {
     }
 }
 
-/// A descriptor of an instance is closed.
-pub(crate) fn closed(index: u32) {
+/// A descriptor of an instance is closed, and no more in the table.
+pub(crate) fn closed(index: u32, fd: i32) {
     let Some(set) = get(index) else { return };
     if set.references.fetch_sub(1, Ordering::AcqRel) != 1 {
+        if set.epfd() == fd {
+            table::for_each_epoll(|other, of| {
+                if of == index {
+                    set.epfd.store(other, Ordering::Relaxed);
+                }
+            });
+        }
         return;
     }
     // In a forked child the waiters are the parent's still.
@@ -170,7 +178,7 @@ pub(crate) fn attached(at: Ref) -> bool {
                 if entry.registered && !entry.attached && entry.at.same(at) {
                     let fd = entry.fd;
                     if set.take_in(inner, i as u32) {
-                        let _ = poll::epoll_ctl(set.epfd, libc::EPOLL_CTL_DEL, fd, 0, 0);
+                        let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
                     } else {
                         everywhere = false;
                     }
@@ -190,13 +198,14 @@ pub(crate) fn detached(at: Ref) {
                 if entry.attached && entry.at.same(at) {
                     entry.attached = false;
                     set.attached.fetch_sub(1, Ordering::AcqRel);
+                    set.gone_over.fetch_add(1, Ordering::AcqRel);
                     if entry.registered {
                         let oneshot = libc::EPOLLONESHOT as u32;
                         let events = if entry.armed { entry.events } else { oneshot };
                         let _ = poll::epoll_ctl(
-                            set.epfd,
+                            set.epfd(),
                             libc::EPOLL_CTL_ADD,
-                            entry.fd,
+                            entry.anchor(),
                             events,
                             entry.data,
                         );

@@ -8,7 +8,7 @@ use crate::pair;
 use crate::stream;
 use crate::table::Ref;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use libc::epoll_event;
 use sovia_sync::{Local, RobustLock, rank};
 use sovia_sys::{call, poll};
@@ -21,7 +21,8 @@ pub(crate) const DOOR: u64 = 0xd5_0b1a_d00b_e115;
 /// One epoll instance.
 #[derive(Debug)]
 pub(crate) struct Set {
-    pub(crate) epfd: i32,
+    /// A descriptor of the instance in this process: another one if that is closed.
+    pub(super) epfd: AtomicI32,
     pub(super) lock: RobustLock<Local, { rank::SET }>,
     /// Attached connections in the set.
     pub(crate) attached: AtomicU32,
@@ -36,6 +37,8 @@ pub(crate) struct Set {
     pub(crate) nested: AtomicBool,
     /// Whether connections are seen to be back on TCP.
     pub(super) any_settled: AtomicBool,
+    /// Counts entries that have gone over to the kernel's instance.
+    pub(crate) gone_over: AtomicU32,
     pub(super) inner: UnsafeCell<Inner>,
 }
 
@@ -49,6 +52,10 @@ impl Set {
         let result = f(unsafe { &mut *self.inner.get() });
         self.lock.unlock();
         result
+    }
+
+    pub(crate) fn epfd(&self) -> i32 {
+        self.epfd.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -72,7 +79,7 @@ impl Set {
             && let Some(door) = pair::door(inner.door as usize)
         {
             let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
-            let _ = poll::epoll_ctl(self.epfd, libc::EPOLL_CTL_ADD, door, events, DOOR);
+            let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_ADD, door, events, DOOR);
             inner.door_added = true;
         }
         let waiter = inner.lanes[lane].waiter;
@@ -149,7 +156,7 @@ impl Set {
             NESTED.fetch_add(1, Ordering::AcqRel);
         }
         self.with(|inner| {
-            inner.entries.iter().filter(|e| e.attached).map(|e| (e.fd, e.at)).collect()
+            inner.entries.iter_mut().filter(|e| e.attached).map(|e| (e.anchor(), e.at)).collect()
         })
     }
 
@@ -159,7 +166,7 @@ impl Set {
             if core::mem::take(&mut inner.door_added)
                 && let Some(door) = pair::door(inner.door as usize)
             {
-                let _ = poll::epoll_ctl(self.epfd, libc::EPOLL_CTL_DEL, door, 0, 0);
+                let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, door, 0, 0);
             }
         });
     }
@@ -190,7 +197,7 @@ impl Set {
                 continue;
             }
             let at = entry.at;
-            let mask = readiness(at, entry.fd, entry.events)
+            let mask = readiness(at, entry.anchor(), entry.events)
                 & (entry.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
             if at.conn.is_back() {
                 inner.settled.push(at);
