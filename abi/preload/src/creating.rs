@@ -3,6 +3,7 @@
 
 use libc::{DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, pid_t, sigset_t};
 use sovia_calls::descriptors::created;
+use sovia_sockets::retreat;
 
 /// Hooks that pass a call on and drop the entry of the number that it returns.
 macro_rules! creating {
@@ -45,7 +46,6 @@ creating! {
     fn fanotify_init(flags: c_uint, event_flags: c_uint);
     fn memfd_create(name: *const c_char, flags: c_uint);
     fn pidfd_open(pid: pid_t, flags: c_uint);
-    fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint);
     fn mkstemp(template: *mut c_char);
     fn mkstemp64(template: *mut c_char);
     fn mkostemp(template: *mut c_char, flags: c_int);
@@ -79,6 +79,15 @@ pub(crate) mod several {
     use super::*;
 
     hooks! {
+        /// It may be one more descriptor of a connection of this process's, of which only the kernel knows.
+        fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int {
+            let new = created(real!()(pidfd, fd, flags));
+            if new >= 0 {
+                retreat::of_socket(new);
+            }
+            new
+        }
+
         fn pipe(fds: *mut c_int) -> c_int {
             both(real!()(fds), fds)
         }
@@ -183,7 +192,6 @@ pub(crate) fn returns_descriptor(number: c_long) -> bool {
             | libc::SYS_eventfd
             | libc::SYS_signalfd
             | libc::SYS_inotify_init
-            | libc::SYS_epoll_create
     ) {
         return true;
     }
@@ -204,13 +212,11 @@ pub(crate) fn returns_descriptor(number: c_long) -> bool {
             | libc::SYS_signalfd4
             | libc::SYS_inotify_init1
             | libc::SYS_fanotify_init
-            | libc::SYS_epoll_create1
             | libc::SYS_memfd_create
             | libc::SYS_memfd_secret
             | libc::SYS_userfaultfd
             | libc::SYS_perf_event_open
             | libc::SYS_pidfd_open
-            | libc::SYS_pidfd_getfd
             | libc::SYS_mq_open
             | libc::SYS_landlock_create_ruleset
             | libc::SYS_io_uring_setup

@@ -12,6 +12,7 @@
 #[macro_use]
 mod real;
 mod aliases;
+mod asynchronous;
 mod children;
 mod creating;
 mod credentials;
@@ -26,6 +27,7 @@ mod rings;
 mod send;
 mod signals;
 mod sockets;
+mod spawning;
 
 use sovia_calls::boundary::{errno, finish, outcome, set_errno};
 

@@ -1,6 +1,6 @@
 //! Processes: fork, exec, and what they take along.
 
-use libc::{FILE, c_char, c_int, c_long, c_void, pid_t};
+use libc::{FILE, c_char, c_int, c_long, c_void};
 use sovia_calls::descriptors::created;
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
@@ -9,7 +9,7 @@ use sovia_sockets::table;
 
 /// This process image is about to be replaced, or a child is about to be started in which
 /// descriptors without close-on-exec live on: the new program finds them on TCP.
-fn before_exec() {
+pub(crate) fn before_exec() {
     retreat::before_exec();
 }
 
@@ -67,20 +67,16 @@ hooks! {
         replacing(|| real!()(fd, argv, envp))
     }
 
-    fn posix_spawn(
-        pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        argv: *const *mut c_char, envp: *const *mut c_char,
+    fn execveat(
+        directory: c_int, path: *const c_char, argv: *const *const c_char,
+        envp: *const *const c_char, flags: c_int,
     ) -> c_int {
-        before_exec();
-        real!()(pid, path, actions, attributes, argv, envp)
+        replacing(|| real!()(directory, path, argv, envp, flags))
     }
 
-    fn posix_spawnp(
-        pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void,
-        argv: *const *mut c_char, envp: *const *mut c_char,
-    ) -> c_int {
-        before_exec();
-        real!()(pid, file, actions, attributes, argv, envp)
+    fn backtrace_symbols_fd(addresses: *const *mut c_void, count: c_int, fd: c_int) -> () {
+        before_print(fd);
+        real!()(addresses, count, fd)
     }
 
     fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {

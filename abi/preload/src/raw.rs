@@ -31,6 +31,22 @@ pub(crate) unsafe fn system_call(
     if let Some(result) = crate::credentials::system_call(number, [a, b, c], &mut kernel) {
         return result;
     }
+    // SAFETY: the arguments are those of the call.
+    if let Some(result) = unsafe { crate::poll::system_call(number, [a, b, c, d, e, f]) } {
+        return result;
+    }
+    if number == libc::SYS_pidfd_getfd {
+        let (pidfd, fd) = (a as c_int, b as c_int);
+        // SAFETY: takes numbers.
+        return c_long::from(unsafe { crate::creating::several::pidfd_getfd(pidfd, fd, c as u32) });
+    }
+    if number == libc::SYS_splice {
+        // SAFETY: the arguments are those of splice.
+        return unsafe {
+            let (from, to) = ((a as c_int, b as *mut i64), (c as c_int, d as *mut i64));
+            crate::send::splice(from.0, from.1, to.0, to.1, e as usize, f as u32) as c_long
+        };
+    }
     if returns_descriptor(number) {
         let fd = kernel();
         created(c_int::try_from(fd).unwrap_or(-1));
@@ -91,6 +107,28 @@ pub(crate) unsafe fn system_call(
                 f as u32,
             ) as c_long,
             libc::SYS_recvmsg => crate::receive::recvmsg(fd, b as *mut _, c as c_int) as c_long,
+            libc::SYS_preadv2 => {
+                crate::receive::preadv2(fd, b as *const _, c as c_int, d, f as c_int) as c_long
+            }
+            libc::SYS_pwritev2 => {
+                crate::send::pwritev2(fd, b as *const _, c as c_int, d, f as c_int) as c_long
+            }
+            libc::SYS_sendfile => {
+                crate::send::sendfile(fd, b as c_int, c as *mut _, d as usize) as c_long
+            }
+            libc::SYS_recvmmsg => c_long::from(crate::receive::recvmmsg(
+                fd,
+                b as *mut _,
+                c as u32,
+                d as c_int,
+                e as *mut _,
+            )),
+            libc::SYS_sendmmsg => {
+                c_long::from(crate::send::sendmmsg(fd, b as *mut _, c as u32, d as c_int))
+            }
+            libc::SYS_ioctl => {
+                c_long::from(crate::descriptors::ioctl(fd, b as libc::c_ulong, c as usize))
+            }
             libc::SYS_sendmsg => crate::send::sendmsg(fd, b as *const _, c as c_int) as c_long,
             libc::SYS_close => c_long::from(crate::descriptors::close(fd)),
             libc::SYS_close_range => {

@@ -97,6 +97,7 @@ unsafe extern "C" fn missing() -> isize {
 /// Resolves everything that is hooked.
 pub(crate) fn resolve_all() {
     let all = [
+        crate::asynchronous::reals::ALL,
         crate::children::reals::ALL,
         crate::creating::reals::ALL,
         crate::creating::several::reals::ALL,
@@ -110,6 +111,7 @@ pub(crate) fn resolve_all() {
         crate::send::reals::ALL,
         crate::signals::reals::ALL,
         crate::sockets::reals::ALL,
+        crate::spawning::reals::ALL,
     ];
     for real in all.into_iter().flatten() {
         real.resolve();

@@ -99,6 +99,10 @@ hooks! {
         result
     }
 
+    fn preadv64v2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, how: c_int) -> isize {
+        preadv2(fd, iov, count, offset, how)
+    }
+
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, how: c_int) -> isize {
         let Some(at) = table::conn(fd) else {
             return real!()(fd, iov, count, offset, how);

@@ -36,6 +36,10 @@ hooks! {
         calls::send::sendmmsg(later!(), sendmsg, fd, list, count, how)
     }
 
+    fn pwritev64v2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, how: c_int) -> isize {
+        pwritev2(fd, iov, count, offset, how)
+    }
+
     fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: i64, how: c_int) -> isize {
         let Some(at) = table::conn(fd) else {
             return real!()(fd, iov, count, offset, how);

@@ -29,7 +29,7 @@ use recall::{Asked, Verdict};
 use sovia_control::Reason;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Leave, Rx, Tx};
-use sovia_sys::{call, poll};
+use sovia_sys::{call, diag, poll};
 use std::sync::OnceLock;
 use via_shm::Damaged;
 use work::{Begun, Work};
@@ -207,6 +207,20 @@ pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
         answer::ask_peer(fd, at);
     }
     now(fd, at, cause);
+}
+
+/// Takes back the connection of this process's whose socket `fd` is, by whatever way it has come to it.
+pub fn of_socket(fd: i32) {
+    let Ok(cookie) = diag::cookie(fd) else { return };
+    let mut same = Vec::new();
+    table::for_each_conn(|own, at| {
+        if own != fd && diag::cookie(own) == Ok(cookie) {
+            same.push((own, at));
+        }
+    });
+    for (own, at) in same {
+        now(own, at, Cause::Passed);
+    }
 }
 
 /// Waits for another thread, or a relative, that is taking the connection back.

@@ -1,0 +1,70 @@
+//! posix_spawn: what a child is given by file actions, close-on-exec or not.
+
+use crate::process::before_exec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use libc::{c_char, c_int, c_void, pid_t};
+use sovia_sockets::process::is_borrowed;
+use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::table;
+
+/// Numbers that are noted. A connection with a higher one goes back when it is put into file actions.
+const NUMBERS: usize = 1 << 16;
+
+/// The numbers that have been put into file actions to be duplicated, a bit for each. Which actions those
+/// were only libc knows; too many connections that go back do no harm.
+static GIVEN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+
+/// A child will get a duplicate of `fd`, whatever that is when the child is started.
+fn given(fd: c_int) {
+    match usize::try_from(fd) {
+        Ok(number) if number < NUMBERS => {
+            GIVEN[number / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
+        }
+        Ok(_) => hand_over(fd),
+        Err(_) => {}
+    }
+}
+
+/// A child is about to get `fd`.
+fn hand_over(fd: c_int) {
+    if let Some(at) = table::conn(fd) {
+        retreat::now(fd, at, Cause::Passed);
+    }
+}
+
+fn before_spawn(actions: *const c_void) {
+    before_exec();
+    if actions.is_null() || is_borrowed() {
+        return;
+    }
+    for (i, word) in GIVEN.iter().enumerate() {
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != 0 {
+            hand_over((i * 64 + bits.trailing_zeros() as usize) as c_int);
+            bits &= bits - 1;
+        }
+    }
+}
+
+hooks! {
+    fn posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, to: c_int) -> c_int {
+        given(fd);
+        real!()(actions, fd, to)
+    }
+
+    fn posix_spawn(
+        pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        argv: *const *mut c_char, envp: *const *mut c_char,
+    ) -> c_int {
+        before_spawn(actions);
+        real!()(pid, path, actions, attributes, argv, envp)
+    }
+
+    fn posix_spawnp(
+        pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void,
+        argv: *const *mut c_char, envp: *const *mut c_char,
+    ) -> c_int {
+        before_spawn(actions);
+        real!()(pid, file, actions, attributes, argv, envp)
+    }
+}
