@@ -5,7 +5,7 @@
 //! changes nothing costs a system call and leaves nothing.
 
 use libc::{c_char, c_int, c_long, c_ulong, c_void, gid_t, size_t, uid_t};
-use sovia_sockets::credentials::{change, confine};
+use sovia_sockets::credentials::{change, confine, own_descriptors};
 use sovia_sockets::process::is_confined;
 use sovia_sys::credentials as now;
 
@@ -93,6 +93,10 @@ pub(crate) fn system_call(
         return None;
     }
     let [a, b, c] = arguments;
+    if number == libc::SYS_unshare {
+        // SAFETY: takes a number.
+        return Some(c_long::from(unsafe { unshare(a as c_int) }));
+    }
     let confines = match number {
         libc::SYS_seccomp => {
             let (strict, filtered) = (libc::SECCOMP_SET_MODE_STRICT, libc::SECCOMP_SET_MODE_FILTER);
@@ -125,7 +129,6 @@ fn changes(number: c_long, [a, b, c]: [c_long; 3]) -> Option<bool> {
         libc::SYS_setgroups => setgroups_changes(a as usize, b as *const gid_t),
         libc::SYS_capset => capset_changes(a as *const c_void, b as *const c_void),
         libc::SYS_prctl => prctl_changes(a as c_int, b as c_ulong, c as c_ulong),
-        libc::SYS_unshare => unshare_changes(a as c_int),
         libc::SYS_setns | SYS_LANDLOCK_RESTRICT_SELF | SYS_LSM_SET_SELF_ATTR => true,
         _ => return None,
     })
@@ -188,7 +191,11 @@ hooks! {
     }
 
     fn unshare(flags: c_int) -> c_int {
-        user(|| unshare_changes(flags), || real!()(flags))
+        let call = |flags| user(|| unshare_changes(flags), || real!()(flags));
+        if flags & libc::CLONE_FILES == 0 {
+            return call(flags);
+        }
+        own_descriptors(|| call(flags & !libc::CLONE_FILES), || real!()(flags))
     }
 
     fn setns(fd: c_int, kind: c_int) -> c_int {

@@ -3,6 +3,7 @@
 use libc::{DIR, FILE, c_char, c_int, c_uint, c_ulong};
 use sovia_calls as calls;
 use sovia_calls::descriptors::created;
+use sovia_sockets::credentials::own_descriptors;
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::retreat::{self, Cause};
@@ -54,6 +55,12 @@ hooks! {
     }
 
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
+        let flags = match flags & UNSHARE {
+            0 => flags,
+            // From here on the table is the thread's own, whether the kernel copies it or need not.
+            _ => flags & own_descriptors(|| !UNSHARE, || !0),
+        };
         // Ours stay: the range is closed in pieces around them.
         const CLOEXEC: c_int = libc::CLOSE_RANGE_CLOEXEC as c_int;
         let top = last.min(table::FDS as c_uint - 1);

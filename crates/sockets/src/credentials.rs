@@ -60,6 +60,26 @@ pub fn change<T>(change: impl FnOnce() -> T) -> T {
 /// a system call but the program's own. If the kernel refuses the filter it stays like that: the program
 /// is about to try another one.
 pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
+    leave_for_good(Cause::Filter, confine)
+}
+
+/// A call by which the calling thread gets a table of descriptors of its own. `without` makes it without
+/// that, `with` as it is.
+///
+/// If no other thread of the program's has the table, it is the thread's own but for the library's threads,
+/// which go on watching what is in it. Otherwise a number means one thing in one thread and another in the
+/// next from then on, so everything is left, as by [`confine`].
+pub fn own_descriptors<T>(without: impl FnOnce() -> T, with: impl FnOnce() -> T) -> T {
+    if process::is_confined() || process::is_elsewhere() {
+        with()
+    } else if thread::is_single() && !process::has_shared() {
+        without()
+    } else {
+        leave_for_good(Cause::Call, with)
+    }
+}
+
+fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
     // A child of vfork is about to become another program, and its parent stays as it is.
     if process::is_confined() || process::is_elsewhere() || INSIDE.replace(true) {
         return confine();
@@ -68,9 +88,9 @@ pub fn confine<T>(confine: impl FnOnce() -> T) -> T {
     // Before anything is left: nothing new comes in its place.
     process::confine();
     let attached = attached();
-    leave(Cause::Filter);
+    leave(cause);
     await_waiting(&attached);
-    drop_all(Cause::Filter.reason());
+    drop_all(cause.reason());
     table::for_each_epoll(|epfd, _| {
         table::remove(epfd);
     });

@@ -161,6 +161,11 @@ pub fn shares_memory() {
     PAGE.here.store(SHARED_HERE, Ordering::Relaxed);
 }
 
+/// Whether there has been one.
+pub(crate) fn has_shared() -> bool {
+    SHARED.load(Ordering::Relaxed)
+}
+
 /// This process's id, as it was noted at its start: no system call.
 #[inline]
 pub fn owner() -> i32 {

@@ -41,6 +41,12 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
         return false;
     };
     let nonblocking = at.conn.has(flag::NONBLOCK);
+    let put = put_first(&ours, left);
+    let rest = Left { unread: left.unread[put..].to_vec(), ..*left };
+    if at.conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::RESET) {
+        // Sending has failed, and goes on to do so.
+        let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
+    }
     // SAFETY: libc's fork, so that its locks and ours are whole in the child; the child only runs
     // the relay and leaves without running the program's exit handlers.
     let child = unsafe { libc::fork() };
@@ -53,7 +59,7 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
             match unsafe { libc::fork() } {
                 0 => {
                     await_leave(&begins);
-                    run(fd, at, &ours, left);
+                    run(fd, at, &ours, &rest);
                     call::exit_now();
                 }
                 relay => process::exit(i32::from(relay < 0)),
@@ -80,6 +86,16 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
     ops::leave_to_relay(&descriptors, anchor.raw(), at);
     let _ = call::write(begin.raw(), &[0]);
     true
+}
+
+/// Puts what comes next into the relay's socket, as far as there is room: what the program has been told is
+/// there must not be missing until the relay runs. How many bytes have been put.
+fn put_first(socket: &Fd, left: &Left) -> usize {
+    if left.tcp != 0 || left.returned || left.unread.is_empty() {
+        // TCP brings something first, or the kernel's own bytes come first.
+        return 0;
+    }
+    call::send(socket.raw(), &left.unread, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).unwrap_or(0)
 }
 
 /// Until the process has left the connection, or has ended.

@@ -189,6 +189,18 @@ pub(crate) fn may_be_alone() -> bool {
     LEFT.load(Ordering::Acquire)
 }
 
+/// Whether the program has no thread but the calling one.
+pub(crate) fn is_single() -> bool {
+    let mut others = 0;
+    let me = call::gettid();
+    let listed = call::each_thread(|id| {
+        let ours = RUNNING.iter().any(|place| place.id.load(Ordering::Acquire) == id);
+        others += usize::from(!ours && id != me);
+    });
+    let starting = RUNNING.iter().any(|place| place.id.load(Ordering::Acquire) == TAKEN);
+    listed && others == 0 && !starting
+}
+
 /// Whether the process has no threads but the library's. False while its first thread is there.
 pub(crate) fn are_alone() -> bool {
     let own = call::getpid();

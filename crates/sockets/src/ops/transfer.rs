@@ -592,6 +592,10 @@ pub fn send_file(
     count: usize,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
+    if count == 0 {
+        // Of nothing, the kernel does not even ask the socket.
+        return kernel();
+    }
     let mut kernel = Some(kernel);
     const PIECE: usize = 128 << 10;
     let conn = at.conn;
