@@ -335,6 +335,30 @@ static void sends_and_closes(struct peer *p) {
     tell(p, 0);
 }
 
+// Once a reset has been told, sending goes on to fail, also where the kernel alone can serve the socket; and
+// what the dead peer had sent is there at once.
+static void goes_back_after_a_reset(struct peer *p) {
+    set_nonblocking(p->fd, true);
+    send_pattern(p->fd, 0, 20000, 20000);
+    tell(p, 0);
+    await_events(p->fd, 0, POLLHUP);
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+    int low = 50;
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low));
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+    ssize_t got = recv(p->fd, buffer, 3000, 0);
+    say("received %zd, %s", got, matches(buffer, got, 0) ? "right" : "WRONG");
+    CALL(send(p->fd, "x", 1, MSG_NOSIGNAL));
+}
+
+static void dies_with_bytes_unread(struct peer *p) {
+    send_pattern(p->fd, 0, 3000, 3000);
+    await_bytes(p->fd, 20000);
+    hear(p);
+    MUST(kill(getpid(), SIGKILL));
+}
+
 static const struct scenario scenarios[] = {
     {"little_is_sent_before_death", waits_for_bytes, sends_little},
     {"little_is_sent_and_read_after_death", reads_after_death, sends_little},
@@ -355,6 +379,7 @@ static const struct scenario scenarios[] = {
     {"one_of_two_dies_waiting", answers, child_dies_waiting},
     {"one_of_two_dies_sending", reads_zeros, child_dies_sending},
     {"the_parent_of_two_dies", answers, parent_dies},
+    {"going_back_after_a_reset", goes_back_after_a_reset, dies_with_bytes_unread},
     {"a_child_that_only_looks_sees_the_end", child_only_looks, sends_and_closes},
 };
 SCENARIO_MAIN(scenarios)

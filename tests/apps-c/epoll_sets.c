@@ -13,6 +13,13 @@ static void feeds(struct peer *p) {
         case 's': send_all(p->fd, "some", 4); break;
         case 'l': nap(120); send_all(p->fd, "late", 4); break;
         case 'h': MUST(shutdown(p->fd, SHUT_WR)); break;
+        case 'b': {
+            // What the kernel alone can serve.
+            int low = 50;
+            MUST(setsockopt(p->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low));
+            break;
+        }
+        case 'c': await_bytes(p->fd, 10001); MUST(close(p->fd)); return;
         case 'q': return;
         }
         tell(p, 0);
@@ -317,6 +324,45 @@ static void fifty(struct peer *p) {
     say("%u turns, sum %u, %u short, %u ended", turns, sum, wrong, ended);
 }
 
+// A set goes on by its other number, whatever its first one has become.
+static void another_number(struct peer *p) {
+    int set = MUST(epoll_create1(0));
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = 1};
+    CALL(epoll_ctl(set, EPOLL_CTL_ADD, p->fd, &event));
+    for (int round = 0; round < 4; round++) {
+        int other = MUST(dup(set));
+        CALL(close(set));
+        // Nothing, a file, another set.
+        int there = round == 1 ? MUST(dup(0)) : round >= 2 ? MUST(epoll_create1(0)) : -1;
+        say("%s", there == set || there < 0 ? "its number is used again" : "ANOTHER NUMBER");
+        have(p, 's', 4);
+        CALL(epoll_wait(other, &event, 1, -1));
+        say("of %u", event.data.u32);
+        recv_all(p->fd, buffer, 4);
+        CALL(epoll_wait(other, &event, 1, 0));
+        event = (struct epoll_event){.events = EPOLLIN, .data.u32 = round + 2};
+        CALL(epoll_ctl(other, EPOLL_CTL_MOD, p->fd, &event));
+        if (there >= 0)
+            MUST(close(there));
+        set = other;
+    }
+    MUST(close(set));
+    tell(p, 'q');
+}
+
+// One wait tells of a descriptor once, though its connection goes back to TCP in the middle of it.
+static void told_once(struct peer *p) {
+    int set = new_set();
+    set_nonblocking(p->fd, true);
+    add(set, p->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP, 1);
+    tell(p, 'b');
+    hear(p);
+    send_pattern(p->fd, 0, 10001, 10001);
+    tell(p, 'c');
+    await_events(p->fd, 0, POLLHUP);
+    say_wait("at the end", set, 0);
+}
+
 static const struct scenario scenarios[] = {
     {"epoll_mixes_kinds_of_descriptors", feeds, kinds},
     {"neither_kind_starves_the_other", feeds, fairness},
@@ -325,6 +371,8 @@ static const struct scenario scenarios[] = {
     {"a_stream_under_two_numbers", feeds, duplicates},
     {"an_entry_outlives_its_number", feeds, outlived},
     {"a_number_that_is_used_again", feeds, number_again},
+    {"a_set_under_another_number", feeds, another_number},
+    {"a_descriptor_is_told_of_once", feeds, told_once},
     {"a_set_inherited_by_a_child", feeds, inherited_set},
     {"a_childs_own_set", feeds, childs_own_entries},
     {"joining_before_connecting", early_entry, early_entry},

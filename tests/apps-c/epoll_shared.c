@@ -136,10 +136,59 @@ static void sends_on_second(struct peer *p) {
     meet(p);
 }
 
+// The peer has ended what it sends, and the parent has yet to read it, when a child uses the set that both have.
+enum { UNREAD = 1000 };
+
+static void behind_the_end(struct peer *p, int operation) {
+    int go[2];
+    int set = MUST(epoll_create1(0));
+    MUST(pipe(go));
+    if (operation != EPOLL_CTL_ADD)
+        add(set, p->fd, 1);
+    meet(p);
+    await_events(p->fd, POLLRDHUP, POLLRDHUP);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u32 = 2};
+        if (operation)
+            CALL(epoll_ctl(set, operation, p->fd, &event));
+        int n = MUST(epoll_wait(set, &event, 1, 0));
+        say("%d, %s", n, epoll_names(event.events));
+        let_parent_go(go);
+        fflush(NULL);
+        _exit(0);
+    }
+    await_child(go);
+    await_end_of(child);
+    struct epoll_event event = {0};
+    int n = MUST(epoll_wait(set, &event, 1, 0));
+    say("%d, %s, of %u", n, epoll_names(event.events), event.data.u32);
+    drain_to_eof(p->fd, 0);
+    say_event(set, 0);
+    send_all(p->fd, "answer", 6);
+    meet(p);
+}
+
+static void child_waits_behind_the_end(struct peer *p) { behind_the_end(p, 0); }
+static void child_adds_behind_the_end(struct peer *p) { behind_the_end(p, EPOLL_CTL_ADD); }
+static void child_changes_behind_the_end(struct peer *p) { behind_the_end(p, EPOLL_CTL_MOD); }
+
+static void sends_and_ends(struct peer *p) {
+    send_pattern(p->fd, 0, UNREAD, UNREAD);
+    MUST(shutdown(p->fd, SHUT_WR));
+    meet(p);
+    meet(p);
+    recv_all(p->fd, buffer, 6);
+    say_text("received", buffer, 6);
+}
+
 static const struct scenario scenarios[] = {
     {"a_child_adds_to_a_shared_set", child_adds, sends_on_second},
     {"a_child_removes_from_a_shared_set", child_removes, sends_on_second},
     {"a_parent_adds_to_a_shared_set", parent_adds, sends_on_second},
+    {"a_child_waits_behind_the_end", child_waits_behind_the_end, sends_and_ends},
+    {"a_child_adds_behind_the_end", child_adds_behind_the_end, sends_and_ends},
+    {"a_child_changes_behind_the_end", child_changes_behind_the_end, sends_and_ends},
     {"a_child_ignores_a_shared_set", child_ignores, sends_on_second},
 };
 SCENARIO_MAIN(scenarios)

@@ -319,6 +319,38 @@ static void client_small_stack(struct peer *p) {
     say("%d connections carried everything", FEW);
 }
 
+// --- address space: what is shared has much of it, and must not count
+
+static void *does_nothing(void *argument) { return argument; }
+
+static void say_room(void) {
+    void *memory = malloc(20 << 20);
+    say("malloc: %s", memory ? "enough" : "NO MEMORY");
+    free(memory);
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, does_nothing, NULL);
+    say("thread: %s", error ? strerrorname_np(error) : "enough");
+    if (!error)
+        pthread_join(thread, NULL);
+}
+
+static void server_limited_meanwhile(struct peer *p) { plain_server(p); }
+
+static void client_limited_meanwhile(struct peer *p) {
+    int fds[FEW];
+    struct rlimit limits = {400 << 20, RLIM_INFINITY}, before;
+    connect_all(p, fds, FEW);
+    converse(fds, FEW);
+    CALL(setrlimit(RLIMIT_AS, &limits));
+    say_room();
+    converse(fds, FEW);
+    limits.rlim_cur = RLIM_INFINITY;
+    CALL(prlimit(0, RLIMIT_AS, &limits, &before));
+    say("was %ld MB", (long)(before.rlim_cur >> 20));
+    converse(fds, FEW);
+    close_all(fds, FEW);
+}
+
 // --- locked memory: what is shared is sparse, and must not be filled
 
 static long resident_kb(void);
@@ -445,6 +477,7 @@ static const struct scenario scenarios[] = {
     {"descriptors_one_by_one", server_descriptors, client_descriptors_one_by_one, RAW},
     BOTH(every_descriptor),
     BOTH(no_proc),
+    BOTH(limited_meanwhile),
     BOTH(locks_all),
     BOTH(many),
     BOTH(small_stack),

@@ -52,5 +52,6 @@ scenarios!("death":
     one_of_two_dies_waiting,
     one_of_two_dies_sending,
     the_parent_of_two_dies,
+    going_back_after_a_reset,
     a_child_that_only_looks_sees_the_end,
 );

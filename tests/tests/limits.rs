@@ -63,6 +63,11 @@ fn no_proc() {
     limited("no_proc").run();
 }
 
+#[test]
+fn address_space_is_limited_meanwhile() {
+    limited("limited_meanwhile").run();
+}
+
 /// Before and after there is a segment.
 #[test]
 fn all_memory_is_locked() {

@@ -18,6 +18,19 @@ scenarios!("stream_calls":
     trunc_discards,
 );
 
+scenarios!("detours":
+    asynchronous_reads_and_writes,
+    vectors_with_an_offset,
+    execveat_in_a_child,
+    a_spawned_childs_output,
+    a_spawned_childs_input,
+    a_number_of_a_spawned_childs,
+    the_same_number_in_a_spawned_child,
+    system_calls_by_their_numbers,
+    a_descriptor_by_way_of_the_process,
+    a_table_of_descriptors_of_its_own,
+);
+
 scenarios!("bad_arguments":
     reading_into_a_bad_pointer,
     scattering_into_bad_pointers,

@@ -58,6 +58,8 @@ scenarios!("epoll_sets":
     a_stream_under_two_numbers,
     an_entry_outlives_its_number,
     a_number_that_is_used_again,
+    a_set_under_another_number,
+    a_descriptor_is_told_of_once,
     a_set_inherited_by_a_child,
     a_childs_own_set,
     joining_before_connecting,

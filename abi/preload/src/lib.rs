@@ -18,6 +18,7 @@ mod creating;
 mod credentials;
 mod descriptors;
 mod heap;
+mod limits;
 mod memory;
 mod poll;
 mod process;

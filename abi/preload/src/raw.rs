@@ -35,6 +35,10 @@ pub(crate) unsafe fn system_call(
     if let Some(result) = unsafe { crate::poll::system_call(number, [a, b, c, d, e, f]) } {
         return result;
     }
+    // SAFETY: likewise.
+    if let Some(result) = unsafe { crate::limits::system_call(number, [a, b, c, d]) } {
+        return result;
+    }
     if number == libc::SYS_pidfd_getfd {
         let (pidfd, fd) = (a as c_int, b as c_int);
         // SAFETY: takes numbers.

@@ -103,6 +103,7 @@ pub(crate) fn resolve_all() {
         crate::creating::several::reals::ALL,
         crate::credentials::reals::ALL,
         crate::descriptors::reals::ALL,
+        crate::limits::reals::ALL,
         crate::memory::reals::ALL,
         crate::poll::reals::ALL,
         crate::process::reals::ALL,

@@ -45,7 +45,8 @@ fn limit() -> u64 {
     }
 }
 
-/// Finds the limit out, unless it is known.
+/// Finds the limit out, unless it is known. Apart, like what it calls: the program's stack may be small.
+#[inline(never)]
 pub(crate) fn find_limit() {
     if LIMIT.load(Ordering::Relaxed) != 0 {
         return;

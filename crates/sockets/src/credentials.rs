@@ -35,14 +35,23 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Leaves everything that is shared, and calls `change`.
+/// Leaves everything that is shared, and calls `change`, which changes who this process is.
 pub fn change<T>(change: impl FnOnce() -> T) -> T {
+    leave_for(Cause::Credentials, change)
+}
+
+/// Leaves everything that is shared, and calls `limit`, which limits this process's address space.
+pub fn limit_memory<T>(limit: impl FnOnce() -> T) -> T {
+    leave_for(Cause::AddressSpace, limit)
+}
+
+fn leave_for<T>(cause: Cause, change: impl FnOnce() -> T) -> T {
     // A child of vfork runs on its parent's memory, which is its parent's to leave.
     if process::is_elsewhere() || INSIDE.replace(true) {
         return change();
     }
     process::begin_change();
-    let stopped = leave(Cause::Credentials);
+    let stopped = leave(cause);
     let result = change();
     if stopped {
         thread::resume();

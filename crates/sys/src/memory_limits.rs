@@ -33,6 +33,7 @@ fn meminfo(text: &[u8], name: &[u8]) -> Option<u64> {
 }
 
 /// The host's memory, and what of it is available without taking anything from others (bytes).
+#[inline(never)]
 pub fn host() -> Option<(u64, u64)> {
     let mut buffer = [0; 256];
     let text = read(c"/proc/meminfo", &mut buffer)?;
@@ -40,6 +41,7 @@ pub fn host() -> Option<(u64, u64)> {
 }
 
 /// What the kernel lets all TCP sockets of a host hold (the third number of tcp_mem, in bytes).
+#[inline(never)]
 pub fn tcp() -> Option<u64> {
     let mut buffer = [0; 96];
     let text = read(c"/proc/sys/net/ipv4/tcp_mem", &mut buffer)?;
@@ -54,6 +56,7 @@ fn page_size() -> u64 {
 
 /// The smallest limit of the control groups that this process is in (bytes); `None` if there is none, or
 /// it cannot be read. Allocates, for it may be asked on a small stack.
+#[inline(never)]
 pub fn control_group() -> Option<u64> {
     let mut buffer = vec![0; 4096];
     let text = read(c"/proc/self/cgroup", &mut buffer)?;
@@ -61,6 +64,7 @@ pub fn control_group() -> Option<u64> {
 }
 
 /// The smallest limit along one line of /proc/self/cgroup: `0::/PATH`, or `NUMBER:CONTROLLERS:/PATH`.
+#[inline(never)]
 fn smallest_of(line: &[u8]) -> Option<u64> {
     let mut fields = line.splitn(3, |&byte| byte == b':');
     let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -85,6 +89,7 @@ fn smallest_of(line: &[u8]) -> Option<u64> {
     }
 }
 
+#[inline(never)]
 fn limit_in(root: &[u8], path: &[u8], file: &[u8]) -> Option<u64> {
     let mut name = vec![0; PATH_MAX];
     let mut end = 0;

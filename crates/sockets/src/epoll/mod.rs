@@ -68,10 +68,12 @@ pub fn control(
     let result = set.with(|inner| match at.conn.phase() {
         // The descriptor is a relay's socket by now, or about to be it; or the kernel tells of it though it must
         // stay on its VI.
-        Phase::Attached if at.conn.has(flag::RELAYED) || nested => match kernel.take() {
-            Some(kernel) => kernel(),
-            None => Err(libc::EAGAIN),
-        },
+        Phase::Attached if at.conn.has(flag::RELAYED | flag::LEFT_TO_SETS) || nested => {
+            match kernel.take() {
+                Some(kernel) => kernel(),
+                None => Err(libc::EAGAIN),
+            }
+        }
         Phase::Attached => set.control_attached(inner, op, fd, at, event),
         _ => {
             let Some(kernel) = kernel.take() else { return Err(libc::EAGAIN) };

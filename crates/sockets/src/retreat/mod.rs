@@ -54,6 +54,8 @@ pub enum Cause {
     Set,
     /// The process changes its user or its rights.
     Credentials,
+    /// The process limits its address space.
+    AddressSpace,
     /// The process puts itself under a filter of system calls.
     Filter,
     /// The peer asks for it.
@@ -70,6 +72,7 @@ impl Cause {
             Cause::Passed => Reason::RetreatPassed,
             Cause::Call | Cause::Set => Reason::RetreatCall,
             Cause::Credentials => Reason::RetreatCredentials,
+            Cause::AddressSpace => Reason::AddressSpace,
             Cause::Filter => Reason::Filter,
             Cause::Peer => Reason::RetreatPeer,
         }
@@ -197,6 +200,7 @@ fn leave_to_set(work: Work, mut guard: Guard<'_>, fd: i32) {
     if is_sending && leave_sending(&mut guard, fd).is_err() {
         stream::damaged(guard.conn, fd);
     }
+    guard.conn.set(flag::LEFT_TO_SETS);
     work.give_up(&mut guard);
 }
 
@@ -336,6 +340,10 @@ fn detach(work: &Work) {
 /// socket at this end, too.
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
+    if conn.has(flag::LEFT_TO_SETS) {
+        // By a relative, perhaps.
+        sets::detached(at);
+    }
     if conn.is_back()
         && let Begun::Mine(work, guard) = Work::begin(at)
         && conn.has_nothing_to_move()

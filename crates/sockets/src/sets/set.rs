@@ -4,6 +4,7 @@ use super::NESTED;
 use super::entries::{Inner, Lane, NONE};
 use super::ready::{check_exclusive, readiness};
 use crate::Outcome;
+use crate::conn::flag;
 use crate::pair;
 use crate::stream;
 use crate::table::Ref;
@@ -197,6 +198,12 @@ impl Set {
                 continue;
             }
             let at = entry.at;
+            if at.conn.has(flag::LEFT_TO_SETS) {
+                entry.queued = false;
+                inner.settled.push(at);
+                self.any_settled.store(true, Ordering::Relaxed);
+                continue;
+            }
             let mask = readiness(at, entry.anchor(), entry.events)
                 & (entry.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
             if at.conn.is_back() {
