@@ -3,7 +3,7 @@
 //! The frequent thread writes one word and reads another, the rare one the other way round, and at least
 //! one of the two must see what the other has written. That takes a full fence in each of them between
 //! writing and reading. Here the rare thread has the kernel put the fence into the others (`membarrier`),
-//! so that the frequent one needs none ([`light`], [`heavy`]). Where the kernel does not do that, or must not
+//! so that the frequent one needs none (`light`, `heavy`). Where the kernel does not do that, or must not
 //! be asked any more, the frequent threads fence themselves.
 //!
 //! The kernel keeps a process's registration for its forked children, and forgets it at exec.
