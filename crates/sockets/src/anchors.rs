@@ -8,6 +8,8 @@ use crate::table::{self, Ref};
 use crate::thread::{self, Ends, OncePerProcess};
 use crate::{backlog, family, pair};
 use core::sync::atomic::{AtomicI32, Ordering};
+use sovia_signal::chain;
+use sovia_sync::fences;
 use sovia_sys::{call, poll};
 use std::sync::OnceLock;
 
@@ -52,11 +54,19 @@ pub(crate) fn is_missing() -> bool {
     THREAD.is_missing()
 }
 
-/// Called by what finds nothing, whether it then sleeps or not: in a forked child a thread is started that
-/// has the news of the kernel's.
+/// Called by what is about to sleep: in a forked child a thread is started that has the news of the kernel's.
 #[inline]
 pub(crate) fn ensure() {
     if is_missing() {
+        restart();
+    }
+}
+
+/// Called by what only looks. Not in a signal handler, which may have interrupted the program's malloc: starting
+/// a thread takes that.
+#[inline]
+pub(crate) fn ensure_for_a_look() {
+    if is_missing() && !chain::is_in_handler() {
         restart();
     }
 }
@@ -80,6 +90,7 @@ pub(crate) fn restart() {
 fn spawn() -> bool {
     let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
     let Some(&main) = MAIN.get() else { return false };
+    fences::find_out();
     // Here, not in the thread: files are opened for it, and the program's threads alone may make descriptors,
     // each for as long as a call of its own lasts.
     backlog::find_limit();

@@ -67,7 +67,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
     let mut fruitless = 0;
     let mut inside = None;
     if !ours.is_empty() {
-        anchors::ensure();
+        anchors::ensure_for_a_look();
     }
     loop {
         if process::is_confined() {
@@ -128,6 +128,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             }
         }
         fruitless = 0;
+        anchors::ensure();
         let slept = sleep(fds, &ours, &mut kernel, &terms)?;
         spin.learn();
         let n = look(fds, &ours) + merge(fds, &kernel);

@@ -312,7 +312,7 @@ pub fn look<T>(at: Ref, mut attempt: impl FnMut(&mut Guard<'_>) -> Option<T>) ->
     if let Some(value) = once(at, &mut attempt)? {
         return Ok(value);
     }
-    anchors::ensure();
+    anchors::ensure_for_a_look();
     Err(Ended::Failed(libc::EAGAIN))
 }
 

@@ -33,9 +33,16 @@ pub enum Reach {
     Host,
 }
 
-/// Finds out whether the kernel puts the fences. Takes the kernel a while in a process of several threads.
+/// Finds out whether the kernel puts the fences, unless that is known. Takes the kernel a while in a process of
+/// several threads. Before, every thread fences itself: a process that never needs more asks the kernel nothing.
+pub fn find_out() {
+    if FENCES.load(Ordering::Relaxed) == UNKNOWN {
+        ask();
+    }
+}
+
 #[cold]
-pub(crate) fn find_out() -> u32 {
+fn ask() -> u32 {
     let works = process::enable_barrier()
         && process::barrier().is_ok()
         && process::enable_barrier_of_all()
@@ -71,9 +78,6 @@ pub(crate) fn light() {
 #[cold]
 #[inline(never)]
 fn light_by_users() {
-    if FENCES.load(Ordering::Relaxed) == UNKNOWN {
-        find_out();
-    }
     // SYNC: with the one in `heavy`.
     fence(Ordering::SeqCst);
 }
@@ -86,7 +90,7 @@ pub(crate) fn heavy(reach: Reach) -> bool {
     // SYNC: with the fence of a thread that fences itself.
     fence(Ordering::SeqCst);
     let fences = match FENCES.load(Ordering::SeqCst) {
-        UNKNOWN => find_out(),
+        UNKNOWN => ask(),
         found => found,
     };
     match (fences, reach) {
@@ -94,6 +98,16 @@ pub(crate) fn heavy(reach: Reach) -> bool {
         (USERS_FENCE, reach) => reach == Reach::Process,
         (_, Reach::Process) => process::barrier().is_ok(),
         (_, Reach::Host) => process::barrier_of_all().is_ok(),
+    }
+}
+
+/// Like [`heavy`], for what a missing fence only delays: the kernel is asked nothing before it is known to do it.
+pub(crate) fn heavy_if_known(reach: Reach) {
+    if FENCES.load(Ordering::SeqCst) == KERNEL_FENCES {
+        let _ = heavy(reach);
+    } else {
+        // SYNC: with the fence of a thread that fences itself.
+        fence(Ordering::SeqCst);
     }
 }
 

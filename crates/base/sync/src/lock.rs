@@ -303,7 +303,7 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     fn sleep(&self, owner: u32, ns: u64) {
         let wakes = self.wakes.fetch_or(SLEEPER, Ordering::SeqCst) | SLEEPER;
         // SYNC: with `unlock`. Without a fence in the other threads a wake-up may be missed; the sleep has an end.
-        let _ = fences::heavy(K::REACH);
+        fences::heavy_if_known(K::REACH);
         if self.owner.load(Ordering::Relaxed) == owner {
             sleep_on(&self.wakes, wakes, ns);
         }

@@ -13,7 +13,6 @@
 //! or a signal handler has interrupted glibc in a change of it) is known by its thread id, as the kernel
 //! calls it, and lives as long as that exists.
 
-use crate::fences;
 use crate::hazard::Words;
 use crate::robust_list::{self, Entry, Linked, OWNER_DIED, TID};
 use crate::shim::{AtomicU32, Ordering, fence};
@@ -62,8 +61,6 @@ static FAMILY: AtomicPtr<Table<SHARED>> = AtomicPtr::new(core::ptr::null_mut());
 /// Finds out how glibc keeps its threads. Once, early, by the thread that runs the constructors.
 pub fn start() {
     robust_list::discover();
-    // Here it takes the kernel no time: there is one thread.
-    fences::find_out();
 }
 
 /// Keeps the table that all processes of a family have at the same address.

@@ -71,7 +71,7 @@ pub fn wait(
                 return Ok(n);
             }
         }
-        anchors::ensure();
+        anchors::ensure_for_a_look();
         if timeout == Some(0) {
             return set.kernel(out, Some(0), mask);
         }
@@ -157,6 +157,7 @@ impl Set {
             spin.learn();
             return from_kernel;
         }
+        anchors::ensure();
         self.asleep.fetch_add(1, Ordering::AcqRel);
         let news = self.with(|inner| {
             for lane in &inner.lanes {

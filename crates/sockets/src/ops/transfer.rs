@@ -131,7 +131,7 @@ pub fn receive(
             Got::Nothing => {}
         }
         if flags.dont_wait || conn.has(flag::NONBLOCK) {
-            anchors::ensure();
+            anchors::ensure_for_a_look();
             return Err(libc::EAGAIN);
         }
     }
@@ -353,7 +353,7 @@ pub fn send(
             Put::Full => {
                 if flags.dont_wait || conn.has(flag::NONBLOCK) {
                     drop(guard);
-                    anchors::ensure();
+                    anchors::ensure_for_a_look();
                     return Err(libc::EAGAIN);
                 }
             }
