@@ -122,6 +122,17 @@ pub(crate) struct Member {
     life: u32,
 }
 
+impl Member {
+    /// As a word, which is 0 for a process without a family.
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.life) << 32 | u64::from(self.place)
+    }
+
+    pub(crate) fn from_word(word: u64) -> Member {
+        Member { place: word as u32, life: (word >> 32) as u32 }
+    }
+}
+
 /// This process.
 pub(crate) fn me() -> Member {
     Member { place: place() as u32, life: LIFE.load(Ordering::Relaxed) }
@@ -192,6 +203,10 @@ pub(crate) fn expect() -> Option<Expected> {
                 .is_ok()
     });
     let place = free.unwrap_or(SHARED);
+    if free.is_some() {
+        // The one that had the place is known to be no more, also if the child does not live to say so.
+        members[place].life.fetch_add(1, Ordering::AcqRel);
+    }
     if place == SHARED {
         // Not empty even before the child runs.
         members[SHARED].pid.store(EXPECTED, Ordering::Release);

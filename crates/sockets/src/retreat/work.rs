@@ -38,22 +38,21 @@ impl Work {
         self.0
     }
 
-    /// Takes the work over from a thread that has died over it. What it had in its hands is lost, as with any
-    /// reader that dies.
-    pub(super) fn inherit(at: Ref) -> Option<Work> {
-        let _guard = at.attached()?;
+    /// Takes the work over from a thread that has died over it, to begin anew. If that thread had bytes in its
+    /// hands ([`flag::IN_HANDS`]) they are lost.
+    pub(super) fn inherit(at: Ref) -> Option<(Work, Guard<'static>)> {
+        let guard = at.attached()?;
         let other = at.conn.retreater.load(Ordering::Acquire);
         if !at.conn.has(flag::RETREATING) || other == 0 || call::task_exists(other as i32) {
             return None;
         }
-        at.conn.set(flag::DAMAGED);
         at.conn.retreater.store(thread::thread_id() as u32, Ordering::Release);
-        Some(Work(at))
+        Some((Work(at), guard))
     }
 
     /// Ends it for a connection that stays on its VI.
     pub(super) fn give_up(self, guard: &mut Guard<'_>) {
-        guard.conn.clear(flag::RETREATING);
+        guard.conn.clear(flag::RETREATING | flag::IN_HANDS);
         core::mem::forget(self);
         // What a thread of Sovia's has left alone meanwhile.
         crate::stream::handled::handle(guard);
@@ -70,7 +69,7 @@ impl Drop for Work {
         let at = self.0;
         let _locked = at.conn.lock();
         if at.conn.is_generation(at.generation) {
-            at.conn.clear(flag::RETREATING);
+            at.conn.clear(flag::RETREATING | flag::IN_HANDS);
         }
     }
 }
