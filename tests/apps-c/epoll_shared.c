@@ -182,6 +182,34 @@ static void sends_and_ends(struct peer *p) {
     say_text("received", buffer, 6);
 }
 
+// Children wait for the connection in sets of their own and are killed: what they had taken for that is there for
+// the next ones.
+enum { KILLED = 50 };
+
+static void children_are_killed(struct peer *p) {
+    int go[2];
+    MUST(pipe(go));
+    for (int i = 0; i < KILLED; i++) {
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            add(MUST(epoll_create1(0)), p->fd, 1);
+            let_parent_go(go);
+            pause();
+        }
+        await_child(go);
+        MUST(kill(child, SIGKILL));
+        MUST(waitpid(child, NULL, 0));
+        say_alive(p->fd, true, "after it");
+    }
+    meet(p);
+}
+
+static void talks_on(struct peer *p) {
+    for (int i = 0; i < KILLED; i++)
+        say_alive(p->fd, false, "after it");
+    meet(p);
+}
+
 static const struct scenario scenarios[] = {
     {"a_child_adds_to_a_shared_set", child_adds, sends_on_second},
     {"a_child_removes_from_a_shared_set", child_removes, sends_on_second},
@@ -189,6 +217,7 @@ static const struct scenario scenarios[] = {
     {"a_child_waits_behind_the_end", child_waits_behind_the_end, sends_and_ends},
     {"a_child_adds_behind_the_end", child_adds_behind_the_end, sends_and_ends},
     {"a_child_changes_behind_the_end", child_changes_behind_the_end, sends_and_ends},
+    {"children_are_killed_with_sets_of_their_own", children_are_killed, talks_on},
     {"a_child_ignores_a_shared_set", child_ignores, sends_on_second},
 };
 SCENARIO_MAIN(scenarios)

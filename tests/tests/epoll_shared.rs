@@ -1,6 +1,6 @@
 //! Epoll instances that forked processes share.
 
-use sovia_tests::scenarios;
+use sovia_tests::{Pairing, Scenario, scenarios};
 
 scenarios!("epoll_shared":
     a_child_adds_to_a_shared_set,
@@ -11,3 +11,14 @@ scenarios!("epoll_shared":
     a_child_changes_behind_the_end,
     a_child_ignores_a_shared_set,
 );
+
+/// And the connection stays where it is.
+#[test]
+fn children_are_killed_with_sets_of_their_own() {
+    let case = Scenario::c("epoll_shared", "children_are_killed_with_sets_of_their_own");
+    case.run();
+    let seen = case.observe(Pairing::SOVIA);
+    for (role, outcome) in &seen.ends {
+        assert!(outcome.stderr.contains("stayed on TCP: 0"), "{role}: {outcome:#?}");
+    }
+}
