@@ -1,0 +1,154 @@
+//! Which connection of this process is on which VI of a segment.
+//!
+//! Each process has such a table of its own for each segment, a forked one a copy of its parent's. So one that
+//! takes a connection off its VI for all its relatives can clear its own entry only; the others find theirs to
+//! be void when they next look.
+
+use super::{KEPT, OUT, Pair};
+use crate::conn::Phase;
+use crate::family;
+use crate::table::Ref;
+use core::sync::atomic::Ordering;
+use via_shm::layout::VIS;
+use via_shm::request::DISCRIMINATOR;
+
+/// In the place of a connection: one has been requested.
+const RESERVED: u64 = u32::MAX as u64;
+
+/// In the place of a connection: it is leaving the VI, at the hand of this process.
+const LEAVING: u64 = 1 << 63;
+
+/// A connection on a VI, as a word of the table: its slot's number plus one, and the slot's generation.
+#[derive(Debug, Clone, Copy)]
+struct Occupant(u64);
+
+impl Occupant {
+    fn of(at: Ref) -> Occupant {
+        Occupant(u64::from(at.generation & 0xff_ffff) << 32 | u64::from(at.index + 1))
+    }
+
+    /// The one that a word means, if it is one that this process is not just taking off the VI.
+    fn from(word: u64) -> Option<Occupant> {
+        (word & LEAVING == 0 && !matches!(word, 0 | RESERVED)).then_some(Occupant(word))
+    }
+
+    fn index(self) -> u32 {
+        self.0 as u32 - 1
+    }
+
+    /// Whether the connection is on no VI any more, for good. One that is about to be attached is a candidate.
+    fn has_left(self) -> bool {
+        family::conn(self.index()).is_none_or(|conn| {
+            !conn.is_generation((self.0 >> 32) as u32)
+                || matches!(conn.phase(), Phase::Plain | Phase::Free)
+        })
+    }
+}
+
+impl Pair {
+    /// Notes which connection is on a VI. False if there is one already: then the table of requests
+    /// has been written to by somebody else; or if the pair has been taken out of the table.
+    pub(crate) fn occupy(&self, vi: u32, at: Ref) -> bool {
+        self.reclaim(vi);
+        let more = |refs: u32| (refs & OUT == 0).then_some(refs + 1);
+        if self.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
+            return false;
+        }
+        let free = [0, RESERVED].into_iter().any(|before| {
+            self.conns[vi as usize]
+                .compare_exchange(before, Occupant::of(at).0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        });
+        if !free {
+            self.refs.fetch_sub(1, Ordering::AcqRel);
+        }
+        free
+    }
+
+    /// Whether no connection of this process is on a VI.
+    pub(crate) fn is_free(&self, vi: u32) -> bool {
+        self.reclaim(vi);
+        matches!(self.conns[vi as usize].load(Ordering::Acquire), 0 | RESERVED)
+    }
+
+    /// Frees a VI whose connection a relative has taken back to TCP: that relative has its own table, and
+    /// knows nothing of this one.
+    pub(crate) fn reclaim(&self, vi: u32) {
+        let Some(place) = self.conns.get(vi as usize) else { return };
+        let word = place.load(Ordering::Acquire);
+        if Occupant::from(word).is_some_and(Occupant::has_left)
+            && place.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            self.refs.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Frees all of them.
+    pub(super) fn reclaim_all(&self) {
+        (0..VIS).for_each(|vi| self.reclaim(vi));
+    }
+
+    /// The connection on a VI is about to leave it: what it leaves is this process's to clear away. Under its
+    /// lock, while it is there.
+    pub(crate) fn leaving(&self, vi: u32) {
+        self.conns[vi as usize].fetch_or(LEAVING, Ordering::AcqRel);
+    }
+
+    /// Requests a connection of the peer, on a VI that none of ours is on or will be.
+    pub(crate) fn request(&self, discriminator: &[u8; DISCRIMINATOR]) -> Option<u32> {
+        let reserve = |vi: u32| {
+            self.conns[vi as usize]
+                .compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        };
+        self.segment.request_connection_on(self.side, discriminator, reserve, |vi| self.free(vi))
+    }
+
+    /// Takes a request back. False if it has been answered meanwhile.
+    pub(crate) fn withdraw(&self, vi: u32) -> bool {
+        let withdrawn = self.segment.withdraw(self.side, vi);
+        if withdrawn {
+            self.free(vi);
+        }
+        withdrawn
+    }
+
+    /// Nothing comes of a request of ours.
+    pub(crate) fn free(&self, vi: u32) {
+        let _ = self.conns[vi as usize].compare_exchange(
+            RESERVED,
+            0,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// The connection on a VI has gone, from this end's every process.
+    /// `large`: it has used more than [`KEPT`].
+    pub(crate) fn leave(&self, vi: u32, large: bool) {
+        // In this order: the peer may ask for the number's next connection at once.
+        self.conns[vi as usize].store(0, Ordering::Release);
+        self.segment.leave(self.side, vi, large, KEPT);
+        self.refs.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The connection on a VI has gone from this process.
+    pub(crate) fn vacate(&self, vi: u32) {
+        self.conns[vi as usize].store(0, Ordering::Release);
+        self.refs.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The connection of this process on a VI.
+    pub(crate) fn conn_on(&self, vi: u32) -> Option<u32> {
+        Occupant::from(self.conns.get(vi as usize)?.load(Ordering::Acquire)).map(Occupant::index)
+    }
+
+    /// The connections of this process on this pair's VIs.
+    pub(crate) fn each_conn(&self, mut each: impl FnMut(u32)) {
+        for vi in 0..VIS {
+            if let Some(index) = self.conn_on(vi) {
+                each(index);
+            }
+        }
+    }
+}
