@@ -1,9 +1,6 @@
 // Connections that are taken back to TCP while other threads are in calls on them.
 #include "common.h"
 
-#include <setjmp.h>
-#include <sys/time.h>
-
 #define CONNECTIONS 8
 #define TOTAL (12 << 20)
 #define PIECE 65536
@@ -160,52 +157,11 @@ static void under_a_waiter(struct peer *p) { under(p, waits, NULL); }
 static void under_a_writer(struct peer *p) { under(p, NULL, sends); }
 static void under_both(struct peer *p) { under(p, reads, sends); }
 
-// A handler leaves by longjmp what takes a connection back: the connection is as good as before.
-enum { JUMPS = 40 };
-
-static sigjmp_buf landing;
-
-static void jumps(int signal) {
-    (void)signal;
-    siglongjmp(landing, 1);
-}
-
-static void is_left_by_jumps(struct peer *p) {
-    p->listener = listen_on(p, AF_INET, "jumps");
-    signal(SIGALRM, jumps);
-    for (volatile int i = 0; i < JUMPS; i++) {
-        volatile int fd = accept_one(p->listener);
-        warm(fd, true);
-        // Something for the peer to put back on TCP.
-        await_bytes(fd, PIECE / 2);
-        struct itimerval soon = {.it_value.tv_usec = 10 + i * 10}, never = {0};
-        if (sigsetjmp(landing, 1) == 0) {
-            MUST(setitimer(ITIMER_REAL, &soon, NULL));
-            dup2(fd, 0);
-        }
-        MUST(setitimer(ITIMER_REAL, &never, NULL));
-        recv_pattern(fd, 0, PIECE / 2, PIECE);
-        say_alive(fd, true, "after it");
-        MUST(close(fd));
-    }
-}
-
-static void talks_to_it(struct peer *p) {
-    for (int i = 0; i < JUMPS; i++) {
-        int fd = connect_to(p, AF_INET, "jumps");
-        warm(fd, false);
-        send_pattern(fd, 0, PIECE / 2, PIECE);
-        say_alive(fd, false, "after it");
-        MUST(close(fd));
-    }
-}
-
 static const struct scenario scenarios[] = {
     {"under_a_thread_that_receives", peer_sends, under_a_reader},
     {"under_a_thread_that_polls", peer_sends, under_a_poller},
     {"under_a_thread_that_waits_by_epoll", peer_sends, under_a_waiter},
     {"under_a_thread_that_sends", peer_reads, under_a_writer},
     {"under_threads_that_do_both", peer_does_both, under_both},
-    {"left_by_a_jump_out_of_a_handler", is_left_by_jumps, talks_to_it},
 };
 SCENARIO_MAIN(scenarios)

@@ -8,5 +8,4 @@ scenarios!("taken_back":
     under_a_thread_that_waits_by_epoll,
     under_a_thread_that_sends,
     under_threads_that_do_both,
-    left_by_a_jump_out_of_a_handler,
 );

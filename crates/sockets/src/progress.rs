@@ -10,10 +10,10 @@ mod deaths;
 
 use crate::conn::flag;
 use crate::ops::keep;
-use crate::retreat::{self, answer};
+use crate::retreat::answer;
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners};
-use crate::{anchors, family, pair, sets, table, thread};
+use crate::{anchors, family, pair, sets, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
@@ -120,12 +120,10 @@ fn audit_all(now: u64) -> bool {
     let mut any = false;
     let mut untold = false;
     let mut stalled = Vec::new();
-    let mut any_retreats = false;
     pair::each(|_, pair| {
         pair.each_conn(|index| {
             any = true;
             let Some(conn) = family::conn(index) else { return };
-            any_retreats |= conn.has(flag::RETREATING);
             let found = audit::look(conn, now);
             if found == Finding::Untold
                 && let Some(mut guard) = conn.attached()
@@ -148,16 +146,6 @@ fn audit_all(now: u64) -> bool {
     });
     if untold {
         pair::ring_own();
-    }
-    if any_retreats {
-        // Threads that wait for one would wait for ever if its thread has died, a relative's perhaps.
-        let mut all = Vec::new();
-        table::for_each_conn(|fd, at| {
-            if at.conn.has(flag::RETREATING) {
-                all.push((fd, at));
-            }
-        });
-        all.into_iter().for_each(|(fd, at)| retreat::inherit(fd, at));
     }
     stalled.into_iter().for_each(deaths::look_at_stalled);
     deaths::look_again();

@@ -48,7 +48,5 @@ pub const WITHHELD: u32 = 1 << 21;
 pub const TORN: u32 = 1 << 22;
 /// A relay has it, in the place of a process that has left it to the relay.
 pub const RELAYED: u32 = 1 << 23;
-/// A thread that takes it back has bytes in its hands that are nowhere else.
-pub const IN_HANDS: u32 = 1 << 25;
 /// Epoll sets leave it to the kernel, which watches its anchor, though it is on a VI still.
 pub const LEFT_TO_SETS: u32 = 1 << 24;

@@ -93,26 +93,11 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
         conn.count_stay(cause.reason());
         return;
     }
-    match Work::begin(at) {
-        Begun::Mine(work, guard) => carry_out(work, guard, fd, at, cause),
-        Begun::Others => await_other(fd, at, cause),
-        Begun::Over => {}
-    }
-}
-
-/// Takes back a connection over whose retreat a thread has died. Nothing happens if none has.
-pub(crate) fn inherit(fd: i32, at: Ref) {
-    if let Some((work, guard)) = Work::inherit(at) {
-        carry_out(work, guard, fd, at, Cause::Call);
-    }
-}
-
-fn carry_out(work: Work, mut guard: Guard<'static>, fd: i32, at: Ref, cause: Cause) {
-    let conn = at.conn;
-    if conn.has(flag::IN_HANDS) {
-        // Nobody has what that thread had: what the two ends know of the stream does not meet any more.
-        stream::damaged(conn, fd);
-    }
+    let (work, mut guard) = match Work::begin(at) {
+        Begun::Mine(work, guard) => (work, guard),
+        Begun::Others => return await_other(at),
+        Begun::Over => return,
+    };
     if conn.has(flag::DAMAGED) || !stream::audit::is_whole(&mut guard, true) {
         // Nothing that the segment says of the two paths is to be believed.
         stream::damaged(conn, fd);
@@ -243,12 +228,12 @@ pub fn of_socket(fd: i32) {
 }
 
 /// Waits for another thread, or a relative, that is taking the connection back.
-fn await_other(fd: i32, at: Ref, cause: Cause) {
+fn await_other(at: Ref) {
     let conn = at.conn;
     let goes_on = || conn.phase() == Phase::Attached && conn.has(flag::RETREATING);
     while conn.is_generation(at.generation) && goes_on() {
-        if let Some((work, guard)) = Work::inherit(at) {
-            return carry_out(work, guard, fd, at, cause);
+        if let Some(work) = Work::inherit(at) {
+            return detach(&work);
         }
         call::sched_yield();
     }
@@ -279,29 +264,22 @@ fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> Result<(), Damaged> {
     let path = &guard.endpoint_ref().tx.direction().path;
     let switch = &path.0[word::SWITCH];
     let how = path::leave(conn.tx(), switch.load(Ordering::Acquire), guard.closing.fin_sent);
+    conn.set_tx(Tx::Back);
     let cancelled = match how {
-        Leave::Quietly => {
-            conn.set_tx(Tx::Back);
-            return Ok(());
-        }
+        Leave::Quietly => return Ok(()),
         Leave::End => false,
         Leave::Cancel(seen) => {
             switch.compare_exchange(seen, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok()
         }
     };
     if cancelled {
-        conn.set_tx(Tx::Back);
-        conn.set(flag::IN_HANDS);
         // The receiver has seen nothing of the VI: the bytes go to TCP after all. Until they are
         // all there, a receiver that finds TCP at its end takes them from the VI.
         let bytes = stream::take_own_back(guard)?;
         write_all(fd, &bytes);
         stream::store(&guard.endpoint_ref().tx.direction().path, word::TAKEN, 1);
-        conn.clear(flag::IN_HANDS);
     } else {
-        // In this order: a thread that goes on where this one has died says it again, which is read by nobody.
         stream::send_control(guard, Kind::ToTcp);
-        conn.set_tx(Tx::Back);
     }
     tell_reader(guard);
     Ok(())

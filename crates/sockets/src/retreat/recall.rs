@@ -148,7 +148,6 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
         End::ToTcp | End::Fin | End::Dead if left.unread.is_empty() => {
             // Nothing to return; whoever holds new bytes back may let them go.
             let _ = answer.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
-            conn.clear(flag::IN_HANDS);
             wake_peer(at);
             return Verdict::OnTcp;
         }
@@ -159,7 +158,6 @@ pub(super) fn finish(fd: i32, at: Ref) -> Verdict {
             }
             let word = left.unread.len() as u64 + 1;
             if answer.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                conn.clear(flag::IN_HANDS);
                 wake_peer(at);
                 if is_shared {
                     let_relatives_read(at);
@@ -233,15 +231,9 @@ fn drain(fd: i32, at: Ref, unread: &mut Vec<u8>, most: usize, patience: u64) -> 
             if conn.has(flag::EOF) {
                 break Some(End::Fin);
             }
-            conn.set(flag::IN_HANDS);
             match stream::receive_unread(&mut guard, fd, &mut part) {
                 Got::Bytes(n) => unread.extend_from_slice(&part[..n]),
-                Got::Nothing => {
-                    if unread.is_empty() {
-                        conn.clear(flag::IN_HANDS);
-                    }
-                    break None;
-                }
+                Got::Nothing => break None,
                 Got::Failed(_) => break Some(End::Dead),
                 Got::End if conn.rx() != Rx::Vi || conn.has(flag::EOF) => {}
                 Got::End => break Some(End::Dead),
