@@ -130,9 +130,7 @@ static void edge(struct peer *p) {
     tell(p, 'q');
 }
 
-// An end is one edge, whether something is unread or not.
-static void edge_of_an_end(struct peer *p) {
-    begin(p, EPOLLIN | EPOLLRDHUP | EPOLLET);
+static void ends_once(struct peer *p) {
     tell(p, 'h');
     hear(p);
     say_wait(-1);
@@ -141,16 +139,17 @@ static void edge_of_an_end(struct peer *p) {
     tell(p, 'q');
 }
 
+// An end is one edge, whether something is unread or not.
+static void edge_of_an_end(struct peer *p) {
+    begin(p, EPOLLIN | EPOLLRDHUP | EPOLLET);
+    ends_once(p);
+}
+
 static void edge_of_an_end_behind_bytes(struct peer *p) {
     begin(p, EPOLLIN | EPOLLRDHUP | EPOLLET);
     have(p, 's', 4);
     say_wait(-1);
-    tell(p, 'h');
-    hear(p);
-    say_wait(-1);
-    say_wait(QUIET);
-    say_wait(QUIET);
-    tell(p, 'q');
+    ends_once(p);
 }
 
 static void edge_both(struct peer *p) {

@@ -107,6 +107,16 @@ static void sees_both_shut(struct peer *p) {
     meet(p);
 }
 
+// What a connection says that bytes have reset which arrived where both halves were shut.
+static void say_what_is_left(struct peer *p) {
+    say_events(p);
+    CALL(send(p->fd, "x", 1, 0));
+    say("SIGPIPE %d", (int)pipe_signals);
+    say_error(p);
+    CALL(recv(p->fd, buffer, 10, 0));
+    meet(p);
+}
+
 // Bytes that arrive where both halves are shut reset the connection, though nobody has closed it.
 static void shuts_both_and_stays(struct peer *p) {
     catch_pipe();
@@ -114,12 +124,7 @@ static void shuts_both_and_stays(struct peer *p) {
     CALL(shutdown(p->fd, SHUT_WR));
     meet(p);
     meet(p);
-    say_events(p);
-    CALL(send(p->fd, "x", 1, 0));
-    say("SIGPIPE %d", (int)pipe_signals);
-    say_error(p);
-    CALL(recv(p->fd, buffer, 10, 0));
-    meet(p);
+    say_what_is_left(p);
 }
 
 static void sends_where_both_are_shut(struct peer *p) {
@@ -129,12 +134,7 @@ static void sends_where_both_are_shut(struct peer *p) {
     CALL(send(p->fd, "x", 1, 0));
     await_reset(p);
     meet(p);
-    say_events(p);
-    CALL(send(p->fd, "x", 1, 0));
-    say("SIGPIPE %d", (int)pipe_signals);
-    say_error(p);
-    CALL(recv(p->fd, buffer, 10, 0));
-    meet(p);
+    say_what_is_left(p);
 }
 
 // A writer that goes on until there is no room learns of it as well.
@@ -262,13 +262,18 @@ static void is_reset(struct peer *p) {
     say_events(p);
 }
 
-static void is_reset_asks(struct peer *p) {
+// Reset by a peer that closes with bytes unread, once all that it had sent is read.
+static void is_reset_having_read(struct peer *p) {
     send_pattern(p->fd, 0, 1000, 1000);
     await_bytes(p->fd, 7);
     recv_all(p->fd, buffer, 7);
     meet(p);
     meet(p);
     await_reset(p);
+}
+
+static void is_reset_asks(struct peer *p) {
+    is_reset_having_read(p);
     say_error(p);
     say_error(p);
     CALL(recv(p->fd, buffer, 100, 0));
@@ -277,12 +282,7 @@ static void is_reset_asks(struct peer *p) {
 }
 
 static void is_reset_shuts(struct peer *p) {
-    send_pattern(p->fd, 0, 1000, 1000);
-    await_bytes(p->fd, 7);
-    recv_all(p->fd, buffer, 7);
-    meet(p);
-    meet(p);
-    await_reset(p);
+    is_reset_having_read(p);
     CALL(shutdown(p->fd, SHUT_WR));
     CALL(shutdown(p->fd, SHUT_RD));
     say_events(p);
@@ -331,12 +331,7 @@ static void ends_after_the_other(struct peer *p) {
 
 // A write of nothing leaves the error alone where the kernel's does.
 static void is_reset_writes_nothing(struct peer *p) {
-    send_pattern(p->fd, 0, 1000, 1000);
-    await_bytes(p->fd, 7);
-    recv_all(p->fd, buffer, 7);
-    meet(p);
-    meet(p);
-    await_reset(p);
+    is_reset_having_read(p);
     struct iovec none[2] = {{buffer, 0}, {buffer, 0}};
     CALL(writev(p->fd, none, 2));
     CALL(readv(p->fd, none, 2));
@@ -348,12 +343,7 @@ static void is_reset_writes_nothing(struct peer *p) {
 
 static void is_reset_sends(struct peer *p) {
     catch_pipe();
-    send_pattern(p->fd, 0, 1000, 1000);
-    await_bytes(p->fd, 7);
-    recv_all(p->fd, buffer, 7);
-    meet(p);
-    meet(p);
-    await_reset(p);
+    is_reset_having_read(p);
     CALL(send(p->fd, "x", 1, 0));
     say("SIGPIPE %d", (int)pipe_signals);
     CALL(send(p->fd, "x", 1, 0));

@@ -37,8 +37,7 @@ hooks! {
     }
 
     fn aio_read64(request: *mut aiocb) -> c_int {
-        before(request);
-        real!()(request)
+        aio_read(request)
     }
 
     fn aio_write(request: *mut aiocb) -> c_int {
@@ -47,8 +46,7 @@ hooks! {
     }
 
     fn aio_write64(request: *mut aiocb) -> c_int {
-        before(request);
-        real!()(request)
+        aio_write(request)
     }
 
     fn lio_listio(
@@ -61,7 +59,6 @@ hooks! {
     fn lio_listio64(
         mode: c_int, list: *const *mut aiocb, count: c_int, event: *mut sigevent,
     ) -> c_int {
-        before_all(list, count);
-        real!()(mode, list, count, event)
+        lio_listio(mode, list, count, event)
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn start() -> bool {
 }
 
 /// In a forked child: the thread has stayed with the parent. Asked often, so without a system call.
-pub(crate) fn is_missing() -> bool {
+fn is_missing() -> bool {
     THREAD.is_missing()
 }
 

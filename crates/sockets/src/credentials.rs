@@ -35,7 +35,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Leaves everything that is shared, and calls `change`, which changes who this process is.
+/// Leaves everything that is shared, and calls `change`, which changes the process's user or rights.
 pub fn change<T>(change: impl FnOnce() -> T) -> T {
     leave_for(Cause::Credentials, change)
 }

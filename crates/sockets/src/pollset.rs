@@ -81,8 +81,7 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         }
         let only_ours = kernel.iter().all(|p| p.fd < 0);
         let mut n = look(fds, &ours);
-        if ours.iter().any(|&(i, at)| kernel[i].fd < 0 && !at.is_attached_here()) {
-            // It has left its VI since, and the kernel is to be asked about it.
+        if any_has_left(&ours, &kernel) {
             continue;
         }
         if n > 0 || timeout == Some(0) {
@@ -175,6 +174,11 @@ fn wait_for_one(one: &mut PollFd, until: Option<u64>) -> Option<Outcome> {
         // Back on TCP, or closed meanwhile by another thread.
         Err(_) => None,
     }
+}
+
+/// Whether one of ours has left its VI since the kernel's list was made, where it is missing.
+fn any_has_left(ours: &[(usize, Ref)], kernel: &[PollFd]) -> bool {
+    ours.iter().any(|&(i, at)| kernel[i].fd < 0 && !at.is_attached_here())
 }
 
 /// Sets `revents` of ours; how many have any.
@@ -327,10 +331,7 @@ impl Sleeper {
             waiter.rung_by(door);
             waiter.going_to_sleep();
         }
-        // A connection that has gone back to TCP since the kernel's list was made is missing there.
-        let is_missing = |&(i, at): &(usize, Ref)| kernel[i].fd < 0 && !at.is_attached_here();
-        let changed = ours.iter().any(is_missing);
-        let result = if changed || look(fds, ours) > 0 {
+        let result = if any_has_left(ours, kernel) || look(fds, ours) > 0 {
             Ok(true)
         } else {
             crate::stats::slept();

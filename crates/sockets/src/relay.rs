@@ -42,7 +42,6 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
     };
     let nonblocking = at.conn.has(flag::NONBLOCK);
     let put = put_first(&ours, left);
-    let rest = Left { unread: left.unread[put..].to_vec(), ..*left };
     if at.conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::RESET) {
         // Sending has failed, and goes on to do so.
         let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
@@ -59,7 +58,7 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
             match unsafe { libc::fork() } {
                 0 => {
                     await_leave(&begins);
-                    run(fd, at, &ours, &rest);
+                    run(fd, at, &ours, Owed::of(left, put));
                     call::exit_now();
                 }
                 relay => process::exit(i32::from(relay < 0)),
@@ -105,10 +104,10 @@ fn await_leave(begins: &Fd) {
 }
 
 /// The relay's life.
-fn run(fd: i32, at: Ref, socket: &Fd, left: &Left) {
+fn run(fd: i32, at: Ref, socket: &Fd, owed: Owed<'_>) {
     // Other descriptors of the program must not be kept from closing.
     ops::keep_only(&[fd, socket.raw()]);
-    both_ways(fd, at, socket, Owed::of(left));
+    both_ways(fd, at, socket, owed);
 }
 
 /// What the program has not had and the connection does not give: the first bytes come from TCP, the others
@@ -126,12 +125,13 @@ struct Owed<'a> {
 }
 
 impl<'a> Owed<'a> {
-    fn of(left: &'a Left) -> Self {
+    /// `put`: so many of the unread bytes the program has already.
+    fn of(left: &'a Left, put: usize) -> Self {
         let returned = if left.returned { left.unread.len() as u64 } else { 0 };
         Owed {
             from_tcp: left.tcp + returned,
             before_copy: left.tcp,
-            copy: &left.unread,
+            copy: &left.unread[put..],
             read: 0,
             is_over: false,
         }

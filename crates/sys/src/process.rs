@@ -31,14 +31,19 @@ pub fn without_signals<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
+const MEMBARRIER_GLOBAL_EXPEDITED: usize = 2;
+const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: usize = 4;
 const MEMBARRIER_PRIVATE_EXPEDITED: usize = 8;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: usize = 16;
 
+fn membarrier(command: usize) -> Result<()> {
+    // SAFETY: takes plain numbers.
+    unsafe { syscalls::syscall!(Sysno::membarrier, command, 0usize, 0usize) }.map(drop)
+}
+
 /// Makes [`barrier`] possible in this process; whether it is.
 pub fn enable_barrier() -> bool {
-    let command = MEMBARRIER_REGISTER_PRIVATE_EXPEDITED;
-    // SAFETY: takes plain numbers.
-    unsafe { syscalls::syscall!(Sysno::membarrier, command, 0usize, 0usize) }.is_ok()
+    membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED).is_ok()
 }
 
 /// Has every running thread of this process pass a full memory fence, so that the others need
@@ -47,19 +52,12 @@ pub fn enable_barrier() -> bool {
 /// # Errors
 /// `EPERM` before [`enable_barrier`].
 pub fn barrier() -> Result<()> {
-    let command = MEMBARRIER_PRIVATE_EXPEDITED;
-    // SAFETY: takes plain numbers.
-    unsafe { syscalls::syscall!(Sysno::membarrier, command, 0usize, 0usize) }.map(drop)
+    membarrier(MEMBARRIER_PRIVATE_EXPEDITED)
 }
-
-const MEMBARRIER_GLOBAL_EXPEDITED: usize = 2;
-const MEMBARRIER_REGISTER_GLOBAL_EXPEDITED: usize = 4;
 
 /// Puts this process among those that [`barrier_of_all`] is for; whether it is.
 pub fn enable_barrier_of_all() -> bool {
-    let command = MEMBARRIER_REGISTER_GLOBAL_EXPEDITED;
-    // SAFETY: takes plain numbers.
-    unsafe { syscalls::syscall!(Sysno::membarrier, command, 0usize, 0usize) }.is_ok()
+    membarrier(MEMBARRIER_REGISTER_GLOBAL_EXPEDITED).is_ok()
 }
 
 /// Like [`barrier`], for the running threads of all processes that have called [`enable_barrier_of_all`].
@@ -67,9 +65,7 @@ pub fn enable_barrier_of_all() -> bool {
 /// # Errors
 /// `ENOSYS`, `EINVAL` where the kernel does not know it.
 pub fn barrier_of_all() -> Result<()> {
-    let command = MEMBARRIER_GLOBAL_EXPEDITED;
-    // SAFETY: takes plain numbers.
-    unsafe { syscalls::syscall!(Sysno::membarrier, command, 0usize, 0usize) }.map(drop)
+    membarrier(MEMBARRIER_GLOBAL_EXPEDITED)
 }
 
 #[cfg(test)]

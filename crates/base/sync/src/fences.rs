@@ -16,7 +16,7 @@ const UNKNOWN: u32 = 0;
 const USERS_FENCE: u32 = 1;
 const KERNEL_FENCES: u32 = 2;
 
-/// Who puts the fences.
+/// Whether the kernel puts the fences, or each thread its own.
 #[cfg(not(loom))]
 static FENCES: AtomicU32 = AtomicU32::new(UNKNOWN);
 #[cfg(loom)]
@@ -29,7 +29,7 @@ loom::lazy_static! {
 pub enum Reach {
     /// Those of this process.
     Process,
-    /// Those of every process that has found out who puts the fences.
+    /// Those of every process in which [`find_out`] has found that the kernel puts the fences.
     Host,
 }
 
@@ -58,8 +58,8 @@ fn ask() -> u32 {
 pub fn without_kernel() {
     let before = FENCES.swap(USERS_FENCE, Ordering::SeqCst);
     if before == KERNEL_FENCES {
-        // SYNC: the last one. Whoever fences itself from here on finds it done; for whoever did not, yet,
-        // this was the fence.
+        // SYNC: the last one. A thread that fences itself comes after it; for a thread that did not yet, this
+        // was the fence.
         let _ = process::barrier();
     }
 }

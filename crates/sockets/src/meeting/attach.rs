@@ -144,9 +144,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     // SYNC: with the one in `thread::ended`: the thread sees this connection before it ends, or it is
     // missed here.
     fence(Ordering::SeqCst);
-    if anchors::is_missing() {
-        anchors::restart();
-    }
+    anchors::ensure();
     if !sets::attached(at) {
         return Attached::GoesBack;
     }

@@ -85,14 +85,19 @@ pub(crate) fn receive_bell<'c>(guard: &'c Guard<'_>) -> &'c Bell {
     }
 }
 
+/// Wakes the threads that sleep on a bell, if there are any.
+pub(super) fn wake_asleep(bell: &Bell) {
+    if bell.look().is_some_and(|listeners| listeners.sleepers) {
+        bell.wake();
+    }
+}
+
 /// Tells the program what a thread of Sovia's has handled for it.
 pub(super) fn tell_program(guard: &Guard<'_>) {
     let conn = guard.conn;
     // Those who spin look at the word.
     conn.news.ring();
-    if conn.news.look().is_some_and(|listeners| listeners.sleepers) {
-        conn.news.wake();
-    }
+    wake_asleep(&conn.news);
     pair::notify_own(guard, guard.own.watchers);
 }
 
@@ -100,8 +105,9 @@ pub(super) fn tell_program(guard: &Guard<'_>) {
 /// `all`: also those of whom the bells do not know (any more).
 pub(crate) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: bool) {
     for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room, &conn.news] {
-        if all || bell.look().is_some_and(|listeners| listeners.sleepers) {
-            bell.wake();
+        match all {
+            true => bell.wake(),
+            false => wake_asleep(bell),
         }
     }
 }

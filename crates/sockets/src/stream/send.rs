@@ -7,7 +7,7 @@ use super::{
     Fault, Put, backlog, failed, load, returned, rx, send_control, store, tell_reader, transfer,
     tx, word,
 };
-use super::{combine, ending};
+use super::{combine, ending, listeners};
 use crate::conn::{Guard, flag};
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
@@ -115,11 +115,8 @@ pub(super) fn has_shut(guard: &Guard<'_>) -> bool {
 /// This end has shut both halves, of the anchor as well: nothing that the peer sends is welcome.
 pub fn shut(guard: &mut Guard<'_>) {
     store(&rx(guard).path, word::SHUT, 1);
-    // Whoever waits for room. Others have been told of the end.
-    let room = &rx(guard).room;
-    if room.look().is_some_and(|listeners| listeners.sleepers) {
-        room.wake();
-    }
+    // Threads that wait for room. Others have been told of the end.
+    listeners::wake_asleep(&rx(guard).room);
 }
 
 /// What a send is told once sending is over: an error of this end's, or whatever the kernel says.
@@ -293,7 +290,7 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     // What still waits for room the receiver takes from its copy, when it finds TCP at its end.
     returned::refuse_or_pump(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
-        // Before the packet: whoever is told of that finds the end announced.
+        // Before the packet: a thread that is told of that finds the end announced.
         store(&tx(guard).writer, word::FIN, 1);
         send_control(guard, Kind::Fin);
         tell_reader(guard);
