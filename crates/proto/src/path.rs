@@ -157,7 +157,7 @@ pub const fn source(switch: u64, read: u64) -> Source {
     match switch {
         0 | CANCELLED => Source::Tcp,
         word => {
-            let n = word - 1;
+            let n = (word & !ENTERED).saturating_sub(1);
             if read < n {
                 Source::TcpUpTo(n - read)
             } else if read == n {

@@ -10,10 +10,10 @@ mod deaths;
 
 use crate::conn::flag;
 use crate::ops::keep;
-use crate::retreat::answer;
+use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners};
-use crate::{anchors, family, pair, sets, thread};
+use crate::{anchors, family, pair, sets, table, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
@@ -120,6 +120,7 @@ fn audit_all(now: u64) -> bool {
     let mut any = false;
     let mut untold = false;
     let mut stalled = Vec::new();
+    let mut retreating = Vec::new();
     pair::each(|_, pair| {
         pair.each_conn(|index| {
             any = true;
@@ -132,6 +133,8 @@ fn audit_all(now: u64) -> bool {
             }
             if found == Finding::Stalled {
                 stalled.push(conn);
+            } else if found == Finding::Retreating {
+                retreating.push(index);
             } else if found != Finding::Fine {
                 sets::untold(pair, conn.vi.load(Ordering::Relaxed));
                 if found == Finding::Damaged || pair.suspect.load(Ordering::Relaxed) {
@@ -148,6 +151,13 @@ fn audit_all(now: u64) -> bool {
         pair::ring_own();
     }
     stalled.into_iter().for_each(deaths::look_at_stalled);
+    if !retreating.is_empty() {
+        table::for_each_conn(|_, at| {
+            if retreating.contains(&at.index) {
+                retreat::go_on(at);
+            }
+        });
+    }
     deaths::look_again();
     any
 }

@@ -8,16 +8,15 @@
 
 use crate::conn::flag;
 use crate::ops::{self, Flags};
-use crate::retreat::{self, Left};
 use crate::table::{self, Ref};
-use crate::{Outcome, pollset, process};
+use crate::{Outcome, pollset, process, retreat, stream};
 use core::sync::atomic::Ordering;
+use sovia_sync::section;
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{Fd, call};
 use std::collections::VecDeque;
 
-/// Between two looks whether the connection has room, while TCP still has to bring bytes, or whether a call of
-/// the program's is over.
+/// Between two looks whether a call of the program's is over.
 const LOOK_NS: u64 = 10_000_000;
 /// Bytes moved at a time.
 const PIECE: usize = 64 << 10;
@@ -31,8 +30,8 @@ pub(crate) fn start() {
 ///
 /// Other threads may be in calls on it meanwhile, and find nothing, since it is being taken back. Once the
 /// process has left the connection they go on with the relay's socket, which has the descriptors' numbers.
-/// The relay does not begin before.
-fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
+/// The relay does not begin before. For the thread that hands the connection over, in a section.
+fn take_over(fd: i32, at: Ref) -> bool {
     let pair = call::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let Ok((ours, theirs)) = pair else { return false };
     let Ok([begins, begin]) = call::pipe().map(|ends| ends.map(Fd::own)) else { return false };
@@ -41,7 +40,7 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
         return false;
     };
     let nonblocking = at.conn.has(flag::NONBLOCK);
-    let put = put_first(&ours, left);
+    put_first(&ours, at);
     if at.conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::RESET) {
         // Sending has failed, and goes on to do so.
         let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
@@ -52,13 +51,14 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
     match child {
         -1 => return false,
         0 => {
+            section::leave();
             drop((theirs, begin));
             // SAFETY: as above. The relay has a place of its own in the family before this process, whose
             // place it would have to wait for, has gone: nobody finds the connection without a holder.
             match unsafe { libc::fork() } {
                 0 => {
                     await_leave(&begins);
-                    run(fd, at, &ours, Owed::of(left, put));
+                    run(fd, at, &ours);
                     call::exit_now();
                 }
                 relay => process::exit(i32::from(relay < 0)),
@@ -87,14 +87,14 @@ fn take_over(fd: i32, at: Ref, left: &Left) -> bool {
     true
 }
 
-/// Puts what comes next into the relay's socket, as far as there is room: what the program has been told is
-/// there must not be missing until the relay runs. How many bytes have been put.
-fn put_first(socket: &Fd, left: &Left) -> usize {
-    if left.tcp != 0 || left.returned || left.unread.is_empty() {
-        // TCP brings something first, or the kernel's own bytes come first.
-        return 0;
-    }
-    call::send(socket.raw(), &left.unread, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL).unwrap_or(0)
+/// Puts what comes next into the relay's socket: what the program has been told is there must not be missing until
+/// the relay runs.
+fn put_first(socket: &Fd, at: Ref) {
+    let Some(mut guard) = at.attached() else { return };
+    // The socket is new, and its buffer larger than that.
+    let mut piece = [0u8; 1 << 10];
+    let n = stream::receive_for_relay(&mut guard, &mut piece);
+    let _ = call::send(socket.raw(), &piece[..n], libc::MSG_NOSIGNAL);
 }
 
 /// Until the process has left the connection, or has ended.
@@ -104,60 +104,13 @@ fn await_leave(begins: &Fd) {
 }
 
 /// The relay's life.
-fn run(fd: i32, at: Ref, socket: &Fd, owed: Owed<'_>) {
+fn run(fd: i32, at: Ref, socket: &Fd) {
     // Other descriptors of the program must not be kept from closing.
     ops::keep_only(&[fd, socket.raw()]);
-    both_ways(fd, at, socket, owed);
-}
-
-/// What the program has not had and the connection does not give: the first bytes come from TCP, the others
-/// from a copy.
-struct Owed<'a> {
-    /// Bytes that TCP has to bring: those from before the switch, and what the peer has been given to put there.
-    /// (A peer that says a wrong number has its own stream wait for the rest.)
-    from_tcp: u64,
-    /// Of them, the first so many are not in the copy.
-    before_copy: u64,
-    copy: &'a [u8],
-    /// Bytes that TCP has brought.
-    read: u64,
-    is_over: bool,
-}
-
-impl<'a> Owed<'a> {
-    /// `put`: so many of the unread bytes the program has already.
-    fn of(left: &'a Left, put: usize) -> Self {
-        let returned = if left.returned { left.unread.len() as u64 } else { 0 };
-        Owed {
-            from_tcp: left.tcp + returned,
-            before_copy: left.tcp,
-            copy: &left.unread[put..],
-            read: 0,
-            is_over: false,
-        }
-    }
-
-    /// Takes from TCP what is there. What TCP has not brought of the copy when it ends comes from that.
-    fn take(&mut self, fd: i32, at: Ref, piece: &mut [u8], into: &mut Flow) {
-        let missing = self.from_tcp - self.read;
-        let len = piece.len().min(usize::try_from(missing).unwrap_or(usize::MAX));
-        let ended = match call::recv(fd, &mut piece[..len], libc::MSG_DONTWAIT) {
-            Ok(n) => {
-                into.waiting.extend(&piece[..n]);
-                self.read += n as u64;
-                n == 0
-            }
-            Err(call::Errno::EAGAIN | call::Errno::EINTR) => false,
-            Err(_) => true,
-        };
-        if ended || self.read == self.from_tcp {
-            let had = self.read.saturating_sub(self.before_copy) as usize;
-            into.waiting.extend(&self.copy[had..]);
-            self.is_over = true;
-            // Calls on the connection are as always again.
-            at.conn.clear(flag::RETREATING);
-        }
-    }
+    // Calls on the connection are as always again.
+    at.conn.clear(flag::RETREATING);
+    at.conn.relaying.store(0, Ordering::Release);
+    both_ways(fd, at, socket);
 }
 
 /// Bytes on their way in one direction.
@@ -215,7 +168,7 @@ impl Flow {
 }
 
 /// Moves bytes in both directions until both have ended.
-fn both_ways(fd: i32, at: Ref, socket: &Fd, mut owed: Owed<'_>) {
+fn both_ways(fd: i32, at: Ref, socket: &Fd) {
     let mut piece = vec![0u8; PIECE];
     let piece = &mut piece[..];
     let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
@@ -223,9 +176,6 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd, mut owed: Owed<'_>) {
         // A thread of the program's may be in the kernel's receive since before the connection had a VI. What
         // comes next is that call's.
         let is_free = at.conn.rx_pins.load(Ordering::SeqCst) == 0;
-        if is_free && !owed.is_over && owed.read == owed.from_tcp {
-            owed.take(fd, at, piece, &mut inbound);
-        }
         let interest = |from: &Flow, to: &Flow| {
             let input = if from.has_room() { libc::POLLIN } else { 0 };
             let output = if to.waiting.is_empty() { 0 } else { libc::POLLOUT };
@@ -243,26 +193,13 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd, mut owed: Owed<'_>) {
         if !is_free {
             fds[0].events &= !libc::POLLIN;
         }
-        let waited = if owed.is_over {
-            pollset::wait(&mut fds, (!is_free).then_some(LOOK_NS), None).is_ok()
-        } else {
-            // The kernel knows of bytes on TCP, and not of room on the VI.
-            fds[0].events &= !libc::POLLOUT;
-            let looks = !outbound.waiting.is_empty() || !is_free;
-            let room = looks.then_some(LOOK_NS);
-            matches!(ppoll(&mut fds, room, None), Ok(_) | Err(call::Errno::EINTR))
-        };
-        if !waited {
+        if pollset::wait(&mut fds, (!is_free).then_some(LOOK_NS), None).is_err() {
             return;
         }
         if is_free && inbound.has_room() && fds[0].revents & !libc::POLLOUT != 0 {
-            if !owed.is_over {
-                owed.take(fd, at, piece, &mut inbound);
-            } else {
-                let result = receive(fd, at, piece);
-                if !inbound.take(result, piece) {
-                    return;
-                }
+            let result = receive(fd, at, piece);
+            if !inbound.take(result, piece) {
+                return;
             }
         }
         if outbound.has_room() && fds[1].revents & !libc::POLLOUT != 0 {

@@ -156,6 +156,13 @@ pub fn bytes_unsent(fd: RawFd) -> Result<usize> {
     Ok(n.max(0) as usize)
 }
 
+/// The bytes of a TCP socket that have been written and not been acknowledged (`SIOCOUTQ`).
+fn bytes_in_queue(fd: RawFd) -> Result<usize> {
+    let mut n: i32 = 0;
+    sys!(ioctl, fd, libc::TIOCOUTQ, &raw mut n)?;
+    Ok(n.max(0) as usize)
+}
+
 /// An event counter, used as a doorbell.
 pub fn eventfd(flags: i32) -> Result<RawFd> {
     sys!(eventfd2, 0usize, flags).map(|n| n as RawFd)
@@ -480,6 +487,26 @@ pub fn tcp_bytes_received(fd: RawFd) -> Result<u64> {
         return Err(Errno::ENOTCONN);
     }
     Ok(info[16])
+}
+
+/// Bytes that have been written to a connected TCP socket so far, from some beginning that is always the same:
+/// those that the peer has acknowledged (`tcpi_bytes_acked`), and those on their way.
+///
+/// # Errors
+/// What the socket's calls say; it may be none.
+pub fn tcp_bytes_written(fd: RawFd) -> Result<u64> {
+    // The counter lies at byte 120 of struct tcp_info.
+    let acknowledged =
+        || getsockopt::<[u64; 16]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).map(|info| info[15]);
+    let mut before = acknowledged()?;
+    loop {
+        let on_their_way = bytes_in_queue(fd)?;
+        // Unless some have been acknowledged meanwhile, which would have been counted twice.
+        match acknowledged()? {
+            now if now == before => return Ok(now + on_their_way as u64),
+            now => before = now,
+        }
+    }
 }
 
 /// Closes a range of descriptors, `last` included.

@@ -10,6 +10,7 @@ use crate::Damaged;
 use crate::layout::{AREA, Direction};
 use crate::pool::{self, POOL};
 pub use crate::range::{Area, Bulk, Range};
+use crate::remains::Remains;
 use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use crate::waiter::Bell;
@@ -47,6 +48,7 @@ pub struct Sender {
     direction: NonNull<Direction>,
     slots: NonNull<[Slot; SLOTS as usize]>,
     pool: NonNull<u8>,
+    remains: Remains,
     /// Number of the next entry.
     next: u32,
     /// Receives that the peer is known to have posted.
@@ -73,6 +75,7 @@ pub struct Receiver {
     direction: NonNull<Direction>,
     slots: NonNull<[Slot; SLOTS as usize]>,
     pool: NonNull<u8>,
+    remains: Remains,
     /// Number of the next entry.
     next: u32,
     /// Receives that the peer has been told of.
@@ -107,18 +110,20 @@ impl Endpoint {
                 NonNull::from(segment.direction(vi, from)),
                 NonNull::from(segment.slots(vi, from)),
                 NonNull::new(segment.pool(vi, from)).unwrap_or(NonNull::dangling()),
+                Remains(NonNull::from(segment.remains(vi, from))),
             )
         };
-        let (direction, slots, pool) = half(side);
+        let (direction, slots, pool, remains) = half(side);
         let (place, lent) = Default::default();
-        let tx = Sender { direction, slots, pool, next: 0, credit: SLOTS, place, lent };
-        let (direction, slots, pool) = half(side ^ 1);
+        let tx = Sender { direction, slots, pool, remains, next: 0, credit: SLOTS, place, lent };
+        let (direction, slots, pool, remains) = half(side ^ 1);
         let place = Default::default();
         let (next, taking, before) = (0, u32::MAX, place);
         let rx = Receiver {
             direction,
             slots,
             pool,
+            remains,
             next,
             posted: SLOTS,
             released: 0,
@@ -154,33 +159,25 @@ impl Sender {
         Range(self.pool)
     }
 
-    /// Copies of all messages sent so far, one after the other. Only while the reader has
-    /// consumed none of them.
+    /// What the reader of this direction has left unread.
+    pub fn remains(&self) -> Remains {
+        self.remains
+    }
+
+    /// The message of that number, as this end has sent it. Only while the reader has consumed none.
     ///
     /// # Errors
-    /// [`Damaged`] if another writer has been at their entries.
-    pub fn own_messages(&self) -> Result<Vec<u8>, Damaged> {
+    /// [`Damaged`] if another writer has been at its entry.
+    pub fn message(&self, n: u32) -> Result<Entry, Damaged> {
         let overwritten = Damaged("own entry overwritten");
-        let mut all = Vec::new();
-        for n in 0..self.next {
-            let entry = self.slot(n).read(n).ok_or(overwritten)?;
-            let (start, len) = (all.len(), entry.len as usize);
-            if len > MESSAGE_MAX || entry.pool_offset.is_none() && len > INLINE {
-                return Err(overwritten);
-            }
-            all.resize(start + len, 0);
-            let whole = match entry.pool_offset {
-                None => {
-                    self.slot(n).copy_out(0, &mut all[start..]);
-                    true
-                }
-                Some(at) => self.bulk().read(at as usize, &mut all[start..]),
-            };
-            if !whole {
-                return Err(overwritten);
-            }
-        }
-        Ok(all)
+        let entry = self.slot(n).read(n).ok_or(overwritten)?;
+        let limit = if entry.pool_offset.is_some() { MESSAGE_MAX } else { INLINE };
+        if entry.len as usize > limit { Err(overwritten) } else { Ok(entry) }
+    }
+
+    /// Copies bytes of that message out, from byte `from` on, if they are in its entry.
+    pub fn copy_message(&self, n: u32, from: usize, out: &mut [u8]) {
+        self.slot(n).copy_out(from, out);
     }
 
     /// The immediate data of a recent entry of ours, if its slot still holds it.
@@ -409,6 +406,11 @@ impl Receiver {
     /// The upper layer's area of this direction.
     pub fn area(&self) -> Area {
         Range(NonNull::new(self.pool.as_ptr().wrapping_add(POOL as usize)).unwrap_or(self.pool))
+    }
+
+    /// What this end has left unread.
+    pub fn remains(&self) -> Remains {
+        self.remains
     }
 
     /// The pool and the area of this direction as one piece.

@@ -1,7 +1,7 @@
 //! What lies where in a segment.
 //!
 //! ```text
-//! header | connection requests | directions' control blocks | rings | pools and upper layers' areas
+//! header | connection requests | directions' control blocks | rings | remains | pools and upper layers' areas
 //! ```
 //! A segment is sparse: address space for [`VIS`] VIs, memory for what has been touched.
 
@@ -21,7 +21,7 @@ pub const AREA: usize = 8 << 20;
 pub const WORDS: usize = 8;
 
 /// Says "a Sovia segment"; the low byte counts incompatible layouts.
-pub const MAGIC: u64 = 0x534f_5649_4153_4d06;
+pub const MAGIC: u64 = 0x534f_5649_4153_4d07;
 
 /// First page of a segment.
 #[derive(Debug)]
@@ -91,7 +91,9 @@ pub(crate) const fn first_entry(from: usize) -> u32 {
     if from == 0 { SLOTS - 2048 / size_of::<Slot>() as u32 } else { 0 }
 }
 
-pub(crate) const BULK_AT: usize = 32 << 20;
+/// Lists of what readers have left unread, each as large as a ring, in whole pages.
+pub(crate) const REMAINS_AT: usize = 21 << 20;
+pub(crate) const BULK_AT: usize = 40 << 20;
 pub(crate) const BULK_SIZE: usize = AREA + crate::pool::POOL as usize;
 /// A segment's size in bytes.
 pub const SEGMENT: usize = BULK_AT + 2 * VIS as usize * BULK_SIZE;
@@ -100,6 +102,8 @@ const _: () = {
     assert!(size_of::<Header>() <= REQUESTS_AT);
     assert!(REQUESTS_AT + REQUEST_SIZE * VIS as usize <= DIRECTIONS_AT);
     assert!(DIRECTIONS_AT + 2 * VIS as usize * size_of::<Direction>() <= RINGS_AT);
-    assert!(RINGS_AT + 2 * VIS as usize * RING_SIZE <= BULK_AT);
+    assert!(RINGS_AT + 2 * VIS as usize * RING_SIZE <= REMAINS_AT);
+    assert!(REMAINS_AT + 2 * VIS as usize * RING_SIZE <= BULK_AT);
+    assert!(RING_SIZE.is_multiple_of(4096));
     assert!(BULK_SIZE.is_multiple_of(4096));
 };

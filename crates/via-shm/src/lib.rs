@@ -7,10 +7,11 @@
 //!   inside its entry, one hand-over of a cache line for a few bytes;
 //! - a pool ([`pool`]) for larger ones, private to the VI, so that one which nobody reads never
 //!   delays another; it owns no memory until it is used;
+//! - a list of what the reader has left unread, once it has left the VI ([`remains`]);
 //! - credit: how many receives the far end has posted, and how much of the pool it has given back;
 //! - a doorbell ([`waiter`]): who waits for this direction, and whether they sleep.
 //!
-//! Two things are built of these four:
+//! Two things are built of these:
 //!
 //! - [`Endpoint`], one end of a connected VI as the sockets layer uses it: every receive is posted
 //!   and lent by the ring and the pool, so that a message is copied out when it is wanted;
@@ -51,6 +52,8 @@ pub mod nic;
 pub mod pool;
 #[cfg(not(loom))]
 mod range;
+#[cfg(not(loom))]
+pub mod remains;
 #[cfg(not(loom))]
 pub mod request;
 #[cfg(not(loom))]

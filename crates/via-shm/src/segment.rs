@@ -2,8 +2,8 @@
 
 use crate::Damaged;
 use crate::layout::{
-    BULK_AT, BULK_SIZE, DIRECTIONS_AT, Direction, Header, MAGIC, REQUEST_SIZE, REQUESTS_AT,
-    RING_SIZE, RINGS_AT, SEGMENT, Side, VIS, WAITERS,
+    BULK_AT, BULK_SIZE, DIRECTIONS_AT, Direction, Header, MAGIC, REMAINS_AT, REQUEST_SIZE,
+    REQUESTS_AT, RING_SIZE, RINGS_AT, SEGMENT, Side, VIS, WAITERS,
 };
 use crate::pool::POOL;
 use crate::request::Request;
@@ -97,6 +97,11 @@ impl Segment {
         self.at(RINGS_AT + RING_SIZE * Self::lane(vi, from))
     }
 
+    /// What the reader of that direction has left unread; see [`crate::remains`].
+    pub(crate) fn remains(&self, vi: u32, from: SideIndex) -> &[Slot; SLOTS as usize] {
+        self.at(REMAINS_AT + RING_SIZE * Self::lane(vi, from))
+    }
+
     fn bulk(&self, vi: u32, from: SideIndex) -> usize {
         BULK_AT + BULK_SIZE * Self::lane(vi, from)
     }
@@ -140,13 +145,14 @@ impl Segment {
     }
 
     /// Gives back the memory that a VI's traffic had grown beyond `keep` bytes in each of its
-    /// four bulk ranges.
+    /// four bulk ranges, and that of what was left unread.
     pub fn trim(&self, vi: u32, keep: usize) {
         for from in 0..2 {
             let at = self.bulk(vi, from);
             self.mapping.discard(at + keep, POOL as usize - keep);
             let area = at + POOL as usize;
             self.mapping.discard(area + keep, crate::layout::AREA - keep);
+            self.mapping.discard(REMAINS_AT + RING_SIZE * Self::lane(vi, from), RING_SIZE);
         }
     }
 }

@@ -365,6 +365,6 @@ pub(crate) fn doors() -> Vec<OwnedFd> {
 }
 
 /// A segment's size in bytes.
-pub(crate) const SEGMENT: u64 = (32 << 20) + 2 * 1024 * ((8 << 20) + (2 << 20));
+pub(crate) const SEGMENT: u64 = (40 << 20) + 2 * 1024 * ((8 << 20) + (2 << 20));
 /// The seals that it has to carry.
 pub(crate) const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;

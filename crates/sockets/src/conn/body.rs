@@ -122,8 +122,10 @@ pub struct Body {
     pub bytes_sent: u32,
     /// Bytes in the ordered packets consumed; the taker counts the packets.
     pub bytes_taken: u32,
-    /// Bytes that a recall returned and that have gone to TCP.
+    /// Bytes that were unread on the VI and have gone to TCP ([`crate::stream::returned`]).
     pub pumped: u32,
+    /// What had been written to TCP before them, as the kernel counts, plus one; 0 if that is not known.
+    pub pumped_from: u64,
     /// Bytes of the first unread packet that the program has had.
     pub front: u32,
     /// Number of the first held packet.

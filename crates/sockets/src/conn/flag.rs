@@ -20,9 +20,10 @@ pub const CONNECTOR: u32 = 1 << 7;
 pub const COUNTED: u32 = 1 << 8;
 /// Being taken back to TCP: nobody may start anything new on the VI.
 pub const RETREATING: u32 = 1 << 9;
-/// The peer has recalled the direction in which we send.
-pub const RECALLED: u32 = 1 << 10;
-/// What the peer returned after a recall has gone to TCP.
+/// The direction in which we send has left the VI: what the receiver has not taken there, and returns, goes
+/// on TCP before anything newer.
+pub const LEFT_VI: u32 = 1 << 10;
+/// All of that is on TCP, or will not be put there.
 pub const PUMPED: u32 = 1 << 11;
 /// The anchor has told of the peer's end, or of an error.
 pub const ENDED: u32 = 1 << 12;
@@ -50,3 +51,6 @@ pub const TORN: u32 = 1 << 22;
 pub const RELAYED: u32 = 1 << 23;
 /// Epoll sets leave it to the kernel, which watches its anchor, though it is on a VI still.
 pub const LEFT_TO_SETS: u32 = 1 << 24;
+/// The direction in which we receive is on TCP, where the peer puts what was unread on the VI. It lies there
+/// still, until all of it has come.
+pub const RETURNING: u32 = 1 << 25;

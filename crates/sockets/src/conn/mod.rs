@@ -100,8 +100,10 @@ pub struct Conn {
     pub(crate) news: Bell,
     /// What the program has chosen for this connection.
     pub(crate) choice: Choice,
-    /// The thread that takes the connection back to TCP.
-    pub retreater: AtomicU32,
+    /// The thread that hands the connection to a relay; 0 if none does.
+    pub(crate) relaying: AtomicU32,
+    /// Why this end takes it back to TCP: a [`Reason`] plus one; 0 if it does not.
+    pub(crate) leaves_for: AtomicU32,
     /// Memory that it uses of its segment beyond what is for nothing, in KiB ([`crate::backlog`]).
     backlog: AtomicU32,
     /// Places in the pools that the program writes to or reads in ([`crate::loan`]).
@@ -128,7 +130,8 @@ impl Conn {
         self.holders.store(members::my_bit(), Ordering::Relaxed);
         self.use_memory(0);
         let counters = [&self.transfers, &self.sleeps, &self.rx_pins, &self.tx_pins];
-        for counter in counters.into_iter().chain([&self.stay, &self.loans]) {
+        let more = [&self.stay, &self.loans, &self.relaying, &self.leaves_for];
+        for counter in counters.into_iter().chain(more) {
             counter.store(0, Ordering::Relaxed);
         }
         self.error.store(0, Ordering::Relaxed);
@@ -204,17 +207,11 @@ impl Conn {
         self.phase() == Phase::Attached
     }
 
-    /// Whether it is attached and runs on TCP in both directions, with nothing left to move.
-    pub(crate) fn is_back(&self) -> bool {
-        !self.has(flag::RETREATING) && self.has_nothing_to_move()
-    }
-
-    /// The same, whether or not it is being taken back just now.
-    pub(crate) fn has_nothing_to_move(&self) -> bool {
-        self.phase() == Phase::Attached
-            && self.rx() == Rx::Back
-            && self.tx() == Tx::Back
-            && (!self.has(flag::RECALLED) || self.has(flag::PUMPED))
+    /// Whether it is attached, and is being taken back to TCP or has come there in both directions.
+    #[inline]
+    pub(crate) fn is_going_back(&self) -> bool {
+        let is_back = || self.rx() == Rx::Back && self.tx() == Tx::Back;
+        self.phase() == Phase::Attached && (self.has(flag::RETREATING) || is_back())
     }
 
     /// Moves on to another phase.

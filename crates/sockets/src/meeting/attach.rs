@@ -118,7 +118,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         guard.arrivals = 0;
         guard.counted = 0;
         guard.taking = Default::default();
-        guard.pumped = 0;
+        (guard.pumped, guard.pumped_from) = (0, 0);
         guard.front = 0;
         guard.borrowed = false;
         guard.owed = 0;

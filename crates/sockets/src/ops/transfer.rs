@@ -110,9 +110,11 @@ pub fn receive(
         }
         _ => return kernel(),
     }
-    if conn.rx() == Rx::Back && !conn.has(flag::RETREATING) {
+    if conn.rx() == Rx::Back {
         retreat::settle(at);
-        return kernel();
+        if !conn.is_attached() || !conn.has(flag::RETURNING) {
+            return kernel();
+        }
     }
     if conn.is_interrupted() {
         return Err(libc::EINTR);
@@ -132,6 +134,7 @@ pub fn receive(
         }
         if flags.dont_wait || conn.has(flag::NONBLOCK) {
             anchors::ensure_for_a_look();
+            retreat::settle(at);
             return Err(libc::EAGAIN);
         }
     }
@@ -170,7 +173,11 @@ fn receive_slowly(
                     }
                     Some(Err(e))
                 }
-                Got::Nothing => None,
+                Got::Nothing => {
+                    // The thread that takes the connection back may have ended.
+                    retreat::go_on_under(guard, fd);
+                    None
+                }
             }
         };
         let waited = if patient {

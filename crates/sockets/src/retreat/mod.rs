@@ -5,34 +5,37 @@
 //! ([`sovia_proto::path`], steps 4 and 5).
 //!
 //! - Our own direction just ends its part on the VI.
-//! - For the other we recall the grant and read the VI to its end. Bytes that the program has
-//!   not had yet must now come out of the kernel, and only the peer can put them in: they go back
-//!   through the segment, and the peer (its next call, or its progress thread) writes
-//!   them to its anchor before anything newer.
+//! - For the other we recall the grant, and the peer ends its part there. Bytes that the program has
+//!   not had yet must now come out of the kernel, and only the peer can put them in: it (its next call, or
+//!   its progress thread) reads them where they lie on the VI and writes them to its anchor before anything
+//!   newer. Nobody takes them off the VI: if the peer dies meanwhile, they are there still.
 //! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than two
 //!   seconds) leaves one way: a relay, a small relative of this process that keeps the connection, and
-//!   a Unix socket to it in the place of the program's descriptors.
+//!   a Unix socket to it in the place of the program's descriptors. Where relatives share the connection it
+//!   stays as it is, and they read on the VI what is there.
+//!
+//! A retreat is no thread's: see [`step`].
 
 pub(crate) mod answer;
-mod recall;
-mod work;
+mod step;
 
-use crate::conn::{Guard, Phase, flag};
+use crate::conn::{Conn, Guard, Phase, flag};
 use crate::pair;
 use crate::pair::lent::{self, How};
-use crate::stream::{self, returned, tell_reader, word};
+use crate::stream::returned::{PATIENCE_NS, PUMP_NS};
+use crate::stream::{self, listeners};
 use crate::table::{self, Ref};
 use crate::{family, meeting, process, sets, stats};
 use core::sync::atomic::Ordering;
-pub(crate) use recall::Left;
-use recall::{Asked, Verdict};
 use sovia_control::Reason;
-use sovia_proto::packet::Kind;
-use sovia_proto::path::{self, CANCELLED, Leave, Rx, Tx};
-use sovia_sys::{call, diag, poll};
+use sovia_proto::path::{Rx, Tx};
+use sovia_sync::hazard::Waits;
+use sovia_sync::{section, thread};
+use sovia_sys::{call, clock, diag, futex};
 use std::sync::OnceLock;
+use step::{Step, step};
 use via_shm::Damaged;
-use work::{Begun, Work};
+use via_shm::waiter::Bell;
 
 /// Why a connection goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +82,7 @@ impl Cause {
     }
 }
 
-/// Bytes that a sender takes back onto TCP from a VI that its receiver has not entered.
-const UNENTERED_MAX: u64 = 1 << 20;
-/// One step of waiting for it.
+/// Between two looks of a thread that waits for a peer's answer.
 const STEP_NS: u64 = 10_000_000;
 
 /// Takes a connection back to TCP, for good. When this returns, the kernel's calls on the
@@ -93,88 +94,140 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
         conn.count_stay(cause.reason());
         return;
     }
-    let (work, mut guard) = match Work::begin(at) {
-        Begun::Mine(work, guard) => (work, guard),
-        Begun::Others => return await_other(at),
-        Begun::Over => return,
-    };
+    if !begin(fd, at, cause) {
+        return;
+    }
+    let start = clock::now_ns();
+    let waits = Waits::begin(false);
+    loop {
+        // Another thread may have gone on, or closed it.
+        let Some(mut guard) = at.attached() else { return };
+        let bell = bell(&guard, &waits);
+        let before = bell.word().load(Ordering::SeqCst);
+        bell.going_to_sleep();
+        let came = step(&mut guard, fd).unwrap_or_else(|Damaged(_)| {
+            stream::damaged(conn, fd);
+            Step::Over
+        });
+        let is_late = clock::now_ns() - start >= PATIENCE_NS;
+        match came {
+            Step::Over => {
+                drop(guard);
+                return settled(at);
+            }
+            Step::Waits if !is_late => {}
+            _ if family::is_shared(conn) || process::is_borrowed() => {
+                // Relatives read on, on TCP while the rest of it comes there, or on the VI. A relay would take
+                // for this process's descriptors what theirs may be the ones to read.
+                if came == Step::Stays || !step::awaits_answer(&guard) {
+                    return give_up(&mut guard);
+                }
+            }
+            _ if hands_over(conn) => {
+                drop(guard);
+                drop(waits);
+                return hand_over(fd, at);
+            }
+            _ => {}
+        }
+        drop(guard);
+        let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
+    }
+}
+
+/// Has the connection taken back from here on, by whichever thread comes by. False if it is back, or stays as it is.
+fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
+    let conn = at.conn;
+    let Some(mut guard) = at.attached() else { return false };
     if conn.has(flag::DAMAGED) || !stream::audit::is_whole(&mut guard, true) {
         // Nothing that the segment says of the two paths is to be believed.
         stream::damaged(conn, fd);
         drop(guard);
-        return detach(&work);
+        detach(at);
+        return false;
+    }
+    if conn.has(flag::RETREATING) {
+        return true;
     }
     if cause == Cause::Exec && must_stay(&mut guard, fd) {
-        return work.give_up(&mut guard);
+        return false;
     }
     if cause == Cause::Set && must_stay(&mut guard, fd) {
-        leave_to_set(work, guard, fd);
-        return sets::detached(at);
-    }
-    // So much waits on the VI for a receiver that has not come there yet, or for room on TCP that a
-    // receiver has returned, that TCP would not take it now.
-    let is_much =
-        stream::unentered(&guard) > UNENTERED_MAX || returned::refuse_or_pump(&mut guard, fd);
-    let is_relatives = cause == Cause::Exec && family::is_shared(conn);
-    if is_much && (process::is_borrowed() || is_relatives) {
-        // A relay would take the place of the caller's descriptors, and not of its relatives', which are the
-        // likelier ones to read.
-        return work.give_up(&mut guard);
-    }
-    let verdict = if is_much {
-        // The connection stays as it is, behind a relay.
+        leave_to_set(&mut guard, fd);
         drop(guard);
-        Verdict::Relay(Left::default())
-    } else if leave_sending(&mut guard, fd).is_err() {
-        stream::damaged(conn, fd);
-        drop(guard);
-        Verdict::OnTcp
+        sets::detached(at);
+        return false;
+    }
+    conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);
+    conn.set(flag::RETREATING);
+    true
+}
+
+/// Our bell of the direction in which we receive, for a thread that waits.
+fn bell<'w>(guard: &Guard<'_>, waits: &'w Waits) -> &'w Bell {
+    pair::keep(guard, waits);
+    let bell: *const Bell = &raw const guard.endpoint_ref().rx.direction().bell;
+    // SAFETY: the segment stays mapped while `waits` names its pair.
+    unsafe { &*bell }
+}
+
+/// The connection is on TCP in both directions.
+fn settled(at: Ref) {
+    let asked = at.conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
+    let reason = asked.and_then(Reason::of).unwrap_or(Reason::RetreatPeer);
+    at.conn.stays(reason);
+    stats::reason(reason);
+    detach(at);
+}
+
+/// The connection stays on its VI, in the direction in which it is there still.
+fn give_up(guard: &mut Guard<'_>) {
+    guard.conn.leaves_for.store(0, Ordering::Relaxed);
+    guard.conn.clear(flag::RETREATING);
+    // What a thread of Sovia's has left alone meanwhile.
+    stream::handled::handle(guard);
+    listeners::tell_all(guard);
+}
+
+/// Whether the calling thread is to hand the connection to a relay: one does, under whose eyes nobody else moves
+/// its bytes. Under the lock.
+fn hands_over(conn: &Conn) -> bool {
+    let other = conn.relaying.load(Ordering::Acquire);
+    let me = thread::thread_id() as u32;
+    let may = other == 0 || other == me || !call::task_exists(other as i32);
+    if may {
+        conn.relaying.store(me, Ordering::Release);
+        conn.set(flag::RETREATING);
+    }
+    may
+}
+
+/// Puts a relay in the place of the program's descriptors.
+fn hand_over(fd: i32, at: Ref) {
+    // No handler of the program's leaves this half way.
+    let inside = section::inside();
+    let is_relayed = RELAY.get().is_some_and(|relay| relay(fd, at));
+    if is_relayed {
+        at.conn.stays(Reason::Relayed);
+        stats::reason(Reason::Relayed);
     } else {
-        let asked = recall::ask(&mut guard);
-        drop(guard);
-        match asked {
-            Asked::OnTcp => Verdict::OnTcp,
-            Asked::AwaitTaken => recall::await_taken(fd, at),
-            Asked::Drain => recall::finish(fd, at),
-        }
-    };
-    let tell = |reason| {
-        conn.stays(reason);
-        stats::reason(reason);
-    };
-    match verdict {
-        Verdict::OnTcp => {
-            tell(cause.reason());
-            detach(&work);
-        }
-        // Another thread has closed it meanwhile.
-        Verdict::Relay(_) if at.attached().is_none() => tell(cause.reason()),
-        Verdict::Relay(left) if relay(fd, at, &left) => {
-            tell(Reason::Relayed);
-            work.leave();
-        }
-        Verdict::Relay(_) => {
-            tell(cause.reason());
-            // No process to be had: what was accepted cannot be delivered, and must not look
-            // as if nothing were missing.
-            let _ = call::shutdown(fd, libc::SHUT_RDWR);
-            detach(&work);
-        }
+        // No process to be had: what was accepted cannot be delivered, and must not look
+        // as if nothing were missing.
+        let _ = call::shutdown(fd, libc::SHUT_RDWR);
+        at.conn.relaying.store(0, Ordering::Release);
+        settled(at);
     }
+    drop(inside);
 }
 
 /// Puts a relay in the place of every descriptor of a connection; false if none can be had.
-pub(crate) type Relay = fn(i32, Ref, &Left) -> bool;
+pub(crate) type Relay = fn(i32, Ref) -> bool;
 
 static RELAY: OnceLock<Relay> = OnceLock::new();
 
 /// Has `relay` start relays: they stand on the program's calls, which are above. Said once, at the start.
 pub(crate) fn relayed_by(relay: Relay) {
     let _ = RELAY.set(relay);
-}
-
-fn relay(fd: i32, at: Ref, left: &Left) -> bool {
-    RELAY.get().is_some_and(|relay| relay(fd, at, left))
 }
 
 /// Whether a connection must stay on its VI, because a relative has the same descriptor, and bytes that the
@@ -193,15 +246,12 @@ fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
 
 /// The kernel watches a connection that must stay on its VI. What it says of the anchor, which has ended, holds
 /// for what is unread on the VI as well; what is sent goes over TCP, so that the room is TCP's.
-fn leave_to_set(work: Work, mut guard: Guard<'_>, fd: i32) {
-    let is_sending = guard.conn.tx() == Tx::Vi
-        && stream::unentered(&guard) <= UNENTERED_MAX
-        && !returned::refuse_or_pump(&mut guard, fd);
-    if is_sending && leave_sending(&mut guard, fd).is_err() {
-        stream::damaged(guard.conn, fd);
+fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
+    let conn = guard.conn;
+    if step::leave_sending(guard).is_err() {
+        stream::damaged(conn, fd);
     }
-    guard.conn.set(flag::LEFT_TO_SETS);
-    work.give_up(&mut guard);
+    conn.set(flag::LEFT_TO_SETS);
 }
 
 /// Like [`now`], and the peer does the same first: what it has not read yet is on TCP before
@@ -227,18 +277,6 @@ pub fn of_socket(fd: i32) {
     }
 }
 
-/// Waits for another thread, or a relative, that is taking the connection back.
-fn await_other(at: Ref) {
-    let conn = at.conn;
-    let goes_on = || conn.phase() == Phase::Attached && conn.has(flag::RETREATING);
-    while conn.is_generation(at.generation) && goes_on() {
-        if let Some(work) = Work::inherit(at) {
-            return detach(&work);
-        }
-        call::sched_yield();
-    }
-}
-
 /// Everything that a new program would inherit goes back to TCP.
 pub fn before_exec() {
     let mut inherited = Vec::new();
@@ -258,68 +296,20 @@ pub fn before_exec() {
     }
 }
 
-/// Ends our sending direction's part on the VI.
-fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> Result<(), Damaged> {
-    let conn = guard.conn;
-    let path = &guard.endpoint_ref().tx.direction().path;
-    let switch = &path.0[word::SWITCH];
-    let how = path::leave(conn.tx(), switch.load(Ordering::Acquire), guard.closing.fin_sent);
-    conn.set_tx(Tx::Back);
-    let cancelled = match how {
-        Leave::Quietly => return Ok(()),
-        Leave::End => false,
-        Leave::Cancel(seen) => {
-            switch.compare_exchange(seen, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok()
-        }
-    };
-    if cancelled {
-        // The receiver has seen nothing of the VI: the bytes go to TCP after all. Until they are
-        // all there, a receiver that finds TCP at its end takes them from the VI.
-        let bytes = stream::take_own_back(guard)?;
-        write_all(fd, &bytes);
-        stream::store(&guard.endpoint_ref().tx.direction().path, word::TAKEN, 1);
-    } else {
-        stream::send_control(guard, Kind::ToTcp);
-    }
-    tell_reader(guard);
-    Ok(())
-}
-
-fn write_all(fd: i32, mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        match call::send(fd, bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
-            Ok(n) => bytes = &bytes[n..],
-            Err(call::Errno::EINTR) => {}
-            Err(call::Errno::EAGAIN) => {
-                let mut fds = [poll::PollFd { fd, events: libc::POLLOUT, revents: 0 }];
-                let _ = poll::ppoll(&mut fds, None, None);
-            }
-            Err(_) => return,
-        }
-    }
-}
-
 /// The connection is on TCP in both directions: it is an ordinary socket from here on. Nothing happens if
-/// another thread has closed it meanwhile; nor while the peer needs the VI still.
-fn detach(work: &Work) {
-    let at = work.connection();
+/// another thread has closed it meanwhile, or has done this.
+fn detach(at: Ref) {
     let conn = at.conn;
-    let (pair, vi, loans, large) = {
+    sets::detached(at);
+    let (pair, vi, loans, how) = {
         let Some(mut guard) = at.attached() else { return };
-        if recall::awaits_pump(&guard) && !conn.has(flag::DAMAGED) {
-            return;
-        }
         guard.settle_traffic();
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
         let loans = conn.loans.swap(0, Ordering::AcqRel);
         let large = stream::backlog::is_large(&guard);
         let pair = pair::get(conn.pair.load(Ordering::Relaxed));
-        (pair, conn.vi.load(Ordering::Relaxed), loans, large)
-    };
-    sets::detached(at);
-    let index = {
-        let Some(guard) = at.attached() else { return };
+        let vi = conn.vi.load(Ordering::Relaxed);
         if let Some(pair) = &pair {
             pair.leaving(vi);
         }
@@ -327,31 +317,62 @@ fn detach(work: &Work) {
         conn.use_memory(0);
         // They find that it is on TCP, whatever becomes of the VI.
         stream::wake_all(&guard);
-        conn.pair.load(Ordering::Relaxed)
+        (pair, vi, loans, How::Ended { large })
     };
     // What another thread has put into a set since.
     sets::detached(at);
     if let Some(pair) = pair {
-        lent::leave(&pair, index, vi, loans, How::Ended { large });
+        lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
     }
 }
 
-/// After a call: if the peer has taken both directions back, the connection becomes an ordinary
-/// socket at this end, too.
+/// After a call: if both directions are back on TCP, the connection becomes an ordinary socket.
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;
     if conn.has(flag::LEFT_TO_SETS) {
         // By a relative, perhaps.
         sets::detached(at);
     }
-    if conn.is_back()
-        && let Begun::Mine(work, guard) = Work::begin(at)
-        && conn.has_nothing_to_move()
-        && !recall::awaits_pump(&guard)
-    {
-        drop(guard);
-        conn.stays(Reason::RetreatPeer);
-        stats::reason(Reason::RetreatPeer);
-        detach(&work);
+    if conn.is_going_back() {
+        go_on(at);
     }
+}
+
+/// Takes a connection that is being taken back a step further: the thread that did so may have ended.
+#[cold]
+#[inline(never)]
+pub(crate) fn go_on(at: Ref) {
+    let conn = at.conn;
+    let Some(mut guard) = at.attached() else { return };
+    let Some(fd) = table::descriptor_of(conn) else { return };
+    if conn.is_going_back() && step_for_another(&mut guard, fd) == Step::Over {
+        drop(guard);
+        settled(at);
+    }
+}
+
+/// The same for a call that has found nothing to receive. What it is then over is settled after it.
+#[inline]
+pub(crate) fn go_on_under(guard: &mut Guard<'_>, fd: i32) {
+    if guard.conn.has(flag::RETREATING) {
+        step_for_another(guard, fd);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn step_for_another(guard: &mut Guard<'_>, fd: i32) -> Step {
+    let conn = guard.conn;
+    let relaying = conn.relaying.load(Ordering::Acquire);
+    if relaying != 0 && call::task_exists(relaying as i32) {
+        return Step::Waits;
+    }
+    let came = step(guard, fd).unwrap_or_else(|Damaged(_)| {
+        stream::damaged(conn, fd);
+        Step::Over
+    });
+    if came == Step::Stays {
+        give_up(guard);
+    }
+    came
 }

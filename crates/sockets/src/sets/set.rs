@@ -206,7 +206,7 @@ impl Set {
             }
             let mask = readiness(at, entry.anchor(), entry.events)
                 & (entry.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
-            if at.conn.is_back() {
+            if at.conn.is_going_back() {
                 inner.settled.push(at);
                 self.any_settled.store(true, Ordering::Relaxed);
             }

@@ -11,7 +11,7 @@
 use super::{Fault, backlog, handled, listeners, load, store, word};
 use crate::conn::{Conn, Guard, Locked, Place, flag};
 use crate::table;
-use sovia_proto::path::{CANCELLED, ENTERED, Grant, Rx, Tx};
+use sovia_proto::path::{CANCELLED, ENTERED, Rx, Tx};
 
 /// Between two looks at a connection.
 pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
@@ -98,14 +98,6 @@ fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     {
         return Err(Fault::Damaged);
     }
-    // A sender that goes back by itself refuses to pump first; one that has answered a recall which
-    // nobody here has made would wait for returned bytes for ever.
-    if guard.conn.rx() == Rx::Back
-        && guard.own.grant == Grant::Entered as u64
-        && load(&direction.path, word::RETURNED) == 0
-    {
-        return Err(Fault::Damaged);
-    }
     if guard.conn.rx() != Rx::Vi {
         return Ok(());
     }
@@ -135,7 +127,7 @@ fn has_news(guard: &Guard<'_>) -> bool {
     };
     let room =
         guard.gatherer.is_gathering() && load(&tx.reader, word::HEAD) != guard.gatherer.taken;
-    let answer = conn.has(flag::RECALLED) && !conn.has(flag::PUMPED);
+    let answer = conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED);
     received || room || answer || conn.has(ENDS)
 }
 
@@ -173,13 +165,18 @@ pub(crate) enum Finding {
     Stalled,
     /// It has failed.
     Damaged,
+    /// It is being taken back to TCP, perhaps by a thread that has ended.
+    Retreating,
 }
 
 /// Looks at a connection.
 pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
     // Who is inside is at work on it.
     let Some(mut guard) = conn.try_lock().and_then(Locked::attached) else { return Finding::Fine };
-    if conn.has(flag::RETREATING) || conn.has(flag::DAMAGED) && guard.seen.told {
+    if conn.has(flag::RETREATING) {
+        return Finding::Retreating;
+    }
+    if conn.has(flag::DAMAGED) && guard.seen.told {
         return Finding::Fine;
     }
     // A relative's progress thread may have been here a moment ago.

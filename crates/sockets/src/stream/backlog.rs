@@ -10,7 +10,7 @@ use crate::family;
 use crate::pair::KEPT;
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
-use sovia_proto::path::Tx;
+use sovia_proto::path::{Returned, Tx};
 use sovia_sys::clock;
 use via_shm::endpoint::{Area, MESSAGE_MAX};
 use via_shm::pool::POOL;
@@ -108,11 +108,11 @@ pub(super) fn has_room(guard: &Guard<'_>) -> bool {
     limit(guard) == Area::LEN || gathered + u64::from(AREA_LEAST / 2) <= limit(guard) as u64
 }
 
-/// Whether the direction in which this end sends has used more memory than its VI's next connection is to
-/// find in use.
+/// Whether the connection has used more memory of its VI than the next one is to find in use.
 pub(crate) fn is_large(guard: &Guard<'_>) -> bool {
     let used = guard.endpoint_ref().tx.pool_used() as u64;
-    used.max(guard.gatherer.tail) > KEPT as u64
+    let returned = Returned::from_word(load(&super::rx(guard).path, word::RETURNED));
+    matches!(returned, Returned::Bytes(1..)) || used.max(guard.gatherer.tail) > KEPT as u64
 }
 
 /// Gives memory back that the direction does not need now.
@@ -120,7 +120,7 @@ pub(super) fn give_back(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if conn.memory() == 0
         || conn.tx() != Tx::Vi
-        || conn.has(flag::RETREATING | flag::RECALLED | flag::DAMAGED)
+        || conn.has(flag::RETREATING | flag::LEFT_VI | flag::DAMAGED)
     {
         return;
     }

@@ -11,8 +11,8 @@ use super::anchor::anchor_news;
 use super::entering::switched;
 use super::hold::scan;
 use super::{listeners, load, peek, rx, tx, word};
+use crate::Errno;
 use crate::conn::{Conn, Guard, HELD, flag};
-use crate::{Errno, pair};
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{CANCELLED, Rx, Tx};
 use sovia_sys::{call, poll};
@@ -98,7 +98,8 @@ fn has_finished(guard: &Guard<'_>) -> bool {
 fn leaves_unread(guard: &Guard<'_>) -> bool {
     let direction = tx(guard);
     let taken_back = load(&direction.path, word::SWITCH) == CANCELLED;
-    if guard.conn.tx() == Tx::Tcp || taken_back || guard.own.uncounted {
+    let pumped = load(&direction.path, word::PUMPED) != 0;
+    if guard.conn.tx() == Tx::Tcp || taken_back || pumped || guard.own.uncounted {
         // The kernel knows of all bytes; or nobody does.
         return false;
     }
@@ -177,19 +178,12 @@ fn is_far(guard: &mut Guard<'_>, fd: i32) -> bool {
 pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
     if !is_far(guard, fd) {
         guard.conn.clear(flag::WITHHELD);
-        tell(guard);
+        listeners::tell_all(guard);
     }
-}
-
-/// Wakes all of this family that wait for an attached connection, in either direction.
-fn tell(guard: &Guard<'_>) {
-    let conn = guard.conn;
-    listeners::wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
-    pair::notify_own(guard, guard.own.watchers);
 }
 
 /// No process holds the peer's end any more.
 pub(crate) fn died(guard: &mut Guard<'_>) {
     guard.conn.set(flag::DEAD);
-    tell(guard);
+    listeners::tell_all(guard);
 }

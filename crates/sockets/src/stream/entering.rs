@@ -4,6 +4,7 @@ use super::{Fault, handled, load, rx, store, tell_writer, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Rx, Source};
+use via_shm::Damaged;
 
 /// Publishes a grant, or its end.
 pub(crate) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
@@ -19,24 +20,46 @@ pub(super) fn switched(guard: &Guard<'_>) -> u64 {
     }
 }
 
+/// Says to the sender that what it has put on the VI is this end's to read, or to return. False if the sender has
+/// just taken the switch back.
+///
+/// # Errors
+/// [`Fault::Damaged`] if the switch has become another one: a sender switches once.
+fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
+    let word = &rx(guard).path.0[word::SWITCH];
+    let entered = switch | ENTERED;
+    if switch != entered {
+        match word.compare_exchange(switch, entered, Ordering::AcqRel, Ordering::Acquire) {
+            Err(CANCELLED) => return Ok(false),
+            Err(_) => return Err(Fault::Damaged),
+            Ok(_) => {}
+        }
+    }
+    // It has said so before it switched.
+    let window = load(&rx(guard).writer, word::WINDOW).min(u64::from(WINDOW_MAX));
+    guard.flow.face(window as u16);
+    Ok(true)
+}
+
+/// The same for a receiver that goes back to TCP. TCP may not have been read up to the switch: until it has,
+/// the direction is on TCP for readers.
+pub(crate) fn claim(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Damaged> {
+    claim_at(guard, switch).map_err(|_| Damaged("another switch"))
+}
+
 /// TCP has been read up to the switch: goes over to the VI. False if the sender has just taken the
 /// switch back.
 ///
 /// # Errors
-/// [`Fault::Damaged`] if the switch has become another one: a sender switches once.
+/// As for [`claim_at`].
 fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
-    let word = &rx(guard).path.0[word::SWITCH];
-    let entered = switch | ENTERED;
-    match word.compare_exchange(switch, entered, Ordering::AcqRel, Ordering::Acquire) {
-        Err(CANCELLED) => return Ok(false),
-        Err(_) => return Err(Fault::Damaged),
-        Ok(_) => {}
+    if !claim_at(guard, switch)? {
+        return Ok(false);
     }
     guard.conn.set_rx(Rx::Vi);
-    // It has said so before it switched.
-    let window = load(&rx(guard).writer, word::WINDOW).min(u64::from(WINDOW_MAX));
-    guard.flow.face(window as u16);
-    say_grant(guard, Grant::Entered as u64);
+    if guard.own.grant == Grant::Granted as u64 {
+        say_grant(guard, Grant::Entered as u64);
+    }
     tell_writer(guard);
     // What came before has been counted as unread, also where a thread of Sovia's handles messages.
     handled::handle(guard);

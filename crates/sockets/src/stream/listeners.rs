@@ -112,8 +112,15 @@ pub(crate) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: boo
     }
 }
 
-/// Wakes every thread of this family that waits for a connection, in either direction, and tells the
+/// Wakes every thread of this family that waits for an attached connection, in either direction, and tells the
 /// epoll sets and polls that it is in.
+pub(crate) fn tell_all(guard: &Guard<'_>) {
+    let conn = guard.conn;
+    wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
+    pair::notify_own(guard, guard.own.watchers);
+}
+
+/// The same for a connection that may have left its VI.
 pub(crate) fn tell_own(conn: &Conn) {
     if let Some(guard) = wake_own(conn) {
         pair::notify_own(&guard, guard.own.watchers);

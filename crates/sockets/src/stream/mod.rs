@@ -8,6 +8,7 @@
 //! - `entering`, `anchor`, `returned`: between TCP and the VI: the way in, what the kernel says, and
 //!   what the way back asks of a sender;
 //! - `ending`: how the peer's end came, and what is told of it;
+//! - `remains`: what is unread on a VI that a receiver leaves, or that it has never entered;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
 //! - `handled`, `listeners`: messages that a thread of Sovia's handles, and who is told of what;
 //! - `backlog`: the memory that may hold what the peer has not read;
@@ -27,22 +28,22 @@ mod look;
 mod packets;
 mod peek;
 mod receive;
+pub(crate) mod remains;
 pub(crate) mod returned;
 mod send;
 mod transfer;
 
 pub(crate) use anchor::anchor_has_ended;
-pub(crate) use entering::{grant, say_grant};
+pub(crate) use entering::{claim, grant, say_grant};
 pub(crate) use lend::{
     Find, Place, borrow, commit, give_back, lend, lend_progress, packets_go_at_once, take_back,
 };
 pub use look::{Watch, readable, writable};
 pub(crate) use packets::send_control;
 pub use peek::{peek, unread};
-pub(crate) use receive::receive_unread;
+pub(crate) use receive::receive_for_relay;
 pub use receive::{is_ending, is_returning, receive};
 pub use send::{finish, leave, send, shut};
-pub(crate) use send::{take_own_back, unentered};
 
 use crate::conn::{Conn, Guard, flag};
 use crate::{Errno, pair};
@@ -78,13 +79,18 @@ pub(crate) mod word {
     pub(crate) const HEAD: usize = 0;
     /// Reader's line: bytes of the ordered packets that the program has read to their ends.
     pub(crate) const TAKEN_BYTES: usize = 1;
+    /// Reader's line: messages that a receiver which has left the VI leaves unread and, in the upper half, how
+    /// many of them come before what is gathered.
+    pub(crate) const REMAINS: usize = 2;
+    /// Reader's line: bytes of the first of them that the program has had.
+    pub(crate) const FRONT: usize = 3;
     /// Path line: the sender's switch.
     pub(crate) const SWITCH: usize = 0;
     /// Path line: the receiver's grant.
     pub(crate) const GRANT: usize = 1;
-    /// Path line: bytes returned by a receiver that recalled, plus one.
+    /// Path line: bytes that a receiver which recalled leaves on the VI, plus one.
     pub(crate) const RETURNED: usize = 2;
-    /// Path line: not 0 once the sender has put the returned bytes on TCP.
+    /// Path line: not 0 once the sender has put those bytes on TCP.
     pub(crate) const PUMPED: usize = 3;
     /// Path line: not 0 once all bytes of a switch that was taken back are on TCP.
     pub(crate) const TAKEN: usize = 4;
@@ -218,16 +224,20 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     }
     packets::finish_taking(guard);
     audit::repair(guard);
-    // A switch that has been taken back leaves nothing on the VI.
+    // A switch that has been taken back leaves nothing on the VI that would not go to TCP.
     if guard.conn.tx() == Tx::Vi && load(&tx(guard).path, word::SWITCH) == CANCELLED {
+        guard.conn.set(flag::LEFT_VI);
         guard.conn.set_tx(Tx::Back);
     }
     // It may not have come to telling of what it had sent, or taken.
     tell_reader(guard);
     tell_writer(guard);
-    // Bytes may have been taken from TCP and not been counted; the kernel has counted them.
+    // Bytes may have been taken from TCP, or put there, and not been counted; the kernel has counted them.
     let conn = guard.conn;
-    if conn.rx() == Rx::Granted
+    if let Some(fd) = crate::table::descriptor_of(conn) {
+        returned::repair(guard, fd);
+    }
+    if (conn.rx() == Rx::Granted || conn.has(flag::RETURNING))
         && let Some(fd) = crate::table::descriptor_of(conn)
         && let (Ok(received), Ok(unread)) = (call::tcp_bytes_received(fd), call::bytes_unread(fd))
     {

@@ -1,11 +1,11 @@
 //! What one packet does when it arrives, when it has been consumed, and what goes without bytes.
 
-use super::{Fault, store, tell_writer, word};
+use super::{Fault, remains, store, tell_writer, word};
 
 use crate::conn::{Guard, HELD, Taking, flag};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::Rx;
+use sovia_proto::path::{Grant, Rx};
 use via_shm::ring::Entry;
 
 /// Takes the head message off the queue; the pool's position to release, if its bytes are there.
@@ -121,10 +121,7 @@ fn finish_control(guard: &mut Guard<'_>, kind: Kind, packets: u32) {
         Kind::FinAck => {
             let _ = guard.closing.arrived(Kind::FinAck);
         }
-        Kind::ToTcp => {
-            conn.set_rx(Rx::Back);
-            conn.set(flag::ANCHOR);
-        }
+        Kind::ToTcp => come_to_tcp(guard),
         Kind::Ack | Kind::Data | Kind::Wakeup | Kind::Req => {}
     }
     guard.taker.packets = packets;
@@ -192,12 +189,22 @@ fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
         }
         Kind::ToTcp => {
             guard.taker.packets = guard.taker.packets.wrapping_add(1);
-            conn.set_rx(Rx::Back);
-            conn.set(flag::ANCHOR);
+            come_to_tcp(guard);
             Ok(false)
         }
         Kind::Wakeup | Kind::Req => Err(Fault::Damaged),
     }
+}
+
+/// The direction in which we receive goes on on TCP; nothing on the VI is unread.
+fn come_to_tcp(guard: &Guard<'_>) {
+    if guard.own.grant == Grant::Recalled as u64 {
+        // The sender waits for that.
+        remains::say_returned(guard, 0);
+        tell_writer(guard);
+    }
+    guard.conn.set_rx(Rx::Back);
+    guard.conn.set(flag::ANCHOR);
 }
 
 /// Sends a packet without bytes that no window holds back.

@@ -1,7 +1,7 @@
 //! Receiving: from TCP up to the switch, then from the VI.
 
 use super::anchor::{acknowledge, anchor_has_ended};
-use super::entering::{Origin, grant, next_from};
+use super::entering::{Origin, grant, next_from, switched};
 use super::hold::{copy_held, hold, kind_of, scan};
 use super::packets::{
     advance, consumed, count_arrival, packet_of, take_control, take_held_control,
@@ -32,13 +32,12 @@ pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
 fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
     combine::tell(guard);
-    if out.is_empty() && !conn.has(flag::RETREATING) {
+    if conn.has(flag::RETREATING) && is_held_back(guard) {
+        return Got::Nothing;
+    }
+    if out.is_empty() {
         grant(guard);
         return if super::readable(guard, fd) { Got::Bytes(0) } else { Got::Nothing };
-    }
-    if conn.has(flag::RETREATING) {
-        // Somebody (a relative, perhaps) is reading the VI to its end for everybody.
-        return Got::Nothing;
     }
     if conn.rx() == Rx::Vi {
         match receive_vi(guard, out) {
@@ -54,6 +53,16 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
         return Got::Failed(libc::ECONNRESET);
     }
     receive_tcp(guard, fd, out)
+}
+
+/// Whether what comes next is on the VI of a connection that is being taken back: there nobody reads, until it
+/// is said who puts on TCP what is unread.
+pub(super) fn is_held_back(guard: &Guard<'_>) -> bool {
+    match guard.conn.rx() {
+        Rx::Vi => true,
+        Rx::Granted => switched(guard) != 0,
+        Rx::Tcp | Rx::Back => false,
+    }
 }
 
 /// Whether the direction in which we receive goes back to TCP here; takes the packet that says so.
@@ -192,7 +201,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
                 next_from(guard)
             } else {
                 conn.set(flag::ANCHOR);
-                next_from(guard).and_then(|from| rescue(guard, from))
+                next_from(guard).and_then(|from| rescue(guard, fd, from))
             };
             match (from, other) {
                 (Ok(Origin::Vi), _) => receive(guard, fd, out),
@@ -205,14 +214,20 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     }
 }
 
-/// TCP has ended in the middle of the sender's taking its bytes back: the rest of them is on the
-/// VI, after those that made it to TCP.
+/// TCP has ended before the sender had put all on it that lay unread on the VI: the rest of that is there still,
+/// after what made it to TCP.
 #[cold]
-fn rescue(guard: &mut Guard<'_>, from: Origin) -> Result<Origin, Fault> {
+fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault> {
     let path = &rx(guard).path;
     let switch = load(path, word::SWITCH);
     let conn = guard.conn;
-    if conn.rx() != Rx::Granted || switch != CANCELLED || load(path, word::TAKEN) != 0 {
+    let is_all_on_tcp = match conn.rx() {
+        Rx::Granted => switch != CANCELLED || load(path, word::TAKEN) != 0,
+        Rx::Back => !conn.has(flag::RETURNING) || load(path, word::PUMPED) != 0,
+        _ => true,
+    };
+    // This end may have shut its receiving half, and nothing more.
+    if is_all_on_tcp || !anchor_has_ended(fd) {
         return Ok(from);
     }
     let n = load(path, word::FROM);
@@ -222,6 +237,7 @@ fn rescue(guard: &mut Guard<'_>, from: Origin) -> Result<Origin, Fault> {
         return Err(Fault::Damaged);
     }
     conn.set_rx(Rx::Vi);
+    conn.clear(flag::RETURNING);
     // On the program's stack.
     let mut scrap = [0u8; 512];
     while skip > 0 {
@@ -371,20 +387,11 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
     Ok(n)
 }
 
-/// Like [`receive`] on a VI that is being recalled: never looks at TCP.
-pub(crate) fn receive_unread(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
-    let conn = guard.conn;
-    match receive_vi(guard, out) {
-        Ok(0) if conn.rx() != Rx::Vi || conn.has(flag::EOF) => Got::End,
-        // TCP may still hold bytes from before the switch: only its end tells of the peer's.
-        Ok(0) if conn.has(flag::DEAD) || anchor_has_ended(fd) => match receive_vi(guard, out) {
-            // What it wrote before it died is seen by now.
-            Ok(0) => Got::End,
-            Ok(n) => Got::Bytes(n),
-            Err(fault) => Got::Failed(failed(conn, fd, fault)),
-        },
-        Ok(0) => Got::Nothing,
-        Ok(n) => Got::Bytes(n),
-        Err(fault) => Got::Failed(failed(conn, fd, fault)),
+/// Takes bytes off a VI that nobody else may read, because the connection is being handed to a relay. Those that
+/// are there and no others.
+pub(crate) fn receive_for_relay(guard: &mut Guard<'_>, out: &mut [u8]) -> usize {
+    match guard.conn.rx() {
+        Rx::Vi => receive_vi(guard, out).unwrap_or(0),
+        _ => 0,
     }
 }

@@ -1,77 +1,133 @@
-//! What the receiver of our direction returns when it goes back to TCP: its sender puts that on TCP
-//! before anything newer ([`crate::retreat`]).
+//! What the sender of a direction that has left the VI owes to TCP: what is unread there goes on TCP before
+//! anything newer ([`crate::retreat`]).
 
-use super::{anchor_has_ended, load, send_control, store, tell_reader, word};
+use super::remains::{Part, Said};
+use super::{damaged, load, send_control, store, tell_reader, word};
 use crate::conn::{Guard, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
-use sovia_proto::path::{REFUSED, Tx};
+use sovia_proto::path::{CANCELLED, Grant, REFUSED, Returned, Tx};
 use sovia_sys::call;
-use via_shm::endpoint::Bulk;
+use via_shm::Damaged;
 
 /// How long a retreat waits for a peer that lives but does not answer, before a relay waits in its place.
 pub(crate) const PATIENCE_NS: u64 = 2_000_000_000;
-/// Pause while returned bytes wait for room on TCP.
+/// Pause while bytes wait for room on TCP.
 pub(crate) const PUMP_NS: u64 = 2_000_000;
-/// More than this is not returned but relayed: TCP's buffers may not take it before the new program
-/// reads, and the peer may be dead by then.
-pub(crate) const RETURN_MAX: usize = 1 << 20;
-/// More than this is not returned in any case.
-pub(crate) const RETURN_ROOM: usize = via_shm::layout::AREA;
-
-/// Where so many returned bytes are put: at the end, out of the way of messages that are being written or
-/// read in their places ([`crate::loan`]). What was gathered there has been read.
-pub(crate) fn return_at(len: usize) -> usize {
-    Bulk::LEN - len.clamp(RETURN_MAX, Bulk::LEN)
-}
-const _: () = assert!(Bulk::LEN - RETURN_ROOM >= via_shm::pool::POOL as usize);
 
 /// The receiver wants our sending direction back: ends its part on the VI, and holds new bytes
-/// back until the unread ones have been returned.
+/// back until the unread ones have been put on TCP.
 pub(crate) fn recalled(guard: &mut Guard<'_>) {
     let conn = guard.conn;
-    if conn.tx() != Tx::Vi || guard.closing.fin_sent {
-        return;
+    if conn.tx() == Tx::Vi && !guard.closing.fin_sent {
+        end_part(guard);
     }
+}
+
+/// Ends our part on the VI, for a receiver that has entered it.
+pub(crate) fn end_part(guard: &mut Guard<'_>) {
     // First: a relative that goes on where this process has died says it again, which is read by no one.
     send_control(guard, Kind::ToTcp);
-    conn.set(flag::RECALLED);
-    conn.set_tx(Tx::Back);
+    guard.conn.set(flag::LEFT_VI);
+    guard.conn.set_tx(Tx::Back);
     tell_reader(guard);
 }
 
-/// What the receiver has returned.
-enum Returned {
-    /// It has not said yet.
-    NotYet,
-    /// That many bytes.
-    Bytes(usize),
-    /// We have refused to take anything.
-    Refused,
+/// What this end has still to do before it may put newer bytes on TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Debt {
+    /// Nothing.
+    None,
+    /// The receiver reads on the VI what is there, and may ask for it still.
+    Unasked,
+    /// To wait for the receiver's answer, or for room on TCP.
+    Waits,
 }
 
-fn returned(guard: &Guard<'_>) -> Returned {
-    match load(&guard.endpoint_ref().tx.direction().path, word::RETURNED) {
-        0 => Returned::NotYet,
-        REFUSED => Returned::Refused,
-        word => Returned::Bytes(((word - 1) as usize).min(Bulk::LEN)),
-    }
-}
-
-/// Whether sends must wait for returned bytes to go first; moves those if they are there.
-pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
+/// What this end owes; puts on TCP what there is room for.
+pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     let conn = guard.conn;
-    if !conn.has(flag::RECALLED) || conn.has(flag::PUMPED) {
-        return false;
+    if !conn.has(flag::LEFT_VI) || conn.has(flag::PUMPED | flag::DAMAGED) {
+        return Debt::None;
     }
-    match returned(guard) {
-        // A receiver that has died or left meanwhile never will. One that has only ended what it sends will.
-        Returned::NotYet => !conn.has(flag::DEAD) && !has_left(guard, fd),
-        Returned::Refused => {
-            conn.set(flag::PUMPED);
-            false
+    let path = &guard.endpoint_ref().tx.direction().path;
+    if load(path, word::SWITCH) == CANCELLED {
+        return pay(guard, fd, Said::BySender, word::TAKEN, None);
+    }
+    match Returned::from_word(load(path, word::RETURNED)) {
+        Returned::Not if Grant::from_word(load(path, word::GRANT)) != Grant::Recalled => {
+            Debt::Unasked
         }
-        Returned::Bytes(len) => !pump(guard, fd, len),
+        // A receiver that has died or left meanwhile never will. One that has only ended what it sends will.
+        Returned::Not if !conn.has(flag::DEAD) && !has_left(guard, fd) => Debt::Waits,
+        Returned::Not | Returned::Refused | Returned::Bytes(0) => {
+            conn.set(flag::PUMPED);
+            Debt::None
+        }
+        Returned::Bytes(bytes) => pay(guard, fd, Said::ByReceiver, word::PUMPED, Some(bytes)),
+    }
+}
+
+/// Puts on TCP what is unread on the VI, and says so in `done` when all is there.
+#[cold]
+fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u64>) -> Debt {
+    let conn = guard.conn;
+    match pump(guard, fd, said, bytes) {
+        Ok(true) => {
+            store(&guard.endpoint_ref().tx.direction().path, done, 1);
+            conn.set(flag::PUMPED);
+            tell_reader(guard);
+            Debt::None
+        }
+        Ok(false) if conn.has(flag::PUMPED) => Debt::None,
+        Ok(false) => Debt::Waits,
+        Err(Damaged(_)) => {
+            damaged(conn, fd);
+            conn.set(flag::PUMPED);
+            Debt::None
+        }
+    }
+}
+
+/// Puts on TCP what there is room for; true when all is there. Apart, for its stack is not that of every send.
+#[inline(never)]
+fn pump(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Result<bool, Damaged> {
+    let part = Part::of(guard, said)?;
+    let len = part.len(guard)?;
+    if bytes.is_some_and(|bytes| bytes != len) {
+        return Err(Damaged("other remains than were returned"));
+    }
+    if guard.pumped == 0 {
+        guard.pumped_from = call::tcp_bytes_written(fd).map_or(0, |written| written + 1);
+    }
+    let mut piece = [0u8; 1 << 10];
+    while u64::from(guard.pumped) < len {
+        let n = part.copy(guard, guard.pumped.into(), &mut piece)?;
+        match call::send(fd, &piece[..n], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
+            Ok(sent) => guard.pumped += sent as u32,
+            Err(call::Errno::EINTR) => {}
+            Err(call::Errno::EAGAIN) => return Ok(false),
+            // The connection is gone; so are its bytes, as with TCP. The error is the program's.
+            Err(error) => {
+                if error != call::Errno::EPIPE {
+                    guard.conn.keep_error(crate::errno(error));
+                }
+                guard.conn.set(flag::PUMPED);
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// A thread has died that may have put bytes on TCP and not counted them: the kernel has.
+pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
+    let is_pumping = guard.conn.has(flag::LEFT_VI) && !guard.conn.has(flag::PUMPED);
+    if is_pumping
+        && let Some(from) = guard.pumped_from.checked_sub(1)
+        && let Ok(written) = call::tcp_bytes_written(fd)
+    {
+        guard.pumped = guard.pumped.max(written.saturating_sub(from) as u32);
     }
 }
 
@@ -81,47 +137,33 @@ fn has_left(guard: &Guard<'_>, fd: i32) -> bool {
         || call::tcp_state(fd).is_none_or(call::TcpState::is_closed)
 }
 
-/// Puts returned bytes on TCP; true when all are there. Apart, for its stack is not that of every send.
-#[cold]
-#[inline(never)]
-fn pump(guard: &mut Guard<'_>, fd: i32, len: usize) -> bool {
-    let conn = guard.conn;
-    let bulk = guard.endpoint_ref().tx.bulk();
-    let mut part = [0u8; 1 << 10];
-    while (guard.pumped as usize) < len {
-        let at = guard.pumped as usize;
-        let n = (len - at).min(part.len());
-        bulk.read(return_at(len) + at, &mut part[..n]);
-        match call::send(fd, &part[..n], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
-            Ok(sent) => guard.pumped += sent as u32,
-            Err(call::Errno::EINTR) => {}
-            Err(call::Errno::EAGAIN) => return false,
-            // The connection is gone; so are its bytes, as with TCP. The error is the program's.
-            Err(error) => {
-                if error != call::Errno::EPIPE {
-                    conn.keep_error(crate::errno(error));
-                }
-                conn.set(flag::PUMPED);
-                return true;
-            }
-        }
+/// Whether sends must wait for unread bytes to go first; moves those if it can.
+///
+/// A receiver that has not asked for them will not be given them after newer bytes are on TCP: then this end
+/// refuses. While it goes back itself it does not, since the receiver may be just about to.
+pub(crate) fn holds_back(guard: &mut Guard<'_>, fd: i32) -> bool {
+    match debt(guard, fd) {
+        Debt::None => false,
+        Debt::Waits => true,
+        Debt::Unasked if guard.conn.has(flag::RETREATING) => true,
+        Debt::Unasked => !refuse(guard) && debt(guard, fd) == Debt::Waits,
     }
-    conn.set(flag::PUMPED);
-    store(&guard.endpoint_ref().tx.direction().path, word::PUMPED, 1);
-    tell_reader(guard);
-    true
 }
 
-/// This end is about to leave the direction (FIN, close, its own retreat): says that it will put nothing
-/// on TCP, or puts there what it has been asked for. Whether returned bytes still wait for room there.
-///
-/// The receiver keeps a copy of them until all have come, and takes the rest from that if TCP ends before.
-pub(crate) fn refuse_or_pump(guard: &mut Guard<'_>, fd: i32) -> bool {
-    let path = &guard.endpoint_ref().tx.direction().path;
-    let word = &path.0[word::RETURNED];
-    if word.compare_exchange(0, REFUSED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+/// Says that this end will put nothing on TCP. False if the receiver has asked for it just now.
+pub(crate) fn refuse(guard: &Guard<'_>) -> bool {
+    let word = &guard.endpoint_ref().tx.direction().path.0[word::RETURNED];
+    let refused = word.compare_exchange(0, REFUSED, Ordering::AcqRel, Ordering::Acquire);
+    let is_refused = matches!(refused, Ok(_) | Err(REFUSED));
+    if is_refused {
         guard.conn.set(flag::PUMPED);
-        return false;
     }
-    holds_back(guard, fd) && !anchor_has_ended(fd)
+    is_refused
+}
+
+/// This end is about to leave the direction (FIN, close): says that it will put nothing on TCP, or puts there
+/// what it has been asked for. What still waits for room the receiver finds on the VI, when TCP ends.
+pub(crate) fn refuse_or_pump(guard: &mut Guard<'_>, fd: i32) {
+    debt(guard, fd);
+    refuse(guard);
 }

@@ -13,8 +13,7 @@ use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
 use sovia_proto::packet::Kind;
-use sovia_proto::path::{self, CANCELLED, Grant, Rx, Tx};
-use via_shm::Damaged;
+use sovia_proto::path::{CANCELLED, Grant, Rx, Tx};
 use via_shm::endpoint::Area;
 use via_shm::ring::INLINE;
 
@@ -267,27 +266,9 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8], sent: &mut usize) -> Result<(), F
     Ok(())
 }
 
-/// All bytes that we have put on the VI, for a receiver that has entered it never.
-///
-/// # Errors
-/// [`Damaged`] if they are not as many as this end has sent: the peer has written over them.
-pub(crate) fn take_own_back(guard: &mut Guard<'_>) -> Result<Vec<u8>, Damaged> {
-    let mut bytes = guard.endpoint_ref().tx.own_messages()?;
-    let gathered = guard.gatherer.tail as usize;
-    let start = bytes.len();
-    bytes.resize(start + gathered, 0);
-    debug_assert_eq!(guard.own.start, 0, "gathered once at most before the receiver came");
-    let whole = guard.endpoint_ref().tx.area().read(0, &mut bytes[start..]);
-    if !whole || !guard.own.uncounted && bytes.len() as u32 != guard.bytes_sent {
-        return Err(Damaged("other bytes than were sent"));
-    }
-    Ok(bytes)
-}
-
 /// Ends the sending side: FIN, if the stream runs on the VI. The caller shuts the anchor, too.
 pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
-    // What still waits for room the receiver takes from its copy, when it finds TCP at its end.
     returned::refuse_or_pump(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
         // Before the packet: a thread that is told of that finds the end announced.
@@ -300,17 +281,4 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
 /// This end closes: the peer's sends have only the kernel to go to from here on.
 pub fn leave(guard: &mut Guard<'_>) {
     super::say_grant(guard, word::LEFT);
-}
-
-/// Bytes that lie on the VI for a receiver that has not entered it.
-pub(crate) fn unentered(guard: &Guard<'_>) -> u64 {
-    let switch = load(&tx(guard).path, word::SWITCH);
-    match (guard.conn.tx(), path::Switch::from_word(switch)) {
-        // Packets are at most a chunk each, and few: none has been acknowledged.
-        (Tx::Vi, path::Switch::At(_)) => {
-            guard.gatherer.tail
-                + u64::from(guard.flow.unacked()) * u64::from(guard.protocol.chunk) / 4
-        }
-        _ => 0,
-    }
 }

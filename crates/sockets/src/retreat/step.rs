@@ -1,0 +1,181 @@
+//! One step of taking a connection back to TCP, under its lock.
+//!
+//! No thread owns the work: what has been done shows in the words that the two ends share and in the
+//! connection's state, so whichever thread takes the next step goes on from there, and one that ends, is
+//! killed or leaves by `longjmp` between two steps leaves nothing behind.
+
+use crate::conn::{Guard, flag};
+use crate::stream::remains::{self, Next};
+use crate::stream::returned::{self, Debt};
+use crate::stream::{self, listeners, load, tell_writer, word};
+use crate::{anchors, pair};
+use core::sync::atomic::{Ordering, fence};
+use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Leave, Recall, Rx, Tx};
+use via_shm::Damaged;
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The kernel has all of it.
+    Over,
+    /// The peer has its part to do, or TCP has no room.
+    Waits,
+    /// The peer will not put on TCP what is unread on the VI: there it must be read.
+    Stays,
+}
+
+/// Takes both directions a step back.
+///
+/// # Errors
+/// [`Damaged`] if the segment holds nonsense.
+pub(super) fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
+    leave_sending(guard)?;
+    let receiving = receiving(guard, fd)?;
+    // The peer may be going back as well, and wait for what is unread there.
+    let sending = returned::debt(guard, fd);
+    Ok(match (receiving, sending) {
+        (Step::Stays, _) => Step::Stays,
+        (Step::Waits, _) | (_, Debt::Waits) => Step::Waits,
+        (Step::Over, Debt::None) => Step::Over,
+        (Step::Over, Debt::Unasked) if returned::refuse(guard) => Step::Over,
+        // It has just asked.
+        (Step::Over, Debt::Unasked) => Step::Waits,
+    })
+}
+
+/// Ends our sending direction's part on the VI.
+pub(super) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Damaged> {
+    let conn = guard.conn;
+    if conn.tx() == Tx::Back {
+        return Ok(());
+    }
+    let switch = &guard.endpoint_ref().tx.direction().path.0[word::SWITCH];
+    let seen = switch.load(Ordering::Acquire);
+    match path::leave(conn.tx(), seen, guard.closing.fin_sent) {
+        Leave::Quietly => {
+            conn.set_tx(Tx::Back);
+            return Ok(());
+        }
+        Leave::End => {}
+        Leave::Cancel(seen) => {
+            let cancelled =
+                switch.compare_exchange(seen, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
+            match cancelled {
+                // The receiver has seen nothing of the VI: the bytes go to TCP after all. Until they are
+                // all there, a receiver that finds TCP at its end takes them from the VI.
+                Ok(_) => {
+                    conn.set(flag::LEFT_VI);
+                    conn.set_tx(Tx::Back);
+                    stream::tell_reader(guard);
+                    return Ok(());
+                }
+                Err(now) if now == seen | ENTERED => {}
+                Err(_) => return Err(Damaged("another switch")),
+            }
+        }
+    }
+    returned::end_part(guard);
+    Ok(())
+}
+
+/// Takes the direction in which we receive a step back.
+fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
+    let conn = guard.conn;
+    match conn.rx() {
+        Rx::Tcp => {
+            conn.set_rx(Rx::Back);
+            return Ok(Step::Over);
+        }
+        Rx::Back => return Ok(if awaits_pump(guard) { Step::Waits } else { Step::Over }),
+        Rx::Granted | Rx::Vi => {}
+    }
+    if guard.own.grant != Grant::Recalled as u64 {
+        stream::say_grant(guard, Grant::Recalled as u64);
+        // The peer's next call answers, or its progress thread: it may be computing.
+        tell_writer(guard);
+        if let Some(pair) = pair::of(guard) {
+            pair.ring(anchors::DOORBELL);
+        }
+    }
+    // A sender that is just switching looks at the grant once more, and takes it back. One that
+    // takes its bytes back must not find us reading them: claiming them decides.
+    fence(Ordering::SeqCst);
+    let path = &guard.endpoint_ref().rx.direction().path;
+    let on_vi = match path::recall(conn.rx(), load(path, word::SWITCH)) {
+        Recall::Nothing => false,
+        Recall::Drain => true,
+        Recall::Enter(seen) => stream::claim(guard, seen)?,
+    };
+    if on_vi {
+        return leave_remains(guard, fd);
+    }
+    let path = &guard.endpoint_ref().rx.direction().path;
+    if load(path, word::SWITCH) == CANCELLED && load(path, word::TAKEN) == 0 {
+        // The peer is putting its bytes on TCP. Those that a peer that dies over it has not put there are
+        // on the VI.
+        return Ok(if stream::anchor_has_ended(fd) { Step::Stays } else { Step::Waits });
+    }
+    conn.set_rx(Rx::Back);
+    Ok(Step::Over)
+}
+
+/// Leaves on the VI what is unread there, once the peer has ended its part, and has the peer put it on TCP.
+fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
+    let conn = guard.conn;
+    let mut unread = remains::look(guard)?;
+    let mut is_last = unread.next != Next::More || conn.has(flag::EOF);
+    if !is_last && (conn.has(flag::DEAD) || stream::anchor_has_ended(fd)) {
+        // What the peer had put there before it ended is seen by now.
+        unread = remains::look(guard)?;
+        is_last = true;
+    }
+    if !is_last {
+        return Ok(Step::Waits);
+    }
+    if unread.bytes == 0 {
+        remains::say_returned(guard, 0);
+        return_to_tcp(guard);
+        return Ok(Step::Over);
+    }
+    if unread.next == Next::ToTcp {
+        remains::leave(guard, &unread)?;
+        if remains::say_returned(guard, unread.bytes) {
+            conn.set(flag::RETURNING);
+            return_to_tcp(guard);
+            if let Some(pair) = pair::of(guard) {
+                pair.ring(anchors::DOORBELL);
+            }
+            return Ok(Step::Waits);
+        }
+    }
+    remains::say_returned(guard, 0);
+    tell_writer(guard);
+    Ok(Step::Stays)
+}
+
+/// The direction in which we receive is on TCP for all calls from here on.
+fn return_to_tcp(guard: &mut Guard<'_>) {
+    let conn = guard.conn;
+    conn.set_rx(Rx::Back);
+    conn.set(flag::ANCHOR);
+    conn.clear(flag::RETREATING);
+    tell_writer(guard);
+    listeners::tell_all(guard);
+}
+
+/// Whether the peer has not ended its part on the VI, so that nobody knows yet what is unread there.
+pub(super) fn awaits_answer(guard: &Guard<'_>) -> bool {
+    let switch = load(&guard.endpoint_ref().rx.direction().path, word::SWITCH);
+    matches!(guard.conn.rx(), Rx::Granted | Rx::Vi) && switch != CANCELLED
+}
+
+/// Whether the peer has not put on TCP yet all that was left for it on the VI.
+pub(super) fn awaits_pump(guard: &Guard<'_>) -> bool {
+    let path = &guard.endpoint_ref().rx.direction().path;
+    let is_returning = guard.conn.has(flag::RETURNING);
+    if is_returning && load(path, word::PUMPED) != 0 {
+        guard.conn.clear(flag::RETURNING);
+        return false;
+    }
+    is_returning
+}

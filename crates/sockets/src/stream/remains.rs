@@ -1,0 +1,261 @@
+//! What is unread on a VI that its receiver leaves, or has never entered.
+//!
+//! Nobody takes it off the VI: its sender reads it where it lies and puts it on TCP ([`super::returned`]),
+//! and until all of it is there a receiver that finds TCP at its end goes on on the VI. So a thread may end,
+//! or be killed, in the middle of any of this, and another one goes on.
+
+use super::hold::{kind_of, scan};
+use super::{Fault, load, rx, store, tx, word};
+use crate::conn::{Guard, HELD, Held};
+use core::sync::atomic::Ordering;
+use sovia_proto::packet::Kind;
+use via_shm::Damaged;
+use via_shm::endpoint::Area;
+use via_shm::remains::{Left, Remains};
+use via_shm::ring::Entry;
+
+/// What comes after the unread bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Perhaps more bytes.
+    More,
+    /// The stream goes on on TCP.
+    ToTcp,
+    /// The stream ends.
+    Fin,
+}
+
+/// What is unread on the VI.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unread {
+    pub(crate) bytes: u64,
+    pub(crate) next: Next,
+    /// Ordered packets of data that are held.
+    packets: u32,
+    gathered: u64,
+}
+
+/// What is unread on the VI, of which nothing is consumed.
+///
+/// # Errors
+/// [`Damaged`] if it makes no sense.
+pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Damaged> {
+    let nonsense = |_: Fault| Damaged("unread packets make no sense");
+    scan(guard).map_err(nonsense)?;
+    let line = &rx(guard).writer;
+    // What was gathered before a packet was sent is visible now that the packet is.
+    let gathered = load(line, word::TAIL).wrapping_sub(guard.taker.head);
+    if gathered > Area::LEN as u64 {
+        return Err(Damaged("more gathered than fits"));
+    }
+    let (mut bytes, mut packets) = (gathered, 0u32);
+    let mut next = Next::More;
+    for held in unread_packets(guard) {
+        match kind_of(held.kind) {
+            Some(Kind::Data) => {
+                packets += 1;
+                bytes += u64::from(held.len);
+            }
+            Some(Kind::ToTcp) => next = Next::ToTcp,
+            Some(Kind::Fin) => next = Next::Fin,
+            _ => return Err(Damaged("a held packet of another kind")),
+        }
+        if next != Next::More {
+            break;
+        }
+    }
+    let front = u64::from(guard.front);
+    if packets == 0 && front != 0 || front > bytes {
+        return Err(Damaged("read beyond a packet's end"));
+    }
+    Ok(Unread { bytes: bytes - front, next, packets, gathered })
+}
+
+fn unread_packets<'g>(guard: &'g Guard<'_>) -> impl Iterator<Item = &'g Held> {
+    let count = guard.held_end.wrapping_sub(guard.held_first).min(HELD as u32);
+    (0..count).map(|i| &guard.held[guard.held_first.wrapping_add(i) as usize % HELD])
+}
+
+/// Says in the segment what is unread, for the sender.
+///
+/// # Errors
+/// [`Damaged`] if gathered bytes come after packets that have not come.
+pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Damaged> {
+    let direction = rx(guard);
+    let after = load(&direction.writer, word::AFTER) as u32;
+    let before = match unread.gathered {
+        0 => unread.packets,
+        _ => after.wrapping_sub(guard.taker.packets),
+    };
+    if before > unread.packets {
+        return Err(Damaged("gathered after packets that are missing"));
+    }
+    let remains = guard.endpoint_ref().rx.remains();
+    for (n, held) in (0..unread.packets).zip(unread_packets(guard)) {
+        let left = match held.pooled {
+            true => Left::Pooled { at: held.at, len: held.len },
+            false => Left::Inline(held.bytes.get(..held.len as usize).unwrap_or(&[])),
+        };
+        remains.leave(n, left);
+    }
+    store(&direction.reader, word::FRONT, u64::from(guard.front));
+    let counts = u64::from(unread.packets) | u64::from(before) << 32;
+    store(&direction.reader, word::REMAINS, counts);
+    Ok(())
+}
+
+/// Whose word it is what lies unread on the VI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    /// The receiver's, which has left the VI.
+    ByReceiver,
+    /// The sender's own: the receiver has never entered.
+    BySender,
+}
+
+/// The unread part of the direction in which this end sends.
+pub(super) struct Part {
+    said: Said,
+    messages: u32,
+    /// Messages before what is gathered.
+    before: u32,
+    /// Bytes of the first message that are not unread.
+    front: u32,
+    /// What is gathered and unread: its first position, and its length.
+    gathered: (u64, u64),
+}
+
+impl Part {
+    /// What it is.
+    ///
+    /// # Errors
+    /// [`Damaged`] if the receiver has said nonsense.
+    pub(super) fn of(guard: &Guard<'_>, said: Said) -> Result<Part, Damaged> {
+        let tail = guard.gatherer.tail;
+        if said == Said::BySender {
+            let messages = guard.endpoint_ref().tx.sent();
+            return Ok(Part { said, messages, before: messages, front: 0, gathered: (0, tail) });
+        }
+        let line = &tx(guard).reader;
+        let counts = load(line, word::REMAINS);
+        let (messages, before) = (counts as u32, (counts >> 32) as u32);
+        let front = u32::try_from(load(line, word::FRONT));
+        let head = load(line, word::HEAD);
+        let gathered = tail.wrapping_sub(head);
+        match front {
+            Ok(front)
+                if messages <= Remains::MAX
+                    && before <= messages
+                    && gathered <= Area::LEN as u64 =>
+            {
+                Ok(Part { said, messages, before, front, gathered: (head, gathered) })
+            }
+            _ => Err(Damaged("other remains than can be")),
+        }
+    }
+
+    fn message(&self, guard: &Guard<'_>, n: u32) -> Result<Entry, Damaged> {
+        let tx = &guard.endpoint_ref().tx;
+        match self.said {
+            Said::ByReceiver => tx.remains().find(n),
+            Said::BySender => tx.message(n),
+        }
+    }
+
+    /// Bytes of a message that are unread.
+    fn unread_of(&self, n: u32, entry: &Entry) -> Result<u64, Damaged> {
+        let had = if n == 0 { self.front } else { 0 };
+        entry.len.checked_sub(had).map(u64::from).ok_or(Damaged("read beyond a message's end"))
+    }
+
+    /// How many bytes it has.
+    pub(super) fn len(&self, guard: &Guard<'_>) -> Result<u64, Damaged> {
+        let mut len = self.gathered.1;
+        for n in 0..self.messages {
+            len += self.unread_of(n, &self.message(guard, n)?)?;
+        }
+        Ok(len)
+    }
+
+    /// Copies bytes of it out, from byte `at` on; how many: at least one, unless that is its end.
+    ///
+    /// # Errors
+    /// [`Damaged`] if it makes no sense.
+    pub(super) fn copy(
+        &self,
+        guard: &Guard<'_>,
+        at: u64,
+        out: &mut [u8],
+    ) -> Result<usize, Damaged> {
+        let mut left = at;
+        for n in 0..=self.messages {
+            if n == self.before {
+                if left < self.gathered.1 {
+                    return self.copy_gathered(guard, left, out);
+                }
+                left -= self.gathered.1;
+            }
+            if n == self.messages {
+                break;
+            }
+            let entry = self.message(guard, n)?;
+            let len = self.unread_of(n, &entry)?;
+            if left < len {
+                let from = u64::from(entry.len) - len + left;
+                let part = out.len().min((len - left) as usize);
+                return self.copy_message(guard, n, &entry, from as usize, &mut out[..part]);
+            }
+            left -= len;
+        }
+        Ok(0)
+    }
+
+    fn copy_message(
+        &self,
+        guard: &Guard<'_>,
+        n: u32,
+        entry: &Entry,
+        from: usize,
+        out: &mut [u8],
+    ) -> Result<usize, Damaged> {
+        let tx = &guard.endpoint_ref().tx;
+        match (entry.pool_offset, self.said) {
+            (Some(at), _) => {
+                if !tx.bulk().read(at as usize + from, out) {
+                    return Err(Damaged("a message outside the pool"));
+                }
+            }
+            (None, Said::ByReceiver) => tx.remains().copy(n, from, out),
+            (None, Said::BySender) => tx.copy_message(n, from, out),
+        }
+        Ok(out.len())
+    }
+
+    fn copy_gathered(
+        &self,
+        guard: &Guard<'_>,
+        from: u64,
+        out: &mut [u8],
+    ) -> Result<usize, Damaged> {
+        let position = self.gathered.0.wrapping_add(from);
+        let at = (position.wrapping_sub(guard.own.start) % Area::LEN as u64) as usize;
+        let left = usize::try_from(self.gathered.1 - from).unwrap_or(usize::MAX);
+        let part = out.len().min(left).min(Area::LEN - at);
+        match guard.endpoint_ref().tx.area().read(at, &mut out[..part]) {
+            true => Ok(part),
+            false => Err(Damaged("gathered bytes outside the area")),
+        }
+    }
+}
+
+/// Says that so many bytes are left on the VI for the sender to put on TCP, or that none are. Whether that is
+/// said: the sender may have refused.
+pub(crate) fn say_returned(guard: &Guard<'_>, bytes: u64) -> bool {
+    let word = &rx(guard).path.0[word::RETURNED];
+    let returned = sovia_proto::path::returned_word(bytes);
+    match word.compare_exchange(0, returned, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => true,
+        // By a thread that did not come to what follows.
+        Err(before) => before == returned,
+    }
+}
