@@ -6,10 +6,10 @@
 //! The program then cannot ask for the connection's addresses any more: the price of losing
 //! nothing.
 
-use crate::conn::flag;
+use crate::conn::{Guard, flag};
 use crate::ops::{self, Flags};
 use crate::table::{self, Ref};
-use crate::{Outcome, pollset, process, retreat, stream};
+use crate::{Outcome, pollset, process, retreat, stream, wait};
 use core::sync::atomic::Ordering;
 use sovia_sync::section;
 use sovia_sys::poll::{PollFd, ppoll};
@@ -40,7 +40,6 @@ fn take_over(fd: i32, at: Ref) -> bool {
         return false;
     };
     let nonblocking = at.conn.has(flag::NONBLOCK);
-    put_first(&ours, at);
     if at.conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::RESET) {
         // Sending has failed, and goes on to do so.
         let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
@@ -51,6 +50,7 @@ fn take_over(fd: i32, at: Ref) -> bool {
     match child {
         -1 => return false,
         0 => {
+            wait::ignore_cancellation();
             section::leave();
             drop((theirs, begin));
             // SAFETY: as above. The relay has a place of its own in the family before this process, whose
@@ -67,7 +67,6 @@ fn take_over(fd: i32, at: Ref) -> bool {
         child if !call::reap(child) => return false,
         _ => {}
     }
-    drop(ours);
     if nonblocking {
         let _ = call::fcntl(theirs.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize);
     }
@@ -77,23 +76,24 @@ fn take_over(fd: i32, at: Ref) -> bool {
             descriptors.push(fd);
         }
     });
-    for &fd in &descriptors {
-        let cloexec = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
-        let _ = call::dup_onto(theirs.raw(), fd);
-        let _ = call::fcntl(fd, libc::F_SETFD, cloexec);
-    }
-    ops::leave_to_relay(&descriptors, anchor.raw(), at);
+    ops::leave_to_relay(&descriptors, anchor.raw(), at, |guard| {
+        put_first(&ours, guard);
+        for &fd in &descriptors {
+            let cloexec = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
+            let _ = call::dup_onto(theirs.raw(), fd);
+            let _ = call::fcntl(fd, libc::F_SETFD, cloexec);
+        }
+    });
     let _ = call::write(begin.raw(), &[0]);
     true
 }
 
 /// Puts what comes next into the relay's socket: what the program has been told is there must not be missing until
 /// the relay runs.
-fn put_first(socket: &Fd, at: Ref) {
-    let Some(mut guard) = at.attached() else { return };
+fn put_first(socket: &Fd, guard: &mut Guard<'_>) {
     // The socket is new, and its buffer larger than that.
     let mut piece = [0u8; 1 << 10];
-    let n = stream::receive_for_relay(&mut guard, &mut piece);
+    let n = stream::receive_for_relay(guard, &mut piece);
     let _ = call::send(socket.raw(), &piece[..n], libc::MSG_NOSIGNAL);
 }
 

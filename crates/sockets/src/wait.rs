@@ -326,6 +326,7 @@ fn once<T>(
 
 unsafe extern "C" {
     fn pthread_setcanceltype(kind: i32, old: *mut i32) -> i32;
+    fn pthread_setcancelstate(state: i32, old: *mut i32) -> i32;
     fn pthread_testcancel();
 }
 
@@ -335,6 +336,14 @@ static CANCELS: AtomicBool = AtomicBool::new(false);
 /// The program is about to cancel a thread: from now on calls look whether theirs is to end.
 pub fn cancelling() {
     CANCELS.store(true, Ordering::Relaxed);
+}
+
+/// The calling thread is Sovia's from here on: that the program has cancelled it, before it was forked perhaps,
+/// does not end it.
+pub(crate) fn ignore_cancellation() {
+    const DISABLE: i32 = 1;
+    // SAFETY: takes a number; what was chosen before is not asked for.
+    unsafe { pthread_setcancelstate(DISABLE, core::ptr::null_mut()) };
 }
 
 /// Where a call begins that POSIX lets `pthread_cancel` end, though it need not wait. In no section.

@@ -1,7 +1,7 @@
 //! Descriptors come and go: dup, close, shutdown, exec.
 
 use super::keep;
-use crate::conn::{Phase, flag};
+use crate::conn::{Guard, Phase, flag};
 use crate::pair::lent::How;
 use crate::table::{self, Entry, Ref};
 use crate::{Outcome, family, meeting, members, pair, process, sets, stream};
@@ -25,20 +25,29 @@ pub fn close(fd: i32) {
     }
 }
 
-/// The descriptors of a connection have become a relay's socket, and `anchor` is one more of the connection's:
-/// the process has it no more. Calls of other threads that are under way go on with the socket.
-pub(crate) fn leave_to_relay(descriptors: &[i32], anchor: i32, at: Ref) {
+/// The process leaves a connection to a relay. `swap` puts the relay's socket in the place of its descriptors;
+/// `anchor` is one more, which it keeps. Calls of other threads that are under way go on with the socket.
+pub(crate) fn leave_to_relay(
+    descriptors: &[i32],
+    anchor: i32,
+    at: Ref,
+    swap: impl FnOnce(&mut Guard<'_>),
+) {
+    // Closed meanwhile: the relay ends it.
+    let Some(mut guard) = at.attached() else { return };
     at.conn.set(flag::RELAYED);
+    // Under the lock, until the process has it no more: no other thread asks the anchor's number for what the
+    // relay's socket cannot know.
+    swap(&mut guard);
+    family::let_go(at.conn);
+    leave_vi(guard, anchor, at, false);
     // The sets' own entries go with the connection; what they watch stays.
     sets::detached(at);
-    let mut is_last = false;
     for &fd in descriptors {
         table::remove(fd);
-        is_last |= table::release(at.index);
+        table::release(at.index);
     }
-    if is_last {
-        last_here(anchor, at);
-    }
+    sets::conn_closed(at);
 }
 
 /// The process's last descriptor of a connection goes.
@@ -58,51 +67,8 @@ pub(super) fn last_here(fd: i32, at: Ref) {
             conn.count_stay(if unused { Reason::NeverConnected } else { reason });
         }
     }
-    if let Some(mut guard) = guard {
-        let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
-        guard.settle_traffic();
-        meeting::ended(at, guard.past.messages_sent);
-        // Whoever holds it still may never send again.
-        stream::combine::tell(&mut guard);
-        let vi = conn.vi.load(Ordering::Relaxed);
-        if last || members::is_known() {
-            pair.leaving(vi);
-        }
-        if last {
-            // With unread bytes, or if the program asked for it, TCP ends by a reset: the anchor
-            // does, and the VI has no FIN.
-            let unread =
-                !conn.has(flag::EOF) && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
-            if unread {
-                let abort = [1i32, 0];
-                let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
-            }
-            if call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER) != Ok([1, 0]) {
-                stream::finish(&mut guard, fd);
-            }
-            stream::leave(&mut guard);
-            conn.end();
-        }
-        if !last {
-            stream::handled::leave(&mut guard);
-            if conn.waiting_here() != 0 {
-                // Threads of this process that still wait for it find that they have it no more.
-                stream::wake_all(&guard);
-            }
-        }
-        let loans = conn.loans.swap(0, Ordering::AcqRel);
-        let large = stream::backlog::is_large(&guard);
-        let how = if last { How::Ended { large } } else { How::Vacated };
-        if last {
-            // Threads that still wait for it find that it has ended, whatever becomes of the VI.
-            stream::wake_all(&guard);
-        }
-        // Under the lock: no other thread uses the VI after this. A program that still reads or writes in a
-        // place of its pool must not find it in its next life.
-        if last || members::is_known() {
-            pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
-        }
-        drop(guard);
+    if let Some(guard) = guard {
+        leave_vi(guard, fd, at, last);
     } else {
         if conn.phase() == Phase::Plain
             && let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed))
@@ -117,6 +83,54 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     if last {
         family::give_back(at.index);
     }
+}
+
+/// The process leaves the VI of a connection that it holds no more; `last`: no relative holds it either.
+fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
+    let conn = at.conn;
+    let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
+    guard.settle_traffic();
+    meeting::ended(at, guard.past.messages_sent);
+    // Whoever holds it still may never send again.
+    stream::combine::tell(&mut guard);
+    let vi = conn.vi.load(Ordering::Relaxed);
+    if last || members::is_known() {
+        pair.leaving(vi);
+    }
+    if last {
+        // With unread bytes, or if the program asked for it, TCP ends by a reset: the anchor
+        // does, and the VI has no FIN.
+        let unread = !conn.has(flag::EOF) && stream::unread(&mut guard, fd).is_ok_and(|n| n > 0);
+        if unread {
+            let abort = [1i32, 0];
+            let _ = call::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
+        }
+        if call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER) != Ok([1, 0]) {
+            stream::finish(&mut guard, fd);
+        }
+        stream::leave(&mut guard);
+        conn.end();
+    }
+    if !last {
+        stream::handled::leave(&mut guard);
+        if conn.waiting_here() != 0 {
+            // Threads of this process that still wait for it find that they have it no more.
+            stream::wake_all(&guard);
+        }
+    }
+    let loans = conn.loans.swap(0, Ordering::AcqRel);
+    let large = stream::backlog::is_large(&guard);
+    let how = if last { How::Ended { large } } else { How::Vacated };
+    if last {
+        // Threads that still wait for it find that it has ended, whatever becomes of the VI.
+        stream::wake_all(&guard);
+    }
+    // Under the lock: no other thread uses the VI after this. A program that still reads or writes in a
+    // place of its pool must not find it in its next life.
+    if last || members::is_known() {
+        pair::lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
+    }
+    drop(guard);
 }
 
 /// `to` has become a second descriptor of what `from` is.

@@ -26,9 +26,10 @@ pub(crate) fn recalled(guard: &mut Guard<'_>) {
 
 /// Ends our part on the VI, for a receiver that has entered it.
 pub(crate) fn end_part(guard: &mut Guard<'_>) {
-    // First: a relative that goes on where this process has died says it again, which is read by no one.
-    send_control(guard, Kind::ToTcp);
+    // First: a relative that goes on where this process has died does all of this. A packet that is sent twice
+    // is read once.
     guard.conn.set(flag::LEFT_VI);
+    send_control(guard, Kind::ToTcp);
     guard.conn.set_tx(Tx::Back);
     tell_reader(guard);
 }
@@ -120,8 +121,12 @@ fn pump(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Resul
     Ok(true)
 }
 
-/// A thread has died that may have put bytes on TCP and not counted them: the kernel has.
+/// A thread has died that may have been about to leave the VI, or have put bytes on TCP and not counted them: the
+/// kernel has.
 pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
+    if guard.conn.has(flag::LEFT_VI) && guard.conn.tx() == Tx::Vi {
+        end_part(guard);
+    }
     let is_pumping = guard.conn.has(flag::LEFT_VI) && !guard.conn.has(flag::PUMPED);
     if is_pumping
         && let Some(from) = guard.pumped_from.checked_sub(1)
