@@ -8,19 +8,38 @@
 //! 3. the receiver reads TCP up to byte `n`, then **enters** the VI and says so;
 //! 4. going back, the sender ends the VI's part by a ToTcp packet, but only after the receiver has
 //!    entered: else TCP's bytes from before and after could meet in one read;
-//! 5. the receiver **returns** when it reaches that packet. A direction goes there and back once.
+//! 5. the receiver is back when it has read up to that packet. A direction goes there and back once.
 //!
-//! The receiver may ask for step 4 (**recall**), before an exec say. Then it reads the VI to its end
-//! on the program's behalf and **returns** what the program has not had; the sender **pumps** those
-//! bytes to TCP, in order, before any newer byte. A sender that goes its own way first **refuses**
-//! to: then the receiver keeps them, and a relay hands them to whoever goes on reading.
+//! # Retreats
 //!
-//! The receiver keeps a copy of what it has returned until all of it has come on TCP. If TCP ends
-//! before, the rest comes from the copy: so a sender may close, or die, while it pumps.
+//! A process that must let the kernel have the socket for good, before an exec say, takes both
+//! directions back, and what its program has not read by then has to come out of the kernel.
 //!
-//! Once a send has returned, its bytes can be lost only if the sender is killed while it retreats
-//! and the receiver, without having waited for it, has retreated, too. A sender that is stopped at
-//! that point delays them.
+//! As a receiver it **recalls** the direction, and claims a switch that it has not entered
+//! ([`recall`]): then the sender does not take it back, but ends the VI's part. Who has claimed still
+//! reads TCP up to the switch first. The retreat takes nothing off the VI. It looks at what lies
+//! there until it sees ToTcp, and **returns** the bytes before it by saying how many they are; the
+//! sender **pumps** so many to TCP, from where they lie, before any newer byte. From then on they are
+//! read from TCP. They stay on the VI all the same: if TCP ends before all are pumped, a reader
+//! passes over those that TCP has brought and finds the others there ([`rescue`]). So the sender may
+//! close, or die, while it pumps, and nobody has a copy of his own to look after.
+//!
+//! Where nothing can be returned, because the sender has refused, finished or died, or does not
+//! answer, the retreat has failed, and ordinary reading goes on: TCP up to the switch, the VI, TCP. A
+//! relay can do that for a program that cannot.
+//!
+//! Every step of a receiver's retreat leaves the direction so that it can be begun anew, by any
+//! thread that shares it. Only, while it is under way nobody else takes anything off the VI: what has
+//! been counted must not be read.
+//!
+//! As a sender it ends the VI's part, or takes back a switch that nobody has claimed. It **owes**
+//! from then on what the receiver may return, and settles that ([`owed`]) before its next byte on
+//! TCP, or else at the very end, when its other direction is back. Not before: so two ends that
+//! retreat at the same time find each other's recall, and pump for each other. A receiver that has
+//! not recalled by then is **refused**; it keeps its bytes, and reads on where they lie.
+//!
+//! No kill loses a byte that a send has accepted. A sender that is stopped for ever over taking its
+//! bytes back, or over pumping, delays them.
 //!
 //! Here are the decisions; the shared words are passed in and out. `tests/paths` checks every
 //! interleaving of two ends that decide by them.
@@ -47,7 +66,7 @@ pub enum Rx {
     Granted = 1,
     /// Bytes come from the VI.
     Vi = 2,
-    /// Bytes come from kernel TCP for good.
+    /// Bytes come from kernel TCP, for good unless they are returned ones ([`rescue`]).
     Back = 3,
 }
 
@@ -102,7 +121,7 @@ impl Grant {
 
 /// The sender's switch word once it has taken the switch back.
 pub const CANCELLED: u64 = u64::MAX;
-/// Set in the switch word by a receiver that has entered.
+/// Set in the switch word by a receiver that has entered, or whose retreat has claimed it.
 pub const ENTERED: u64 = 1 << 63;
 
 /// The sender's published word: 0 before the switch, then `n + 1`.
@@ -117,7 +136,7 @@ pub enum Switch {
     Not,
     /// From that byte on the stream is on the VI; the receiver has not entered it.
     At(u64),
-    /// Likewise, and the receiver has entered.
+    /// Likewise, and the receiver has entered, or its retreat has claimed the switch.
     Entered(u64),
     /// Taken back: the whole stream is on TCP, and stays there.
     Cancelled,
@@ -142,7 +161,8 @@ pub enum Source {
     Tcp,
     /// At most that many bytes from TCP.
     TcpUpTo(u64),
-    /// The VI: enter it.
+    /// The VI: enter it. A switch that has been claimed ([`Switch::Entered`]) is entered without
+    /// an exchange, and without a word in the grant: that says [`Grant::Recalled`].
     Vi,
     /// The published switch lies before what has been read already.
     Impossible,
@@ -169,15 +189,29 @@ pub const fn source(switch: u64, read: u64) -> Source {
     }
 }
 
-/// What a receiver does when TCP has ended although the switch was taken back, and the sender has
-/// not said that the bytes taken back are all on TCP: it has died over that, and they are still on
-/// the VI. Then the receiver enters after all, and passes over those that it has had from TCP, so
-/// many; `from` is the byte of the switch.
-pub const fn rescue(rx: Rx, switch: u64, taken_back: bool, from: u64, read: u64) -> Option<u64> {
-    match (rx, Switch::from_word(switch)) {
-        (Rx::Granted, Switch::Cancelled) if !taken_back => Some(read.saturating_sub(from)),
-        _ => None,
-    }
+/// What a receiver does when TCP has ended, and the sender has not said that all is there that it
+/// was to put there: it has died or closed over that, and the rest lies on the VI. Then the receiver
+/// reads the VI (again), and passes over those bytes there that it has had from TCP, so many, or as
+/// many as there are. That concerns
+/// - a switch that was taken back (`taken_back` once all its bytes are on TCP);
+/// - bytes that have been returned (`pumped` once they are all on TCP).
+///
+/// `from` is the byte of the switch, `read` what has been read from TCP.
+pub const fn rescue(
+    rx: Rx,
+    switch: u64,
+    taken_back: bool,
+    returned: u64,
+    pumped: bool,
+    from: u64,
+    read: u64,
+) -> Option<u64> {
+    let missing = match (rx, Switch::from_word(switch)) {
+        (Rx::Granted, Switch::Cancelled) => !taken_back,
+        (Rx::Back, Switch::Entered(_)) => awaits_pump(returned, pumped),
+        _ => false,
+    };
+    if missing { Some(read.saturating_sub(from)) } else { None }
 }
 
 /// What a sender does first for its next bytes.
@@ -191,18 +225,18 @@ pub enum Before {
     Vi,
     /// Answers the recall: ends the VI's part with ToTcp.
     Answer,
-    /// Sees what the receiver has returned ([`Returned::owed`]).
-    Returned,
+    /// Settles what it owes ([`owed`]), and looks again.
+    Settle,
 }
 
-/// Step 2 and the answer to a recall, for a sender that is about to send. `owes` is set from the
-/// answer until the returned bytes have been pumped.
+/// Step 2 and the answer to a recall, for a sender that is about to send. `owes` is set from ToTcp
+/// until it is clear that nothing is left to be pumped.
 pub const fn before_send(tx: Tx, grant: Grant, owes: bool) -> Before {
     match (tx, grant) {
         (Tx::Tcp, Grant::Granted) => Before::Switch,
         (Tx::Vi, Grant::Recalled) => Before::Answer,
         (Tx::Vi, _) => Before::Vi,
-        (Tx::Back, _) if owes => Before::Returned,
+        (Tx::Back, _) if owes => Before::Settle,
         _ => Before::Tcp,
     }
 }
@@ -222,7 +256,7 @@ pub enum Leave {
     /// Exchanges this word for [`CANCELLED`], then puts the VI's bytes on TCP; if the exchange
     /// fails the receiver has just entered, and it is [`Leave::End`].
     Cancel(u64),
-    /// Refuses to pump ([`REFUSED`]), then sends ToTcp.
+    /// Sends ToTcp, and owes ([`owed`]).
     End,
 }
 
@@ -235,15 +269,22 @@ pub const fn leave(tx: Tx, switch: u64, fin_sent: bool) -> Leave {
     }
 }
 
+/// Whether a retreat has anything to recall. One that is on TCP says nothing: the sender would wait
+/// for an answer.
+pub const fn recalls(rx: Rx) -> bool {
+    matches!(rx, Rx::Granted | Rx::Vi)
+}
+
 /// What a receiver that has recalled does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recall {
-    /// The direction is on TCP, and will stay there.
+    /// The direction is on TCP, or will be ([`on_tcp`]).
     Nothing,
-    /// Enters by exchanging this word for itself with [`ENTERED`], then drains; if the exchange
-    /// fails the sender has taken the switch back, and there is nothing on the VI.
+    /// Claims the switch by exchanging this word for itself with [`ENTERED`]; if the exchange fails
+    /// it looks again. Where TCP has not been read up to the switch ([`Rx::Granted`]) that is still
+    /// what comes first.
     Enter(u64),
-    /// Reads the VI to its end.
+    /// Looks at what lies on the VI ([`answer`]).
     Drain,
 }
 
@@ -256,8 +297,30 @@ pub const fn recall(rx: Rx, switch: u64) -> Recall {
     }
 }
 
+/// What a retreat waits for that has nothing to look for on the VI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Await {
+    /// The kernel has, or will get, the rest of the stream.
+    Nothing,
+    /// The sender puts on TCP what it has taken back. At TCP's end, and when patience is over, the
+    /// retreat has failed, and reading goes on.
+    TakenBack,
+    /// The sender puts on TCP what has been returned. Meanwhile anybody may read; at TCP's end, and
+    /// when patience is over, that is how it goes on.
+    Pumped,
+}
+
+/// After [`Recall::Nothing`], and for a retreat that does not recall ([`recalls`]).
+pub const fn on_tcp(rx: Rx, switch: u64, taken_back: bool, returned: u64, pumped: bool) -> Await {
+    match (rx, Switch::from_word(switch)) {
+        (Rx::Granted | Rx::Vi, Switch::Cancelled) if !taken_back => Await::TakenBack,
+        (Rx::Back, _) if awaits_pump(returned, pumped) => Await::Pumped,
+        _ => Await::Nothing,
+    }
+}
+
 /// The returned word of a sender that will not pump. Both ends leave 0 by compare-exchange, so
-/// either the sender pumps or the receiver keeps the bytes, never both or neither.
+/// either the sender pumps or the receiver reads on from the VI, never both or neither.
 pub const REFUSED: u64 = u64::MAX;
 
 /// The returned word, taken apart.
@@ -265,7 +328,7 @@ pub const REFUSED: u64 = u64::MAX;
 pub enum Returned {
     /// Neither end has said anything.
     Not,
-    /// The receiver has returned that many bytes (0: it keeps them, if there were any).
+    /// The receiver has returned that many bytes (0: it reads on from the VI, if there are any).
     Bytes(u64),
     /// The sender has gone its own way.
     Refused,
@@ -280,16 +343,6 @@ impl Returned {
             _ => Returned::Bytes(word - 1),
         }
     }
-
-    /// What a sender that has answered a recall must put on TCP before anything newer; `None`
-    /// while it has to wait for that.
-    pub const fn owed(self) -> Option<u64> {
-        match self {
-            Returned::Not => None,
-            Returned::Bytes(n) => Some(n),
-            Returned::Refused => Some(0),
-        }
-    }
 }
 
 /// The returned word for that many bytes.
@@ -297,43 +350,76 @@ pub const fn returned_word(bytes: u64) -> u64 {
     bytes + 1
 }
 
-/// How draining a recalled VI came to its end.
+/// Whether returned bytes may still lack on TCP.
+pub const fn awaits_pump(returned: u64, pumped: bool) -> bool {
+    !pumped && matches!(Returned::from_word(returned), Returned::Bytes(1..))
+}
+
+/// What a sender that has sent ToTcp does before its next byte on TCP, and before it lets the kernel
+/// have the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Drained {
-    /// By ToTcp: the sender goes on on TCP.
+pub enum Owed {
+    /// It owes nothing any more.
+    Nothing,
+    /// It puts the first so many of the bytes that lie unread on the VI on TCP, and then says that
+    /// they are there.
+    Pump(u64),
+    /// It exchanges 0 for [`REFUSED`]. If that fails it looks again; else it owes nothing.
+    Refuse,
+    /// The receiver has recalled, and will answer. If it dies or leaves before, nothing is owed; if
+    /// patience is over the sender refuses.
+    Wait,
+}
+
+/// By the grant, looked at first, and the returned word.
+pub const fn owed(grant: Grant, returned: u64) -> Owed {
+    match (Returned::from_word(returned), grant) {
+        (Returned::Refused | Returned::Bytes(0), _) => Owed::Nothing,
+        (Returned::Bytes(n), _) => Owed::Pump(n),
+        (Returned::Not, Grant::Recalled) => Owed::Wait,
+        (Returned::Not, _) => Owed::Refuse,
+    }
+}
+
+/// What a retreat that looked at a recalled VI has come to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Seen {
+    /// ToTcp: the sender goes on on TCP.
     ToTcp,
-    /// By FIN, or by the sender's death: nothing comes after, and nobody is there to pump.
+    /// FIN, or the sender's death, and what lay on the VI after that: nothing comes any more, and
+    /// nobody is there to pump.
     Ended,
-    /// By the receiver's patience: the sender lives and does not answer; more may come.
+    /// Nothing, and its patience is over: the sender lives and does not answer; more may come.
     Impatient,
 }
 
-/// What becomes of the bytes that the program has not had.
+/// What becomes of the bytes that the program has not had. Their part of the VI stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rest {
     /// There are none: the kernel has the rest of the stream.
     Plain,
-    /// They are returned; if the sender has refused: [`Rest::Relay`] (none: [`Rest::Plain`]).
-    Return,
-    /// A relay hands on: TCP up to the switch, then they, then the rest of the VI and of TCP.
-    Relay,
+    /// They are returned: reading goes on from TCP ([`Rx::Back`]).
+    Returned,
+    /// Reading goes on as if nothing had been: the retreat has failed.
+    Kept,
 }
 
-/// After draining, with so many bytes unread, and `room` for those that are returned.
-pub const fn after_drain(drained: Drained, unread: u64, room: u64) -> Rest {
-    match (drained, unread) {
-        (Drained::ToTcp, n) if n <= room => Rest::Return,
-        (Drained::Ended, 0) => Rest::Plain,
-        _ => Rest::Relay,
+/// The word that a retreat puts in the place of 0 by compare-exchange, with so many bytes unread.
+pub const fn answer(seen: Seen, unread: u64) -> u64 {
+    match seen {
+        Seen::ToTcp => returned_word(unread),
+        Seen::Ended | Seen::Impatient => returned_word(0),
     }
 }
 
-/// Returned bytes that a sender has not pumped before it died: TCP, read to its end, has brought
-/// `read` bytes in all, those up to the switch and a part of the returned ones.
-pub const fn not_pumped(switch: u64, read: u64, returned: u64) -> u64 {
-    match Switch::from_word(switch) {
-        Switch::At(n) | Switch::Entered(n) => returned.saturating_sub(read.saturating_sub(n)),
-        Switch::Not | Switch::Cancelled => 0,
+/// After that; `found` is the word that was there. The same bytes may have been returned already, by
+/// somebody who has not come to the end of it.
+pub const fn rest(seen: Seen, unread: u64, found: u64) -> Rest {
+    match (seen, unread, Returned::from_word(found)) {
+        (Seen::ToTcp | Seen::Ended, 0, _) => Rest::Plain,
+        (Seen::ToTcp, _, Returned::Not) => Rest::Returned,
+        (Seen::ToTcp, n, Returned::Bytes(m)) if n == m => Rest::Returned,
+        _ => Rest::Kept,
     }
 }
 
@@ -348,6 +434,9 @@ mod tests {
         assert_eq!(source(switch_word(7), 5), Source::TcpUpTo(2));
         assert_eq!(source(switch_word(5), 5), Source::Vi);
         assert_eq!(source(switch_word(4), 5), Source::Impossible);
+        assert_eq!(source(switch_word(7) | ENTERED, 5), Source::TcpUpTo(2));
+        assert_eq!(source(switch_word(5) | ENTERED, 5), Source::Vi);
+        assert_eq!(source(ENTERED, 5), Source::Impossible, "nonsense, and no panic");
     }
 
     #[test]
@@ -357,9 +446,9 @@ mod tests {
         assert_eq!(Switch::from_word(switch_word(9) | ENTERED), Switch::Entered(9));
         assert_eq!(Switch::from_word(CANCELLED), Switch::Cancelled);
         assert_eq!(Switch::from_word(ENTERED), Switch::Entered(0), "nonsense, and no panic");
-        assert_eq!(Returned::from_word(0).owed(), None);
-        assert_eq!(Returned::from_word(returned_word(3)).owed(), Some(3));
-        assert_eq!(Returned::from_word(REFUSED).owed(), Some(0));
+        assert_eq!(Returned::from_word(0), Returned::Not);
+        assert_eq!(Returned::from_word(returned_word(3)), Returned::Bytes(3));
+        assert_eq!(Returned::from_word(REFUSED), Returned::Refused);
     }
 
     #[test]
@@ -371,12 +460,55 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_pumped_is_what_tcp_did_not_bring() {
-        let word = switch_word(10) | ENTERED;
-        assert_eq!(not_pumped(word, 10, 4), 4);
-        assert_eq!(not_pumped(word, 13, 4), 1);
-        assert_eq!(not_pumped(word, 20, 4), 0);
-        assert_eq!(rescue(Rx::Granted, CANCELLED, false, 10, 13), Some(3));
-        assert_eq!(rescue(Rx::Granted, CANCELLED, true, 10, 13), None);
+    fn a_sender_refuses_only_a_receiver_that_has_not_recalled() {
+        assert_eq!(owed(Grant::Entered, 0), Owed::Refuse);
+        assert_eq!(owed(Grant::Recalled, 0), Owed::Wait);
+        assert_eq!(owed(Grant::Recalled, returned_word(0)), Owed::Nothing);
+        assert_eq!(owed(Grant::Entered, returned_word(3)), Owed::Pump(3));
+        assert_eq!(owed(Grant::Recalled, REFUSED), Owed::Nothing);
+    }
+
+    #[test]
+    fn a_retreat_returns_what_it_sees_before_to_tcp_and_that_once() {
+        assert_eq!(answer(Seen::ToTcp, 3), returned_word(3));
+        assert_eq!(answer(Seen::Ended, 3), returned_word(0));
+        assert_eq!(answer(Seen::Impatient, 3), returned_word(0));
+        assert_eq!(rest(Seen::ToTcp, 3, 0), Rest::Returned);
+        assert_eq!(rest(Seen::ToTcp, 3, returned_word(3)), Rest::Returned);
+        assert_eq!(rest(Seen::ToTcp, 2, returned_word(3)), Rest::Kept, "a part has come on TCP");
+        assert_eq!(rest(Seen::ToTcp, 3, REFUSED), Rest::Kept);
+        assert_eq!(rest(Seen::ToTcp, 0, REFUSED), Rest::Plain);
+        assert_eq!(rest(Seen::Ended, 3, 0), Rest::Kept);
+        assert_eq!(rest(Seen::Ended, 0, 0), Rest::Plain);
+        assert_eq!(rest(Seen::Impatient, 0, 0), Rest::Kept, "more may come");
+    }
+
+    #[test]
+    fn a_retreat_waits_for_what_the_sender_is_putting_on_tcp() {
+        let entered = switch_word(3) | ENTERED;
+        assert_eq!(on_tcp(Rx::Granted, 0, false, 0, false), Await::Nothing);
+        assert_eq!(on_tcp(Rx::Granted, CANCELLED, false, 0, false), Await::TakenBack);
+        assert_eq!(on_tcp(Rx::Vi, CANCELLED, false, 0, false), Await::TakenBack, "rescued");
+        assert_eq!(on_tcp(Rx::Granted, CANCELLED, true, 0, false), Await::Nothing);
+        assert_eq!(on_tcp(Rx::Back, entered, false, returned_word(2), false), Await::Pumped);
+        assert_eq!(on_tcp(Rx::Back, entered, false, returned_word(2), true), Await::Nothing);
+        assert_eq!(on_tcp(Rx::Back, entered, false, returned_word(0), false), Await::Nothing);
+        assert_eq!(on_tcp(Rx::Back, entered, false, REFUSED, false), Await::Nothing);
+        assert!(recalls(Rx::Vi) && recalls(Rx::Granted));
+        assert!(!recalls(Rx::Back) && !recalls(Rx::Tcp));
+    }
+
+    #[test]
+    fn what_tcp_did_not_bring_is_found_on_the_vi() {
+        let taken = |taken_back| rescue(Rx::Granted, CANCELLED, taken_back, 0, false, 10, 13);
+        assert_eq!(taken(false), Some(3));
+        assert_eq!(taken(true), None);
+        let entered = switch_word(10) | ENTERED;
+        let returned = |word, pumped| rescue(Rx::Back, entered, false, word, pumped, 10, 13);
+        assert_eq!(returned(returned_word(4), false), Some(3));
+        assert_eq!(returned(returned_word(4), true), None);
+        assert_eq!(returned(returned_word(0), false), None);
+        assert_eq!(returned(REFUSED, false), None);
+        assert_eq!(rescue(Rx::Vi, entered, false, returned_word(4), false, 10, 13), None);
     }
 }

@@ -1,9 +1,10 @@
 //! Both directions of a connection. Each end has a lock, which whoever is in the middle of a call
-//! holds, and a retreat takes both directions: it leaves its own, then recalls the other.
+//! holds, and a retreat takes both directions: it leaves its own, recalls the other, takes the steps
+//! of both as they become possible, and when the other is back it settles what it owes.
 
-use crate::world::{Call, Limits, Mode, Precautions, ReceiverAt, SenderAt, World};
-use crate::{ALL, END, ORDER, is_excused, is_finished, receiver, sender};
-use sovia_proto::path::Rx;
+use crate::world::{Call, Limits, Mode, Precautions, ReaderAt, RetreatAt, SenderAt, World};
+use crate::{ALL, BOTH, END, ORDER, is_excused, is_finished, receiver, sender};
+use sovia_proto::path::{Returned, Rx};
 use stateright::{Model, Property};
 
 /// The sender of direction `i` is at end `i`, its receiver at end `1 - i`.
@@ -42,19 +43,18 @@ impl Stream {
     }
 
     fn receiving_locked(&self, end: usize) -> bool {
-        let at = self.directions[1 - end].r.at;
-        !matches!(
-            at,
-            ReceiverAt::Idle
-                | ReceiverAt::DrainAnchor
-                | ReceiverAt::WaitPumped
-                | ReceiverAt::AwaitTakenBack
-        )
+        let r = &self.directions[1 - end].r;
+        r.at != ReaderAt::Idle || !r.retreat.is_between_steps()
+    }
+
+    /// The other direction is not back yet.
+    fn is_recalling(&self, end: usize) -> bool {
+        self.leaving[end] || self.directions[1 - end].r.retreat != RetreatAt::Not
     }
 
     /// The end's program is inside its retreat.
     fn is_retreating(&self, end: usize) -> bool {
-        self.leaving[end] || self.directions[1 - end].r.mode == Mode::Retreating
+        self.is_recalling(end) || self.directions[end].s.mode == Mode::Retreating
     }
 }
 
@@ -74,7 +74,10 @@ impl Connection {
                     // The program is busy retreating; only its progress thread can begin something.
                     let may = match act {
                         sender::Act::Begin(Call::Serve) => !stream.leaving[end],
+                        sender::Act::Begin(Call::Settle) => !stream.is_recalling(end),
                         sender::Act::Begin(_) => !busy,
+                        // Before it has recalled, or after: then it recalls anew.
+                        sender::Act::Abandon => !stream.is_recalling(end),
                         _ => true,
                     };
                     if may {
@@ -91,8 +94,9 @@ impl Connection {
                 let w = &stream.directions[from];
                 receiver::acts(w, &self.limits[from], &self.precautions, |act, by_itself| {
                     // A retreat begins with the other direction.
-                    if act != receiver::Act::Retreat {
-                        add(Act::Receive(from, act), by_itself);
+                    if act != receiver::Act::Retreat || w.r.retreat == RetreatAt::Abandoned {
+                        let reads = act == receiver::Act::Read;
+                        add(Act::Receive(from, act), by_itself && !(reads && busy));
                     }
                 });
             }
@@ -157,9 +161,17 @@ impl Model for Connection {
                         |w: &World| w.r.rx == Rx::Back && w.r.read > 0 && !w.s.own.is_empty();
                     s.directions
                         .iter()
-                        .all(|w| gone(w) && w.s.mode == Mode::Plain && w.r.mode != Mode::Library)
+                        .all(|w| gone(w) && w.s.mode == Mode::Plain && w.r.mode == Mode::Plain)
                 },
             ),
+            // A sender owes nothing any more once its end has retreated: so both do that at once.
+            Property::sometimes(BOTH, |_, s: &Stream| {
+                s.directions.iter().all(|w| {
+                    let returned = Returned::from_word(w.shared.returned);
+                    let some = matches!(returned, Returned::Bytes(1..)) && w.shared.pumped;
+                    some && w.s.mode == Mode::Plain && w.r.mode == Mode::Plain
+                })
+            }),
         ]
     }
 }

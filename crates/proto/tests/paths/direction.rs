@@ -1,8 +1,8 @@
 //! One direction of a stream as a model: what can happen, and what must hold.
 
-use crate::world::{Limits, Mode, Precautions, World};
+use crate::world::{Limits, Mode, Precautions, SenderAt, World};
 use crate::{ALL, END, ORDER, is_finished, receiver, sender};
-use sovia_proto::path::Rx;
+use sovia_proto::path::{Grant, REFUSED, Returned, Rx};
 use stateright::{Model, Property};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -75,10 +75,17 @@ impl Model for Direction {
                 w.s.mode == Mode::Plain && w.s.tcp_sent == 0 && w.r.read > 0 && w.r.rx != Rx::Back
             }),
             Property::sometimes("returned bytes are pumped and read", |_, w: &World| {
-                w.shared.pumped && !w.shared.bulk.is_empty() && w.r.mode == Mode::Plain && w.r.end
+                let returned = Returned::from_word(w.shared.returned);
+                let some = matches!(returned, Returned::Bytes(1..));
+                some && w.shared.pumped && w.r.mode == Mode::Plain && w.r.end
             }),
-            Property::sometimes("a refused receiver becomes a relay", |_, w: &World| {
-                w.r.mode == Mode::Relay && w.s.mode == Mode::Plain && w.r.end
+            Property::sometimes("a refused receiver goes on reading the VI", |_, w: &World| {
+                let refused = w.shared.returned == REFUSED && w.s.mode == Mode::Plain;
+                let recalled = w.shared.grant == Grant::Recalled as u64;
+                refused && recalled && w.r.mode == Mode::Library && w.r.end
+            }),
+            Property::sometimes("a sender pumps that has retreated by itself", |_, w: &World| {
+                w.s.mode == Mode::Retreating && w.s.at == SenderAt::Pumped
             }),
         ]
     }

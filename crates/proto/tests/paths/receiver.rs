@@ -1,29 +1,30 @@
-//! The receiving end: its reads, its retreat, and what reads after it.
+//! The receiving end: its reads, and its retreat, which looks at the VI and takes nothing off it.
+//!
+//! One of its threads at a time is in the middle of a read, or of a step of the retreat.
 
-use crate::world::{FIN, Limits, Mode, Precautions, ReceiverAt, TO_TCP, World};
-use sovia_proto::path::{
-    self, CANCELLED, Drained, ENTERED, Grant, REFUSED, Recall, Rest, Returned, Rx, Source, Switch,
-};
+use crate::world::{FIN, Limits, Mode, Precautions, ReaderAt, RetreatAt, Seq, TO_TCP, World};
+use sovia_proto::path::{self, Await, ENTERED, Grant, Recall, Rest, Rx, Seen, Source, Switch};
 
 /// No limit to a read from TCP.
 const ALL: u8 = 15;
-/// Bytes that can be returned at once.
-const BULK: u64 = 2;
 
 /// What may happen to a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Act {
-    /// The program reads.
+    /// The program reads. During a retreat: another reader of the family does.
     Read,
-    Retreat,
-    /// The next access of the call it is in; from TCP it reads all there is.
+    /// The next access of the read it is in; from TCP it reads all there is.
     Step,
     /// Reads a single byte from TCP.
     One,
-    /// Another reader of the family reads while this one retreats.
-    Other,
+    /// A retreat begins, or a thread begins it anew where another has gone away.
+    Retreat,
+    /// Its next access.
+    RetreatStep,
     /// Patience with the sender is over.
     GiveUp,
+    /// The thread that retreats goes away.
+    Abandon,
     Die,
 }
 
@@ -36,52 +37,69 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
     if limits.receiver_dies {
         add(Act::Die, false);
     }
-    match r.at {
-        ReceiverAt::Idle => {
-            if !r.end {
-                add(Act::Read, would_find(w, g));
+    if r.retreat.is_between_steps() || !g.one_at_a_time {
+        match r.at {
+            ReaderAt::Idle => {
+                if !r.end && !waits(w, g) {
+                    add(Act::Read, r.retreat == RetreatAt::Not && would_find(w, g));
+                }
             }
-            if r.mode == Mode::Library && limits.receiver_retreats {
+            ReaderAt::Recv(_) => {
+                add(Act::Step, true);
+                if w.shared.tcp.len() > 1 {
+                    add(Act::One, false);
+                }
+            }
+            _ => add(Act::Step, true),
+        }
+    }
+    if r.at == ReaderAt::Idle || !g.one_at_a_time {
+        retreats(w, limits, g, add);
+    }
+}
+
+fn retreats(w: &World, limits: &Limits, g: &Precautions, mut add: impl FnMut(Act, bool)) {
+    let goes_on = match w.r.retreat {
+        RetreatAt::Not => {
+            if w.r.mode == Mode::Library && limits.receiver_retreats {
                 add(Act::Retreat, false);
             }
+            return;
         }
-        ReceiverAt::DrainAnchor | ReceiverAt::WaitPumped | ReceiverAt::AwaitTakenBack => {
-            let goes_on = match r.at {
-                ReceiverAt::AwaitTakenBack => w.shared.taken_back || w.shared.tcp_end,
-                ReceiverAt::DrainAnchor => {
-                    !w.shared.vi.is_empty() || sees_end(w, g) || cancelled(w, g)
-                }
-                _ => w.shared.pumped || w.shared.tcp_end,
-            };
-            if goes_on {
-                add(Act::Step, true);
-            }
-            // A death is noticed first.
-            let over = r.at == ReceiverAt::DrainAnchor || !goes_on;
-            if limits.impatience && over {
-                let needed = w.s.mode == Mode::Stopped || w.shared.tcp.len() >= limits.room;
-                add(Act::GiveUp, needed);
-            }
-            let there = if w.r.rx == Rx::Back { w.shared.tcp } else { w.shared.vi };
-            if !g.others_wait && there.first().is_some_and(|item| item < TO_TCP) {
-                add(Act::Other, false);
-            }
-        }
-        ReceiverAt::Recv(_) => {
-            add(Act::Step, true);
-            if w.shared.tcp.len() > 1 {
-                add(Act::One, false);
-            }
-        }
-        _ => add(Act::Step, true),
+        RetreatAt::Abandoned => return add(Act::Retreat, true),
+        RetreatAt::AwaitTakenBack => w.shared.taken_back || w.shared.tcp_end,
+        RetreatAt::AwaitPumped => w.shared.pumped || w.shared.tcp_end,
+        RetreatAt::Await(_) => look(w.shared.vi).0.is_some() || sees_end(w, g),
+        _ => true,
+    };
+    if goes_on {
+        add(Act::RetreatStep, true);
     }
+    if limits.abandons {
+        add(Act::Abandon, false);
+    }
+    // A death is noticed first.
+    let over = match w.r.retreat {
+        RetreatAt::Await(_) => true,
+        RetreatAt::AwaitTakenBack | RetreatAt::AwaitPumped => !goes_on,
+        _ => false,
+    };
+    if limits.impatience && over {
+        let needed = w.s.mode == Mode::Stopped || w.shared.tcp.len() >= limits.room;
+        add(Act::GiveUp, needed);
+    }
+}
+
+/// A reader must not take anything off the VI.
+fn waits(w: &World, g: &Precautions) -> bool {
+    g.others_wait && w.r.mode == Mode::Retreating && w.r.rx == Rx::Vi
 }
 
 /// Whether a read, undisturbed, changes anything.
 fn would_find(w: &World, g: &Precautions) -> bool {
     let mut after = *w;
     step(&mut after, Act::Read, g);
-    while after.r.at != ReceiverAt::Idle {
+    while after.r.at != ReaderAt::Idle {
         step(&mut after, Act::Step, g);
     }
     after != *w
@@ -92,9 +110,11 @@ fn sees_end(w: &World, g: &Precautions) -> bool {
     w.shared.tcp_end && (g.see_death_behind_bytes || w.shared.tcp.is_empty())
 }
 
-/// Only a recall that has not entered finds the switch taken back while it drains.
-fn cancelled(w: &World, g: &Precautions) -> bool {
-    !g.recall_enters && w.shared.switch == CANCELLED
+/// How the VI's part ends, and how many bytes lie before that.
+fn look(vi: Seq) -> (Option<Seen>, u8) {
+    let n = (0..vi.len()).find(|&at| vi.get(at) >= TO_TCP);
+    let seen = n.map(|at| if vi.get(at) == TO_TCP { Seen::ToTcp } else { Seen::Ended });
+    (seen, n.unwrap_or(vi.len()))
 }
 
 fn take(w: &mut World, byte: u8) {
@@ -107,65 +127,39 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
     match act {
         Act::Die => w.r.mode = Mode::Gone,
         Act::Read => w.r.at = begin(w),
-        Act::Retreat => {
-            if matches!(w.r.rx, Rx::Tcp | Rx::Back) {
-                plain(w);
-            } else {
-                w.r.mode = Mode::Retreating;
-                w.r.at = ReceiverAt::Recall;
-            }
-        }
-        Act::Other => {
-            let from = if w.r.rx == Rx::Back { &mut w.shared.tcp } else { &mut w.shared.vi };
-            if let Some(byte) = from.pop() {
-                take(w, byte);
-            }
-        }
-        Act::GiveUp => give_up(w, g),
         Act::One => receive(w, 1, g),
         Act::Step => match w.r.at {
-            ReceiverAt::Recv(limit) => receive(w, limit, g),
-            at if w.r.mode == Mode::Retreating => retreat(w, at, g),
+            ReaderAt::Recv(limit) => receive(w, limit, g),
             at => read(w, at, g),
         },
+        Act::Retreat if path::recalls(w.r.rx) || !g.recall_what_runs && w.r.rx == Rx::Back => {
+            w.r.mode = Mode::Retreating;
+            w.r.retreat = RetreatAt::Recall;
+        }
+        Act::Retreat => nothing_to_recall(w, g),
+        Act::RetreatStep => retreat(w, g),
+        Act::GiveUp => give_up(w, g),
+        // Nothing but its flag says that there was one, and that has gone once it has returned.
+        Act::Abandon if w.r.mode == Mode::Retreating => w.r.retreat = RetreatAt::Abandoned,
+        Act::Abandon => w.r.retreat = RetreatAt::Not,
     }
 }
 
-fn begin(w: &mut World) -> ReceiverAt {
-    if w.r.mode == Mode::Relay
-        && let Some(at) = relay(w)
-    {
-        return at;
-    }
+fn begin(w: &mut World) -> ReaderAt {
     match w.r.rx {
         Rx::Tcp => {
             w.r.rx = Rx::Granted;
-            ReceiverAt::Grant
+            ReaderAt::Grant
         }
-        Rx::Granted => ReceiverAt::Look,
-        Rx::Vi => ReceiverAt::Vi,
-        Rx::Back => ReceiverAt::Recv(ALL),
+        Rx::Granted => ReaderAt::Look,
+        Rx::Vi => ReaderAt::Vi,
+        Rx::Back => ReaderAt::Recv(ALL),
     }
-}
-
-/// A relay reads TCP up to the switch, then what was unread, then as anybody would.
-fn relay(w: &mut World) -> Option<ReceiverAt> {
-    if w.r.may_come {
-        return Some(ReceiverAt::Recv(ALL));
-    }
-    if let Switch::Entered(n) = Switch::from_word(w.shared.switch)
-        && u64::from(w.r.rx_tcp) < n
-    {
-        return Some(ReceiverAt::Recv(n as u8 - w.r.rx_tcp));
-    }
-    let byte = w.r.unread.pop()?;
-    take(w, byte);
-    Some(ReceiverAt::Idle)
 }
 
 /// One read from TCP.
 fn receive(w: &mut World, limit: u8, g: &Precautions) {
-    w.r.at = ReceiverAt::Idle;
+    w.r.at = ReaderAt::Idle;
     let n = w.shared.tcp.len().min(limit);
     for _ in 0..n {
         if let Some(byte) = w.shared.tcp.pop() {
@@ -176,215 +170,209 @@ fn receive(w: &mut World, limit: u8, g: &Precautions) {
     if n > 0 {
         return;
     }
-    let granted = w.r.rx == Rx::Granted;
-    if w.r.may_come && w.shared.tcp_end {
-        w.r.at = ReceiverAt::KeptEnd;
-    } else if !w.shared.tcp_end {
-        w.r.at = if granted { ReceiverAt::LookAgain } else { ReceiverAt::Idle };
-    } else if granted && g.look_at_end {
-        w.r.at = ReceiverAt::EndAgain;
+    if !w.shared.tcp_end {
+        w.r.at = if w.r.rx == Rx::Granted { ReaderAt::LookAgain } else { ReaderAt::Idle };
+    } else if w.r.mode != Mode::Plain && g.look_at_end {
+        w.r.at = ReaderAt::EndAgain;
     } else {
         w.r.end = true;
     }
 }
 
+/// Where a reader on TCP finds the next bytes.
 fn source(w: &World) -> Source {
-    path::source(w.shared.switch, w.r.rx_tcp.into())
+    match w.r.rx {
+        Rx::Granted => path::source(w.shared.switch, w.r.rx_tcp.into()),
+        _ => Source::Tcp,
+    }
 }
 
-fn read(w: &mut World, at: ReceiverAt, g: &Precautions) {
+fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
     w.r.at = match at {
-        ReceiverAt::Grant => {
+        ReaderAt::Grant => {
             w.shared.grant = Grant::Granted as u64;
-            ReceiverAt::Look
+            ReaderAt::Look
         }
-        ReceiverAt::Look => match source(w) {
-            Source::Tcp => ReceiverAt::Recv(ALL),
-            Source::TcpUpTo(n) => ReceiverAt::Recv(n as u8),
-            Source::Vi => ReceiverAt::Enter(w.shared.switch),
+        ReaderAt::Look => match source(w) {
+            Source::Tcp => ReaderAt::Recv(ALL),
+            Source::TcpUpTo(n) => ReaderAt::Recv(n as u8),
+            Source::Vi if matches!(Switch::from_word(w.shared.switch), Switch::Entered(_)) => {
+                w.r.rx = Rx::Vi;
+                if g.keep_recall { ReaderAt::Vi } else { ReaderAt::Entered }
+            }
+            Source::Vi => ReaderAt::Enter(w.shared.switch),
             Source::Impossible => {
                 w.wrong = true;
-                ReceiverAt::Idle
+                ReaderAt::Idle
             }
         },
-        ReceiverAt::Enter(word) => {
+        ReaderAt::Enter(word) => {
             if w.shared.switch == word || !g.enter_by_exchange {
                 w.shared.switch = word | ENTERED;
                 w.r.rx = Rx::Vi;
-                ReceiverAt::Entered
+                ReaderAt::Entered
             } else {
-                ReceiverAt::Look
+                ReaderAt::Look
             }
         }
-        ReceiverAt::Entered => {
+        ReaderAt::Entered => {
             w.shared.grant = Grant::Entered as u64;
-            ReceiverAt::Vi
+            ReaderAt::Vi
         }
-        ReceiverAt::LookAgain if source(w) == Source::Vi => ReceiverAt::Look,
-        ReceiverAt::LookAgain => ReceiverAt::Idle,
-        ReceiverAt::EndAgain if source(w) == Source::Vi => ReceiverAt::Look,
-        ReceiverAt::EndAgain => {
-            let s = &w.shared;
-            let skip = path::rescue(w.r.rx, s.switch, s.taken_back, s.from, w.r.rx_tcp.into());
-            match skip {
-                Some(skip) if g.rescue => {
-                    w.r.rx = Rx::Vi;
-                    for _ in 0..skip {
-                        w.shared.vi.pop();
-                    }
-                }
-                _ => w.r.end = true,
-            }
-            ReceiverAt::Idle
+        ReaderAt::LookAgain if source(w) == Source::Vi => ReaderAt::Look,
+        ReaderAt::LookAgain => ReaderAt::Idle,
+        ReaderAt::EndAgain if source(w) == Source::Vi => ReaderAt::Look,
+        ReaderAt::EndAgain => {
+            rescue(w, g);
+            ReaderAt::Idle
         }
-        ReceiverAt::Vi => match w.shared.vi.pop() {
-            None => ReceiverAt::Anchor,
+        ReaderAt::Vi if waits(w, g) => ReaderAt::Idle,
+        ReaderAt::Vi => match w.shared.vi.pop() {
+            None => ReaderAt::Anchor,
             Some(TO_TCP) => {
                 w.r.rx = Rx::Back;
-                ReceiverAt::Idle
+                ReaderAt::Idle
             }
             Some(FIN) => {
                 w.r.end = true;
-                ReceiverAt::Idle
+                ReaderAt::Idle
             }
             Some(byte) => {
                 take(w, byte);
-                ReceiverAt::Idle
+                ReaderAt::Idle
             }
         },
-        ReceiverAt::Anchor if w.shared.tcp.is_empty() && w.shared.tcp_end => ReceiverAt::Rescan,
-        ReceiverAt::Anchor => ReceiverAt::Idle,
-        ReceiverAt::Rescan if !w.shared.vi.is_empty() => ReceiverAt::Vi,
-        ReceiverAt::Rescan => {
+        ReaderAt::Anchor if w.shared.tcp.is_empty() && w.shared.tcp_end => ReaderAt::Rescan,
+        ReaderAt::Anchor => ReaderAt::Idle,
+        ReaderAt::Rescan if !w.shared.vi.is_empty() => ReaderAt::Vi,
+        ReaderAt::Rescan => {
             w.r.end = true;
-            ReceiverAt::Idle
-        }
-        ReceiverAt::KeptEnd => {
-            w.r.may_come = false;
-            let unread = w.r.unread.len();
-            let missing = path::not_pumped(w.shared.switch, w.r.rx_tcp.into(), unread.into()) as u8;
-            w.r.unread.keep_last(missing);
-            ReceiverAt::Idle
+            ReaderAt::Idle
         }
         _ => unreachable!("not reading: {at:?}"),
     };
+}
+
+/// TCP has ended; the rest of what should have come there is on the VI.
+fn rescue(w: &mut World, g: &Precautions) {
+    let s = &w.shared;
+    let (from, read) = (s.from, w.r.rx_tcp.into());
+    let skip = path::rescue(w.r.rx, s.switch, s.taken_back, s.returned, s.pumped, from, read);
+    match skip.filter(|_| g.rescue || w.r.rx == Rx::Back) {
+        None => w.r.end = true,
+        // Not now: that takes bytes off the VI.
+        Some(_) if g.others_wait && w.r.mode == Mode::Retreating => {}
+        Some(skip) => {
+            w.r.rx = Rx::Vi;
+            for _ in 0..if g.skip_what_came { skip } else { 0 } {
+                if w.shared.vi.first().is_some_and(|item| item < TO_TCP) {
+                    w.shared.vi.pop();
+                }
+            }
+        }
+    }
 }
 
 /// The kernel's socket is all that a reader needs from here on.
 fn plain(w: &mut World) {
     w.r.rx = Rx::Back;
     w.r.mode = Mode::Plain;
-    w.r.at = ReceiverAt::Idle;
+    w.r.retreat = RetreatAt::Not;
 }
 
-fn become_relay(w: &mut World, may_come: bool) {
-    w.r.mode = Mode::Relay;
-    w.r.may_come = may_come;
-    w.r.at = ReceiverAt::Idle;
+/// The retreat has failed. Ordinary reading goes on.
+fn keep(w: &mut World) {
+    w.r.mode = Mode::Library;
+    w.r.retreat = RetreatAt::Not;
 }
 
 fn give_up(w: &mut World, g: &Precautions) {
-    if !g.keep_when_impatient {
-        plain(w);
-    } else if w.r.at == ReceiverAt::WaitPumped {
-        if g.relay_when_slow {
-            return become_relay(w, true);
-        }
-        // The sender has them and lives: it delivers them as the program reads.
-        w.r.let_go = true;
-        plain(w);
-    } else if w.r.at == ReceiverAt::AwaitTakenBack {
-        become_relay(w, false);
-    } else {
-        w.r.at = ReceiverAt::Drained(Drained::Impatient);
+    let keeps = match w.r.retreat {
+        RetreatAt::AwaitPumped => g.keep_when_pumped_slowly,
+        RetreatAt::AwaitTakenBack => g.keep_when_taken_slowly,
+        _ => g.keep_when_impatient,
+    };
+    match w.r.retreat {
+        _ if !keeps => plain(w),
+        RetreatAt::Await(n) => w.r.retreat = RetreatAt::Answer(Seen::Impatient, n),
+        _ => keep(w),
     }
 }
 
-fn retreat(w: &mut World, at: ReceiverAt, g: &Precautions) {
-    w.r.at = match at {
-        ReceiverAt::Recall => {
+fn retreat(w: &mut World, g: &Precautions) {
+    w.r.retreat = match w.r.retreat {
+        RetreatAt::Recall => {
             w.shared.grant = Grant::Recalled as u64;
-            ReceiverAt::RecallLook
+            RetreatAt::RecallLook
         }
-        ReceiverAt::RecallLook => match path::recall(w.r.rx, w.shared.switch) {
+        RetreatAt::RecallLook => match path::recall(w.r.rx, w.shared.switch) {
             Recall::Nothing => return nothing_to_recall(w, g),
-            Recall::Enter(word) if g.recall_enters => ReceiverAt::RecallEnter(word),
-            Recall::Enter(_) | Recall::Drain => {
-                w.r.rx = Rx::Vi;
-                ReceiverAt::Drain
-            }
+            Recall::Enter(word) if g.recall_enters => RetreatAt::RecallEnter(word),
+            Recall::Enter(_) | Recall::Drain => RetreatAt::Look,
         },
-        ReceiverAt::RecallEnter(word) => {
-            if w.shared.switch != word {
-                return nothing_to_recall(w, g);
-            }
+        RetreatAt::RecallEnter(word) if w.shared.switch != word => RetreatAt::RecallLook,
+        RetreatAt::RecallEnter(word) => {
             w.shared.switch = word | ENTERED;
-            w.r.rx = Rx::Vi;
-            ReceiverAt::Drain
+            if !g.tcp_first {
+                w.r.rx = Rx::Vi;
+            }
+            RetreatAt::Look
         }
-        ReceiverAt::AwaitTakenBack if w.shared.taken_back => return plain(w),
-        // The sender has died over it: a relay reads TCP to its end, and finds the rest.
-        ReceiverAt::AwaitTakenBack => return become_relay(w, false),
-        ReceiverAt::Drain if cancelled(w, g) => ReceiverAt::Drained(Drained::ToTcp),
-        ReceiverAt::Drain => match w.shared.vi.pop() {
-            None => ReceiverAt::DrainAnchor,
-            Some(TO_TCP) => {
-                w.r.rx = Rx::Back;
-                ReceiverAt::Drained(Drained::ToTcp)
-            }
-            Some(FIN) => ReceiverAt::Drained(Drained::Ended),
-            Some(byte) => {
-                w.r.unread.push(byte);
-                ReceiverAt::Drain
-            }
+        RetreatAt::AwaitTakenBack if w.shared.taken_back => return plain(w),
+        // The sender has died over it.
+        RetreatAt::AwaitTakenBack => return keep(w),
+        RetreatAt::Look => match look(w.shared.vi) {
+            (Some(seen), n) => RetreatAt::Answer(seen, n),
+            (None, n) => RetreatAt::Await(n),
         },
-        ReceiverAt::DrainAnchor if w.shared.vi.is_empty() && !cancelled(w, g) => {
-            ReceiverAt::DrainRescan
+        RetreatAt::Await(n) if sees_end(w, g) => RetreatAt::LookAgain(n),
+        RetreatAt::Await(_) => RetreatAt::Look,
+        RetreatAt::LookAgain(n) if !g.look_at_vi_again => RetreatAt::Answer(Seen::Ended, n),
+        RetreatAt::LookAgain(_) => {
+            let (seen, n) = look(w.shared.vi);
+            RetreatAt::Answer(seen.unwrap_or(Seen::Ended), n)
         }
-        ReceiverAt::DrainAnchor => ReceiverAt::Drain,
-        ReceiverAt::DrainRescan if !w.shared.vi.is_empty() => ReceiverAt::Drain,
-        ReceiverAt::DrainRescan => ReceiverAt::Drained(Drained::Ended),
-        ReceiverAt::Drained(how) => match path::after_drain(how, w.r.unread.len().into(), BULK) {
-            Rest::Plain => return plain(w),
-            Rest::Return => ReceiverAt::GiveBack,
-            Rest::Relay => ReceiverAt::Keep,
-        },
-        ReceiverAt::GiveBack => return give_back(w),
-        ReceiverAt::WaitPumped if w.shared.pumped => return plain(w),
-        // The sender is no more; what it has put on TCP counts, whether it said so or not.
-        ReceiverAt::WaitPumped if g.keep_until_pumped => return become_relay(w, true),
-        ReceiverAt::WaitPumped => return plain(w),
-        ReceiverAt::Keep => {
-            if w.shared.returned == 0 {
-                w.shared.returned = path::returned_word(0);
-            }
-            return become_relay(w, false);
+        RetreatAt::Answer(seen, n) => return answer(w, seen, n, g),
+        RetreatAt::Return => {
+            w.r.rx = Rx::Back;
+            w.r.mode = Mode::Library;
+            RetreatAt::AwaitPumped
         }
-        _ => unreachable!("not retreating: {at:?}"),
+        RetreatAt::AwaitPumped if w.shared.pumped => return plain(w),
+        // The sender is no more.
+        RetreatAt::AwaitPumped => return keep(w),
+        at @ (RetreatAt::Not | RetreatAt::Abandoned) => unreachable!("not retreating: {at:?}"),
     };
 }
 
-/// The direction is on TCP, or will be when the sender has taken its bytes back.
+/// The direction is on TCP, or will be when the sender has put there what it is to put there.
 fn nothing_to_recall(w: &mut World, g: &Precautions) {
-    let cancelled = w.shared.switch == CANCELLED;
-    if g.await_taking_back && cancelled && !w.shared.taken_back {
-        w.r.at = ReceiverAt::AwaitTakenBack;
-    } else {
-        plain(w);
+    let s = &w.shared;
+    match path::on_tcp(w.r.rx, s.switch, s.taken_back, s.returned, s.pumped) {
+        Await::TakenBack if g.await_taking_back => w.r.retreat = RetreatAt::AwaitTakenBack,
+        Await::Pumped => {
+            w.r.mode = Mode::Library;
+            w.r.retreat = RetreatAt::AwaitPumped;
+        }
+        Await::Nothing | Await::TakenBack => plain(w),
     }
 }
 
-fn give_back(w: &mut World) {
-    let unread = w.r.unread;
-    let refused = Returned::from_word(w.shared.returned) == Returned::Refused;
-    debug_assert!(refused == (w.shared.returned == REFUSED));
-    if !refused {
-        w.shared.bulk = unread;
-        w.shared.returned = path::returned_word(unread.len().into());
+/// Says what becomes of the `n` bytes on the VI.
+fn answer(w: &mut World, seen: Seen, n: u8, g: &Precautions) {
+    let found = w.shared.returned;
+    if found == 0 {
+        w.shared.returned = path::answer(seen, n.into());
     }
-    match (unread.is_empty(), refused) {
-        (true, _) => plain(w),
-        (false, true) => become_relay(w, false),
-        (false, false) => w.r.at = ReceiverAt::WaitPumped,
+    match path::rest(seen, n.into(), found) {
+        Rest::Plain => plain(w),
+        Rest::Kept => keep(w),
+        Rest::Returned if found != 0 && !g.return_once => keep(w),
+        Rest::Returned => {
+            w.r.retreat = RetreatAt::Return;
+            if !g.stay_until_pumped {
+                w.shared.vi = Seq::default();
+            }
+        }
     }
 }

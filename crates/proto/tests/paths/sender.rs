@@ -1,7 +1,7 @@
 //! The sending end: its calls, its progress thread, its retreat, its end.
 
 use crate::world::{Call, FIN, Limits, Mode, Precautions, SenderAt, TO_TCP, World};
-use sovia_proto::path::{self, Before, CANCELLED, Grant, Leave, REFUSED, Returned, Tx};
+use sovia_proto::path::{self, Before, CANCELLED, Grant, Leave, Owed, REFUSED, Tx};
 
 /// What may happen to a sender.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -12,6 +12,10 @@ pub(crate) enum Act {
     Step,
     /// One more byte without another look.
     Again,
+    /// Patience with a receiver that has not said what it returns is over.
+    GiveUp,
+    /// The thread that retreats goes away.
+    Abandon,
     Die,
     Stop,
 }
@@ -31,34 +35,52 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
     if s.at != SenderAt::Idle {
         // A dead receiver's kernel takes, or refuses, anything.
         let room = w.shared.tcp.len() < limits.room || w.r.mode == Mode::Gone;
+        let closes = matches!(s.call, Call::Shutdown | Call::Close);
         let waits = match s.at {
             SenderAt::Kernel => !room,
-            SenderAt::Pump => !room,
+            // A program that closes does not wait.
+            SenderAt::Pump(_) => !room && !closes,
             SenderAt::TakeBack(n) => !room && !s.shut && n < s.own.len(),
             _ => false,
         };
         if !waits {
             add(Act::Step, true);
         }
+        if matches!(s.at, SenderAt::Pump(_)) && closes {
+            add(Act::GiveUp, false);
+        }
         if s.at == SenderAt::More && s.next < limits.bytes {
             add(Act::Again, false);
         }
         return;
     }
-    let returned = Returned::from_word(w.shared.returned);
+    let retreating = s.mode == Mode::Retreating;
     let library = s.mode == Mode::Library;
-    let held = library && s.tx == Tx::Back && s.owes && returned.owed().is_none() && g.hold_back;
-    if s.next < limits.bytes && !s.shut && (!held || w.r.mode == Mode::Gone) {
+    let grant = Grant::from_word(w.shared.grant);
+    let unanswered = s.owes && path::owed(grant, w.shared.returned) == Owed::Wait;
+    // A receiver that has died returns nothing.
+    let held = unanswered && g.hold_back && w.r.mode != Mode::Gone;
+    if s.next < limits.bytes && !s.shut && !held {
         add(Act::Begin(Call::Send), true);
     }
-    if library {
-        let recalled = s.tx == Tx::Vi && Grant::from_word(w.shared.grant) == Grant::Recalled;
-        let pump = s.tx == Tx::Back && s.owes && returned.owed().is_some() && !s.shut;
-        if recalled || pump {
+    if library || retreating {
+        let recalled = s.tx == Tx::Vi && grant == Grant::Recalled;
+        let answered = s.owes && w.shared.returned != 0;
+        if recalled || answered {
             add(Act::Begin(Call::Serve), true);
         }
-        if limits.sender_retreats {
-            add(Act::Begin(Call::Retreat), false);
+    }
+    if library && limits.sender_retreats {
+        add(Act::Begin(Call::Retreat), false);
+    }
+    if retreating {
+        if !held {
+            add(Act::Begin(Call::Settle), true);
+        } else if limits.impatience {
+            add(Act::GiveUp, false);
+        }
+        if limits.abandons {
+            add(Act::Abandon, false);
         }
     }
     if limits.closes {
@@ -82,6 +104,13 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
             begin(w, call, g);
         }
         Act::Again => put(w),
+        Act::GiveUp if w.s.at == SenderAt::Idle => {
+            w.s.call = Call::Settle;
+            w.s.at = SenderAt::Refuse;
+        }
+        // The receiver finds the rest on the VI.
+        Act::GiveUp => w.s.at = SenderAt::Shut,
+        Act::Abandon => w.s.mode = Mode::Library,
         Act::Step => advance(w, g),
     }
 }
@@ -89,24 +118,34 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
 fn begin(w: &mut World, call: Call, g: &Precautions) {
     let s = &mut w.s;
     s.at = match (call, s.tx) {
-        // FIN, close and retreat: what is returned from here on will not be pumped.
+        // What is returned from here on will not be pumped.
         (Call::Shutdown | Call::Close, Tx::Vi) if !s.fin => SenderAt::Refuse,
-        (Call::Retreat, Tx::Vi) => SenderAt::Refuse,
-        (Call::Shutdown | Call::Close | Call::Retreat, _) if s.owes && g.refuse => SenderAt::Refuse,
+        (Call::Shutdown | Call::Close, _) if s.owes => SenderAt::Refuse,
         (Call::Shutdown | Call::Close, _) => SenderAt::Shut,
+        (Call::Retreat, Tx::Vi) => SenderAt::Leave,
+        (Call::Retreat, _) => return left(w, g),
         _ if s.mode == Mode::Plain => SenderAt::Kernel,
-        (Call::Retreat, _) => return detach(w),
         (_, Tx::Tcp) => SenderAt::Grant,
         (_, Tx::Vi) => SenderAt::Check,
-        (_, Tx::Back) if s.owes => SenderAt::Returned,
+        (_, Tx::Back) if s.owes => SenderAt::Settle,
+        (Call::Settle, Tx::Back) => return detach(w),
         (_, Tx::Back) => SenderAt::Kernel,
     };
 }
 
+/// Its part on the VI is over. What it owes is settled later: when its other direction is back.
+fn left(w: &mut World, g: &Precautions) {
+    if !w.s.owes {
+        return detach(w);
+    }
+    w.s.mode = Mode::Retreating;
+    w.s.at = if g.refuse_late { SenderAt::Idle } else { SenderAt::Refuse };
+}
+
 /// It is an ordinary socket from here on.
 fn detach(w: &mut World) {
+    debug_assert!(!w.s.owes);
     w.s.tx = Tx::Back;
-    w.s.owes = false;
     w.s.mode = Mode::Plain;
     w.s.at = SenderAt::Idle;
 }
@@ -124,7 +163,7 @@ fn settled(w: &mut World) {
     match w.s.call {
         Call::Send => w.s.at = SenderAt::Kernel,
         Call::Serve => w.s.at = SenderAt::Idle,
-        Call::Retreat => detach(w),
+        Call::Retreat | Call::Settle => detach(w),
         Call::Shutdown | Call::Close => w.s.at = SenderAt::Shut,
     }
 }
@@ -167,6 +206,8 @@ fn advance(w: &mut World, g: &Precautions) {
         SenderAt::Check => {
             w.s.at = match path::before_send(w.s.tx, grant, w.s.owes) {
                 Before::Answer => SenderAt::Answer,
+                // A reader that has just entered has overwritten the recall, which will be repeated.
+                _ if w.s.call == Call::Serve => SenderAt::Idle,
                 _ => SenderAt::Put,
             };
         }
@@ -185,14 +226,9 @@ fn advance(w: &mut World, g: &Precautions) {
                 SenderAt::Kernel
             };
         }
-        SenderAt::Returned => returned(w, g),
-        SenderAt::Pump => {
-            w.shared.tcp.push(w.shared.bulk.get(w.s.pumped));
-            w.s.pumped += 1;
-            if w.s.pumped == w.shared.bulk.len() {
-                w.s.at = SenderAt::Pumped;
-            }
-        }
+        SenderAt::Settle => w.s.at = SenderAt::Returned(grant),
+        SenderAt::Returned(grant) => returned(w, grant, g),
+        SenderAt::Pump(n) => pump(w, n, g),
         SenderAt::Pumped => {
             w.shared.pumped = true;
             settled(w);
@@ -205,18 +241,21 @@ fn advance(w: &mut World, g: &Precautions) {
         }
         SenderAt::Leave | SenderAt::Cancel(_) | SenderAt::TakeBack(_) => leave(w, g),
         SenderAt::Refuse => {
-            if w.shared.returned == 0 && g.refuse {
+            let refused = w.shared.returned == 0;
+            if refused && g.refuse {
                 w.shared.returned = REFUSED;
             }
-            w.s.at = match (w.s.tx, w.s.call) {
-                (Tx::Vi, Call::Retreat) => SenderAt::Leave,
-                (Tx::Vi, _) => SenderAt::Fin,
-                _ => SenderAt::Returned,
-            };
+            match (w.s.tx, w.s.call) {
+                (Tx::Vi, _) => w.s.at = SenderAt::Fin,
+                _ if refused => settled(w),
+                _ => w.s.at = SenderAt::Settle,
+            }
         }
         SenderAt::ToTcp => {
+            w.s.tx = Tx::Back;
+            w.s.owes = true;
             w.shared.vi.push(TO_TCP);
-            detach(w);
+            left(w, g);
         }
         SenderAt::Fin => {
             w.shared.vi.push(FIN);
@@ -225,6 +264,7 @@ fn advance(w: &mut World, g: &Precautions) {
         }
         SenderAt::Shut => {
             w.shared.tcp_end = true;
+            w.s.owes = false;
             w.s.shut = true;
             w.s.at = SenderAt::Idle;
             if w.s.call == Call::Close {
@@ -234,14 +274,28 @@ fn advance(w: &mut World, g: &Precautions) {
     }
 }
 
-fn returned(w: &mut World, g: &Precautions) {
-    match Returned::from_word(w.shared.returned).owed() {
-        Some(n) if n > u64::from(w.s.pumped) => w.s.at = SenderAt::Pump,
-        Some(_) => w.s.at = SenderAt::Pumped,
+fn returned(w: &mut World, grant: Grant, g: &Precautions) {
+    match path::owed(grant, w.shared.returned) {
+        Owed::Nothing => settled(w),
+        Owed::Pump(n) if n > u64::from(w.s.pumped) => w.s.at = SenderAt::Pump(n as u8),
+        Owed::Pump(_) => w.s.at = SenderAt::Pumped,
+        Owed::Refuse => w.s.at = SenderAt::Refuse,
         // A receiver that has died returns nothing.
-        None if w.r.mode == Mode::Gone || !g.hold_back => settled(w),
-        None => w.s.at = SenderAt::Idle,
+        Owed::Wait if w.r.mode == Mode::Gone || !g.hold_back => settled(w),
+        Owed::Wait => w.s.at = SenderAt::Idle,
     }
+}
+
+/// Puts one of `n` returned bytes on TCP. They lie unread on the VI.
+fn pump(w: &mut World, n: u8, g: &Precautions) {
+    let byte = if g.stay_until_pumped {
+        w.shared.vi.get(w.s.pumped)
+    } else {
+        w.s.own.get(w.s.own.len() - n + w.s.pumped)
+    };
+    w.shared.tcp.push(byte);
+    w.s.pumped += 1;
+    w.s.at = if w.s.pumped == n { SenderAt::Pumped } else { SenderAt::Pump(n) };
 }
 
 /// Steps of a retreat from the VI.

@@ -2,7 +2,7 @@
 //! where each end stands. A byte of the stream is its own number, so what is read tells at once
 //! whether it is the right one.
 
-use sovia_proto::path::{Drained, Rx, Tx};
+use sovia_proto::path::{Grant, Rx, Seen, Tx};
 
 /// A short queue of small numbers, packed so that states are cheap to copy and to hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -40,13 +40,6 @@ impl Seq {
         self.len -= 1;
         Some(first)
     }
-
-    /// Only the last `n` items stay.
-    pub(crate) fn keep_last(&mut self, n: u8) {
-        while self.len > n {
-            self.pop();
-        }
-    }
 }
 
 impl core::fmt::Debug for Seq {
@@ -81,28 +74,42 @@ pub(crate) struct Precautions {
     pub(crate) look_at_end: bool,
     /// A sender that goes its own way refuses to pump.
     pub(crate) refuse: bool,
+    /// But only at the end of its retreat.
+    pub(crate) refuse_late: bool,
     /// At TCP's end the receiver looks on the VI for bytes that were not all taken back.
     pub(crate) rescue: bool,
 
-    /// It keeps what it has returned until it is pumped, too.
-    pub(crate) keep_until_pumped: bool,
-    /// It keeps reading the VI when its patience with a sender is over.
+    /// What is returned stays on the VI until it is pumped.
+    pub(crate) stay_until_pumped: bool,
+    /// Who finds it there passes over what TCP has brought.
+    pub(crate) skip_what_came: bool,
+    /// What has been returned is not both returned and kept by a retreat that is begun anew.
+    pub(crate) return_once: bool,
+    /// The receiver keeps reading the VI when its patience with a sender is over.
     pub(crate) keep_when_impatient: bool,
-    /// It sees a sender's death although TCP has unread bytes.
-    pub(crate) see_death_behind_bytes: bool,
-    /// Other readers of the receiver's family wait while one retreats.
-    pub(crate) others_wait: bool,
+    /// So it does when its patience with a sender is over that takes its bytes back.
+    pub(crate) keep_when_taken_slowly: bool,
+    /// Likewise, with one that pumps.
+    pub(crate) keep_when_pumped_slowly: bool,
     /// A receiver that retreats waits for a sender that is taking its bytes back.
     pub(crate) await_taking_back: bool,
-    /// A receiver whose patience with a pumping sender is over becomes a relay.
-    pub(crate) relay_when_slow: bool,
+    /// It sees a sender's death although TCP has unread bytes.
+    pub(crate) see_death_behind_bytes: bool,
+    /// Having seen it, it looks at the VI once more.
+    pub(crate) look_at_vi_again: bool,
+    /// Other readers of its family take nothing off the VI while it retreats.
+    pub(crate) others_wait: bool,
+    /// Its steps are not taken in the middle of their reads.
+    pub(crate) one_at_a_time: bool,
+    /// Having claimed a switch it reads TCP up to it all the same.
+    pub(crate) tcp_first: bool,
+    /// Who enters a switch that a retreat has claimed does not overwrite its recall.
+    pub(crate) keep_recall: bool,
+    /// A receiver that is back on TCP does not recall.
+    pub(crate) recall_what_runs: bool,
 }
 
 impl Precautions {
-    /// Those without which somebody's kill can lose bytes that the receiver would have had to wait
-    /// for.
-    pub(crate) const IMPATIENT: Precautions =
-        Precautions { await_taking_back: false, relay_when_slow: false, ..Precautions::ALL };
     pub(crate) const ALL: Precautions = Precautions {
         look_at_grant_again: true,
         unswitch_by_exchange: true,
@@ -113,14 +120,23 @@ impl Precautions {
         hold_back: true,
         look_at_end: true,
         refuse: true,
+        refuse_late: true,
         rescue: true,
 
-        keep_until_pumped: true,
+        stay_until_pumped: true,
+        skip_what_came: true,
+        return_once: true,
         keep_when_impatient: true,
-        see_death_behind_bytes: true,
-        others_wait: true,
+        keep_when_taken_slowly: true,
+        keep_when_pumped_slowly: true,
         await_taking_back: true,
-        relay_when_slow: true,
+        see_death_behind_bytes: true,
+        look_at_vi_again: true,
+        others_wait: true,
+        one_at_a_time: true,
+        tcp_first: true,
+        keep_recall: true,
+        recall_what_runs: true,
     };
 }
 
@@ -143,8 +159,10 @@ pub(crate) struct Limits {
     pub(crate) sender_stops: bool,
     /// The receiver may be killed.
     pub(crate) receiver_dies: bool,
-    /// The receiver's patience may run out.
+    /// Either end's patience with the other may run out.
     pub(crate) impatience: bool,
+    /// A thread that retreats may be killed or leave, at any step; others carry on.
+    pub(crate) abandons: bool,
 }
 
 impl Limits {
@@ -159,6 +177,7 @@ impl Limits {
         sender_stops: false,
         receiver_dies: false,
         impatience: false,
+        abandons: true,
     };
     /// Everything that may happen.
     pub(crate) const WILD: Limits = Limits {
@@ -171,6 +190,7 @@ impl Limits {
         sender_stops: true,
         receiver_dies: true,
         impatience: true,
+        abandons: true,
     };
 }
 
@@ -190,22 +210,19 @@ pub(crate) struct Shared {
     pub(crate) taken_back: bool,
     pub(crate) grant: u64,
     pub(crate) returned: u64,
-    /// The returned bytes.
-    pub(crate) bulk: Seq,
+    /// All returned bytes are on TCP.
     pub(crate) pumped: bool,
 }
 
 /// What an end is by now.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Mode {
-    /// A process with Sovia.
+    /// A process with Sovia; a relay is one, too.
     Library,
     /// The same, in the middle of a retreat.
     Retreating,
     /// Any program, reading and writing the kernel's socket.
     Plain,
-    /// A relay that goes on reading for such a program.
-    Relay,
     /// Stopped for ever.
     Stopped,
     /// Closed, or dead.
@@ -228,9 +245,11 @@ pub(crate) enum SenderAt {
     /// Has put a byte; may put more without another look.
     More,
     Answer,
-    /// Has answered: looks at what was returned.
-    Returned,
-    Pump,
+    /// Owes: looks at the grant.
+    Settle,
+    /// Has seen it: looks at what was returned.
+    Returned(Grant),
+    Pump(u8),
     Pumped,
     Kernel,
     Leave,
@@ -248,7 +267,10 @@ pub(crate) enum Call {
     Send,
     /// The progress thread's.
     Serve,
+    /// Begins a retreat: leaves the VI.
     Retreat,
+    /// Ends it: settles what is owed.
+    Settle,
     Shutdown,
     Close,
 }
@@ -264,8 +286,9 @@ pub(crate) struct Sender {
     pub(crate) tcp_sent: u8,
     /// Bytes that it has put on the VI.
     pub(crate) own: Seq,
-    /// Has answered a recall, and not yet pumped.
+    /// Has sent ToTcp, and has perhaps to pump still.
     pub(crate) owes: bool,
+    /// Of the returned bytes, so many.
     pub(crate) pumped: u8,
     /// FIN is on the VI.
     pub(crate) fin: bool,
@@ -273,9 +296,9 @@ pub(crate) struct Sender {
     pub(crate) shut: bool,
 }
 
-/// What the receiver is about to do.
+/// What a reader is about to do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum ReceiverAt {
+pub(crate) enum ReaderAt {
     Idle,
     Grant,
     Look,
@@ -288,39 +311,52 @@ pub(crate) enum ReceiverAt {
     Vi,
     Anchor,
     Rescan,
+}
+
+/// What the receiver's retreat is about to do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum RetreatAt {
+    /// There is none.
+    Not,
+    /// Its thread has gone away.
+    Abandoned,
     Recall,
     RecallLook,
     RecallEnter(u64),
     /// Waits until the sender has put what it took back on TCP.
     AwaitTakenBack,
-    Drain,
-    DrainAnchor,
-    DrainRescan,
-    Drained(Drained),
-    GiveBack,
-    WaitPumped,
+    /// Looks at the VI.
+    Look,
+    /// Has seen so many bytes there, and no end: waits.
+    Await(u8),
+    /// Has seen TCP's end.
+    LookAgain(u8),
+    /// Has seen how the VI's part ends, and so many bytes before: says what becomes of them.
+    Answer(Seen, u8),
+    /// Has returned them.
+    Return,
+    AwaitPumped,
+}
 
-    Keep,
-    /// A relay that had returned bytes, at TCP's end.
-    KeptEnd,
+impl RetreatAt {
+    /// Nobody is in the middle of a step.
+    pub(crate) fn is_between_steps(self) -> bool {
+        use RetreatAt::{Abandoned, Await, AwaitPumped, AwaitTakenBack, Not};
+        matches!(self, Not | Abandoned | AwaitTakenBack | Await(_) | AwaitPumped)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Receiver {
     pub(crate) mode: Mode,
     pub(crate) rx: Rx,
-    pub(crate) at: ReceiverAt,
+    pub(crate) at: ReaderAt,
+    pub(crate) retreat: RetreatAt,
     pub(crate) rx_tcp: u8,
     /// Bytes that the program has read.
     pub(crate) read: u8,
     /// The program has seen the end of file.
     pub(crate) end: bool,
-    /// Bytes that a retreat has taken off the VI.
-    pub(crate) unread: Seq,
-    /// A relay's: they have been returned, and a part of them may have been pumped.
-    pub(crate) may_come: bool,
-    /// It waits no longer for returned bytes to be pumped.
-    pub(crate) let_go: bool,
 }
 
 /// One direction of a stream.
@@ -353,13 +389,11 @@ impl World {
             r: Receiver {
                 mode: Mode::Library,
                 rx: Rx::Tcp,
-                at: ReceiverAt::Idle,
+                at: ReaderAt::Idle,
+                retreat: RetreatAt::Not,
                 rx_tcp: 0,
                 read: 0,
                 end: false,
-                unread: Seq::default(),
-                may_come: false,
-                let_go: false,
             },
             wrong: false,
         }
