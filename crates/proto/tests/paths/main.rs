@@ -81,13 +81,17 @@ fn whatever_is_accepted_is_read_whoever_stops_or_dies() {
     }
 }
 
-#[test]
-fn both_directions_together_deliver_everything() {
-    let connection = |bytes: [u8; 2], closes, deaths| Connection {
+/// Both directions, between ends that live and act.
+fn connection(bytes: [u8; 2], closes: bool, deaths: bool) -> Connection {
+    Connection {
         limits: bytes.map(|bytes| Limits { bytes, closes, ..Limits::CALM }),
         precautions: Precautions::ALL,
         deaths,
-    };
+    }
+}
+
+#[test]
+fn both_directions_together_deliver_everything() {
     for model in [
         connection([1, 1], true, false),
         connection([1, 1], false, true),
@@ -98,6 +102,19 @@ fn both_directions_together_deliver_everything() {
         checker.assert_properties();
         eprintln!("{} states", checker.unique_state_count());
     }
+}
+
+#[test]
+fn ends_that_retreat_at_once_pump_for_each_other_because_they_refuse_late() {
+    let both = |refuse_late| {
+        let mut model = connection([1, 1], false, false);
+        model.precautions.refuse_late = refuse_late;
+        let checker = model.checker().threads(2).spawn_bfs().join();
+        assert!([ORDER, END, ALL].iter().all(|name| checker.discovery(name).is_none()));
+        checker.discovery(BOTH).is_some()
+    };
+    assert!(both(true));
+    assert!(!both(false));
 }
 
 /// Leaves something out, and says what the checker found then.

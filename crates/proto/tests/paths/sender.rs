@@ -319,12 +319,9 @@ fn leave(w: &mut World, g: &Precautions) {
             };
         }
         SenderAt::TakeBack(n) => {
-            if n == w.s.own.len() {
+            // A kernel that takes no more takes nothing at once.
+            if n == w.s.own.len() || w.s.shut {
                 w.shared.taken_back = true;
-                return detach(w);
-            }
-            if w.s.shut {
-                // The kernel takes no more.
                 return detach(w);
             }
             w.shared.tcp.push(w.s.own.get(n));
