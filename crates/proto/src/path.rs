@@ -30,7 +30,8 @@
 //!
 //! Every step of a receiver's retreat leaves the direction so that it can be begun anew, by any
 //! thread that shares it. Only, while it is under way nobody else takes anything off the VI: what has
-//! been counted must not be read.
+//! been counted must not be read. And none of its steps is taken in the middle of somebody's read: who
+//! looks at the switch and then reads TCP holds a lock over both.
 //!
 //! As a sender it ends the VI's part, or takes back a switch that nobody has claimed. It **owes**
 //! from then on what the receiver may return, and settles that ([`owed`]) before its next byte on
@@ -269,8 +270,8 @@ pub const fn leave(tx: Tx, switch: u64, fin_sent: bool) -> Leave {
     }
 }
 
-/// Whether a retreat has anything to recall. One that is on TCP says nothing: the sender would wait
-/// for an answer.
+/// Whether a retreat has anything to recall. On TCP it must not: a sender that still owes, and finds
+/// the recall, would wait for an answer that nobody gives.
 pub const fn recalls(rx: Rx) -> bool {
     matches!(rx, Rx::Granted | Rx::Vi)
 }
