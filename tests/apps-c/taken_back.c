@@ -1,9 +1,14 @@
-// Connections that are taken back to TCP while other threads are in calls on them.
+// Connections that are taken back to TCP while other threads are in calls on them; by threads and by children, of
+// which some do not live to see the end of it.
 #include "common.h"
 
+#include <setjmp.h>
+#include <signal.h>
+
 #define CONNECTIONS 8
-#define TOTAL (12 << 20)
 #define PIECE 65536
+
+static uint64_t total = 12 << 20;
 
 // What the kernel alone can do with a descriptor.
 enum act { STANDARD_INPUT, PASSED, INHERITED, ACTS };
@@ -44,7 +49,7 @@ static void act(enum act act, int fd) {
 static void *sends(void *argument) {
     int fd = *(int *)argument;
     static __thread char piece[PIECE];
-    for (uint64_t sent = 0; sent < TOTAL; sent += PIECE) {
+    for (uint64_t sent = 0; sent < total; sent += PIECE) {
         fill(piece, PIECE, sent);
         send_all(fd, piece, PIECE);
     }
@@ -55,7 +60,7 @@ static void *sends(void *argument) {
 static void *reads(void *argument) {
     int fd = *(int *)argument;
     char byte;
-    recv_pattern(fd, 0, TOTAL, PIECE);
+    recv_pattern(fd, 0, total, PIECE);
     if (recv(fd, &byte, 1, 0) != 0)
         die("more than was sent");
     return NULL;
@@ -78,7 +83,7 @@ static void reads_when(int fd, int (*next)(int, int), int set) {
         else if (errno != EAGAIN)
             die("recv: %s", strerrorname_np(errno));
     }
-    if (read != TOTAL)
+    if (read != total)
         die("the end after %llu", (unsigned long long)read);
 }
 
@@ -157,11 +162,193 @@ static void under_a_waiter(struct peer *p) { under(p, waits, NULL); }
 static void under_a_writer(struct peer *p) { under(p, NULL, sends); }
 static void under_both(struct peer *p) { under(p, reads, sends); }
 
+// What takes a connection back at an end that both sends and receives, and may not come to the end of that.
+enum taker { NOTHING, CHILD, KILLED_CHILD, CANCELLED_THREAD, JUMPING_HANDLER };
+
+// How many connections; the moment at which a taker is stopped moves from one to the next.
+enum { TAKEN = 24 };
+
+static sigjmp_buf landing;
+static volatile sig_atomic_t may_jump;
+
+static void jumps(int signal) {
+    (void)signal;
+    if (may_jump)
+        siglongjmp(landing, 1);
+}
+
+static void *acts(void *argument) {
+    int fd = *(int *)argument;
+    if (sigsetjmp(landing, 1) == 0) {
+        may_jump = 1;
+        act(STANDARD_INPUT, fd);
+    }
+    may_jump = 0;
+    return NULL;
+}
+
+static void take(enum taker taker, int i, int fd) {
+    int moment = i * 53 % 400;
+    if (taker == CHILD || taker == KILLED_CHILD) {
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            act(i % ACTS, fd);
+            _exit(0);
+        }
+        if (taker == KILLED_CHILD) {
+            usleep(moment);
+            MUST(kill(child, SIGKILL));
+        }
+        MUST(waitpid(child, NULL, 0));
+        return;
+    }
+    pthread_t thread;
+    signal(SIGUSR1, jumps);
+    pthread_create(&thread, NULL, acts, &fd);
+    usleep(moment);
+    if (taker == CANCELLED_THREAD)
+        pthread_cancel(thread);
+    else
+        pthread_kill(thread, SIGUSR1);
+    pthread_join(thread, NULL);
+}
+
+// Sends and receives at the same time, and waits for nothing but edges.
+static void *moves_by_edges(void *argument) {
+    int fd = *(int *)argument, set = MUST(epoll_create1(0));
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+    static __thread char piece[PIECE];
+    uint64_t sent = 0, read = 0;
+    bool ended = false;
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    while (sent < total || !ended) {
+        MUST(epoll_wait(set, &event, 1, -1));
+        ssize_t n;
+        while (sent < total) {
+            fill(piece, PIECE, sent);
+            n = send(fd, piece, PIECE - sent % PIECE, MSG_DONTWAIT | MSG_NOSIGNAL);
+            if (n < 0 && errno != EAGAIN)
+                die("send: %s", strerrorname_np(errno));
+            if (n < 0)
+                break;
+            sent += n;
+            if (sent == total)
+                MUST(shutdown(fd, SHUT_WR));
+        }
+        while (!ended && (n = recv(fd, piece, sizeof piece, MSG_DONTWAIT)) >= 0) {
+            if (n > 0 && !matches(piece, n, read))
+                die("other bytes than those from %llu on", (unsigned long long)read);
+            read += n;
+            ended = n == 0;
+        }
+        if (!ended && errno != EAGAIN)
+            die("recv: %s", strerrorname_np(errno));
+    }
+    if (read != total)
+        die("the end after %llu", (unsigned long long)read);
+    close(set);
+    return NULL;
+}
+
+static void *moves(void *argument) {
+    pthread_t writer;
+    pthread_create(&writer, NULL, sends, argument);
+    reads(argument);
+    pthread_join(writer, NULL);
+    return NULL;
+}
+
+// One end of the connections, at which something takes each of them back, or nothing.
+static void taken_at_one_end(struct peer *p, bool listens, enum taker taker, void *(*mover)(void *)) {
+    int listener = listens ? listen_on(p, AF_INET, "both") : -1;
+    total = 2 << 20;
+    for (int i = 0; i < TAKEN; i++) {
+        int fd = listens ? accept_one(listener) : connect_to(p, AF_INET, "both");
+        warm(fd, listens);
+        pthread_t thread;
+        pthread_create(&thread, NULL, mover, &fd);
+        usleep(i * 131 % 1500);
+        if (taker != NOTHING)
+            take(taker, i, fd);
+        pthread_join(thread, NULL);
+        if (listens)
+            tell(p, 0);
+        else
+            hear(p);
+        close(fd);
+        close(0);
+    }
+    say("%d connections", TAKEN);
+}
+
+#define TAKEN_BY(name, by, mover) \
+    static void name##_here(struct peer *p) { taken_at_one_end(p, false, by, mover); } \
+    static void name##_there(struct peer *p) { taken_at_one_end(p, true, by, mover); }
+TAKEN_BY(child, CHILD, moves)
+TAKEN_BY(killed, KILLED_CHILD, moves)
+TAKEN_BY(cancelled, CANCELLED_THREAD, moves)
+TAKEN_BY(jump, JUMPING_HANDLER, moves)
+TAKEN_BY(edges, CHILD, moves_by_edges)
+TAKEN_BY(killed_edges, KILLED_CHILD, moves_by_edges)
+
+static void only_moves(struct peer *p) { taken_at_one_end(p, true, NOTHING, moves); }
+static void only_moves_by_edges(struct peer *p) { taken_at_one_end(p, true, NOTHING, moves_by_edges); }
+
+// An entry of a set that is newer than the child which takes the connection back.
+static void a_newer_entry(struct peer *p) {
+    int fd = connect_to(p, AF_INET, "newer"), ends[2];
+    char byte;
+    warm(fd, false);
+    MUST(pipe(ends));
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        close(ends[1]);
+        (void)!read(ends[0], &byte, 1);
+        act(STANDARD_INPUT, fd);
+        _exit(0);
+    }
+    int set = MUST(epoll_create1(0));
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u32 = 7};
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    close(ends[0]);
+    close(ends[1]);
+    MUST(waitpid(child, NULL, 0));
+    hear(p);
+    MUST(epoll_wait(set, &event, 1, -1));
+    say("told of %u", event.data.u32);
+    event.events = EPOLLIN;
+    MUST(epoll_ctl(set, EPOLL_CTL_MOD, fd, &event));
+    recv_pattern(fd, 0, PIECE, PIECE);
+    MUST(epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL));
+}
+
+static void sends_to_it(struct peer *p) {
+    int fd = accept_one(listen_on(p, AF_INET, "newer"));
+    warm(fd, true);
+    send_pattern(fd, 0, PIECE, PIECE);
+    tell(p, 0);
+    char byte;
+    if (recv(fd, &byte, 1, 0) != 0)
+        die("more than an end");
+}
+
 static const struct scenario scenarios[] = {
     {"under_a_thread_that_receives", peer_sends, under_a_reader},
     {"under_a_thread_that_polls", peer_sends, under_a_poller},
     {"under_a_thread_that_waits_by_epoll", peer_sends, under_a_waiter},
     {"under_a_thread_that_sends", peer_reads, under_a_writer},
     {"under_threads_that_do_both", peer_does_both, under_both},
+    {"by_children", only_moves, child_here},
+    {"by_children_that_are_killed", only_moves, killed_here},
+    {"by_children_of_both_ends", child_there, child_here},
+    {"by_children_of_both_ends_that_are_killed", killed_there, killed_here},
+    {"by_threads_that_are_cancelled", only_moves, cancelled_here},
+    {"by_threads_of_both_ends_that_are_cancelled", cancelled_there, cancelled_here},
+    {"left_by_jumps_out_of_a_handler", only_moves, jump_here},
+    {"left_by_jumps_at_both_ends", jump_there, jump_here},
+    {"by_children_under_edges", only_moves_by_edges, edges_here},
+    {"by_children_of_both_ends_under_edges", edges_there, edges_here},
+    {"by_children_that_are_killed_under_edges", only_moves_by_edges, killed_edges_here},
+    {"by_a_child_that_is_older_than_an_entry", sends_to_it, a_newer_entry},
 };
 SCENARIO_MAIN(scenarios)

@@ -45,6 +45,8 @@ struct First {
     chunk: Chunk,
     /// For each epoll instance that is followed, the processes that use it.
     set_users: [AtomicU64; SET_USERS],
+    /// How many entries epoll sets have had.
+    set_entries: AtomicU64,
     /// Bytes that the family's connections use of segments ([`backlog`]).
     backlog: AtomicU64,
     /// The family's threads, of which some hold locks in chunks.
@@ -129,6 +131,11 @@ pub(crate) fn set_users(place: u32) -> Option<&'static AtomicU64> {
         map(0)?;
     }
     first_mapping()?.set_users.get(place as usize)
+}
+
+/// A number for a new entry of an epoll set, which a forked child's copy of the entry has as well; never 0.
+pub(crate) fn number_set_entry() -> u64 {
+    first_mapping().map_or(1, |first| first.set_entries.fetch_add(1, Ordering::Relaxed) + 2)
 }
 
 /// Those of all places.

@@ -8,9 +8,11 @@
 
 use crate::conn::{Guard, flag};
 use crate::ops::{self, Flags};
+use crate::stream::{self, Got};
 use crate::table::{self, Ref};
-use crate::{Outcome, pollset, process, retreat, stream, wait};
+use crate::{Outcome, pollset, process, retreat, wait};
 use core::sync::atomic::Ordering;
+use sovia_proto::path::Rx;
 use sovia_sync::section;
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{Fd, call};
@@ -77,7 +79,7 @@ fn take_over(fd: i32, at: Ref) -> bool {
         }
     });
     ops::leave_to_relay(&descriptors, anchor.raw(), at, |guard| {
-        put_first(&ours, guard);
+        put_first(fd, &ours, guard);
         for &fd in &descriptors {
             let cloexec = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
             let _ = call::dup_onto(theirs.raw(), fd);
@@ -90,11 +92,18 @@ fn take_over(fd: i32, at: Ref) -> bool {
 
 /// Puts what comes next into the relay's socket: what the program has been told is there must not be missing until
 /// the relay runs.
-fn put_first(socket: &Fd, guard: &mut Guard<'_>) {
-    // The socket is new, and its buffer larger than that.
-    let mut piece = [0u8; 1 << 10];
-    let n = stream::receive_for_relay(guard, &mut piece);
-    let _ = call::send(socket.raw(), &piece[..n], libc::MSG_NOSIGNAL);
+fn put_first(fd: i32, socket: &Fd, guard: &mut Guard<'_>) {
+    let mut piece = vec![0u8; PIECE];
+    while guard.conn.rx() == Rx::Vi
+        && let Got::Bytes(n @ 1..) = stream::peek(guard, fd, &mut piece)
+    {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let put = call::send(socket.raw(), &piece[..n], flags).unwrap_or(0);
+        stream::receive_for_relay(guard, &mut piece[..put]);
+        if put < n {
+            break;
+        }
+    }
 }
 
 /// Until the process has left the connection, or has ended.

@@ -104,6 +104,9 @@ pub struct Conn {
     pub(crate) relaying: AtomicU32,
     /// Why this end takes it back to TCP: a [`Reason`] plus one; 0 if it does not.
     pub(crate) leaves_for: AtomicU32,
+    /// Entries of epoll sets that are the kernel's since it has left its VI: the numbers of some, 0 for none. A
+    /// relative's copy of such an entry is no more to be given to the kernel.
+    gone_over: [AtomicU64; 8],
     /// Memory that it uses of its segment beyond what is for nothing, in KiB ([`crate::backlog`]).
     backlog: AtomicU32,
     /// Places in the pools that the program writes to or reads in ([`crate::loan`]).
@@ -138,7 +141,8 @@ impl Conn {
         self.approach.forget();
         self.news.clear();
         self.choice.forget();
-        for counter in [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout] {
+        let counters = [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout];
+        for counter in counters.into_iter().chain(&self.gone_over) {
             counter.store(0, Ordering::Relaxed);
         }
         self.phase.store(Phase::Candidate as u32, Ordering::Release);
@@ -212,6 +216,19 @@ impl Conn {
     pub(crate) fn is_going_back(&self) -> bool {
         let is_back = || self.rx() == Rx::Back && self.tx() == Tx::Back;
         self.phase() == Phase::Attached && (self.has(flag::RETREATING) || is_back())
+    }
+
+    /// Notes that the entry of that number is the kernel's. In the ninth of a connection's sets it is not noted.
+    pub(crate) fn note_gone_over(&self, entry: u64) {
+        let is_noted = |place: &AtomicU64| {
+            place.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let _ = self.gone_over.iter().any(is_noted);
+    }
+
+    /// Whether the entry of that number is the kernel's.
+    pub(crate) fn has_gone_over(&self, entry: u64) -> bool {
+        self.gone_over.iter().any(|place| place.load(Ordering::Acquire) == entry)
     }
 
     /// Moves on to another phase.

@@ -60,6 +60,10 @@ pub fn control(
         retreat::now(fd, at, Cause::Set);
     }
     if at.conn.phase() == Phase::Plain {
+        if set.attached.load(Ordering::Acquire) != 0 {
+            // A relative may have taken it back, to whom an entry here was not known.
+            retreat::settle_in_sets(at);
+        }
         return kernel();
     }
     // The lock is held across the phase's test and the kernel's call, so that the connection
@@ -120,6 +124,7 @@ pub fn polled(index: u32) {
 fn make_nested(set: &Set) {
     for (fd, at) in set.nest() {
         retreat::now(fd, at, Cause::Set);
+        retreat::settle_in_sets(at);
     }
     set.drop_door();
 }

@@ -52,7 +52,7 @@ pub fn wait(
             }
             (n, look, set.gone_over.load(Ordering::Acquire))
         });
-        set.settle(retreat::settle);
+        set.settle(retreat::settle_in_sets);
         if n > 0 || look {
             if look && n < out.len() {
                 let more = set
@@ -66,6 +66,10 @@ pub fn wait(
             }
             if n == 0 {
                 n = set.with(|inner| set.collect(inner, out));
+                if n == 0 && set.settle(retreat::settle_in_sets) {
+                    // Now the kernel tells of them.
+                    continue;
+                }
             }
             if n > 0 || timeout == Some(0) {
                 return Ok(n);

@@ -124,6 +124,7 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
                 }
             }
             _ if hands_over(conn) => {
+                step::stop_waiting(&guard);
                 drop(guard);
                 drop(waits);
                 return hand_over(fd, at);
@@ -300,7 +301,6 @@ pub fn before_exec() {
 /// another thread has closed it meanwhile, or has done this.
 fn detach(at: Ref) {
     let conn = at.conn;
-    sets::detached(at);
     let (pair, vi, loans, how) = {
         let Some(mut guard) = at.attached() else { return };
         guard.settle_traffic();
@@ -313,13 +313,14 @@ fn detach(at: Ref) {
         if let Some(pair) = &pair {
             pair.leaving(vi);
         }
+        // They find that it is on TCP, whatever becomes of the VI; relatives' sets, too, which it is to leave.
+        stream::wake_all(&guard);
+        pair::notify_own(&guard, guard.own.watchers);
         conn.set_phase(Phase::Plain);
         conn.use_memory(0);
-        // They find that it is on TCP, whatever becomes of the VI.
-        stream::wake_all(&guard);
         (pair, vi, loans, How::Ended { large })
     };
-    // What another thread has put into a set since.
+    // After that: what the kernel tells of it, the next call finds.
     sets::detached(at);
     if let Some(pair) = pair {
         lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
@@ -335,6 +336,16 @@ pub(crate) fn settle(at: Ref) {
     }
     if conn.is_going_back() {
         go_on(at);
+    }
+}
+
+/// A set has a connection that is going back to TCP, or has left its VI.
+pub(crate) fn settle_in_sets(at: Ref) {
+    if at.is_attached_here() {
+        settle(at);
+    } else {
+        // A relative has taken it back, and knows the entries only that it has copies of.
+        sets::detached(at);
     }
 }
 

@@ -10,7 +10,9 @@ use crate::stream::returned::{self, Debt};
 use crate::stream::{self, listeners, load, tell_writer, word};
 use crate::{anchors, pair};
 use core::sync::atomic::{Ordering, fence};
-use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Leave, Recall, Rx, Tx};
+use sovia_proto::path::{
+    self, Await, CANCELLED, ENTERED, Grant, Leave, Recall, Rest, Rx, Seen, Tx,
+};
 use via_shm::Damaged;
 
 /// How far a connection has come.
@@ -81,13 +83,8 @@ pub(super) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Damaged> {
 /// Takes the direction in which we receive a step back.
 fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     let conn = guard.conn;
-    match conn.rx() {
-        Rx::Tcp => {
-            conn.set_rx(Rx::Back);
-            return Ok(Step::Over);
-        }
-        Rx::Back => return Ok(if awaits_pump(guard) { Step::Waits } else { Step::Over }),
-        Rx::Granted | Rx::Vi => {}
+    if !path::recalls(conn.rx()) {
+        return Ok(on_tcp(guard, fd));
     }
     if guard.own.grant != Grant::Recalled as u64 {
         stream::say_grant(guard, Grant::Recalled as u64);
@@ -109,48 +106,69 @@ fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     if on_vi {
         return leave_remains(guard, fd);
     }
+    Ok(on_tcp(guard, fd))
+}
+
+/// A direction in which nothing is to be looked for on the VI.
+fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
+    let conn = guard.conn;
     let path = &guard.endpoint_ref().rx.direction().path;
-    if load(path, word::SWITCH) == CANCELLED && load(path, word::TAKEN) == 0 {
-        // The peer is putting its bytes on TCP. Those that a peer that dies over it has not put there are
-        // on the VI.
-        return Ok(if stream::anchor_has_ended(fd) { Step::Stays } else { Step::Waits });
+    let returned = if conn.has(flag::RETURNING) { load(path, word::RETURNED) } else { 0 };
+    let (taken_back, pumped) = (load(path, word::TAKEN) != 0, load(path, word::PUMPED) != 0);
+    match path::on_tcp(conn.rx(), load(path, word::SWITCH), taken_back, returned, pumped) {
+        // What a peer that has died over it has not put there is on the VI.
+        Await::TakenBack if stream::anchor_has_ended(fd) => Step::Stays,
+        Await::TakenBack | Await::Pumped => Step::Waits,
+        Await::Nothing => {
+            conn.set_rx(Rx::Back);
+            conn.clear(flag::RETURNING);
+            Step::Over
+        }
     }
-    conn.set_rx(Rx::Back);
-    Ok(Step::Over)
 }
 
 /// Leaves on the VI what is unread there, once the peer has ended its part, and has the peer put it on TCP.
 fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     let conn = guard.conn;
     let mut unread = remains::look(guard)?;
-    let mut is_last = unread.next != Next::More || conn.has(flag::EOF);
-    if !is_last && (conn.has(flag::DEAD) || stream::anchor_has_ended(fd)) {
+    let has_ended = conn.has(flag::DEAD) || stream::anchor_has_ended(fd);
+    if unread.next == Next::More && has_ended {
         // What the peer had put there before it ended is seen by now.
         unread = remains::look(guard)?;
-        is_last = true;
     }
-    if !is_last {
-        return Ok(Step::Waits);
-    }
-    if unread.bytes == 0 {
-        remains::say_returned(guard, 0);
-        return_to_tcp(guard);
-        return Ok(Step::Over);
-    }
-    if unread.next == Next::ToTcp {
-        remains::leave(guard, &unread)?;
-        if remains::say_returned(guard, unread.bytes) {
+    let seen = match unread.next {
+        Next::ToTcp => Seen::ToTcp,
+        Next::Fin => Seen::Ended,
+        Next::More if has_ended || conn.has(flag::EOF) => Seen::Ended,
+        Next::More => return Ok(Step::Waits),
+    };
+    remains::leave(guard, &unread)?;
+    match remains::answer(guard, seen, unread.bytes) {
+        Rest::Plain => {
+            return_to_tcp(guard);
+            Ok(Step::Over)
+        }
+        Rest::Returned => {
             conn.set(flag::RETURNING);
             return_to_tcp(guard);
             if let Some(pair) = pair::of(guard) {
                 pair.ring(anchors::DOORBELL);
             }
-            return Ok(Step::Waits);
+            Ok(Step::Waits)
+        }
+        Rest::Kept => {
+            tell_writer(guard);
+            Ok(Step::Stays)
         }
     }
-    remains::say_returned(guard, 0);
-    tell_writer(guard);
-    Ok(Step::Stays)
+}
+
+/// The peer does not end its part on the VI: what is there is read there.
+pub(super) fn stop_waiting(guard: &Guard<'_>) {
+    if awaits_answer(guard) {
+        remains::answer(guard, Seen::Impatient, 0);
+        tell_writer(guard);
+    }
 }
 
 /// The direction in which we receive is on TCP for all calls from here on.
@@ -167,15 +185,4 @@ fn return_to_tcp(guard: &mut Guard<'_>) {
 pub(super) fn awaits_answer(guard: &Guard<'_>) -> bool {
     let switch = load(&guard.endpoint_ref().rx.direction().path, word::SWITCH);
     matches!(guard.conn.rx(), Rx::Granted | Rx::Vi) && switch != CANCELLED
-}
-
-/// Whether the peer has not put on TCP yet all that was left for it on the VI.
-pub(super) fn awaits_pump(guard: &Guard<'_>) -> bool {
-    let path = &guard.endpoint_ref().rx.direction().path;
-    let is_returning = guard.conn.has(flag::RETURNING);
-    if is_returning && load(path, word::PUMPED) != 0 {
-        guard.conn.clear(flag::RETURNING);
-        return false;
-    }
-    is_returning
 }

@@ -1,6 +1,7 @@
 //! What a set holds: connections by descriptor and by VI, and those that may be ready.
 
 use crate::conn::Phase;
+use crate::family;
 use crate::pair::Pair;
 use crate::table::{self, Ref};
 use core::sync::atomic::Ordering;
@@ -30,6 +31,8 @@ pub(crate) struct Inner {
 
 #[derive(Debug)]
 pub(crate) struct Entry {
+    /// Which it is, in this process and in those forked from it.
+    pub(super) number: u64,
     /// By which the program knows it. It may be closed while the connection has others.
     pub(super) fd: i32,
     pub(super) at: Ref,
@@ -124,6 +127,7 @@ impl Inner {
             return i;
         }
         let entry = Entry {
+            number: family::number_set_entry(),
             fd,
             at,
             through: fd,

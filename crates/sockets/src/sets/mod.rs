@@ -189,7 +189,8 @@ pub(crate) fn attached(at: Ref) -> bool {
     everywhere
 }
 
-/// A connection is back on TCP: put it where the program believes it to be.
+/// A connection is back on TCP: puts it where the program believes it to be, unless a relative has, by its copy
+/// of an entry.
 pub(crate) fn detached(at: Ref) {
     each(|set| {
         set.with(|inner| {
@@ -199,7 +200,7 @@ pub(crate) fn detached(at: Ref) {
                     entry.attached = false;
                     set.attached.fetch_sub(1, Ordering::AcqRel);
                     set.gone_over.fetch_add(1, Ordering::AcqRel);
-                    if entry.registered {
+                    if entry.registered && !at.conn.has_gone_over(entry.number) {
                         let oneshot = libc::EPOLLONESHOT as u32;
                         let events = if entry.armed { entry.events } else { oneshot };
                         let _ = poll::epoll_ctl(
@@ -209,6 +210,7 @@ pub(crate) fn detached(at: Ref) {
                             events,
                             entry.data,
                         );
+                        at.conn.note_gone_over(entry.number);
                     }
                     unlink(inner, i as u32);
                 }

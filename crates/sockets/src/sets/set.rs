@@ -172,15 +172,19 @@ impl Set {
         });
     }
 
-    /// Has connections that are back on TCP settled, each of which takes the lock again.
-    pub(crate) fn settle(&self, settle: impl Fn(Ref)) {
-        if self.any_settled.load(Ordering::Relaxed) {
-            let settled = self.with(|inner| {
-                self.any_settled.store(false, Ordering::Relaxed);
-                core::mem::take(&mut inner.settled)
-            });
-            settled.into_iter().for_each(settle);
+    /// Has connections that are back on TCP settled, each of which takes the lock again. Whether there were any that
+    /// have gone over to the kernel's instance.
+    pub(crate) fn settle(&self, settle: impl Fn(Ref)) -> bool {
+        if !self.any_settled.load(Ordering::Relaxed) {
+            return false;
         }
+        let before = self.gone_over.load(Ordering::Acquire);
+        let settled = self.with(|inner| {
+            self.any_settled.store(false, Ordering::Relaxed);
+            core::mem::take(&mut inner.settled)
+        });
+        settled.into_iter().for_each(settle);
+        self.gone_over.load(Ordering::Acquire) != before
     }
 
     /// Puts ready events into `out`; how many.
@@ -198,7 +202,8 @@ impl Set {
                 continue;
             }
             let at = entry.at;
-            if at.conn.has(flag::LEFT_TO_SETS) {
+            if at.conn.has(flag::LEFT_TO_SETS) || !at.is_attached_here() {
+                // By a relative, perhaps.
                 entry.queued = false;
                 inner.settled.push(at);
                 self.any_settled.store(true, Ordering::Relaxed);

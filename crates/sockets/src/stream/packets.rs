@@ -5,7 +5,7 @@ use super::{Fault, remains, store, tell_writer, word};
 use crate::conn::{Guard, HELD, Taking, flag};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::{Grant, Rx};
+use sovia_proto::path::{Grant, Rx, Seen};
 use via_shm::ring::Entry;
 
 /// Takes the head message off the queue; the pool's position to release, if its bytes are there.
@@ -200,7 +200,7 @@ fn control(guard: &mut Guard<'_>, kind: Kind) -> Result<bool, Fault> {
 fn come_to_tcp(guard: &Guard<'_>) {
     if guard.own.grant == Grant::Recalled as u64 {
         // The sender waits for that.
-        remains::say_returned(guard, 0);
+        remains::answer(guard, Seen::ToTcp, 0);
         tell_writer(guard);
     }
     guard.conn.set_rx(Rx::Back);

@@ -13,7 +13,7 @@ use crate::errno;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Take;
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::{CANCELLED, Rx, Tx};
+use sovia_proto::path::{self, Rx, Tx};
 use sovia_sys::call;
 use via_shm::endpoint::{Area, Bulk};
 use via_shm::layout::Direction;
@@ -219,19 +219,19 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
 #[cold]
 fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault> {
     let path = &rx(guard).path;
-    let switch = load(path, word::SWITCH);
     let conn = guard.conn;
-    let is_all_on_tcp = match conn.rx() {
-        Rx::Granted => switch != CANCELLED || load(path, word::TAKEN) != 0,
-        Rx::Back => !conn.has(flag::RETURNING) || load(path, word::PUMPED) != 0,
-        _ => true,
-    };
+    let skip = path::rescue(
+        conn.rx(),
+        load(path, word::SWITCH),
+        load(path, word::TAKEN) != 0,
+        if conn.has(flag::RETURNING) { load(path, word::RETURNED) } else { 0 },
+        load(path, word::PUMPED) != 0,
+        load(path, word::FROM),
+        conn.rx_tcp.load(Ordering::Acquire),
+    );
     // This end may have shut its receiving half, and nothing more.
-    if is_all_on_tcp || !anchor_has_ended(fd) {
-        return Ok(from);
-    }
-    let n = load(path, word::FROM);
-    let mut skip = conn.rx_tcp.load(Ordering::Acquire).saturating_sub(n) as usize;
+    let Some(skip) = skip.filter(|_| anchor_has_ended(fd)) else { return Ok(from) };
+    let mut skip = usize::try_from(skip).unwrap_or(usize::MAX);
     if skip > Bulk::LEN {
         // So many do not lie there.
         return Err(Fault::Damaged);

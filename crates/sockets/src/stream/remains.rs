@@ -9,6 +9,7 @@ use super::{Fault, load, rx, store, tx, word};
 use crate::conn::{Guard, HELD, Held};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
+use sovia_proto::path::{self, Rest, Seen};
 use via_shm::Damaged;
 use via_shm::endpoint::Area;
 use via_shm::remains::{Left, Remains};
@@ -248,14 +249,10 @@ impl Part {
     }
 }
 
-/// Says that so many bytes are left on the VI for the sender to put on TCP, or that none are. Whether that is
-/// said: the sender may have refused.
-pub(crate) fn say_returned(guard: &Guard<'_>, bytes: u64) -> bool {
+/// Answers the sender, unless it has refused or been answered, with so many bytes unread. What becomes of them.
+pub(crate) fn answer(guard: &Guard<'_>, seen: Seen, unread: u64) -> Rest {
     let word = &rx(guard).path.0[word::RETURNED];
-    let returned = sovia_proto::path::returned_word(bytes);
-    match word.compare_exchange(0, returned, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => true,
-        // By a thread that did not come to what follows.
-        Err(before) => before == returned,
-    }
+    let answer = path::answer(seen, unread);
+    let found = word.compare_exchange(0, answer, Ordering::AcqRel, Ordering::Acquire);
+    path::rest(seen, unread, found.unwrap_or_else(|found| found))
 }

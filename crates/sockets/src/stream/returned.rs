@@ -2,11 +2,11 @@
 //! anything newer ([`crate::retreat`]).
 
 use super::remains::{Part, Said};
-use super::{damaged, load, send_control, store, tell_reader, word};
+use super::{damaged, listeners, load, send_control, store, tell_reader, word};
 use crate::conn::{Guard, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
-use sovia_proto::path::{CANCELLED, Grant, REFUSED, Returned, Tx};
+use sovia_proto::path::{self, CANCELLED, Grant, Owed, REFUSED, Tx};
 use sovia_sys::call;
 use via_shm::Damaged;
 
@@ -55,17 +55,16 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     if load(path, word::SWITCH) == CANCELLED {
         return pay(guard, fd, Said::BySender, word::TAKEN, None);
     }
-    match Returned::from_word(load(path, word::RETURNED)) {
-        Returned::Not if Grant::from_word(load(path, word::GRANT)) != Grant::Recalled => {
-            Debt::Unasked
-        }
-        // A receiver that has died or left meanwhile never will. One that has only ended what it sends will.
-        Returned::Not if !conn.has(flag::DEAD) && !has_left(guard, fd) => Debt::Waits,
-        Returned::Not | Returned::Refused | Returned::Bytes(0) => {
+    let grant = Grant::from_word(load(path, word::GRANT));
+    match path::owed(grant, load(path, word::RETURNED)) {
+        Owed::Refuse => Debt::Unasked,
+        // A receiver that has died or left meanwhile never answers. One that has only ended what it sends does.
+        Owed::Wait if !conn.has(flag::DEAD) && !has_left(guard, fd) => Debt::Waits,
+        Owed::Wait | Owed::Nothing => {
             conn.set(flag::PUMPED);
             Debt::None
         }
-        Returned::Bytes(bytes) => pay(guard, fd, Said::ByReceiver, word::PUMPED, Some(bytes)),
+        Owed::Pump(bytes) => pay(guard, fd, Said::ByReceiver, word::PUMPED, Some(bytes)),
     }
 }
 
@@ -78,6 +77,8 @@ fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u6
             store(&guard.endpoint_ref().tx.direction().path, done, 1);
             conn.set(flag::PUMPED);
             tell_reader(guard);
+            // Sends may go on, whichever thread has found it so.
+            listeners::tell_all(guard);
             Debt::None
         }
         Ok(false) if conn.has(flag::PUMPED) => Debt::None,
