@@ -1,6 +1,5 @@
-//! The sender's side of a retreat: answer a recall, and put returned bytes on TCP.
+//! The sender's side of a retreat: answer a recall, and put on TCP what is unread on the VI.
 
-use super::STEP_NS;
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::stream::listeners;
 use crate::stream::returned::{PATIENCE_NS, PUMP_NS, holds_back, recalled};
@@ -13,7 +12,10 @@ use sovia_sync::hazard::Waits;
 use sovia_sys::{clock, futex};
 use via_shm::waiter::Bell;
 
-/// Whether returned bytes wait for room on TCP.
+/// Between two looks of a thread that waits for a peer's answer.
+const STEP_NS: u64 = 10_000_000;
+
+/// Whether bytes that were unread on a VI wait for room on TCP.
 static PUMPING: AtomicBool = AtomicBool::new(false);
 
 /// Has the receiver recall the direction in which we send, and puts on TCP what it returns.
@@ -89,7 +91,7 @@ fn is_asked(guard: &Guard<'_>) -> bool {
         && load(&guard.endpoint_ref().rx.direction().path, word::ASKED) != 0
 }
 
-/// The progress thread: answers recalls, and moves returned bytes.
+/// The progress thread: answers recalls, and moves what is unread on VIs that have been left.
 pub(crate) fn serve() {
     let mut wanted = Vec::new();
     pair::each(|_, pair| {

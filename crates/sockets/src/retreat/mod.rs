@@ -82,9 +82,6 @@ impl Cause {
     }
 }
 
-/// Between two looks of a thread that waits for a peer's answer.
-const STEP_NS: u64 = 10_000_000;
-
 /// Takes a connection back to TCP, for good. When this returns, the kernel's calls on the
 /// descriptor do what they would have done without Sovia.
 pub fn now(fd: i32, at: Ref, cause: Cause) {
@@ -113,23 +110,23 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
         match came {
             Step::Over => {
                 drop(guard);
-                return settled(at);
+                return detach(at);
             }
             Step::Waits if !is_late => {}
-            _ if family::is_shared(conn) || process::is_borrowed() => {
+            Step::Stays | Step::Waits => {
                 // Relatives read on, on TCP while the rest of it comes there, or on the VI. A relay would take
                 // for this process's descriptors what theirs may be the ones to read.
-                if came == Step::Stays || !step::awaits_answer(&guard) {
-                    return give_up(&mut guard);
+                let is_shared = family::is_shared(conn) || process::is_borrowed();
+                if is_shared && (came == Step::Stays || !step::awaits_answer(&guard)) {
+                    return give_up(&mut guard, came);
+                }
+                if !is_shared && hands_over(conn) {
+                    step::stop_waiting(&guard);
+                    drop(guard);
+                    drop(waits);
+                    return hand_over(fd, at);
                 }
             }
-            _ if hands_over(conn) => {
-                step::stop_waiting(&guard);
-                drop(guard);
-                drop(waits);
-                return hand_over(fd, at);
-            }
-            _ => {}
         }
         drop(guard);
         let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
@@ -172,18 +169,23 @@ fn bell<'w>(guard: &Guard<'_>, waits: &'w Waits) -> &'w Bell {
     unsafe { &*bell }
 }
 
-/// The connection is on TCP in both directions.
-fn settled(at: Ref) {
-    let asked = at.conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
+/// Says why the connection is on TCP.
+fn say_why(conn: &Conn) {
+    if conn.has(flag::DAMAGED) {
+        // That has been said.
+        return;
+    }
+    let asked = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
     let reason = asked.and_then(Reason::of).unwrap_or(Reason::RetreatPeer);
-    at.conn.stays(reason);
+    conn.stays(reason);
     stats::reason(reason);
-    detach(at);
 }
 
-/// The connection stays on its VI, in the direction in which it is there still.
-fn give_up(guard: &mut Guard<'_>) {
-    guard.conn.leaves_for.store(0, Ordering::Relaxed);
+/// The connection stays as it is: on its VI, or while the peer still puts on TCP what was unread there.
+fn give_up(guard: &mut Guard<'_>, came: Step) {
+    if came == Step::Stays {
+        guard.conn.leaves_for.store(0, Ordering::Relaxed);
+    }
     guard.conn.clear(flag::RETREATING);
     // What a thread of Sovia's has left alone meanwhile.
     stream::handled::handle(guard);
@@ -216,7 +218,7 @@ fn hand_over(fd: i32, at: Ref) {
         // as if nothing were missing.
         let _ = call::shutdown(fd, libc::SHUT_RDWR);
         at.conn.relaying.store(0, Ordering::Release);
-        settled(at);
+        detach(at);
     }
     drop(inside);
 }
@@ -304,6 +306,7 @@ fn detach(at: Ref) {
     let (pair, vi, loans, how) = {
         let Some(mut guard) = at.attached() else { return };
         guard.settle_traffic();
+        say_why(conn);
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
         let loans = conn.loans.swap(0, Ordering::AcqRel);
@@ -358,7 +361,7 @@ pub(crate) fn go_on(at: Ref) {
     let Some(fd) = table::descriptor_of(conn) else { return };
     if conn.is_going_back() && step_for_another(&mut guard, fd) == Step::Over {
         drop(guard);
-        settled(at);
+        detach(at);
     }
 }
 
@@ -383,7 +386,7 @@ fn step_for_another(guard: &mut Guard<'_>, fd: i32) -> Step {
         Step::Over
     });
     if came == Step::Stays {
-        give_up(guard);
+        give_up(guard, came);
     }
     came
 }

@@ -3,7 +3,7 @@
 use super::anchor::acknowledge;
 use super::entering::{Origin, grant, next_from, switched};
 use super::hold::{copy_held, kind_of, look, scan};
-use super::receive::{end, idle, is_returning};
+use super::receive::{end, idle, is_returning, rescue};
 use super::{Fault, Got, damaged, ending, failed, load, rx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::{Errno, errno};
@@ -54,7 +54,11 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         return Got::Bytes(n);
     }
     // As in `receive_tcp`: the switch may be newer than the look at it.
-    match (next_from(guard), result) {
+    let from = match result {
+        Err(call::Errno::EAGAIN) => next_from(guard),
+        _ => next_from(guard).and_then(|from| rescue(guard, fd, from)),
+    };
+    match (from, result) {
         (Ok(Origin::Vi), _) => peek(guard, fd, out),
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
         (_, Ok(_)) if out.is_empty() => Got::Bytes(0),

@@ -217,7 +217,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
 /// TCP has ended before the sender had put all on it that lay unread on the VI: the rest of that is there still,
 /// after what made it to TCP.
 #[cold]
-fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault> {
+pub(super) fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault> {
     let path = &rx(guard).path;
     let conn = guard.conn;
     let skip = path::rescue(
