@@ -71,8 +71,14 @@ impl Spin {
         &mut self,
         mut found: impl FnMut() -> bool,
         also_ns: u64,
-        mut also: impl FnMut() -> bool,
+        also: impl FnMut() -> bool,
     ) -> bool {
+        self.first(&mut found) || self.rest(found, also_ns, also)
+    }
+
+    /// The beginning of a spin: a moment in which nothing is asked for, not even the time.
+    #[inline]
+    pub(crate) fn first(&self, mut found: impl FnMut() -> bool) -> bool {
         if self.max == 0 {
             return found();
         }
@@ -81,6 +87,20 @@ impl Spin {
                 return true;
             }
             core::hint::spin_loop();
+        }
+        false
+    }
+
+    /// What follows the beginning, if that has found nothing.
+    #[inline]
+    pub(crate) fn rest(
+        &mut self,
+        mut found: impl FnMut() -> bool,
+        also_ns: u64,
+        mut also: impl FnMut() -> bool,
+    ) -> bool {
+        if self.max == 0 {
+            return false;
         }
         self.start = clock::now_ns();
         let budget = BUDGET.get().clamp(LEAST_NS, self.max.max(LEAST_NS));

@@ -1,7 +1,7 @@
 //! epoll_wait: the VIs' events first, the kernel's often enough, then spin, then sleep.
 
 use super::Event;
-use crate::process::PLAIN;
+use crate::process::{PLAIN, Waiting};
 use crate::sets::{DOOR, Set, get};
 use crate::stream::combine;
 use crate::wait::Spin;
@@ -30,27 +30,34 @@ pub fn wait(
     let since = Moment::now();
     let mut deadline = None;
     let mut inside = None;
+    // Asked for again where time has passed: it costs as much as taking what there is.
+    let mut now = clock::now_ns();
+    let mut again = false;
     loop {
         if process::is_confined() {
             return Err(PLAIN);
         }
         let (mut n, look, gone_over) = set.with(|inner| {
-            let now = clock::now_ns();
             inner.rounds += 1;
-            let look = now - inner.looked >= KERNEL_NS || inner.rounds >= KERNEL_EVERY;
-            if look {
-                inner.rounds = 0;
-                inner.looked = now;
+            let unseen = now.saturating_sub(inner.looked);
+            let due = unseen >= KERNEL_NS || inner.rounds >= KERNEL_EVERY;
+            if due {
+                inner.looks_at_kernel(now);
                 inner.kernel_first = !inner.kernel_first;
             }
             // Neither kind may starve the other: half the places for the kernel's, in turn.
-            let places = if look && inner.kernel_first { out.len() / 2 } else { out.len() };
+            let places = if due && inner.kernel_first { out.len() / 2 } else { out.len() };
             let n = set.collect(inner, &mut out[..places]);
             if n == out.len() {
                 // There was no place left for anything else.
                 inner.rounds += KERNEL_EVERY / 4;
             }
-            (n, look, set.gone_over.load(Ordering::Acquire))
+            // Early where nothing has to wait for it.
+            let early = !due && n == 0 && unseen >= KERNEL_NS / 2;
+            if early {
+                inner.looks_at_kernel(now);
+            }
+            (n, due || early, set.gone_over.load(Ordering::Acquire))
         });
         set.settle(retreat::settle_in_sets);
         if n > 0 || look {
@@ -82,20 +89,34 @@ pub fn wait(
         let until = match (timeout, deadline) {
             (None, _) => None,
             (Some(_), Some(deadline)) => Some(deadline),
-            (Some(timeout), None) => Some(clock::now_ns().saturating_add(timeout)),
+            (Some(timeout), None) => Some(now.saturating_add(timeout)),
         };
         deadline = until;
-        if inside.is_none() {
-            inside = Some(process::begin_waiting()?);
-        }
-        match set.spin_or_sleep(out, until, mask, &since) {
-            Ok(0) if until.is_some_and(|until| clock::now_ns() >= until) => {
-                return Ok(set.with(|inner| set.collect(inner, out)));
+        if again {
+            now = clock::now_ns();
+            if until.is_some_and(|until| now >= until) {
+                return Ok(0);
             }
-            Ok(0) => {}
-            other => return other,
+        }
+        match set.spin_or_sleep(out, until, mask, &since, &mut inside)? {
+            Waited::Moment => again = true,
+            Waited::Long(0) => {
+                now = clock::now_ns();
+                if until.is_some_and(|until| now >= until) {
+                    return Ok(set.with(|inner| set.collect(inner, out)));
+                }
+            }
+            Waited::Long(n) => return Ok(n),
         }
     }
+}
+
+/// What came of waiting once.
+enum Waited {
+    /// There is news of a VI, after a time not worth asking for.
+    Moment,
+    /// So many events of the kernel's instance. If none: news, or the end of a sleep.
+    Long(usize),
 }
 
 /// Takes the events from `n` on that are about what one before is about as well into that; how many are left.
@@ -126,14 +147,15 @@ impl Set {
         Ok(filter(&mut out[..n]))
     }
 
-    /// Waits once; events of the kernel's instance, or 0 for "look again".
+    /// Waits once. `inside` is where it is noted that the thread waits in system calls.
     fn spin_or_sleep(
         &self,
         out: &mut [Event],
         until: Option<u64>,
         mask: Option<&libc::sigset_t>,
         since: &Moment,
-    ) -> Result<usize, Errno> {
+        inside: &mut Option<Waiting>,
+    ) -> Result<Waited, Errno> {
         combine::before_waiting();
         // A few are remembered, which is all but always all. They stay where they are though another
         // thread closes the instance meanwhile.
@@ -151,15 +173,21 @@ impl Set {
         let has_news = |waiter: &NonNull<Waiter>| unsafe { waiter.as_ref() }.has_news();
         let news = || waiters.iter().flatten().any(has_news);
         let mut spin = Spin::begin(worth);
+        if spin.first(news) {
+            return Ok(Waited::Moment);
+        }
+        if inside.is_none() {
+            *inside = Some(process::begin_waiting()?);
+        }
         let mut from_kernel = Ok(0);
-        let found = spin.run(news, KERNEL_NS, || {
+        let found = spin.rest(news, KERNEL_NS, || {
             from_kernel = self.kernel(out, Some(0), mask);
             !matches!(from_kernel, Ok(0))
         });
         drop(waits);
         if found {
             spin.learn();
-            return from_kernel;
+            return from_kernel.map(Waited::Long);
         }
         anchors::ensure();
         self.asleep.fetch_add(1, Ordering::AcqRel);
@@ -189,7 +217,7 @@ impl Set {
             }
         });
         spin.learn();
-        result
+        result.map(Waited::Long)
     }
 }
 

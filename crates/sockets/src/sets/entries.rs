@@ -102,6 +102,11 @@ pub(super) fn unlink(inner: &mut Inner, index: u32) {
 }
 
 impl Inner {
+    /// The kernel's instance is about to be looked at.
+    pub(crate) fn looks_at_kernel(&mut self, now: u64) {
+        (self.rounds, self.looked) = (0, now);
+    }
+
     pub(crate) fn find(&self, fd: i32, at: Ref) -> Option<u32> {
         // The VI's chain is short; the list is the way for those not attached.
         if at.conn.phase() == Phase::Attached {
