@@ -9,7 +9,6 @@ use crate::thread::{self, Ends, OncePerProcess};
 use crate::{backlog, family, pair};
 use core::sync::atomic::{AtomicI32, Ordering};
 use sovia_signal::chain;
-use sovia_sync::fences;
 use sovia_sys::{call, poll};
 use std::sync::OnceLock;
 
@@ -90,7 +89,6 @@ pub(crate) fn restart() {
 fn spawn() -> bool {
     let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
     let Some(&main) = MAIN.get() else { return false };
-    fences::find_out();
     // Here, not in the thread: files are opened for it, and the program's threads alone may make descriptors,
     // each for as long as a call of its own lasts.
     backlog::find_limit();

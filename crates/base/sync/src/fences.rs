@@ -33,8 +33,9 @@ pub enum Reach {
     Host,
 }
 
-/// Finds out whether the kernel puts the fences, unless that is known. Takes the kernel a while in a process of
-/// several threads. Before, every thread fences itself: a process that never needs more asks the kernel nothing.
+/// Finds out whether the kernel puts the fences, unless that is known. In a process of several threads the kernel
+/// takes tens of milliseconds for it, so nobody waits for that: before, every thread fences itself. A process that
+/// never needs more asks the kernel nothing.
 pub fn find_out() {
     if FENCES.load(Ordering::Relaxed) == UNKNOWN {
         ask();
