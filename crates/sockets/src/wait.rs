@@ -3,7 +3,8 @@
 //! A peer that answers within microseconds is worth spinning for (a sleep and a wake cost a
 //! hundred hand-overs); one that does not is not. Each thread keeps a budget: a wait that turned
 //! out short puts it to its maximum, a long one halves it, so an idle thread spins for a
-//! microsecond or two and then sleeps without using the processor.
+//! microsecond or two and then sleeps without using the processor. Where other threads wait for the
+//! processor it sleeps at once: one of them may be the one that it waits for.
 
 use crate::conn::Guard;
 use crate::pair::{self, Pair};
@@ -11,6 +12,7 @@ use crate::stream::{Watch, combine, listeners};
 use crate::table::{self, Ref};
 use crate::{Errno, anchors, config};
 use core::cell::Cell;
+use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sovia_signal::chain;
 use sovia_signal::interrupt::Moment;
@@ -48,8 +50,36 @@ const TCP_NS: u64 = 8_000;
 /// is none of ours, or nonsense that somebody has written.
 pub(crate) const FRUITLESS: u32 = 64;
 
+/// A spin asks this often whether another thread wants the processor, in nanoseconds.
+const ASK_NS: u64 = 8_000;
+/// None does if the spinner has the processor again after so long.
+const ALONE_NS: u64 = 4_000;
+/// For so long a thread that has met others does not spin for more than a moment; twice as long each time that
+/// it meets them again, but no longer than that.
+const CROWDED_NS: RangeInclusive<u64> = 2_000_000..=32_000_000;
+
 thread_local! {
     static BUDGET: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// Until when others are taken to want the thread's processor, and for how long the next time.
+    static CROWDED: Cell<(u64, u64)> = const { Cell::new((0, *CROWDED_NS.start())) };
+}
+
+/// Whether other threads want the processor of the calling one, which offers it to them. Twice: one that has run
+/// and sleeps again is none.
+#[cold]
+fn is_crowded() -> bool {
+    let crowded = (0..2).all(|_| {
+        let offered = clock::now_ns();
+        call::sched_yield();
+        clock::now_ns() - offered > ALONE_NS
+    });
+    CROWDED.set(if crowded {
+        let (_, period) = CROWDED.get();
+        (clock::now_ns() + period, (2 * period).min(*CROWDED_NS.end()))
+    } else {
+        (0, *CROWDED_NS.start())
+    });
+    crowded
 }
 
 /// A spin's budget, and what it learns.
@@ -103,6 +133,10 @@ impl Spin {
             return false;
         }
         self.start = clock::now_ns();
+        if self.start < CROWDED.get().0 {
+            return found();
+        }
+        let mut next_ask = self.start + LEAST_NS / 2;
         let budget = BUDGET.get().clamp(LEAST_NS, self.max.max(LEAST_NS));
         let mut next_also = self.start + also_ns / 4;
         loop {
@@ -118,6 +152,12 @@ impl Spin {
                     return true;
                 }
                 next_also = now + also_ns;
+            }
+            if now >= next_ask {
+                if is_crowded() {
+                    return found();
+                }
+                next_ask = now + ASK_NS;
             }
             if now - self.start > budget {
                 return false;
