@@ -44,7 +44,7 @@ const CHOICES: [u32; 6] = [0, 4, 8, 12, 17, LATEST];
 /// All waits have been sleeps.
 const ALWAYS: u64 = 256;
 /// What a transfer on a VI costs whose thread sleeps, in 256ths of one over TCP.
-const SLEEPER: u64 = 144;
+const SLEEPER: u64 = 112;
 /// One connection of so many is decided as if no thread had slept.
 const TRIAL: u64 = 16;
 /// Where in a word of `sleeps` the decided connections are counted.
@@ -182,12 +182,13 @@ mod tests {
             let sleeps = slept.iter().fold(0, |word, &sleeps| with_sleeps(word, sleeps, 10));
             cheapest(lengths, Cost::Known as u32, sleeps).unwrap()
         };
-        assert_eq!(cheapest(20, &[0; 9]), 0);
-        assert!(cheapest(20, &[10; 9]) >= 20);
+        assert_eq!(cheapest(14, &[0; 9]), 0);
+        assert!(cheapest(14, &[10; 9]) >= 14);
+        assert_eq!(cheapest(30, &[10; 9]), 0);
         assert_eq!(cheapest(60, &[10; 9]), 0);
         assert_eq!(cheapest(1000, &[10; 9]), 0);
         // Once they spin again, a few connections show it.
-        assert_eq!(cheapest(20, &[10, 10, 10, 0, 0, 0]), 0);
+        assert_eq!(cheapest(14, &[10, 10, 10, 0, 0, 0]), 0);
     }
 
     #[test]
