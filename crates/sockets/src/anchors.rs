@@ -9,6 +9,7 @@ use crate::thread::{self, Ends, OncePerProcess};
 use crate::{backlog, family, pair};
 use core::sync::atomic::{AtomicI32, Ordering};
 use sovia_signal::chain;
+use sovia_sync::fences;
 use sovia_sys::{call, poll};
 use std::sync::OnceLock;
 
@@ -89,6 +90,7 @@ pub(crate) fn restart() {
 fn spawn() -> bool {
     let Some(epoll) = pair::epoll_of_door(DOORBELL, DOOR) else { return false };
     let Some(&main) = MAIN.get() else { return false };
+    prepare_fences();
     // Here, not in the thread: files are opened for it, and the program's threads alone may make descriptors,
     // each for as long as a call of its own lasts.
     backlog::find_limit();
@@ -97,6 +99,20 @@ fn spawn() -> bool {
         EPOLL.store(epoll.into_raw(), Ordering::Release);
     }
     started
+}
+
+/// Finds out who puts fences. In a process of several threads the kernel takes tens of milliseconds for it, for
+/// which neither a call of the program's can wait nor the thread that watches anchors.
+fn prepare_fences() {
+    extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
+        fences::find_out();
+        core::ptr::null_mut()
+    }
+    let by_itself = || thread::start(run, core::ptr::null_mut(), Ends::ByItself);
+    if fences::are_known() || !thread::is_single() && by_itself() {
+        return;
+    }
+    fences::find_out();
 }
 
 /// Has the thread look around.

@@ -16,7 +16,6 @@ use crate::stream::{combine, ending, handled, listeners};
 use crate::{anchors, family, pair, sets, table, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
-use sovia_sync::fences;
 use sovia_sys::{call, clock, poll};
 
 /// Counted up for anyone who wants to know that the thread is alive.
@@ -35,9 +34,6 @@ pub(crate) fn start() {
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let epoll = argument as usize as i32;
-    // Here, not in the call that has the thread started: in a process of several threads the kernel takes tens of
-    // milliseconds for it.
-    fences::find_out();
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     // When the connections are to be looked at; none while there are none.
     let mut audit = None;
