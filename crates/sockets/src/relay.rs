@@ -184,7 +184,7 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd) {
     while !(inbound.told && outbound.told) {
         // A thread of the program's may be in the kernel's receive since before the connection had a VI. What
         // comes next is that call's.
-        let is_free = at.conn.rx_pins.load(Ordering::SeqCst) == 0;
+        let is_free = at.conn.rx_pins.is_empty();
         let interest = |from: &Flow, to: &Flow| {
             let input = if from.has_room() { libc::POLLIN } else { 0 };
             let output = if to.waiting.is_empty() { 0 } else { libc::POLLOUT };

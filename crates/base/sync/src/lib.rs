@@ -6,6 +6,7 @@
 //! - [`record`]: which threads live, as the kernel tells it (`robust_list`);
 //! - [`fences`]: fences that the kernel puts into other threads;
 //! - [`hazard`]: what threads use without a lock;
+//! - [`presence`]: which threads are inside something that must not change under them;
 //! - [`once`]: a thread that each process has once;
 //! - [`thread`]: what identifies the calling thread; `state`: its words, in one place;
 //! - `shim`: the machine's atomics, or loom's.
@@ -16,6 +17,7 @@ pub mod fences;
 pub mod hazard;
 pub mod lock;
 pub mod once;
+pub mod presence;
 pub mod rank;
 pub mod record;
 #[allow(unreachable_pub, reason = "an entry is part of a public table, and opaque")]

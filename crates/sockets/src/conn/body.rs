@@ -122,7 +122,7 @@ pub struct Body {
     pub bytes_sent: u32,
     /// Bytes in the ordered packets consumed; the taker counts the packets.
     pub bytes_taken: u32,
-    /// Bytes that were unread on the VI and have gone to TCP ([`crate::stream::returned`]).
+    /// Bytes that were unread on the VI and have gone to TCP (`stream::returned`).
     pub pumped: u32,
     /// What had been written to TCP before them, as the kernel counts, plus one; 0 if that is not known.
     pub pumped_from: u64,

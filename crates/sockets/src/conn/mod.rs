@@ -24,6 +24,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
+use sovia_sync::presence::Presence;
 use sovia_sync::{Acquired, Family, RobustLock, rank, thread};
 use sovia_sys::cache;
 use std::sync::OnceLock;
@@ -73,10 +74,10 @@ pub struct Conn {
     pub transfers: AtomicU32,
     /// How far it is on the way to its VI.
     pub(crate) approach: Approach,
-    /// Threads inside a kernel receive.
-    pub rx_pins: AtomicU32,
-    /// Threads inside a kernel send.
-    pub tx_pins: AtomicU32,
+    /// Threads inside a kernel receive: the path is not switched under them.
+    pub(crate) rx_pins: Presence,
+    /// Threads inside a kernel send, likewise.
+    pub(crate) tx_pins: Presence,
     /// Bytes received over TCP.
     pub rx_tcp: AtomicU64,
     /// Bytes sent over TCP.
@@ -132,7 +133,9 @@ impl Conn {
         self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
         self.holders.store(members::my_bit(), Ordering::Relaxed);
         self.use_memory(0);
-        let counters = [&self.transfers, &self.sleeps, &self.rx_pins, &self.tx_pins];
+        self.rx_pins.clear();
+        self.tx_pins.clear();
+        let counters = [&self.transfers, &self.sleeps];
         let more = [&self.stay, &self.loans, &self.relaying, &self.leaves_for];
         for counter in counters.into_iter().chain(more) {
             counter.store(0, Ordering::Relaxed);
@@ -158,8 +161,8 @@ impl Conn {
         copy(&self.generation, &other.generation);
         copy(&self.flags, &other.flags);
         copy(&self.stay, &other.stay);
-        copy(&self.rx_pins, &other.rx_pins);
-        copy(&self.tx_pins, &other.tx_pins);
+        self.rx_pins.copy_from(&other.rx_pins);
+        self.tx_pins.copy_from(&other.tx_pins);
         self.set_tx(Tx::Back);
         self.set_rx(Rx::Back);
         for (to, from) in self.waiting.iter().zip(&other.waiting) {

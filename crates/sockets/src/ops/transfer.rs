@@ -10,6 +10,8 @@ use crate::{Errno, Outcome, anchors, meeting};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{Rx, Tx};
 use sovia_signal::access::{self, BadAddress, Fault};
+use sovia_signal::chain;
+use sovia_sync::presence::{Presence, Present};
 use sovia_sys::{call, clock};
 use via_shm::ring::INLINE;
 
@@ -28,20 +30,10 @@ pub struct Flags {
     pub empty_waits: bool,
 }
 
-/// Counts a thread into a kernel call, so that the path is not switched under it.
-struct Pin<'a>(&'a core::sync::atomic::AtomicU32);
-
-impl<'a> Pin<'a> {
-    fn new(pins: &'a core::sync::atomic::AtomicU32) -> Pin<'a> {
-        pins.fetch_add(1, Ordering::SeqCst);
-        Pin(pins)
-    }
-}
-
-impl Drop for Pin<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
+/// The calling thread is inside a kernel call from here on, so that the path is not switched under it.
+#[inline]
+fn pin(pins: &Presence) -> Present<'_> {
+    pins.enter(!chain::is_in_handler())
 }
 
 /// A candidate has received. Grants the VI if it has been given one: the program reads.
@@ -94,7 +86,7 @@ pub fn receive(
     match conn.phase() {
         Phase::Attached => {}
         Phase::Candidate => {
-            let pin = Pin::new(&conn.rx_pins);
+            let pin = pin(&conn.rx_pins);
             if conn.phase() != Phase::Attached || conn.rx() == Rx::Tcp {
                 let n = kernel()?;
                 if !flags.peek {
@@ -321,7 +313,7 @@ pub fn send(
         Phase::Attached => {}
         Phase::Candidate => {
             before_send(fd, at);
-            let pin = Pin::new(&conn.tx_pins);
+            let pin = pin(&conn.tx_pins);
             if conn.phase() != Phase::Attached {
                 let n = kernel()?;
                 conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
@@ -469,7 +461,7 @@ struct Switched;
 
 /// The kernel's call on an attached connection that is on TCP now.
 fn send_tcp(conn: &Conn, kernel: impl FnOnce() -> Outcome) -> Result<Outcome, Switched> {
-    let pin = Pin::new(&conn.tx_pins);
+    let pin = pin(&conn.tx_pins);
     if conn.tx() == Tx::Vi && !conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::DAMAGED) {
         drop(pin);
         return Err(Switched);

@@ -14,7 +14,7 @@
 //!   a Unix socket to it in the place of the program's descriptors. Where relatives share the connection it
 //!   stays as it is, and they read on the VI what is there.
 //!
-//! A retreat is no thread's: see [`step`].
+//! No thread owns a retreat: see `step`.
 
 pub(crate) mod answer;
 mod step;

@@ -101,7 +101,7 @@ pub(crate) fn grant(guard: &mut Guard<'_>) {
     }
     conn.set_rx(Rx::Granted);
     core::sync::atomic::fence(Ordering::SeqCst);
-    if conn.rx_pins.load(Ordering::SeqCst) != 0 {
+    if !conn.rx_pins.is_empty() {
         conn.set_rx(Rx::Tcp);
         return;
     }

@@ -144,7 +144,7 @@ fn switch(guard: &mut Guard<'_>, fd: i32) {
     }
     conn.set_tx(Tx::Vi);
     core::sync::atomic::fence(Ordering::SeqCst);
-    if conn.tx_pins.load(Ordering::SeqCst) != 0 {
+    if !conn.tx_pins.is_empty() {
         conn.set_tx(Tx::Tcp);
         return;
     }
