@@ -46,6 +46,13 @@ static void act(enum act act, int fd) {
     }
 }
 
+// The number stays in use: the next connection must not have it.
+static void give_back_standard_input(void) {
+    int null = MUST(open("/dev/null", O_RDONLY));
+    MUST(dup2(null, 0));
+    close(null);
+}
+
 static void *sends(void *argument) {
     int fd = *(int *)argument;
     static __thread char piece[PIECE];
@@ -131,7 +138,7 @@ static void under(struct peer *p, void *(*reader)(void *), void *(*writer)(void 
             pthread_join(threads[1], NULL);
         hear(p);
         close(fd);
-        close(0);
+        give_back_standard_input();
     }
     say("%d connections", CONNECTIONS);
 }
@@ -276,7 +283,7 @@ static void taken_at_one_end(struct peer *p, bool listens, enum taker taker, voi
         else
             hear(p);
         close(fd);
-        close(0);
+        give_back_standard_input();
     }
     say("%d connections", TAKEN);
 }
@@ -289,10 +296,39 @@ TAKEN_BY(killed, KILLED_CHILD, moves)
 TAKEN_BY(cancelled, CANCELLED_THREAD, moves)
 TAKEN_BY(jump, JUMPING_HANDLER, moves)
 TAKEN_BY(edges, CHILD, moves_by_edges)
-TAKEN_BY(killed_edges, KILLED_CHILD, moves_by_edges)
 
+static void killed_edges_here(struct peer *p) { taken_at_one_end(p, false, KILLED_CHILD, moves_by_edges); }
 static void only_moves(struct peer *p) { taken_at_one_end(p, true, NOTHING, moves); }
 static void only_moves_by_edges(struct peer *p) { taken_at_one_end(p, true, NOTHING, moves_by_edges); }
+
+// Both ends take a connection back at the same moment, with bytes unread at both.
+static void at_once(struct peer *p, bool listens) {
+    int listener = listens ? listen_on(p, AF_INET, "at-once") : -1;
+    for (int i = 0; i < TAKEN; i++) {
+        int fd = listens ? accept_one(listener) : connect_to(p, AF_INET, "at-once");
+        int before = i % 2 ? 50 : PIECE;
+        warm(fd, listens);
+        send_pattern(fd, 0, before, i % 2 ? 1 : before);
+        await_bytes(fd, before);
+        meet(p);
+        // One a little later than the other, by more each time, and in turn.
+        struct timespec begin, now;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        do
+            clock_gettime(CLOCK_MONOTONIC, &now);
+        while (listens == i / 2 % 2 && (now.tv_sec - begin.tv_sec) * 1000000000 + now.tv_nsec - begin.tv_nsec < i * 20000);
+        act(STANDARD_INPUT, fd);
+        send_pattern(fd, before, PIECE, PIECE / 4);
+        recv_pattern(fd, 0, before + PIECE, PIECE);
+        meet(p);
+        close(fd);
+        give_back_standard_input();
+    }
+    say("%d connections", TAKEN);
+}
+
+static void at_once_here(struct peer *p) { at_once(p, false); }
+static void at_once_there(struct peer *p) { at_once(p, true); }
 
 // An entry of a set that is newer than the child which takes the connection back.
 static void a_newer_entry(struct peer *p) {
@@ -338,6 +374,7 @@ static const struct scenario scenarios[] = {
     {"under_a_thread_that_waits_by_epoll", peer_sends, under_a_waiter},
     {"under_a_thread_that_sends", peer_reads, under_a_writer},
     {"under_threads_that_do_both", peer_does_both, under_both},
+    {"at_both_ends_at_once", at_once_there, at_once_here},
     {"by_children", only_moves, child_here},
     {"by_children_that_are_killed", only_moves, killed_here},
     {"by_children_of_both_ends", child_there, child_here},

@@ -8,6 +8,7 @@ scenarios!("taken_back":
     under_a_thread_that_waits_by_epoll,
     under_a_thread_that_sends,
     under_threads_that_do_both,
+    at_both_ends_at_once,
     by_children,
     by_children_that_are_killed,
     by_children_of_both_ends,

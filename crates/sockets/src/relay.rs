@@ -8,11 +8,10 @@
 
 use crate::conn::{Guard, flag};
 use crate::ops::{self, Flags};
-use crate::stream::{self, Got};
+use crate::stream;
 use crate::table::{self, Ref};
 use crate::{Outcome, pollset, process, retreat, wait};
 use core::sync::atomic::Ordering;
-use sovia_proto::path::Rx;
 use sovia_sync::section;
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{Fd, call};
@@ -79,12 +78,13 @@ fn take_over(fd: i32, at: Ref) -> bool {
         }
     });
     ops::leave_to_relay(&descriptors, anchor.raw(), at, |guard| {
-        put_first(fd, &ours, guard);
         for &fd in &descriptors {
             let cloexec = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
             let _ = call::dup_onto(theirs.raw(), fd);
             let _ = call::fcntl(fd, libc::F_SETFD, cloexec);
         }
+        // After that: it may be the last of what is on the VI, and calls go to the kernel from there on.
+        put_first(&ours, guard);
     });
     let _ = call::write(begin.raw(), &[0]);
     true
@@ -92,15 +92,14 @@ fn take_over(fd: i32, at: Ref) -> bool {
 
 /// Puts what comes next into the relay's socket: what the program has been told is there must not be missing until
 /// the relay runs.
-fn put_first(fd: i32, socket: &Fd, guard: &mut Guard<'_>) {
+fn put_first(socket: &Fd, guard: &mut Guard<'_>) {
     let mut piece = vec![0u8; PIECE];
-    while guard.conn.rx() == Rx::Vi
-        && let Got::Bytes(n @ 1..) = stream::peek(guard, fd, &mut piece)
-    {
+    loop {
+        let n = stream::peek_on_vi(guard, &mut piece);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let put = call::send(socket.raw(), &piece[..n], flags).unwrap_or(0);
-        stream::receive_for_relay(guard, &mut piece[..put]);
-        if put < n {
+        stream::take_on_vi(guard, &mut piece[..put]);
+        if put < n || n == 0 {
             break;
         }
     }

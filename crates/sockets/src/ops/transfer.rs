@@ -104,7 +104,8 @@ pub fn receive(
     }
     if conn.rx() == Rx::Back {
         retreat::settle(at);
-        if !conn.is_attached() || !conn.has(flag::RETURNING) {
+        // While it has its VI still no thread sleeps in the kernel's call: a relay would read beside it.
+        if !conn.is_attached() {
             return kernel();
         }
     }

@@ -40,8 +40,9 @@ pub(crate) use lend::{
 };
 pub use look::{Watch, readable, writable};
 pub(crate) use packets::send_control;
+pub(crate) use peek::peek_on_vi;
 pub use peek::{peek, unread};
-pub(crate) use receive::receive_for_relay;
+pub(crate) use receive::take_on_vi;
 pub use receive::{is_ending, is_returning, receive};
 pub use send::{finish, leave, send, shut};
 

@@ -68,6 +68,14 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     }
 }
 
+/// Copies unread bytes of the VI without consuming them, and never looks at TCP; how many.
+pub(crate) fn peek_on_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> usize {
+    match guard.conn.rx() {
+        Rx::Vi => peek_vi(guard, out).unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// What a peer that has gone or ended has left behind: it may have come after the look at the VI, or a
 /// thread of Sovia's has not handled it yet.
 #[cold]

@@ -387,9 +387,8 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
     Ok(n)
 }
 
-/// Takes bytes off a VI that nobody else may read, because the connection is being handed to a relay. Those that
-/// are there and no others.
-pub(crate) fn receive_for_relay(guard: &mut Guard<'_>, out: &mut [u8]) -> usize {
+/// Takes bytes off the VI, and never looks at TCP; how many.
+pub(crate) fn take_on_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> usize {
     match guard.conn.rx() {
         Rx::Vi => receive_vi(guard, out).unwrap_or(0),
         _ => 0,
