@@ -2,8 +2,11 @@
 // which some do not live to see the end of it.
 #include "common.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #define CONNECTIONS 8
 #define PIECE 65536
@@ -368,6 +371,62 @@ static void sends_to_it(struct peer *p) {
         die("more than an end");
 }
 
+// The peer has sent and said that it sends no more: it puts nothing on TCP. What is unread comes all the same.
+static void ends_and_reads(struct peer *p) {
+    int fd = accept_one(listen_on(p, AF_INET, "ended"));
+    warm(fd, true);
+    send_pattern(fd, 0, 3000, 3000);
+    MUST(shutdown(fd, SHUT_WR));
+    tell(p, 0);
+    drain_to_eof(fd, 0);
+}
+
+static void a_filter(struct peer *p) {
+    int fd = connect_to(p, AF_INET, "ended");
+    warm(fd, false);
+    hear(p);
+    struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW};
+    struct sock_fprog program = {1, &allow};
+    MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    MUST(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+    send_pattern(fd, 0, 100000, 5000);
+    MUST(shutdown(fd, SHUT_WR));
+    drain_to_eof(fd, 0);
+}
+
+// A child that has the connection already gets it in a message, as one more descriptor.
+static void passed_to_a_child(struct peer *p) {
+    int fd = connect_to(p, AF_INET, "ended"), pair[2];
+    char byte = 'x';
+    union {
+        char room[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct iovec one = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    warm(fd, false);
+    MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    hear(p);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        int passed;
+        MUST(recvmsg(pair[1], &message, 0));
+        memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof passed);
+        recv_pattern(passed, 0, 3000, 3000);
+        if (recv(passed, &byte, 1, 0) != 0)
+            die("more than was sent");
+        _exit(7);
+    }
+    *header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    MUST(sendmsg(pair[0], &message, 0));
+    int status;
+    MUST(waitpid(child, &status, 0));
+    say("the child ended with %d", WEXITSTATUS(status));
+}
+
 static const struct scenario scenarios[] = {
     {"under_a_thread_that_receives", peer_sends, under_a_reader},
     {"under_a_thread_that_polls", peer_sends, under_a_poller},
@@ -387,5 +446,7 @@ static const struct scenario scenarios[] = {
     {"by_children_of_both_ends_under_edges", edges_there, edges_here},
     {"by_children_that_are_killed_under_edges", only_moves_by_edges, killed_edges_here},
     {"by_a_child_that_is_older_than_an_entry", sends_to_it, a_newer_entry},
+    {"by_a_filter_where_the_peer_has_ended", ends_and_reads, a_filter},
+    {"passed_to_a_child_that_has_it_already", ends_and_reads, passed_to_a_child},
 };
 SCENARIO_MAIN(scenarios)

@@ -28,6 +28,16 @@ pub fn created(fd: c_int) -> c_int {
     fd
 }
 
+/// The same for one that has come in a message. It may be another descriptor of a connection that this process has.
+pub fn received(fd: c_int) {
+    created(fd);
+    if fd >= 0 && !is_standard(fd) && !is_borrowed() {
+        let before = errno();
+        ops::received(fd);
+        set_errno(before);
+    }
+}
+
 #[cold]
 fn drop_stale(fd: c_int) {
     let before = errno();

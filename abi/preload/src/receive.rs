@@ -3,7 +3,7 @@
 use crate::{finish, outcome};
 use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
 use sovia_calls as calls;
-use sovia_calls::descriptors::created;
+use sovia_calls::descriptors::received;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 
@@ -24,7 +24,7 @@ unsafe fn arrived(msg: *const msghdr) {
                 let data = libc::CMSG_DATA(header).cast::<c_int>();
                 let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                 for i in 0..bytes / size_of::<c_int>() {
-                    created(data.add(i).read_unaligned());
+                    received(data.add(i).read_unaligned());
                 }
             }
             header = libc::CMSG_NXTHDR(msg, header);

@@ -29,9 +29,10 @@
 //! relay can do that for a program that cannot.
 //!
 //! Every step of a receiver's retreat leaves the direction so that it can be begun anew, by any
-//! thread that shares it. Only, while it is under way nobody else takes anything off the VI: what has
-//! been counted must not be read. And none of its steps is taken in the middle of somebody's read: who
-//! looks at the switch and then reads TCP holds a lock over both.
+//! thread that shares it. Others may read on meanwhile, wherever the next bytes are; one that comes to
+//! ToTcp answers the sender. Only, none of a retreat's steps is taken in the middle of somebody's read,
+//! and what has been returned is not read on the VI: one lock is held over looking and returning, and
+//! over looking at the switch and reading TCP.
 //!
 //! As a sender it ends the VI's part, or takes back a switch that nobody has claimed. It **owes**
 //! from then on what the receiver may return, and settles that ([`owed`]) before its next byte on

@@ -17,8 +17,7 @@
 //! After it the process begins anew, under another name (`pair::me`): connections opened later
 //! are accelerated with peers that the kernel's rule allows.
 
-use crate::conn::Phase;
-use crate::ops::keep;
+use crate::ops::{self, keep};
 use crate::retreat::{self, Cause};
 use crate::table::{self, Ref};
 use crate::{
@@ -148,7 +147,7 @@ fn leave(cause: Cause) -> bool {
 fn attached() -> Vec<(i32, Ref)> {
     let mut attached: Vec<(i32, Ref)> = Vec::new();
     let mut note = |fd: i32, at: Ref| {
-        if at.conn.phase() == Phase::Attached && !attached.iter().any(|(_, a)| a.same(at)) {
+        if at.is_attached_here() && !attached.iter().any(|(_, a)| a.same(at)) {
             attached.push((fd, at));
         }
     };
@@ -166,6 +165,10 @@ fn retreat_all(cause: Cause) {
         }
         for (fd, at) in attached {
             retreat::now(fd, at, cause);
+            if at.is_attached_here() {
+                // Relatives keep it on its VI, where the peer has left something for them to read.
+                ops::leave_to_relatives(fd, at);
+            }
         }
     }
 }

@@ -110,6 +110,12 @@ pub(crate) fn confine() {
     CONFINED.store(true, Ordering::SeqCst);
 }
 
+/// This process has been forked for a relay, by one that is about to leave everything: it leaves nothing itself.
+pub(crate) fn become_relay() {
+    CONFINED.store(false, Ordering::SeqCst);
+    end_change();
+}
+
 /// Whether the caller is a child that runs on this process's memory: it may use what is known, but has
 /// descriptors of its own.
 #[inline]

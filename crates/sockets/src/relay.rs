@@ -53,6 +53,7 @@ fn take_over(fd: i32, at: Ref) -> bool {
         0 => {
             wait::ignore_cancellation();
             section::leave();
+            process::become_relay();
             drop((theirs, begin));
             // SAFETY: as above. The relay has a place of its own in the family before this process, whose
             // place it would have to wait for, has gone: nobody finds the connection without a holder.

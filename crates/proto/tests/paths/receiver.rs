@@ -40,7 +40,7 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
     if r.retreat.is_between_steps() || !g.one_at_a_time {
         match r.at {
             ReaderAt::Idle => {
-                if !r.end && !waits(w, g) {
+                if !r.end {
                     add(Act::Read, r.retreat == RetreatAt::Not && would_find(w, g));
                 }
             }
@@ -69,7 +69,9 @@ fn retreats(w: &World, limits: &Limits, g: &Precautions, mut add: impl FnMut(Act
         RetreatAt::Abandoned => return add(Act::Retreat, true),
         RetreatAt::AwaitTakenBack => w.shared.taken_back || w.shared.tcp_end,
         RetreatAt::AwaitPumped => w.shared.pumped || w.shared.tcp_end,
-        RetreatAt::Await(_) => look(w.shared.vi).0.is_some() || sees_end(w, g),
+        RetreatAt::Await(_) => {
+            look(w.shared.vi).0.is_some() || sees_end(w, g) || !path::recalls(w.r.rx)
+        }
         _ => true,
     };
     if goes_on {
@@ -88,11 +90,6 @@ fn retreats(w: &World, limits: &Limits, g: &Precautions, mut add: impl FnMut(Act
         let needed = w.s.mode == Mode::Stopped || w.shared.tcp.len() >= limits.room;
         add(Act::GiveUp, needed);
     }
-}
-
-/// A reader must not take anything off the VI.
-fn waits(w: &World, g: &Precautions) -> bool {
-    g.others_wait && w.r.mode == Mode::Retreating && w.r.rx == Rx::Vi
 }
 
 /// Whether a read, undisturbed, changes anything.
@@ -139,6 +136,12 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
         Act::Retreat => nothing_to_recall(w, g),
         Act::RetreatStep => retreat(w, g),
         Act::GiveUp => give_up(w, g),
+        // Whoever takes the lock next finds that it was about to return the bytes, and that it has.
+        Act::Abandon if w.r.retreat == RetreatAt::Return && g.finish_return => {
+            w.r.rx = Rx::Back;
+            w.r.mode = Mode::Library;
+            w.r.retreat = RetreatAt::Not;
+        }
         // Nothing but its flag says that there was one, and that has gone once it has returned.
         Act::Abandon if w.r.mode == Mode::Retreating => w.r.retreat = RetreatAt::Abandoned,
         Act::Abandon => w.r.retreat = RetreatAt::Not,
@@ -226,11 +229,14 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
             rescue(w, g);
             ReaderAt::Idle
         }
-        ReaderAt::Vi if waits(w, g) => ReaderAt::Idle,
         ReaderAt::Vi => match w.shared.vi.pop() {
             None => ReaderAt::Anchor,
             Some(TO_TCP) => {
                 w.r.rx = Rx::Back;
+                let recalled = Grant::from_word(w.shared.grant) == Grant::Recalled;
+                if g.answer_as_reader && recalled && w.shared.returned == 0 {
+                    w.shared.returned = path::answer(Seen::ToTcp, 0);
+                }
                 ReaderAt::Idle
             }
             Some(FIN) => {
@@ -260,8 +266,6 @@ fn rescue(w: &mut World, g: &Precautions) {
     let skip = path::rescue(w.r.rx, s.switch, s.taken_back, s.returned, s.pumped, from, read);
     match skip.filter(|_| g.rescue || w.r.rx == Rx::Back) {
         None => w.r.end = true,
-        // Not now: that takes bytes off the VI.
-        Some(_) if g.others_wait && w.r.mode == Mode::Retreating => {}
         Some(skip) => {
             w.r.rx = Rx::Vi;
             for _ in 0..if g.skip_what_came { skip } else { 0 } {
@@ -318,6 +322,8 @@ fn retreat(w: &mut World, g: &Precautions) {
             }
             RetreatAt::Look
         }
+        // A reader has found the rest on the VI meanwhile.
+        RetreatAt::AwaitTakenBack | RetreatAt::AwaitPumped if w.r.rx == Rx::Vi => return keep(w),
         RetreatAt::AwaitTakenBack if w.shared.taken_back => return plain(w),
         // The sender has died over it.
         RetreatAt::AwaitTakenBack => return keep(w),
@@ -325,6 +331,8 @@ fn retreat(w: &mut World, g: &Precautions) {
             (Some(seen), n) => RetreatAt::Answer(seen, n),
             (None, n) => RetreatAt::Await(n),
         },
+        // A reader has come to ToTcp meanwhile.
+        RetreatAt::Await(_) if !path::recalls(w.r.rx) => return nothing_to_recall(w, g),
         RetreatAt::Await(n) if sees_end(w, g) => RetreatAt::LookAgain(n),
         RetreatAt::Await(_) => RetreatAt::Look,
         RetreatAt::LookAgain(n) if !g.look_at_vi_again => RetreatAt::Answer(Seen::Ended, n),
@@ -367,7 +375,6 @@ fn answer(w: &mut World, seen: Seen, n: u8, g: &Precautions) {
     match path::rest(seen, n.into(), found) {
         Rest::Plain => plain(w),
         Rest::Kept => keep(w),
-        Rest::Returned if found != 0 && !g.return_once => keep(w),
         Rest::Returned => {
             w.r.retreat = RetreatAt::Return;
             if !g.stay_until_pumped {

@@ -83,8 +83,6 @@ pub(crate) struct Precautions {
     pub(crate) stay_until_pumped: bool,
     /// Who finds it there passes over what TCP has brought.
     pub(crate) skip_what_came: bool,
-    /// What has been returned is not both returned and kept by a retreat that is begun anew.
-    pub(crate) return_once: bool,
     /// The receiver keeps reading the VI when its patience with a sender is over.
     pub(crate) keep_when_impatient: bool,
     /// So it does when its patience with a sender is over that takes its bytes back.
@@ -97,8 +95,10 @@ pub(crate) struct Precautions {
     pub(crate) see_death_behind_bytes: bool,
     /// Having seen it, it looks at the VI once more.
     pub(crate) look_at_vi_again: bool,
-    /// Other readers of its family take nothing off the VI while it retreats.
-    pub(crate) others_wait: bool,
+    /// Where a thread has died that had just returned bytes, they are not read on the VI.
+    pub(crate) finish_return: bool,
+    /// A reader that comes to ToTcp while its family retreats answers the sender.
+    pub(crate) answer_as_reader: bool,
     /// Its steps are not taken in the middle of their reads.
     pub(crate) one_at_a_time: bool,
     /// Having claimed a switch it reads TCP up to it all the same.
@@ -125,14 +125,14 @@ impl Precautions {
 
         stay_until_pumped: true,
         skip_what_came: true,
-        return_once: true,
         keep_when_impatient: true,
         keep_when_taken_slowly: true,
         keep_when_pumped_slowly: true,
         await_taking_back: true,
         see_death_behind_bytes: true,
         look_at_vi_again: true,
-        others_wait: true,
+        finish_return: true,
+        answer_as_reader: true,
         one_at_a_time: true,
         tcp_first: true,
         keep_recall: true,

@@ -7,7 +7,7 @@ use crate::table::{self, Entry, Ref};
 use crate::{Outcome, family, meeting, members, pair, process, sets, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_sys::call;
+use sovia_sys::{call, diag};
 
 /// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
 pub fn close(fd: i32) {
@@ -48,6 +48,15 @@ pub(crate) fn leave_to_relay(
         table::release(at.index);
     }
     sets::conn_closed(at);
+}
+
+/// The process leaves a connection's VI to relatives which hold the connection as well. Its descriptors are the
+/// kernel's.
+pub(crate) fn leave_to_relatives(fd: i32, at: Ref) {
+    let Some(guard) = at.attached() else { return };
+    family::let_go(at.conn);
+    leave_vi(guard, fd, at, false);
+    sets::detached(at);
 }
 
 /// The process's last descriptor of a connection goes.
@@ -234,6 +243,21 @@ pub fn keep_only(keep: &[i32]) {
         }
     }
     call::close_range(from, i32::MAX);
+}
+
+/// `fd` has come from another process, or from this one by a way round. If it is a connection that this process has
+/// on a VI already, it is one more descriptor of that.
+pub fn received(fd: i32) {
+    let Ok(cookie) = diag::cookie(fd) else { return };
+    let mut same = None;
+    table::for_each_conn(|_, at| {
+        if at.conn.cookie.load(Ordering::Relaxed) == cookie && at.is_attached_here() {
+            same = Some(at);
+        }
+    });
+    if let Some(at) = same {
+        table::refer(fd, at);
+    }
 }
 
 /// Records a TCP socket that has not been connected yet; false if it is none.

@@ -128,7 +128,9 @@ pub fn receive(
         if flags.dont_wait || conn.has(flag::NONBLOCK) {
             anchors::ensure_for_a_look();
             retreat::settle(at);
-            return Err(libc::EAGAIN);
+            if !retreat::is_bringing(fd, at) {
+                return Err(libc::EAGAIN);
+            }
         }
     }
     let result = receive_slowly(fd, at, parts, flags, kernel);

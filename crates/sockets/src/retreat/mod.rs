@@ -31,7 +31,7 @@ use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::hazard::Waits;
 use sovia_sync::{section, thread};
-use sovia_sys::{call, clock, diag, futex};
+use sovia_sys::{call, clock, diag, futex, poll};
 use std::sync::OnceLock;
 use step::{Step, step};
 use via_shm::Damaged;
@@ -340,6 +340,35 @@ pub(crate) fn settle(at: Ref) {
     if conn.is_going_back() {
         go_on(at);
     }
+}
+
+/// How long a call that must not wait waits for bytes which it may have been told of.
+const BRINGING_NS: u64 = 20_000_000;
+
+/// Whether TCP has bytes now of those that were unread on the VI, though there were none a moment ago. Another
+/// thread's call may have sent them that way since the program was told of them, and the kernel never takes back
+/// what it has told. A peer that is stopped brings none: then they are told of again when they come.
+pub(crate) fn is_bringing(fd: i32, at: Ref) -> bool {
+    let conn = at.conn;
+    if !conn.has(flag::RETURNING) {
+        return false;
+    }
+    let start = clock::now_ns();
+    let waits = Waits::begin(false);
+    while clock::now_ns() - start < BRINGING_NS {
+        let bell = {
+            let Some(guard) = at.attached() else { return true };
+            if conn.rx() != Rx::Back || poll::probe(fd, libc::POLLIN) != 0 {
+                return true;
+            }
+            let bell = bell(&guard, &waits);
+            bell.going_to_sleep();
+            bell
+        };
+        let word = bell.word().load(Ordering::SeqCst);
+        let _ = futex::wait(bell.word(), word, Some(PUMP_NS / 10));
+    }
+    false
 }
 
 /// A set has a connection that is going back to TCP, or has left its VI.

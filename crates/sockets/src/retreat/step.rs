@@ -143,13 +143,15 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
         Next::More => return Ok(Step::Waits),
     };
     remains::leave(guard, &unread)?;
+    // First: whoever goes on where this process has died takes nothing off the VI that has been returned.
+    conn.set(flag::RETURNING);
     match remains::answer(guard, seen, unread.bytes) {
         Rest::Plain => {
+            conn.clear(flag::RETURNING);
             return_to_tcp(guard);
             Ok(Step::Over)
         }
         Rest::Returned => {
-            conn.set(flag::RETURNING);
             return_to_tcp(guard);
             if let Some(pair) = pair::of(guard) {
                 pair.ring(anchors::DOORBELL);
@@ -157,6 +159,7 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
             Ok(Step::Waits)
         }
         Rest::Kept => {
+            conn.clear(flag::RETURNING);
             tell_writer(guard);
             Ok(Step::Stays)
         }

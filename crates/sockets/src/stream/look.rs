@@ -2,7 +2,7 @@
 
 use super::entering::{Origin, next_from};
 use super::hold::scan;
-use super::receive::{idle, is_held_back, is_returning};
+use super::receive::{idle, is_returning};
 use super::send::has_shut;
 use super::{Got, ROOM, backlog, ending, load, returned, rx, tx, word};
 use crate::conn::{Conn, Guard, flag};
@@ -30,9 +30,6 @@ fn gathered_next(guard: &Guard<'_>) -> bool {
 /// Whether a receive would find something (bytes, the end, an error).
 pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
-    if conn.has(flag::RETREATING) && is_held_back(guard) {
-        return false;
-    }
     is_returning(guard);
     match conn.rx() {
         Rx::Vi => {

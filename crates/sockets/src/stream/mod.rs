@@ -233,6 +233,7 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     // It may not have come to telling of what it had sent, or taken.
     tell_reader(guard);
     tell_writer(guard);
+    remains::repair(guard);
     // Bytes may have been taken from TCP, or put there, and not been counted; the kernel has counted them.
     let conn = guard.conn;
     if let Some(fd) = crate::table::descriptor_of(conn) {

@@ -1,7 +1,7 @@
 //! Receiving: from TCP up to the switch, then from the VI.
 
 use super::anchor::{acknowledge, anchor_has_ended};
-use super::entering::{Origin, grant, next_from, switched};
+use super::entering::{Origin, grant, next_from};
 use super::hold::{copy_held, hold, kind_of, scan};
 use super::packets::{
     advance, consumed, count_arrival, packet_of, take_control, take_held_control,
@@ -32,9 +32,6 @@ pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
 fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
     combine::tell(guard);
-    if conn.has(flag::RETREATING) && is_held_back(guard) {
-        return Got::Nothing;
-    }
     if out.is_empty() {
         grant(guard);
         return if super::readable(guard, fd) { Got::Bytes(0) } else { Got::Nothing };
@@ -53,16 +50,6 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
         return Got::Failed(libc::ECONNRESET);
     }
     receive_tcp(guard, fd, out)
-}
-
-/// Whether what comes next is on the VI of a connection that is being taken back: there nobody reads, until it
-/// is said who puts on TCP what is unread.
-pub(super) fn is_held_back(guard: &Guard<'_>) -> bool {
-    match guard.conn.rx() {
-        Rx::Vi => true,
-        Rx::Granted => switched(guard) != 0,
-        Rx::Tcp | Rx::Back => false,
-    }
 }
 
 /// Whether the direction in which we receive goes back to TCP here; takes the packet that says so.

@@ -6,10 +6,10 @@
 
 use super::hold::{kind_of, scan};
 use super::{Fault, load, rx, store, tx, word};
-use crate::conn::{Guard, HELD, Held};
+use crate::conn::{Guard, HELD, Held, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
-use sovia_proto::path::{self, Rest, Seen};
+use sovia_proto::path::{self, Rest, Returned, Rx, Seen};
 use via_shm::Damaged;
 use via_shm::endpoint::Area;
 use via_shm::remains::{Left, Remains};
@@ -103,6 +103,19 @@ pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Damaged> {
     let counts = u64::from(unread.packets) | u64::from(before) << 32;
     store(&direction.reader, word::REMAINS, counts);
     Ok(())
+}
+
+/// A thread has died that may have been about to return what is unread.
+pub(super) fn repair(guard: &Guard<'_>) {
+    let conn = guard.conn;
+    if conn.has(flag::RETURNING) && path::recalls(conn.rx()) {
+        match Returned::from_word(load(&rx(guard).path, word::RETURNED)) {
+            Returned::Bytes(1..) => conn.set_rx(Rx::Back),
+            _ => {
+                conn.clear(flag::RETURNING);
+            }
+        }
+    }
 }
 
 /// Whose word it is what lies unread on the VI.
