@@ -371,6 +371,34 @@ static void sends_to_it(struct peer *p) {
         die("more than an end");
 }
 
+// An entry that was disabled when the child was forked, and is not any more.
+static void an_older_copy(struct peer *p) {
+    int fd = connect_to(p, AF_INET, "newer"), ends[2];
+    int set = MUST(epoll_create1(0));
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.u32 = 7};
+    char byte;
+    warm(fd, false);
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    MUST(epoll_wait(set, &event, 1, -1));
+    MUST(pipe(ends));
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        close(ends[1]);
+        (void)!read(ends[0], &byte, 1);
+        act(STANDARD_INPUT, fd);
+        _exit(0);
+    }
+    event = (struct epoll_event){.events = EPOLLIN | EPOLLONESHOT, .data.u32 = 8};
+    MUST(epoll_ctl(set, EPOLL_CTL_MOD, fd, &event));
+    close(ends[0]);
+    close(ends[1]);
+    MUST(waitpid(child, NULL, 0));
+    hear(p);
+    MUST(epoll_wait(set, &event, 1, -1));
+    say("told of %u: %x", event.data.u32, event.events);
+    recv_pattern(fd, 0, PIECE, PIECE);
+}
+
 // The peer has sent and said that it sends no more: it puts nothing on TCP. What is unread comes all the same.
 static void ends_and_reads(struct peer *p) {
     int fd = accept_one(listen_on(p, AF_INET, "ended"));
@@ -446,6 +474,7 @@ static const struct scenario scenarios[] = {
     {"by_children_of_both_ends_under_edges", edges_there, edges_here},
     {"by_children_that_are_killed_under_edges", only_moves_by_edges, killed_edges_here},
     {"by_a_child_that_is_older_than_an_entry", sends_to_it, a_newer_entry},
+    {"by_a_child_with_an_older_copy_of_an_entry", sends_to_it, an_older_copy},
     {"by_a_filter_where_the_peer_has_ended", ends_and_reads, a_filter},
     {"passed_to_a_child_that_has_it_already", ends_and_reads, passed_to_a_child},
 };

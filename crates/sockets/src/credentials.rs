@@ -17,7 +17,7 @@
 //! After it the process begins anew, under another name (`pair::me`): connections opened later
 //! are accelerated with peers that the kernel's rule allows.
 
-use crate::ops::{self, keep};
+use crate::ops::keep;
 use crate::retreat::{self, Cause};
 use crate::table::{self, Ref};
 use crate::{
@@ -83,7 +83,7 @@ pub fn own_descriptors<T>(without: impl FnOnce() -> T, with: impl FnOnce() -> T)
     } else if thread::is_single() && !process::has_shared() {
         without()
     } else {
-        leave_for_good(Cause::Call, with)
+        leave_for_good(Cause::Table, with)
     }
 }
 
@@ -165,10 +165,6 @@ fn retreat_all(cause: Cause) {
         }
         for (fd, at) in attached {
             retreat::now(fd, at, cause);
-            if at.is_attached_here() {
-                // Relatives keep it on its VI, where the peer has left something for them to read.
-                ops::leave_to_relatives(fd, at);
-            }
         }
     }
 }

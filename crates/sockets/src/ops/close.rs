@@ -50,15 +50,6 @@ pub(crate) fn leave_to_relay(
     sets::conn_closed(at);
 }
 
-/// The process leaves a connection's VI to relatives which hold the connection as well. Its descriptors are the
-/// kernel's.
-pub(crate) fn leave_to_relatives(fd: i32, at: Ref) {
-    let Some(guard) = at.attached() else { return };
-    family::let_go(at.conn);
-    leave_vi(guard, fd, at, false);
-    sets::detached(at);
-}
-
 /// The process's last descriptor of a connection goes.
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;

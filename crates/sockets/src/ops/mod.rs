@@ -8,10 +8,10 @@ pub(crate) mod keep;
 mod option;
 mod transfer;
 
+pub(crate) use close::leave_to_relay;
 pub use close::{
     close, dup, forget, keep_only, leaving, opened, opening, received, shutdown, staying,
 };
-pub(crate) use close::{leave_to_relatives, leave_to_relay};
 pub use option::{fionread, keep_error, nonblocking, note_option, pending_error, socket_error};
 pub(crate) use transfer::deadline;
 pub use transfer::{Flags, receive, send, send_file};

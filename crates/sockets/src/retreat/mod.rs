@@ -61,11 +61,18 @@ pub enum Cause {
     AddressSpace,
     /// The process puts itself under a filter of system calls.
     Filter,
+    /// A thread gets a table of descriptors of its own, and another one goes on with the old.
+    Table,
     /// The peer asks for it.
     Peer,
 }
 
 impl Cause {
+    /// Whether the process has no part in any VI afterwards.
+    fn leaves_everything(self) -> bool {
+        matches!(self, Cause::Credentials | Cause::AddressSpace | Cause::Filter | Cause::Table)
+    }
+
     pub(crate) fn reason(self) -> Reason {
         match self {
             Cause::Exec => Reason::RetreatExec,
@@ -73,7 +80,7 @@ impl Cause {
             Cause::Stream => Reason::RetreatStream,
             Cause::Ulp => Reason::RetreatUlp,
             Cause::Passed => Reason::RetreatPassed,
-            Cause::Call | Cause::Set => Reason::RetreatCall,
+            Cause::Call | Cause::Set | Cause::Table => Reason::RetreatCall,
             Cause::Credentials => Reason::RetreatCredentials,
             Cause::AddressSpace => Reason::AddressSpace,
             Cause::Filter => Reason::Filter,
@@ -116,11 +123,17 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
             Step::Stays | Step::Waits => {
                 // Relatives read on, on TCP while the rest of it comes there, or on the VI. A relay would take
                 // for this process's descriptors what theirs may be the ones to read.
-                let is_shared = family::is_shared(conn) || process::is_borrowed();
-                if is_shared && (came == Step::Stays || !step::awaits_answer(&guard)) {
+                let is_left_to_others = !cause.leaves_everything()
+                    && (family::is_shared(conn) || process::is_borrowed());
+                if is_left_to_others && (came == Step::Stays || !step::awaits_answer(&guard)) {
                     return give_up(&mut guard, came);
                 }
-                if !is_shared && hands_over(conn) {
+                if is_left_to_others && (cause != Cause::Exec || process::is_borrowed()) {
+                    // The peer is stopped. The thread that watches anchors goes on when it answers, and what is
+                    // unread comes on TCP then. (One that becomes another program has no such thread.)
+                    return;
+                }
+                if !is_left_to_others && hands_over(conn) {
                     step::stop_waiting(&guard);
                     drop(guard);
                     drop(waits);

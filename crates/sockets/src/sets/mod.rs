@@ -136,9 +136,13 @@ pub(crate) fn forked() {
 }
 
 fn each(mut f: impl FnMut(&'static Set)) {
+    each_with_index(|_, set| f(set));
+}
+
+fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
     for index in 0..SETS as u32 {
         match get(index) {
-            Some(set) => f(set),
+            Some(set) => f(index, set),
             // Places are filled from the front.
             None if index >= 64 => break,
             None => {}
@@ -192,7 +196,7 @@ pub(crate) fn attached(at: Ref) -> bool {
 /// A connection is back on TCP: puts it where the program believes it to be, unless a relative has, by its copy
 /// of an entry.
 pub(crate) fn detached(at: Ref) {
-    each(|set| {
+    each_with_index(|index, set| {
         set.with(|inner| {
             for i in 0..inner.entries.len() {
                 let entry = &mut inner.entries[i];
@@ -200,7 +204,8 @@ pub(crate) fn detached(at: Ref) {
                     entry.attached = false;
                     set.attached.fetch_sub(1, Ordering::AcqRel);
                     set.gone_over.fetch_add(1, Ordering::AcqRel);
-                    if entry.registered && !at.conn.has_gone_over(entry.number) {
+                    let is_given = at.conn.has_gone_over(entry.number) || shared::is_others(index);
+                    if entry.registered && !is_given {
                         let oneshot = libc::EPOLLONESHOT as u32;
                         let events = if entry.armed { entry.events } else { oneshot };
                         let _ = poll::epoll_ctl(
