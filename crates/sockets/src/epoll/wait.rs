@@ -73,7 +73,7 @@ pub fn wait(
             }
             if n == 0 {
                 n = set.with(|inner| set.collect(inner, out));
-                if n == 0 && set.settle(retreat::settle_in_sets) {
+                if set.settle(retreat::settle_in_sets) && n == 0 {
                     // Now the kernel tells of them.
                     continue;
                 }
@@ -103,7 +103,9 @@ pub fn wait(
             Waited::Long(0) => {
                 now = clock::now_ns();
                 if until.is_some_and(|until| now >= until) {
-                    return Ok(set.with(|inner| set.collect(inner, out)));
+                    let n = set.with(|inner| set.collect(inner, out));
+                    set.settle(retreat::settle_in_sets);
+                    return Ok(n);
                 }
             }
             Waited::Long(n) => return Ok(n),

@@ -211,7 +211,8 @@ impl Set {
             }
             let mask = readiness(at, entry.anchor(), entry.events)
                 & (entry.events | (libc::EPOLLERR | libc::EPOLLHUP) as u32);
-            if at.conn.is_going_back() {
+            if at.conn.is_going_back() || !at.is_attached_here() {
+                // Perhaps since a moment ago, when it was looked at above.
                 inner.settled.push(at);
                 self.any_settled.store(true, Ordering::Relaxed);
             }
