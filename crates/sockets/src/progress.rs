@@ -55,6 +55,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         if ends || n == 0 {
             // Peers die with their anchors.
+            sets::look_for_gone();
             pair::collect(sets::forget_pair);
             keep::collect();
         }
@@ -119,6 +120,7 @@ fn has_pairs() -> bool {
 fn audit_all(now: u64) -> bool {
     let mut any = false;
     let mut untold = false;
+    sets::look_for_gone();
     let mut stalled = Vec::new();
     let mut retreating = Vec::new();
     pair::each(|_, pair| {

@@ -224,6 +224,21 @@ pub(crate) fn detached(at: Ref) {
     });
 }
 
+/// Gives the kernel the entries of connections that have left their VIs. A relative that has taken one back may have
+/// been killed before it had told the set.
+pub(crate) fn look_for_gone() {
+    let mut gone: Vec<Ref> = Vec::new();
+    each(|set| {
+        if set.attached.load(Ordering::Acquire) != 0 {
+            set.with(|inner| {
+                let left = |entry: &&entries::Entry| entry.attached && !entry.at.is_attached_here();
+                gone.extend(inner.entries.iter().filter(left).map(|entry| entry.at));
+            });
+        }
+    });
+    gone.into_iter().for_each(detached);
+}
+
 /// There are news on a VI that may have been missed: somebody writes nonsense into the segment.
 pub(crate) fn untold(pair: &Pair, vi: u32) {
     let suspect = pair.suspect.load(Ordering::Relaxed);
