@@ -80,7 +80,9 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         }
         if due {
             audit = audit_all(now).then_some(now + audit::PERIOD_NS);
-            if pause == left && thread::count() == 1 && !has_pairs() {
+            // (A pair that was left while this thread used it is its own to unmap.)
+            let is_done = !has_pairs() && pair::pause().is_none();
+            if pause == left && thread::count() == 1 && is_done {
                 // There is nothing to watch, for now.
                 break;
             }
