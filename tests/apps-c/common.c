@@ -359,3 +359,30 @@ void say_elapsed(int64_t since, int at_least, int at_most) {
     else
         say("took %lld ms, not %d to %d", (long long)took, at_least, at_most);
 }
+
+void hand_over(int channel, int fd) {
+    char control[CMSG_SPACE(sizeof fd)] = {0};
+    struct iovec word = {"take it", 7};
+    struct msghdr message = {
+        .msg_iov = &word, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    *header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof fd)};
+    memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    if (sendmsg(channel, &message, 0) != 7)
+        die("handing over: %s", strerrorname_np(errno));
+}
+
+int take_over(int channel, int flags) {
+    char control[CMSG_SPACE(sizeof(int))], word[10];
+    struct iovec in = {word, sizeof word};
+    struct msghdr message = {
+        .msg_iov = &in, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    if (recvmsg(channel, &message, flags) != 7)
+        die("taking over: %s", strerrorname_np(errno));
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    int fd = -1;
+    if (!header || header->cmsg_type != SCM_RIGHTS)
+        die("nothing came with it");
+    memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    return fd;
+}

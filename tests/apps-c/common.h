@@ -113,6 +113,10 @@ void meet(struct peer *p); // both have come this far
 void tell(struct peer *p, uint64_t value);
 uint64_t hear(struct peer *p);
 
+// --- descriptors in messages
+void hand_over(int channel, int fd);
+int take_over(int channel, int flags);
+
 // --- bytes
 void fill(void *buffer, size_t count, uint64_t offset);
 bool matches(const void *buffer, size_t count, uint64_t offset);

@@ -21,20 +21,8 @@ static void act(enum act act, int fd) {
         MUST(dup2(fd, 0));
     } else if (act == PASSED) {
         int pair[2];
-        char byte = 'x';
-        union {
-            char room[CMSG_SPACE(sizeof(int))];
-            struct cmsghdr align;
-        } control = {{0}};
-        struct iovec one = {&byte, 1};
-        struct msghdr message = {
-            .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
         MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
-        *header = (struct cmsghdr){
-            .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(header), &fd, sizeof fd);
-        MUST(sendmsg(pair[0], &message, 0));
+        hand_over(pair[0], fd);
         close(pair[0]);
         close(pair[1]);
     } else {
@@ -333,25 +321,41 @@ static void at_once(struct peer *p, bool listens) {
 static void at_once_here(struct peer *p) { at_once(p, false); }
 static void at_once_there(struct peer *p) { at_once(p, true); }
 
-// An entry of a set that is newer than the child which takes the connection back.
-static void a_newer_entry(struct peer *p) {
-    int fd = connect_to(p, AF_INET, "newer"), ends[2];
+// A child that takes a connection back once its parent lets it.
+struct waiting {
+    pid_t id;
+    int ends[2];
+};
+
+static struct waiting fork_a_taker(int fd) {
+    struct waiting child;
     char byte;
-    warm(fd, false);
-    MUST(pipe(ends));
-    pid_t child = MUST(fork());
-    if (child == 0) {
-        close(ends[1]);
-        (void)!read(ends[0], &byte, 1);
+    MUST(pipe(child.ends));
+    child.id = MUST(fork());
+    if (child.id == 0) {
+        close(child.ends[1]);
+        (void)!read(child.ends[0], &byte, 1);
         act(STANDARD_INPUT, fd);
         _exit(0);
     }
+    return child;
+}
+
+static void let_take(struct waiting child) {
+    close(child.ends[0]);
+    close(child.ends[1]);
+    MUST(waitpid(child.id, NULL, 0));
+}
+
+// An entry of a set that is newer than the child which takes the connection back.
+static void a_newer_entry(struct peer *p) {
+    int fd = connect_to(p, AF_INET, "newer");
+    warm(fd, false);
+    struct waiting child = fork_a_taker(fd);
     int set = MUST(epoll_create1(0));
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u32 = 7};
     MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
-    close(ends[0]);
-    close(ends[1]);
-    MUST(waitpid(child, NULL, 0));
+    let_take(child);
     hear(p);
     MUST(epoll_wait(set, &event, 1, -1));
     say("told of %u", event.data.u32);
@@ -373,26 +377,16 @@ static void sends_to_it(struct peer *p) {
 
 // An entry that was disabled when the child was forked, and is not any more.
 static void an_older_copy(struct peer *p) {
-    int fd = connect_to(p, AF_INET, "newer"), ends[2];
+    int fd = connect_to(p, AF_INET, "newer");
     int set = MUST(epoll_create1(0));
     struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.u32 = 7};
-    char byte;
     warm(fd, false);
     MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
     MUST(epoll_wait(set, &event, 1, -1));
-    MUST(pipe(ends));
-    pid_t child = MUST(fork());
-    if (child == 0) {
-        close(ends[1]);
-        (void)!read(ends[0], &byte, 1);
-        act(STANDARD_INPUT, fd);
-        _exit(0);
-    }
+    struct waiting child = fork_a_taker(fd);
     event = (struct epoll_event){.events = EPOLLIN | EPOLLONESHOT, .data.u32 = 8};
     MUST(epoll_ctl(set, EPOLL_CTL_MOD, fd, &event));
-    close(ends[0]);
-    close(ends[1]);
-    MUST(waitpid(child, NULL, 0));
+    let_take(child);
     hear(p);
     MUST(epoll_wait(set, &event, 1, -1));
     say("told of %u: %x", event.data.u32, event.events);
@@ -425,31 +419,19 @@ static void a_filter(struct peer *p) {
 // A child that has the connection already gets it in a message, as one more descriptor.
 static void passed_to_a_child(struct peer *p) {
     int fd = connect_to(p, AF_INET, "ended"), pair[2];
-    char byte = 'x';
-    union {
-        char room[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {{0}};
-    struct iovec one = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     warm(fd, false);
     MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
     hear(p);
     pid_t child = MUST(fork());
     if (child == 0) {
-        int passed;
-        MUST(recvmsg(pair[1], &message, 0));
-        memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof passed);
+        int passed = take_over(pair[1], 0);
+        char byte;
         recv_pattern(passed, 0, 3000, 3000);
         if (recv(passed, &byte, 1, 0) != 0)
             die("more than was sent");
         _exit(7);
     }
-    *header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    memcpy(CMSG_DATA(header), &fd, sizeof fd);
-    MUST(sendmsg(pair[0], &message, 0));
+    hand_over(pair[0], fd);
     int status;
     MUST(waitpid(child, &status, 0));
     say("the child ended with %d", WEXITSTATUS(status));

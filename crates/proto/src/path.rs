@@ -16,13 +16,13 @@
 //! directions back, and what its program has not read by then has to come out of the kernel.
 //!
 //! As a receiver it **recalls** the direction, and claims a switch that it has not entered
-//! ([`recall`]): then the sender does not take it back, but ends the VI's part. Who has claimed still
+//! ([`recall`]): then the sender does not take it back, but ends the VI's part. A receiver that has claimed it still
 //! reads TCP up to the switch first. The retreat takes nothing off the VI. It looks at what lies
 //! there until it sees ToTcp, and **returns** the bytes before it by saying how many they are; the
 //! sender **pumps** so many to TCP, from where they lie, before any newer byte. From then on they are
 //! read from TCP. They stay on the VI all the same: if TCP ends before all are pumped, a reader
 //! passes over those that TCP has brought and finds the others there ([`rescue`]). So the sender may
-//! close, or die, while it pumps, and nobody has a copy of his own to look after.
+//! close, or die, while it pumps, and neither end has a copy to look after.
 //!
 //! Where nothing can be returned, because the sender has refused, finished or died, or does not
 //! answer, the retreat has failed, and ordinary reading goes on: TCP up to the switch, the VI, TCP. A
@@ -30,7 +30,7 @@
 //!
 //! Every step of a receiver's retreat leaves the direction so that it can be begun anew, by any
 //! thread that shares it. Others may read on meanwhile, wherever the next bytes are; one that comes to
-//! ToTcp answers the sender. Only, none of a retreat's steps is taken in the middle of somebody's read,
+//! ToTcp answers the sender. Only, none of a retreat's steps is taken in the middle of another thread's read,
 //! and what has been returned is not read on the VI: one lock is held over looking and returning, and
 //! over looking at the switch and reading TCP.
 //!

@@ -101,7 +101,7 @@ fn spawn() -> bool {
     started
 }
 
-/// Finds out who puts fences. In a process of several threads the kernel takes tens of milliseconds for it, for
+/// Finds out whether the kernel puts fences. In a process of several threads the kernel takes tens of milliseconds for it, for
 /// which neither a call of the program's can wait nor the thread that watches anchors.
 fn prepare_fences() {
     extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {

@@ -55,7 +55,6 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
         if ends || n == 0 {
             // Peers die with their anchors.
-            sets::look_for_gone();
             pair::collect(sets::forget_pair);
             keep::collect();
         }

@@ -29,7 +29,7 @@ pub(crate) fn start() {
 
 /// Puts a relay in the place of every descriptor of the connection. False if none can be had.
 ///
-/// Other threads may be in calls on it meanwhile, and find nothing, since it is being taken back. Once the
+/// Other threads may be in calls on it meanwhile. Once the
 /// process has left the connection they go on with the relay's socket, which has the descriptors' numbers.
 /// The relay does not begin before. For the thread that hands the connection over, in a section.
 fn take_over(fd: i32, at: Ref) -> bool {

@@ -212,6 +212,20 @@ pub(crate) fn is_socket_of(fd: i32, conn: &Conn) -> bool {
     cookie != 0 && sovia_sys::diag::cookie(fd) == Ok(cookie)
 }
 
+/// The connection of this process whose socket `fd` is as well, by whatever way that has come to it, and another
+/// descriptor of it. Asks the kernel.
+pub(crate) fn conn_of_socket(fd: i32) -> Option<(i32, Ref)> {
+    let cookie = sovia_sys::diag::cookie(fd).ok()?;
+    let mut found = None;
+    for_each_conn(|own, at| {
+        let is_same = own != fd && at.conn.cookie.load(Ordering::Relaxed) == cookie;
+        if is_same && is_socket_of(own, at.conn) {
+            found = Some((own, at));
+        }
+    });
+    found
+}
+
 /// Calls `each` for every descriptor of the caller's, a child on this process's memory, that is the socket
 /// of an accelerated connection of this process, under whatever number.
 pub fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {

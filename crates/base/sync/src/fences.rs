@@ -33,13 +33,13 @@ pub enum Reach {
     Host,
 }
 
-/// Whether it is known who puts the fences.
+/// Whether it is known if the kernel puts the fences.
 pub fn are_known() -> bool {
     FENCES.load(Ordering::Relaxed) != UNKNOWN
 }
 
 /// Finds out whether the kernel puts the fences, unless that is known. In a process of several threads the kernel
-/// takes tens of milliseconds for it, so nobody waits for that: before, every thread fences itself. A process that
+/// takes tens of milliseconds for it, so no call waits for that: before, every thread fences itself. A process that
 /// never needs more asks the kernel nothing.
 pub fn find_out() {
     if !are_known() {

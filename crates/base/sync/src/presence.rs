@@ -10,7 +10,7 @@ use crate::state;
 /// Threads that are known one by one.
 const KNOWN: usize = 3;
 
-/// Who is inside. All-zero memory: no thread.
+/// The threads inside. All-zero memory: none.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Presence {
@@ -70,7 +70,7 @@ impl Presence {
         self.others.store(0, Ordering::Relaxed);
     }
 
-    /// Those who are inside `other` are inside this, too.
+    /// The threads inside `other` are inside this, too.
     pub fn copy_from(&self, other: &Presence) {
         for (to, from) in self.known.iter().zip(&other.known) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);

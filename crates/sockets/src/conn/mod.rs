@@ -135,12 +135,12 @@ impl Conn {
         self.use_memory(0);
         self.rx_pins.clear();
         self.tx_pins.clear();
-        let counters = [&self.transfers, &self.sleeps];
-        let more = [&self.stay, &self.loans, &self.relaying, &self.leaves_for];
-        for counter in counters.into_iter().chain(more) {
+        for counter in [&self.transfers, &self.sleeps, &self.stay, &self.loans, &self.error] {
             counter.store(0, Ordering::Relaxed);
         }
-        self.error.store(0, Ordering::Relaxed);
+        for word in [&self.relaying, &self.leaves_for] {
+            word.store(0, Ordering::Relaxed);
+        }
         self.approach.forget();
         self.news.clear();
         self.choice.forget();

@@ -61,7 +61,7 @@ pub fn control(
     }
     if at.conn.phase() == Phase::Plain {
         if set.attached.load(Ordering::Acquire) != 0 {
-            // A relative may have taken it back, to whom an entry here was not known.
+            // A relative may have taken it back that did not know of an entry here.
             retreat::settle_in_sets(at);
         }
         return kernel();

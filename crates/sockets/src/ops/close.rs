@@ -7,7 +7,7 @@ use crate::table::{self, Entry, Ref};
 use crate::{Outcome, family, meeting, members, pair, process, sets, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_sys::{call, diag};
+use sovia_sys::call;
 
 /// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
 pub fn close(fd: i32) {
@@ -239,14 +239,9 @@ pub fn keep_only(keep: &[i32]) {
 /// `fd` has come from another process, or from this one by a way round. If it is a connection that this process has
 /// on a VI already, it is one more descriptor of that.
 pub fn received(fd: i32) {
-    let Ok(cookie) = diag::cookie(fd) else { return };
-    let mut same = None;
-    table::for_each_conn(|_, at| {
-        if at.conn.cookie.load(Ordering::Relaxed) == cookie && at.is_attached_here() {
-            same = Some(at);
-        }
-    });
-    if let Some(at) = same {
+    if let Some((_, at)) = table::conn_of_socket(fd)
+        && at.is_attached_here()
+    {
         table::refer(fd, at);
     }
 }

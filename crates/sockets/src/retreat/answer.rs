@@ -7,7 +7,7 @@ use crate::stream::{self, load, store, tell_reader, word};
 use crate::table::Ref;
 use crate::{anchors, family, pair, table};
 use core::sync::atomic::{AtomicBool, Ordering};
-use sovia_proto::path::{CANCELLED, Grant, Tx};
+use sovia_proto::path::{self, CANCELLED, Grant, Owed, Tx};
 use sovia_sync::hazard::Waits;
 use sovia_sys::{clock, futex};
 use via_shm::waiter::Bell;
@@ -76,9 +76,9 @@ fn is_wanted(conn: &Conn) -> bool {
             }
             Tx::Back => {
                 let path = &guard.endpoint_ref().tx.direction().path;
-                let is_asked_for = load(path, word::RETURNED) != 0
-                    || load(path, word::SWITCH) == CANCELLED
-                    || Grant::from_word(load(path, word::GRANT)) == Grant::Recalled;
+                let grant = Grant::from_word(load(path, word::GRANT));
+                let is_asked_for = load(path, word::SWITCH) == CANCELLED
+                    || path::owed(grant, load(path, word::RETURNED)) != Owed::Refuse;
                 conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED) && is_asked_for
             }
             Tx::Tcp => false,

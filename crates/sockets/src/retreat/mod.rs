@@ -8,7 +8,7 @@
 //! - For the other we recall the grant, and the peer ends its part there. Bytes that the program has
 //!   not had yet must now come out of the kernel, and only the peer can put them in: it (its next call, or
 //!   its progress thread) reads them where they lie on the VI and writes them to its anchor before anything
-//!   newer. Nobody takes them off the VI: if the peer dies meanwhile, they are there still.
+//!   newer. No thread takes them off the VI for that: if the peer dies meanwhile, they are there still.
 //! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than two
 //!   seconds) leaves one way: a relay, a small relative of this process that keeps the connection, and
 //!   a Unix socket to it in the place of the program's descriptors. Where relatives share the connection it
@@ -31,7 +31,7 @@ use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::hazard::Waits;
 use sovia_sync::{section, thread};
-use sovia_sys::{call, clock, diag, futex, poll};
+use sovia_sys::{call, clock, futex, poll};
 use std::sync::OnceLock;
 use step::{Step, step};
 use via_shm::Damaged;
@@ -205,8 +205,7 @@ fn give_up(guard: &mut Guard<'_>, came: Step) {
     listeners::tell_all(guard);
 }
 
-/// Whether the calling thread is to hand the connection to a relay: one does, under whose eyes nobody else moves
-/// its bytes. Under the lock.
+/// Whether the calling thread is to hand the connection to a relay: one thread does. Under the lock.
 fn hands_over(conn: &Conn) -> bool {
     let other = conn.relaying.load(Ordering::Acquire);
     let me = thread::thread_id() as u32;
@@ -221,7 +220,7 @@ fn hands_over(conn: &Conn) -> bool {
 /// Puts a relay in the place of the program's descriptors.
 fn hand_over(fd: i32, at: Ref) {
     // No handler of the program's leaves this half way.
-    let inside = section::inside();
+    let _inside = section::inside();
     let is_relayed = RELAY.get().is_some_and(|relay| relay(fd, at));
     if is_relayed {
         at.conn.stays(Reason::Relayed);
@@ -233,7 +232,6 @@ fn hand_over(fd: i32, at: Ref) {
         at.conn.relaying.store(0, Ordering::Release);
         detach(at);
     }
-    drop(inside);
 }
 
 /// Puts a relay in the place of every descriptor of a connection; false if none can be had.
@@ -281,14 +279,7 @@ pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
 
 /// Takes back the connection of this process's whose socket `fd` is, by whatever way it has come to it.
 pub fn of_socket(fd: i32) {
-    let Ok(cookie) = diag::cookie(fd) else { return };
-    let mut same = Vec::new();
-    table::for_each_conn(|own, at| {
-        if own != fd && diag::cookie(own) == Ok(cookie) {
-            same.push((own, at));
-        }
-    });
-    for (own, at) in same {
+    if let Some((own, at)) = table::conn_of_socket(fd) {
         now(own, at, Cause::Passed);
     }
 }

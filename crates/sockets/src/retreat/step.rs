@@ -143,7 +143,7 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
         Next::More => return Ok(Step::Waits),
     };
     remains::leave(guard, &unread)?;
-    // First: whoever goes on where this process has died takes nothing off the VI that has been returned.
+    // First: a relative that goes on where this process has died takes nothing off the VI that has been returned.
     conn.set(flag::RETURNING);
     match remains::answer(guard, seen, unread.bytes) {
         Rest::Plain => {
@@ -184,7 +184,7 @@ fn return_to_tcp(guard: &mut Guard<'_>) {
     listeners::tell_all(guard);
 }
 
-/// Whether the peer has not ended its part on the VI, so that nobody knows yet what is unread there.
+/// Whether the peer has not ended its part on the VI, so that it is not known yet what is unread there.
 pub(super) fn awaits_answer(guard: &Guard<'_>) -> bool {
     let switch = load(&guard.endpoint_ref().rx.direction().path, word::SWITCH);
     matches!(guard.conn.rx(), Rx::Granted | Rx::Vi) && switch != CANCELLED
