@@ -15,8 +15,8 @@ static void say_event(int set, int timeout) {
     say("%d event, of %u", n, n ? event.data.u32 : 0);
 }
 
-static void let_parent_go(int *pipe) { MUST(write(pipe[1], "x", 1)); }
-static void await_child(int *pipe) { MUST(read(pipe[0], buffer, 1)); }
+static void let_the_other_go(int *pipe) { MUST(write(pipe[1], "x", 1)); }
+static void await_the_other(int *pipe) { MUST(read(pipe[0], buffer, 1)); }
 
 static void await_end_of(pid_t child) {
     int status;
@@ -42,11 +42,11 @@ static void child_adds(struct peer *p) {
     pid_t child = MUST(fork());
     if (child == 0) {
         add(set, other, 2);
-        let_parent_go(go);
+        let_the_other_go(go);
         fflush(NULL);
         _exit(0);
     }
-    await_child(go);
+    await_the_other(go);
     await_end_of(child);
     meet(p);
     say_event(set, -1);
@@ -68,10 +68,10 @@ static void child_removes(struct peer *p) {
     pid_t child = MUST(fork());
     if (child == 0) {
         CALL(epoll_ctl(set, EPOLL_CTL_DEL, other, NULL));
-        let_parent_go(go);
+        let_the_other_go(go);
         _exit(0);
     }
-    await_child(go);
+    await_the_other(go);
     await_end_of(child);
     meet(p);
     await_bytes(other, 5);
@@ -92,14 +92,36 @@ static void parent_adds(struct peer *p) {
     pid_t child = MUST(fork());
     if (child == 0) {
         say_event(set, 0);
-        let_parent_go(go);
+        let_the_other_go(go);
         say_event(set, -1);
         recv_all(other, buffer, 5);
         say("%.5s", buffer);
         _exit(0);
     }
-    await_child(go);
+    await_the_other(go);
     add(set, other, 2);
+    meet(p);
+    await_end_of(child);
+    converse(p, other);
+}
+
+// Likewise, and the child has not used the set before.
+static void parent_adds_first(struct peer *p) {
+    int go[2];
+    int set = MUST(epoll_create1(0));
+    MUST(pipe(go));
+    int other = accept_one(p->listener);
+    warm(other, true);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        await_the_other(go);
+        say_event(set, -1);
+        recv_all(other, buffer, 5);
+        say("%.5s", buffer);
+        _exit(0);
+    }
+    add(set, other, 2);
+    let_the_other_go(go);
     meet(p);
     await_end_of(child);
     converse(p, other);
@@ -154,11 +176,11 @@ static void behind_the_end(struct peer *p, int operation) {
             CALL(epoll_ctl(set, operation, p->fd, &event));
         int n = MUST(epoll_wait(set, &event, 1, 0));
         say("%d, %s", n, epoll_names(event.events));
-        let_parent_go(go);
+        let_the_other_go(go);
         fflush(NULL);
         _exit(0);
     }
-    await_child(go);
+    await_the_other(go);
     await_end_of(child);
     struct epoll_event event = {0};
     int n = MUST(epoll_wait(set, &event, 1, 0));
@@ -193,10 +215,10 @@ static void children_are_killed(struct peer *p) {
         pid_t child = MUST(fork());
         if (child == 0) {
             add(MUST(epoll_create1(0)), p->fd, 1);
-            let_parent_go(go);
+            let_the_other_go(go);
             pause();
         }
-        await_child(go);
+        await_the_other(go);
         MUST(kill(child, SIGKILL));
         MUST(waitpid(child, NULL, 0));
         say_alive(p->fd, true, "after it");
@@ -214,6 +236,7 @@ static const struct scenario scenarios[] = {
     {"a_child_adds_to_a_shared_set", child_adds, sends_on_second},
     {"a_child_removes_from_a_shared_set", child_removes, sends_on_second},
     {"a_parent_adds_to_a_shared_set", parent_adds, sends_on_second},
+    {"a_parent_adds_to_a_set_that_its_child_has_not_used", parent_adds_first, sends_on_second},
     {"a_child_waits_behind_the_end", child_waits_behind_the_end, sends_and_ends},
     {"a_child_adds_behind_the_end", child_adds_behind_the_end, sends_and_ends},
     {"a_child_changes_behind_the_end", child_changes_behind_the_end, sends_and_ends},

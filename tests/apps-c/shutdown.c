@@ -427,6 +427,31 @@ static void both_say_goodbye(struct peer *p) {
     CALL(close(p->fd));
 }
 
+// One side is shut before the ends have had a chance to meet, and the other goes on.
+enum { AFTER_IT = 40, LENGTH = 100 };
+
+static void shuts_early(struct peer *p) {
+    MUST(shutdown(p->fd, SHUT_WR));
+    recv_pattern(p->fd, 0, AFTER_IT * LENGTH, LENGTH);
+    for (int i = 0; i < 3; i++)
+        CALL(send(p->fd, "late", 4, MSG_NOSIGNAL));
+    meet(p);
+}
+
+static void goes_on_after_an_early_end(struct peer *p) {
+    char late[8];
+    CALL(recv(p->fd, late, sizeof late, 0));
+    for (int i = 0; i < AFTER_IT; i++) {
+        send_pattern(p->fd, i * LENGTH, LENGTH, LENGTH);
+        // Each gives the other end occasion for a step of the meeting.
+        nap(5);
+        if (MUST(recv(p->fd, late, sizeof late, 0)) != 0)
+            die("more than an end");
+    }
+    meet(p);
+    CALL(recv(p->fd, late, sizeof late, MSG_DONTWAIT));
+}
+
 static void wrong_how(struct peer *p) {
     CALL(shutdown(p->fd, 3));
     CALL(shutdown(p->fd, -1));
@@ -478,6 +503,7 @@ static const struct scenario scenarios[] = {
     {"the_server_closes_half", closes_first, goes_on},
     {"half_close_over_ipv6", closes_first, goes_on, V6},
     {"half_close_of_a_fresh_connection", closes_first, goes_on, COLD},
+    {"shut_before_the_ends_meet", shuts_early, goes_on_after_an_early_end, COLD},
     {"shutting_the_reading_half", sends_to_shut, shut_reading},
     {"shutting_both_halves", shut_both, sees_both_shut},
     {"bytes_where_both_halves_are_shut", shuts_both_and_stays, sends_where_both_are_shut},

@@ -1,6 +1,7 @@
 // Connections that are taken back to TCP while other threads are in calls on them; by threads and by children, of
 // which some do not live to see the end of it.
 #include "common.h"
+#include <sys/ioctl.h>
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -437,6 +438,34 @@ static void passed_to_a_child(struct peer *p) {
     say("the child ended with %d", WEXITSTATUS(status));
 }
 
+// The peer goes on on TCP, and this end counts the bytes that are there and makes no other call.
+static void counts_bytes(struct peer *p) {
+    int fd = connect_to(p, AF_INET, "counted"), there = 0;
+    warm(fd, false);
+    pid_t child = MUST(fork());
+    if (child > 0) {
+        close(fd);
+        MUST(waitpid(child, NULL, 0));
+        return;
+    }
+    tell(p, 0);
+    while (there < 5)
+        MUST(ioctl(fd, FIONREAD, &there));
+    say("%d there", there);
+    recv_pattern(fd, 0, 5, 5);
+    say_alive(fd, false, "afterwards");
+    _exit(0);
+}
+
+static void sends_from_tcp(struct peer *p) {
+    int fd = accept_one(listen_on(p, AF_INET, "counted")), low = 2;
+    warm(fd, true);
+    hear(p);
+    MUST(setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low));
+    send_pattern(fd, 0, 5, 5);
+    say_alive(fd, true, "afterwards");
+}
+
 static const struct scenario scenarios[] = {
     {"under_a_thread_that_receives", peer_sends, under_a_reader},
     {"under_a_thread_that_polls", peer_sends, under_a_poller},
@@ -458,6 +487,7 @@ static const struct scenario scenarios[] = {
     {"by_a_child_that_is_older_than_an_entry", sends_to_it, a_newer_entry},
     {"by_a_child_with_an_older_copy_of_an_entry", sends_to_it, an_older_copy},
     {"by_a_filter_where_the_peer_has_ended", ends_and_reads, a_filter},
+    {"by_a_peer_of_one_that_only_counts", sends_from_tcp, counts_bytes},
     {"passed_to_a_child_that_has_it_already", ends_and_reads, passed_to_a_child},
 };
 SCENARIO_MAIN(scenarios)

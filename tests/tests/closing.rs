@@ -30,7 +30,7 @@ scenarios!("shutdown":
     a_wrong_half_is_refused,
 );
 
-scenarios!("shutdown", Scenario::may_stay_on_tcp: half_close_of_a_fresh_connection);
+scenarios!("shutdown", Scenario::may_stay_on_tcp: half_close_of_a_fresh_connection, shut_before_the_ends_meet);
 
 scenarios!("death":
     little_is_sent_before_death,

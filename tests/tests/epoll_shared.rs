@@ -6,6 +6,7 @@ scenarios!("epoll_shared":
     a_child_adds_to_a_shared_set,
     a_child_removes_from_a_shared_set,
     a_parent_adds_to_a_shared_set,
+    a_parent_adds_to_a_set_that_its_child_has_not_used,
     a_child_waits_behind_the_end,
     a_child_adds_behind_the_end,
     a_child_changes_behind_the_end,

@@ -205,7 +205,7 @@ sentences! {
     PeerNotLocal PeerPlain ShortLived Rule SharedByProcesses RetreatExec RetreatStdio RetreatUlp
     RetreatPassed RetreatCall VersionMismatch NoMemory TableFull Corrupt NoDescriptors NotTraceable
     UnknownUser RetreatCredentials Replaced NotConnected Filter OtherUser RetreatStream AddressSpace
-    NoThread NeverConnected Relayed RetreatPeer
+    NoThread NeverConnected Relayed RetreatPeer HalfClosed
 }
 
 /// What a value of SOV_REASON means, as a sentence; null for one that means nothing.

@@ -91,6 +91,8 @@ counters! {
         Relayed = 30, "went on behind a relay: the peer could not take it back to TCP";
         /// The peer has taken it back, for a reason of its own.
         RetreatPeer = 31, "went back to TCP: the peer took it back";
+        /// One direction had ended before the two ends had met.
+        HalfClosed = 32, "one side was shut before the two ends had met";
     }
 }
 

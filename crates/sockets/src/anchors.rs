@@ -3,11 +3,12 @@
 //! Here is what others ask of that thread: that it be there, that it watch an anchor, that it look
 //! around. What it does is [`crate::progress`].
 
-use crate::conn::{Conn, Phase, flag};
+use crate::conn::{Conn, Guard, Phase, flag};
 use crate::table::{self, Ref};
 use crate::thread::{self, Ends, OncePerProcess};
 use crate::{backlog, family, pair};
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
+use sovia_proto::path::Tx;
 use sovia_signal::chain;
 use sovia_sync::fences;
 use sovia_sys::{call, poll};
@@ -24,10 +25,10 @@ pub(crate) const DOOR: u64 = u64::MAX;
 /// The doorbell that wakes the thread.
 pub(crate) const DOORBELL: u32 = 0;
 
-fn token(at: Ref, fd: i32) -> u64 {
+fn token(index: u32, generation: u32, fd: i32) -> u64 {
     // The descriptor is needed to ask the kernel; generation and index to know that it still is
     // the same connection.
-    u64::from(at.index) | u64::from(at.generation & 0xfff) << 20 | u64::from(fd as u32) << 32
+    u64::from(index) | u64::from(generation & 0xfff) << 20 | u64::from(fd as u32) << 32
 }
 
 /// The connection that a token means, if it is an anchor still.
@@ -77,7 +78,8 @@ pub(crate) fn restart() {
     if start() {
         table::for_each_conn(|fd, at| {
             if at.conn.phase() == Phase::Attached {
-                watch(fd, at);
+                let events = if at.conn.tx() == Tx::Vi { EVENTS } else { EVENTS | ROOM };
+                watch(fd, events, token(at.index, at.generation, fd));
                 // The caller is to know now what the thread is told soon.
                 if poll::probe(fd, libc::POLLRDHUP) != 0 {
                     at.conn.set(flag::ANCHOR | flag::ENDED);
@@ -122,13 +124,60 @@ pub(crate) fn nudge() {
     }
 }
 
-/// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.
-pub(crate) fn watch(fd: i32, at: Ref) {
+/// Has the thread watch the anchor of a connection that has just got its VI.
+pub(crate) fn watch_new(fd: i32, at: Ref) {
+    // Room on TCP does not count yet. A new socket has it, and that would be an edge at once: the thread would be
+    // woken for each connection, to learn nothing.
+    watch(fd, EVENTS, token(at.index, at.generation, fd));
+    // SYNC: with the one in `audits`: the thread finds this connection in its look, or the nudge comes after it. And
+    // with the one in `thread::ended`: the thread sees this connection before it ends, or it is missed here.
+    fence(Ordering::SeqCst);
+    if !AUDITS.swap(true, Ordering::Relaxed) {
+        nudge();
+    }
+    ensure();
+}
+
+/// Has the thread tell of room on TCP, of which a send or a look has found none: at once, if there is some meanwhile.
+#[cold]
+#[inline(never)]
+pub(crate) fn watch_room(guard: &Guard<'_>, fd: i32) {
+    let conn = guard.conn;
+    let vi = conn.vi.load(Ordering::Relaxed);
+    let Some(index) = pair::of(guard).and_then(|pair| pair.conn_on(vi)) else { return };
+    let token = token(index, conn.generation(), fd);
     let epoll = EPOLL.load(Ordering::Acquire);
-    // Room on TCP counts as well: a sender that is still on that path may wait for it.
-    let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+    if poll::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, EVENTS | ROOM, token).is_err() {
+        // It is watched by another descriptor of the same socket, which may be gone by now.
+        watch(fd, EVENTS | ROOM, token);
+    }
+}
+
+/// What an anchor tells of in any case.
+const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+/// There is room on TCP.
+const ROOM: u32 = libc::EPOLLOUT as u32;
+
+/// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.
+fn watch(fd: i32, events: u32, token: u64) {
+    let epoll = EPOLL.load(Ordering::Acquire);
     // An edge that is there already is reported at once.
-    let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token(at, fd));
+    let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token);
+}
+
+/// Whether the thread looks at the connections from time to time. It need not while there are none.
+static AUDITS: AtomicBool = AtomicBool::new(false);
+
+/// The thread is to look at the connections from time to time.
+pub(crate) fn audits() {
+    AUDITS.store(true, Ordering::Relaxed);
+}
+
+/// The thread does not any more if it finds no connection in the look that follows.
+pub(crate) fn may_stop_audits() {
+    AUDITS.store(false, Ordering::Relaxed);
+    // SYNC: with the one in `watch_new`.
+    fence(Ordering::SeqCst);
 }
 
 /// Around fork: see [`crate::fork`].

@@ -13,7 +13,7 @@ use crate::ops::keep;
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners};
-use crate::{anchors, family, pair, sets, table, thread};
+use crate::{anchors, epoll, family, pair, sets, table, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
@@ -33,20 +33,21 @@ pub(crate) fn start() {
 }
 
 extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
-    let epoll = argument as usize as i32;
+    let watching = argument as usize as i32;
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
-    // When the connections are to be looked at; none while there are none.
-    let mut audit = None;
+    // When the connections are to be looked at; none while there are none. The thread is started for one.
+    let mut audit = Some(clock::now_ns() + audit::PERIOD_NS);
+    anchors::audits();
     let mut watched = None;
     while !thread::must_end() {
-        deaths::watch(epoll, &mut watched);
+        deaths::watch(watching, &mut watched);
         ROUNDS.fetch_add(1, Ordering::Relaxed);
         let left = audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
         let pause = answer::pause().or_else(keep::pause).or_else(pair::pause);
         let alone = thread::may_be_alone().then_some(ALONE_NS);
         let pause = pause.into_iter().chain(left).chain(combine::pause());
         let pause = pause.chain(deaths::pause()).chain(alone).min();
-        let n = match poll::epoll_wait(epoll, &mut events, pause, None) {
+        let n = match poll::epoll_wait(watching, &mut events, pause, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
             // The program has closed our descriptor behind our back.
@@ -61,7 +62,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let mut death = false;
         for event in &events[..n] {
             match event.u64 {
-                anchors::DOOR => {}
+                anchors::DOOR => epoll::leave_shared(),
                 deaths::DEATH => death = true,
                 token => anchor_event(token, event.events),
             }
@@ -78,7 +79,11 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             return core::ptr::null_mut();
         }
         if due {
+            anchors::may_stop_audits();
             audit = audit_all(now).then_some(now + audit::PERIOD_NS);
+            if audit.is_some() {
+                anchors::audits();
+            }
             // (A pair that was left while this thread used it is its own to unmap.)
             let is_done = !has_pairs() && pair::pause().is_none();
             if pause == left && thread::count() == 1 && is_done {
@@ -86,8 +91,9 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
                 break;
             }
         } else if audit.is_none() {
-            // A new connection has an event at once.
+            // A new connection has had the thread nudged.
             audit = Some(now + audit::PERIOD_NS);
+            anchors::audits();
         }
         combine::serve();
         // Whoever rang wants a path changed, or bytes have waited for room on TCP.
@@ -98,7 +104,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     if !thread::must_end() && has_pairs() {
         anchors::restart();
     }
-    pair::leave_door(epoll);
+    pair::leave_door(watching);
     core::ptr::null_mut()
 }
 
@@ -122,6 +128,8 @@ fn audit_all(now: u64) -> bool {
     let mut any = false;
     let mut untold = false;
     sets::look_for_gone();
+    // One whose relative has other doorbells is not rung.
+    epoll::leave_shared();
     let mut stalled = Vec::new();
     let mut retreating = Vec::new();
     pair::each(|_, pair| {
@@ -173,8 +181,7 @@ fn anchor_event(token: u64, events: u32) {
         conn.set(flag::ANCHOR);
     }
     // Bytes and room on TCP are news for those only who are on that path; to tell others would be
-    // an edge where there is none. (That a socket has room comes once in any case, when this thread
-    // begins to watch it, and on a busy machine that is late.)
+    // an edge where there is none.
     let bytes = events & libc::EPOLLIN as u32 != 0 && conn.rx() != Rx::Vi;
     let room = events & libc::EPOLLOUT as u32 != 0 && conn.tx() != Tx::Vi;
     // The VI tells of an orderly end as well, and has: to tell of it again would be an edge too many.

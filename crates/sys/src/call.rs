@@ -541,6 +541,12 @@ pub fn reap(pid: i32) -> bool {
 pub struct TcpState(u8);
 
 impl TcpState {
+    /// Whether both directions are open.
+    pub fn is_open(self) -> bool {
+        const ESTABLISHED: u8 = 1;
+        self.0 == ESTABLISHED
+    }
+
     /// Whether the socket is connected no more: both ends have ended, or it was reset.
     pub fn is_closed(self) -> bool {
         const CLOSE: u8 = 7;

@@ -179,6 +179,11 @@ impl Conn {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// The life that the slot lives.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// Whether the slot still lives the life with that generation.
     #[inline]
     pub fn is_generation(&self, generation: u32) -> bool {
@@ -241,6 +246,8 @@ impl Conn {
 
     /// Stays on TCP for good, unless it has been given a VI meanwhile.
     pub(crate) fn stay_plain(&self) -> bool {
+        // It may be about to be given one, under the lock.
+        let _locked = self.lock();
         let (from, to) = (Phase::Candidate as u32, Phase::Plain as u32);
         self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }

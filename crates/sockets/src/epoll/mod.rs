@@ -13,7 +13,7 @@ pub use wait::{filter, wait};
 use crate::conn::{Phase, flag};
 use crate::retreat::{self, Cause};
 use crate::sets::{self, Set};
-use crate::{Outcome, ops, table};
+use crate::{Outcome, anchors, ops, table};
 use core::sync::atomic::Ordering;
 
 /// An epoll event as the program sees it.
@@ -110,7 +110,19 @@ pub fn control(
 fn share(index: u32, set: &Set) {
     if sets::is_shared(index) && !set.nested.load(Ordering::Acquire) {
         make_nested(set);
+        // What it has in the instance it has to give to the kernel as well.
+        anchors::nudge();
     }
+}
+
+/// Gives the kernel what this process has in instances that a relative has begun to use. For the thread that watches
+/// anchors: the program's may not come to its instance for long.
+pub(crate) fn leave_shared() {
+    sets::each_in_use(|index, set| {
+        if !set.nested.load(Ordering::Acquire) && sets::is_shared_by_users(index) {
+            make_nested(set);
+        }
+    });
 }
 
 /// The instance is itself waited on by poll or select.

@@ -6,7 +6,7 @@ use crate::conn::{Phase, Role, WINDOW_MAX, flag};
 use crate::message::Link;
 use crate::table::{self, Ref};
 use crate::{anchors, handler, pair, protocol, sets, stats, stream, thread};
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_proto::flow::Flow;
 use sovia_sys::call;
@@ -76,6 +76,11 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     if !table::is_socket_of(fd, conn) {
         return Attached::No;
     }
+    if !call::tcp_state(fd).is_some_and(call::TcpState::is_open) {
+        // A side has been shut past libc, or the connection has ended.
+        give_up(at, Reason::HalfClosed);
+        return Attached::No;
+    }
     // The progress thread tells us of the anchor's death; without it there is no acceleration.
     if !anchors::start() {
         if thread::is_refused() {
@@ -140,11 +145,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
             stream::handled::handle(&mut guard);
         }
     }
-    anchors::watch(fd, at);
-    // SYNC: with the one in `thread::ended`: the thread sees this connection before it ends, or it is
-    // missed here.
-    fence(Ordering::SeqCst);
-    anchors::ensure();
+    anchors::watch_new(fd, at);
     if !sets::attached(at) {
         return Attached::GoesBack;
     }

@@ -201,6 +201,15 @@ pub(crate) fn ended(at: Ref, messages: u64) {
     known::ended(at, at.conn.transfers.load(Ordering::Relaxed), messages);
 }
 
+/// The program is about to shut a side of a candidate.
+pub(crate) fn shut(at: Ref) {
+    if at.conn.stay_plain() {
+        let _ = closed(at);
+        ended(at, 0);
+        at.conn.count_stay(Reason::HalfClosed);
+    }
+}
+
 /// A candidate is closed, or stays on TCP: forget its meeting.
 /// Returns why it has not met.
 pub(crate) fn closed(at: Ref) -> Reason {

@@ -5,7 +5,7 @@ use super::trial::Trials;
 use super::{Stage, junk};
 use crate::conn::Role;
 use crate::message::{Link, Message, Process, Step};
-use crate::{pair, peers, sets};
+use crate::{anchors, pair, peers, sets};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
 use sovia_sys::datagram::{Datagram, Received};
@@ -250,6 +250,8 @@ fn keep(pair: &pair::Pair, mut fds: Vec<Fd>) {
     let notices = fds.split_off(DOORBELLS);
     if peers::keep(pair.peer, notices) {
         pair.keep_doors(fds);
+        // It watches the peer's life.
+        anchors::nudge();
     }
 }
 

@@ -148,6 +148,10 @@ pub fn dup(from: i32, to: i32) {
 /// `shutdown`. `kernel` makes the real call.
 pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) -> Outcome {
     let conn = at.conn;
+    if conn.phase() == Phase::Candidate {
+        // What is left of it is not worth a meeting, in which the ends would have to tell each other of this.
+        meeting::shut(at);
+    }
     if conn.phase() != Phase::Attached {
         return kernel();
     }

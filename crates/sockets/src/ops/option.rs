@@ -2,7 +2,7 @@
 
 use crate::conn::{Phase, flag};
 use crate::table::Ref;
-use crate::{Errno, Outcome, stream};
+use crate::{Errno, Outcome, anchors, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 
@@ -20,6 +20,8 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     if at.conn.phase() != Phase::Attached {
         return kernel();
     }
+    // A program may make no other call until there are bytes.
+    anchors::ensure_for_a_look();
     match at.attached() {
         Some(mut guard) => stream::unread(&mut guard, fd),
         None => kernel(),

@@ -349,7 +349,7 @@ pub fn send(
             Put::AskKernel => {
                 drop(guard);
                 retreat::settle(at);
-                return send_tcp(conn, kernel)
+                return send_tcp(fd, at, parts, kernel)
                     .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
             }
             Put::Full => {
@@ -449,7 +449,7 @@ fn send_or_kernel(
         match stream::send(&mut guard, fd, &[]) {
             Put::AskKernel => {
                 drop(guard);
-                return send_tcp(at.conn, kernel)
+                return send_tcp(fd, at, parts, kernel)
                     .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
             }
             Put::Failed(e) => return Err(e),
@@ -463,7 +463,13 @@ fn send_or_kernel(
 struct Switched;
 
 /// The kernel's call on an attached connection that is on TCP now.
-fn send_tcp(conn: &Conn, kernel: impl FnOnce() -> Outcome) -> Result<Outcome, Switched> {
+fn send_tcp(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    kernel: impl FnOnce() -> Outcome,
+) -> Result<Outcome, Switched> {
+    let conn = at.conn;
     let pin = pin(&conn.tx_pins);
     if conn.tx() == Tx::Vi && !conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::DAMAGED) {
         drop(pin);
@@ -472,7 +478,19 @@ fn send_tcp(conn: &Conn, kernel: impl FnOnce() -> Outcome) -> Result<Outcome, Sw
     let result = kernel();
     conn.tx_tcp.fetch_add(*result.as_ref().unwrap_or(&0) as u64, Ordering::AcqRel);
     drop(pin);
+    watch_room_after(fd, at, &result, parts.iter().map(|part| part.len()).sum());
     Ok(result)
+}
+
+/// TCP has had no room for all of `total`: the program is to hear of it when it has.
+fn watch_room_after(fd: i32, at: Ref, sent: &Outcome, total: usize) {
+    let had_room = match sent {
+        Ok(n) => *n >= total,
+        Err(error) => *error != libc::EAGAIN,
+    };
+    if !had_room && let Some(guard) = at.attached() {
+        anchors::watch_room(&guard, fd);
+    }
 }
 
 /// Sends the rest, waiting for room.
@@ -512,7 +530,10 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
                     Some(Err(e))
                 }
                 Put::AskKernel => match raw_send(guard.conn, fd, rest, flags, done > 0) {
-                    Err(libc::EAGAIN) => None,
+                    Err(libc::EAGAIN) => {
+                        anchors::watch_room(guard, fd);
+                        None
+                    }
                     result => Some(result),
                 },
                 Put::Full => None,
@@ -618,6 +639,7 @@ pub fn send_file(
             kernel.take().map_or(Err(libc::EAGAIN), |kernel| kernel())
         });
         if kernel.is_none() || result.is_err() {
+            watch_room_after(fd, at, &result, count);
             return result;
         }
     }

@@ -13,7 +13,7 @@ mod shared;
 pub(crate) use entries::Inner;
 pub(crate) use ready::{readiness, readiness_under};
 pub(crate) use set::{DOOR, Set};
-pub(crate) use shared::is_shared;
+pub(crate) use shared::{is_shared, is_shared_by_users};
 
 use crate::pair::{self, Pair};
 use crate::process;
@@ -139,6 +139,15 @@ fn each(mut f: impl FnMut(&'static Set)) {
     each_with_index(|_, set| f(set));
 }
 
+/// Calls `f` for every instance that has attached connections.
+pub(crate) fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
+    each_with_index(|index, set| {
+        if set.attached.load(Ordering::Acquire) != 0 {
+            f(index, set);
+        }
+    });
+}
+
 fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
     for index in 0..SETS as u32 {
         match get(index) {
@@ -228,13 +237,11 @@ pub(crate) fn detached(at: Ref) {
 /// been killed before it had told the set.
 pub(crate) fn look_for_gone() {
     let mut gone: Vec<Ref> = Vec::new();
-    each(|set| {
-        if set.attached.load(Ordering::Acquire) != 0 {
-            set.with(|inner| {
-                let left = |entry: &&entries::Entry| entry.attached && !entry.at.is_attached_here();
-                gone.extend(inner.entries.iter().filter(left).map(|entry| entry.at));
-            });
-        }
+    each_in_use(|_, set| {
+        set.with(|inner| {
+            let left = |entry: &&entries::Entry| entry.attached && !entry.at.is_attached_here();
+            gone.extend(inner.entries.iter().filter(left).map(|entry| entry.at));
+        });
     });
     gone.into_iter().for_each(detached);
 }
@@ -242,11 +249,7 @@ pub(crate) fn look_for_gone() {
 /// There are news on a VI that may have been missed: somebody writes nonsense into the segment.
 pub(crate) fn untold(pair: &Pair, vi: u32) {
     let suspect = pair.suspect.load(Ordering::Relaxed);
-    each(|set| {
-        if set.attached.load(Ordering::Acquire) != 0 {
-            set.with(|inner| inner.untold(pair, vi, suspect));
-        }
-    });
+    each_in_use(|_, set| set.with(|inner| inner.untold(pair, vi, suspect)));
 }
 
 /// The last descriptor of a connection in this process is closed.

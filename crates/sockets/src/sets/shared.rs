@@ -69,6 +69,12 @@ pub(crate) fn is_shared(index: u32) -> bool {
     bits.load(Ordering::Acquire) & !members::my_bit() != 0 && members::others_live(bits)
 }
 
+/// Whether this process and another one use an instance.
+pub(crate) fn is_shared_by_users(index: u32) -> bool {
+    let users = &USERS[index as usize % super::SETS];
+    users.counted.load(Ordering::Relaxed) && bits(users).is_some_and(members::others_live)
+}
+
 /// Whether other processes use an instance and this one, which has inherited it, does not: what is the kernel's in it
 /// is theirs to say. They know what has been changed since the fork.
 pub(super) fn is_others(index: u32) -> bool {

@@ -6,7 +6,7 @@ use super::receive::{idle, is_returning};
 use super::send::has_shut;
 use super::{Got, ROOM, backlog, ending, load, returned, rx, tx, word};
 use crate::conn::{Conn, Guard, flag};
-use crate::pair;
+use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::Immediate;
@@ -92,7 +92,11 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     } else if returned::holds_back(guard, fd) {
         false
     } else {
-        poll::probe(fd, libc::POLLOUT) != 0
+        let has_room = poll::probe(fd, libc::POLLOUT) != 0;
+        if !has_room {
+            anchors::watch_room(guard, fd);
+        }
+        has_room
     }
 }
 

@@ -4,6 +4,7 @@ use super::anchor::acknowledge;
 use super::entering::{Origin, grant, next_from, switched};
 use super::hold::{copy_held, kind_of, look, scan};
 use super::receive::{end, idle, is_returning, rescue};
+use super::remains::unread_packets;
 use super::{Fault, Got, damaged, ending, failed, load, rx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::{Errno, errno};
@@ -142,6 +143,7 @@ fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
 
 /// Bytes that could be received at once.
 pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
+    is_returning(guard);
     if guard.conn.rx() != Rx::Vi {
         let tcp = call::bytes_unread(fd).map_err(errno)?;
         if guard.conn.rx() != Rx::Granted || switched(guard) == 0 {
@@ -157,21 +159,19 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     }
     let sum = held_bytes(guard);
     let gathered = load(&rx(guard).writer, word::TAIL).wrapping_sub(guard.taker.head);
-    Ok(sum - (guard.front as usize).min(sum) + gathered.min(Area::LEN as u64) as usize)
+    // The sender may have gone on on TCP.
+    let on_tcp = if unread_packets(guard).any(|held| held.kind == Kind::ToTcp as u8) {
+        call::bytes_unread(fd).map_err(errno)?
+    } else {
+        0
+    };
+    Ok(sum - (guard.front as usize).min(sum) + gathered.min(Area::LEN as u64) as usize + on_tcp)
 }
 
 /// Bytes of the packets that are held.
 fn held_bytes(guard: &Guard<'_>) -> usize {
-    let mut sum = 0;
-    let mut n = guard.held_first;
-    while n != guard.held_end {
-        let held = &guard.held[n as usize % HELD];
-        if held.kind == Kind::Data as u8 {
-            sum += held.len as usize;
-        }
-        n = n.wrapping_add(1);
-    }
-    sum
+    let of_data = unread_packets(guard).filter(|held| held.kind == Kind::Data as u8);
+    of_data.map(|held| held.len as usize).sum()
 }
 
 fn is_data(immediate: u32) -> bool {

@@ -72,7 +72,8 @@ pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Damaged> {
     Ok(Unread { bytes: bytes - front, next, packets, gathered })
 }
 
-fn unread_packets<'g>(guard: &'g Guard<'_>) -> impl Iterator<Item = &'g Held> {
+/// The packets that are held, the next one first.
+pub(super) fn unread_packets<'g>(guard: &'g Guard<'_>) -> impl Iterator<Item = &'g Held> {
     let count = guard.held_end.wrapping_sub(guard.held_first).min(HELD as u32);
     (0..count).map(|i| &guard.held[guard.held_first.wrapping_add(i) as usize % HELD])
 }

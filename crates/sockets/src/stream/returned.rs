@@ -3,6 +3,7 @@
 
 use super::remains::{Part, Said};
 use super::{damaged, listeners, load, send_control, store, tell_reader, word};
+use crate::anchors;
 use crate::conn::{Guard, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
@@ -108,7 +109,10 @@ fn pump(guard: &mut Guard<'_>, fd: i32, said: Said, bytes: Option<u64>) -> Resul
         match call::send(fd, &piece[..n], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) {
             Ok(sent) => guard.pumped += sent as u32,
             Err(call::Errno::EINTR) => {}
-            Err(call::Errno::EAGAIN) => return Ok(false),
+            Err(call::Errno::EAGAIN) => {
+                anchors::watch_room(guard, fd);
+                return Ok(false);
+            }
             // The connection is gone; so are its bytes, as with TCP. The error is the program's.
             Err(error) => {
                 if error != call::Errno::EPIPE {
