@@ -366,6 +366,21 @@ static void a_newer_entry(struct peer *p) {
     MUST(epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL));
 }
 
+// The parent leaves everything before it has come to its set again.
+static void before_its_parent_leaves(struct peer *p) {
+    int fd = connect_to(p, AF_INET, "newer");
+    warm(fd, false);
+    int set = MUST(epoll_create1(0));
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u32 = 7};
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event));
+    let_take(fork_a_taker(fd));
+    MUST(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    hear(p);
+    MUST(epoll_wait(set, &event, 1, -1));
+    say("told of %u", event.data.u32);
+    recv_pattern(fd, 0, PIECE, PIECE);
+}
+
 static void sends_to_it(struct peer *p) {
     int fd = accept_one(listen_on(p, AF_INET, "newer"));
     warm(fd, true);
@@ -486,6 +501,7 @@ static const struct scenario scenarios[] = {
     {"by_children_that_are_killed_under_edges", only_moves_by_edges, killed_edges_here},
     {"by_a_child_that_is_older_than_an_entry", sends_to_it, a_newer_entry},
     {"by_a_child_with_an_older_copy_of_an_entry", sends_to_it, an_older_copy},
+    {"by_a_child_before_its_parent_leaves_everything", sends_to_it, before_its_parent_leaves},
     {"by_a_filter_where_the_peer_has_ended", ends_and_reads, a_filter},
     {"by_a_peer_of_one_that_only_counts", sends_from_tcp, counts_bytes},
     {"passed_to_a_child_that_has_it_already", ends_and_reads, passed_to_a_child},

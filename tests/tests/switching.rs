@@ -48,6 +48,7 @@ known_limits!("stream_calls", "MSG_PEEK ends at the switch", run_across_the_swit
 
 scenarios_across_the_switch!("epoll_sets":
     fifty_streams_in_a_set,
+    sets_within_sets_and_under_poll,
 );
 
 scenarios_across_the_switch!("fork":

@@ -22,6 +22,7 @@ scenarios!("taken_back":
     by_children_that_are_killed_under_edges,
     by_a_child_that_is_older_than_an_entry,
     by_a_child_with_an_older_copy_of_an_entry,
+    by_a_child_before_its_parent_leaves_everything,
     by_a_filter_where_the_peer_has_ended,
     by_a_peer_of_one_that_only_counts,
     passed_to_a_child_that_has_it_already,

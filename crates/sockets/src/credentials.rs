@@ -188,6 +188,8 @@ fn await_waiting(connections: &[(i32, Ref)]) {
 /// Takes every connection off the record, in this process; the numbers of their slots. One that a
 /// relative holds as well stays on TCP there, too.
 fn drop_all(reason: Reason) -> Vec<u32> {
+    // A relative may have taken one back, and this process not have come to its sets since.
+    sets::look_for_gone();
     let mut all: Vec<(i32, Ref)> = Vec::new();
     table::for_each_conn(|fd, at| all.push((fd, at)));
     let mut slots: Vec<u32> = Vec::new();

@@ -190,7 +190,9 @@ pub(crate) fn attached(at: Ref) -> bool {
                 let entry = &inner.entries[i];
                 if entry.registered && !entry.attached && entry.at.same(at) {
                     let fd = entry.fd;
-                    if set.take_in(inner, i as u32) {
+                    // It may have come to be waited on since the ends asked to meet.
+                    let nested = set.nested.load(Ordering::Acquire);
+                    if !nested && set.take_in(inner, i as u32) {
                         let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
                     } else {
                         everywhere = false;
