@@ -268,6 +268,32 @@ static void sends_by_five(struct peer *p) {
     CALL(recv(p->fd, buffer, 1, 0));
 }
 
+// Accepted sockets have the mark of their listener.
+static void low_water_of_the_listener(struct peer *p) {
+    int least = 10, listener = listen_on(p, AF_INET, "marked");
+    MUST(setsockopt(listener, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least));
+    meet(p);
+    struct pollfd one = {.fd = accept_one(listener), .events = POLLIN};
+    warm(one.fd, true);
+    meet(p);
+    await_bytes(one.fd, 5);
+    CALL(poll(&one, 1, 50));
+    meet(p);
+    CALL(poll(&one, 1, 5000));
+    CALL(recv(one.fd, buffer, 100, 0));
+}
+
+static void sends_by_five_to_it(struct peer *p) {
+    meet(p);
+    int fd = connect_to(p, AF_INET, "marked");
+    warm(fd, false);
+    send_all(fd, "five!", 5);
+    meet(p);
+    meet(p);
+    send_all(fd, "ten!!", 5);
+    CALL(recv(fd, buffer, 1, 0));
+}
+
 // The cork holds a part of a segment back; pulling it sends.
 static void corked(struct peer *p) {
     int on = 1, off = 0;
@@ -293,6 +319,7 @@ static const struct scenario scenarios[] = {
     {"modes_and_flags", idle, modes},
     {"sigio_when_bytes_come", sends_five, asynchronous},
     {"a_low_water_mark", sends_by_five, low_water},
+    {"a_low_water_mark_of_the_listener", low_water_of_the_listener, sends_by_five_to_it},
     {"the_cork", uncorked, corked},
 };
 SCENARIO_MAIN(scenarios)

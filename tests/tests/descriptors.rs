@@ -37,6 +37,7 @@ scenarios!("options":
     modes_and_flags,
     sigio_when_bytes_come,
     a_low_water_mark,
+    a_low_water_mark_of_the_listener,
     the_cork,
 );
 

@@ -22,7 +22,7 @@ fn is_standard(fd: c_int) -> bool {
 /// closed then. Returns `fd`.
 #[inline]
 pub fn created(fd: c_int) -> c_int {
-    if fd >= 0 && !matches!(table::get(fd), Entry::Foreign) {
+    if fd >= 0 && !table::is_blank(fd) {
         drop_stale(fd);
     }
     fd
@@ -162,7 +162,7 @@ fn before_replacing(fd: c_int, to: c_int) {
     }
     // SAFETY: takes and gives numbers only.
     let valid = unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
-    if valid && !matches!(table::get(to), Entry::Foreign) && !is_borrowed() {
+    if valid && !table::is_blank(to) && !is_borrowed() {
         ops::close(to);
     }
 }

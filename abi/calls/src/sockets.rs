@@ -2,23 +2,69 @@
 
 use crate::boundary::{finish, give, outcome, take};
 use crate::descriptors::created;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{c_int, c_void, sockaddr, socklen_t};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sockets::conn::Role;
+use sovia_sockets::meeting::Server;
 use sovia_sockets::ops;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 use sovia_sys::call;
 
-/// Records a socket if it is TCP.
-fn record(fd: c_int, role: Role) {
+/// Records a new connection's socket.
+fn record(fd: c_int, role: Role, server: Server) {
+    if !sovia_sockets::process::is_confined() {
+        ops::opened(fd, role, server);
+    }
+}
+
+/// `socket` has returned `fd`. Returns it.
+pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let kind = kind & !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
+    if fd >= 0
+        && matches!(domain, libc::AF_INET | libc::AF_INET6)
+        && kind == libc::SOCK_STREAM
+        && matches!(protocol, libc::IPPROTO_IP | libc::IPPROTO_TCP)
+    {
+        table::note_tcp(fd);
+    }
+    fd
+}
+
+/// Records an accepted socket if it is TCP, as its listener is.
+fn record_accepted(fd: c_int, listener: c_int) {
     if sovia_sockets::process::is_confined() {
         return;
     }
-    let protocol = call::getsockopt::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
-    if protocol == Ok(libc::IPPROTO_TCP) {
-        ops::opened(fd, role);
+    if !table::is_tcp(listener) {
+        if !call::is_tcp(fd) {
+            return;
+        }
+        if call::is_tcp(listener) {
+            table::note_tcp(listener);
+        }
     }
+    record(fd, Role::Acceptor, Server::Listener(listener));
+}
+
+/// The address that the program connects to.
+fn server(address: *const sockaddr) -> Server {
+    let family = family(address);
+    // SAFETY: plain numbers in the program's memory.
+    let server = unsafe {
+        match family {
+            Some(libc::AF_INET) => take(address.cast::<libc::sockaddr_in>()).map(|a| {
+                let ip = Ipv4Addr::from(u32::from_be(a.sin_addr.s_addr));
+                SocketAddr::from((ip, u16::from_be(a.sin_port)))
+            }),
+            Some(libc::AF_INET6) => take(address.cast::<libc::sockaddr_in6>()).map(|a| {
+                SocketAddr::from((Ipv6Addr::from(a.sin6_addr.s6_addr), u16::from_be(a.sin6_port)))
+            }),
+            _ => return Server::Unknown,
+        }
+    };
+    server.map_or(Server::Unknown, Server::At)
 }
 
 /// Options by which the kernel is to work on the stream itself, or to say more of each receive.
@@ -58,8 +104,9 @@ calls! {
         if (result == 0 || error == libc::EINPROGRESS || error == libc::EINTR)
             && matches!(family(address), Some(libc::AF_INET | libc::AF_INET6))
             && table::conn(fd).is_none()
+            && (table::is_tcp(fd) || !sovia_sockets::process::is_confined() && call::is_tcp(fd))
         {
-            record(fd, Role::Connector);
+            record(fd, Role::Connector, server(address));
         }
         crate::boundary::set_errno(error);
         result
@@ -68,7 +115,7 @@ calls! {
     fn accept(real, fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {
         let new = created(real(fd, address, len));
         if new >= 0 {
-            record(new, Role::Acceptor);
+            record_accepted(new, fd);
         }
         new
     }
@@ -76,7 +123,7 @@ calls! {
     fn accept4(real, fd: c_int, address: *mut sockaddr, len: *mut socklen_t, how: c_int) -> c_int {
         let new = created(real(fd, address, len, how));
         if new >= 0 {
-            record(new, Role::Acceptor);
+            record_accepted(new, fd);
         }
         new
     }

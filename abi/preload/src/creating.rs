@@ -36,8 +36,6 @@ creating! {
     fn fsopen(kind: *const c_char, flags: c_uint);
     fn fspick(folder: c_int, path: *const c_char, flags: c_uint);
     fn fsmount(fs: c_int, flags: c_uint, attributes: c_uint);
-    fn socket(domain: c_int, kind: c_int, protocol: c_int);
-    fn __socket(domain: c_int, kind: c_int, protocol: c_int);
     fn eventfd(count: c_uint, flags: c_int);
     fn timerfd_create(clock: c_int, flags: c_int);
     fn signalfd(fd: c_int, mask: *const sigset_t, flags: c_int);

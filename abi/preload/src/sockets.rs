@@ -2,8 +2,19 @@
 
 use libc::{c_int, c_void, sockaddr, socklen_t};
 use sovia_calls as calls;
+use sovia_calls::descriptors::created;
 
 hooks! {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        let fd = created(real!()(domain, kind, protocol));
+        calls::sockets::made(fd, domain, kind, protocol)
+    }
+
+    fn __socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        let fd = created(real!()(domain, kind, protocol));
+        calls::sockets::made(fd, domain, kind, protocol)
+    }
+
     fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
         calls::sockets::connect(later!(), fd, address, len)
     }

@@ -3,6 +3,7 @@
 use crate::conn::Phase;
 use crate::{closer, config, fork, process, progress, relay, stats, stream, table};
 use sovia_sync::record;
+use sovia_sys::fd;
 
 /// Takes over in a new process: after exec, before the program's own code.
 pub fn start() {
@@ -15,6 +16,7 @@ pub fn start() {
     relay::start();
     process::start();
     fork::start();
+    fd::make_room();
 }
 
 /// A thread of the program's is about to leave otherwise than by returning from its function.

@@ -19,6 +19,8 @@ const KIND: u64 = 0xff << 56;
 const CONN: u64 = 1 << 56;
 const EPOLL: u64 = 2 << 56;
 const PRIVATE: u64 = 3 << 56;
+/// A TCP socket without a connection; what it is else is the kernel's to know.
+const TCP: u64 = 4 << 56;
 
 /// Numbers whose words are in a chunk.
 const CHUNK: usize = 4096;
@@ -284,8 +286,30 @@ pub fn refers(fd: i32, to: Ref) -> bool {
     slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) == to.word())
 }
 
-/// Records a new stream socket.
-pub fn enter_conn(fd: i32, role: Role) {
+/// Whether nothing is known of `fd`.
+#[inline]
+pub fn is_blank(fd: i32) -> bool {
+    slot(fd).is_none_or(|slot| slot.load(Ordering::Acquire) == 0)
+}
+
+/// Notes that `fd` is a TCP socket, which has no connection yet or listens: the kernel need not be asked then.
+pub fn note_tcp(fd: i32) {
+    if !process::is_borrowed()
+        && let Some(slot) = FIRST.get(fd as u32 as usize)
+    {
+        let _ = slot.compare_exchange(0, TCP, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// Whether that has been noted, and no call that Sovia sees has given the number to another descriptor since.
+pub fn is_tcp(fd: i32) -> bool {
+    let slot = FIRST.get(fd as u32 as usize);
+    slot.is_some_and(|slot| slot.load(Ordering::Acquire) == TCP) && !process::is_elsewhere()
+}
+
+/// Records a new stream socket. `place`: where the lengths of connections like this one are counted, if that is
+/// known.
+pub fn enter_conn(fd: i32, role: Role, place: Option<u32>) {
     if slot_to_enter(fd).is_none() || !members::is_known() {
         return;
     }
@@ -294,6 +318,7 @@ pub fn enter_conn(fd: i32, role: Role) {
         return;
     };
     let generation = conn.open(role);
+    conn.approach.told.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
     // Without one (0) it never meets.
     conn.cookie.store(diag::cookie(fd).unwrap_or(0), Ordering::Relaxed);
     refer(fd, Ref { index, generation, conn });

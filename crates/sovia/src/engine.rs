@@ -6,6 +6,7 @@
 use libc::c_int;
 use sovia_sockets::Outcome;
 use sovia_sockets::conn::Role;
+use sovia_sockets::meeting::Server;
 use sovia_sockets::native::{self, Engine};
 use sovia_sockets::table::{self, Ref};
 use sovia_sockets::{Errno, ops};
@@ -20,7 +21,7 @@ pub(crate) fn conn(fd: c_int) -> Option<Ref> {
 /// Puts a fresh connection on record, if this copy of the engine is the process's.
 pub(crate) fn record(fd: c_int, role: Role) {
     if let Engine::Own = native::engine() {
-        ops::opened(fd, role);
+        ops::opened(fd, role, Server::Unknown);
     }
 }
 

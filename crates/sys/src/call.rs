@@ -575,6 +575,11 @@ impl TcpState {
     }
 }
 
+/// Whether it is a TCP socket.
+pub fn is_tcp(fd: RawFd) -> bool {
+    getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
+}
+
 /// The state of a TCP socket; `None` if it is none.
 pub fn tcp_state(fd: RawFd) -> Option<TcpState> {
     getsockopt::<u8>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok().map(TcpState)

@@ -71,6 +71,24 @@ fn duplicate_high(fd: RawFd) -> Result<RawFd> {
     call::fcntl(fd, libc::F_DUPFD_CLOEXEC, private_base() as usize).map(|n| n as RawFd)
 }
 
+/// Has the kernel make room for private descriptors. In a process of several threads it takes more than ten
+/// milliseconds to enlarge the table of descriptors, so this is for a process of one. (A forked child begins with a
+/// table that holds what is open.)
+pub fn make_room() {
+    let (soft, _) = call::descriptor_limits();
+    if soft < COUNTED {
+        return;
+    }
+    if let Ok(event) = call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
+        // The program may raise its limit yet: the private base is not decided here.
+        let base = base_for(soft) as usize;
+        if let Ok(high) = call::fcntl(event, libc::F_DUPFD_CLOEXEC, base) {
+            let _ = call::close(high as RawFd);
+        }
+        let _ = call::close(event);
+    }
+}
+
 /// Puts a new event counter, which no other process has, in the place of a private descriptor: its
 /// owner keeps the number, and has nothing by it any more. False if none can be had; then the
 /// descriptor is closed.

@@ -1,7 +1,7 @@
 //! How far a connection is on the way to its VI.
 
+use crate::process;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use sovia_sys::call;
 
 /// What a candidate knows of its meeting. It lies in the family's memory with the connection; a
 /// request is its maker's alone.
@@ -9,6 +9,8 @@ use sovia_sys::call;
 pub(crate) struct Approach {
     /// Where lengths of connections like this one are noted, plus one; 0: it has not been looked up.
     pub(crate) habit: AtomicU32,
+    /// Likewise, as the call has told that made the connection; 0: it has not.
+    pub(crate) told: AtomicU32,
     /// Transfers after which a process that shares a segment already is asked.
     pub(crate) known_after: AtomicU32,
     /// Transfers after which another process is looked for.
@@ -34,7 +36,7 @@ pub(crate) enum Stage {
 impl Approach {
     /// A new connection.
     pub(crate) fn forget(&self) {
-        for word in [&self.habit, &self.known_after, &self.unknown_after, &self.link] {
+        for word in [&self.habit, &self.told, &self.known_after, &self.unknown_after, &self.link] {
             word.store(0, Ordering::Relaxed);
         }
         self.stage.store(0, Ordering::Relaxed);
@@ -43,7 +45,7 @@ impl Approach {
     /// The stage that this process has come to.
     pub(crate) fn stage(&self) -> Stage {
         let word = self.stage.load(Ordering::Acquire);
-        if word == 0 || word as u32 != call::getpid() as u32 {
+        if word == 0 || word as u32 != process::owner() as u32 {
             return Stage::Idle;
         }
         let (pair, vi, at) = (word >> 32 & 0xfff, word >> 44 & 0xfff, (word >> 56 & 0x7f) as u8);
@@ -55,7 +57,7 @@ impl Approach {
 
     /// Notes the stage that this process has come to.
     pub(crate) fn reach(&self, stage: Stage) {
-        let pid = u64::from(call::getpid() as u32);
+        let pid = u64::from(process::owner() as u32);
         let word = match stage {
             Stage::Idle => 0,
             Stage::Requested { pair, vi, at } => {
@@ -73,6 +75,7 @@ mod tests {
 
     #[test]
     fn stages_are_packed_and_unpacked() {
+        process::own();
         // SAFETY: all fields are atomics, for which zero is a valid value.
         let approach: Approach = unsafe { core::mem::zeroed() };
         assert_eq!(approach.stage(), Stage::Idle);

@@ -81,6 +81,11 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         give_up(at, Reason::HalfClosed);
         return Attached::No;
     }
+    if call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT) != Ok(1) {
+        // Its listener's mark, perhaps.
+        give_up(at, Reason::RetreatCall);
+        return Attached::No;
+    }
     // The progress thread tells us of the anchor's death; without it there is no acceleration.
     if !anchors::start() {
         if thread::is_refused() {

@@ -17,7 +17,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use sovia_sys::Mapping;
 
-/// Addresses that are told apart; others share a place.
+/// Addresses and listeners that are told apart; others share a place.
 const PLACES: usize = 256;
 /// What is known of all addresses.
 #[derive(Debug)]
@@ -57,6 +57,26 @@ pub(super) enum Cost {
     Known = 14,
     /// With another one.
     Unknown = 80,
+}
+
+/// What the call that makes a connection tells of the server's end.
+#[derive(Debug, Clone, Copy)]
+pub enum Server {
+    /// It connects to that address.
+    At(SocketAddr),
+    /// It accepts at the listener with that descriptor.
+    Listener(i32),
+    /// Nothing.
+    Unknown,
+}
+
+/// Where connections with that server are counted, if the kernel need not be asked for its address.
+pub(crate) fn place_of(server: Server) -> Option<u32> {
+    match server {
+        Server::At(address) => Some(place(address)),
+        Server::Listener(fd) => Some((fd as u32).wrapping_mul(0x9e37_79b1) >> 24),
+        Server::Unknown => None,
+    }
 }
 
 /// Where connections with that address of the server's are counted.

@@ -42,8 +42,7 @@ pub(super) fn prepare(fd: i32, at: Ref) {
     let (mut place, mut known, mut unknown) = (NO_HABIT, FIRST, FIRST);
     if let Some(after) = config::meet_after() {
         (known, unknown) = (after, after);
-    } else if let Ok(server) = call::socket_name(fd, at.conn.is_connector()) {
-        let of = habit::place(server);
+    } else if let Some(of) = place_of(fd, at) {
         let is_trial = habit::is_trial(of);
         known = habit::best(of, Cost::Known, is_trial).unwrap_or(FIRST);
         unknown = habit::best(of, Cost::Unknown, is_trial).unwrap_or(FIRST).max(known);
@@ -52,6 +51,12 @@ pub(super) fn prepare(fd: i32, at: Ref) {
     approach.known_after.store(known, Ordering::Relaxed);
     approach.unknown_after.store(unknown, Ordering::Relaxed);
     approach.habit.store(place, Ordering::Release);
+}
+
+/// Where connections like this one are counted.
+fn place_of(fd: i32, at: Ref) -> Option<u32> {
+    let told = at.conn.approach.told.load(Ordering::Relaxed).checked_sub(1);
+    told.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(habit::place))
 }
 
 /// A connection has ended after so many transfers at this end over TCP and messages each way on the VI: those

@@ -29,6 +29,8 @@ mod proof;
 mod trial;
 mod why;
 
+pub use habit::Server;
+
 use crate::conn::{Phase, Role, Stage as Approaching};
 use crate::message::{Link, Message, Step};
 use crate::pair;
@@ -555,6 +557,11 @@ fn permitted(fd: i32, at: Ref) -> Option<Link> {
         give_up(at, Reason::NotConnected);
         return None;
     };
+    if !call::is_tcp(fd) {
+        // The kernel has made another socket of it than the program has asked for (MPTCP).
+        give_up(at, Reason::RetreatUlp);
+        return None;
+    }
     if !(peer.ip().is_loopback() || peer.ip() == local.ip()) {
         give_up(at, Reason::PeerNotLocal);
         return None;

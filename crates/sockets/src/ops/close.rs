@@ -1,7 +1,8 @@
 //! Descriptors come and go: dup, close, shutdown, exec.
 
 use super::keep;
-use crate::conn::{Guard, Phase, flag};
+use crate::conn::{Guard, Phase, Role, flag};
+use crate::meeting::Server;
 use crate::pair::lent::How;
 use crate::table::{self, Entry, Ref};
 use crate::{Outcome, family, meeting, members, pair, process, sets, stream};
@@ -190,7 +191,7 @@ pub fn staying() {
 }
 
 /// A new stream socket: connected, or on its way.
-pub fn opened(fd: i32, role: crate::conn::Role) {
+pub fn opened(fd: i32, role: Role, server: Server) {
     if process::is_confined() || process::is_borrowed() {
         return;
     }
@@ -198,7 +199,7 @@ pub fn opened(fd: i32, role: crate::conn::Role) {
     sovia_signal::chain::guards();
     forget(fd);
     meeting::habit::start();
-    table::enter_conn(fd, role);
+    table::enter_conn(fd, role, meeting::habit::place_of(server));
 }
 
 /// Drops what the table holds of `fd`, which is a number that the kernel has just handed out: the
@@ -255,12 +256,12 @@ pub fn opening(fd: i32) -> bool {
     if process::is_confined() {
         return false;
     }
-    let option = |name| call::getsockopt::<i32>(fd, libc::SOL_SOCKET, name).unwrap_or(0);
-    let fresh = option(libc::SO_PROTOCOL) == libc::IPPROTO_TCP
-        && option(libc::SO_ACCEPTCONN) == 0
+    let listens = || call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+    let fresh = (table::is_tcp(fd) || call::is_tcp(fd))
+        && listens() == Ok(0)
         && call::socket_name(fd, true).is_err();
     if fresh {
-        opened(fd, crate::conn::Role::Connector);
+        opened(fd, Role::Connector, Server::Unknown);
     }
     fresh
 }

@@ -17,6 +17,7 @@ pub(crate) use left::{collect, leave_all, pause};
 use crate::config;
 use crate::conn::Guard;
 use crate::message::{Link, Process};
+use crate::peers::{self, Life};
 use core::net::SocketAddr;
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -271,12 +272,10 @@ pub(crate) fn request_at(
     is_complete: bool,
     discriminator: &[u8; DISCRIMINATOR],
 ) -> Option<Requested> {
-    let may_be = |pair: &Pair| {
-        pair.server == Some(server) && (pair.is_own() || pair.has_doors()) && pair.peer_is_there()
-    };
+    let may_be = |pair: &Pair| pair.server == Some(server) && (pair.is_own() || pair.has_doors());
     let mut latest = None;
     each(|_, pair| {
-        if may_be(pair) {
+        if may_be(pair) && (latest == Some(pair.peer) || pair.peer_seems_there()) {
             latest = Some(pair.peer);
         }
     });
@@ -349,6 +348,17 @@ impl Pair {
                 ring(door);
             }
         }
+    }
+
+    /// Whether the peer lives, and has not left, as far as this process has been told. One that has just died is
+    /// asked in vain.
+    fn peer_seems_there(&self) -> bool {
+        if !self.has_doors() {
+            // Nothing tells of its death yet.
+            return self.peer_is_there();
+        }
+        self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
+            && peers::life(self.peer) == Life::Alive
     }
 
     /// Whether the peer lives, and has not left.
