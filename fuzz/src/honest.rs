@@ -1,6 +1,7 @@
 //! The honest side of a connection: a program that makes libc's calls, as the preloaded library carries them out.
 
 use sovia_sockets::conn::Role;
+use sovia_sockets::meeting::Server;
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::table::{self, Ref};
 use sovia_sockets::{Outcome, native, process_id};
@@ -34,7 +35,7 @@ impl Honest {
     /// # Panics
     /// If the engine does not take it: then nothing is tested.
     pub fn new(socket: TcpStream, role: Role) -> Honest {
-        ops::opened(socket.as_raw_fd(), role);
+        ops::opened(socket.as_raw_fd(), role, Server::Unknown);
         let at = table::conn(socket.as_raw_fd()).expect("the engine follows the connection");
         Honest { socket, at }
     }
