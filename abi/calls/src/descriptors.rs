@@ -51,7 +51,7 @@ fn drop_stale(fd: c_int) {
 calls! {
     fn close(real, fd: c_int) -> c_int {
         match table::get(fd) {
-            Entry::Foreign => {}
+            Entry::Foreign => table::forget_tcp(fd),
             Entry::Private => {
                 set_errno(libc::EBADF);
                 return -1;

@@ -7,7 +7,7 @@ use crate::conn::{Conn, Guard, Phase, flag};
 use crate::table::{self, Ref};
 use crate::thread::{self, Ends, OncePerProcess};
 use crate::{backlog, family, pair};
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering, fence};
 use sovia_proto::path::Tx;
 use sovia_signal::chain;
 use sovia_sync::fences;
@@ -78,7 +78,9 @@ pub(crate) fn restart() {
     if start() {
         table::for_each_conn(|fd, at| {
             if at.conn.phase() == Phase::Attached {
-                let events = if at.conn.tx() == Tx::Vi { EVENTS } else { EVENTS | ROOM };
+                let room = at.conn.tx() != Tx::Vi;
+                note_room(at.index, at.generation, room);
+                let events = if room { EVENTS | ROOM } else { EVENTS };
                 watch(fd, events, token(at.index, at.generation, fd));
                 // The caller is to know now what the thread is told soon.
                 if poll::probe(fd, libc::POLLRDHUP) != 0 {
@@ -128,8 +130,9 @@ pub(crate) fn nudge() {
 pub(crate) fn watch_new(fd: i32, at: Ref) {
     // Room on TCP does not count yet. A new socket has it, and that would be an edge at once: the thread would be
     // woken for each connection, to learn nothing.
+    note_room(at.index, at.generation, false);
     watch(fd, EVENTS, token(at.index, at.generation, fd));
-    // SYNC: with the one in `audits`: the thread finds this connection in its look, or the nudge comes after it. And
+    // SYNC: with the one in `may_stop_audits`: the thread finds this connection in its look, or the nudge comes after it. And
     // with the one in `thread::ended`: the thread sees this connection before it ends, or it is missed here.
     fence(Ordering::SeqCst);
     if !AUDITS.swap(true, Ordering::Relaxed) {
@@ -138,14 +141,36 @@ pub(crate) fn watch_new(fd: i32, at: Ref) {
     ensure();
 }
 
+/// For which life of a connection, by its index, the thread tells of room on TCP; 0: for none.
+static ROOMS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
+
+fn note_room(index: u32, generation: u32, tells: bool) {
+    if let Some(room) = ROOMS.get(index as usize) {
+        room.store(if tells { life(generation) } else { 0 }, Ordering::Relaxed);
+    }
+}
+
+/// A generation as a word that is not 0.
+fn life(generation: u32) -> u32 {
+    generation & 0xff_ffff | 1 << 31
+}
+
 /// Has the thread tell of room on TCP, of which a send or a look has found none: at once, if there is some meanwhile.
+/// Once it does, it goes on: to say so again would bring other news again that it has told.
 #[cold]
 #[inline(never)]
 pub(crate) fn watch_room(guard: &Guard<'_>, fd: i32) {
     let conn = guard.conn;
     let vi = conn.vi.load(Ordering::Relaxed);
     let Some(index) = pair::of(guard).and_then(|pair| pair.conn_on(vi)) else { return };
-    let token = token(index, conn.generation(), fd);
+    let generation = conn.generation();
+    if ROOMS
+        .get(index as usize)
+        .is_some_and(|room| room.swap(life(generation), Ordering::Relaxed) == life(generation))
+    {
+        return;
+    }
+    let token = token(index, generation, fd);
     let epoll = EPOLL.load(Ordering::Acquire);
     if poll::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, EVENTS | ROOM, token).is_err() {
         // It is watched by another descriptor of the same socket, which may be gone by now.

@@ -46,7 +46,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let pause = answer::pause().or_else(keep::pause).or_else(pair::pause);
         let alone = thread::may_be_alone().then_some(ALONE_NS);
         let pause = pause.into_iter().chain(left).chain(combine::pause());
-        let pause = pause.chain(deaths::pause()).chain(alone).min();
+        let pause = pause.chain(deaths::pause()).chain(retreat::pause()).chain(alone).min();
         let n = match poll::epoll_wait(watching, &mut events, pause, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
@@ -96,6 +96,9 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             anchors::audits();
         }
         combine::serve();
+        if retreat::go_on_coming() {
+            epoll::leave_shared();
+        }
         // Whoever rang wants a path changed, or bytes have waited for room on TCP.
         answer::serve();
     }

@@ -301,6 +301,17 @@ pub fn note_tcp(fd: i32) {
     }
 }
 
+/// The number is about to be closed: that is forgotten.
+#[inline]
+pub fn forget_tcp(fd: i32) {
+    if let Some(slot) = FIRST.get(fd as u32 as usize)
+        && slot.load(Ordering::Relaxed) == TCP
+        && !process::is_borrowed()
+    {
+        let _ = slot.compare_exchange(TCP, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
 /// Whether that has been noted, and no call that Sovia sees has given the number to another descriptor since.
 pub fn is_tcp(fd: i32) -> bool {
     let slot = FIRST.get(fd as u32 as usize);

@@ -118,9 +118,16 @@ fn share(index: u32, set: &Set) {
 /// Gives the kernel what this process has in instances that a relative has begun to use. For the thread that watches
 /// anchors: the program's may not come to its instance for long.
 pub(crate) fn leave_shared() {
-    sets::each_in_use(|index, set| {
-        if !set.nested.load(Ordering::Acquire) && sets::is_shared_by_users(index) {
-            make_nested(set);
+    sets::each_with_index(|index, set| {
+        let is_used = set.attached.load(Ordering::Acquire) != 0;
+        let is_nested = set.nested.load(Ordering::Acquire);
+        if is_used && !is_nested && sets::is_shared_by_users(index) {
+            // Without waiting for what others have to do: they may wait for this thread.
+            for (fd, at) in set.nest() {
+                retreat::soon(fd, at, Cause::Set);
+            }
+        } else if is_nested && !is_used {
+            set.drop_door();
         }
     });
 }

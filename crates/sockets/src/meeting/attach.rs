@@ -77,7 +77,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         return Attached::No;
     }
     if !call::tcp_state(fd).is_some_and(call::TcpState::is_open) {
-        // A side has been shut past libc, or the connection has ended.
+        // The other end has closed it already, or a side has been shut past libc.
+        super::ended(at, 0);
         give_up(at, Reason::HalfClosed);
         return Attached::No;
     }

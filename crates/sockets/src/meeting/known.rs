@@ -8,7 +8,7 @@
 
 use super::attach::{Attached, attach, attach_as_acceptor, find_request, has_requests};
 use super::{give_up, habit, permitted};
-use crate::conn::Stage;
+use crate::conn::{Phase, Stage};
 use crate::message::Link;
 use crate::table::Ref;
 use crate::{config, pair};
@@ -112,6 +112,9 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                     let attached = attach(fd, at, index, vi);
                     if attached != Attached::No {
                         approach.reach(Stage::Idle);
+                    } else if at.conn.phase() == Phase::Plain {
+                        // The other end has it, and this one leaves it.
+                        closed(at);
                     }
                     Step::Done(attached)
                 }

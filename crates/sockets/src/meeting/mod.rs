@@ -233,6 +233,10 @@ pub(crate) fn closed(at: Ref) -> Reason {
 /// Returns why the connection has not met.
 fn forget(at: Ref) -> Reason {
     MEETINGS_STATE.with(|meetings| {
+        if meetings.owner != call::getpid() {
+            // A forked child's copy is its parent's business.
+            return Reason::ShortLived;
+        }
         let Some(i) = meetings.find(at) else { return Reason::ShortLived };
         let reason = meetings.reason(i);
         meetings.end(i);
@@ -410,6 +414,8 @@ impl Meetings {
                         }
                         if attached != Attached::No {
                             self.list.remove(i);
+                        } else if meeting.at.conn.phase() == Phase::Plain {
+                            self.end(i);
                         }
                     }
                     Progress::Gone => {

@@ -1,7 +1,7 @@
 //! Descriptors come and go: dup, close, shutdown, exec.
 
 use super::keep;
-use crate::conn::{Guard, Phase, Role, flag};
+use crate::conn::{Guard, Phase, Role, Stage, flag};
 use crate::meeting::Server;
 use crate::pair::lent::How;
 use crate::table::{self, Entry, Ref};
@@ -67,6 +67,9 @@ pub(super) fn last_here(fd: i32, at: Ref) {
                 && call::tcp_state(fd).is_some_and(call::TcpState::is_closed);
             conn.count_stay(if unused { Reason::NeverConnected } else { reason });
         }
+    } else if conn.phase() == Phase::Plain && conn.approach.stage() != Stage::Idle {
+        // A relative has decided that it stays on TCP.
+        let _ = meeting::closed(at);
     }
     if let Some(guard) = guard {
         leave_vi(guard, fd, at, last);

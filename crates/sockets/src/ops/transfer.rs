@@ -4,7 +4,7 @@ use super::keep;
 use crate::conn::{Conn, Phase, flag};
 use crate::retreat::{self, Cause};
 use crate::stream::{self, Got, Put};
-use crate::table::Ref;
+use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, Outcome, anchors, meeting};
 use core::sync::atomic::Ordering;
@@ -318,9 +318,14 @@ pub fn send(
             before_send(fd, at);
             let pin = pin(&conn.tx_pins);
             if conn.phase() != Phase::Attached {
-                let n = kernel()?;
-                conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+                let sent = kernel();
+                conn.tx_tcp.fetch_add(*sent.as_ref().unwrap_or(&0) as u64, Ordering::AcqRel);
                 drop(pin);
+                if conn.phase() == Phase::Attached {
+                    // Another thread has given it its VI meanwhile.
+                    watch_room_after(fd, at, &sent, parts.iter().map(|part| part.len()).sum());
+                }
+                let n = sent?;
                 if n > 0 && conn.phase() == Phase::Candidate {
                     meeting::sent(at);
                 }
@@ -488,7 +493,11 @@ fn watch_room_after(fd: i32, at: Ref, sent: &Outcome, total: usize) {
         Ok(n) => *n >= total,
         Err(error) => *error != libc::EAGAIN,
     };
-    if !had_room && let Some(guard) = at.attached() {
+    if !had_room
+        && let Some(guard) = at.attached()
+        // The number may be another connection's by now.
+        && let Some(fd) = if table::refers(fd, at) { Some(fd) } else { table::descriptor_of(at.conn) }
+    {
         anchors::watch_room(&guard, fd);
     }
 }

@@ -26,7 +26,7 @@ use crate::stream::returned::{PATIENCE_NS, PUMP_NS};
 use crate::stream::{self, listeners};
 use crate::table::{self, Ref};
 use crate::{family, meeting, process, sets, stats};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::hazard::Waits;
@@ -144,6 +144,42 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
         drop(guard);
         let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
     }
+}
+
+/// Whether connections are on their way back of which no thread waits for the end.
+static COMING: AtomicBool = AtomicBool::new(false);
+
+/// Has a connection taken back to TCP without waiting for it: the thread that watches anchors goes on with it.
+pub(crate) fn soon(fd: i32, at: Ref, cause: Cause) {
+    if begin(fd, at, cause) {
+        COMING.store(true, Ordering::Relaxed);
+        go_on(at);
+    }
+}
+
+/// How long until such connections are to be looked at again; `None` if there are none.
+pub(crate) fn pause() -> Option<u64> {
+    COMING.load(Ordering::Relaxed).then_some(PUMP_NS)
+}
+
+/// Goes on with those, for the thread that watches anchors. Whether there were any.
+pub(crate) fn go_on_coming() -> bool {
+    if !COMING.swap(false, Ordering::Relaxed) {
+        return false;
+    }
+    let mut coming = Vec::new();
+    table::for_each_conn(|_, at| {
+        if at.conn.is_going_back() {
+            coming.push(at);
+        }
+    });
+    for at in coming {
+        go_on(at);
+        if at.conn.is_going_back() {
+            COMING.store(true, Ordering::Relaxed);
+        }
+    }
+    true
 }
 
 /// Has the connection taken back from here on, by whichever thread comes by. False if it is back, or stays as it is.

@@ -140,7 +140,7 @@ fn each(mut f: impl FnMut(&'static Set)) {
 }
 
 /// Calls `f` for every instance that has attached connections.
-pub(crate) fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
+fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
     each_with_index(|index, set| {
         if set.attached.load(Ordering::Acquire) != 0 {
             f(index, set);
@@ -148,7 +148,8 @@ pub(crate) fn each_in_use(mut f: impl FnMut(u32, &'static Set)) {
     });
 }
 
-fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
+/// Calls `f` for every instance.
+pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
     for index in 0..SETS as u32 {
         match get(index) {
             Some(set) => f(index, set),
@@ -184,14 +185,15 @@ pub(crate) fn leave_doors() {
 /// do without the kernel; then it must go back.
 pub(crate) fn attached(at: Ref) -> bool {
     let mut everywhere = true;
-    each(|set| {
+    each_with_index(|index, set| {
         set.with(|inner| {
             for i in 0..inner.entries.len() {
                 let entry = &inner.entries[i];
                 if entry.registered && !entry.attached && entry.at.same(at) {
                     let fd = entry.fd;
                     // It may have come to be waited on since the ends asked to meet.
-                    let nested = set.nested.load(Ordering::Acquire);
+                    let nested =
+                        set.nested.load(Ordering::Acquire) || shared::is_shared_by_users(index);
                     if !nested && set.take_in(inner, i as u32) {
                         let _ = poll::epoll_ctl(set.epfd(), libc::EPOLL_CTL_DEL, fd, 0, 0);
                     } else {
