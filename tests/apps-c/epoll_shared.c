@@ -31,13 +31,26 @@ static void converse(struct peer *p, int other) {
     meet(p);
 }
 
-// The child adds a connection that both have.
-static void child_adds(struct peer *p) {
-    int go[2];
-    int set = MUST(epoll_create1(0));
+// A set that is made before the fork, a pipe between the two, and a second connection, which is returned.
+static int begin(struct peer *p, int go[2], int *set) {
+    *set = MUST(epoll_create1(0));
     MUST(pipe(go));
     int other = accept_one(p->listener);
     warm(other, true);
+    return other;
+}
+
+// The child waits for what the parent adds.
+static void hears_of(int set, int other) {
+    say_event(set, -1);
+    recv_all(other, buffer, 5);
+    say("%.5s", buffer);
+    _exit(0);
+}
+
+// The child adds a connection that both have.
+static void child_adds(struct peer *p) {
+    int go[2], set, other = begin(p, go, &set);
     add(set, p->fd, 1);
     pid_t child = MUST(fork());
     if (child == 0) {
@@ -57,11 +70,7 @@ static void child_adds(struct peer *p) {
 
 // The child removes one that the parent waits for.
 static void child_removes(struct peer *p) {
-    int go[2];
-    int set = MUST(epoll_create1(0));
-    MUST(pipe(go));
-    int other = accept_one(p->listener);
-    warm(other, true);
+    int go[2], set, other = begin(p, go, &set);
     add(set, p->fd, 1);
     add(set, other, 2);
     say_event(set, 0);
@@ -83,20 +92,13 @@ static void child_removes(struct peer *p) {
 
 // The child waits, and the parent adds.
 static void parent_adds(struct peer *p) {
-    int go[2];
-    int set = MUST(epoll_create1(0));
-    MUST(pipe(go));
-    int other = accept_one(p->listener);
-    warm(other, true);
+    int go[2], set, other = begin(p, go, &set);
     add(set, p->fd, 1);
     pid_t child = MUST(fork());
     if (child == 0) {
         say_event(set, 0);
         let_the_other_go(go);
-        say_event(set, -1);
-        recv_all(other, buffer, 5);
-        say("%.5s", buffer);
-        _exit(0);
+        hears_of(set, other);
     }
     await_the_other(go);
     add(set, other, 2);
@@ -107,18 +109,11 @@ static void parent_adds(struct peer *p) {
 
 // Likewise, and the child has not used the set before.
 static void parent_adds_first(struct peer *p) {
-    int go[2];
-    int set = MUST(epoll_create1(0));
-    MUST(pipe(go));
-    int other = accept_one(p->listener);
-    warm(other, true);
+    int go[2], set, other = begin(p, go, &set);
     pid_t child = MUST(fork());
     if (child == 0) {
         await_the_other(go);
-        say_event(set, -1);
-        recv_all(other, buffer, 5);
-        say("%.5s", buffer);
-        _exit(0);
+        hears_of(set, other);
     }
     add(set, other, 2);
     let_the_other_go(go);

@@ -8,16 +8,10 @@ use sovia_signal::access::{self, BadAddress};
 use sovia_sockets::conn::Role;
 use sovia_sockets::meeting::Server;
 use sovia_sockets::ops;
+use sovia_sockets::process::is_confined;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 use sovia_sys::call;
-
-/// Records a new connection's socket.
-fn record(fd: c_int, role: Role, server: Server) {
-    if !sovia_sockets::process::is_confined() {
-        ops::opened(fd, role, server);
-    }
-}
 
 /// `socket` has returned `fd`. Returns it.
 pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
@@ -34,10 +28,10 @@ pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
 
 /// Records an accepted socket if it is TCP, as its listener is.
 fn record_accepted(fd: c_int, listener: c_int) {
-    if sovia_sockets::process::is_confined() {
+    if is_confined() {
         return;
     }
-    if !table::is_tcp(listener) {
+    if !table::is_noted_tcp(listener) {
         if !call::is_tcp(fd) {
             return;
         }
@@ -45,7 +39,7 @@ fn record_accepted(fd: c_int, listener: c_int) {
             table::note_tcp(listener);
         }
     }
-    record(fd, Role::Acceptor, Server::Listener(listener));
+    ops::opened(fd, Role::Acceptor, Server::Listener(listener));
 }
 
 /// The address that the program connects to.
@@ -104,9 +98,10 @@ calls! {
         if (result == 0 || error == libc::EINPROGRESS || error == libc::EINTR)
             && matches!(family(address), Some(libc::AF_INET | libc::AF_INET6))
             && table::conn(fd).is_none()
-            && (table::is_tcp(fd) || !sovia_sockets::process::is_confined() && call::is_tcp(fd))
+            && !is_confined()
+            && table::is_tcp(fd)
         {
-            record(fd, Role::Connector, server(address));
+            ops::opened(fd, Role::Connector, server(address));
         }
         crate::boundary::set_errno(error);
         result

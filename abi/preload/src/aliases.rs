@@ -1,7 +1,7 @@
 //! glibc's second names: the same functions, under the names by which some libraries call them.
 
 use crate::creating::several;
-use crate::{descriptors, poll, receive, send};
+use crate::{descriptors, poll, receive, send, sockets};
 use libc::timeval;
 use libc::{
     FILE, c_char, c_int, c_uint, c_void, fd_set, mmsghdr, nfds_t, pollfd, size_t, sockaddr,
@@ -22,6 +22,10 @@ macro_rules! aliases {
 aliases! {
     fn __close(fd: c_int) -> c_int {
         descriptors::close(fd)
+    }
+
+    fn __socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+        sockets::socket(domain, kind, protocol)
     }
 
     fn __close_nocancel(fd: c_int) -> c_int {

@@ -10,11 +10,6 @@ hooks! {
         calls::sockets::made(fd, domain, kind, protocol)
     }
 
-    fn __socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
-        let fd = created(real!()(domain, kind, protocol));
-        calls::sockets::made(fd, domain, kind, protocol)
-    }
-
     fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
         calls::sockets::connect(later!(), fd, address, len)
     }

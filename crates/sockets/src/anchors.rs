@@ -25,6 +25,11 @@ pub(crate) const DOOR: u64 = u64::MAX;
 /// The doorbell that wakes the thread.
 pub(crate) const DOORBELL: u32 = 0;
 
+/// What an anchor tells of in any case.
+const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+/// There is room on TCP.
+const ROOM: u32 = libc::EPOLLOUT as u32;
+
 fn token(index: u32, generation: u32, fd: i32) -> u64 {
     // The descriptor is needed to ask the kernel; generation and index to know that it still is
     // the same connection.
@@ -105,8 +110,8 @@ fn spawn() -> bool {
     started
 }
 
-/// Finds out whether the kernel puts fences. In a process of several threads the kernel takes tens of milliseconds for it, for
-/// which neither a call of the program's can wait nor the thread that watches anchors.
+/// Finds out whether the kernel puts fences. In a process of several threads the kernel takes tens of
+/// milliseconds for it, for which neither a call of the program's can wait nor the thread that watches anchors.
 fn prepare_fences() {
     extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
         fences::find_out();
@@ -132,8 +137,9 @@ pub(crate) fn watch_new(fd: i32, at: Ref) {
     // woken for each connection, to learn nothing.
     note_room(at.index, at.generation, false);
     watch(fd, EVENTS, token(at.index, at.generation, fd));
-    // SYNC: with the one in `may_stop_audits`: the thread finds this connection in its look, or the nudge comes after it. And
-    // with the one in `thread::ended`: the thread sees this connection before it ends, or it is missed here.
+    // SYNC: with the one in `may_stop_audits`: the thread finds this connection in its look, or the nudge comes
+    // after it. And with the one in `thread::ended`: the thread sees this connection before it ends, or it is
+    // missed here.
     fence(Ordering::SeqCst);
     if !AUDITS.swap(true, Ordering::Relaxed) {
         nudge();
@@ -177,11 +183,6 @@ pub(crate) fn watch_room(guard: &Guard<'_>, fd: i32) {
         watch(fd, EVENTS | ROOM, token);
     }
 }
-
-/// What an anchor tells of in any case.
-const EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
-/// There is room on TCP.
-const ROOM: u32 = libc::EPOLLOUT as u32;
 
 /// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.
 fn watch(fd: i32, events: u32, token: u64) {

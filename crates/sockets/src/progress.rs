@@ -37,9 +37,11 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
     // When the connections are to be looked at; none while there are none. The thread is started for one.
     let mut audit = Some(clock::now_ns() + audit::PERIOD_NS);
-    anchors::audits();
     let mut watched = None;
     while !thread::must_end() {
+        if audit.is_some() {
+            anchors::audits();
+        }
         deaths::watch(watching, &mut watched);
         ROUNDS.fetch_add(1, Ordering::Relaxed);
         let left = audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
@@ -81,9 +83,6 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         if due {
             anchors::may_stop_audits();
             audit = audit_all(now).then_some(now + audit::PERIOD_NS);
-            if audit.is_some() {
-                anchors::audits();
-            }
             // (A pair that was left while this thread used it is its own to unmap.)
             let is_done = !has_pairs() && pair::pause().is_none();
             if pause == left && thread::count() == 1 && is_done {
@@ -93,7 +92,6 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         } else if audit.is_none() {
             // A new connection has had the thread nudged.
             audit = Some(now + audit::PERIOD_NS);
-            anchors::audits();
         }
         combine::serve();
         if retreat::go_on_coming() {

@@ -312,8 +312,13 @@ pub fn forget_tcp(fd: i32) {
     }
 }
 
-/// Whether that has been noted, and no call that Sovia sees has given the number to another descriptor since.
+/// Whether `fd` is a TCP socket. Asks the kernel where that has not been noted.
 pub fn is_tcp(fd: i32) -> bool {
+    is_noted_tcp(fd) || sovia_sys::call::is_tcp(fd)
+}
+
+/// Whether that has been noted, and no call that Sovia sees has given the number to another descriptor since.
+pub fn is_noted_tcp(fd: i32) -> bool {
     let slot = FIRST.get(fd as u32 as usize);
     slot.is_some_and(|slot| slot.load(Ordering::Acquire) == TCP) && !process::is_elsewhere()
 }

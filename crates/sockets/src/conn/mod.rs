@@ -135,10 +135,15 @@ impl Conn {
         self.use_memory(0);
         self.rx_pins.clear();
         self.tx_pins.clear();
-        for counter in [&self.transfers, &self.sleeps, &self.stay, &self.loans, &self.error] {
-            counter.store(0, Ordering::Relaxed);
-        }
-        for word in [&self.relaying, &self.leaves_for] {
+        for word in [
+            &self.transfers,
+            &self.sleeps,
+            &self.stay,
+            &self.loans,
+            &self.error,
+            &self.relaying,
+            &self.leaves_for,
+        ] {
             word.store(0, Ordering::Relaxed);
         }
         self.approach.forget();

@@ -42,7 +42,7 @@ pub(super) fn prepare(fd: i32, at: Ref) {
     let (mut place, mut known, mut unknown) = (NO_HABIT, FIRST, FIRST);
     if let Some(after) = config::meet_after() {
         (known, unknown) = (after, after);
-    } else if let Some(of) = place_of(fd, at) {
+    } else if let Some(of) = counted_at(fd, at) {
         let is_trial = habit::is_trial(of);
         known = habit::best(of, Cost::Known, is_trial).unwrap_or(FIRST);
         unknown = habit::best(of, Cost::Unknown, is_trial).unwrap_or(FIRST).max(known);
@@ -54,7 +54,7 @@ pub(super) fn prepare(fd: i32, at: Ref) {
 }
 
 /// Where connections like this one are counted.
-fn place_of(fd: i32, at: Ref) -> Option<u32> {
+fn counted_at(fd: i32, at: Ref) -> Option<u32> {
     let told = at.conn.approach.told.load(Ordering::Relaxed).checked_sub(1);
     told.or_else(|| call::socket_name(fd, at.conn.is_connector()).ok().map(habit::place))
 }

@@ -260,9 +260,7 @@ pub fn opening(fd: i32) -> bool {
         return false;
     }
     let listens = || call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
-    let fresh = (table::is_tcp(fd) || call::is_tcp(fd))
-        && listens() == Ok(0)
-        && call::socket_name(fd, true).is_err();
+    let fresh = table::is_tcp(fd) && listens() == Ok(0) && call::socket_name(fd, true).is_err();
     if fresh {
         opened(fd, Role::Connector, Server::Unknown);
     }

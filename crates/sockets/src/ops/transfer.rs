@@ -323,7 +323,7 @@ pub fn send(
                 drop(pin);
                 if conn.phase() == Phase::Attached {
                     // Another thread has given it its VI meanwhile.
-                    watch_room_after(fd, at, &sent, parts.iter().map(|part| part.len()).sum());
+                    watch_room_after(fd, at, &sent, length(parts));
                 }
                 let n = sent?;
                 if n > 0 && conn.phase() == Phase::Candidate {
@@ -367,7 +367,7 @@ pub fn send(
         }
     }
     // A short gathered write goes as one packet.
-    let total: usize = parts.iter().map(|part| part.len()).sum();
+    let total = length(parts);
     if parts.len() > 1 && total <= SHORT {
         return send_short(fd, at, parts, flags, kernel);
     }
@@ -385,7 +385,7 @@ fn send_short(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
-    let total: usize = parts.iter().map(|part| part.len()).sum();
+    let total = length(parts);
     if total <= INLINE {
         let mut short = [0u8; INLINE];
         join(parts, &mut short)?;
@@ -483,8 +483,12 @@ fn send_tcp(
     let result = kernel();
     conn.tx_tcp.fetch_add(*result.as_ref().unwrap_or(&0) as u64, Ordering::AcqRel);
     drop(pin);
-    watch_room_after(fd, at, &result, parts.iter().map(|part| part.len()).sum());
+    watch_room_after(fd, at, &result, length(parts));
     Ok(result)
+}
+
+fn length(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|part| part.len()).sum()
 }
 
 /// TCP has had no room for all of `total`: the program is to hear of it when it has.
@@ -511,7 +515,7 @@ fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, done: usize) -> 
 
 fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -> Outcome {
     let conn = at.conn;
-    let total: usize = parts.iter().map(|part| part.len()).sum();
+    let total = length(parts);
     let mut call = Call::begin(fd, at, deadline(&conn.send_timeout));
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     while done < total {
