@@ -30,7 +30,6 @@ use self::task::{Cpus, Scenario, Task, Wait};
 
 pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
 
-/// Measure Sovia against kernel TCP, Unix sockets and the hardware's limit.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -17,7 +17,6 @@ use self::workload::{Outcome, TESTS, WORKLOADS, Workload};
 use crate::run::Board;
 use crate::table;
 
-/// Show an unmodified Redis over kernel TCP, a Unix socket and Sovia.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How often everything is measured; the median counts

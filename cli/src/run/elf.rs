@@ -6,14 +6,19 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use object::elf::{FileHeader32, FileHeader64};
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, FileKind, ReadCache, ReadRef};
+
+/// Sections that only the Go compiler makes.
+const OF_GO: [&[u8]; 2] = [b"\0.go.buildinfo\0", b"\0.note.go.buildid\0"];
+
+/// Class, byte order and machine: two files that differ in it cannot be in one process.
+type Machine = (bool, bool, u16);
 
 /// The headers, as far as they matter here.
 #[derive(Debug)]
 pub(super) struct Elf {
-    /// Class, byte order and machine: two files that differ in it cannot be in one process.
-    machine: (bool, bool, u16),
+    machine: Machine,
     /// The dynamic linker; a static executable has none.
     pub(super) interpreter: Option<PathBuf>,
     /// Made by the Go compiler.
@@ -34,9 +39,19 @@ impl Elf {
 
     /// Whether this process's own executable, and so the library, is for another machine.
     pub(super) fn is_foreign(&self) -> bool {
-        let own = File::open("/proc/self/exe").ok().as_ref().and_then(Self::read);
-        own.is_some_and(|own| own.machine != self.machine)
+        own_machine().is_some_and(|own| own != self.machine)
     }
+}
+
+fn own_machine() -> Option<Machine> {
+    let file = File::open("/proc/self/exe").ok()?;
+    let data = ReadCache::new(&file);
+    // Sovia is for machines of 64 bits only.
+    FileHeader64::<Endianness>::parse(&data).and_then(machine).ok()
+}
+
+fn machine<H: FileHeader<Endian = Endianness>>(header: &H) -> object::Result<Machine> {
+    Ok((header.is_class_64(), header.is_big_endian(), header.e_machine(header.endian()?).0))
 }
 
 fn headers<'data, H, R>(data: R) -> object::Result<Elf>
@@ -53,10 +68,19 @@ where
         }
     }
     // Without section headers, as after `sstrip`, one cannot tell; then it is none.
-    let go = header.sections(endian, data).is_ok_and(|sections| {
-        sections.section_by_name(endian, b".go.buildinfo").is_some()
-            || sections.section_by_name(endian, b".note.go.buildid").is_some()
-    });
-    let machine = (header.is_class_64(), header.is_big_endian(), header.e_machine(endian).0);
-    Ok(Elf { machine, interpreter, go })
+    let go = section_names(header, endian, data)
+        .is_some_and(|names| OF_GO.iter().any(|go| names.windows(go.len()).any(|at| at == *go)));
+    Ok(Elf { machine: machine(header)?, interpreter, go })
+}
+
+/// The names of all sections, each between zero bytes. To look them up one at a time would read the file for
+/// each.
+fn section_names<'data, H, R>(header: &H, endian: Endianness, data: R) -> Option<&'data [u8]>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let sections = header.section_headers(endian, data).ok()?;
+    let names = sections.get(usize::try_from(header.shstrndx(endian, data).ok()?).ok()?)?;
+    names.data(endian, data).ok()
 }

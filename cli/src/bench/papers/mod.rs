@@ -41,7 +41,7 @@ pub(super) use self::play::endpoint;
 const QUICK_LIMIT: Duration = Duration::from_secs(58);
 const FULL_LIMIT: Duration = Duration::from_secs(590);
 
-/// The commands.
+// No comment of rustdoc's: clap would make it the description of `sovia bench`.
 #[derive(Subcommand)]
 pub(super) enum What {
     /// All of the following, as the papers on VIA measured it: a page with pictures and data
