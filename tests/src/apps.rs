@@ -74,6 +74,7 @@ fn build(name: &str, form: Form) -> PathBuf {
     let parts = ["common.c", "bytes.c", "common.h", "native.h"];
     let mut parts: Vec<PathBuf> = parts.iter().map(|part| sources.join(part)).collect();
     parts.insert(0, sources.join(format!("{name}.c")));
+    parts.push(sources.join(format!("{name}_library.c")));
     let include = tests_dir().join("../include");
     parts.extend(native.then(|| include.join("sovia.h")));
     let folder = build_dir().join(match form {
@@ -103,9 +104,32 @@ fn build(name: &str, form: Form) -> PathBuf {
         }
         let compiled = cc.status().expect("a C compiler named cc");
         assert!(compiled.success(), "{} does not compile", parts[0].display());
+        build_library(name, &sources, &folder);
         fs::rename(&fresh, &program).expect("the built program moves into place");
     }
     program
+}
+
+/// Builds the library of a program that opens one, if there is `apps-c/NAME_library.c`: with the functions that
+/// it calls looked for at their first call (`NAME.lazy.so`), and when it is loaded (`NAME.now.so`).
+fn build_library(name: &str, sources: &Path, folder: &Path) {
+    let source = sources.join(format!("{name}_library.c"));
+    if !source.exists() {
+        return;
+    }
+    for when in ["lazy", "now"] {
+        let mut cc = Command::new("cc");
+        cc.args([
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-shared",
+            "-fPIC",
+            &format!("-Wl,-z,relro,-z,{when}"),
+        ]);
+        cc.arg(&source).arg("-o").arg(folder.join(format!("{name}.{when}.so")));
+        assert!(cc.status().expect("a C compiler named cc").success(), "{}", source.display());
+    }
 }
 
 /// What links a program with a library where that lies.

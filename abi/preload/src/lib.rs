@@ -13,10 +13,12 @@
 mod real;
 mod aliases;
 mod asynchronous;
+mod bindings;
 mod children;
 mod creating;
 mod credentials;
 mod descriptors;
+mod handles;
 mod heap;
 mod limits;
 mod memory;
@@ -37,6 +39,7 @@ extern "C" fn start() {
     let before = errno();
     real::resolve_all();
     process::resolve_variadic();
+    handles::start();
     signals::start();
     heap::start();
     sovia_sockets::start();
