@@ -1,7 +1,8 @@
-//! POSIX asynchronous I/O: threads of libc's own make the kernel's calls, past every hook. What it is used
-//! on is the kernel's for good.
+//! Asynchronous I/O, which passes every hook: POSIX's, for which threads of libc's own make the kernel's
+//! calls, and the kernel's. What it is used on is the kernel's for good.
 
-use libc::{aiocb, c_int, sigevent};
+use libc::{aiocb, c_int, c_long, c_ulong, sigevent};
+use sovia_calls::boundary::take;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 
@@ -29,8 +30,54 @@ unsafe fn before_all(list: *const *mut aiocb, count: c_int) {
     }
 }
 
+/// A request to the kernel, as far as the descriptor.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Iocb {
+    data: u64,
+    key_and_flags: [u32; 2],
+    operation: u16,
+    priority: i16,
+    descriptor: u32,
+}
+
+/// Requests are about to be handed to the kernel, which says what is wrong with those that cannot be read.
+///
+/// # Safety
+/// None: every pointer is looked at with care.
+unsafe fn before_submission(list: *const *const Iocb, count: c_long) {
+    for i in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: every pattern of bits is a pointer, and every one an `Iocb`.
+        let request = unsafe { take(list.wrapping_add(i)).and_then(|request| take(request)) };
+        let Ok(request) = request else { return };
+        let fd = request.descriptor as c_int;
+        if let Some(at) = table::conn(fd) {
+            retreat::now(fd, at, Cause::Call);
+        }
+    }
+}
+
+/// `io_submit` by its number; `kernel` makes the real call.
+///
+/// # Safety
+/// As for the call.
+pub(crate) unsafe fn system_call(
+    [_, count, list]: [c_long; 3],
+    kernel: impl FnOnce() -> c_long,
+) -> c_long {
+    // SAFETY: the caller's contract.
+    unsafe { before_submission(list as *const *const Iocb, count) };
+    kernel()
+}
+
 // On 64-bit machines a request of the functions that end in 64 has the same layout.
 hooks! {
+    /// libaio's, which calls the kernel by an instruction of its own.
+    fn io_submit(context: c_ulong, count: c_long, list: *const *const Iocb) -> c_int {
+        before_submission(list, count);
+        real!()(context, count, list)
+    }
+
     fn aio_read(request: *mut aiocb) -> c_int {
         before(request);
         real!()(request)

@@ -1,8 +1,45 @@
 //! Children that libc makes without its handlers for forks: `_Fork`, `clone`, `vfork`, and the system
 //! calls made through `syscall`.
 
+use crate::heap;
 use libc::{c_int, c_long, c_ulong, c_void, pid_t};
+use sovia_signal::chain;
 use sovia_sockets::{fork, process};
+use sovia_sync::section;
+
+/// What has been prepared for a child, as handlers of `pthread_atfork` do it for libc's `fork`.
+#[derive(Clone, Copy)]
+struct Prepared {
+    engine: fork::Prepared,
+    /// Not where a handler has interrupted the code that has the heap.
+    heap: bool,
+}
+
+impl Prepared {
+    fn new() -> Prepared {
+        let prepared = Prepared { heap: !section::is_inside(), engine: fork::before() };
+        if prepared.heap {
+            heap::hold();
+        }
+        prepared
+    }
+
+    fn in_parent(self, made: bool) {
+        self.release();
+        self.engine.in_parent(made);
+    }
+
+    fn in_child(self, libc: bool) {
+        self.release();
+        self.engine.in_child(libc);
+    }
+
+    fn release(self) {
+        if self.heap {
+            heap::release();
+        }
+    }
+}
 
 type Main = extern "C" fn(*mut c_void) -> c_int;
 
@@ -10,7 +47,7 @@ type Main = extern "C" fn(*mut c_void) -> c_int;
 struct Start {
     main: Main,
     argument: *mut c_void,
-    prepared: fork::Prepared,
+    prepared: Prepared,
 }
 
 extern "C" fn begin(start: *mut c_void) -> c_int {
@@ -24,8 +61,16 @@ extern "C" fn begin(start: *mut c_void) -> c_int {
 }
 
 hooks! {
+    /// libc's takes the locks of malloc and of stdio if the process has several threads, and what a signal handler
+    /// has interrupted may hold them. A program that has one thread may fork in a handler all the same, but
+    /// not if the library's threads make libc take them. Then the child is made without, and without the program's
+    /// own handlers of `pthread_atfork`.
+    fn fork() -> pid_t {
+        if chain::is_in_handler() && fork::is_threaded_by_us() { _Fork() } else { real!()() }
+    }
+
     fn _Fork() -> pid_t {
-        let prepared = fork::before();
+        let prepared = Prepared::new();
         let pid = real!()();
         match pid {
             0 => prepared.in_child(true),
@@ -48,7 +93,7 @@ hooks! {
             }
             return real!()(main, stack, flags, argument, parent_id, tls, child_id);
         }
-        let mut start = Start { main: function, argument, prepared: fork::before() };
+        let mut start = Start { main: function, argument, prepared: Prepared::new() };
         let own: *mut c_void = (&raw mut start).cast();
         let pid = real!()(Some(begin), stack, flags, own, parent_id, tls, child_id);
         start.prepared.in_parent(pid > 0);
@@ -93,7 +138,7 @@ pub(crate) unsafe fn system_call(
         }
         return kernel();
     }
-    let prepared = fork::before();
+    let prepared = Prepared::new();
     let pid = kernel();
     match pid {
         0 => prepared.in_child(false),

@@ -156,11 +156,13 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-extern "C" fn hold() {
+/// Takes the heap for the time of a fork.
+pub(crate) extern "C" fn hold() {
     HEAP.lock();
 }
 
-extern "C" fn release() {
+/// After the fork, in both.
+pub(crate) extern "C" fn release() {
     HEAP.unlock();
 }
 

@@ -39,6 +39,10 @@ pub(crate) unsafe fn system_call(
     if let Some(result) = unsafe { crate::limits::system_call(number, [a, b, c, d]) } {
         return result;
     }
+    if number == libc::SYS_io_submit {
+        // SAFETY: likewise.
+        return unsafe { crate::asynchronous::system_call([a, b, c], kernel) };
+    }
     if number == libc::SYS_pidfd_getfd {
         let (pidfd, fd) = (a as c_int, b as c_int);
         // SAFETY: takes numbers.

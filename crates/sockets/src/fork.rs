@@ -60,6 +60,11 @@ extern "C" fn child() {
     set_errno(ERRNO.load(Ordering::Relaxed));
 }
 
+/// Whether the process has several threads only because the library has some.
+pub fn is_threaded_by_us() -> bool {
+    crate::thread::have_been() && crate::thread::is_single()
+}
+
 /// What has been prepared for a child.
 #[derive(Debug, Clone, Copy)]
 #[must_use]

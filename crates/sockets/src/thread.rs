@@ -48,6 +48,8 @@ pub(crate) enum Ends {
 
 /// The kernel, or libc, has refused a thread.
 static REFUSED: AtomicBool = AtomicBool::new(false);
+/// One has been started, here or in a process of which this one is a copy.
+static BEEN: AtomicBool = AtomicBool::new(false);
 /// None is to go on, and none to be started.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 /// A thread of the program's has left in a way after which the library's may be alone.
@@ -72,6 +74,7 @@ pub(crate) fn start(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool
     place.main.store(main as usize, Ordering::Relaxed);
     place.argument.store(argument as usize, Ordering::Relaxed);
     place.is_told.store(ends == Ends::WhenTold, Ordering::Relaxed);
+    BEEN.store(true, Ordering::Relaxed);
     let started = create(free);
     REFUSED.store(!started, Ordering::Relaxed);
     if !started {
@@ -117,6 +120,11 @@ extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {
     let result = main(argument);
     place.id.store(0, Ordering::Release);
     result
+}
+
+/// Whether libc may have learnt that the process has several threads by one of these.
+pub(crate) fn have_been() -> bool {
+    BEEN.load(Ordering::Relaxed)
 }
 
 /// How many there are.
