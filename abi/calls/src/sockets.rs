@@ -7,10 +7,10 @@ use libc::{c_int, c_void, sockaddr, socklen_t};
 use sovia_signal::access::{self, BadAddress};
 use sovia_sockets::conn::Role;
 use sovia_sockets::meeting::Server;
-use sovia_sockets::ops;
 use sovia_sockets::process::is_confined;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
+use sovia_sockets::{ops, options};
 use sovia_sys::call;
 
 /// `socket` has returned `fd`. Returns it.
@@ -61,7 +61,7 @@ fn server(address: *const sockaddr) -> Server {
     server.map_or(Server::Unknown, Server::At)
 }
 
-/// Options by which the kernel is to work on the stream itself, or to say more of each receive.
+/// Options by which the kernel is to work on the stream itself: it must have the whole of it.
 fn needs_kernel(level: c_int, name: c_int) -> bool {
     const SO_ATTACH_REUSEPORT_CBPF: c_int = 51;
     match level {
@@ -71,12 +71,6 @@ fn needs_kernel(level: c_int, name: c_int) -> bool {
         }
         _ => false,
     }
-}
-
-/// Options that, once set, change what the kernel's receive does beyond what a VI carries.
-fn changes_receiving(level: c_int, name: c_int) -> bool {
-    level == libc::IPPROTO_TCP && name == libc::TCP_INQ
-        || level == libc::SOL_SOCKET && name == libc::SO_PEEK_OFF
 }
 
 /// An address's family, as far as it can be read.
@@ -148,7 +142,7 @@ calls! {
         }
         let result = real(fd, level, name, value, len);
         if result == 0 {
-            if changes_receiving(level, name) {
+            if options::wants_kernel(fd, level, name) {
                 retreat::now(fd, at, Cause::Call);
             }
             ops::note_option(fd, at, level, name);

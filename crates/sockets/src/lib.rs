@@ -56,6 +56,7 @@ mod memory;
 mod message;
 pub mod native;
 pub mod ops;
+pub mod options;
 pub mod pair;
 mod peers;
 pub mod pollset;

@@ -5,7 +5,7 @@ use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, WINDOW_MAX, flag};
 use crate::message::Link;
 use crate::table::{self, Ref};
-use crate::{anchors, handler, pair, protocol, sets, stats, stream, thread};
+use crate::{anchors, handler, options, pair, protocol, sets, stats, stream, thread};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_proto::flow::Flow;
@@ -82,8 +82,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         give_up(at, Reason::HalfClosed);
         return Attached::No;
     }
-    if call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT) != Ok(1) {
-        // Its listener's mark, perhaps.
+    if !options::allow_vi(fd) {
         give_up(at, Reason::RetreatCall);
         return Attached::No;
     }

@@ -1,0 +1,126 @@
+//! Socket options and the VI: under which of them a connection may be on one.
+//!
+//! The kernel's socket keeps every option. Most say nothing about the bytes, or something that a VI keeps to.
+//! The others ask something of the kernel that it can do only for bytes that pass through it: what the list
+//! below does not name is taken to be such a one.
+
+use sovia_sys::call;
+
+const SO_BUSY_POLL: i32 = 46;
+const SO_MAX_PACING_RATE: i32 = 47;
+const SO_INCOMING_CPU: i32 = 49;
+const SO_PREFER_BUSY_POLL: i32 = 69;
+const SO_BUSY_POLL_BUDGET: i32 = 70;
+const SO_BUF_LOCK: i32 = 72;
+const SO_RESERVE_MEM: i32 = 73;
+const SO_TXREHASH: i32 = 74;
+const SO_TIMESTAMP_NEW: i32 = 63;
+const SO_TIMESTAMPNS_NEW: i32 = 64;
+const SO_TIMESTAMPING_NEW: i32 = 65;
+const TCP_FASTOPEN_KEY: i32 = 33;
+const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
+const TCP_INQ: i32 = 36;
+const TCP_TX_DELAY: i32 = 37;
+
+/// Whether a connection with the option, whatever its value, may be on a VI.
+fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
+    match level {
+        libc::SOL_SOCKET => matches!(
+            name,
+            libc::SO_DEBUG
+                | libc::SO_REUSEADDR
+                | libc::SO_REUSEPORT
+                | libc::SO_DONTROUTE
+                | libc::SO_BROADCAST
+                | libc::SO_SNDBUF
+                | libc::SO_RCVBUF
+                | libc::SO_SNDBUFFORCE
+                | libc::SO_RCVBUFFORCE
+                | libc::SO_KEEPALIVE
+                | libc::SO_OOBINLINE
+                | libc::SO_NO_CHECK
+                | libc::SO_PRIORITY
+                | libc::SO_LINGER
+                | libc::SO_RCVTIMEO
+                | libc::SO_SNDTIMEO
+                | libc::SO_BINDTODEVICE
+                | libc::SO_DETACH_FILTER
+                | libc::SO_MARK
+                | libc::SO_LOCK_FILTER
+                | libc::SO_ZEROCOPY
+                | SO_BUSY_POLL
+                | SO_INCOMING_CPU
+                | SO_PREFER_BUSY_POLL
+                | SO_BUSY_POLL_BUDGET
+                | SO_BUF_LOCK
+                | SO_RESERVE_MEM
+                | SO_TXREHASH
+        ),
+        libc::IPPROTO_TCP => matches!(
+            name,
+            libc::TCP_NODELAY
+                | libc::TCP_MAXSEG
+                | libc::TCP_CORK
+                | libc::TCP_KEEPIDLE
+                | libc::TCP_KEEPINTVL
+                | libc::TCP_KEEPCNT
+                | libc::TCP_SYNCNT
+                | libc::TCP_LINGER2
+                | libc::TCP_DEFER_ACCEPT
+                | libc::TCP_WINDOW_CLAMP
+                | libc::TCP_QUICKACK
+                | libc::TCP_CONGESTION
+                | libc::TCP_THIN_LINEAR_TIMEOUTS
+                | libc::TCP_THIN_DUPACK
+                | libc::TCP_FASTOPEN
+                | libc::TCP_FASTOPEN_CONNECT
+                | TCP_FASTOPEN_KEY
+                | TCP_FASTOPEN_NO_COOKIE
+                | libc::TCP_NOTSENT_LOWAT
+                | libc::TCP_SAVE_SYN
+        ),
+        libc::IPPROTO_IP | libc::IPPROTO_IPV6 => true,
+        _ => false,
+    }
+}
+
+/// Options with a value under which a connection may be on a VI. A listener's connections, and those that an
+/// exec has left, come with what was chosen before: so their sockets are asked.
+const HARMLESS: &[(i32, i32, i32)] = &[
+    // Readiness from a number of bytes on is the kernel's to judge.
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1),
+    (libc::SOL_SOCKET, libc::SO_PEEK_OFF, -1),
+    // The times at which bytes come and go.
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP, 0),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0),
+    (libc::SOL_SOCKET, SO_TIMESTAMP_NEW, 0),
+    (libc::SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0),
+    (libc::SOL_SOCKET, SO_TIMESTAMPING_NEW, 0),
+    // How fast bytes go, and after how long a peer that takes none counts as gone.
+    (libc::SOL_SOCKET, SO_MAX_PACING_RATE, -1),
+    (libc::IPPROTO_TCP, TCP_TX_DELAY, 0),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 0),
+    (libc::IPPROTO_TCP, TCP_INQ, 0),
+    // A socket that is being taken over from another kernel.
+    (libc::IPPROTO_TCP, libc::TCP_REPAIR, 0),
+];
+
+/// Whether the socket has that value. One that this kernel does not have has no other.
+fn has(fd: i32, &(level, name, value): &(i32, i32, i32)) -> bool {
+    call::getsockopt::<i32>(fd, level, name).map_or(true, |has| has == value)
+}
+
+/// An option has been set: whether the connection must be on TCP from now on.
+pub fn wants_kernel(fd: i32, level: i32, name: i32) -> bool {
+    if says_nothing_of_bytes(level, name) {
+        return false;
+    }
+    let known = HARMLESS.iter().find(|option| (option.0, option.1) == (level, name));
+    known.is_none_or(|option| !has(fd, option))
+}
+
+/// Whether none of a socket's options keeps it on TCP.
+pub(crate) fn allow_vi(fd: i32) -> bool {
+    HARMLESS.iter().all(|option| has(fd, option))
+}
