@@ -163,9 +163,7 @@ fn retreat_all(cause: Cause) {
         if attached.is_empty() {
             return;
         }
-        for (fd, at) in attached {
-            retreat::now(fd, at, cause);
-        }
+        retreat::all(&attached, cause);
     }
 }
 

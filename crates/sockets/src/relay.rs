@@ -19,12 +19,14 @@ use std::collections::VecDeque;
 
 /// Between two looks whether a call of the program's is over.
 const LOOK_NS: u64 = 10_000_000;
+/// Between two looks at connections whose peers are stopped.
+const HELD_NS: u64 = 50_000_000;
 /// Bytes moved at a time.
 const PIECE: usize = 64 << 10;
 
 /// From now on retreats have their relays from here.
 pub(crate) fn start() {
-    retreat::relayed_by(take_over);
+    retreat::relayed_by(retreat::Processes { relay: take_over, accompany });
 }
 
 /// Puts a relay in the place of every descriptor of the connection. False if none can be had.
@@ -45,29 +47,14 @@ fn take_over(fd: i32, at: Ref) -> bool {
         // Sending has failed, and goes on to do so.
         let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
     }
-    // SAFETY: libc's fork, so that its locks and ours are whole in the child; the child only runs
-    // the relay and leaves without running the program's exit handlers.
-    let child = unsafe { libc::fork() };
-    match child {
-        -1 => return false,
-        0 => {
-            wait::ignore_cancellation();
-            section::leave();
-            process::become_relay();
-            drop((theirs, begin));
-            // SAFETY: as above. The relay has a place of its own in the family before this process, whose
-            // place it would have to wait for, has gone: nobody finds the connection without a holder.
-            match unsafe { libc::fork() } {
-                0 => {
-                    await_leave(&begins);
-                    run(fd, at, &ours);
-                    call::exit_now();
-                }
-                relay => process::exit(i32::from(relay < 0)),
-            }
-        }
-        child if !call::reap(child) => return false,
-        _ => {}
+    let (theirs_there, begin_there) = (theirs.raw(), begin.raw());
+    let life = || {
+        let _ = (call::close(theirs_there), call::close(begin_there));
+        await_leave(&begins);
+        run(fd, at, &ours);
+    };
+    if !start_orphan(life) {
+        return false;
     }
     if nonblocking {
         let _ = call::fcntl(theirs.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize);
@@ -89,6 +76,44 @@ fn take_over(fd: i32, at: Ref) -> bool {
     });
     let _ = call::write(begin.raw(), &[0]);
     true
+}
+
+/// Starts a grandchild of this process, which the program's wait calls do not find, for `life`. False if it cannot
+/// be had. In a section.
+fn start_orphan(life: impl FnOnce()) -> bool {
+    // SAFETY: libc's fork, so that its locks and ours are whole in the child; the child only starts another one and
+    // leaves without running the program's exit handlers.
+    match unsafe { libc::fork() } {
+        -1 => false,
+        0 => {
+            wait::ignore_cancellation();
+            section::leave();
+            process::become_relay();
+            // SAFETY: as above. The grandchild has a place of its own in the family before this process, whose
+            // place it would have to wait for, has gone: no process finds the connection without a holder.
+            match unsafe { libc::fork() } {
+                0 => {
+                    life();
+                    call::exit_now();
+                }
+                relay => process::exit(i32::from(relay < 0)),
+            }
+        }
+        child => call::reap(child),
+    }
+}
+
+/// Leaves connections that are going back to a process of their own, since this one is about to become another
+/// program, and their peers are stopped. It holds them until they are back.
+fn accompany(connections: &[(i32, Ref)]) -> bool {
+    let _inside = section::inside();
+    start_orphan(|| {
+        let descriptors: Vec<i32> = connections.iter().map(|&(fd, _)| fd).collect();
+        ops::keep_only(&descriptors);
+        while connections.iter().any(|&(_, at)| retreat::is_still_coming(at)) {
+            let _ = ppoll(&mut [], Some(HELD_NS), None);
+        }
+    })
 }
 
 /// Puts what comes next into the relay's socket: what the program has been told is there must not be missing until

@@ -272,25 +272,31 @@ fn memory_of(id: i32) -> Result<usize> {
     sys!(process_vm_readv, id, &raw const local, 1usize, &raw const remote, 1usize, 0usize)
 }
 
-/// By the state that /proc gives.
+/// Whether a task is stopped, by a signal or by a debugger. False where that cannot be told.
+pub fn is_stopped(id: i32) -> bool {
+    matches!(state_of(id), Some(b'T' | b't'))
+}
+
+/// Without /proc a zombie looks alive.
 #[cold]
 fn is_no_zombie(id: i32) -> bool {
+    !matches!(state_of(id), Some(b'Z' | b'X'))
+}
+
+/// The state that /proc gives.
+fn state_of(id: i32) -> Option<u8> {
     let mut path = [0u8; 32];
     let mut at = 0;
     put(&mut path, &mut at, b"/proc/");
     put_number(&mut path, &mut at, id.unsigned_abs());
     put(&mut path, &mut at, b"/stat");
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    let Ok(fd) = sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags) else {
-        // Without /proc a zombie looks alive.
-        return true;
-    };
+    let fd = sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags).ok()?;
     let mut stat = [0u8; 128];
     let n = read(fd as RawFd, &mut stat).unwrap_or(0);
     let _ = close(fd as RawFd);
     // The state follows the name in brackets, which may itself hold brackets.
-    let state = stat[..n].iter().rposition(|&c| c == b')').and_then(|i| stat.get(i + 2));
-    !matches!(state, Some(b'Z' | b'X'))
+    stat[..n].iter().rposition(|&c| c == b')').and_then(|i| stat.get(i + 2)).copied()
 }
 
 pub(crate) fn put(out: &mut [u8], at: &mut usize, bytes: &[u8]) {

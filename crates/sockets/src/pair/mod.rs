@@ -85,6 +85,8 @@ pub struct Pair {
     waiters: AtomicU32,
     /// Somebody has written nonsense into the segment: its waiters may have missed news.
     pub(crate) suspect: AtomicBool,
+    /// The peer has left a retreat waiting for as long as one waits, and answered none since.
+    pub(crate) silent: AtomicBool,
 }
 
 /// This process.
@@ -204,6 +206,7 @@ pub(crate) fn add(
         refs: AtomicU32::new(0),
         waiters: AtomicU32::new(0),
         suspect: AtomicBool::new(false),
+        silent: AtomicBool::new(false),
     });
     CHANGE.lock();
     let free = TABLE.iter().position(|p| p.load(Ordering::Acquire).is_null());

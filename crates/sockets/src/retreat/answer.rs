@@ -1,15 +1,16 @@
 //! The sender's side of a retreat: answer a recall, and put on TCP what is unread on the VI.
 
+use super::patience::Patience;
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::stream::listeners;
-use crate::stream::returned::{PATIENCE_NS, PUMP_NS, holds_back, recalled};
+use crate::stream::returned::{PUMP_NS, holds_back, recalled};
 use crate::stream::{self, load, store, tell_reader, word};
 use crate::table::Ref;
 use crate::{anchors, family, pair, table};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_proto::path::{self, CANCELLED, Grant, Owed, Tx};
 use sovia_sync::hazard::Waits;
-use sovia_sys::{clock, futex};
+use sovia_sys::futex;
 use via_shm::waiter::Bell;
 
 /// Between two looks of a thread that waits for a peer's answer.
@@ -19,9 +20,8 @@ const STEP_NS: u64 = 10_000_000;
 static PUMPING: AtomicBool = AtomicBool::new(false);
 
 /// Has the receiver recall the direction in which we send, and puts on TCP what it returns.
-pub(super) fn ask_peer(fd: i32, at: Ref) {
+pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
     let conn = at.conn;
-    let start = clock::now_ns();
     let waits = Waits::begin(false);
     let bell: &Bell = {
         let Some(mut guard) = conn.attached() else { return };
@@ -37,7 +37,7 @@ pub(super) fn ask_peer(fd: i32, at: Ref) {
         // SAFETY: the segment stays mapped while `waits` names its pair.
         unsafe { &*bell }
     };
-    while clock::now_ns() - start < PATIENCE_NS && conn.phase() == Phase::Attached {
+    while conn.phase() == Phase::Attached {
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();
         let done = {
@@ -46,7 +46,7 @@ pub(super) fn ask_peer(fd: i32, at: Ref) {
             if Grant::from_word(load(path, word::GRANT)) == Grant::Recalled {
                 recalled(&mut guard);
             }
-            conn.tx() != Tx::Vi && !holds_back(&mut guard, fd)
+            (conn.tx() != Tx::Vi && !holds_back(&mut guard, fd)) || patience.is_over(&guard)
         };
         if !done {
             let _ = futex::wait(bell.word(), before, Some(STEP_NS));

@@ -17,16 +17,18 @@
 //! No thread owns a retreat: see `step`.
 
 pub(crate) mod answer;
+mod patience;
 mod step;
 
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::pair;
 use crate::pair::lent::{self, How};
-use crate::stream::returned::{PATIENCE_NS, PUMP_NS};
+use crate::stream::returned::PUMP_NS;
 use crate::stream::{self, listeners};
 use crate::table::{self, Ref};
 use crate::{family, meeting, process, sets, stats};
 use core::sync::atomic::{AtomicBool, Ordering};
+use patience::Patience;
 use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::hazard::Waits;
@@ -98,14 +100,60 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
         conn.count_stay(cause.reason());
         return;
     }
-    if !begin(fd, at, cause) {
-        return;
+    if begin(fd, at, cause) {
+        finish(fd, at, cause, Patience::begin());
     }
-    let start = clock::now_ns();
+}
+
+/// Whether a connection that the caller holds for another program is still to come back; takes it a step further.
+pub(crate) fn is_still_coming(at: Ref) -> bool {
+    go_on(at);
+    at.conn.is_going_back()
+}
+
+/// The same for many connections. The peers work on all of them meanwhile.
+pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
+    let patience = Patience::begin();
+    let coming: Vec<bool> = connections
+        .iter()
+        .map(|&(fd, at)| {
+            let comes = at.conn.phase() == Phase::Attached && begin(fd, at, cause);
+            if comes {
+                go_on(at);
+            }
+            comes
+        })
+        .collect();
+    let mut left = Vec::new();
+    for (&(fd, at), comes) in connections.iter().zip(coming) {
+        if !comes {
+            now(fd, at, cause);
+        } else if finish(fd, at, cause, patience) == End::Left {
+            left.push((fd, at));
+        }
+    }
+    if cause == Cause::Exec && !left.is_empty() {
+        // The peer goes on some time, and what is unread comes on TCP then. Until that the new program finds nothing.
+        let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&left));
+    }
+}
+
+/// How waiting for a connection has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It is back, stays, or has a relay.
+    Settled,
+    /// Its peer is stopped, and relatives of this process have the connection as well.
+    Left,
+}
+
+/// Waits until a connection is back.
+fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) -> End {
+    let conn = at.conn;
     let waits = Waits::begin(false);
     loop {
         // Another thread may have gone on, or closed it.
-        let Some(mut guard) = at.attached() else { return };
+        let Some(mut guard) = at.attached() else { return End::Settled };
         let bell = bell(&guard, &waits);
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();
@@ -113,11 +161,13 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
             stream::damaged(conn, fd);
             Step::Over
         });
-        let is_late = clock::now_ns() - start >= PATIENCE_NS;
+        let is_late = came == Step::Waits && patience.is_over(&guard);
         match came {
             Step::Over => {
+                patience::answered(&guard);
                 drop(guard);
-                return detach(at);
+                detach(at);
+                return End::Settled;
             }
             Step::Waits if !is_late => {}
             Step::Stays | Step::Waits => {
@@ -126,18 +176,20 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
                 let is_left_to_others = !cause.leaves_everything()
                     && (family::is_shared(conn) || process::is_borrowed());
                 if is_left_to_others && (came == Step::Stays || !step::awaits_answer(&guard)) {
-                    return give_up(&mut guard, came);
+                    give_up(&mut guard, came);
+                    return End::Settled;
                 }
-                if is_left_to_others && (cause != Cause::Exec || process::is_borrowed()) {
+                if is_left_to_others {
                     // The peer is stopped. The thread that watches anchors goes on when it answers, and what is
-                    // unread comes on TCP then. (One that becomes another program has no such thread.)
-                    return;
+                    // unread comes on TCP then.
+                    return if process::is_borrowed() { End::Settled } else { End::Left };
                 }
                 if !is_left_to_others && hands_over(conn) {
                     step::stop_waiting(&guard);
                     drop(guard);
                     drop(waits);
-                    return hand_over(fd, at);
+                    hand_over(fd, at);
+                    return End::Settled;
                 }
             }
         }
@@ -257,7 +309,7 @@ fn hands_over(conn: &Conn) -> bool {
 fn hand_over(fd: i32, at: Ref) {
     // No handler of the program's leaves this half way.
     let _inside = section::inside();
-    let is_relayed = RELAY.get().is_some_and(|relay| relay(fd, at));
+    let is_relayed = PROCESSES.get().is_some_and(|processes| (processes.relay)(fd, at));
     if is_relayed {
         at.conn.stays(Reason::Relayed);
         stats::reason(Reason::Relayed);
@@ -270,14 +322,19 @@ fn hand_over(fd: i32, at: Ref) {
     }
 }
 
-/// Puts a relay in the place of every descriptor of a connection; false if none can be had.
-pub(crate) type Relay = fn(i32, Ref) -> bool;
+/// The small relatives of this process that a retreat may need; false if they cannot be had.
+pub(crate) struct Processes {
+    /// Puts a relay in the place of every descriptor of a connection.
+    pub relay: fn(i32, Ref) -> bool,
+    /// Holds connections until they are back, while this process becomes another program.
+    pub accompany: fn(&[(i32, Ref)]) -> bool,
+}
 
-static RELAY: OnceLock<Relay> = OnceLock::new();
+static PROCESSES: OnceLock<Processes> = OnceLock::new();
 
-/// Has `relay` start relays: they stand on the program's calls, which are above. Said once, at the start.
-pub(crate) fn relayed_by(relay: Relay) {
-    let _ = RELAY.set(relay);
+/// Has these start processes: they stand on the program's calls, which are above. Said once, at the start.
+pub(crate) fn relayed_by(processes: Processes) {
+    let _ = PROCESSES.set(processes);
 }
 
 /// Whether a connection must stay on its VI, because a relative has the same descriptor, and bytes that the
@@ -307,10 +364,15 @@ fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
 /// Like [`now`], and the peer does the same first: what it has not read yet is on TCP before
 /// anything that this end sends afterwards. For urgent data, which has a place in the stream.
 pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
+    let patience = Patience::begin();
     if at.conn.phase() == Phase::Attached && at.conn.tx() == Tx::Vi {
-        answer::ask_peer(fd, at);
+        answer::ask_peer(fd, at, patience);
     }
-    now(fd, at, cause);
+    if at.conn.phase() == Phase::Candidate {
+        now(fd, at, cause);
+    } else if begin(fd, at, cause) {
+        finish(fd, at, cause, patience);
+    }
 }
 
 /// Takes back the connection of this process's whose socket `fd` is, by whatever way it has come to it.
@@ -334,9 +396,7 @@ pub fn before_exec() {
     } else {
         table::for_each_conn(look);
     }
-    for (fd, at) in inherited {
-        now(fd, at, Cause::Exec);
-    }
+    all(&inherited, Cause::Exec);
 }
 
 /// The connection is on TCP in both directions: it is an ordinary socket from here on. Nothing happens if

@@ -11,8 +11,6 @@ use sovia_proto::path::{self, CANCELLED, Grant, Owed, REFUSED, Tx};
 use sovia_sys::call;
 use via_shm::Damaged;
 
-/// How long a retreat waits for a peer that lives but does not answer, before a relay waits in its place.
-pub(crate) const PATIENCE_NS: u64 = 2_000_000_000;
 /// Pause while bytes wait for room on TCP.
 pub(crate) const PUMP_NS: u64 = 2_000_000;
 
