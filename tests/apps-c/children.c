@@ -1,5 +1,7 @@
 // Children that are made past the handlers of fork: by vfork, _Fork, clone and bare system calls.
 #include "common.h"
+#include <sys/time.h>
+#include <malloc.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -282,6 +284,37 @@ static void Fork_in_a_handler(struct peer *p) {
     close(p->fd);
 }
 
+static volatile int made;
+static void forks_at_an_alarm(int signal) {
+    int before = errno;
+    (void)signal;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(6);
+    int status;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    made++;
+    errno = before;
+}
+
+// A program with one thread may fork in a handler that has interrupted malloc, whose locks libc does not take then.
+static void fork_in_a_handler(struct peer *p) {
+    struct sigaction action = {.sa_handler = forks_at_an_alarm, .sa_flags = SA_RESTART};
+    MUST(sigaction(SIGALRM, &action, NULL));
+    struct itimerval often = {{0, 1000}, {0, 1000}}, never = {0};
+    MUST(setitimer(ITIMER_REAL, &often, NULL));
+    for (size_t i = 0; made < 500; i++) {
+        // Too large for a thread's own cache.
+        free(malloc(2000 + i % 50 * 1000));
+    }
+    MUST(setitimer(ITIMER_REAL, &never, NULL));
+    say("made enough");
+    send_all(p->fd, "end", 3);
+    recv_all(p->fd, buffer, 3);
+    close(p->fd);
+}
+
 static void answers_uncounted(struct peer *p) {
     ssize_t got;
     while ((got = recv(p->fd, buffer, sizeof buffer, 0)) > 0)
@@ -303,6 +336,7 @@ static const struct scenario scenarios[] = {
     {"children_of_the_system_call_clone_take_turns", answers, clone_takes_turns},
     {"children_of_an_inline_clone_take_turns", answers, inline_takes_turns},
     {"a_child_shares_memory", answers, shares_memory},
+    {"fork_in_a_handler_of_malloc", answers_uncounted, fork_in_a_handler},
     {"underscore_fork_in_a_handler", answers_uncounted, Fork_in_a_handler},
 };
 SCENARIO_MAIN(scenarios)

@@ -2,6 +2,7 @@
 #include "common.h"
 
 #include <aio.h>
+#include <linux/aio_abi.h>
 #include <sched.h>
 #include <spawn.h>
 #include <sys/mman.h>
@@ -64,6 +65,29 @@ static void asynchronously(struct peer *p) {
         .aio_fildes = p->fd, .aio_buf = " listed", .aio_nbytes = 7, .aio_lio_opcode = LIO_WRITE};
     struct aiocb *list[1] = {&more};
     MUST(lio_listio(LIO_WAIT, list, 1, NULL));
+    end(p);
+}
+
+static void by_the_kernel(struct peer *p) {
+    begin(p);
+    aio_context_t context = 0;
+    struct io_event event;
+    MUST(syscall(SYS_io_setup, 2, &context));
+    struct iocb wait = {
+        .aio_fildes = p->fd, .aio_lio_opcode = IOCB_CMD_POLL, .aio_buf = POLLIN};
+    struct iocb write = {.aio_fildes = p->fd,
+                         .aio_lio_opcode = IOCB_CMD_PWRITE,
+                         .aio_buf = (uintptr_t) "written",
+                         .aio_nbytes = 7};
+    struct iocb *lists[] = {&wait, &write};
+    for (int i = 0; i < 2; i++) {
+        CALL(syscall(SYS_io_submit, context, 1, &lists[i]));
+        CALL(syscall(SYS_io_getevents, context, 1, 1, &event, NULL));
+        say("event: %lld", (long long)event.res);
+    }
+    struct iocb *bad = (struct iocb *)8;
+    CALL(syscall(SYS_io_submit, context, 1, &bad));
+    MUST(syscall(SYS_io_destroy, context));
     end(p);
 }
 
@@ -191,6 +215,7 @@ static void asks_and_takes_another(struct peer *p) {
 
 static const struct scenario scenarios[] = {
     {"asynchronous_reads_and_writes", asks, asynchronously},
+    {"requests_to_the_kernel", asks, by_the_kernel},
     {"vectors_with_an_offset", asks, with_offsets},
     {"execveat_in_a_child", asks, execveat_of_a_child},
     {"a_spawned_childs_output", asks, spawned_output},

@@ -277,6 +277,42 @@ static void child_becomes_plain(struct peer *p) {
     say("parent is done");
 }
 
+// The peer is stopped from before the exec until after it: the exec does not wait for it.
+static void child_becomes_meanwhile(struct peer *p) {
+    pid_t stopped = hear(p);
+    recv_pattern(p->fd, 0, 1000, 1000);
+    char path[50], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", stopped);
+    while (state != 'T') {
+        FILE *stat = fopen(path, "r");
+        if (!stat || fscanf(stat, "%*d %*s %c", &state) != 1)
+            die("no state of the peer's");
+        fclose(stat);
+    }
+    int done[2];
+    MUST(pipe2(done, O_CLOEXEC));
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        execv(p->self, again(p, "drain", 1000));
+        _exit(99);
+    }
+    close(done[1]);
+    // The end comes with the exec.
+    CALL(read(done[0], buffer, 1));
+    CALL(close(p->fd));
+    MUST(kill(stopped, SIGCONT));
+    reap("child", child);
+}
+
+static void is_stopped_meanwhile(struct peer *p) {
+    send_pattern(p->fd, 0, 3000, 3000);
+    tell(p, getpid());
+    MUST(raise(SIGSTOP));
+    send_pattern(p->fd, 3000, 50000, 10000);
+    CALL(shutdown(p->fd, SHUT_WR));
+    CALL(recv(p->fd, buffer, 1, 0));
+}
+
 static void vforks(struct peer *p) {
     char **arguments = again(p, "client", 0);
     pid_t child = vfork();
@@ -410,6 +446,8 @@ static const struct scenario scenarios[] = {
     {"an_exec_that_fails", answers, fails_to_exec},
     {"a_child_becomes_another_program", answers, child_becomes},
     {"a_child_leaves_the_library", answers, child_becomes_plain},
+    {"a_child_becomes_another_program_while_the_peer_is_stopped", is_stopped_meanwhile,
+     child_becomes_meanwhile},
     {"vfork_and_exec", answers, vforks},
     {"posix_spawn_with_and_without_the_stream", answers, spawns},
     {"system_and_popen", answers, systems},

@@ -294,6 +294,53 @@ static void sends_by_five_to_it(struct peer *p) {
     CALL(recv(fd, buffer, 1, 0));
 }
 
+// A peer that takes nothing for so long counts as gone.
+static void user_timeout(struct peer *p) {
+    int milliseconds = 300;
+    CALL(setsockopt(p->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds));
+    ssize_t sent;
+    while ((sent = send(p->fd, buffer, sizeof buffer, MSG_NOSIGNAL)) > 0)
+        ;
+    report("the last send", sent, errno);
+    meet(p);
+}
+
+static void takes_nothing(struct peer *p) { meet(p); }
+
+// A listener's connections come with its options.
+static void times_of_arrival(struct peer *p) {
+    int on = 1, listener = listen_on(p, AF_INET, "timed");
+    MUST(setsockopt(listener, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on));
+    meet(p);
+    int fds[2] = {p->fd, accept_one(listener)};
+    MUST(setsockopt(p->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on));
+    warm(fds[1], true);
+    // The first time stamps may be missing: the kernel takes them from a moment after the option on.
+    nap(100);
+    meet(p);
+    for (int i = 0; i < 2; i++) {
+        char control[200];
+        struct iovec part = {buffer, 100};
+        struct msghdr message = {
+            .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        await_bytes(fds[i], 5);
+        CALL(recvmsg(fds[i], &message, 0));
+        struct cmsghdr *first = CMSG_FIRSTHDR(&message);
+        say("with the time: %s", first && first->cmsg_type == SO_TIMESTAMPNS ? "yes" : "no");
+    }
+}
+
+static void sends_at_times(struct peer *p) {
+    meet(p);
+    int fds[2] = {p->fd, connect_to(p, AF_INET, "timed")};
+    warm(fds[1], false);
+    meet(p);
+    for (int i = 0; i < 2; i++)
+        send_all(fds[i], "five!", 5);
+    for (int i = 0; i < 2; i++)
+        CALL(recv(fds[i], buffer, 1, 0));
+}
+
 // The cork holds a part of a segment back; pulling it sends.
 static void corked(struct peer *p) {
     int on = 1, off = 0;
@@ -320,6 +367,8 @@ static const struct scenario scenarios[] = {
     {"sigio_when_bytes_come", sends_five, asynchronous},
     {"a_low_water_mark", sends_by_five, low_water},
     {"a_low_water_mark_of_the_listener", low_water_of_the_listener, sends_by_five_to_it},
+    {"a_user_timeout", takes_nothing, user_timeout},
+    {"times_of_arrival", sends_at_times, times_of_arrival},
     {"the_cork", uncorked, corked},
 };
 SCENARIO_MAIN(scenarios)

@@ -38,6 +38,8 @@ scenarios!("options":
     sigio_when_bytes_come,
     a_low_water_mark,
     a_low_water_mark_of_the_listener,
+    a_user_timeout,
+    times_of_arrival,
     the_cork,
 );
 

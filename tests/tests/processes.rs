@@ -33,6 +33,7 @@ scenarios!("exec":
     a_sender_goes_on_before_a_successor_reads,
     an_exec_while_the_peer_is_stopped,
     an_exec_while_the_peer_computes,
+    a_child_becomes_another_program_while_the_peer_is_stopped,
     leaving_the_library_while_the_peer_is_stopped,
     leaving_the_library_while_the_peer_computes,
     becoming_a_program_without_the_library,
@@ -70,6 +71,7 @@ scenarios!("children":
     children_of_an_inline_clone_take_turns,
     a_child_shares_memory,
     underscore_fork_in_a_handler,
+    fork_in_a_handler_of_malloc,
 );
 
 scenarios!("namespaces":

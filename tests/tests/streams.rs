@@ -20,6 +20,7 @@ scenarios!("stream_calls":
 
 scenarios!("detours":
     asynchronous_reads_and_writes,
+    requests_to_the_kernel,
     vectors_with_an_offset,
     execveat_in_a_child,
     a_spawned_childs_output,
