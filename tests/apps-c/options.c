@@ -305,7 +305,51 @@ static void user_timeout(struct peer *p) {
     meet(p);
 }
 
+// The same for a program that sends only when poll says so.
+static void polled_user_timeout(struct peer *p) {
+    int milliseconds = 300, mask = 0;
+    CALL(setsockopt(p->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds));
+    set_nonblocking(p->fd, true);
+    struct pollfd one = {.fd = p->fd, .events = POLLOUT};
+    while (!(mask & POLLERR)) {
+        MUST(poll(&one, 1, -1));
+        mask = one.revents;
+        if (mask == POLLOUT && send(p->fd, buffer, sizeof buffer, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+            break;
+    }
+    int error;
+    socklen_t length = sizeof error;
+    MUST(getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &error, &length));
+    // By the send or by poll.
+    say("in the end: %s", error == ETIMEDOUT || errno == ETIMEDOUT ? "a time-out" : "something else");
+    meet(p);
+}
+
 static void takes_nothing(struct peer *p) { meet(p); }
+
+static bool has_time(int fd) {
+    char control[200];
+    struct iovec part = {buffer, 100};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    MUST(recvmsg(fd, &message, 0));
+    struct cmsghdr *first = CMSG_FIRSTHDR(&message);
+    return first && first->cmsg_type == SO_TIMESTAMPNS;
+}
+
+// The kernel takes the time of what arrives from a while after the first socket has asked for it.
+static void await_times(void) {
+    int on = 1;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof to;
+    int one = MUST(socket(AF_INET, SOCK_DGRAM, 0)), other = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+    MUST(bind(one, (struct sockaddr *)&to, sizeof to));
+    MUST(getsockname(one, (struct sockaddr *)&to, &length));
+    MUST(setsockopt(one, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on));
+    do
+        MUST(sendto(other, "?", 1, 0, (struct sockaddr *)&to, sizeof to));
+    while (!has_time(one));
+}
 
 // A listener's connections come with its options.
 static void times_of_arrival(struct peer *p) {
@@ -315,19 +359,10 @@ static void times_of_arrival(struct peer *p) {
     int fds[2] = {p->fd, accept_one(listener)};
     MUST(setsockopt(p->fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on));
     warm(fds[1], true);
-    // The first time stamps may be missing: the kernel takes them from a moment after the option on.
-    nap(100);
+    await_times();
     meet(p);
-    for (int i = 0; i < 2; i++) {
-        char control[200];
-        struct iovec part = {buffer, 100};
-        struct msghdr message = {
-            .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-        await_bytes(fds[i], 5);
-        CALL(recvmsg(fds[i], &message, 0));
-        struct cmsghdr *first = CMSG_FIRSTHDR(&message);
-        say("with the time: %s", first && first->cmsg_type == SO_TIMESTAMPNS ? "yes" : "no");
-    }
+    for (int i = 0; i < 2; i++)
+        say("with the time: %s", has_time(fds[i]) ? "yes" : "no");
 }
 
 static void sends_at_times(struct peer *p) {
@@ -368,6 +403,7 @@ static const struct scenario scenarios[] = {
     {"a_low_water_mark", sends_by_five, low_water},
     {"a_low_water_mark_of_the_listener", low_water_of_the_listener, sends_by_five_to_it},
     {"a_user_timeout", takes_nothing, user_timeout},
+    {"a_polled_user_timeout", takes_nothing, polled_user_timeout},
     {"times_of_arrival", sends_at_times, times_of_arrival},
     {"the_cork", uncorked, corked},
 };

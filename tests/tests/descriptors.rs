@@ -39,6 +39,7 @@ scenarios!("options":
     a_low_water_mark,
     a_low_water_mark_of_the_listener,
     a_user_timeout,
+    a_polled_user_timeout,
     times_of_arrival,
     the_cork,
 );

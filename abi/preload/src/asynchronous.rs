@@ -1,7 +1,7 @@
 //! Asynchronous I/O, which passes every hook: POSIX's, for which threads of libc's own make the kernel's
 //! calls, and the kernel's. What it is used on is the kernel's for good.
 
-use libc::{aiocb, c_int, c_long, c_ulong, sigevent};
+use libc::{aiocb, c_int, c_long, sigevent};
 use sovia_calls::boundary::take;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
@@ -33,7 +33,7 @@ unsafe fn before_all(list: *const *mut aiocb, count: c_int) {
 /// A request to the kernel, as far as the descriptor.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Iocb {
+struct Iocb {
     data: u64,
     key_and_flags: [u32; 2],
     operation: u16,
@@ -72,12 +72,6 @@ pub(crate) unsafe fn system_call(
 
 // On 64-bit machines a request of the functions that end in 64 has the same layout.
 hooks! {
-    /// libaio's, which calls the kernel by an instruction of its own.
-    fn io_submit(context: c_ulong, count: c_long, list: *const *const Iocb) -> c_int {
-        before_submission(list, count);
-        real!()(context, count, list)
-    }
-
     fn aio_read(request: *mut aiocb) -> c_int {
         before(request);
         real!()(request)

@@ -10,9 +10,11 @@ use core::mem::size_of;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{Elf64_Sym, c_char, c_int, c_void, dl_phdr_info, size_t};
+use sovia_sockets::process::is_confined;
+use sovia_sync::RobustLock;
 use std::ffi::CString;
 
-/// The executable's segments: from the first one's begin to the last one's end.
+/// An object's segments: from the first one's begin to the last one's end.
 pub(crate) fn extent(info: &dl_phdr_info) -> Range<usize> {
     let loaded = || headers(info).iter().filter(|header| header.p_type == libc::PT_LOAD);
     let begin = loaded().map(|header| header.p_vaddr as usize).min().unwrap_or(0);
@@ -35,18 +37,27 @@ struct Object {
     base: usize,
     dynamic: usize,
     extent: Range<usize>,
+    /// Its data, which other threads may be writing.
+    writable: Vec<Range<usize>>,
     /// What the linker has made read-only after it had filled it in.
     read_only: Range<usize>,
 }
 
-/// How many objects had been closed when [`RENEWED`] was counted.
-static CLOSED: AtomicU64 = AtomicU64::new(u64::MAX);
-/// How many objects, from the first, are done. Later ones stand behind them, unless some are closed.
-static RENEWED: AtomicUsize = AtomicUsize::new(0);
+/// How many objects, from the first, are done (the lower half), and how many had been closed by then: later ones
+/// stand behind them, unless some are closed.
+static DONE: AtomicU64 = AtomicU64::new(0);
 
-/// Gives the hooks to objects that have come since the last time.
+fn done(closed: u64, count: usize) -> u64 {
+    closed << 32 | count as u64
+}
+
+/// While a page is made writable and read-only again.
+static WRITING: RobustLock = RobustLock::new();
+
+/// Gives the hooks to objects that have come since the last time. Several threads may be at it.
 pub(crate) fn renew() {
     struct Walk {
+        before: u64,
         closed: u64,
         seen: usize,
         fresh: Vec<Object>,
@@ -56,24 +67,25 @@ pub(crate) fn renew() {
         let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk>()) };
         walk.seen += 1;
         walk.closed = info.dlpi_subs;
-        let done = if CLOSED.load(Ordering::Relaxed) == walk.closed {
-            RENEWED.load(Ordering::Relaxed)
-        } else {
-            0
-        };
-        if walk.seen > done {
+        let is_done = done(walk.closed, walk.seen) <= walk.before
+            && walk.before <= done(walk.closed, u32::MAX as usize);
+        if !is_done {
             walk.fresh.extend(describe(info));
         }
         0
     }
-    let mut walk = Walk { closed: 0, seen: 0, fresh: Vec::new() };
+    if is_confined() {
+        // What is written would have to be made writable, by system calls that the program does not make.
+        return;
+    }
+    let before = DONE.load(Ordering::Acquire);
+    let mut walk = Walk { before, closed: 0, seen: 0, fresh: Vec::new() };
     // SAFETY: the function gets the pointer that is passed here.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut walk).cast()) };
     for object in &walk.fresh {
         renew_object(object);
     }
-    RENEWED.store(walk.seen, Ordering::Relaxed);
-    CLOSED.store(walk.closed, Ordering::Relaxed);
+    DONE.store(done(walk.closed, walk.seen), Ordering::Release);
 }
 
 /// `None` for the program itself, libc, and this library.
@@ -94,7 +106,15 @@ fn describe(info: &dl_phdr_info) -> Option<Object> {
         let begin = base + relro.p_vaddr as usize;
         begin..begin + relro.p_memsz as usize
     });
-    Some(Object { name: name.to_owned(), base, dynamic, extent, read_only })
+    let writable = |header: &&libc::Elf64_Phdr| {
+        header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0
+    };
+    let writable = headers(info).iter().filter(writable).map(|header| {
+        let begin = base + header.p_vaddr as usize;
+        begin..begin + header.p_memsz as usize
+    });
+    let writable = writable.collect();
+    Some(Object { name: name.to_owned(), base, dynamic, extent, writable, read_only })
 }
 
 fn renew_object(object: &Object) {
@@ -108,12 +128,9 @@ fn renew_object(object: &Object) {
         let mut about: libc::Dl_info = core::mem::zeroed();
         if libc::dladdr(object.dynamic as *const c_void, &raw mut about) != 0
             && about.dli_fbase as usize == object.extent.start
+            && let Some(table) = Table::read(object)
         {
-            if let Some(table) = Table::read(object) {
-                table.for_each(|slot, name, is_lazy| {
-                    renew_slot(object, handle, slot, name, is_lazy)
-                });
-            }
+            table.for_each(|slot, name, is_lazy| renew_slot(object, handle, slot, name, is_lazy));
         }
         libc::dlclose(handle);
     }
@@ -130,34 +147,50 @@ unsafe fn renew_slot(
 ) {
     // SAFETY: the caller's word.
     unsafe {
-        let mut bound = (*slot).load(Ordering::Relaxed);
-        // Not bound yet: the first call of the function would.
+        let bound = (*slot).load(Ordering::Relaxed);
+        let mut found = bound;
+        // Not bound yet: the first call of the function would. In a library that was opened as usual it would find
+        // what comes first in the program, which must be the hook.
         if is_lazy && object.extent.contains(&bound) {
-            bound = real_dlsym()(handle, name) as usize;
+            if !is_own(real_dlsym()(libc::RTLD_DEFAULT, name) as usize) {
+                return;
+            }
+            found = real_dlsym()(handle, name) as usize;
         }
-        if let Some(hook) = hook_of(bound, name) {
-            write(object, slot, hook);
+        if let Some(hook) = hook_of(found, name) {
+            write(object, slot, bound, hook);
         }
     }
 }
 
 /// # Safety
 /// As for [`renew_slot`].
-unsafe fn write(object: &Object, slot: *const AtomicUsize, value: usize) {
+unsafe fn write(object: &Object, slot: *const AtomicUsize, old: usize, new: usize) {
+    let at = slot as usize;
+    if !object.writable.iter().any(|data| data.contains(&at)) {
+        // In the code, which the linker has changed by itself.
+        return;
+    }
     // SAFETY: `sysconf` takes a number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let at = slot as usize;
     // The linker makes whole pages read-only.
-    let is_read_only =
-        (object.read_only.start & !(page - 1)..object.read_only.end & !(page - 1)).contains(&at);
+    let read_only = object.read_only.start & !(page - 1)..object.read_only.end & !(page - 1);
     let protect = |how| {
         let begin = (at & !(page - 1)) as *mut c_void;
-        // SAFETY: one page of the object's, to which other threads do not write.
-        !is_read_only || unsafe { libc::mprotect(begin, page, how) } == 0
+        // SAFETY: one page of the object's, which the program does not write to.
+        unsafe { libc::mprotect(begin, page, how) == 0 }
     };
+    // SAFETY: the caller's word; where it is called the page is writable. A slot that has changed meanwhile is the
+    // linker's or the program's.
+    let exchange = || unsafe {
+        let _ = (*slot).compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
+    };
+    if !read_only.contains(&at) {
+        return exchange();
+    }
+    let _writing = WRITING.guard();
     if protect(libc::PROT_READ | libc::PROT_WRITE) {
-        // SAFETY: the caller's word; the page is writable.
-        unsafe { (*slot).store(value, Ordering::Release) };
+        exchange();
         protect(libc::PROT_READ);
     }
 }

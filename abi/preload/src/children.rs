@@ -5,39 +5,26 @@ use crate::heap;
 use libc::{c_int, c_long, c_ulong, c_void, pid_t};
 use sovia_signal::chain;
 use sovia_sockets::{fork, process};
-use sovia_sync::section;
 
 /// What has been prepared for a child, as handlers of `pthread_atfork` do it for libc's `fork`.
 #[derive(Clone, Copy)]
-struct Prepared {
-    engine: fork::Prepared,
-    /// Not where a handler has interrupted the code that has the heap.
-    heap: bool,
-}
+struct Prepared(fork::Prepared);
 
 impl Prepared {
     fn new() -> Prepared {
-        let prepared = Prepared { heap: !section::is_inside(), engine: fork::before() };
-        if prepared.heap {
-            heap::hold();
-        }
-        prepared
+        let engine = fork::before();
+        heap::hold();
+        Prepared(engine)
     }
 
     fn in_parent(self, made: bool) {
-        self.release();
-        self.engine.in_parent(made);
+        heap::release();
+        self.0.in_parent(made);
     }
 
     fn in_child(self, libc: bool) {
-        self.release();
-        self.engine.in_child(libc);
-    }
-
-    fn release(self) {
-        if self.heap {
-            heap::release();
-        }
+        heap::release();
+        self.0.in_child(libc);
     }
 }
 

@@ -194,7 +194,9 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     core::arch::naked_asm!(
         "add x16, x0, 1",
         "cmp x16, 1",
-        "b.hi {of_handle}",
+        "b.ls 2f",
+        "b {of_handle}",
+        "2:",
         "stp x29, x30, [sp, #-16]!",
         "stp x0, x1, [sp, #-16]!",
         "bl {real}",

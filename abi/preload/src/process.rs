@@ -7,12 +7,6 @@ use sovia_sockets::process::is_borrowed;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 
-/// This process image is about to be replaced, or a child is about to be started in which
-/// descriptors without close-on-exec live on: the new program finds them on TCP.
-pub(crate) fn before_exec() {
-    retreat::before_exec();
-}
-
 /// A system call that makes a child or becomes another program, made by `kernel`.
 ///
 /// # Safety
@@ -34,7 +28,7 @@ pub(crate) unsafe fn system_call(
 
 /// An exec. If it comes back it has failed.
 fn replacing<T>(exec: impl FnOnce() -> T) -> T {
-    before_exec();
+    retreat::before_exec();
     if is_borrowed() {
         return exec();
     }
@@ -92,12 +86,12 @@ hooks! {
     }
 
     fn system(command: *const c_char) -> c_int {
-        before_exec();
+        retreat::before_spawn();
         real!()(command)
     }
 
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
-        before_exec();
+        retreat::before_spawn();
         let file = real!()(command, mode);
         if !file.is_null() {
             created(libc::fileno(file));
@@ -205,9 +199,9 @@ macro_rules! variadic {
 }
 
 variadic!(
-    execl after before_exec_c,
-    execlp after before_exec_c,
-    execle after before_exec_c,
+    execl after before_exec,
+    execlp after before_exec,
+    execle after before_exec,
     pthread_exit after before_leaving,
     dprintf after before_print,
     __dprintf_chk after before_print
@@ -227,6 +221,6 @@ extern "C" fn before_leaving() {
     }
 }
 
-extern "C" fn before_exec_c() {
-    before_exec();
+extern "C" fn before_exec() {
+    retreat::before_exec();
 }

@@ -1,6 +1,5 @@
 //! posix_spawn: what a child is given by file actions, close-on-exec or not.
 
-use crate::process::before_exec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use libc::{c_char, c_int, c_void, pid_t};
 use sovia_sockets::process::is_borrowed;
@@ -33,7 +32,7 @@ fn hand_over(fd: c_int) {
 }
 
 fn before_spawn(actions: *const c_void) {
-    before_exec();
+    retreat::before_spawn();
     if actions.is_null() || is_borrowed() {
         return;
     }

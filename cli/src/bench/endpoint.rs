@@ -16,7 +16,7 @@ use super::process::WATCHDOG_SECONDS;
 use super::task::{Errand, Figure, Role, Scenario};
 use super::{cpus, scenario};
 
-/// What the process is told.
+// What the process is told.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     errand: String,

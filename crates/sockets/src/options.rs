@@ -4,6 +4,7 @@
 //! The others ask something of the kernel that it can do only for bytes that pass through it: what the list
 //! below does not name is taken to be such a one.
 
+use crate::conn::{Conn, flag};
 use sovia_sys::call;
 
 const SO_BUSY_POLL: i32 = 46;
@@ -78,6 +79,8 @@ fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
                 | TCP_FASTOPEN_NO_COOKIE
                 | libc::TCP_NOTSENT_LOWAT
                 | libc::TCP_SAVE_SYN
+                // Kept to: see `flag::UNTIL_FULL`.
+                | libc::TCP_USER_TIMEOUT
         ),
         libc::IPPROTO_IP | libc::IPPROTO_IPV6 => true,
         _ => false,
@@ -97,10 +100,9 @@ const HARMLESS: &[(i32, i32, i32)] = &[
     (libc::SOL_SOCKET, SO_TIMESTAMP_NEW, 0),
     (libc::SOL_SOCKET, SO_TIMESTAMPNS_NEW, 0),
     (libc::SOL_SOCKET, SO_TIMESTAMPING_NEW, 0),
-    // How fast bytes go, and after how long a peer that takes none counts as gone.
+    // How fast bytes go.
     (libc::SOL_SOCKET, SO_MAX_PACING_RATE, -1),
     (libc::IPPROTO_TCP, TCP_TX_DELAY, 0),
-    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 0),
     (libc::IPPROTO_TCP, TCP_INQ, 0),
     // A socket that is being taken over from another kernel.
     (libc::IPPROTO_TCP, libc::TCP_REPAIR, 0),
@@ -122,5 +124,15 @@ pub fn wants_kernel(fd: i32, level: i32, name: i32) -> bool {
 
 /// Whether none of a socket's options keeps it on TCP.
 pub(crate) fn allow_vi(fd: i32) -> bool {
-    HARMLESS.iter().all(|option| has(fd, option))
+    HARMLESS.iter().all(|option| has(fd, option)) && !call::has_filter(fd)
+}
+
+/// Notes whether the kernel is to say when the peer has taken nothing for too long.
+pub(crate) fn note_user_timeout(fd: i32, conn: &Conn) {
+    let timeout = call::getsockopt::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT);
+    if timeout.unwrap_or(0) == 0 {
+        conn.clear(flag::UNTIL_FULL);
+    } else {
+        conn.set(flag::UNTIL_FULL);
+    }
 }

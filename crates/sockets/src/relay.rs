@@ -10,12 +10,14 @@ use crate::conn::{Guard, flag};
 use crate::ops::{self, Flags};
 use crate::stream;
 use crate::table::{self, Ref};
-use crate::{Outcome, pollset, process, retreat, wait};
-use core::sync::atomic::Ordering;
+use crate::{Outcome, family, pollset, process, retreat, wait};
+use core::hash::{Hash, Hasher};
+use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_sync::section;
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{Fd, call};
 use std::collections::VecDeque;
+use std::hash::DefaultHasher;
 
 /// Between two looks whether a call of the program's is over.
 const LOOK_NS: u64 = 10_000_000;
@@ -47,13 +49,11 @@ fn take_over(fd: i32, at: Ref) -> bool {
         // Sending has failed, and goes on to do so.
         let _ = call::shutdown(theirs.raw(), libc::SHUT_WR);
     }
-    let (theirs_there, begin_there) = (theirs.raw(), begin.raw());
     let life = || {
-        let _ = (call::close(theirs_there), call::close(begin_there));
         await_leave(&begins);
         run(fd, at, &ours);
     };
-    if !start_orphan(life) {
+    if !start_orphan(&[fd, ours.raw(), begins.raw()], life) {
         return false;
     }
     if nonblocking {
@@ -78,9 +78,9 @@ fn take_over(fd: i32, at: Ref) -> bool {
     true
 }
 
-/// Starts a grandchild of this process, which the program's wait calls do not find, for `life`. False if it cannot
-/// be had. In a section.
-fn start_orphan(life: impl FnOnce()) -> bool {
+/// Starts a grandchild of this process, which the program's wait calls do not find, for `life`. It has no descriptors
+/// but `keep`, and holds no other connection. False if it cannot be had. In a section.
+fn start_orphan(keep: &[i32], life: impl FnOnce()) -> bool {
     // SAFETY: libc's fork, so that its locks and ours are whole in the child; the child only starts another one and
     // leaves without running the program's exit handlers.
     match unsafe { libc::fork() } {
@@ -89,6 +89,8 @@ fn start_orphan(life: impl FnOnce()) -> bool {
             wait::ignore_cancellation();
             section::leave();
             process::become_relay();
+            // Here: it is over when this process has been reaped.
+            ops::keep_only(keep);
             // SAFETY: as above. The grandchild has a place of its own in the family before this process, whose
             // place it would have to wait for, has gone: no process finds the connection without a holder.
             match unsafe { libc::fork() } {
@@ -103,15 +105,31 @@ fn start_orphan(life: impl FnOnce()) -> bool {
     }
 }
 
+/// Which connections [`accompany`] was last called for, and by which process.
+static ACCOMPANIED: AtomicU64 = AtomicU64::new(0);
+
 /// Leaves connections that are going back to a process of their own, since this one is about to become another
 /// program, and their peers are stopped. It holds them until they are back.
 fn accompany(connections: &[(i32, Ref)]) -> bool {
+    let mut named = DefaultHasher::new();
+    call::getpid().hash(&mut named);
+    connections.iter().for_each(|(_, at)| (at.index, at.generation).hash(&mut named));
+    if ACCOMPANIED.swap(named.finish(), Ordering::Relaxed) == named.finish() {
+        // The last exec has failed.
+        return true;
+    }
     let _inside = section::inside();
-    start_orphan(|| {
-        let descriptors: Vec<i32> = connections.iter().map(|&(fd, _)| fd).collect();
-        ops::keep_only(&descriptors);
+    let descriptors: Vec<i32> = connections.iter().map(|&(fd, _)| fd).collect();
+    start_orphan(&descriptors, || {
         while connections.iter().any(|&(_, at)| retreat::is_still_coming(at)) {
             let _ = ppoll(&mut [], Some(HELD_NS), None);
+        }
+        for &(fd, at) in connections {
+            if at.is_attached_here() && !family::is_shared(at.conn) {
+                // The peer has died over it, and what is unread is out of the new program's reach: that must not
+                // look as if nothing were missing.
+                let _ = call::disconnect(fd);
+            }
         }
     })
 }
@@ -139,8 +157,6 @@ fn await_leave(begins: &Fd) {
 
 /// The relay's life.
 fn run(fd: i32, at: Ref, socket: &Fd) {
-    // Other descriptors of the program must not be kept from closing.
-    ops::keep_only(&[fd, socket.raw()]);
     // Calls on the connection are as always again.
     at.conn.clear(flag::RETREATING);
     at.conn.relaying.store(0, Ordering::Release);

@@ -136,6 +136,23 @@ pub fn getsockopt<T: Copy + Default>(fd: RawFd, level: i32, name: i32) -> Result
     Ok(value)
 }
 
+/// Whether a filter decides what a socket receives.
+pub fn has_filter(fd: RawFd) -> bool {
+    const SO_GET_FILTER: i32 = 26;
+    // The length that comes back is the number of the filter's instructions.
+    let mut len = 0u32;
+    let asked =
+        sys!(getsockopt, fd, libc::SOL_SOCKET, SO_GET_FILTER, 0usize, &raw mut len).map(drop);
+    // One that has no such instructions is not told of.
+    len != 0 || asked == Err(Errno::EACCES)
+}
+
+/// Takes a stream socket's connection away.
+pub fn disconnect(fd: RawFd) -> Result<()> {
+    let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
+    sys!(connect, fd, &raw const nowhere, size_of::<libc::sockaddr>()).map(drop)
+}
+
 /// Sets a socket option of a plain type.
 pub fn setsockopt<T: Copy>(fd: RawFd, level: i32, name: i32, value: &T) -> Result<()> {
     sys!(setsockopt, fd, level, name, core::ptr::from_ref(value), size_of::<T>()).map(drop)

@@ -2,7 +2,7 @@
 
 use crate::conn::{Phase, flag};
 use crate::table::Ref;
-use crate::{Errno, Outcome, anchors, stream};
+use crate::{Errno, Outcome, anchors, options, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 
@@ -58,6 +58,8 @@ pub fn keep_error(at: Ref, error: Errno) {
 
 /// The program has set a socket option: what Sovia keeps of it is read again.
 pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
+    // A thread that gives the connection its VI, and has read the old value, does so under the lock.
+    drop(at.conn.lock());
     if at.conn.phase() != Phase::Attached {
         return;
     }
@@ -66,6 +68,9 @@ pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
         && let Some(mut guard) = at.attached()
     {
         stream::combine::switch(&mut guard, fd);
+    }
+    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) {
+        options::note_user_timeout(fd, at.conn);
     }
     if level != libc::SOL_SOCKET {
         return;

@@ -342,12 +342,19 @@ pub fn send(
         && let Some(mut guard) = at.attached()
     {
         match stream::send(&mut guard, fd, part) {
-            Put::Bytes(n) if n == part.len() => return Ok(n),
+            Put::Bytes(n) if n == part.len() => {
+                if conn.has(flag::UNTIL_FULL) {
+                    drop(guard);
+                    leave_if_full(fd, at);
+                }
+                return Ok(n);
+            }
             Put::Bytes(n) => {
+                drop(guard);
                 if flags.dont_wait || conn.has(flag::NONBLOCK) {
+                    leave_if_full(fd, at);
                     return Ok(n);
                 }
-                drop(guard);
                 return send_slowly(fd, at, parts, flags, n);
             }
             Put::Failed(e) => return Err(e),
@@ -360,6 +367,7 @@ pub fn send(
             Put::Full => {
                 if flags.dont_wait || conn.has(flag::NONBLOCK) {
                     drop(guard);
+                    leave_if_full(fd, at);
                     anchors::ensure_for_a_look();
                     return Err(libc::EAGAIN);
                 }
@@ -499,11 +507,15 @@ fn watch_room_after(fd: i32, at: Ref, sent: &Outcome, total: usize) {
     };
     if !had_room
         && let Some(guard) = at.attached()
-        // The number may be another connection's by now.
-        && let Some(fd) = if table::refers(fd, at) { Some(fd) } else { table::descriptor_of(at.conn) }
+        && let Some(fd) = number_of(fd, at)
     {
         anchors::watch_room(&guard, fd);
     }
+}
+
+/// A descriptor of the connection: the number of a call's may be another one's by now.
+fn number_of(fd: i32, at: Ref) -> Option<i32> {
+    if table::refers(fd, at) { Some(fd) } else { table::descriptor_of(at.conn) }
 }
 
 /// Sends the rest, waiting for room.
@@ -518,8 +530,10 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
     let total = length(parts);
     let mut call = Call::begin(fd, at, deadline(&conn.send_timeout));
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
+    let mut may_leave = true;
     while done < total {
         let Some(rest) = rest_of(parts, done) else { break };
+        let mut is_full = false;
         let attempt = |guard: &mut crate::conn::Guard<'_>| {
             let fd = keep::descriptor(fd, at);
             // As many parts as there is room for: nothing that another thread sends comes in between.
@@ -549,6 +563,10 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
                     }
                     result => Some(result),
                 },
+                Put::Full if may_leave && guard.conn.has(flag::UNTIL_FULL) => {
+                    is_full = true;
+                    Some(Ok(0))
+                }
                 Put::Full => None,
             }
         };
@@ -568,8 +586,32 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
             Err(_) if done > 0 => return Ok(done),
             Err(e) => return Err(e),
         }
+        if is_full {
+            may_leave = false;
+            leave_if_full(fd, at);
+        }
+    }
+    if conn.has(flag::UNTIL_FULL) {
+        leave_if_full(fd, at);
     }
     Ok(done)
+}
+
+/// If the program has the kernel watch for how long the peer leaves no room: as soon as there is none, TCP has the
+/// next bytes.
+#[cold]
+#[inline(never)]
+fn leave_if_full(fd: i32, at: Ref) {
+    if !at.conn.has(flag::UNTIL_FULL) {
+        return;
+    }
+    let Some(fd) = number_of(fd, at) else { return };
+    let is_full = at
+        .attached()
+        .is_some_and(|mut guard| at.conn.tx() == Tx::Vi && !stream::writable(&mut guard, fd));
+    if is_full {
+        retreat::soon(fd, at, Cause::Call);
+    }
 }
 
 /// What is left of the first part that has not been sent, where so many bytes have been.
@@ -588,7 +630,11 @@ fn receive_plainly(fd: i32, parts: &mut [&mut [u8]], flags: Flags) -> Outcome {
     let part = parts.iter_mut().find(|part| !part.is_empty());
     let part = part.map_or(&mut [] as &mut [u8], |part| part);
     let mut how = 0;
-    for (wanted, flag) in [(flags.peek, libc::MSG_PEEK), (flags.wait_all, libc::MSG_WAITALL)] {
+    for (wanted, flag) in [
+        (flags.peek, libc::MSG_PEEK),
+        (flags.wait_all, libc::MSG_WAITALL),
+        (flags.dont_wait, libc::MSG_DONTWAIT),
+    ] {
         how |= if wanted { flag } else { 0 };
     }
     call::recv(fd, part, how).map_err(crate::errno)
@@ -596,8 +642,13 @@ fn receive_plainly(fd: i32, parts: &mut [&mut [u8]], flags: Flags) -> Outcome {
 
 /// The rest of a send whose connection has gone back to TCP in the middle.
 fn send_plainly(fd: i32, bytes: &[u8], flags: Flags) -> Outcome {
-    let no_signal = if flags.no_signal { libc::MSG_NOSIGNAL } else { 0 };
-    call::send(fd, bytes, no_signal).map_err(crate::errno)
+    let mut how = 0;
+    for (wanted, flag) in
+        [(flags.no_signal, libc::MSG_NOSIGNAL), (flags.dont_wait, libc::MSG_DONTWAIT)]
+    {
+        how |= if wanted { flag } else { 0 };
+    }
+    call::send(fd, bytes, how).map_err(crate::errno)
 }
 
 /// The kernel's verdict on a send whose path has ended. Never blocks. `partly`: the call has sent

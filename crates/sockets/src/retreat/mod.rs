@@ -42,8 +42,10 @@ use via_shm::waiter::Bell;
 /// Why a connection goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It is inherited by another program.
+    /// It is inherited by another program, which this process becomes.
     Exec,
+    /// It is inherited by another program, which a child becomes.
+    Spawn,
     /// It becomes standard input, output or error.
     Stdio,
     /// It becomes a stdio stream, or libc prints to it.
@@ -77,7 +79,7 @@ impl Cause {
 
     pub(crate) fn reason(self) -> Reason {
         match self {
-            Cause::Exec => Reason::RetreatExec,
+            Cause::Exec | Cause::Spawn => Reason::RetreatExec,
             Cause::Stdio => Reason::RetreatStdio,
             Cause::Stream => Reason::RetreatStream,
             Cause::Ulp => Reason::RetreatUlp,
@@ -105,97 +107,139 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     }
 }
 
+/// The same for many connections. Their peers work on all of them meanwhile, and a peer that is stopped is waited
+/// for once.
+pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
+    let mut coming = Vec::new();
+    for &(fd, at) in connections {
+        if at.conn.phase() != Phase::Attached {
+            now(fd, at, cause);
+        } else if begin(fd, at, cause) {
+            coming.push((fd, at, Patience::begin()));
+        }
+    }
+    let mut left = Vec::new();
+    while !coming.is_empty() {
+        let (mut back, mut over) = (Vec::new(), Vec::new());
+        let waits = Waits::begin(false);
+        // Of the last one: of its pair alone it is certain that it stays.
+        let mut last = None;
+        coming.retain(|&(fd, at, patience)| {
+            last = None;
+            match visit(fd, at, cause, patience, &waits) {
+                Visit::Waits(bell, before) => {
+                    last = Some((bell, before));
+                    return true;
+                }
+                Visit::Back(pair) => back.push(pair),
+                Visit::Settled => {}
+                Visit::Left => left.push((fd, at)),
+                Visit::HandsOver => over.push((fd, at)),
+            }
+            false
+        });
+        if let Some((bell, before)) = last
+            && over.is_empty()
+        {
+            let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
+        }
+        drop(waits);
+        over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
+        // A peer that does its part is not late, however many there are.
+        for (_, at, patience) in &mut coming {
+            if back.contains(&at.conn.pair.load(Ordering::Relaxed)) {
+                *patience = Patience::begin();
+            }
+        }
+    }
+    match cause {
+        // The peer goes on some time, and what is unread comes on TCP then. Until that the new program finds nothing.
+        Cause::Exec if !left.is_empty() => {
+            let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&left));
+        }
+        _ if !left.is_empty() => COMING.store(true, Ordering::Relaxed),
+        _ => {}
+    }
+}
+
+/// Waits until a connection is back.
+fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
+    let waits = Waits::begin(false);
+    loop {
+        match visit(fd, at, cause, patience, &waits) {
+            Visit::Waits(bell, before) => {
+                let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
+            }
+            Visit::HandsOver => {
+                drop(waits);
+                return hand_over(fd, at);
+            }
+            Visit::Back(_) | Visit::Settled | Visit::Left => return,
+        }
+    }
+}
+
+/// How far a connection has come.
+enum Visit<'w> {
+    /// A bell rings when there may be something to do, from this count on.
+    Waits(&'w Bell, u32),
+    /// It is back: the pair that it was on.
+    Back(u32),
+    /// It stays, or another thread has gone on with it.
+    Settled,
+    /// Its peer is stopped, and relatives of this process have the connection as well: it goes on when the peer does.
+    Left,
+    /// Its peer is stopped, or has died over it: it is the caller's to hand over to a relay.
+    HandsOver,
+}
+
+/// Takes a connection a step further.
+fn visit<'w>(fd: i32, at: Ref, cause: Cause, patience: Patience, waits: &'w Waits) -> Visit<'w> {
+    let conn = at.conn;
+    // Another thread may have gone on, or closed it.
+    let Some(mut guard) = at.attached() else { return Visit::Settled };
+    let bell = bell(&guard, waits);
+    let before = bell.word().load(Ordering::SeqCst);
+    bell.going_to_sleep();
+    let came = step(&mut guard, fd).unwrap_or_else(|Damaged(_)| {
+        stream::damaged(conn, fd);
+        Step::Over
+    });
+    match came {
+        Step::Over => {
+            patience::answered(&guard);
+            let pair = conn.pair.load(Ordering::Relaxed);
+            drop(guard);
+            detach(at);
+            Visit::Back(pair)
+        }
+        Step::Waits if !patience.is_over(&guard) => Visit::Waits(bell, before),
+        Step::Stays | Step::Waits => {
+            // Relatives read on, on TCP while the rest of it comes there, or on the VI. A relay would take
+            // for this process's descriptors what theirs may be the ones to read.
+            let is_left_to_others =
+                !cause.leaves_everything() && (family::is_shared(conn) || process::is_borrowed());
+            if is_left_to_others && (came == Step::Stays || !step::awaits_answer(&guard)) {
+                give_up(&mut guard, came);
+                return Visit::Settled;
+            }
+            if is_left_to_others {
+                // The thread that watches anchors goes on when the peer answers.
+                return if process::is_borrowed() { Visit::Settled } else { Visit::Left };
+            }
+            if !hands_over(conn) {
+                return Visit::Waits(bell, before);
+            }
+            step::stop_waiting(&guard);
+            Visit::HandsOver
+        }
+    }
+}
+
 /// Whether a connection that the caller holds for another program is still to come back; takes it a step further.
 pub(crate) fn is_still_coming(at: Ref) -> bool {
     go_on(at);
     at.conn.is_going_back()
-}
-
-/// The same for many connections. The peers work on all of them meanwhile.
-pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
-    let patience = Patience::begin();
-    let coming: Vec<bool> = connections
-        .iter()
-        .map(|&(fd, at)| {
-            let comes = at.conn.phase() == Phase::Attached && begin(fd, at, cause);
-            if comes {
-                go_on(at);
-            }
-            comes
-        })
-        .collect();
-    let mut left = Vec::new();
-    for (&(fd, at), comes) in connections.iter().zip(coming) {
-        if !comes {
-            now(fd, at, cause);
-        } else if finish(fd, at, cause, patience) == End::Left {
-            left.push((fd, at));
-        }
-    }
-    if cause == Cause::Exec && !left.is_empty() {
-        // The peer goes on some time, and what is unread comes on TCP then. Until that the new program finds nothing.
-        let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&left));
-    }
-}
-
-/// How waiting for a connection has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// It is back, stays, or has a relay.
-    Settled,
-    /// Its peer is stopped, and relatives of this process have the connection as well.
-    Left,
-}
-
-/// Waits until a connection is back.
-fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) -> End {
-    let conn = at.conn;
-    let waits = Waits::begin(false);
-    loop {
-        // Another thread may have gone on, or closed it.
-        let Some(mut guard) = at.attached() else { return End::Settled };
-        let bell = bell(&guard, &waits);
-        let before = bell.word().load(Ordering::SeqCst);
-        bell.going_to_sleep();
-        let came = step(&mut guard, fd).unwrap_or_else(|Damaged(_)| {
-            stream::damaged(conn, fd);
-            Step::Over
-        });
-        let is_late = came == Step::Waits && patience.is_over(&guard);
-        match came {
-            Step::Over => {
-                patience::answered(&guard);
-                drop(guard);
-                detach(at);
-                return End::Settled;
-            }
-            Step::Waits if !is_late => {}
-            Step::Stays | Step::Waits => {
-                // Relatives read on, on TCP while the rest of it comes there, or on the VI. A relay would take
-                // for this process's descriptors what theirs may be the ones to read.
-                let is_left_to_others = !cause.leaves_everything()
-                    && (family::is_shared(conn) || process::is_borrowed());
-                if is_left_to_others && (came == Step::Stays || !step::awaits_answer(&guard)) {
-                    give_up(&mut guard, came);
-                    return End::Settled;
-                }
-                if is_left_to_others {
-                    // The peer is stopped. The thread that watches anchors goes on when it answers, and what is
-                    // unread comes on TCP then.
-                    return if process::is_borrowed() { End::Settled } else { End::Left };
-                }
-                if !is_left_to_others && hands_over(conn) {
-                    step::stop_waiting(&guard);
-                    drop(guard);
-                    drop(waits);
-                    hand_over(fd, at);
-                    return End::Settled;
-                }
-            }
-        }
-        drop(guard);
-        let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
-    }
 }
 
 /// Whether connections are on their way back of which no thread waits for the end.
@@ -248,7 +292,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     if conn.has(flag::RETREATING) {
         return true;
     }
-    if cause == Cause::Exec && must_stay(&mut guard, fd) {
+    if matches!(cause, Cause::Exec | Cause::Spawn) && must_stay(&mut guard, fd) {
         return false;
     }
     if cause == Cause::Set && must_stay(&mut guard, fd) {
@@ -364,15 +408,10 @@ fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
 /// Like [`now`], and the peer does the same first: what it has not read yet is on TCP before
 /// anything that this end sends afterwards. For urgent data, which has a place in the stream.
 pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
-    let patience = Patience::begin();
     if at.conn.phase() == Phase::Attached && at.conn.tx() == Tx::Vi {
-        answer::ask_peer(fd, at, patience);
+        answer::ask_peer(fd, at, Patience::begin());
     }
-    if at.conn.phase() == Phase::Candidate {
-        now(fd, at, cause);
-    } else if begin(fd, at, cause) {
-        finish(fd, at, cause, patience);
-    }
+    now(fd, at, cause);
 }
 
 /// Takes back the connection of this process's whose socket `fd` is, by whatever way it has come to it.
@@ -382,8 +421,17 @@ pub fn of_socket(fd: i32) {
     }
 }
 
-/// Everything that a new program would inherit goes back to TCP.
+/// This process is about to become another program: all that this would inherit goes back to TCP.
 pub fn before_exec() {
+    leave_inherited(Cause::Exec);
+}
+
+/// The same before a child is started that becomes one.
+pub fn before_spawn() {
+    leave_inherited(Cause::Spawn);
+}
+
+fn leave_inherited(cause: Cause) {
     let mut inherited = Vec::new();
     let look = |fd, at: Ref| {
         let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);
@@ -396,7 +444,7 @@ pub fn before_exec() {
     } else {
         table::for_each_conn(look);
     }
-    all(&inherited, Cause::Exec);
+    all(&inherited, cause);
 }
 
 /// The connection is on TCP in both directions: it is an ordinary socket from here on. Nothing happens if
@@ -486,6 +534,10 @@ pub(crate) fn settle_in_sets(at: Ref) {
 #[inline(never)]
 pub(crate) fn go_on(at: Ref) {
     let conn = at.conn;
+    if process::is_borrowed() {
+        // The numbers that are known are its parent's.
+        return;
+    }
     let Some(mut guard) = at.attached() else { return };
     let Some(fd) = table::descriptor_of(conn) else { return };
     if conn.is_going_back() && step_for_another(&mut guard, fd) == Step::Over {

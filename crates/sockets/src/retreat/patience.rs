@@ -8,8 +8,11 @@ use sovia_sys::{call, clock};
 /// Then what can be done without the peer is done.
 const LONGEST_NS: u64 = 2_000_000_000;
 
-/// Of one call of the program's, however many connections that takes back: where a peer is stopped that has many
-/// of them, the call waits once.
+/// Long enough for a peer that has been waited for in vain before, and is stopped now. (A relative of it may run on,
+/// and answer.)
+const SHORT_NS: u64 = 100_000_000;
+
+/// From when on a peer is waited for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
     since: u64,
@@ -20,19 +23,23 @@ impl Patience {
         Patience { since: clock::now_ns() }
     }
 
-    /// Whether the peer has been waited for long enough: by this call, or by an earlier one since which it has been
-    /// stopped.
+    /// Whether the peer has been waited for long enough.
     pub(super) fn is_over(self, guard: &Guard<'_>) -> bool {
-        let pair = pair::of(guard);
-        if clock::now_ns() - self.since >= LONGEST_NS {
-            if let Some(pair) = pair {
-                pair.silent.store(true, Ordering::Relaxed);
-            }
-            return true;
+        let waited = clock::now_ns() - self.since;
+        if waited < SHORT_NS {
+            return false;
         }
-        pair.is_some_and(|pair| {
-            pair.silent.load(Ordering::Relaxed) && call::is_stopped(pair.peer.pid)
-        })
+        let pair = pair::of(guard);
+        let is_stopped = || pair.is_some_and(|pair| call::is_stopped(pair.peer.pid));
+        if waited < LONGEST_NS {
+            return pair.is_some_and(|pair| pair.silent.load(Ordering::Relaxed)) && is_stopped();
+        }
+        if let Some(pair) = pair
+            && is_stopped()
+        {
+            pair.silent.store(true, Ordering::Relaxed);
+        }
+        true
     }
 }
 
