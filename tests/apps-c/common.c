@@ -386,3 +386,14 @@ int take_over(int channel, int flags) {
     memcpy(&fd, CMSG_DATA(header), sizeof fd);
     return fd;
 }
+
+void await_stopped(pid_t process) {
+    char path[50], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    while (state != 'T') {
+        FILE *stat = fopen(path, "r");
+        if (!stat || fscanf(stat, "%*d %*s %c", &state) != 1)
+            die("no state of %d", process);
+        fclose(stat);
+    }
+}

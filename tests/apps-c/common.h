@@ -140,6 +140,8 @@ int await_events(int fd, short events, short wanted);
 // Until no other thread of this process has anything to do: what the library's are to tell, they
 // have told.
 void await_rest(void);
+// Until that process is stopped.
+void await_stopped(pid_t process);
 void set_nonblocking(int fd, bool on);
 /* Says whether a wait has taken as long as it should, in milliseconds. What a busy machine adds is not
  * the wait's: where it would else last for ever, or for 20 seconds, LATE is early enough. */

@@ -278,22 +278,16 @@ static void child_becomes_plain(struct peer *p) {
 }
 
 // The peer is stopped from before the exec until after it: the exec does not wait for it.
-static void child_becomes_meanwhile(struct peer *p) {
+static void becomes_meanwhile(struct peer *p, bool by_vfork) {
     pid_t stopped = hear(p);
     recv_pattern(p->fd, 0, 1000, 1000);
-    char path[50], state = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", stopped);
-    while (state != 'T') {
-        FILE *stat = fopen(path, "r");
-        if (!stat || fscanf(stat, "%*d %*s %c", &state) != 1)
-            die("no state of the peer's");
-        fclose(stat);
-    }
+    await_stopped(stopped);
     int done[2];
     MUST(pipe2(done, O_CLOEXEC));
-    pid_t child = MUST(fork());
+    char **arguments = again(p, "drain", 1000);
+    pid_t child = by_vfork ? vfork() : MUST(fork());
     if (child == 0) {
-        execv(p->self, again(p, "drain", 1000));
+        execv(p->self, arguments);
         _exit(99);
     }
     close(done[1]);
@@ -303,6 +297,9 @@ static void child_becomes_meanwhile(struct peer *p) {
     MUST(kill(stopped, SIGCONT));
     reap("child", child);
 }
+
+static void child_becomes_meanwhile(struct peer *p) { becomes_meanwhile(p, false); }
+static void vforked_child_becomes_meanwhile(struct peer *p) { becomes_meanwhile(p, true); }
 
 static void is_stopped_meanwhile(struct peer *p) {
     send_pattern(p->fd, 0, 3000, 3000);
@@ -448,6 +445,8 @@ static const struct scenario scenarios[] = {
     {"a_child_leaves_the_library", answers, child_becomes_plain},
     {"a_child_becomes_another_program_while_the_peer_is_stopped", is_stopped_meanwhile,
      child_becomes_meanwhile},
+    {"a_vforked_child_becomes_another_program_while_the_peer_is_stopped", is_stopped_meanwhile,
+     vforked_child_becomes_meanwhile},
     {"vfork_and_exec", answers, vforks},
     {"posix_spawn_with_and_without_the_stream", answers, spawns},
     {"system_and_popen", answers, systems},

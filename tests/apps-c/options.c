@@ -295,13 +295,17 @@ static void sends_by_five_to_it(struct peer *p) {
 }
 
 // A peer that takes nothing for so long counts as gone.
-static void user_timeout(struct peer *p) {
+static void send_until_timeout(struct peer *p) {
     int milliseconds = 300;
     CALL(setsockopt(p->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds));
     ssize_t sent;
     while ((sent = send(p->fd, buffer, sizeof buffer, MSG_NOSIGNAL)) > 0)
         ;
     report("the last send", sent, errno);
+}
+
+static void user_timeout(struct peer *p) {
+    send_until_timeout(p);
     meet(p);
 }
 
@@ -323,6 +327,19 @@ static void polled_user_timeout(struct peer *p) {
     // By the send or by poll.
     say("in the end: %s", error == ETIMEDOUT || errno == ETIMEDOUT ? "a time-out" : "something else");
     meet(p);
+}
+
+// A peer that is stopped takes nothing either.
+static void user_timeout_of_a_stopped_peer(struct peer *p) {
+    pid_t stopped = hear(p);
+    await_stopped(stopped);
+    send_until_timeout(p);
+    MUST(kill(stopped, SIGCONT));
+}
+
+static void is_stopped(struct peer *p) {
+    tell(p, getpid());
+    MUST(raise(SIGSTOP));
 }
 
 static void takes_nothing(struct peer *p) { meet(p); }
@@ -403,6 +420,7 @@ static const struct scenario scenarios[] = {
     {"a_low_water_mark", sends_by_five, low_water},
     {"a_low_water_mark_of_the_listener", low_water_of_the_listener, sends_by_five_to_it},
     {"a_user_timeout", takes_nothing, user_timeout},
+    {"a_user_timeout_of_a_stopped_peer", is_stopped, user_timeout_of_a_stopped_peer},
     {"a_polled_user_timeout", takes_nothing, polled_user_timeout},
     {"times_of_arrival", sends_at_times, times_of_arrival},
     {"the_cork", uncorked, corked},

@@ -40,6 +40,7 @@ scenarios!("options":
     a_low_water_mark_of_the_listener,
     a_user_timeout,
     a_polled_user_timeout,
+    a_user_timeout_of_a_stopped_peer,
     times_of_arrival,
     the_cork,
 );

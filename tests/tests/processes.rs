@@ -34,6 +34,7 @@ scenarios!("exec":
     an_exec_while_the_peer_is_stopped,
     an_exec_while_the_peer_computes,
     a_child_becomes_another_program_while_the_peer_is_stopped,
+    a_vforked_child_becomes_another_program_while_the_peer_is_stopped,
     leaving_the_library_while_the_peer_is_stopped,
     leaving_the_library_while_the_peer_computes,
     becoming_a_program_without_the_library,

@@ -121,17 +121,19 @@ fn accompany(connections: &[(i32, Ref)]) -> bool {
     let _inside = section::inside();
     let descriptors: Vec<i32> = connections.iter().map(|&(fd, _)| fd).collect();
     start_orphan(&descriptors, || {
-        while connections.iter().any(|&(_, at)| retreat::is_still_coming(at)) {
+        let mut held = connections.to_vec();
+        while !held.is_empty() {
+            held.retain(|&(fd, at)| retreat::is_still_coming(at) || !is_settled(fd, at));
             let _ = ppoll(&mut [], Some(HELD_NS), None);
         }
-        for &(fd, at) in connections {
-            if at.is_attached_here() && !family::is_shared(at.conn) {
-                // The peer has died over it, and what is unread is out of the new program's reach: that must not
-                // look as if nothing were missing.
-                let _ = call::disconnect(fd);
-            }
-        }
     })
+}
+
+/// Whether a connection that has been held needs nothing more. If the peer has died over it, what is unread is out of
+/// the new program's reach, and that must not look as if nothing were missing.
+fn is_settled(fd: i32, at: Ref) -> bool {
+    let is_cut = at.is_attached_here() && !family::is_shared(at.conn);
+    !is_cut || call::disconnect(fd) != Err(call::Errno::EBUSY)
 }
 
 /// Puts what comes next into the relay's socket: what the program has been told is there must not be missing until

@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["family"],
     &["table"],
     // What is chosen.
-    &["protocol"],
+    &["options", "protocol"],
     &["config"],
     // The other process, and the two paths to it.
     &["pair"],

@@ -5,16 +5,27 @@ use crate::conn::{Guard, Phase, Role, Stage, flag};
 use crate::meeting::Server;
 use crate::pair::lent::How;
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, family, meeting, members, pair, process, sets, stream};
+use crate::{Outcome, family, meeting, members, pair, process, retreat, sets, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
 
 /// `fd` is about to be closed, or replaced by another descriptor. The caller closes it afterwards.
 pub fn close(fd: i32) {
-    if process::is_borrowed() || keep::close(fd) {
+    if process::is_borrowed() {
         return;
     }
+    if let Some(at) = table::conn(fd)
+        && at.conn.has(flag::RETREATING)
+    {
+        retreat::before_close(fd, at);
+    }
+    if !keep::close(fd) {
+        let_go(fd);
+    }
+}
+
+fn let_go(fd: i32) {
     match table::remove(fd) {
         Entry::Conn(at) => {
             if table::release(at.index) && at.conn.is_generation(at.generation) {
@@ -229,7 +240,7 @@ pub fn keep_only(keep: &[i32]) {
             others.push(fd);
         }
     });
-    others.into_iter().for_each(close);
+    others.into_iter().for_each(let_go);
     let mut from = 0;
     let limit = call::soft_limit(libc::RLIMIT_NOFILE).unwrap_or(table::FDS as u64);
     for fd in 0..limit.min(table::FDS as u64) as i32 {

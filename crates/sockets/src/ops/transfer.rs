@@ -610,7 +610,7 @@ fn leave_if_full(fd: i32, at: Ref) {
         .attached()
         .is_some_and(|mut guard| at.conn.tx() == Tx::Vi && !stream::writable(&mut guard, fd));
     if is_full {
-        retreat::soon(fd, at, Cause::Call);
+        retreat::sending(fd, at);
     }
 }
 

@@ -26,7 +26,7 @@ use crate::pair::lent::{self, How};
 use crate::stream::returned::PUMP_NS;
 use crate::stream::{self, listeners};
 use crate::table::{self, Ref};
-use crate::{family, meeting, process, sets, stats};
+use crate::{anchors, family, meeting, process, sets, stats};
 use core::sync::atomic::{AtomicBool, Ordering};
 use patience::Patience;
 use sovia_control::Reason;
@@ -225,7 +225,11 @@ fn visit<'w>(fd: i32, at: Ref, cause: Cause, patience: Patience, waits: &'w Wait
             }
             if is_left_to_others {
                 // The thread that watches anchors goes on when the peer answers.
-                return if process::is_borrowed() { Visit::Settled } else { Visit::Left };
+                if process::is_borrowed() {
+                    COMING.store(true, Ordering::Relaxed);
+                    return Visit::Settled;
+                }
+                return Visit::Left;
             }
             if !hands_over(conn) {
                 return Visit::Waits(bell, before);
@@ -245,6 +249,9 @@ pub(crate) fn is_still_coming(at: Ref) -> bool {
 /// Whether connections are on their way back of which no thread waits for the end.
 static COMING: AtomicBool = AtomicBool::new(false);
 
+/// Between two looks at them. A peer that answers rings.
+const COMING_NS: u64 = 10_000_000;
+
 /// Has a connection taken back to TCP without waiting for it: the thread that watches anchors goes on with it.
 pub(crate) fn soon(fd: i32, at: Ref, cause: Cause) {
     if begin(fd, at, cause) {
@@ -253,9 +260,37 @@ pub(crate) fn soon(fd: i32, at: Ref, cause: Cause) {
     }
 }
 
+/// The direction in which the process sends is the kernel's from here on. The peer reads on the VI what is there, and
+/// then what comes on TCP: nothing waits for it.
+pub(crate) fn sending(fd: i32, at: Ref) {
+    let Some(mut guard) = at.attached() else { return };
+    if at.conn.tx() != Tx::Vi || at.conn.has(flag::DAMAGED | flag::RETREATING) {
+        return;
+    }
+    if step::leave_sending(&mut guard).is_err() {
+        stream::damaged(at.conn, fd);
+        return;
+    }
+    stats::reason(Reason::RetreatCall);
+    anchors::watch_room(&guard, fd);
+    // Threads that wait for room on the VI.
+    listeners::tell_all(&guard);
+}
+
+/// This process is about to close a descriptor of a connection that it has left to another program, and that is not
+/// back yet because the peer is stopped. If no other process holds it, one of the library's does from here on.
+#[cold]
+pub(crate) fn before_close(fd: i32, at: Ref) {
+    go_on(at);
+    let is_anothers = at.conn.leaves_for.load(Ordering::Relaxed) == Reason::RetreatExec as u32 + 1;
+    if is_anothers && at.conn.is_going_back() && !family::is_shared(at.conn) {
+        let _ = PROCESSES.get().is_some_and(|processes| (processes.accompany)(&[(fd, at)]));
+    }
+}
+
 /// How long until such connections are to be looked at again; `None` if there are none.
 pub(crate) fn pause() -> Option<u64> {
-    COMING.load(Ordering::Relaxed).then_some(PUMP_NS)
+    COMING.load(Ordering::Relaxed).then_some(COMING_NS)
 }
 
 /// Goes on with those, for the thread that watches anchors. Whether there were any.
@@ -353,6 +388,14 @@ fn hands_over(conn: &Conn) -> bool {
 fn hand_over(fd: i32, at: Ref) {
     // No handler of the program's leaves this half way.
     let _inside = section::inside();
+    {
+        let Some(_guard) = at.attached() else { return };
+        let is_ours = at.conn.relaying.load(Ordering::Acquire) == thread::thread_id() as u32;
+        if !is_ours || !table::refers(fd, at) {
+            // Closed meanwhile, and another one perhaps.
+            return;
+        }
+    }
     let is_relayed = PROCESSES.get().is_some_and(|processes| (processes.relay)(fd, at));
     if is_relayed {
         at.conn.stays(Reason::Relayed);
