@@ -304,7 +304,7 @@ static void fork_in_a_handler(struct peer *p) {
     MUST(sigaction(SIGALRM, &action, NULL));
     struct itimerval often = {{0, 1000}, {0, 1000}}, never = {0};
     MUST(setitimer(ITIMER_REAL, &often, NULL));
-    for (size_t i = 0; made < 500; i++) {
+    for (size_t i = 0; made < 40; i++) {
         // Too large for a thread's own cache.
         free(malloc(2000 + i % 50 * 1000));
     }
