@@ -41,32 +41,22 @@ struct Iocb {
     descriptor: u32,
 }
 
-/// Requests are about to be handed to the kernel, which says what is wrong with those that cannot be read.
-///
-/// # Safety
-/// None: every pointer is looked at with care.
-unsafe fn before_submission(list: *const *const Iocb, count: c_long) {
+/// `io_submit` by its number; `kernel` makes the real call, which says what is wrong with requests that cannot be
+/// read.
+pub(crate) fn system_call(
+    [_, count, list]: [c_long; 3],
+    kernel: impl FnOnce() -> c_long,
+) -> c_long {
+    let list = list as *const *const Iocb;
     for i in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: every pattern of bits is a pointer, and every one an `Iocb`.
         let request = unsafe { take(list.wrapping_add(i)).and_then(|request| take(request)) };
-        let Ok(request) = request else { return };
+        let Ok(request) = request else { break };
         let fd = request.descriptor as c_int;
         if let Some(at) = table::conn(fd) {
             retreat::now(fd, at, Cause::Call);
         }
     }
-}
-
-/// `io_submit` by its number; `kernel` makes the real call.
-///
-/// # Safety
-/// As for the call.
-pub(crate) unsafe fn system_call(
-    [_, count, list]: [c_long; 3],
-    kernel: impl FnOnce() -> c_long,
-) -> c_long {
-    // SAFETY: the caller's contract.
-    unsafe { before_submission(list as *const *const Iocb, count) };
     kernel()
 }
 

@@ -143,6 +143,38 @@ unsafe extern "C" fn dlsym_of_handle(handle: *mut c_void, name: *const c_char) -
 // What a look-up finds in RTLD_DEFAULT (0) and RTLD_NEXT (-1) depends on whose code asks, and so does where
 // `dlopen` searches. So both pass the caller's return address on untouched.
 
+/// Goes on at the address that `{real}` gives, with both arguments and the return address as they came.
+#[cfg(target_arch = "x86_64")]
+macro_rules! to_real {
+    () => {
+        concat!(
+            "push rdi\n",
+            "push rsi\n",
+            "sub rsp, 8\n",
+            "call {real}\n",
+            "add rsp, 8\n",
+            "pop rsi\n",
+            "pop rdi\n",
+            "jmp rax\n",
+        )
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! to_real {
+    () => {
+        concat!(
+            "stp x29, x30, [sp, #-16]!\n",
+            "stp x0, x1, [sp, #-16]!\n",
+            "bl {real}\n",
+            "mov x16, x0\n",
+            "ldp x0, x1, [sp], #16\n",
+            "ldp x29, x30, [sp], #16\n",
+            "br x16\n",
+        )
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -151,14 +183,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         "lea rax, [rdi + 1]",
         "cmp rax, 1",
         "ja {of_handle}",
-        "push rdi",
-        "push rsi",
-        "sub rsp, 8",
-        "call {real}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
+        to_real!(),
         of_handle = sym dlsym_of_handle,
         real = sym real_address,
     );
@@ -173,14 +198,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, how: c_int) -> *mut c_void 
         "jz 2f",
         "mov byte ptr [rip + {opened_deep}], 1",
         "2:",
-        "push rdi",
-        "push rsi",
-        "sub rsp, 8",
-        "call {real}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
+        to_real!(),
         deep = const libc::RTLD_DEEPBIND,
         opened_deep = sym OPENED_DEEP,
         real = sym real_dlopen,
@@ -197,13 +215,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
         "b.ls 2f",
         "b {of_handle}",
         "2:",
-        "stp x29, x30, [sp, #-16]!",
-        "stp x0, x1, [sp, #-16]!",
-        "bl {real}",
-        "mov x16, x0",
-        "ldp x0, x1, [sp], #16",
-        "ldp x29, x30, [sp], #16",
-        "br x16",
+        to_real!(),
         of_handle = sym dlsym_of_handle,
         real = sym real_address,
     );
@@ -221,13 +233,7 @@ pub unsafe extern "C" fn dlopen(path: *const c_char, how: c_int) -> *mut c_void 
         "mov w17, 1",
         "strb w17, [x16]",
         "2:",
-        "stp x29, x30, [sp, #-16]!",
-        "stp x0, x1, [sp, #-16]!",
-        "bl {real}",
-        "mov x16, x0",
-        "ldp x0, x1, [sp], #16",
-        "ldp x29, x30, [sp], #16",
-        "br x16",
+        to_real!(),
         deep = const libc::RTLD_DEEPBIND,
         opened_deep = sym OPENED_DEEP,
         real = sym real_dlopen,

@@ -40,8 +40,7 @@ pub(crate) unsafe fn system_call(
         return result;
     }
     if number == libc::SYS_io_submit {
-        // SAFETY: likewise.
-        return unsafe { crate::asynchronous::system_call([a, b, c], kernel) };
+        return crate::asynchronous::system_call([a, b, c], kernel);
     }
     if number == libc::SYS_pidfd_getfd {
         let (pidfd, fd) = (a as c_int, b as c_int);
