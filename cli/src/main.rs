@@ -1,18 +1,19 @@
-//! `sovia`: runs programs over Virtual Interfaces, and measures what that gives.
+//! `sovia`: runs programs over Virtual Interfaces. What measures them is `sovia-bench`, which this program
+//! becomes for `sovia bench` and `sovia demo`.
 
 // The standard start of a Rust program ignores SIGPIPE and opens /dev/null where standard input
 // or output is closed, and what `sovia run` executes would inherit both. So `main` is C's.
 #![cfg_attr(not(test), no_main)]
 
-mod bench;
-mod demo;
 mod run;
-mod table;
 
-use std::ffi::c_int;
+use std::ffi::{OsString, c_int};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 
-use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use sovia_cli::{about, library};
 
 /// Moves the TCP streams of unmodified programs onto Virtual Interfaces in shared memory.
 #[derive(Parser)]
@@ -25,45 +26,26 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Args),
-    /// Measure Sovia against kernel TCP, Unix sockets and the hardware's limit
-    Bench(Deferred<bench::Args>),
-    /// Show an unmodified Redis over kernel TCP, a Unix socket and Sovia
-    Demo(Deferred<demo::Args>),
-    #[command(hide = true)]
-    Endpoint(Deferred<bench::EndpointArgs>),
+    #[command(about = about::BENCH)]
+    Bench(Passed),
+    #[command(about = about::DEMO)]
+    Demo(Passed),
 }
 
-/// Options that are described to clap only where their command is given. A program under `sovia run` would
-/// start a tenth of a millisecond later for the options of `sovia bench`.
-struct Deferred<A>(A);
-
-impl<A: Args> Args for Deferred<A> {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        command.defer(A::augment_args)
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        command.defer(A::augment_args_for_update)
-    }
-}
-
-impl<A: Args> FromArgMatches for Deferred<A> {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        A::from_arg_matches(matches).map(Self)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.0.update_from_arg_matches(matches)
-    }
+/// The arguments of a command of `sovia-bench`, which looks at them.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+struct Passed {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int {
-    let status = match Cli::parse().command {
+    let status = match Cli::parse_from(arguments()).command {
         Command::Run(args) => run::run(args),
-        Command::Bench(Deferred(args)) => bench::bench(args),
-        Command::Demo(Deferred(args)) => demo::demo(&args),
-        Command::Endpoint(Deferred(args)) => bench::endpoint(&args),
+        Command::Bench(Passed { arguments }) => measure("bench", arguments),
+        Command::Demo(Passed { arguments }) => measure("demo", arguments),
     };
     // Without Rust's own start there is none of its end either.
     let flushed = std::io::stdout().flush();
@@ -75,4 +57,25 @@ extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int
             1
         }
     }
+}
+
+/// The command line. `help bench` becomes `bench --help`, since clap knows no more of `bench` here than its
+/// line.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    if arguments.len() == 3
+        && arguments[1] == "help"
+        && (arguments[2] == "bench" || arguments[2] == "demo")
+    {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
+}
+
+/// Becomes `sovia-bench`; returns only where that fails.
+fn measure(command: &str, arguments: Vec<OsString>) -> anyhow::Result<i32> {
+    let program = library::beside("sovia-bench")?;
+    let error = std::process::Command::new(&program).arg(command).args(arguments).exec();
+    Err(error).with_context(|| format!("{}", program.display()))
 }

@@ -116,3 +116,25 @@ fn redis_is_demonstrated() {
         .collect();
     assert_eq!(left.len(), 2, "only the library and its source: {left:?}");
 }
+
+#[test]
+fn the_help_of_a_measurement_names_the_command_that_was_given() {
+    for args in [&["bench", "--help"][..], &["help", "bench"], &["bench", "latency", "--help"]] {
+        let said =
+            Said::from(Command::new(env!("CARGO_BIN_EXE_sovia")).args(args).output().unwrap());
+        assert_eq!(said.code(), 0, "{said:?}");
+        assert!(said.out.contains("Usage: sovia bench"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_program_to_measure_with_that_is_missing_is_named() {
+    let bench = Bench::new();
+    let alone = bench.path("sovia");
+    std::fs::copy(env!("CARGO_BIN_EXE_sovia"), &alone).unwrap();
+    let said = Said::from(Command::new(alone).args(["bench", "latency"]).output().unwrap());
+    assert_eq!(said.code(), 1, "{said:?}");
+    for part in ["sovia-bench is not in", "make build"] {
+        assert!(said.err.contains(part), "{said:?}");
+    }
+}

@@ -3,10 +3,8 @@
 //! Without `-v` this process becomes the program, so there is nothing between it and whoever
 //! started it. With `-v` it waits for the program, passes signals on and then reports.
 
-mod board;
 mod elf;
 mod inspect;
-pub(crate) mod library;
 mod lookup;
 mod privilege;
 mod start;
@@ -17,11 +15,11 @@ use std::env;
 use std::ffi::OsString;
 
 use anyhow::Context;
+use sovia_cli::{Board, library};
 use sovia_control::env as names;
 use sovia_control::{Effect, Rules};
 use sovia_proto::configuration::Configuration;
 
-pub(crate) use self::board::Board;
 use self::start::Program;
 
 /// Exit status where `sovia run` itself failed, as `env` and `timeout` have it.

@@ -1,6 +1,7 @@
 //! What `sovia run -v` says at the end.
 
 use std::fmt;
+use std::process::{Command, Stdio};
 
 use sovia_control::{Junk, Reason, StatsPage};
 
@@ -77,10 +78,21 @@ impl fmt::Display for Summary<'_> {
 
 /// A user as people know them.
 fn name_of(uid: u32) -> String {
-    match nix::unistd::User::from_uid(uid.into()) {
-        Ok(Some(user)) => format!("the user {}", user.name),
-        _ => format!("the user with id {uid}"),
+    match name_in_databases(uid) {
+        Some(name) => format!("the user {name}"),
+        None => format!("the user with id {uid}"),
     }
+}
+
+/// What the system's databases call a user. Asked of `getent`: this program is linked statically, and
+/// libc's own look-up would load libraries of the running system into it, which may be of another libc.
+fn name_in_databases(uid: u32) -> Option<String> {
+    let mut getent = Command::new("getent");
+    getent.args(["passwd", &uid.to_string()]).env_remove("LD_PRELOAD").stderr(Stdio::null());
+    let output = getent.output().ok()?;
+    let line = String::from_utf8(output.stdout).ok()?;
+    let (name, _) = line.split_once(':')?;
+    (output.status.success() && !name.is_empty()).then(|| name.to_owned())
 }
 
 fn plural(count: u64, one: &str, many: &str) -> String {
@@ -107,7 +119,7 @@ impl fmt::Display for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::board::Board;
+    use sovia_cli::Board;
     use sovia_control::Traffic;
 
     #[test]

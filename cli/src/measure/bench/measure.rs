@@ -14,7 +14,7 @@ use super::layer::Layer;
 use super::link::region::Region;
 use super::process::{self, Process};
 use super::task::{Cpus, Errand, Figure, Role, Task, Wait};
-use crate::run::{Board, library};
+use sovia_cli::{Board, library};
 
 /// Starts the processes of measurements.
 pub(super) struct Measurer {

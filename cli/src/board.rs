@@ -12,14 +12,17 @@ use nix::sys::stat::Mode;
 use sovia_control::StatsPage;
 
 /// A page of counters in a file without a name, open to the processes of the run by its path.
-pub(crate) struct Board {
+pub struct Board {
     file: File,
     page: &'static StatsPage,
 }
 
 impl Board {
     /// Makes and maps an empty page, for the rest of this process's life.
-    pub(crate) fn new() -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// Memory, descriptors or /dev/null are missing.
+    pub fn new() -> anyhow::Result<Self> {
         fill_stdio()?;
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = File::from(
@@ -40,12 +43,12 @@ impl Board {
     }
 
     /// The path under which the other processes open it, as long as this one lives.
-    pub(crate) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
     /// The counters.
-    pub(crate) fn page(&self) -> &StatsPage {
+    pub fn page(&self) -> &StatsPage {
         self.page
     }
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use sovia_control::env as names;
 
 use super::process::{self, Process};
-use crate::run::{Board, library};
+use sovia_cli::{Board, library};
 
 pub(super) use self::play::endpoint;
 

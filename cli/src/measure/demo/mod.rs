@@ -14,8 +14,8 @@ use sovia_control::Reason;
 
 use self::redis::Redis;
 use self::workload::{Outcome, TESTS, WORKLOADS, Workload};
-use crate::run::Board;
 use crate::table;
+use sovia_cli::Board;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -56,7 +56,7 @@ pub(crate) fn demo(args: &Args) -> anyhow::Result<i32> {
     if !missing.is_empty() {
         return without_redis(&missing);
     }
-    crate::run::library::find()?;
+    sovia_cli::library::find()?;
     notice_interrupts()?;
 
     let board = Board::new()?;

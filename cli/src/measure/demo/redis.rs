@@ -12,7 +12,7 @@ use sovia_control::env as names;
 use super::Way;
 use super::service::{Service, output};
 use super::workload::{Outcome, Workload, parse};
-use crate::run::Board;
+use sovia_cli::{Board, library};
 
 /// A program of Redis in PATH, or where only root's PATH leads.
 pub(super) fn find(name: &str) -> Option<PathBuf> {
@@ -97,7 +97,7 @@ impl<'a> Redis<'a> {
 fn command(way: Way, program: &str, board: &Board) -> anyhow::Result<Command> {
     let path = find(program).with_context(|| format!("{program} is not installed"))?;
     let mut command = if way == Way::Sovia {
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(library::beside("sovia")?);
         command.args(["run", "--"]).arg(path).env(names::STATS, board.path());
         command
     } else {

@@ -1,4 +1,4 @@
-//! Where the library to inject is, and how LD_PRELOAD comes to name it.
+//! Where the rest of Sovia is: the library to inject, and how LD_PRELOAD comes to name it, and the programs.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,10 @@ const FILE_NAME: &str = "libsovia_preload.so";
 
 /// The library's absolute path: what the environment says, else beside this executable (as
 /// built), else in `../lib/sovia` (as installed).
-pub(crate) fn find() -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// None of them has it.
+pub fn find() -> anyhow::Result<PathBuf> {
     if let Some(given) = env::var_os(PRELOAD).filter(|given| !given.is_empty()) {
         // Absolute, because the program may change its folder before it starts others.
         return std::fs::canonicalize(&given)
@@ -31,11 +34,23 @@ pub(crate) fn find() -> anyhow::Result<PathBuf> {
     }
 }
 
+/// The absolute path of another program of Sovia's, which lies where this one does.
+///
+/// # Errors
+/// It is not there.
+pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
+    let executable = env::current_exe().context("cannot tell where sovia itself is")?;
+    let folder = executable.parent().unwrap_or(Path::new("/"));
+    std::fs::canonicalize(folder.join(name)).with_context(|| {
+        format!("{name} is not in {}; build it with `make build`", folder.display())
+    })
+}
+
 /// LD_PRELOAD with `library` in front of what is there already.
 ///
 /// # Errors
 /// A path with a character that the dynamic linker would take for something else.
-pub(crate) fn preload_value(library: &Path, present: Option<OsString>) -> anyhow::Result<OsString> {
+pub fn preload_value(library: &Path, present: Option<OsString>) -> anyhow::Result<OsString> {
     let bytes = library.as_os_str().as_bytes();
     if bytes.iter().any(|byte| b" :$".contains(byte)) {
         bail!(

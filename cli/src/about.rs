@@ -1,0 +1,6 @@
+//! What the commands of `sovia-bench` do, in a line each: both programs show it.
+
+/// Of `sovia bench`.
+pub const BENCH: &str = "Measure Sovia against kernel TCP, Unix sockets and the hardware's limit";
+/// Of `sovia demo`.
+pub const DEMO: &str = "Show an unmodified Redis over kernel TCP, a Unix socket and Sovia";

@@ -1,0 +1,8 @@
+//! What the two programs of the command line share: `sovia`, which runs programs, and `sovia-bench`, which
+//! measures.
+
+pub mod about;
+mod board;
+pub mod library;
+
+pub use self::board::Board;

@@ -1,0 +1,57 @@
+//! `sovia-bench`: what `sovia bench` and `sovia demo` become.
+//!
+//! A program of its own, so that `sovia run` starts fast: it maps and relocates nothing of this, and is
+//! linked statically. This one is not, because the ends that it measures are processes of it with the
+//! library in them.
+
+mod bench;
+mod demo;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use sovia_cli::about;
+
+#[derive(Parser)]
+#[command(name = "sovia", bin_name = "sovia", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(about = about::BENCH)]
+    Bench(bench::Args),
+    #[command(about = about::DEMO)]
+    Demo(demo::Args),
+    #[command(hide = true)]
+    Endpoint(bench::EndpointArgs),
+}
+
+fn main() -> ExitCode {
+    die_of_closed_pipes();
+    let status = match Cli::parse().command {
+        Command::Bench(args) => bench::bench(args),
+        Command::Demo(args) => demo::demo(&args),
+        Command::Endpoint(args) => bench::endpoint(&args),
+    };
+    match status {
+        Ok(status) => ExitCode::from(status as u8),
+        Err(error) => {
+            eprintln!("sovia: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends the program where the reader of its output has gone, as `sovia bench | head` expects. Rust's start
+/// ignores the signal.
+fn die_of_closed_pipes() {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: no handler is installed.
+    let done = unsafe { sigaction(Signal::SIGPIPE, &default) };
+    done.expect("SIGPIPE has a default");
+}
