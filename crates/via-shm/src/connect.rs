@@ -77,7 +77,9 @@ fn receive(
         match socket.receive(buf) {
             Ok(received) if received.len == 0 => return Ok(None),
             Ok(received) => return Ok(Some(received)),
-            Err(Errno::ECONNRESET) => return Ok(None),
+            // The other end has closed without reading all. What it said before is still there; if it
+            // said nothing, the end is next.
+            Err(Errno::ECONNRESET) => {}
             Err(Errno::EAGAIN | Errno::EINTR) => wait_readable(socket.raw(), until)?,
             Err(e) => return Err(system("recvmsg")(e)),
         }
@@ -207,11 +209,19 @@ impl Outgoing<'_> {
         // With the segment goes the way to wake us.
         let fds: Vec<_> =
             fd.iter().flat_map(|fd| [fd.raw(), self.hub.engine.doorbell().raw()]).collect();
-        socket.send(&request.write(), &fds).map_err(|_| GONE)?;
+        match socket.send(&request.write(), &fds) {
+            // One that has closed may have said why.
+            Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => {}
+            Err(e) => return Err(system("sendmsg")(e)),
+        }
         let mut buf = [0; wire::MESSAGE_MAX];
         let received = receive(socket, &mut buf, self.until)?.ok_or(GONE)?;
-        Answer::read(&buf[..received.len])
-            .ok_or(ConnectError::NotReachable("it speaks another version"))
+        match Answer::read(&buf[..received.len]) {
+            // The request was not heard, and the segment not taken.
+            Some(Answer::NobodyWaits) => Err(Answer::NobodyWaits.error()),
+            Some(answer) => Ok(answer),
+            None => Err(ConnectError::NotReachable("it speaks another version")),
+        }
     }
 }
 

@@ -1,25 +1,25 @@
 //! Waiting for requests, and answering them.
 
 use super::wire::{self, Answer, Request};
-use super::{Deadline, left, name_of, receive, system, wait_readable};
+use super::{Deadline, left, name_of, system, wait_readable};
 use crate::Segment;
 use crate::connect::hub::Hub;
 use crate::connect::link::{Attachment, Link, Peer};
 use crate::doorbell::is_doorbell;
 use core::sync::atomic::{AtomicU32, Ordering};
-use sovia_sys::poll::ppoll;
+use sovia_sys::datagram::Name;
+use sovia_sys::poll::{self, ppoll};
 use sovia_sys::seqpacket::{Listener, Packets};
-use sovia_sys::{Errno, clock};
-use std::collections::HashMap;
+use sovia_sys::{Errno, Fd};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::connection::{Acceptor, Step};
 use via::error::ConnectError;
 use via::{NetAddress, ViAttributes};
 
-/// How long a requester may take to state its request once it has been welcomed (nanoseconds). Its
-/// call does so at once, but on a busy machine it may not run for some tenths of a second, and one
-/// that is turned away has its request refused.
-const PATIENCE: u64 = 2_000_000_000;
+/// Requesters of a place that have been welcomed and have not stated their request yet. With one more,
+/// the first of them is turned away: only that many at once that stay silent can harm one that does not.
+const ARRIVALS_MAX: usize = 128;
 
 /// The addresses at which this process waits.
 #[derive(Debug, Default)]
@@ -29,8 +29,173 @@ pub(crate) struct Listeners(Mutex<HashMap<NetAddress, Arc<Place>>>);
 #[derive(Debug)]
 struct Place {
     listener: Listener,
+    arrivals: Mutex<VecDeque<Arrival>>,
+    /// Readable when the listener or a requester has something to say. An epoll instance, so that a
+    /// thread hears as well those that another thread has welcomed.
+    news: Fd,
     /// Threads that wait here; the last to leave closes it.
     waiters: AtomicU32,
+}
+
+/// A requester that has been welcomed. It may take as long as it likes to state its request: its thread
+/// may stand still, and nobody waits for it alone.
+#[derive(Debug)]
+struct Arrival {
+    socket: Arc<Packets>,
+    /// Requests that it may still make: a second one where the first names a link that is no more.
+    chances: u8,
+}
+
+/// What a requester has said.
+enum Heard {
+    Nothing,
+    Request(Incoming),
+    /// It has left, or makes no sense.
+    Nonsense,
+}
+
+impl Place {
+    fn new(name: &Name) -> sovia_sys::Result<Place> {
+        let listener = Listener::bind(name)?;
+        let news = Fd::adopt(poll::epoll_create()?);
+        poll::epoll_ctl(news.raw(), libc::EPOLL_CTL_ADD, listener.raw(), libc::EPOLLIN as u32, 0)?;
+        let arrivals = Mutex::default();
+        Ok(Place { listener, arrivals, news, waiters: AtomicU32::new(1) })
+    }
+
+    fn arrivals(&self) -> MutexGuard<'_, VecDeque<Arrival>> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a request.
+    fn wait(&self, hub: &Hub, until: Deadline) -> Result<Incoming, ConnectError> {
+        loop {
+            let is_new = self.welcome(hub)?;
+            if let Some(incoming) = self.hear(hub) {
+                return Ok(incoming);
+            }
+            if !is_new {
+                wait_readable(self.news.raw(), until)?;
+            } else if left(until) == Some(0) {
+                return Err(ConnectError::Timeout);
+            }
+        }
+    }
+
+    /// Welcomes the next requester; whether there was one. One of another user is turned away.
+    fn welcome(&self, hub: &Hub) -> Result<bool, ConnectError> {
+        let socket = match self.listener.accept() {
+            Ok(socket) => Arc::new(socket),
+            Err(Errno::EAGAIN) => return Ok(false),
+            Err(Errno::EINTR | Errno::ECONNABORTED) => return Ok(true),
+            Err(e) => return Err(system("accept")(e)),
+        };
+        let is_ours = socket.peer().is_ok_and(|(_, uid)| uid == hub.uid);
+        let welcome = wire::welcome(&hub.token, hub.token_at());
+        if !is_ours || socket.send(&welcome, &[hub.engine.doorbell().raw()]).is_err() {
+            return Ok(true);
+        }
+        let mut arrivals = self.arrivals();
+        self.watch(libc::EPOLL_CTL_ADD, &socket).map_err(system("epoll_ctl"))?;
+        if arrivals.len() == ARRIVALS_MAX
+            && let Some(first) = self.remove(&mut arrivals, 0)
+        {
+            first.turn_away();
+        }
+        arrivals.push_back(Arrival { socket, chances: 2 });
+        Ok(true)
+    }
+
+    /// The first request among what the requesters have said.
+    fn hear(&self, hub: &Hub) -> Option<Incoming> {
+        let mut arrivals = self.arrivals();
+        let mut i = 0;
+        while let Some(arrival) = arrivals.get_mut(i) {
+            let heard = arrival.hear(hub);
+            if let Heard::Nothing = heard {
+                i += 1;
+                continue;
+            }
+            self.remove(&mut arrivals, i);
+            if let Heard::Request(incoming) = heard {
+                return Some(incoming);
+            }
+        }
+        None
+    }
+
+    /// Takes a requester out of those that are watched. Its descriptor may live on, here or in a forked
+    /// child.
+    fn remove(&self, arrivals: &mut VecDeque<Arrival>, i: usize) -> Option<Arrival> {
+        let arrival = arrivals.remove(i)?;
+        // It has been added, and nothing else removes it.
+        let _ = self.watch(libc::EPOLL_CTL_DEL, &arrival.socket);
+        Some(arrival)
+    }
+
+    fn watch(&self, operation: i32, socket: &Packets) -> sovia_sys::Result<()> {
+        poll::epoll_ctl(self.news.raw(), operation, socket.raw(), libc::EPOLLIN as u32, 0)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.arrivals().iter().for_each(Arrival::turn_away);
+    }
+}
+
+impl Arrival {
+    /// Tells the requester that nobody waits here any more.
+    fn turn_away(&self) {
+        // One that has left need not know.
+        let _ = self.socket.send(&Answer::NobodyWaits.write(), &[]);
+    }
+
+    /// Hears the requester, without waiting.
+    fn hear(&mut self, hub: &Hub) -> Heard {
+        let mut buf = [0; wire::MESSAGE_MAX];
+        let received = match self.socket.receive(&mut buf) {
+            Err(Errno::EAGAIN | Errno::EINTR) => return Heard::Nothing,
+            Ok(received) if received.len > 0 => received,
+            Ok(_) | Err(_) => return Heard::Nonsense,
+        };
+        self.understand(hub, &buf[..received.len], received.fds).unwrap_or(Heard::Nonsense)
+    }
+
+    fn understand(&mut self, hub: &Hub, message: &[u8], fds: Vec<Fd>) -> Option<Heard> {
+        let request = Request::read(message)?;
+        let mut fds = fds.into_iter();
+        let link = match (fds.next(), fds.next().filter(is_doorbell)) {
+            (Some(segment), Some(doorbell)) if request.token != *hub.token => {
+                let segment = Segment::attach(&segment).ok()?;
+                let peer = Peer {
+                    token: request.token,
+                    side: Some(1),
+                    socket: Some(self.socket.clone()),
+                    doorbell,
+                    token_at: request.token_at,
+                };
+                let link = Arc::new(Link::new(segment, request.link, peer));
+                link.set_shared();
+                hub.engine.keep(link.clone());
+                Some(link)
+            }
+            (Some(_), _) => return None,
+            (None, _) => {
+                let mut links = hub.engine.links().into_iter();
+                links.find(|l| l.id == request.link && l.peer == request.token && l.is_sound())
+            }
+        };
+        if let Some(link) = link {
+            let mut acceptor = Acceptor::new();
+            acceptor.step(Step::Take).ok()?;
+            let socket = self.socket.clone();
+            return Some(Heard::Request(Incoming { request, link, socket, acceptor }));
+        }
+        self.socket.send(&Answer::UnknownLink.write(), &[]).ok()?;
+        self.chances -= 1;
+        (self.chances > 0).then_some(Heard::Nothing)
+    }
 }
 
 impl Listeners {
@@ -43,10 +208,10 @@ impl Listeners {
         &self,
         uid: u32,
         address: &NetAddress,
-        wait: impl FnOnce(&Listener) -> Result<R, ConnectError>,
+        wait: impl FnOnce(&Place) -> Result<R, ConnectError>,
     ) -> Result<R, ConnectError> {
         let place = self.enter(uid, address)?;
-        let result = wait(&place.listener);
+        let result = wait(&place);
         let mut places = self.places();
         if place.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
             // Requests that nobody has accepted yet are refused by this.
@@ -70,18 +235,26 @@ impl Listeners {
                 place.waiters.fetch_add(1, Ordering::Relaxed);
                 return Ok(place.clone());
             }
-            match Listener::bind(&name) {
-                Ok(listener) => {
-                    let place = Arc::new(Place { listener, waiters: AtomicU32::new(1) });
+            match Place::new(&name) {
+                Ok(place) => {
+                    let place = Arc::new(place);
                     places.insert(address.clone(), place.clone());
                     return Ok(place);
                 }
                 Err(Errno::EADDRINUSE) => drop(places),
-                Err(e) => return Err(system("bind")(e)),
+                Err(e) => return Err(system("bind or epoll")(e)),
             }
             let _ = ppoll(&mut [], Some(PAUSE), None);
         }
         Err(ConnectError::Resource("another process waits at this address"))
+    }
+}
+
+#[cfg(test)]
+impl Listeners {
+    /// How many threads wait at an address.
+    pub(crate) fn waiting_at(&self, address: &NetAddress) -> u32 {
+        self.places().get(address).map_or(0, |place| place.waiters.load(Ordering::Relaxed))
     }
 }
 
@@ -101,70 +274,25 @@ impl Incoming {
         local: &NetAddress,
         until: Deadline,
     ) -> Result<Incoming, ConnectError> {
-        hub.listeners.at(hub.uid, local, |listener| {
+        hub.listeners.at(hub.uid, local, |place| place.wait(hub, until))
+    }
+
+    /// Waits for a request at `local`, and calls `slice` at first and whenever the time that it gave is
+    /// over: it may end the wait. The address is listened at all the while.
+    pub(crate) fn wait_in_slices(
+        hub: &Hub,
+        local: &NetAddress,
+        until: Deadline,
+        mut slice: impl FnMut() -> Result<u64, ConnectError>,
+    ) -> Result<Incoming, ConnectError> {
+        hub.listeners.at(hub.uid, local, |place| {
             loop {
-                match listener.accept() {
-                    Ok(socket) => {
-                        if let Some(incoming) = Incoming::admit(hub, socket) {
-                            return Ok(incoming);
-                        }
-                    }
-                    Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNABORTED) => {
-                        wait_readable(listener.raw(), until)?;
-                    }
-                    Err(e) => return Err(system("accept")(e)),
-                }
-                if left(until) == Some(0) {
-                    return Err(ConnectError::Timeout);
+                match place.wait(hub, Some(slice()?)) {
+                    Err(ConnectError::Timeout) if left(until) != Some(0) => {}
+                    outcome => return outcome,
                 }
             }
         })
-    }
-
-    /// Hears a requester out. One that is of another user, or makes no sense, is turned away.
-    fn admit(hub: &Hub, socket: Packets) -> Option<Incoming> {
-        if socket.peer().ok()?.1 != hub.uid {
-            return None;
-        }
-        let socket = Arc::new(socket);
-        let doorbell = hub.engine.doorbell().raw();
-        socket.send(&wire::welcome(&hub.token, hub.token_at()), &[doorbell]).ok()?;
-        let until = Some(clock::now_ns() + PATIENCE);
-        // Once more, for a requester that named a link which is no more.
-        for _ in 0..2 {
-            let mut buf = [0; wire::MESSAGE_MAX];
-            let received = receive(&socket, &mut buf, until).ok()??;
-            let request = Request::read(&buf[..received.len])?;
-            let mut fds = received.fds.into_iter();
-            let link = match (fds.next(), fds.next().filter(is_doorbell)) {
-                (Some(segment), Some(doorbell)) if request.token != *hub.token => {
-                    let segment = Segment::attach(&segment).ok()?;
-                    let peer = Peer {
-                        token: request.token,
-                        side: Some(1),
-                        socket: Some(socket.clone()),
-                        doorbell,
-                        token_at: request.token_at,
-                    };
-                    let link = Arc::new(Link::new(segment, request.link, peer));
-                    link.set_shared();
-                    hub.engine.keep(link.clone());
-                    Some(link)
-                }
-                (Some(_), _) => return None,
-                (None, _) => {
-                    let mut links = hub.engine.links().into_iter();
-                    links.find(|l| l.id == request.link && l.peer == request.token && l.is_sound())
-                }
-            };
-            if let Some(link) = link {
-                let mut acceptor = Acceptor::new();
-                acceptor.step(Step::Take).ok()?;
-                return Some(Incoming { request, link, socket, acceptor });
-            }
-            socket.send(&Answer::UnknownLink.write(), &[]).ok()?;
-        }
-        None
     }
 
     /// Whether a VI with such attributes can accept it.

@@ -109,12 +109,72 @@ fn a_doorbell_that_could_block_is_not_taken() {
     });
 }
 
-/// Silence holds a waiting thread up for a moment only.
+/// The next message of the other end, which is to have one.
+fn message(socket: &Packets) -> Vec<u8> {
+    let mut buf = [0; wire::MESSAGE_MAX];
+    let until = Some(clock::now_ns() + 60_000_000_000);
+    let len = receive(socket, &mut buf, until).unwrap().expect("the end").len;
+    buf[..len].to_vec()
+}
+
+/// More than there is room for.
 #[test]
-fn a_silent_one_is_not_waited_for() {
-    let mut silent = None;
-    served_in_spite_of("silent", |name| silent = Packets::connect(name).ok());
-    assert!(silent.is_some());
+fn silent_requesters_keep_no_other_from_being_served() {
+    let mut silent = Vec::new();
+    served_in_spite_of("silent", |name| {
+        while silent.len() < 200 {
+            match Packets::connect(name) {
+                Ok(socket) => silent.push(socket),
+                Err(_) => thread::yield_now(),
+            }
+        }
+        // The first ones had to make room.
+        assert!(wire::read_welcome(&message(&silent[0])).is_some());
+        assert_eq!(Answer::read(&message(&silent[0])), Some(Answer::NobodyWaits));
+    });
+}
+
+/// A thread may stand still between its welcome and its request.
+#[test]
+fn a_requester_may_state_its_request_after_others_have_been_served() {
+    let nic = ShmNic::open(&format!("slow-{}", call::getpid())).unwrap();
+    let address = nic.address(b"door");
+    let name = name_of(call::geteuid(), &address).unwrap();
+    let vi = || nic.create_vi(Default::default()).unwrap();
+    let (first, second, fast) = (vi(), vi(), vi());
+    thread::scope(|s| {
+        let (nic, address) = (&nic, &address);
+        let wait = |ours| s.spawn(move || nic.connect_wait(address, SOON).unwrap().accept(ours));
+        let waits = [wait(&first), wait(&second)];
+        // One that came later would find that the first has left.
+        while Hub::open().unwrap().listeners.waiting_at(address) < 2 {
+            thread::yield_now();
+        }
+        let slow = Packets::connect(&name).unwrap();
+        assert!(wire::read_welcome(&message(&slow)).is_some());
+        fast.connect_request(address, address, SOON).unwrap();
+        let (segment, fd) = crate::Segment::create().unwrap();
+        let doorbell = Fd::adopt(call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK).unwrap());
+        let requester = Link::new(segment, 7, Peer::myself());
+        let taken = requester.segment.request_connection(0, &[0; crate::request::DISCRIMINATOR]);
+        slow.send(&request_of(7, taken.unwrap()).write(), &[fd.raw(), doorbell.raw()]).unwrap();
+        assert!(matches!(Answer::read(&message(&slow)), Some(Answer::Accepted(_))));
+        waits.into_iter().for_each(|wait| wait.join().unwrap().unwrap());
+    });
+}
+
+#[test]
+fn a_requester_that_is_slower_than_the_wait_is_told_that_nobody_waits() {
+    let mut slow = None;
+    served_in_spite_of("slower", |name| {
+        let socket = Packets::connect(name).unwrap();
+        assert!(wire::read_welcome(&message(&socket)).is_some());
+        slow = Some(socket);
+    });
+    let slow = slow.unwrap();
+    // The end has closed already.
+    let _ = slow.send(&request_of(1, 0).write(), &[]);
+    assert_eq!(Answer::read(&message(&slow)), Some(Answer::NobodyWaits));
 }
 
 /// A VI that the requester has no right to give away, or has not requested.

@@ -8,7 +8,7 @@ use via::error::ConnectError;
 use via::{NetAddress, Reliability, ViAttributes};
 
 /// Says "this protocol"; the low byte counts incompatible versions.
-const MAGIC: u32 = 0x5649_5302;
+const MAGIC: u32 = 0x5649_5303;
 /// Bytes that a message may have.
 pub(crate) const MESSAGE_MAX: usize = 512;
 
@@ -34,6 +34,8 @@ pub(crate) enum Answer {
     MaxTransferSize,
     /// The request names a link that is no more: make a new one.
     UnknownLink,
+    /// The last thread that waited at the address has left before the request was heard.
+    NobodyWaits,
 }
 
 impl Answer {
@@ -43,6 +45,7 @@ impl Answer {
             Answer::Accepted(_) | Answer::Rejected => ConnectError::Rejected,
             Answer::Reliability => ConnectError::Reliability,
             Answer::MaxTransferSize => ConnectError::MaxTransferSize,
+            Answer::NobodyWaits => ConnectError::NoMatch,
             Answer::UnknownLink => ConnectError::NotReachable("it has no part in the segment"),
         }
     }
@@ -167,6 +170,7 @@ impl Answer {
             Answer::Reliability => out.u8(2),
             Answer::MaxTransferSize => out.u8(3),
             Answer::UnknownLink => out.u8(4),
+            Answer::NobodyWaits => out.u8(5),
         }
         .0
     }
@@ -179,6 +183,7 @@ impl Answer {
             2 => Answer::Reliability,
             3 => Answer::MaxTransferSize,
             4 => Answer::UnknownLink,
+            5 => Answer::NobodyWaits,
             _ => return None,
         };
         input.end(answer)
@@ -212,6 +217,7 @@ mod tests {
             Answer::Reliability,
             Answer::MaxTransferSize,
             Answer::UnknownLink,
+            Answer::NobodyWaits,
         ] {
             assert_eq!(Answer::read(&answer.write()), Some(answer));
         }

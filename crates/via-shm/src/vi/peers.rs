@@ -193,14 +193,13 @@ impl Peers {
         let nic = &self.core.nic;
         let place = meeting_place(&nic.attributes.local_address, &self.remote, &self.local);
         loop {
-            let slice = self.slice(until)?;
-            let incoming = match Incoming::wait(&nic.hub, &place, Some(slice)) {
-                Ok(incoming) => Box::new(incoming),
-                Err(ConnectError::Timeout) if left(until) != Some(0) => continue,
-                Err(error) => return Err(error),
-            };
+            let incoming = Incoming::wait_in_slices(&nic.hub, &place, until, || self.slice(until))?;
             let theirs = incoming.request.attributes;
-            match self.core.answer(incoming, Some(self.number)).map_err(ConnectError::from) {
+            match self
+                .core
+                .answer(Box::new(incoming), Some(self.number))
+                .map_err(ConnectError::from)
+            {
                 Ok(()) => return Ok(theirs),
                 // It has given up; maybe it comes again.
                 Err(ConnectError::Timeout) if left(until) != Some(0) => {}

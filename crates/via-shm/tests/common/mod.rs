@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 /// Long enough for every test on a busy machine; then it hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts this test binary again, to run the test `role` alone, with `variables` set.
+/// Starts this test binary again, to run the test `role` alone, with `variables` set. What it says of its
+/// failure goes where this process's words go, so that it is seen although this one hangs or fails first.
 pub(crate) fn start(role: &str, variables: &[(&str, &str)]) -> Child {
     Command::new(env::current_exe().unwrap())
         .args([role, "--exact", "--nocapture", "--test-threads=1"])
         .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
         .spawn()
         .unwrap()
 }
@@ -43,9 +43,6 @@ fn said(child: &mut Child) -> String {
     let mut text = String::new();
     if let Some(stdout) = &mut child.stdout {
         let _ = stdout.read_to_string(&mut text);
-    }
-    if let Some(stderr) = &mut child.stderr {
-        let _ = stderr.read_to_string(&mut text);
     }
     text
 }
