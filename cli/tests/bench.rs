@@ -138,3 +138,18 @@ fn a_program_to_measure_with_that_is_missing_is_named() {
         assert!(said.err.contains(part), "{said:?}");
     }
 }
+
+#[test]
+fn each_way_to_start_a_program_gets_a_line() {
+    let bench = Bench::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
+    command.args(["bench", "start", "--runs", "2", "--json"]);
+    command.env("SOVIA_PRELOAD", bench.path("preload.so"));
+    let lines = lines(&Said::from(command.output().unwrap()));
+    let ways: Vec<_> = lines.iter().map(|line| line["way"].as_str().unwrap()).collect();
+    assert_eq!(ways, ["by itself", "with the library", "through env", "sovia run"]);
+    assert!(lines.iter().all(|line| line["median_ms"].as_f64().unwrap() > 0.0), "{lines:?}");
+    let more = |way: usize| lines[way]["more_address_space_bytes"].as_i64().unwrap();
+    // The stand-in for the library is small, and mapped by both.
+    assert!(more(0) == 0 && more(1) > 0 && more(3) > 0, "{lines:?}");
+}

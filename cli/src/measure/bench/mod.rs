@@ -18,6 +18,7 @@ mod process;
 mod report;
 mod scenario;
 mod series;
+mod start;
 mod task;
 
 use anyhow::{Context, bail};
@@ -48,6 +49,8 @@ enum What {
     Connect(Common),
     /// Connections of a few small messages each way: TCP and Sovia in pairs
     Connections(connections::Args),
+    /// What `sovia run` adds to a program's start
+    Start(start::Args),
     /// Processor time of a stream that offers a part of what TCP can carry, by blocking calls
     Load(Load),
     #[command(flatten)]
@@ -123,6 +126,7 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
             (Scenario::Load, Messages { size, wait: Wait::Block, cpus: None, common })
         }
         What::Connections(args) => return connections::bench(&args),
+        What::Start(args) => return start::bench(&args),
         What::Papers(what) => return papers::bench(&what),
     };
     let json = how.common.json;
