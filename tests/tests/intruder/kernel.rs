@@ -151,7 +151,7 @@ fn address(name: &[u8]) -> (libc::sockaddr_un, libc::socklen_t) {
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     for (to, from) in address.sun_path[1..].iter_mut().zip(name) {
-        *to = from.cast_signed();
+        *to = *from as libc::c_char;
     }
     (address, 3 + name.len().min(107) as libc::socklen_t)
 }
