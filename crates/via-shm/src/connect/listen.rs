@@ -203,33 +203,42 @@ impl Listeners {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens at an address for as long as `wait` takes.
-    fn at<R>(
+    /// Listens at an address until there is a request. Calls `slice` at first and whenever the time that
+    /// it gave is over.
+    fn request_at(
         &self,
-        uid: u32,
+        hub: &Hub,
         address: &NetAddress,
-        wait: impl FnOnce(&Place) -> Result<R, ConnectError>,
-    ) -> Result<R, ConnectError> {
-        let place = self.enter(uid, address)?;
-        let result = wait(&place);
-        let mut places = self.places();
-        if place.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // Requests that nobody has accepted yet are refused by this.
-            places.remove(address);
-        }
-        // Closed before another thread looks for the address: it would find the name taken.
-        drop(place);
-        drop(places);
+        until: Deadline,
+        mut slice: impl FnMut() -> Result<Deadline, ConnectError>,
+    ) -> Result<Incoming, ConnectError> {
+        let goes_on =
+            |error: &ConnectError| *error == ConnectError::Timeout && left(until) != Some(0);
+        let place = loop {
+            match self.enter(hub.uid, address, slice()?) {
+                Err(error) if goes_on(&error) => {}
+                entered => break entered?,
+            }
+        };
+        let result = loop {
+            match slice().and_then(|end| place.wait(hub, end)) {
+                Err(error) if goes_on(&error) => {}
+                outcome => break outcome,
+            }
+        };
+        self.leave(address, place);
         result
     }
 
-    fn enter(&self, uid: u32, address: &NetAddress) -> Result<Arc<Place>, ConnectError> {
-        // The name may have been ours a moment ago: a child that is just being started keeps its
-        // parent's descriptors until it executes its program.
+    fn enter(
+        &self,
+        uid: u32,
+        address: &NetAddress,
+        until: Deadline,
+    ) -> Result<Arc<Place>, ConnectError> {
         const PAUSE: u64 = 1_000_000;
-        const PAUSES: u32 = 200;
         let name = name_of(uid, address)?;
-        for _ in 0..PAUSES {
+        loop {
             let mut places = self.places();
             if let Some(place) = places.get(address) {
                 place.waiters.fetch_add(1, Ordering::Relaxed);
@@ -244,9 +253,28 @@ impl Listeners {
                 Err(Errno::EADDRINUSE) => drop(places),
                 Err(e) => return Err(system("bind or epoll")(e)),
             }
-            let _ = ppoll(&mut [], Some(PAUSE), None);
+            // The name may be held by nobody but a child that is just being started: it keeps its parent's
+            // descriptors until it executes its program, of listeners that have been shut down.
+            if let Ok(_) | Err(Errno::EAGAIN) = Packets::connect(&name) {
+                return Err(ConnectError::Resource("another process waits at this address"));
+            }
+            if left(until) == Some(0) {
+                return Err(ConnectError::Timeout);
+            }
+            let _ = ppoll(&mut [], Some(left(until).unwrap_or(PAUSE).min(PAUSE)), None);
         }
-        Err(ConnectError::Resource("another process waits at this address"))
+    }
+
+    fn leave(&self, address: &NetAddress, place: Arc<Place>) {
+        let mut places = self.places();
+        if place.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // Requests that nobody has accepted yet are refused by this, also where a child holds it.
+            place.listener.shutdown();
+            places.remove(address);
+        }
+        // Closed before another thread looks for the address: it would find the name taken.
+        drop(place);
+        drop(places);
     }
 }
 
@@ -274,7 +302,7 @@ impl Incoming {
         local: &NetAddress,
         until: Deadline,
     ) -> Result<Incoming, ConnectError> {
-        hub.listeners.at(hub.uid, local, |place| place.wait(hub, until))
+        hub.listeners.request_at(hub, local, until, || Ok(until))
     }
 
     /// Waits for a request at `local`, and calls `slice` at first and whenever the time that it gave is
@@ -285,14 +313,7 @@ impl Incoming {
         until: Deadline,
         mut slice: impl FnMut() -> Result<u64, ConnectError>,
     ) -> Result<Incoming, ConnectError> {
-        hub.listeners.at(hub.uid, local, |place| {
-            loop {
-                match place.wait(hub, Some(slice()?)) {
-                    Err(ConnectError::Timeout) if left(until) != Some(0) => {}
-                    outcome => return outcome,
-                }
-            }
-        })
+        hub.listeners.request_at(hub, local, until, || slice().map(Some))
     }
 
     /// Whether a VI with such attributes can accept it.

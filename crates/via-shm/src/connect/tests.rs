@@ -177,6 +177,22 @@ fn a_requester_that_is_slower_than_the_wait_is_told_that_nobody_waits() {
     assert_eq!(Answer::read(&message(&slow)), Some(Answer::NobodyWaits));
 }
 
+/// As a child does that has been forked and has not executed its program yet, for as long as it likes.
+#[test]
+fn a_name_that_nobody_but_a_child_holds_is_waited_for() {
+    let nic = ShmNic::open(&format!("held-{}", call::getpid())).unwrap();
+    let address = nic.address(b"door");
+    let name = name_of(call::geteuid(), &address).unwrap();
+    let held = sovia_sys::seqpacket::Listener::bind(&name).unwrap();
+    let none = Some(Duration::ZERO);
+    let in_use = ConnectError::Resource("another process waits at this address");
+    assert_eq!(nic.connect_wait(&address, none).err(), Some(in_use));
+    held.shutdown();
+    assert_eq!(nic.connect_wait(&address, none).err(), Some(ConnectError::Timeout));
+    drop(held);
+    assert_eq!(nic.connect_wait(&address, none).err(), Some(ConnectError::Timeout));
+}
+
 /// A VI that the requester has no right to give away, or has not requested.
 #[test]
 fn a_vi_that_was_not_requested_is_not_accepted() {
