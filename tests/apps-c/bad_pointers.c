@@ -159,6 +159,58 @@ static void waits_with_bad_lists(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
+// Each by itself: a call that kills ends a child only.
+#define EACH(expression)                                                       \
+    do {                                                                       \
+        fflush(NULL);                                                          \
+        pid_t child_ = MUST(fork());                                           \
+        if (child_ == 0) {                                                     \
+            CALL(expression);                                                  \
+            _exit(0);                                                          \
+        }                                                                      \
+        int status_;                                                           \
+        MUST(waitpid(child_, &status_, 0));                                    \
+        say_status(#expression, status_ & ~0x80);                              \
+    } while (0)
+
+static void each_waits(int fd) {
+    struct timespec none = {0, 0};
+    int set = MUST(epoll_create1(0));
+    EACH(poll(missing, 1, 0));
+    EACH(ppoll(missing, 1, &none, NULL));
+    EACH(select(fd + 1, missing, NULL, NULL, (struct timeval[1]){{0, 0}}));
+    EACH(epoll_ctl(set, EPOLL_CTL_ADD, fd, missing));
+    EACH(epoll_ctl(set, EPOLL_CTL_MOD, fd, missing));
+    close(set);
+}
+
+static void each_call(struct peer *p) {
+    make_pages();
+    struct msghdr message = {.msg_iov = missing, .msg_iovlen = 1};
+    say("the connection");
+    each_waits(p->fd);
+    EACH(sendmsg(p->fd, missing, MSG_NOSIGNAL));
+    EACH(sendmsg(p->fd, &message, MSG_NOSIGNAL));
+    EACH(write(p->fd, missing, 100));
+    await_bytes(p->fd, 200);
+    EACH(read(p->fd, missing, 100));
+    recv_pattern(p->fd, 0, 200, 200);
+    int ends[2], fresh = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+    MUST(pipe(ends));
+    say("a pipe");
+    each_waits(ends[1]);
+    say("a socket");
+    each_waits(fresh);
+    EACH(sendmsg(fresh, missing, MSG_NOSIGNAL));
+    EACH(sendmsg(fresh, &message, MSG_NOSIGNAL));
+    say_alive(p->fd, p->server, "afterwards");
+}
+
+static void sends_200_alive(struct peer *p) {
+    send_pattern(p->fd, 0, 200, 200);
+    say_alive(p->fd, p->server, "afterwards");
+}
+
 static void says_alive(struct peer *p) { say_alive(p->fd, p->server, "afterwards"); }
 
 // --- what the program has installed for faults of its own stays in use
@@ -212,6 +264,7 @@ static const struct scenario scenarios[] = {
     {"receiving_much_into_memory_that_is_not_there", sends_60000, large_receives},
     {"sending_from_memory_that_is_not_there", receives_intact, sends_from_bad_memory},
     {"waiting_with_lists_that_are_not_there", says_alive, waits_with_bad_lists},
+    {"each_call_by_itself", sends_200_alive, each_call},
     {"the_programs_own_handler_for_faults", says_alive, own_handler},
 };
 SCENARIO_MAIN(scenarios)

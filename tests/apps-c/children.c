@@ -89,6 +89,42 @@ static void vfork_moves_and_execs(struct peer *p) {
     close(p->fd);
 }
 
+// The same while bytes of the peer's are under way: none of them is the child's, or the pipe's.
+enum { LEAD = 1000, FLOW = 3000000 };
+
+static void vfork_execs_amid_bytes(struct peer *p) {
+    recv_pattern(p->fd, 0, LEAD, LEAD);
+    int ends[2];
+    MUST(pipe(ends));
+    pid_t child = MUST(vfork());
+    if (child == 0) {
+        dup2(ends[1], p->fd);
+        char command[100];
+        snprintf(command, sizeof command, "echo to the pipe >&%d", p->fd);
+        execl("/bin/bash", "bash", "-c", command, NULL);
+        _exit(99);
+    }
+    close(ends[1]);
+    reap("child", child);
+    char text[100];
+    say_text("pipe", text, MUST(read(ends[0], text, sizeof text)));
+    CALL(read(ends[0], text, sizeof text));
+    recv_pattern(p->fd, LEAD, FLOW - LEAD, 50000);
+    converse(p->fd, 50, 'a');
+    close(p->fd);
+}
+
+static void flows_and_answers(struct peer *p) {
+    send_pattern(p->fd, 0, FLOW, 20000);
+    ssize_t got;
+    long total = 0;
+    while ((got = recv(p->fd, buffer, sizeof buffer, 0)) > 0) {
+        send_all(p->fd, buffer, got);
+        total += got;
+    }
+    say("%ld bytes answered, then %s", total, got ? strerrorname_np(errno) : "end of stream");
+}
+
 // The child writes to the stream itself, and then closes it: the parent's goes on.
 static void vfork_talks(struct peer *p) {
     pid_t child = MUST(vfork());
@@ -325,6 +361,7 @@ static void answers_uncounted(struct peer *p) {
 static const struct scenario scenarios[] = {
     {"a_vfork_child_reuses_the_number", answers, vfork_reuses},
     {"a_vfork_child_moves_a_pipe_there_and_execs", answers, vfork_moves_and_execs},
+    {"a_vfork_child_execs_amid_bytes", flows_and_answers, vfork_execs_amid_bytes},
     {"a_vfork_child_talks", answers, vfork_talks},
     {"a_vfork_childs_child_fails_to_exec", answers, vfork_fails_to_exec},
     {"a_child_of_underscore_fork_goes_on", answers, Fork_goes_on},

@@ -90,6 +90,26 @@ static void is_told_by_recv(struct peer *p) {
     CALL(shutdown(p->fd, SHUT_RDWR));
 }
 
+// Nothing else is looked at before.
+static void blocked_recv_is_told(struct peer *p) {
+    send_pattern(p->fd, 0, 1000, 100);
+    meet(p);
+    CALL(recv(p->fd, buffer, 10, 0));
+    CALL(recv(p->fd, buffer, 10, 0));
+}
+
+static void first_send_is_told(struct peer *p) {
+    catch_pipe();
+    send_pattern(p->fd, 0, 1000, 100);
+    meet(p);
+    await_end(p);
+    // The kernel closes a socket step by step.
+    nap(50);
+    CALL(send(p->fd, "x", 1, 0));
+    CALL(send(p->fd, "x", 1, 0));
+    say_signals();
+}
+
 static void is_told_by_peek(struct peer *p) {
     send_pattern(p->fd, 0, 1000, 100);
     meet(p);
@@ -195,6 +215,20 @@ static void dies_when_it_is_full(struct peer *p) {
     meet(p);
     nap(200);
     die_now();
+}
+
+static void exits_when_it_is_full(struct peer *p) {
+    meet(p);
+    nap(200);
+    exit(0);
+}
+
+static void becomes_another_when_it_is_full(struct peer *p) {
+    MUST(fcntl(p->fd, F_SETFD, FD_CLOEXEC));
+    meet(p);
+    nap(200);
+    execl("/bin/sleep", "sleep", "1", (char *)NULL);
+    die("no exec");
 }
 
 static void fill_it(struct peer *p) {
@@ -379,6 +413,8 @@ static const struct scenario scenarios[] = {
     {"unread_bytes_are_told_by_send", is_told_by_send, dies_with_unread},
     {"unread_bytes_are_told_by_so_error", is_told_by_so_error, dies_with_unread},
     {"unread_bytes_are_told_by_writev", is_told_by_writev, dies_with_unread},
+    {"unread_bytes_end_a_blocked_recv", blocked_recv_is_told, dies_with_unread},
+    {"unread_bytes_are_told_by_the_first_send", first_send_is_told, dies_with_unread},
     {"unread_bytes_at_exit", is_told_by_recv, exits_with_unread},
     {"unread_bytes_at_exec", is_told_by_recv, becomes_another},
     {"last_bytes_come_before_the_reset", reads_the_last_bytes, sends_and_dies_with_unread},
@@ -392,6 +428,10 @@ static const struct scenario scenarios[] = {
     {"a_death_shows_in_epoll_for_room", epolls_level, dies_when_it_is_full},
     {"a_death_shows_as_an_edge_for_room", epolls_edge, dies_when_it_is_full},
     {"a_death_shows_in_a_oneshot_for_room", epolls_once, dies_when_it_is_full},
+    {"an_exit_shows_in_poll_for_room", polls_for_room, exits_when_it_is_full},
+    {"an_exec_shows_in_poll_for_room", polls_for_room, becomes_another_when_it_is_full},
+    {"an_exit_shows_in_epoll_for_room", epolls_level, exits_when_it_is_full},
+    {"an_exec_shows_in_epoll_for_room", epolls_level, becomes_another_when_it_is_full},
     {"a_death_behind_full_tcp", writes_to_the_full, fills_tcp_and_dies},
     {"a_death_of_the_half_closed", writes_to_the_half_closed, closes_half_and_dies},
     {"both_of_two_die", outlives_two, two_die},

@@ -115,6 +115,77 @@ static void writes_in_both(struct peer *p) {
     CALL(read(p->fd, &end, 1));
 }
 
+// --- handlers that try again as long as they are told that they were interrupted, and ones that do not
+
+enum { FEW = 20000, OFTEN = 300 };
+
+static volatile long interrupted;
+
+static void on_patient_write(int signal) {
+    int before = errno;
+    struct record one = {MARK, 1, from_handler};
+    (void)signal;
+    ssize_t sent;
+    while ((sent = write(now->fd, &one, sizeof one)) < 0 && errno == EINTR) {
+    }
+    if (sent == sizeof one)
+        from_handler++;
+    else
+        failed = true;
+    errno = before;
+}
+
+static void on_single_write(int signal) {
+    int before = errno;
+    struct record one = {MARK, 1, from_handler};
+    (void)signal;
+    ssize_t sent = write(now->fd, &one, sizeof one);
+    if (sent == sizeof one)
+        from_handler++;
+    else if (sent < 0 && errno == EINTR)
+        interrupted++;
+    else
+        failed = true;
+    errno = before;
+}
+
+// Signals that come in a write, not beside it: the writer does nothing else.
+static void writes_under(struct peer *p, void (*handler)(int)) {
+    pthread_t thread = begin_storm(p, handler, SA_RESTART, 50000);
+    for (uint64_t i = 0; i < FEW || from_handler + interrupted < OFTEN; i++)
+        put_record(p->fd, 0, i);
+    end_storm(thread);
+    note("%lu writes of handlers taken, %ld interrupted", (unsigned long)from_handler, interrupted);
+    say("writes of handlers interrupted: %s", interrupted ? "some" : "none");
+    say("every other one taken: %s", failed ? "no" : "yes");
+    MUST(shutdown(p->fd, SHUT_WR));
+    char end;
+    CALL(read(p->fd, &end, 1));
+}
+
+static void writes_patiently(struct peer *p) { writes_under(p, on_patient_write); }
+static void writes_singly(struct peer *p) { writes_under(p, on_single_write); }
+
+static void counts_in_order(struct peer *p) {
+    struct record one;
+    uint64_t next[2] = {0, 0};
+    while (get_record(p->fd, &one)) {
+        if (one.kind > 1 || one.number != next[one.kind])
+            die("record %lu of kind %u for %lu", (unsigned long)one.number, one.kind,
+                (unsigned long)next[one.kind & 1]);
+        next[one.kind]++;
+    }
+    say("all in order: %d", next[0] >= FEW);
+}
+
+static void takes_all(struct peer *p) {
+    char bytes[4096];
+    ssize_t got;
+    while ((got = read(p->fd, bytes, sizeof bytes)) > 0) {
+    }
+    say("then %zd", got);
+}
+
 // --- handlers that look at what they interrupt
 
 static void on_look(int signal) {
@@ -500,6 +571,8 @@ static void feeds_until_told(struct peer *p) {
 
 static const struct scenario scenarios[] = {
     {"handlers_write_what_they_interrupt", reads_in_order, writes_in_both},
+    {"handlers_write_until_it_is_taken", counts_in_order, writes_patiently},
+    {"handlers_writes_are_not_interrupted", takes_all, writes_singly},
     {"handlers_read_what_they_interrupt", writes_records, reads_in_both},
     {"handlers_close_what_they_interrupt", counts_records, closes_in_handler},
     {"a_handler_is_the_first_to_write", echoes, mallocs_meanwhile, COLD},

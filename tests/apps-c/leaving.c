@@ -71,6 +71,43 @@ static void the_only_thread_leaves(struct peer *p) {
     syscall(SYS_exit, 0);
 }
 
+// And it is the system's to say how: SIGTERM finds nobody any more.
+static bool ends_within(pid_t child, int milliseconds, int *status) {
+    for (int64_t start = now_ms(); now_ms() - start < milliseconds; nap(5))
+        if (MUST(waitpid(child, status, WNOHANG)) == child)
+            return true;
+    return false;
+}
+
+static void childs_only_thread_leaves(struct peer *p) {
+    int port = port_of(p, "port"), status;
+    say("%s", port > 0 ? "a port" : "NO port");
+    fflush(NULL);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        p->fd = connect_to(p, AF_INET, "port");
+        warm(p->fd, false);
+        converse(p->fd, 20, 'a');
+        syscall(SYS_exit, 0);
+    }
+    if (ends_within(child, 3000, &status)) {
+        say_status("child", status);
+        return;
+    }
+    kill(child, SIGTERM);
+    say("does not end by itself, and %s",
+        ends_within(child, 1000, &status) ? "does by SIGTERM" : "ignores SIGTERM");
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+}
+
+static void serves_one(struct peer *p) {
+    p->listener = listen_on(p, AF_INET, "port");
+    p->fd = accept_one(p->listener);
+    warm(p->fd, true);
+    answers(p);
+}
+
 // No connection is left, and the library's thread may still be there.
 static void leaves_after_its_connection(struct peer *p) {
     converse(p->fd, 20, 'a');
@@ -165,6 +202,7 @@ static const struct scenario scenarios[] = {
     {"the_first_thread_leaves_by_pthread_exit", answers, main_leaves_by_pthread_exit},
     {"the_first_thread_leaves_inline", answers, main_leaves_inline},
     {"the_only_thread_leaves", answers, the_only_thread_leaves},
+    {"a_childs_only_thread_leaves", serves_one, childs_only_thread_leaves, RAW},
     {"the_only_thread_leaves_after_its_connection", answers, leaves_after_its_connection},
     {"a_close_while_the_kernel_takes_over", serves_all, closes_what_is_handed_over, RAW},
     {"connections_now_and_then", serves_again, comes_back},

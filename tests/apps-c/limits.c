@@ -319,6 +319,45 @@ static void client_small_stack(struct peer *p) {
     say("%d connections carried everything", FEW);
 }
 
+// --- handlers on an alternate stack that is as small as a program may well have it
+
+enum { ALTERNATE = 8192, SIGNALS = 200 };
+static int handlers_fd;
+static volatile int handled, wrong;
+
+static void converses_in_handler(int signal) {
+    (void)signal;
+    char out[24] = "from the handler", in[24];
+    struct iovec parts[2] = {{out, 12}, {out + 12, 12}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t sent = handled % 2 ? sendmsg(handlers_fd, &message, 0) : writev(handlers_fd, parts, 2);
+    if (sent != sizeof out || recv(handlers_fd, in, sizeof in, MSG_WAITALL) != sizeof in ||
+        memcmp(in, out, sizeof in))
+        wrong++;
+    handled++;
+}
+
+static void server_small_alternate_stack(struct peer *p) {
+    serve(listen_on(p, AF_INET, "port"), 1);
+    say("served");
+}
+
+static void client_small_alternate_stack(struct peer *p) {
+    // Below it nothing is mapped.
+    char *memory = mmap(NULL, 16 * ALTERNATE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t stack = {.ss_sp = memory + 15 * ALTERNATE, .ss_size = ALTERNATE};
+    MUST(mprotect(stack.ss_sp, ALTERNATE, PROT_READ | PROT_WRITE));
+    MUST(sigaltstack(&stack, NULL));
+    struct sigaction action = {.sa_handler = converses_in_handler, .sa_flags = SA_ONSTACK};
+    MUST(sigaction(SIGUSR1, &action, NULL));
+    handlers_fd = connect_to(p, AF_INET, "port");
+    warm(handlers_fd, false);
+    for (int i = 0; i < SIGNALS; i++)
+        raise(SIGUSR1);
+    say("%d handled, %d wrong", handled, wrong);
+    close(handlers_fd);
+}
+
 // --- address space: what is shared has much of it, and must not count
 
 static void *does_nothing(void *argument) { return argument; }
@@ -481,6 +520,7 @@ static const struct scenario scenarios[] = {
     BOTH(locks_all),
     BOTH(many),
     BOTH(small_stack),
+    BOTH(small_alternate_stack),
     {"many_for_long", server_many, client_many_for_long, RAW},
     BOTH(short),
 };

@@ -126,9 +126,39 @@ static void both_write(struct peer *p) {
     close(p->fd);
 }
 
+// At the same moment, and for as long as it takes until one waits for the other.
+enum { MANY = 40000 };
+
+static void writes_many(struct peer *p) {
+    char record[LENGTH];
+    memset(record, getpid() == 1 ? 'c' : 'p', sizeof record);
+    for (int i = 0; i < MANY; i++)
+        if (send(p->fd, record, sizeof record, MSG_NOSIGNAL) != sizeof record)
+            die("record %d: %s", i, strerrorname_np(errno));
+}
+
+static void writes_when_told(struct peer *p) {
+    char x = 0;
+    MUST(write(gate[1], &x, 1));
+    writes_many(p);
+}
+
+static void both_write_at_once(struct peer *p) {
+    if (!may_nest())
+        return;
+    MUST(pipe(gate));
+    pid_t child = nested(writes_when_told, p);
+    char x;
+    MUST(read(gate[0], &x, 1));
+    writes_many(p);
+    reap("child", child);
+    close(p->fd);
+}
+
 static const struct scenario scenarios[] = {
     {"children_in_other_namespaces_close", answers, children_close},
     {"a_child_in_another_namespace_goes_on", answers, parent_closes},
     {"parent_and_child_in_another_namespace_write", reads_records, both_write},
+    {"parent_and_child_in_another_namespace_write_at_once", reads_records, both_write_at_once},
 };
 SCENARIO_MAIN(scenarios)

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 
 int __close(int);
+int __connect(int, const struct sockaddr *, socklen_t);
 int __dup2(int, int);
 int __fcntl(int, int, ...);
 int __open(const char *, int, ...);
@@ -231,6 +232,115 @@ static void client_names(struct peer *p) {
     CALL(__close(twin));
 }
 
+// --- each by itself, among calls by the first names
+
+static void echo_eights(struct peer *p) {
+    char text[8];
+    while (recv(p->fd, text, 8, MSG_WAITALL) == 8)
+        send_all(p->fd, text, 8);
+    say("the end");
+}
+
+static void ask(int fd, const char *text) {
+    char answer[8];
+    send_all(fd, text, 8);
+    recv_all(fd, answer, 8);
+    say_text("answer", answer, 8);
+}
+
+static void name_of_read(struct peer *p) {
+    char text[8];
+    send_all(p->fd, "to read.", 8);
+    CALL(__read(p->fd, text, 8));
+    say_text("answer", text, 8);
+    ask(p->fd, "the last");
+    close(p->fd);
+}
+
+static void name_of_write(struct peer *p) {
+    char text[8];
+    CALL(__write(p->fd, "written.", 8));
+    recv_all(p->fd, text, 8);
+    ask(p->fd, "the last");
+    close(p->fd);
+}
+
+static void name_of_send(struct peer *p) {
+    char text[8];
+    CALL(__send(p->fd, "sent....", 8, 0));
+    recv_all(p->fd, text, 8);
+    ask(p->fd, "the last");
+    close(p->fd);
+}
+
+static void name_of_poll(struct peer *p) {
+    char text[8];
+    struct pollfd one = {.fd = p->fd, .events = POLLIN};
+    send_all(p->fd, "to poll.", 8);
+    CALL(__poll(&one, 1, -1));
+    recv_all(p->fd, text, 8);
+    ask(p->fd, "the last");
+    close(p->fd);
+}
+
+static void name_of_select(struct peer *p) {
+    char text[8];
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(p->fd, &set);
+    send_all(p->fd, "for this", 8);
+    CALL(__select(p->fd + 1, &set, NULL, NULL, NULL));
+    recv_all(p->fd, text, 8);
+    ask(p->fd, "the last");
+    close(p->fd);
+}
+
+static void name_of_dup2(struct peer *p) {
+    CALL(__dup2(p->fd, 60));
+    ask(60, "at sixty");
+    close(60);
+    ask(p->fd, "the last");
+    close(p->fd);
+}
+
+static void name_of_fcntl(struct peer *p) {
+    int twin = MUST(__fcntl(p->fd, F_DUPFD, 70));
+    ask(twin, "at more.");
+    close(twin);
+    ask(p->fd, "the last");
+    close(p->fd);
+}
+
+// What it had is a file's then.
+static void name_of_close(struct peer *p) {
+    char name[400], text[20];
+    snprintf(name, sizeof name, "%s/file", p->dir);
+    int fd = p->fd;
+    CALL(__close(fd));
+    int file = MUST(open(name, O_RDWR | O_CREAT, 0600));
+    say("%s", file == fd ? "the same number" : "ANOTHER");
+    CALL(write(file, "the file", 8));
+    CALL(pread(file, text, sizeof text, 0));
+}
+
+static void connects_by_second_name(struct peer *p) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    address.sin_port = htons(port_of(p, "port"));
+    int fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    CALL(__connect(fd, (struct sockaddr *)&address, sizeof address));
+    warm(fd, false);
+    p->fd = fd;
+    ask(fd, "the last");
+    close(fd);
+}
+
+static void accepts_and_echoes(struct peer *p) {
+    int listener = listen_on(p, AF_INET, "port");
+    p->fd = accept_one(listener);
+    warm(p->fd, true);
+    echo_eights(p);
+}
+
 // --- the program's limit of descriptors is its own
 
 enum { PEERS = 12 };
@@ -289,6 +399,15 @@ static void client_limit(struct peer *p) {
 static const struct scenario scenarios[] = {
     {"a_number_comes_back", server_reuse, client_reuse, RAW},
     {"second_names", server_names, client_names, 0},
+    {"the_second_name_of_read", echo_eights, name_of_read},
+    {"the_second_name_of_write", echo_eights, name_of_write},
+    {"the_second_name_of_send", echo_eights, name_of_send},
+    {"the_second_name_of_poll", echo_eights, name_of_poll},
+    {"the_second_name_of_select", echo_eights, name_of_select},
+    {"the_second_name_of_dup2", echo_eights, name_of_dup2},
+    {"the_second_name_of_fcntl", echo_eights, name_of_fcntl},
+    {"the_second_name_of_close", echo_eights, name_of_close},
+    {"the_second_name_of_connect", accepts_and_echoes, connects_by_second_name, RAW},
     {"the_limit_is_changed_meanwhile", server_limit, client_limit, RAW},
 };
 SCENARIO_MAIN(scenarios)

@@ -268,6 +268,32 @@ static void sends_for_several(struct peer *p) {
     meet(p);
 }
 
+// The end is as many messages of no bytes as there is room for, also where nothing has come before it.
+static void several_at_the_end(struct peer *p) {
+    struct iovec parts[3];
+    struct mmsghdr list[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        parts[i] = (struct iovec){buffer + 100 * i, 60};
+        list[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
+        list[i].msg_len = 99;
+    }
+    meet(p);
+    await_events(p->fd, POLLIN | POLLRDHUP, POLLRDHUP);
+    CALL(recvmmsg(p->fd, list, 3, 0, NULL));
+    lengths(list, 3);
+    CALL(recvmmsg(p->fd, list, 3, 0, NULL));
+    lengths(list, 3);
+    CALL(recvmmsg(p->fd, list, 3, MSG_WAITFORONE, NULL));
+    meet(p);
+}
+
+static void sends_100_and_shuts(struct peer *p) {
+    send_pattern(p->fd, 0, 100, 100);
+    MUST(shutdown(p->fd, SHUT_WR));
+    meet(p);
+    meet(p);
+}
+
 // --- sendfile from what is no plain file
 
 static void send_from(struct peer *p, const char *path, size_t count) {
@@ -282,6 +308,37 @@ static void send_from(struct peer *p, const char *path, size_t count) {
 static void sends_zeros(struct peer *p) { send_from(p, "/dev/zero", 300000); }
 static void sends_proc(struct peer *p) { send_from(p, "/proc/sys/kernel/ostype", 100); }
 static void sends_status(struct peer *p) { send_from(p, "/proc/version", 4096); }
+
+// Files that only the kernel can say of whether it sends them: those that are made at each read are of many kinds.
+static void sends_procs(struct peer *p) {
+    static const char *const paths[] = {
+        "/proc/self/cmdline",         "/proc/self/comm",     "/proc/self/auxv", "/proc/self/limits",
+        "/proc/sys/kernel/ostype",    "/proc/self/cgroup",   "/proc/devices",   "/proc/self/mem",
+        "/proc/sys/kernel/random/boot_id", "/proc/self/oom_score_adj", "/proc/self/clear_refs",
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        int from = open(paths[i], O_RDONLY);
+        if (from < 0)
+            continue;
+        say("%s", paths[i]);
+        long sent = CALL(sendfile(p->fd, from, NULL, 100));
+        off_t place = 1;
+        long rest = CALL(sendfile(p->fd, from, &place, 100));
+        say("at %ld", (long)place);
+        close(from);
+        tell(p, (sent > 0 ? sent : 0) + (rest > 0 ? rest : 0));
+        hear(p);
+    }
+    tell(p, -1);
+}
+
+static void takes_files(struct peer *p) {
+    for (uint64_t left; (left = hear(p)) != (uint64_t)-1; tell(p, 0))
+        for (ssize_t got; left > 0; left -= got)
+            if ((got = MUST(recv(p->fd, buffer, left, 0))) == 0)
+                die("the end");
+    say("all came");
+}
 
 static void sends_pipe(struct peer *p) {
     int ends[2];
@@ -320,6 +377,8 @@ static const struct scenario scenarios[] = {
     {"recvfrom_and_its_length", addresses, sends_200},
     {"recvmsg_and_its_header", headers, sends_200},
     {"recvmmsg_and_its_timeout", several, sends_for_several},
+    {"recvmmsg_at_the_end", several_at_the_end, sends_100_and_shuts},
+    {"sendfile_of_many_procs", sends_procs, takes_files},
     {"sendfile_of_zeros", sends_zeros, takes_file},
     {"sendfile_of_proc", sends_proc, takes_file},
     {"sendfile_of_a_long_proc", sends_status, takes_file},

@@ -99,6 +99,115 @@ static void reads_files(struct peer *p) {
     fclose(in);
 }
 
+// Reads and writes in turn on one buffered stream: libc has to seek in between, which a connection cannot.
+static void turns(struct peer *p) {
+    FILE *both = fdopen(p->fd, "r+");
+    char line[100];
+    for (int i = 0; i < 2; i++)
+        if (fgets(line, sizeof line, both))
+            say_text("line", line, strlen(line));
+    errno = 0;
+    say("puts %d", fputs("printed 7\nand put\nwithout a newline", both) >= 0);
+    say("flush %d %s", fflush(both), errno ? strerrorname_np(errno) : "0");
+    errno = 0;
+    say("ftell %ld %s", ftell(both), errno ? strerrorname_np(errno) : "0");
+    errno = 0;
+    say("fseek %d %s", fseek(both, 1, SEEK_SET), errno ? strerrorname_np(errno) : "0");
+    errno = 0;
+    say("rewound, error %d", (rewind(both), !!ferror(both)));
+    meet(p);
+    say("getline %zd", fgets(line, sizeof line, both) ? (ssize_t)strlen(line) : -1);
+    CALL(fclose(both));
+}
+
+static void takes_turns(struct peer *p) {
+    send_all(p->fd, "first line\nsecond 42 words\n", 27);
+    meet(p);
+    send_all(p->fd, "last\n", 5);
+    MUST(shutdown(p->fd, SHUT_WR));
+    ssize_t got = recv(p->fd, buffer, sizeof buffer, MSG_WAITALL);
+    say_text("received", buffer, got);
+}
+
+// What libc has of the stream's bytes when the program ends.
+static void leaves_to_exit(struct peer *p) {
+    FILE *out = fdopen(p->fd, "w");
+    fprintf(out, "never flushed %d\n", 7);
+    say("fileno %d", fileno(out) == p->fd);
+    say("unlocked %d", fileno_unlocked(out) == p->fd);
+    exit(0);
+}
+
+static void hears_the_end(struct peer *p) {
+    ssize_t got = recv(p->fd, buffer, sizeof buffer, MSG_WAITALL);
+    say_text("received", buffer, got);
+}
+
+// Another file takes the stream, and its number.
+static void reopens(struct peer *p) {
+    FILE *out = fdopen(p->fd, "w");
+    fprintf(out, "before\n");
+    out = freopen("/dev/null", "w", out);
+    say("number kept %d", fileno(out) == p->fd);
+    say("to nowhere %d", fprintf(out, "to nowhere\n"));
+    CALL(fclose(out));
+}
+
+// A stream and its copy in a child write what each has put into it.
+static void forks_with_a_file(struct peer *p) {
+    FILE *out = fdopen(p->fd, "w");
+    fprintf(out, "before the fork\n");
+    fflush(out);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        fprintf(out, "of the child\n");
+        fclose(out);
+        _exit(0);
+    }
+    int status;
+    MUST(waitpid(child, &status, 0));
+    fprintf(out, "of the parent\n");
+    CALL(fclose(out));
+    CALL(write(p->fd, "x", 1));
+}
+
+// Errors of the connection show in the stream.
+static void waits_in_a_file(struct peer *p) {
+    FILE *in = fdopen(p->fd, "r");
+    MUST(fcntl(p->fd, F_SETFL, O_NONBLOCK));
+    errno = 0;
+    say("getc %d %s, end %d, error %d", getc(in), errno ? strerrorname_np(errno) : "0", !!feof(in), !!ferror(in));
+    clearerr(in);
+    MUST(fcntl(p->fd, F_SETFL, 0));
+    meet(p);
+    int c = getc(in);
+    say("getc %c, ungetc %c, getc %c", c, ungetc('y', in), getc(in));
+    char line[20];
+    errno = 0;
+    say("fputs %d %s", fputs("x", in), errno ? strerrorname_np(errno) : "0");
+    clearerr(in);
+    say("fgets %s", fgets(line, sizeof line, in) ? "a line" : "nothing");
+    say("getc %d, end %d, error %d", getc(in), !!feof(in), !!ferror(in));
+    CALL(fclose(in));
+}
+
+static void answers_a_file(struct peer *p) {
+    meet(p);
+    send_all(p->fd, "a line\n", 7);
+}
+
+static void wrong_modes(struct peer *p) {
+    for (const char *const *mode = (const char *const[]){"", "x", "+r", "rb+", "wce", "a+", NULL}; *mode; mode++) {
+        errno = 0;
+        FILE *file = fdopen(dup(p->fd), *mode);
+        say("fdopen %s %d %s", *mode, file != NULL, errno ? strerrorname_np(errno) : "0");
+        say("appends %d", !!(fcntl(p->fd, F_GETFL) & O_APPEND));
+        if (file)
+            CALL(fclose(file));
+    }
+    send_all(p->fd, "done\n", 5);
+}
+
 static int run_with_stream(struct peer *p, char *const arguments[]) {
     pid_t child = MUST(fork());
     int status;
@@ -210,6 +319,12 @@ static const struct scenario scenarios[] = {
     {"fdopen_reads_and_writes", asks, file_pointers},
     {"one_unbuffered_file_for_both", asks, direct},
     {"much_through_fwrite_and_fread", reads_files, writes_files},
+    {"reads_and_writes_in_turn", takes_turns, turns},
+    {"exit_flushes_a_file", hears_the_end, leaves_to_exit},
+    {"a_file_is_reopened", hears_the_end, reopens},
+    {"a_file_in_a_child", hears_the_end, forks_with_a_file},
+    {"a_file_that_must_wait", answers_a_file, waits_in_a_file},
+    {"modes_of_a_file", hears_the_end, wrong_modes},
     {"exec_of_cat_on_a_stream", becomes_cat, talks_to_cat},
     {"exec_leaves_unread_bytes_to_cat", becomes_cat_late, sends_before_cat},
     {"exec_of_a_shell_on_a_stream", becomes_shell, talks_to_shell},

@@ -1,7 +1,7 @@
 //! Streams under several numbers, in the place of standard input and output, with
 //! options, and how connections come about.
 
-use sovia_tests::{Scenario, scenarios};
+use sovia_tests::{Pairing, Scenario, scenarios};
 
 scenarios!("dup":
     every_kind_of_duplicate_works,
@@ -21,6 +21,12 @@ scenarios!("stdio":
     fdopen_reads_and_writes,
     one_unbuffered_file_for_both,
     much_through_fwrite_and_fread,
+    reads_and_writes_in_turn,
+    exit_flushes_a_file,
+    a_file_is_reopened,
+    a_file_in_a_child,
+    a_file_that_must_wait,
+    modes_of_a_file,
     exec_of_cat_on_a_stream,
     exec_leaves_unread_bytes_to_cat,
     exec_of_a_shell_on_a_stream,
@@ -64,3 +70,17 @@ scenarios!("connect", Scenario::may_stay_on_tcp:
     one_way_from_the_start,
     short_connections,
 );
+
+/// As FTP's ends use their connections.
+#[test]
+fn stdio_streams_stay_accelerated() {
+    for case in
+        ["fdopen_reads_and_writes", "reads_and_writes_in_turn", "much_through_fwrite_and_fread"]
+    {
+        let seen = Scenario::c("stdio", case).observe(Pairing::SOVIA);
+        for (role, outcome) in &seen.ends {
+            assert!(outcome.success(), "{case}, {role}: {outcome:#?}");
+            assert!(!outcome.stderr.contains("went back to TCP"), "{case}, {role}: {outcome:#?}");
+        }
+    }
+}

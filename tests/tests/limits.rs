@@ -114,3 +114,15 @@ fn three_hundred_clients_one_after_the_other() {
 fn a_thread_with_the_smallest_stack() {
     Scenario::c("limits", "small_stack").run();
 }
+
+/// And its connections are accelerated.
+#[test]
+fn a_program_with_much_static_thread_local_storage() {
+    Scenario::c("static_tls", "much_static_thread_local_storage").run();
+}
+
+/// Of 8 KB the frame of a signal takes up to a half.
+#[test]
+fn a_handler_on_a_small_alternate_stack() {
+    Scenario::c("limits", "small_alternate_stack").run();
+}

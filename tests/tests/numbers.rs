@@ -5,6 +5,15 @@ use sovia_tests::{Scenario, scenarios};
 scenarios!("numbers":
     a_number_comes_back,
     second_names,
+    the_second_name_of_read,
+    the_second_name_of_write,
+    the_second_name_of_send,
+    the_second_name_of_poll,
+    the_second_name_of_select,
+    the_second_name_of_dup2,
+    the_second_name_of_fcntl,
+    the_second_name_of_close,
+    the_second_name_of_connect,
 );
 
 // While the program has its limit low there is no room for descriptors of the library's.

@@ -13,6 +13,8 @@ scenarios!("odd_flags":
     recvfrom_and_its_length,
     recvmsg_and_its_header,
     recvmmsg_and_its_timeout,
+    recvmmsg_at_the_end,
+    sendfile_of_many_procs,
     sendfile_of_zeros,
     sendfile_of_proc,
     sendfile_of_a_long_proc,

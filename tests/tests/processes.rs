@@ -60,6 +60,7 @@ scenarios!("passing":
 scenarios!("children":
     a_vfork_child_reuses_the_number,
     a_vfork_child_moves_a_pipe_there_and_execs,
+    a_vfork_child_execs_amid_bytes,
     a_vfork_child_talks,
     a_vfork_childs_child_fails_to_exec,
     a_child_of_underscore_fork_goes_on,
@@ -79,6 +80,7 @@ scenarios!("namespaces":
     children_in_other_namespaces_close,
     a_child_in_another_namespace_goes_on,
     parent_and_child_in_another_namespace_write,
+    parent_and_child_in_another_namespace_write_at_once,
 );
 
 scenarios!("leaving":
@@ -86,6 +88,7 @@ scenarios!("leaving":
     the_first_thread_leaves_by_pthread_exit,
     the_first_thread_leaves_inline,
     the_only_thread_leaves,
+    a_childs_only_thread_leaves,
     the_only_thread_leaves_after_its_connection,
     connections_now_and_then,
     a_close_while_the_kernel_takes_over,

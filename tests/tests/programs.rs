@@ -253,3 +253,39 @@ fn sockperf_plays_ping_pong() {
         server.end(libc::SIGINT);
     }
 }
+
+/// A client that has its control connection under two stdio streams (`fdopen`).
+#[test]
+fn ftp_by_a_client_with_stdio_streams() {
+    const NAME: &str = "ftp_by_a_client_with_stdio_streams";
+    if skipped(NAME, &["tnftp", "/usr/bin/python3"]) {
+        return;
+    }
+    if !Path::new("/usr/lib/python3/dist-packages/pyftpdlib").exists() {
+        return println!("SKIPPED: {NAME}: not installed: python3-pyftpdlib");
+    }
+    let folder = TempDir::new();
+    let path = folder.path().display().to_string();
+    let numbers: String = (0..100_000).map(|i| format!("{i}\n")).collect();
+    fs::write(folder.path().join("numbers"), &numbers).expect("a file");
+    for pairing in Pairing::OTHERS {
+        let port = free_port();
+        let server = format!("/usr/bin/python3 -m pyftpdlib -i 127.0.0.1 -p {port} -d {path}");
+        let service = Service::start(pairing.server, &server, port);
+        let wanted = folder.path().join("wanted");
+        let asked = format!(
+            "open 127.0.0.1 {port}\nuser anonymous x@\nget numbers {path}/one\npwd\nls\n\
+             get numbers {path}/two\nquit\n"
+        );
+        fs::write(&wanted, asked).expect("a file of commands");
+        let told = Client::of(pairing).run_with_input("tnftp -n -v", Some(wanted));
+        assert!(told.contains("221 Goodbye"), "{pairing}: {told}");
+        for copy in ["one", "two"] {
+            let copy = folder.path().join(copy);
+            let came = fs::read_to_string(&copy).expect("the file that was asked for");
+            assert!(came == numbers, "{pairing}: {} bytes came\n{told}", came.len());
+            fs::remove_file(copy).expect("the file is there");
+        }
+        let _ = service.end(libc::SIGTERM);
+    }
+}

@@ -57,8 +57,8 @@ fn a_connection_that_becomes_standard_input() {
 }
 
 #[test]
-fn a_connection_that_becomes_a_stream() {
-    told("becomes_a_stream", &[], "went back to TCP: used as a stdio stream");
+fn a_connection_that_libc_prints_to() {
+    told("is_printed_to", &[], "went back to TCP: used as a stdio stream");
 }
 
 #[test]

@@ -5,6 +5,8 @@ use sovia_tests::{Scenario, scenarios};
 
 scenarios!("handlers":
     handlers_write_what_they_interrupt,
+    handlers_write_until_it_is_taken,
+    handlers_writes_are_not_interrupted,
     handlers_read_what_they_interrupt,
     handlers_close_what_they_interrupt,
     jumping_out_of_writes,

@@ -33,7 +33,7 @@ aliases! {
     }
 
     fn _IO_fclose(file: *mut FILE) -> c_int {
-        descriptors::fclose(file)
+        crate::stdio::fclose(file)
     }
 
     fn _IO_fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
@@ -41,7 +41,7 @@ aliases! {
     }
 
     fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-        descriptors::fdopen(fd, mode)
+        crate::stdio::fdopen(fd, mode)
     }
 
     fn _IO_popen(command: *const c_char, mode: *const c_char) -> *mut FILE {

@@ -152,12 +152,12 @@ pub(crate) mod several {
         }
 
         fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-            crate::descriptors::closing(file);
+            crate::stdio::reopening(file);
             opened(real!()(path, mode, file))
         }
 
         fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-            crate::descriptors::closing(file);
+            crate::stdio::reopening(file);
             opened(real!()(path, mode, file))
         }
 

@@ -1,42 +1,16 @@
 //! Descriptors are duplicated, closed and configured.
 
-use libc::{DIR, FILE, c_char, c_int, c_uint, c_ulong};
+use libc::{DIR, c_int, c_uint, c_ulong};
 use sovia_calls as calls;
 use sovia_calls::descriptors::created;
 use sovia_sockets::credentials::own_descriptors;
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
-use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table::{self, Entry};
-
-/// A stream is about to be closed, which libc does past every hook.
-pub(crate) unsafe fn closing(file: *mut FILE) {
-    if file.is_null() {
-        return;
-    }
-    // SAFETY: the caller's stream, which is open.
-    unsafe {
-        let fd = libc::fileno(file);
-        if !matches!(table::get(fd), Entry::Foreign | Entry::Private) && !is_borrowed() {
-            libc::fflush(file);
-            ops::close(fd);
-        }
-    }
-}
 
 hooks! {
     fn close(fd: c_int) -> c_int {
         calls::descriptors::close(later!(), fd)
-    }
-
-    fn fclose(file: *mut FILE) -> c_int {
-        closing(file);
-        real!()(file)
-    }
-
-    fn pclose(file: *mut FILE) -> c_int {
-        closing(file);
-        real!()(file)
     }
 
     fn closedir(folder: *mut DIR) -> c_int {
@@ -44,14 +18,6 @@ hooks! {
             created(libc::dirfd(folder));
         }
         real!()(folder)
-    }
-
-    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-        // stdio calls the kernel by itself.
-        if let Some(at) = table::conn(fd) {
-            retreat::now(fd, at, Cause::Stream);
-        }
-        real!()(fd, mode)
     }
 
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {

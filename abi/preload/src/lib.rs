@@ -31,6 +31,8 @@ mod send;
 mod signals;
 mod sockets;
 mod spawning;
+mod stdio;
+mod tables;
 
 use sovia_calls::boundary::{errno, finish, outcome, set_errno};
 

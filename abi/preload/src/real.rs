@@ -113,6 +113,7 @@ pub(crate) fn resolve_all() {
         crate::signals::reals::ALL,
         crate::sockets::reals::ALL,
         crate::spawning::reals::ALL,
+        crate::stdio::reals::ALL,
     ];
     for real in all.into_iter().flatten() {
         real.resolve();

@@ -608,12 +608,17 @@ pub fn tcp_state(fd: RawFd) -> Option<TcpState> {
     getsockopt::<u8>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok().map(TcpState)
 }
 
-/// Whether a descriptor is a regular file or a block device: what `sendfile` reads from.
+/// Whether a descriptor is a block device or a regular file with something in it: what `sendfile` reads from.
+/// Files that are made while they are read, as those of /proc, say that they are empty, and some of them
+/// cannot be sent.
 pub fn is_plain_file(fd: RawFd) -> Result<bool> {
     // SAFETY: an all-zero stat is a valid value of a plain C struct.
     let mut st: libc::stat = unsafe { core::mem::zeroed() };
     sys!(fstat, fd, &raw mut st)?;
-    Ok(matches!(st.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFBLK))
+    Ok(match st.st_mode & libc::S_IFMT {
+        libc::S_IFREG => st.st_size > 0,
+        kind => kind == libc::S_IFBLK,
+    })
 }
 
 /// The soft and the hard limit of descriptors.

@@ -1,0 +1,321 @@
+//! stdio over a connection. libc's own streams call the kernel past every hook, so a connection gets a stream
+//! whose reads and writes are functions of the program's (`fopencookie`), and these are the hooks.
+//!
+//! Such a stream differs from libc's in two things. libc does not tell its descriptor, so `fileno` is hooked. It
+//! cannot be used for wide characters, so a program that has functions for these in its table gets libc's
+//! stream, and its connection goes back to TCP.
+
+use crate::tables::Table;
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use libc::{EOF, ESPIPE, FILE, c_char, c_int, c_void, dl_phdr_info, off64_t, size_t};
+use sovia_calls::boundary::{errno, set_errno};
+use sovia_sockets::ops;
+use sovia_sockets::process::is_borrowed;
+use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::table::{self, Entry};
+
+/// A stream: what programs can look at (glibc's bits/types/struct_FILE.h), and the table of functions behind it.
+#[repr(C)]
+struct Stream {
+    flags: c_int,
+    buffers: [*mut c_char; 11],
+    markers: *mut c_void,
+    chain: *mut FILE,
+    fileno: c_int,
+    between: [u8; 44],
+    wide: *mut c_void,
+    rest: [u8; 48],
+    functions: usize,
+}
+
+const _: () = assert!(core::mem::offset_of!(Stream, fileno) == 112);
+const _: () = assert!(core::mem::offset_of!(Stream, wide) == 160);
+const _: () = assert!(core::mem::offset_of!(Stream, functions) == 216);
+
+/// The table of streams that read and write by functions of the program's, as soon as there is one from here.
+static BY_FUNCTIONS: AtomicUsize = AtomicUsize::new(0);
+
+/// The descriptor of a stream that was made here.
+///
+/// # Safety
+/// The stream is open.
+unsafe fn own_descriptor(file: *mut FILE) -> Option<c_int> {
+    let stream = file.cast::<Stream>();
+    // SAFETY: the caller's word.
+    let (functions, fileno) = unsafe { ((*stream).functions, (*stream).fileno) };
+    // libc gives those of other makers a negative number.
+    (functions == BY_FUNCTIONS.load(Ordering::Relaxed) && fileno >= 0).then_some(fileno)
+}
+
+/// A stream is about to be closed, which libc does past every hook unless it was made here.
+///
+/// # Safety
+/// The stream is open, or null.
+pub(crate) unsafe fn closing(file: *mut FILE) {
+    // SAFETY: the caller's word.
+    if !file.is_null() && unsafe { own_descriptor(file) }.is_none() {
+        // SAFETY: likewise.
+        unsafe { gives_up(file) };
+    }
+}
+
+/// A stream is about to give up its descriptor, which libc closes or uses for something else.
+unsafe fn gives_up(file: *mut FILE) {
+    // SAFETY: the caller's stream, which is open.
+    unsafe {
+        let fd = fileno(file);
+        if !matches!(table::get(fd), Entry::Foreign | Entry::Private) && !is_borrowed() {
+            libc::fflush(file);
+            ops::close(fd);
+        }
+    }
+}
+
+/// The same for `freopen`, which takes the descriptor of any stream for itself.
+///
+/// # Safety
+/// The stream is open, or null.
+pub(crate) unsafe fn reopening(file: *mut FILE) {
+    if file.is_null() {
+        return;
+    }
+    // SAFETY: the caller's word.
+    unsafe {
+        gives_up(file);
+        if own_descriptor(file).is_some() {
+            // libc makes one of its own streams of it, and takes this pointer, which is none, for one.
+            (*file.cast::<Stream>()).wide = core::ptr::null_mut();
+        }
+    }
+}
+
+hooks! {
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+        let Some(at) = table::conn(fd) else { return real!()(fd, mode) };
+        if let Some(mode) = Mode::read(mode)
+            && !is_borrowed()
+            && !uses_wide_characters()
+        {
+            return open(fd, &mode);
+        }
+        retreat::now(fd, at, Cause::Stream);
+        real!()(fd, mode)
+    }
+
+    fn fileno(file: *mut FILE) -> c_int {
+        match own_descriptor(file) {
+            Some(fd) => fd,
+            None => real!()(file),
+        }
+    }
+
+    fn fileno_unlocked(file: *mut FILE) -> c_int {
+        match own_descriptor(file) {
+            Some(fd) => fd,
+            None => real!()(file),
+        }
+    }
+
+    fn fclose(file: *mut FILE) -> c_int {
+        closing(file);
+        real!()(file)
+    }
+
+    fn pclose(file: *mut FILE) -> c_int {
+        closing(file);
+        real!()(file)
+    }
+}
+
+/// What `fdopen` takes from its mode.
+struct Mode {
+    name: &'static CStr,
+    appends: bool,
+}
+
+impl Mode {
+    /// `None` for one that `fdopen` refuses.
+    ///
+    /// # Safety
+    /// A string.
+    unsafe fn read(mode: *const c_char) -> Option<Mode> {
+        // SAFETY: the caller's word.
+        let mode = unsafe { CStr::from_ptr(mode) }.to_bytes();
+        let (&first, rest) = mode.split_first()?;
+        // As far as glibc looks.
+        let both = rest.iter().take(4).any(|&letter| letter == b'+');
+        let name = match (first, both) {
+            (b'r', false) => c"r",
+            (b'w', false) => c"w",
+            (b'a', false) => c"a",
+            (b'r', true) => c"r+",
+            (b'w', true) => c"w+",
+            (b'a', true) => c"a+",
+            _ => return None,
+        };
+        Some(Mode { name, appends: first == b'a' })
+    }
+}
+
+/// A stream for a connection.
+unsafe fn open(fd: c_int, mode: &Mode) -> *mut FILE {
+    let functions = libc_cookie::Functions {
+        read: Some(read),
+        write: Some(write),
+        seek: Some(seek),
+        close: Some(close),
+    };
+    // SAFETY: the functions take a descriptor for their cookie, and what C's `read` and `write` take.
+    unsafe {
+        if mode.appends {
+            let flags = libc::fcntl(fd, libc::F_GETFL);
+            if flags & libc::O_APPEND == 0
+                && libc::fcntl(fd, libc::F_SETFL, flags | libc::O_APPEND) != 0
+            {
+                return core::ptr::null_mut();
+            }
+        }
+        let cookie = core::ptr::without_provenance_mut(fd as usize);
+        let file = libc_cookie::fopencookie(cookie, mode.name.as_ptr(), functions);
+        if !file.is_null() {
+            let stream = file.cast::<Stream>();
+            (*stream).fileno = fd;
+            BY_FUNCTIONS.store((*stream).functions, Ordering::Relaxed);
+        }
+        file
+    }
+}
+
+/// Of stdio.h.
+mod libc_cookie {
+    use libc::{FILE, c_char, c_int, c_void, off64_t, size_t};
+
+    #[repr(C)]
+    pub(super) struct Functions {
+        pub(super) read: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> isize>,
+        pub(super) write: Option<unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> isize>,
+        pub(super) seek: Option<unsafe extern "C" fn(*mut c_void, *mut off64_t, c_int) -> c_int>,
+        pub(super) close: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    }
+
+    unsafe extern "C" {
+        pub(super) fn fopencookie(
+            cookie: *mut c_void,
+            mode: *const c_char,
+            functions: Functions,
+        ) -> *mut FILE;
+    }
+}
+
+unsafe extern "C" fn read(cookie: *mut c_void, buf: *mut c_char, len: size_t) -> isize {
+    // SAFETY: libc's buffer.
+    unsafe { crate::receive::read(cookie.addr() as c_int, buf.cast(), len) }
+}
+
+/// Writes all, unless there is an error: what is left of a short write would count as one.
+unsafe extern "C" fn write(cookie: *mut c_void, buf: *const c_char, len: size_t) -> isize {
+    let mut done = 0;
+    while done < len {
+        // SAFETY: libc's buffer, behind what has been written.
+        let n =
+            unsafe { crate::send::write(cookie.addr() as c_int, buf.add(done).cast(), len - done) };
+        if n < 0 {
+            break;
+        }
+        done += n as usize;
+    }
+    done as isize
+}
+
+unsafe extern "C" fn seek(_: *mut c_void, _: *mut off64_t, _: c_int) -> c_int {
+    set_errno(ESPIPE);
+    EOF
+}
+
+unsafe extern "C" fn close(cookie: *mut c_void) -> c_int {
+    // SAFETY: takes a number.
+    unsafe { crate::descriptors::close(cookie.addr() as c_int) }
+}
+
+/// Functions by which a program turns a stream to wide characters.
+const WIDE: [&CStr; 15] = [
+    c"fwide",
+    c"fgetwc",
+    c"getwc",
+    c"fputwc",
+    c"putwc",
+    c"fgetws",
+    c"fputws",
+    c"fwprintf",
+    c"vfwprintf",
+    c"__fwprintf_chk",
+    c"__vfwprintf_chk",
+    c"fwscanf",
+    c"vfwscanf",
+    c"ungetwc",
+    c"fgetwln",
+];
+
+/// Libraries that call them for the standard streams, or for a caller who says so.
+const NOT_BY_THEMSELVES: [&[u8]; 2] = [b"/libstdc++.so", b"/libbsd.so"];
+
+/// Whether the program or a library of it calls one of them. Those that are opened later are not seen.
+fn uses_wide_characters() -> bool {
+    const UNKNOWN: u8 = 0;
+    const NO: u8 = 1;
+    const YES: u8 = 2;
+    static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+    unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, _: *mut c_void) -> c_int {
+        // SAFETY: the linker's description of an object, which stays while this runs.
+        unsafe {
+            let info = &*info;
+            let name = match info.dlpi_name {
+                name if name.is_null() => c"",
+                name => CStr::from_ptr(name),
+            };
+            let has = |part: &[u8]| name.to_bytes().windows(part.len()).any(|here| here == part);
+            let mut wants = false;
+            if !NOT_BY_THEMSELVES.iter().any(|part| has(part))
+                && let Some(table) = Table::of(info)
+            {
+                table.for_each(|_, name, _| wants |= WIDE.contains(&CStr::from_ptr(name)));
+            }
+            c_int::from(wants)
+        }
+    }
+    if KNOWN.load(Ordering::Relaxed) == UNKNOWN {
+        let before = errno();
+        // SAFETY: the function takes nothing.
+        let wants = unsafe { libc::dl_iterate_phdr(Some(look), core::ptr::null_mut()) };
+        KNOWN.store(if wants == 0 { NO } else { YES }, Ordering::Relaxed);
+        set_errno(before);
+    }
+    KNOWN.load(Ordering::Relaxed) == YES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_read_as_libc_reads_them() {
+        for (mode, name) in [
+            (c"r", Some(c"r")),
+            (c"rb", Some(c"r")),
+            (c"r+", Some(c"r+")),
+            (c"rb+", Some(c"r+")),
+            (c"w+b", Some(c"w+")),
+            (c"wce", Some(c"w")),
+            (c"a", Some(c"a")),
+            (c"rbcem+", Some(c"r")),
+            (c"x", None),
+            (c"", None),
+        ] {
+            // SAFETY: a string.
+            let read = unsafe { Mode::read(mode.as_ptr()) };
+            assert_eq!(read.map(|mode| mode.name), name, "{mode:?}");
+        }
+    }
+}
