@@ -1,6 +1,7 @@
 //! A scenario program in every pairing, against its transcript on the kernel.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ pub struct Scenario {
     watchdog: Duration,
     accelerates: bool,
     environment: Vec<(String, String)>,
+    before: Vec<String>,
 }
 
 /// What both ends of one run wrote down.
@@ -56,6 +58,7 @@ impl Scenario {
             watchdog: watchdog(120),
             accelerates: true,
             environment: Vec::new(),
+            before: Vec::new(),
         }
     }
 
@@ -95,6 +98,13 @@ impl Scenario {
         self
     }
 
+    /// Executed by another program at both ends, which gets these arguments before the command.
+    #[must_use]
+    pub fn by(mut self, program: &[&str]) -> Self {
+        self.before = program.iter().map(ToString::to_string).collect();
+        self
+    }
+
     /// Runs it once.
     pub fn observe(&self, pairing: Pairing) -> Observation {
         let folder = TempDir::new();
@@ -120,7 +130,8 @@ impl Scenario {
     }
 
     fn launch(&self, role: &str, stack: Stack, folder: &TempDir, verbose: bool) -> Launch {
-        let mut command = self.app.command(stack);
+        let mut command: Vec<OsString> = self.before.iter().map(OsString::from).collect();
+        command.extend(self.app.command(stack));
         command.extend([role.into(), folder.path().into(), self.case.clone().into()]);
         let launch = Launch::new(stack, command).verbose(verbose);
         let environment = self.environment.iter();
