@@ -1,0 +1,444 @@
+//! RDMA that the target's memory does not allow.
+//!
+//! The target's program has no part in an RDMA: it hears of a refusal by its error handler. With
+//! reliable delivery a write may be done before it is refused; then its connection breaks.
+
+use super::prelude::*;
+
+group! { "rdma":
+    both a_write_to_a_vi_that_does_not_allow_it_is_refused [RdmaWrite],
+    both a_write_to_a_region_that_does_not_allow_it_is_refused [RdmaWrite],
+    both a_write_beyond_a_region_is_refused [RdmaWrite],
+    both a_write_before_a_region_is_refused [RdmaWrite],
+    both a_write_to_an_overflowing_range_is_refused [RdmaWrite],
+    both a_write_to_no_region_is_refused [RdmaWrite],
+    both a_write_to_a_deregistered_region_is_refused [RdmaWrite],
+    both a_write_to_a_region_of_another_tag_is_refused [RdmaWrite],
+    both a_right_to_write_can_be_taken_away [RdmaWrite],
+    both a_right_to_write_can_be_given [RdmaWrite],
+    both deregistering_during_writes_leaves_the_memory_alone [RdmaWrite],
+    both a_refused_write_with_immediate_data_is_told_in_its_receive [RdmaWrite],
+    both a_write_from_memory_of_another_tag_is_a_protection_error [RdmaWrite],
+    both a_read_of_a_vi_that_does_not_allow_it_is_refused [RdmaRead],
+    both a_read_of_a_region_that_does_not_allow_it_is_refused [RdmaRead],
+    both a_read_beyond_a_region_is_refused [RdmaRead],
+    both a_read_of_a_deregistered_region_is_refused [RdmaRead],
+    both a_read_by_a_vi_without_reads_is_refused [RdmaRead],
+    both a_right_to_read_can_be_taken_away [RdmaRead],
+}
+
+const LEVEL: Reliability = Reliability::RELIABLE_DELIVERY;
+/// What the target's memory holds, and keeps.
+const KEPT: u8 = 0x5a;
+const LEN: usize = 4096;
+
+/// A target's VI and a region for the peer.
+struct Exposed<'n, N: Nic> {
+    line: Line<'n, N>,
+    end: End<'n, N>,
+    told: Told,
+    memory: Memory,
+    region: via::MemHandle,
+}
+
+/// Everything that the NIC has allowed, for VI and region.
+fn everything<N: Nic>(cx: &Context<'_, N>) -> (ViAttributes, MemAttributes) {
+    let enable_rdma_read = cx.nic.attributes().rdma_read.contains(LEVEL);
+    let enable_rdma_write = cx.nic.attributes().capabilities.rdma_write;
+    let vi = ViAttributes { enable_rdma_write, enable_rdma_read, ..ViAttributes::default() };
+    (vi, MemAttributes { ptag: None, enable_rdma_write: true, enable_rdma_read: true })
+}
+
+impl<'n, N: Nic> Exposed<'n, N> {
+    fn new(cx: &Context<'n, N>, (vi, rights): (ViAttributes, MemAttributes)) -> Exposed<'n, N> {
+        let (line, told) = (Line::server(cx), Told::by(cx.nic));
+        let attach = Attach { context: 6, ..Attach::default() };
+        let end = End::attached(cx, 4096, vi, attach);
+        let memory = Memory::zeroed(LEN);
+        memory.write(0, &[KEPT; LEN]);
+        let region = cx.nic.register_mem(&memory, rights).unwrap();
+        end.post_recv(0, 0, 64);
+        end.accept(cx);
+        Exposed { line, end, told, memory, region }
+    }
+
+    /// Tells the client where the region is, from byte `at` on.
+    fn expose(&self, at: u64) {
+        let address = self.memory.address(0).wrapping_add(at);
+        self.line.tell(&Target { address, handle: self.region.raw() }.words());
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; LEN];
+        assert!(self.memory.read(0, &mut bytes));
+        bytes
+    }
+
+    /// The peer's RDMA was refused, as the error handler and the VI say.
+    #[track_caller]
+    fn refuses(self, code: ErrorCode) {
+        self.told.code(6, code);
+        self.end.await_state(ViState::Error);
+        assert_eq!(self.end.vi.cause(), Some(Cause::Rdma(code)));
+        self.end.received_in(Status::DESC_FLUSHED_ERROR);
+        assert!(self.bytes().iter().all(|&byte| byte == KEPT), "written to");
+        self.line.meet();
+    }
+}
+
+fn reach<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N>) {
+    let (line, end) = (Line::client(cx), End::with(cx, 1 << 14, everything(cx).0));
+    end.request(cx).unwrap();
+    end.write(0, &[1; LEN]);
+    (line, end)
+}
+
+/// A write whose refusal the connection tells, if not the descriptor.
+fn write_is_refused<N: Nic>(cx: &Context<'_, N>) {
+    let (line, end) = reach(cx);
+    let target = Target::heard(&line.hear());
+    refused_write(&end, target);
+    line.meet();
+}
+
+#[track_caller]
+fn refused_write<N: Nic>(end: &End<'_, N>, target: Target) {
+    end.post_write(0, 0, 100, target.at(0));
+    if let Err(status) = end.sent().result() {
+        assert!(status.contains(Status::RDMA_PROT_ERROR), "{status:?}");
+    }
+    end.await_state(ViState::Error);
+}
+
+/// A read's refusal stands in its descriptor, and nothing is read.
+fn read_is_refused<N: Nic>(cx: &Context<'_, N>) {
+    let (line, end) = reach(cx);
+    let target = Target::heard(&line.hear());
+    refused_read(&end, target);
+    line.meet();
+}
+
+#[track_caller]
+fn refused_read<N: Nic>(end: &End<'_, N>, target: Target) {
+    end.write(0, &[1; LEN]);
+    end.post_read(0, 0, 100, target.at(0));
+    let sent = end.sent();
+    let status = sent.result().expect_err("read all the same");
+    assert!(status.contains(Status::RDMA_PROT_ERROR), "{status:?}");
+    assert_eq!(sent.status & Status::OP_MASK, Status::OP_RDMA_READ);
+    end.await_state(ViState::Error);
+    assert_eq!(end.bytes(0, LEN), [1; LEN]);
+}
+
+/// A case whose target is wrong from the beginning.
+macro_rules! wrong_target {
+    ($(#[$doc:meta])* $name:ident, $code:ident, $client:ident, |$cx:ident| $with:expr, $at:expr) => {
+        $(#[$doc])*
+        mod $name {
+            use super::*;
+
+            pub(super) fn server<N: Nic>($cx: &Context<'_, N>) {
+                let exposed = Exposed::new($cx, $with);
+                exposed.expose($at);
+                exposed.refuses(ErrorCode::$code);
+            }
+
+            pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+                $client(cx);
+            }
+        }
+    };
+}
+
+fn closed_vi<N: Nic>(cx: &Context<'_, N>, write: bool) -> (ViAttributes, MemAttributes) {
+    let (vi, region) = everything(cx);
+    let vi = if write {
+        ViAttributes { enable_rdma_write: false, ..vi }
+    } else {
+        ViAttributes { enable_rdma_read: false, ..vi }
+    };
+    (vi, region)
+}
+
+fn closed_region<N: Nic>(cx: &Context<'_, N>, write: bool) -> (ViAttributes, MemAttributes) {
+    let (vi, region) = everything(cx);
+    let region = if write {
+        MemAttributes { enable_rdma_write: false, ..region }
+    } else {
+        MemAttributes { enable_rdma_read: false, ..region }
+    };
+    (vi, region)
+}
+
+fn other_tag<N: Nic>(cx: &Context<'_, N>) -> (ViAttributes, MemAttributes) {
+    let (vi, region) = everything(cx);
+    (vi, MemAttributes { ptag: Some(cx.nic.create_ptag().unwrap()), ..region })
+}
+
+wrong_target! {
+    a_write_to_a_vi_that_does_not_allow_it_is_refused, RdmawProt, write_is_refused,
+    |cx| closed_vi(cx, true), 0
+}
+wrong_target! {
+    a_write_to_a_region_that_does_not_allow_it_is_refused, RdmawProt, write_is_refused,
+    |cx| closed_region(cx, true), 0
+}
+wrong_target! {
+    /// By one byte of a hundred: none is written.
+    a_write_beyond_a_region_is_refused, RdmawProt, write_is_refused,
+    |cx| everything(cx), LEN as u64 - 99
+}
+wrong_target! {
+    a_write_before_a_region_is_refused, RdmawProt, write_is_refused,
+    |cx| everything(cx), u64::MAX
+}
+wrong_target! {
+    a_write_to_a_region_of_another_tag_is_refused, RdmawProt, write_is_refused,
+    |cx| other_tag(cx), 0
+}
+wrong_target! {
+    a_read_of_a_vi_that_does_not_allow_it_is_refused, RdmarProt, read_is_refused,
+    |cx| closed_vi(cx, false), 0
+}
+wrong_target! {
+    a_read_of_a_region_that_does_not_allow_it_is_refused, RdmarProt, read_is_refused,
+    |cx| closed_region(cx, false), 0
+}
+wrong_target! {
+    a_read_beyond_a_region_is_refused, RdmarProt, read_is_refused,
+    |cx| everything(cx), LEN as u64 - 99
+}
+
+mod a_write_to_no_region_is_refused {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, everything(cx));
+        let address = exposed.memory.address(0);
+        exposed.line.tell(&Target { address, handle: 0 }.words());
+        exposed.refuses(ErrorCode::RdmawProt);
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        write_is_refused(cx);
+    }
+}
+
+/// Its address and length make more than 64 bits.
+mod a_write_to_an_overflowing_range_is_refused {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, everything(cx));
+        let handle = exposed.region.raw();
+        exposed.line.tell(&Target { address: u64::MAX - 50, handle }.words());
+        exposed.refuses(ErrorCode::RdmawProt);
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        write_is_refused(cx);
+    }
+}
+
+mod a_write_to_a_deregistered_region_is_refused {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, everything(cx));
+        cx.nic.deregister_mem(exposed.region).unwrap();
+        exposed.expose(0);
+        exposed.refuses(ErrorCode::RdmawProt);
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        write_is_refused(cx);
+    }
+}
+
+mod a_read_of_a_deregistered_region_is_refused {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, everything(cx));
+        cx.nic.deregister_mem(exposed.region).unwrap();
+        exposed.expose(0);
+        exposed.refuses(ErrorCode::RdmarProt);
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        read_is_refused(cx);
+    }
+}
+
+/// While the connection stands; what was written before stays.
+mod a_right_to_write_can_be_taken_away {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, everything(cx));
+        exposed.expose(0);
+        eventually("the first write is there", || exposed.bytes()[..100] == [1; 100]);
+        let rights = MemAttributes { enable_rdma_write: false, ..everything(cx).1 };
+        cx.nic.set_mem_attributes(exposed.region, rights).unwrap();
+        exposed.memory.write(0, &[KEPT; LEN]);
+        exposed.expose(0);
+        exposed.refuses(ErrorCode::RdmawProt);
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = reach(cx);
+        end.post_write(0, 0, 100, Target::heard(&line.hear()).at(0));
+        assert_eq!(end.sent().result(), Ok(100));
+        refused_write(&end, Target::heard(&line.hear()));
+        line.meet();
+    }
+}
+
+mod a_right_to_write_can_be_given {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, closed_region(cx, true));
+        cx.nic.set_mem_attributes(exposed.region, everything(cx).1).unwrap();
+        exposed.expose(0);
+        eventually("the write is there", || exposed.bytes()[..100] == [1; 100]);
+        assert_eq!(exposed.end.vi.state(), ViState::Connected);
+        exposed.line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = reach(cx);
+        end.post_write(0, 0, 100, Target::heard(&line.hear()).at(0));
+        assert_eq!(end.sent().result(), Ok(100));
+        line.meet();
+    }
+}
+
+/// When deregistering has returned, not a byte changes any more.
+mod deregistering_during_writes_leaves_the_memory_alone {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, everything(cx));
+        exposed.expose(0);
+        eventually("writes arrive", || exposed.bytes()[0] == 1);
+        cx.nic.deregister_mem(exposed.region).unwrap();
+        exposed.memory.write(0, &[KEPT; LEN]);
+        exposed.refuses(ErrorCode::RdmawProt);
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = reach(cx);
+        let target = Target::heard(&line.hear());
+        eventually("writes are refused", || {
+            for i in 0..50 {
+                end.post_write(i, 0, LEN, target.at(0));
+            }
+            (0..50).filter(|_| end.sent().result().is_err()).count() > 0
+        });
+        end.await_state(ViState::Error);
+        line.meet();
+    }
+}
+
+/// It takes one, and reports in it.
+mod a_refused_write_with_immediate_data_is_told_in_its_receive {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, closed_region(cx, true));
+        exposed.expose(0);
+        let got = exposed.end.received();
+        let status = got.result().expect_err("written all the same");
+        let told = Status::RDMA_PROT_ERROR | Status::PROTECTION_ERROR;
+        assert!(status.intersects(told), "{status:?}");
+        assert_eq!(status & Status::OP_MASK, Status::OP_REMOTE_RDMA_WRITE);
+        exposed.end.await_state(ViState::Error);
+        assert!(exposed.bytes().iter().all(|&byte| byte == KEPT));
+        exposed.line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = reach(cx);
+        let to = Target::heard(&line.hear()).at(0);
+        let data = [end.data(0, 100)];
+        end.vi.post_send(end.rdma(0, Control::OP_RDMAWRITE, to, &data, Some(1))).unwrap();
+        end.await_state(ViState::Error);
+        line.meet();
+    }
+}
+
+/// The writer's own memory is checked as for a send.
+mod a_write_from_memory_of_another_tag_is_a_protection_error {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, everything(cx));
+        exposed.expose(0);
+        exposed.end.await_state(ViState::Error);
+        assert_eq!(exposed.end.vi.cause(), Some(Cause::PeerBroke));
+        assert!(exposed.bytes().iter().all(|&byte| byte == KEPT));
+        exposed.line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = reach(cx);
+        let to = Target::heard(&line.hear()).at(0);
+        let other = Memory::zeroed(100);
+        let ptag = Some(cx.nic.create_ptag().unwrap());
+        let rights = MemAttributes { ptag, ..MemAttributes::default() };
+        let handle = cx.nic.register_mem(&other, rights).unwrap();
+        let data = [other.segment(0, 100, handle)];
+        end.vi.post_send(end.rdma(0, Control::OP_RDMAWRITE, to, &data, None)).unwrap();
+        end.sent_in(Status::PROTECTION_ERROR | Status::OP_RDMA_WRITE);
+        line.meet();
+    }
+}
+
+/// Both sides must have enabled reads.
+mod a_read_by_a_vi_without_reads_is_refused {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, everything(cx));
+        exposed.expose(0);
+        exposed.end.await_state(ViState::Error);
+        exposed.line.meet();
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let line = Line::client(cx);
+        let end = End::with(cx, 1 << 14, ViAttributes::default());
+        end.request(cx).unwrap();
+        let target = Target::heard(&line.hear());
+        end.post_read(0, 0, 100, target.at(0));
+        let status = end.sent().result().expect_err("read all the same");
+        assert!(!status.errors().contains(Status::DESC_FLUSHED_ERROR), "{status:?}");
+        assert_eq!(end.bytes(0, 100), [0; 100]);
+        line.meet();
+    }
+}
+
+mod a_right_to_read_can_be_taken_away {
+    use super::*;
+
+    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
+        let exposed = Exposed::new(cx, everything(cx));
+        exposed.expose(0);
+        exposed.line.meet();
+        let rights = MemAttributes { enable_rdma_read: false, ..everything(cx).1 };
+        cx.nic.set_mem_attributes(exposed.region, rights).unwrap();
+        exposed.expose(0);
+        exposed.refuses(ErrorCode::RdmarProt);
+    }
+
+    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
+        let (line, end) = reach(cx);
+        end.post_read(0, 0, 100, Target::heard(&line.hear()).at(0));
+        assert_eq!(end.sent().result(), Ok(100));
+        assert_eq!(end.bytes(0, 100), [KEPT; 100]);
+        line.meet();
+        refused_read(&end, Target::heard(&line.hear()));
+        line.meet();
+    }
+}

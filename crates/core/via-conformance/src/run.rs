@@ -1,0 +1,85 @@
+//! Running the cases, each as a test of its own.
+
+use crate::{Case, Context, Need, cases};
+use core::time::Duration;
+use libtest_mimic::Failed;
+pub use libtest_mimic::{Arguments, Trial};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use via::{NetAddress, Nic};
+
+/// What became of a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// What is to hold, holds.
+    Passed,
+    /// The NIC does not offer what the case needs.
+    Skipped(Need),
+    /// It does not hold, and this is what was seen.
+    Failed(String),
+}
+
+/// A test for each case, named `way::group::case`. `try_it` runs one.
+pub fn trials<N: Nic + 'static>(
+    way: &str,
+    try_it: impl Fn(&Case<N>) -> Verdict + Clone + Send + 'static,
+) -> Vec<Trial> {
+    let trial = |case: Case<N>| {
+        let name =
+            format!("{way}::{}::{}", case.group.replace(", ", "_").replace(' ', "_"), case.name);
+        let try_it = try_it.clone();
+        Trial::test(name.clone(), move || match try_it(&case) {
+            Verdict::Passed => Ok(()),
+            Verdict::Skipped(need) => {
+                println!("SKIPPED: {name}: {need}");
+                Ok(())
+            }
+            Verdict::Failed(why) => Err(Failed::from(why)),
+        })
+    };
+    cases().into_iter().map(trial).collect()
+}
+
+/// Runs tests as a test program does, by its arguments. Does not return.
+pub fn conclude(trials: Vec<Trial>) -> ! {
+    libtest_mimic::run(&Arguments::from_args(), trials).exit()
+}
+
+/// Runs the two roles of a case in two threads. `open` gives each, by its name, its own NIC and the
+/// server's address. A case that takes longer than `patience` has failed; its threads are left behind.
+pub fn in_threads<N: Nic + 'static>(
+    case: &Case<N>,
+    patience: Duration,
+    open: impl Fn(&'static str) -> (N, NetAddress) + Send + Sync + 'static,
+) -> Verdict {
+    if let Some(need) = case.missing(&open("client").0) {
+        return Verdict::Skipped(need);
+    }
+    let open = Arc::new(open);
+    let (tell, told) = mpsc::channel();
+    for (name, role) in [("server", case.server), ("client", case.client)] {
+        let (open, tell) = (open.clone(), tell.clone());
+        thread::spawn(move || {
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                let (nic, server) = open(name);
+                role(&Context { nic: &nic, server });
+            }));
+            let _ = tell.send(result.map_err(|why| format!("{name}: {}", said(&*why))));
+        });
+    }
+    // A role that fails leaves the other waiting: its own failure is the one to tell.
+    let hangs = || Err("hangs".to_owned());
+    for _ in 0..2 {
+        if let Err(why) = told.recv_timeout(patience).unwrap_or_else(|_| hangs()) {
+            return Verdict::Failed(why);
+        }
+    }
+    Verdict::Passed
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default()
+}

@@ -1,0 +1,80 @@
+//! The suite of the VI core against shared memory: between threads, and between processes.
+//! A test for each case and way.
+
+mod common;
+
+use common::{PATIENCE, finish, start};
+use std::env;
+use via_conformance::run::{Verdict, conclude, in_threads, trials};
+use via_conformance::{Case, Context, cases};
+use via_shm::ShmNic;
+
+/// The variable that tells a process of a case which one it plays.
+const CASE: &str = "VIA_CASE";
+
+/// The NIC and the discriminator of one run of a case, for both of its roles.
+fn place(kind: &str, case: &str) -> (String, String) {
+    let place = format!("{kind}-{case}");
+    // A discriminator has 32 bytes; the NIC's name keeps the runs apart.
+    (format!("{}-{}", &place[..place.len().min(50)], std::process::id()), "server".into())
+}
+
+fn run(role: fn(&Context<'_, ShmNic>), nic: &str, discriminator: &str) {
+    let nic = ShmNic::open(nic).unwrap();
+    let server = nic.address(discriminator.as_bytes());
+    role(&Context { nic: &nic, server });
+}
+
+fn between_threads(case: &Case<ShmNic>) -> Verdict {
+    let (nic, discriminator) = place("threads", case.name);
+    in_threads(case, PATIENCE, move |_| {
+        let nic = ShmNic::open(&nic).unwrap();
+        let server = nic.address(discriminator.as_bytes());
+        (nic, server)
+    })
+}
+
+fn between_processes(case: &Case<ShmNic>) -> Verdict {
+    let (nic, discriminator) = place("processes", case.name);
+    if let Some(need) = case.missing(&ShmNic::open(&nic).unwrap()) {
+        return Verdict::Skipped(need);
+    }
+    let part = |role: &str| {
+        let variables = [
+            (CASE, case.name),
+            ("VIA_ROLE", role),
+            ("VIA_NIC", &nic),
+            ("VIA_DISCRIMINATOR", &discriminator),
+        ];
+        start("role", &variables)
+    };
+    let (server, client) = (part("server"), part("client"));
+    let client = finish(client).map_err(|e| format!("client: {e}"));
+    let server = finish(server).map_err(|e| format!("server: {e}"));
+    match (client, server) {
+        (Ok(()), Ok(())) => Verdict::Passed,
+        (client, server) => {
+            let said = [client, server].into_iter().filter_map(Result::err);
+            Verdict::Failed(said.collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+/// One role of a case, in a process of its own.
+fn play(name: &str) {
+    let var = |name| env::var(name).unwrap();
+    let case = cases::<ShmNic>().into_iter().find(|case| case.name == name).unwrap();
+    let role = if var("VIA_ROLE") == "server" { case.server } else { case.client };
+    run(role, &var("VIA_NIC"), &var("VIA_DISCRIMINATOR"));
+}
+
+fn main() {
+    match env::var(CASE) {
+        Ok(name) => play(&name),
+        Err(_) => {
+            let mut all = trials("threads", between_threads);
+            all.extend(trials("processes", between_processes));
+            conclude(all)
+        }
+    }
+}

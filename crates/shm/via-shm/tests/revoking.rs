@@ -1,0 +1,264 @@
+//! Memory that is taken away from a peer while its RDMAs are in full swing: once the call has
+//! returned, not one byte more is written or read, and the call returns whatever the peer does.
+#![cfg(not(loom))]
+
+mod common;
+
+use common::start;
+use core::ptr::NonNull;
+use std::env;
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+use via::{Control, MemAttributes, MemHandle, Memory, Nic, Reliability, Vi, ViAttributes};
+use via_conformance::{Context, End, Target};
+use via_shm::ShmNic;
+
+const LEN: usize = 1 << 20;
+/// By when it must have returned, however busy the machine is.
+const SOON: Duration = Duration::from_secs(20);
+
+/// The lengths that go directly and through the segment, and the operations.
+const KINDS: [(Control, usize); 4] = [
+    (Control::OP_RDMAWRITE, 4000),
+    (Control::OP_RDMAWRITE, LEN),
+    (Control::OP_RDMAREAD, 4000),
+    (Control::OP_RDMAREAD, LEN),
+];
+
+/// Pages that a late access would crash on, or be refused.
+struct Pages(NonNull<u8>);
+
+impl Pages {
+    fn new() -> Pages {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choosing touches nothing of ours.
+        let base = unsafe { libc::mmap(core::ptr::null_mut(), LEN, protection, flags, -1, 0) };
+        assert_ne!(base, libc::MAP_FAILED);
+        Pages(NonNull::new(base.cast()).unwrap())
+    }
+
+    fn allow(&self, protection: i32) {
+        // SAFETY: the mapping is this value's own, and nobody holds a reference into it.
+        assert_eq!(unsafe { libc::mprotect(self.0.as_ptr().cast(), LEN, protection) }, 0);
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; LEN];
+        // SAFETY: the mapping is `LEN` bytes and readable; a late writer would be what the test
+        // looks for.
+        unsafe { core::ptr::copy_nonoverlapping(self.0.as_ptr(), bytes.as_mut_ptr(), LEN) };
+        bytes
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own; whoever used it has been told to stop.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), LEN) };
+    }
+}
+
+fn attributes() -> ViAttributes {
+    ViAttributes {
+        reliability: Reliability::RELIABLE_DELIVERY,
+        max_transfer_size: LEN as u32,
+        ptag: None,
+        enable_rdma_write: true,
+        enable_rdma_read: true,
+    }
+}
+
+const OPEN: MemAttributes =
+    MemAttributes { ptag: None, enable_rdma_write: true, enable_rdma_read: true };
+
+/// The process that reaches into ours, again and again; nothing without its variables.
+#[test]
+fn initiator() {
+    let (Ok(kind), Ok(name)) = (env::var("VIA_KIND"), env::var("VIA_NIC")) else { return };
+    let (operation, len) = KINDS[kind.parse::<usize>().unwrap()];
+    let nic = ShmNic::open(&name).unwrap();
+    loop {
+        let cx = Context { nic: &nic, server: nic.address(b"revoking") };
+        let end = End::with(&cx, 2 * LEN, attributes());
+        end.post_recv(0, 0, 100);
+        if end.request(&cx).is_err() {
+            return;
+        }
+        if end.received().result().is_err() {
+            continue;
+        }
+        let words: Vec<u64> = end
+            .bytes(0, 16)
+            .chunks_exact(8)
+            .map(|w| u64::from_le_bytes(w.try_into().unwrap()))
+            .collect();
+        let to = Target::heard(&words).at(0);
+        // Once told that it goes on, the other side takes its memory away.
+        for i in 1.. {
+            end.fill(LEN, 64, i);
+            let data = [end.data(LEN, len)];
+            end.vi.post_send(end.rdma(1 + i % 8, operation, to, &data, None)).unwrap();
+            if end.sent().result().is_err() {
+                break;
+            }
+            if i == 3 {
+                end.post_send(20, 0, 0);
+                if end.sent().result().is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A peer in full swing, into `pages`.
+fn swing<'n>(nic: &'n ShmNic, pages: &Pages) -> (End<'n, ShmNic>, MemHandle) {
+    let cx = Context { nic, server: nic.address(b"revoking") };
+    // SAFETY: the pages stay until after the memory is deregistered.
+    let memory = unsafe { Memory::from_raw(pages.0, LEN) };
+    let handle = nic.register_mem(&memory, OPEN).unwrap();
+    let end = End::with(&cx, 4096, attributes());
+    end.post_recv(0, 0, 100);
+    end.accept(&cx);
+    let words = Target { address: memory.address(0), handle: handle.raw() }.words();
+    let words: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    end.write(200, &words);
+    end.send(1, 200, 16);
+    assert_eq!(end.received().result(), Ok(0));
+    (end, handle)
+}
+
+fn peer(nic: &ShmNic, kind: usize) -> Child {
+    start("initiator", &[("VIA_KIND", &kind.to_string()), ("VIA_NIC", &nic.attributes().name)])
+}
+
+fn taken_away(rounds: u64) {
+    for kind in 0..KINDS.len() {
+        let nic = ShmNic::open(&format!("revoking-{kind}-{}", std::process::id())).unwrap();
+        let mut child = peer(&nic, kind);
+        for round in 0..rounds {
+            let pages = Pages::new();
+            let (end, handle) = swing(&nic, &pages);
+            thread::sleep(Duration::from_micros(round * 137 % 1000));
+            let begin = Instant::now();
+            if round % 2 == 0 {
+                nic.deregister_mem(handle).unwrap();
+            } else {
+                nic.set_mem_attributes(handle, MemAttributes::default()).unwrap();
+            }
+            assert!(begin.elapsed() < SOON, "it took {:?}", begin.elapsed());
+            let then = pages.bytes();
+            pages.allow(libc::PROT_NONE);
+            thread::sleep(Duration::from_millis(2));
+            pages.allow(libc::PROT_READ);
+            assert!(then == pages.bytes(), "a byte was written after all");
+            if round % 2 != 0 {
+                nic.deregister_mem(handle).unwrap();
+            }
+            drop(end);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_is_taken_away_is_touched_no_more() {
+    taken_away(12);
+}
+
+/// Likewise where all goes through the segment.
+#[test]
+fn what_is_taken_away_is_touched_no_more_without_direct_access() {
+    let child = start("without_direct_access", &[("VIA_ALONE", ""), ("SOVIA_DIRECT", "off")]);
+    common::finish(child).unwrap();
+}
+
+#[test]
+fn without_direct_access() {
+    if env::var_os("VIA_ALONE").is_some() {
+        taken_away(6);
+    }
+}
+
+/// Who disconnects need not take anything away: the peer has no way to it any more.
+#[test]
+fn after_a_disconnect_nothing_is_touched() {
+    for kind in 0..KINDS.len() {
+        let nic = ShmNic::open(&format!("revoking-d{kind}-{}", std::process::id())).unwrap();
+        let mut child = peer(&nic, kind);
+        for round in 0..12 {
+            let pages = Pages::new();
+            let (end, handle) = swing(&nic, &pages);
+            thread::sleep(Duration::from_micros(round * 137 % 1000));
+            let begin = Instant::now();
+            end.vi.disconnect();
+            assert!(begin.elapsed() < SOON, "it took {:?}", begin.elapsed());
+            let then = pages.bytes();
+            thread::sleep(Duration::from_millis(1));
+            assert!(then == pages.bytes(), "a byte was written after all");
+            nic.deregister_mem(handle).unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn it_returns_though_the_initiator_dies() {
+    for (kind, round) in (0..KINDS.len()).flat_map(|kind| (0..4).map(move |round| (kind, round))) {
+        let nic = ShmNic::open(&format!("revoking-k{kind}-{}", std::process::id())).unwrap();
+        let mut child = peer(&nic, kind);
+        let pages = Pages::new();
+        let (end, handle) = swing(&nic, &pages);
+        thread::scope(|s| {
+            s.spawn(|| {
+                thread::sleep(Duration::from_micros(round * 50));
+                child.kill().unwrap();
+            });
+            thread::sleep(Duration::from_micros(100));
+            let begin = Instant::now();
+            nic.deregister_mem(handle).unwrap();
+            assert!(begin.elapsed() < SOON, "it took {:?}", begin.elapsed());
+        });
+        drop(end);
+        child.wait().unwrap();
+    }
+}
+
+/// A peer that is stopped in the middle of it is waited for, because it would go on.
+#[test]
+fn a_stopped_initiator_does_not_go_on_afterwards() {
+    let nic = ShmNic::open(&format!("revoking-s-{}", std::process::id())).unwrap();
+    let mut child = peer(&nic, 0);
+    for round in 0..10 {
+        let pages = Pages::new();
+        let (_end, handle) = swing(&nic, &pages);
+        let signal = |signal| {
+            // SAFETY: sends a signal to a child that has not been waited for.
+            assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+        };
+        thread::sleep(Duration::from_micros(round * 31));
+        signal(libc::SIGSTOP);
+        thread::scope(|s| {
+            s.spawn(|| {
+                thread::sleep(Duration::from_millis(20));
+                signal(libc::SIGCONT);
+            });
+            nic.deregister_mem(handle).unwrap();
+            let then = pages.bytes();
+            thread::sleep(Duration::from_millis(30));
+            assert!(then == pages.bytes(), "a byte was written after all");
+        });
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+#[ignore = "soak: thousands of regions taken away"]
+fn what_is_taken_away_is_touched_no_more_for_long() {
+    taken_away(2000);
+}

@@ -1,0 +1,41 @@
+//! The suite of the VI core, between two threads: over a perfect network, over one where
+//! everything goes wrong that may, and between two VIs of the same NIC.
+
+use core::time::Duration;
+use via_conformance::Case;
+use via_conformance::run::{Verdict, conclude, in_threads, trials};
+use via_sim::{Config, Link, Network, SimNic};
+
+/// A watchdog.
+const PATIENCE: Duration = Duration::from_secs(20);
+const SEED: u64 = 0;
+
+fn play(case: &Case<SimNic>, config: Config, names: [&'static str; 2]) -> Verdict {
+    let network = Network::new(SEED, config.live());
+    let server = network.nic(names[0]).address(b"server");
+    let verdict = in_threads(case, PATIENCE, move |role| {
+        let name = if role == "server" { names[0] } else { names[1] };
+        (network.nic(name), server.clone())
+    });
+    match verdict {
+        Verdict::Failed(why) => Verdict::Failed(format!("with seed {SEED}: {why}")),
+        verdict => verdict,
+    }
+}
+
+fn main() {
+    let way = |name, config: Config, names| {
+        trials(name, move |case: &Case<SimNic>| play(case, config, names))
+    };
+    conclude(
+        [
+            way("perfect_network", Config::default(), ["one", "two"]),
+            way("within_a_nic", Config::default(), ["one", "one"]),
+            // Five packets in a hundred each are lost, doubled, damaged, late.
+            way("bad_network", Config::default().over(Link::faulty(0.05)), ["one", "two"]),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+    );
+}
