@@ -47,7 +47,7 @@ pub fn choose(input: &mut Input<'_>) -> Option<Gift> {
         9 => pipe_end(0),
         10 => pipe_end(1),
         11 => {
-            let (one, other) = call::socketpair(libc::AF_UNIX, libc::SOCK_STREAM).ok()?;
+            let (one, other) = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM).ok()?;
             drop(other);
             Some(Gift { fd: one, good_as: None })
         }

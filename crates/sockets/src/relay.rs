@@ -37,7 +37,7 @@ pub(crate) fn start() {
 /// process has left the connection they go on with the relay's socket, which has the descriptors' numbers.
 /// The relay does not begin before. For the thread that hands the connection over, in a section.
 fn take_over(fd: i32, at: Ref) -> bool {
-    let pair = call::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
+    let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let Ok((ours, theirs)) = pair else { return false };
     let Ok([begins, begin]) = call::pipe().map(|ends| ends.map(Fd::own)) else { return false };
     let Ok(anchor) = Fd::make(|| call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).map(|n| n as i32))

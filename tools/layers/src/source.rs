@@ -52,7 +52,7 @@ impl Tree {
                 continue;
             }
             // Named by a `#[cfg(test)] mod tests;`.
-            if path.contains(&"tests") {
+            if path.iter().any(|name| *name == "tests" || name.ends_with("_tests")) {
                 continue;
             }
             tree.modules.insert(path[0].to_owned());
@@ -70,6 +70,12 @@ impl Tree {
     /// What is defined beside them.
     pub(crate) fn root(&self) -> &Root {
         &self.root
+    }
+
+    /// The module that a name at the root comes from: itself, or the one whose name the root passes on.
+    pub(crate) fn origin<'n>(&'n self, name: &'n str) -> &'n str {
+        let passed_on = self.root.passes_on.get(name).filter(|_| !self.modules.contains(name));
+        passed_on.map_or(name, String::as_str)
     }
 
     /// What they import.
@@ -150,9 +156,10 @@ impl File<'_> {
                 continue;
             }
             if let TokenTree::Group(group) = &tokens[i] {
-                let is_module = i >= 2
-                    && group.delimiter() == Delimiter::Brace
-                    && is_ident(&tokens[i - 2], "mod");
+                // Its name may be one that a macro is given.
+                let is_named = |back: usize| i >= back && is_ident(&tokens[i - back], "mod");
+                let is_module =
+                    group.delimiter() == Delimiter::Brace && (is_named(2) || is_named(3));
                 self.scan(group.stream(), depth + usize::from(is_module), found);
             }
             i += 1;

@@ -1,6 +1,7 @@
 //! Which nodes cannot reach each other, and how that changes.
 
-use crate::{Link, NodeId};
+use crate::link::Link;
+use crate::node::NodeId;
 use std::collections::BTreeSet;
 
 /// A change of the network itself.

@@ -15,11 +15,13 @@ mod faults;
 mod link;
 mod log;
 mod net;
+mod node;
 mod queue;
 mod time;
 
 pub use faults::Change;
 pub use link::Link;
 pub use log::Log;
-pub use net::{Counters, Delivery, Event, Net, NodeId};
+pub use net::{Counters, Delivery, Event, Net};
+pub use node::NodeId;
 pub use time::Time;

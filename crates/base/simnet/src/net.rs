@@ -2,14 +2,11 @@
 
 use crate::dice::Dice;
 use crate::faults::{Change, Cuts};
+use crate::node::NodeId;
 use crate::queue::Queue;
 use crate::{Link, Log, Time};
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
-
-/// A node of a network; the first is number 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(pub u32);
 
 /// A packet at its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]

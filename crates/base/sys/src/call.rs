@@ -482,11 +482,11 @@ pub fn socket_name(fd: RawFd, peer: bool) -> Result<core::net::SocketAddr> {
     Ok(SocketAddr::new(ip, port))
 }
 
-/// Two connected sockets.
-pub fn socketpair(domain: i32, kind: i32) -> Result<(crate::Fd, crate::Fd)> {
-    let mut fds = [0i32; 2];
+/// Two connected sockets, by their numbers.
+pub fn socketpair(domain: i32, kind: i32) -> Result<[RawFd; 2]> {
+    let mut fds = [0; 2];
     sys!(socketpair, domain, kind, 0usize, fds.as_mut_ptr())?;
-    Ok((crate::Fd::keep(fds[0]), crate::Fd::keep(fds[1])))
+    Ok(fds)
 }
 
 /// Makes `to` a descriptor of what `fd` is, keeping `to`'s number (`dup3` without flags).

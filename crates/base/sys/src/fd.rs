@@ -134,6 +134,14 @@ impl Fd {
         make().map(Fd::adopt)
     }
 
+    /// Two connected sockets, which stay at their numbers.
+    ///
+    /// # Errors
+    /// Those of `socketpair`.
+    pub fn pair(domain: i32, kind: i32) -> Result<(Fd, Fd)> {
+        call::socketpair(domain, kind).map(|[one, other]| (Fd::keep(one), Fd::keep(other)))
+    }
+
     /// Like [`Fd::adopt`], for a descriptor that somebody else has sent.
     pub(crate) fn adopt_foreign(fd: RawFd) -> Fd {
         let mut owned = Fd::adopt(fd);

@@ -1,7 +1,7 @@
 //! What a NIC, a VI and a memory region are like, as data that upper layers read.
 
 use crate::error::ConnectError;
-use crate::memory::Ptag;
+use crate::tag::Ptag;
 use bitflags::bitflags;
 
 bitflags! {

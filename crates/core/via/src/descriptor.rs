@@ -9,7 +9,7 @@
 //! continues. [`DescriptorRef`] is the way to use either.
 
 use crate::flags::{Control, Status};
-use crate::memory::MemHandle;
+use crate::tag::MemHandle;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Descriptors begin at multiples of this many bytes (`VIP_DESCRIPTOR_ALIGNMENT`).

@@ -5,8 +5,8 @@
 //!
 //! - [`descriptor`]: what a program writes into registered memory to say "send this" or "receive
 //!   here", bit for bit as C programs lay it out, with the [`flags`] of its control and status;
-//! - [`memory`]: memory that a NIC may touch ([`Memory`]), protection tags, memory handles, and
-//!   the table that checks every access against them;
+//! - [`tag`], [`memory`]: protection tags and memory handles; memory that a NIC may touch ([`Memory`]),
+//!   and the table that checks every access against them;
 //! - [`state`], [`connection`]: the life of a VI, and of a request for a connection, as declared
 //!   tables;
 //! - [`queue`]: the bookkeeping of a work queue: in order, each descriptor done exactly once;
@@ -36,6 +36,7 @@ pub mod memory;
 pub mod nic;
 pub mod queue;
 pub mod state;
+pub mod tag;
 pub mod vi;
 
 pub use address::NetAddress;
@@ -46,8 +47,9 @@ pub use descriptor::{DataSegment, DescriptorAddress, DescriptorRef, RemoteSegmen
 pub use error::{Cause, ErrorCode, ReturnCode};
 pub use event::{AsyncError, Dispatcher, Resource};
 pub use flags::{Control, Status};
-pub use memory::{MemHandle, Memory, Ptag};
+pub use memory::Memory;
 pub use nic::{Connection, Nic};
 pub use queue::{Completion, Done};
 pub use state::ViState;
+pub use tag::{MemHandle, Ptag};
 pub use vi::Vi;

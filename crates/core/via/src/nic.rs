@@ -21,7 +21,8 @@ use crate::error::{
     ConnectError, CqError, CreateViError, MemError, NotAccepted, PtagError, RegisterError,
 };
 use crate::event::{AsyncError, ErrorHandler};
-use crate::memory::{MemHandle, Memory, Ptag};
+use crate::memory::Memory;
+use crate::tag::{MemHandle, Ptag};
 use crate::vi::Vi;
 use core::time::Duration;
 

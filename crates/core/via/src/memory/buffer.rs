@@ -8,7 +8,7 @@
 use crate::descriptor::{
     ALIGNMENT, ControlSegment, DataSegment, DescriptorRef, SEGMENTS_MAX, Segment,
 };
-use crate::memory::MemHandle;
+use crate::tag::MemHandle;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::sync::Arc;

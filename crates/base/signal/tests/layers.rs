@@ -1,0 +1,10 @@
+//! The handler before every handler, from its parts up.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[&["access", "thread"], &["interrupt"], &["chain"]];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("chain", "access")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}

@@ -1,0 +1,11 @@
+//! A network in software, from its parts up.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] =
+    &[&["dice", "link", "log", "node", "time"], &["faults", "queue"], &["net"]];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("net", "queue")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}

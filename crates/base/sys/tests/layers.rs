@@ -1,0 +1,18 @@
+//! System calls and what is built of them.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[
+    // The calls.
+    &["cache", "call", "clock"],
+    // Descriptors, sleeps, time, by the calls.
+    &["credentials", "fd", "futex", "futex_any", "poll", "record_lock", "stall"],
+    // What owns descriptors and memory.
+    &["datagram", "diag", "mapping", "maps", "memory_limits", "process", "trace", "userfault"],
+    &["memlock", "seqpacket"],
+];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("fd", "call"), ("mapping", "fd")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}

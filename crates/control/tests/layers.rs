@@ -1,0 +1,10 @@
+//! Rules in, counters out.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[&["env", "reason", "term"], &["rules", "stats"]];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("rules", "term")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}

@@ -1,0 +1,16 @@
+//! The protocol, from its words up.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[
+    &["order", "packet", "path"],
+    &["close", "flow", "state"],
+    &["configuration"],
+    &["combining", "wakeup"],
+    &["session"],
+];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("session", "flow")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}

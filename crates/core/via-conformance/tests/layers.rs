@@ -1,0 +1,43 @@
+//! The cases, above what they are written with.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[
+    // What a case is written with.
+    &["end", "need", "until"],
+    &["line", "told"],
+    &["group", "prelude"],
+    // The cases.
+    &[
+        "connections",
+        "cq",
+        "descriptors",
+        "errors",
+        "limits",
+        "many",
+        "nics",
+        "peers",
+        "peers_refused",
+        "progress",
+        "protection",
+        "rdma_read",
+        "rdma_rights",
+        "rdma_write",
+        "reception",
+        "regions",
+        "requests",
+        "states",
+        "transfers",
+        "unreliable",
+        "vis",
+        "waiting",
+    ],
+    // Those that use other cases' parts.
+    &["cq_limits", "cq_signal", "cq_waiting", "notify"],
+    &["run"],
+];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("line", "end")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}

@@ -1,0 +1,15 @@
+//! std::net's types over the engine.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[
+    &["engine", "origin", "readiness", "stats"],
+    &["stream"],
+    &["buffer", "listener"],
+    &["mio", "tokio"],
+];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("listener", "stream")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}
