@@ -22,47 +22,10 @@ use crate::record;
 use crate::shim::{AtomicUsize, Ordering};
 use crate::state::{self, State};
 use crate::value::RobustBox;
+use crate::words::{FOR_USES, FOR_WAITS, NOTHING};
 use core::cell::{Cell, RefCell};
 use core::marker::PhantomData;
 use core::sync::atomic::compiler_fence;
-
-/// Words for what is looked up: things that a thread uses at once without a lock.
-const USES: u32 = if cfg!(loom) { 1 } else { 6 };
-/// Words for what is waited for, by a call and by those of signal handlers that interrupt it.
-const WAITS: u32 = if cfg!(loom) { 1 } else { 18 };
-const WORDS: usize = (USES + WAITS) as usize;
-const FOR_USES: u32 = (1 << USES) - 1;
-const FOR_WAITS: u32 = ((1 << WAITS) - 1) << USES;
-
-/// Nothing is written down.
-const NOTHING: usize = 0;
-
-/// A thread's words.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct Words([AtomicUsize; WORDS]);
-
-impl Words {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Words {
-        Words([const { AtomicUsize::new(NOTHING) }; WORDS])
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Words {
-        Words(core::array::from_fn(|_| AtomicUsize::new(NOTHING)))
-    }
-
-    fn names(&self, place: usize) -> bool {
-        // SYNC: pairs with the store that ends a use: what its thread did before is over.
-        self.0.iter().any(|word| word.load(Ordering::Acquire) == place)
-    }
-
-    /// For the record's next owner.
-    pub(crate) fn clear(&self) {
-        self.0.iter().for_each(|word| word.store(NOTHING, Ordering::Relaxed));
-    }
-}
 
 /// What found no word, with the word by which its thread is known.
 #[cfg(not(loom))]
@@ -85,7 +48,7 @@ fn take(state: &State, among: u32) -> Option<(&'static AtomicUsize, u32)> {
     }
     let bit = free & free.wrapping_neg();
     state.noted.set(state.noted.get() | bit);
-    Some((&words.0[bit.trailing_zeros() as usize], bit))
+    Some((words.at(bit.trailing_zeros()), bit))
 }
 
 /// Something is written down as in use, until this is dropped.
@@ -204,9 +167,9 @@ impl Waits {
             && state::current(|state| {
                 record::words(state).is_some_and(|words| {
                     core::iter::from_fn(|| {
-                        let i = bits.trailing_zeros() as usize;
-                        bits &= bits.wrapping_sub(1);
-                        words.0.get(i)
+                        let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+                        bits &= bits - 1;
+                        Some(words.at(bit))
                     })
                     .any(|word| word.load(Ordering::Relaxed) == place)
                 })
@@ -234,7 +197,7 @@ fn end(state: &State, mut bits: u32) {
     let all = bits;
     while bits != 0 {
         // SYNC: pairs with the load in `names`.
-        words.0[bits.trailing_zeros() as usize].store(NOTHING, Ordering::Release);
+        words.at(bits.trailing_zeros()).store(NOTHING, Ordering::Release);
         bits &= bits - 1;
     }
     compiler_fence(Ordering::SeqCst);

@@ -27,6 +27,7 @@ mod shim;
 pub mod state;
 pub mod thread;
 pub mod value;
+mod words;
 
 pub use lock::{Acquired, Family, Held, Local, RobustLock};
 pub use once::OncePerProcess;

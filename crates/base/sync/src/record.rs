@@ -13,10 +13,10 @@
 //! or a signal handler has interrupted glibc in a change of it) is known by its thread id, as the kernel
 //! calls it, and lives as long as that exists.
 
-use crate::hazard::Words;
 use crate::robust_list::{self, Entry, Linked, OWNER_DIED, TID};
 use crate::shim::{AtomicU32, Ordering, fence};
 use crate::state::State;
+use crate::words::Words;
 use core::cell::Cell;
 use core::sync::atomic::AtomicPtr;
 use sovia_sys::call;
