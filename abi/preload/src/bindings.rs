@@ -4,8 +4,8 @@
 //! That is done when a function of a library is looked up, which is what follows its opening: `dlopen` itself
 //! must be entered from the program's code, so this library does not learn when it is done.
 
-use crate::handles::{hook_of, is_libcs, is_own, real_dlsym};
-use crate::tables::{Table, headers};
+use crate::objects::{hook_of, is_libcs, is_own, real_dlsym};
+use crate::tables::{Table, extent, headers};
 use core::ffi::CStr;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,15 +13,6 @@ use libc::{c_char, c_int, c_void, dl_phdr_info, size_t};
 use sovia_sockets::process::is_confined;
 use sovia_sync::RobustLock;
 use std::ffi::CString;
-
-/// An object's segments: from the first one's begin to the last one's end.
-pub(crate) fn extent(info: &dl_phdr_info) -> Range<usize> {
-    let loaded = || headers(info).iter().filter(|header| header.p_type == libc::PT_LOAD);
-    let begin = loaded().map(|header| header.p_vaddr as usize).min().unwrap_or(0);
-    let end = loaded().map(|header| (header.p_vaddr + header.p_memsz) as usize).max().unwrap_or(0);
-    let base = info.dlpi_addr as usize;
-    base.wrapping_add(begin)..base.wrapping_add(end)
-}
 
 /// An object whose table may have to be renewed.
 struct Object {

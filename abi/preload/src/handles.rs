@@ -2,123 +2,22 @@
 //! `dlsym`, as interpreters' foreign function interfaces do. Such a look-up begins behind this library, so
 //! its answer is replaced by the hook.
 
-use crate::{bindings, real::Real};
-use core::ffi::CStr;
-use core::ops::Range;
+use crate::objects::{hook_of, real_address, real_dlsym};
+use crate::real::Real;
+use crate::{bindings, objects};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use libc::{c_char, c_int, c_void, dl_phdr_info, size_t};
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicBool, Ordering};
+use libc::{c_char, c_int, c_void};
 
-unsafe extern "C" {
-    fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
-}
-
-type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-
-/// The first version of `dlsym`, which every glibc of the processor has.
-const VERSION: &CStr = if cfg!(target_arch = "x86_64") { c"GLIBC_2.2.5" } else { c"GLIBC_2.17" };
-
-static DLSYM: AtomicUsize = AtomicUsize::new(0);
 static DLOPEN: Real = Real::new(c"dlopen");
 
 /// Whether the program has opened a library that looks for functions in itself and in libc first.
 static OPENED_DEEP: AtomicBool = AtomicBool::new(false);
 
-/// What this library knows of itself and of libc.
-struct Objects {
-    own_handle: usize,
-    own: Range<usize>,
-    libc: Range<usize>,
-}
-
-static OBJECTS: OnceLock<Objects> = OnceLock::new();
-
-/// Before the program's own code: until then every look-up gets what libc's `dlsym` finds.
+/// Before the program's own code.
 pub(crate) fn start() {
     DLOPEN.resolve();
-    // SAFETY: the arguments are as the functions ask for; nothing is kept of what `dladdr` has filled in.
-    unsafe {
-        let mut about: libc::Dl_info = core::mem::zeroed();
-        let here = start as *const () as usize;
-        if libc::dladdr(here as *const c_void, &raw mut about) == 0 {
-            return;
-        }
-        let own_handle = libc::dlopen(about.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        let version = libc::dlsym(libc::RTLD_NEXT, c"gnu_get_libc_version".as_ptr()) as usize;
-        if let (false, Some(own), Some(libc)) =
-            (own_handle.is_null(), extent(here), extent(version))
-        {
-            let _ = OBJECTS.set(Objects { own_handle: own_handle as usize, own, libc });
-        }
-    }
-}
-
-/// Where the object lies that has something at an address.
-fn extent(address: usize) -> Option<Range<usize>> {
-    struct Asked {
-        address: usize,
-        found: Option<Range<usize>>,
-    }
-    unsafe extern "C" fn look(info: *mut dl_phdr_info, _: size_t, asked: *mut c_void) -> c_int {
-        // SAFETY: the linker's description of an object, and what is passed below.
-        let (info, asked) = unsafe { (&*info, &mut *asked.cast::<Asked>()) };
-        let extent = bindings::extent(info);
-        if extent.contains(&asked.address) {
-            asked.found = Some(extent);
-        }
-        c_int::from(asked.found.is_some())
-    }
-    let mut asked = Asked { address, found: None };
-    // SAFETY: the function gets the pointer that is passed here.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut asked).cast()) };
-    asked.found
-}
-
-/// The hook that stands for a function of libc which a look-up by name has found; `None` if there is none, or
-/// if another library stands between the hook and libc and may be the one that looks.
-///
-/// # Safety
-/// `name` is a C string.
-pub(crate) unsafe fn hook_of(found: usize, name: *const c_char) -> Option<usize> {
-    let objects = OBJECTS.get().filter(|objects| objects.libc.contains(&found))?;
-    // SAFETY: the next definition after this library's; the call comes from here. Neither look-up fails, and so
-    // leaves a word for `dlerror`: both reach libc, which has the name.
-    let (next, hook) = unsafe {
-        (
-            real_dlsym()(libc::RTLD_NEXT, name) as usize,
-            real_dlsym()(objects.own_handle as *mut c_void, name) as usize,
-        )
-    };
-    (next == found && objects.own.contains(&hook)).then_some(hook)
-}
-
-/// Whether an address is libc's.
-pub(crate) fn is_libcs(address: usize) -> bool {
-    OBJECTS.get().is_some_and(|objects| objects.libc.contains(&address))
-}
-
-/// Whether an address is this library's.
-pub(crate) fn is_own(address: usize) -> bool {
-    OBJECTS.get().is_some_and(|objects| objects.own.contains(&address))
-}
-
-/// libc's `dlsym`. A call of the name would reach the hook.
-pub(crate) fn real_dlsym() -> Dlsym {
-    // SAFETY: what `dlvsym` has found under that name.
-    unsafe { core::mem::transmute::<usize, Dlsym>(real_address()) }
-}
-
-extern "C" fn real_address() -> usize {
-    let known = DLSYM.load(Ordering::Relaxed);
-    if known != 0 {
-        return known;
-    }
-    // SAFETY: C strings and a pseudo handle that glibc defines.
-    let found = unsafe { dlvsym(libc::RTLD_NEXT, c"dlsym".as_ptr(), VERSION.as_ptr()) } as usize;
-    assert!(found != 0, "a libc without dlsym");
-    DLSYM.store(found, Ordering::Relaxed);
-    found
+    objects::start();
 }
 
 extern "C" fn real_dlopen() -> usize {

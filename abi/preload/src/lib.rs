@@ -22,6 +22,7 @@ mod handles;
 mod heap;
 mod limits;
 mod memory;
+mod objects;
 mod poll;
 mod process;
 mod raw;

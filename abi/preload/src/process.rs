@@ -98,23 +98,6 @@ hooks! {
         }
         file
     }
-
-    /// The programs that reach io_uring through libc's `syscall` (all that do not bring their own
-    /// assembly) are told that there is none, unless the user allowed it: its operations would
-    /// pass every hook. Six arguments cover every system call.
-    fn syscall(
-        number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long,
-    ) -> c_long {
-        if number == libc::SYS_io_uring_setup && !sovia_sockets::config::io_uring_allowed() {
-            crate::set_errno(libc::ENOSYS);
-            return -1;
-        }
-        let kernel = |[a, b, c, d, e, f]: [c_long; 6]| real!()(number, a, b, c, d, e, f);
-        if let Some(result) = crate::signals::system_call(number, [a, b, c, d, e, f], kernel) {
-            return result;
-        }
-        crate::raw::system_call(number, [a, b, c, d, e, f], || real!()(number, a, b, c, d, e, f))
-    }
 }
 
 // Some functions take their arguments one by one, which a function written in Rust cannot receive.

@@ -107,6 +107,7 @@ pub(crate) fn resolve_all() {
         crate::memory::reals::ALL,
         crate::poll::reals::ALL,
         crate::process::reals::ALL,
+        crate::raw::reals::ALL,
         crate::receive::reals::ALL,
         crate::rings::reals::ALL,
         crate::send::reals::ALL,

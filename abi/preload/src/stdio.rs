@@ -294,28 +294,3 @@ fn uses_wide_characters() -> bool {
     }
     KNOWN.load(Ordering::Relaxed) == YES
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modes_are_read_as_libc_reads_them() {
-        for (mode, name) in [
-            (c"r", Some(c"r")),
-            (c"rb", Some(c"r")),
-            (c"r+", Some(c"r+")),
-            (c"rb+", Some(c"r+")),
-            (c"w+b", Some(c"w+")),
-            (c"wce", Some(c"w")),
-            (c"a", Some(c"a")),
-            (c"rbcem+", Some(c"r")),
-            (c"x", None),
-            (c"", None),
-        ] {
-            // SAFETY: a string.
-            let read = unsafe { Mode::read(mode.as_ptr()) };
-            assert_eq!(read.map(|mode| mode.name), name, "{mode:?}");
-        }
-    }
-}

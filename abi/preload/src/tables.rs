@@ -1,6 +1,7 @@
 //! The tables in which the dynamic linker writes the addresses of the functions that an object calls.
 
 use core::mem::size_of;
+use core::ops::Range;
 use core::sync::atomic::AtomicUsize;
 use libc::{Elf64_Sym, c_char, dl_phdr_info};
 
@@ -11,6 +12,15 @@ pub(crate) fn headers(info: &dl_phdr_info) -> &[libc::Elf64_Phdr] {
     }
     // SAFETY: the linker's, as long as its description of the object.
     unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) }
+}
+
+/// An object's segments: from the first one's begin to the last one's end.
+pub(crate) fn extent(info: &dl_phdr_info) -> Range<usize> {
+    let loaded = || headers(info).iter().filter(|header| header.p_type == libc::PT_LOAD);
+    let begin = loaded().map(|header| header.p_vaddr as usize).min().unwrap_or(0);
+    let end = loaded().map(|header| (header.p_vaddr + header.p_memsz) as usize).max().unwrap_or(0);
+    let base = info.dlpi_addr as usize;
+    base.wrapping_add(begin)..base.wrapping_add(end)
 }
 
 // Of the ELF specification, and its supplements for the processors.

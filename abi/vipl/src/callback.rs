@@ -3,13 +3,14 @@
 //! They run in a thread of the NIC's. They get handles rather than the things themselves, so
 //! that the program may destroy these at any time, in the callback too.
 
-use crate::boundary::guarded;
+use crate::boundary::{complain, guarded};
 use crate::handle::Handle;
 use crate::pointer::Opaque;
 use crate::types::{Boolean, ErrorDescriptor};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use via::cq::{CqCallback, CqEntry, WorkQueueKind};
+use via::error::ErrorCode;
 use via::event::{ErrorHandler, ViCallback};
 use via::{AsyncError, Completion};
 
@@ -116,6 +117,37 @@ fn describe(error: &AsyncError, nic: Handle) -> ErrorDescriptor {
         op_code: error.operation.bits().into(),
         resource_code: error.resource as u32,
         error_code: error.code as u32,
+    }
+}
+
+/// What a NIC does with errors until the program says otherwise: a line on standard error.
+pub(crate) fn default_error_handler(device: String) -> ErrorHandler {
+    Arc::new(move |error: &AsyncError| {
+        let mut of = String::new();
+        for (what, which) in [("VI", error.vi), ("CQ", error.cq), ("descriptor", error.descriptor)]
+        {
+            if let Some(which) = which {
+                of += &format!(" {what} {which:#x}");
+            }
+        }
+        complain(format_args!("{device}: {}{of}", name(error.code)));
+    })
+}
+
+/// An error's name, as the header has it.
+fn name(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::PostDesc => "VIP_ERROR_POST_DESC",
+        ErrorCode::ConnLost => "VIP_ERROR_CONN_LOST",
+        ErrorCode::RecvqEmpty => "VIP_ERROR_RECVQ_EMPTY",
+        ErrorCode::ViOverrun => "VIP_ERROR_VI_OVERRUN",
+        ErrorCode::RdmawProt => "VIP_ERROR_RDMAW_PROT",
+        ErrorCode::RdmawData => "VIP_ERROR_RDMAW_DATA",
+        ErrorCode::RdmawAbort => "VIP_ERROR_RDMAW_ABORT",
+        ErrorCode::RdmarProt => "VIP_ERROR_RDMAR_PROT",
+        ErrorCode::CompProt => "VIP_ERROR_COMP_PROT",
+        ErrorCode::RdmaTransport => "VIP_ERROR_RDMA_TRANSPORT",
+        ErrorCode::Catastrophic => "VIP_ERROR_CATASTROPHIC",
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::boundary::{Outcome, enter, timeout};
 use crate::callback::{self, Callbacks, CqFunction};
 use crate::handle::{Handle, Kind, Table};
-use crate::late::{let_go, patiently};
+use crate::late::{OfNic, let_go, patiently};
 use crate::nic::{Core, NICS};
 use crate::pointer::{Opaque, Out};
 use crate::provider::AnyCq;
@@ -23,6 +23,12 @@ pub(crate) struct OpenCq {
     pub(crate) nic: Arc<Core>,
     pub(crate) tags: Tags,
     callbacks: Arc<Callbacks>,
+}
+
+impl OfNic for OpenCq {
+    fn nic(&self) -> &Arc<Core> {
+        &self.nic
+    }
 }
 
 fn entries(count: Ulong) -> Result<u32, ReturnCode> {

@@ -4,10 +4,8 @@
 //! go of what they used. So such a callback, too, may call anything, and destroy anything but what a
 //! call that it runs in waits for.
 
-use crate::cq::OpenCq;
 use crate::handle::Using;
 use crate::nic::Core;
-use crate::vi::OpenVi;
 use core::time::Duration;
 use std::sync::Arc;
 use via::Nic;
@@ -19,18 +17,6 @@ const SLICE: Duration = Duration::from_secs(1);
 /// What belongs to a NIC.
 pub(crate) trait OfNic {
     fn nic(&self) -> &Arc<Core>;
-}
-
-impl OfNic for OpenVi {
-    fn nic(&self) -> &Arc<Core> {
-        &self.nic
-    }
-}
-
-impl OfNic for OpenCq {
-    fn nic(&self) -> &Arc<Core> {
-        &self.nic
-    }
 }
 
 /// A call is through with what it used.

@@ -1,10 +1,11 @@
 //! NICs: `VipOpenNic`, `VipCloseNic`, `VipQueryNic`, and protection tags.
 
 use crate::boundary::enter;
+use crate::callback::default_error_handler;
+use crate::discovery::Discovery;
 use crate::first_tag::{FirstTag, Held};
 use crate::handle::{Handle, Kind, Table};
 use crate::hosts::Hosts;
-use crate::management::{Discovery, default_error_handler};
 use crate::pointer::{Opaque, Out, Text};
 use crate::provider::AnyNic;
 use crate::types::NicAttributes;

@@ -5,7 +5,6 @@
 //! function's description says: that is the contract which every use below relies on. Null is
 //! noticed. Alignment is not asked for.
 
-use crate::types::NetAddressHeader;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::NonNull;
 use via::{NetAddress, NicAttributes, ReturnCode};
@@ -24,6 +23,16 @@ pub struct In<T>(*const T);
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Text(*const c_char);
+
+/// `VIP_NET_ADDRESS` without the bytes that follow it: host address, then discriminator.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct NetAddressHeader {
+    /// Bytes of the host address.
+    pub host_len: u16,
+    /// Bytes of the discriminator behind it.
+    pub discriminator_len: u16,
+}
 
 /// A `VIP_NET_ADDRESS`, whose bytes follow its lengths.
 #[derive(Debug, Clone, Copy)]

@@ -8,10 +8,7 @@
 //! The news come from the provider's signal, which leaves the entry where it is: so whoever waits for
 //! the queue otherwise, a thread or a callback, does not notice that it has tags.
 
-use crate::boundary::enter;
-use crate::cq::CQS;
-use crate::handle::Handle;
-use crate::pointer::{Opaque, Out};
+use crate::pointer::Opaque;
 use crate::provider::AnyCq;
 use crate::types::Ulong;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +35,7 @@ struct State {
 }
 
 /// An eventfd, for any number of tags.
-struct Event {
+pub(crate) struct Event {
     fd: i32,
     /// Of the tags under it, those whose queue is ready.
     ready: Mutex<usize>,
@@ -53,7 +50,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Event {
     /// A fresh one.
-    fn new() -> Result<Arc<Event>, ReturnCode> {
+    pub(crate) fn new() -> Result<Arc<Event>, ReturnCode> {
         let flags = libc::EFD_CLOEXEC | libc::EFD_NONBLOCK;
         let mut fd = call::eventfd(flags).map_err(|_| ReturnCode::ErrorResource)?;
         if fd == 0 {
@@ -69,8 +66,13 @@ impl Event {
         Ok(event)
     }
 
+    /// What a program gets for it.
+    pub(crate) fn handle(&self) -> Opaque {
+        Opaque::at(self.fd as u64)
+    }
+
     /// One that a program has from here.
-    fn known(handle: Opaque) -> Result<Arc<Event>, ReturnCode> {
+    pub(crate) fn known(handle: Opaque) -> Result<Arc<Event>, ReturnCode> {
         let fd = i32::try_from(handle.address()).map_err(|_| ReturnCode::InvalidParameter)?;
         let events = locked(&EVENTS);
         let event = events.as_ref().and_then(|events| events.get(&fd)).and_then(Weak::upgrade);
@@ -144,7 +146,7 @@ impl Tags {
         }));
     }
 
-    fn add(&self, cq: &AnyCq, event: Arc<Event>, tag: Ulong) -> Result<(), ReturnCode> {
+    pub(crate) fn add(&self, cq: &AnyCq, event: Arc<Event>, tag: Ulong) -> Result<(), ReturnCode> {
         let mut state = locked(&self.shared);
         if state.tags.iter().any(|(e, t)| Arc::ptr_eq(e, &event) && *t == tag) {
             return Err(ReturnCode::InvalidParameter);
@@ -159,7 +161,7 @@ impl Tags {
         Ok(())
     }
 
-    fn remove(&self, event: &Arc<Event>, tag: Ulong) -> Result<(), ReturnCode> {
+    pub(crate) fn remove(&self, event: &Arc<Event>, tag: Ulong) -> Result<(), ReturnCode> {
         let mut state = locked(&self.shared);
         let at = state.tags.iter().position(|(e, t)| Arc::ptr_eq(e, event) && *t == tag);
         state.tags.swap_remove(at.ok_or(ReturnCode::InvalidParameter)?);
@@ -176,34 +178,4 @@ impl Tags {
         state.set_ready(false);
         state.tags.clear();
     }
-}
-
-/// Has a completion queue tell an event: the one given, or a fresh one where it is null. The
-/// priority, which ranks interrupts, has nothing to rank here.
-#[unsafe(no_mangle)]
-pub extern "C" fn VipAddTagCQ(
-    cq: Handle,
-    event: Out<Opaque>,
-    tag: Ulong,
-    _priority: Ulong,
-) -> ReturnCode {
-    enter(|| {
-        let open = CQS.find(cq)?;
-        let given = event.get().ok_or(ReturnCode::InvalidParameter)?;
-        let own = if given.is_null() { Event::new()? } else { Event::known(given)? };
-        let handle = Opaque::at(own.fd as u64);
-        open.tags.add(&open.cq, own, tag)?;
-        event.set(handle);
-        Ok(())
-    })
-}
-
-/// Has a completion queue tell an event no more. With its last tag an event is closed.
-#[unsafe(no_mangle)]
-pub extern "C" fn VipRemoveTagCQ(cq: Handle, event: Opaque, tag: Ulong) -> ReturnCode {
-    enter(|| {
-        let open = CQS.find(cq)?;
-        let event = Event::known(event)?;
-        open.tags.remove(&event, tag)
-    })
 }

@@ -11,16 +11,6 @@ pub type Ulong = core::ffi::c_ulong;
 
 const _: () = assert!(size_of::<Ulong>() == 8 && size_of::<usize>() == 8, "64-bit Unix only");
 
-/// `VIP_NET_ADDRESS` without the bytes that follow it: host address, then discriminator.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct NetAddressHeader {
-    /// Bytes of the host address.
-    pub host_len: u16,
-    /// Bytes of the discriminator behind it.
-    pub discriminator_len: u16,
-}
-
 /// `VIP_NIC_ATTRIBUTES`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]

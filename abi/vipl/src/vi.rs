@@ -5,7 +5,7 @@ use crate::callback::Callbacks;
 use crate::cq::CQS;
 use crate::first_tag::Held;
 use crate::handle::{Handle, Kind, Table, Using};
-use crate::late::let_go;
+use crate::late::{OfNic, let_go};
 use crate::nic::{Core, NICS};
 use crate::pointer::{In, Opaque, Out};
 use crate::provider::AnyVi;
@@ -24,6 +24,12 @@ pub(crate) struct OpenVi {
     /// The program's own, by `VipSetUserData`.
     user_data: AtomicUsize,
     pub(crate) callbacks: Arc<Callbacks>,
+}
+
+impl OfNic for OpenVi {
+    fn nic(&self) -> &Arc<Core> {
+        &self.nic
+    }
 }
 
 /// Creates a VI. Without attributes it is as VIA's own defaults have it: reliable delivery of up to

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use via::error::{ErrorCode, ReturnCode};
 use via::{Control, Reliability, Resource, Status, ViState};
+use vipl::pointer::NetAddressHeader;
 use vipl::types::{
-    AutodiscoveryList, ErrorDescriptor, MemAttributesC, NetAddressHeader, NicAttributes,
-    ViAttributesC,
+    AutodiscoveryList, ErrorDescriptor, MemAttributesC, NicAttributes, ViAttributesC,
 };
 
 /// What the header says: from a program in the given language.

@@ -1,0 +1,36 @@
+//! The hooks, and what finds their functions. Here, because tests of that crate cannot run: its exports would stand
+//! before the test program's libc.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[
+    // Hooks that need no other.
+    &[
+        "asynchronous",
+        "credentials",
+        "descriptors",
+        "heap",
+        "limits",
+        "memory",
+        "poll",
+        "receive",
+        "rings",
+        "send",
+        "signals",
+        "sockets",
+        "spawning",
+        "tables",
+    ],
+    // Hooks that call others.
+    &["children", "objects", "stdio"],
+    &["bindings", "creating", "process"],
+    &["aliases", "raw"],
+    // All of them.
+    &["real"],
+    &["handles"],
+];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("stdio", "tables"), ("handles", "bindings")];
+    sovia_layers::check(concat!(env!("CARGO_MANIFEST_DIR"), "/../../abi/preload"), LAYERS, &known);
+}
