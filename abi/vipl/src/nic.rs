@@ -88,7 +88,7 @@ pub extern "C" fn VipOpenNic(name: Text, nic: Out<Handle>) -> ReturnCode {
         let nic = nic.required()?;
         let name = name.get(NAME_MAX)?;
         let place = NICS.reserve()?;
-        let own = AnyNic::open(&name)?;
+        let own = crate::provider::open(&name)?;
         let first_tag = FirstTag::new(&own).map_err(|error| error.code())?;
         let core = Arc::new(Core {
             nic: own,

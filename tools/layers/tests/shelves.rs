@@ -11,6 +11,8 @@ const SHELVES: &[&[&str]] = &[
     &["via", "via-conformance", "sovia-proto", "sovia-stream"],
     // Providers: crates/shm, crates/sim
     &["via-shm", "via-sim"],
+    // A NIC of any of them.
+    &["sovia-nic"],
     &["sovia-control"],
     &["sovia-sockets"],
     // What programs call.

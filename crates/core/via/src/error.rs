@@ -165,6 +165,9 @@ pub enum CreateViError {
     /// The NIC does not do RDMA writes.
     #[error("the NIC does not do RDMA writes")]
     RdmaWrite,
+    /// A completion queue is of another provider's NIC.
+    #[error("the completion queue belongs to another NIC")]
+    ForeignCq,
     /// The NIC has no more VIs.
     #[error("the NIC has no further VIs")]
     TooMany,
@@ -336,6 +339,7 @@ codes! {
         CreateViError::UnknownPtag => InvalidPtag,
         CreateViError::RdmaRead => InvalidRdmaRead,
         CreateViError::RdmaWrite => ErrorNotSupported,
+        CreateViError::ForeignCq => InvalidParameter,
         CreateViError::TooMany => ErrorResource,
     }
     CqError {

@@ -1,0 +1,317 @@
+//! A NIC of any provider.
+//!
+//! [`AnyNic`], [`AnyVi`], [`AnyCq`] and [`AnyConnection`] are enums with a variant for each provider, and
+//! providers themselves: whatever is written against the traits of [`via`] works on them. Each provider is a
+//! feature of this crate; a further one is a further variant.
+
+#![forbid(unsafe_code)]
+
+use core::time::Duration;
+use via::cq::{CqCallback, CqEntry, CqSignal};
+use via::error::{
+    Cause, ConnectError, CqError, CreateViError, MemError, NotAccepted, PostError, PtagError,
+    RegisterError, SetViError, WaitError,
+};
+use via::event::{ErrorHandler, ViCallback};
+use via::state::IllegalTransition;
+use via::{
+    AsyncError, Attach, Bequest, Completion, CompletionQueue, Connection, DescriptorAddress, Done,
+    MemAttributes, MemHandle, Memory, NetAddress, Nic, NicAttributes, Ptag, Vi, ViAttributes,
+    ViState,
+};
+#[cfg(feature = "shm")]
+use via_shm::ShmNic;
+#[cfg(feature = "sim")]
+use via_sim::SimNic;
+
+/// Why a NIC is not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no such provider in this build.
+    #[error("{0}: no such provider; there is: {PROVIDERS}")]
+    Provider(String),
+    /// The provider does not have such a name.
+    #[error("{0}")]
+    Name(String),
+    /// The system has too little of something.
+    #[error("{0}")]
+    System(String),
+}
+
+/// The providers whose NICs have names.
+const PROVIDERS: &str = if cfg!(feature = "shm") { "shm" } else { "none" };
+
+/// A NIC of any provider.
+#[derive(Debug)]
+pub enum AnyNic {
+    /// In shared memory.
+    #[cfg(feature = "shm")]
+    Shm(ShmNic),
+    /// On a simulated network.
+    #[cfg(feature = "sim")]
+    Sim(SimNic),
+}
+
+/// A VI of any provider.
+#[derive(Debug)]
+pub enum AnyVi {
+    /// In shared memory.
+    #[cfg(feature = "shm")]
+    Shm(<ShmNic as Nic>::Vi),
+    /// On a simulated network.
+    #[cfg(feature = "sim")]
+    Sim(<SimNic as Nic>::Vi),
+}
+
+/// A completion queue of any provider.
+#[derive(Debug)]
+pub enum AnyCq {
+    /// In shared memory.
+    #[cfg(feature = "shm")]
+    Shm(<ShmNic as Nic>::Cq),
+    /// On a simulated network.
+    #[cfg(feature = "sim")]
+    Sim(<SimNic as Nic>::Cq),
+}
+
+/// A request for a connection of any provider.
+#[derive(Debug)]
+pub enum AnyConnection {
+    /// In shared memory.
+    #[cfg(feature = "shm")]
+    Shm(<ShmNic as Nic>::Connection),
+    /// On a simulated network.
+    #[cfg(feature = "sim")]
+    Sim(<SimNic as Nic>::Connection),
+}
+
+/// `$body`, with `$own` for what the provider has, and with `$make!(AnyVi)` for the provider's variant of another
+/// enum, or `$make!(AnyVi, vi)` for a pattern of it.
+macro_rules! own {
+    ($any:expr, $enum:ident, |$own:ident, $make:ident| $body:expr) => {
+        match $any {
+            #[cfg(feature = "shm")]
+            $enum::Shm($own) => {
+                #[allow(unused_macros)]
+                macro_rules! $make {
+                    ($kind:ident) => {
+                        $kind::Shm
+                    };
+                    ($kind:ident, $it:pat) => {
+                        $kind::Shm($it)
+                    };
+                }
+                $body
+            }
+            #[cfg(feature = "sim")]
+            $enum::Sim($own) => {
+                #[allow(unused_macros)]
+                macro_rules! $make {
+                    ($kind:ident) => {
+                        $kind::Sim
+                    };
+                    ($kind:ident, $it:pat) => {
+                        $kind::Sim($it)
+                    };
+                }
+                $body
+            }
+        }
+    };
+}
+
+/// Methods that the provider's own does.
+macro_rules! pass_on {
+    ($any:ident: $(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?;)+) => {
+        $(
+            #[inline]
+            fn $name(&self $(, $argument: $type)*) $(-> $result)? {
+                own!(self, $any, |own, make| own.$name($($argument),*))
+            }
+        )+
+    };
+}
+
+impl AnyNic {
+    /// Opens the NIC of that name of a provider (`shm`).
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(provider: &str, name: &str) -> Result<AnyNic, OpenError> {
+        match provider {
+            #[cfg(feature = "shm")]
+            "shm" => ShmNic::open(name).map(AnyNic::Shm).map_err(|error| {
+                let text = error.to_string();
+                match error {
+                    via_shm::nic::OpenError::Name => OpenError::Name(text),
+                    via_shm::nic::OpenError::System(_) => OpenError::System(text),
+                }
+            }),
+            other => {
+                let _ = name;
+                Err(OpenError::Provider(other.to_owned()))
+            }
+        }
+    }
+}
+
+/// The provider's own queue, if it is one of that provider.
+fn queue<'q, Q>(
+    cq: Option<&'q AnyCq>,
+    own: impl Fn(&'q AnyCq) -> Option<&'q Q>,
+) -> Result<Option<&'q Q>, CreateViError> {
+    cq.map(|cq| own(cq).ok_or(CreateViError::ForeignCq)).transpose()
+}
+
+impl Nic for AnyNic {
+    type Vi = AnyVi;
+    type Connection = AnyConnection;
+    type Cq = AnyCq;
+
+    pass_on! { AnyNic:
+        fn attributes(&self) -> &NicAttributes;
+        fn create_ptag(&self) -> Result<Ptag, PtagError>;
+        fn destroy_ptag(&self, ptag: Ptag) -> Result<(), PtagError>;
+        fn register_mem(&self, memory: &Memory, attributes: MemAttributes) -> Result<MemHandle, RegisterError>;
+        fn deregister_mem(&self, handle: MemHandle) -> Result<(), MemError>;
+        fn query_mem(&self, handle: MemHandle) -> Result<(Memory, MemAttributes), MemError>;
+        fn set_mem_attributes(&self, handle: MemHandle, attributes: MemAttributes) -> Result<(), MemError>;
+        fn set_error_handler(&self, handler: Option<ErrorHandler>);
+        fn report(&self, error: AsyncError);
+        fn callbacks_wait(&self) -> bool;
+        fn run_callbacks(&self);
+    }
+
+    fn create_cq(&self, entries: u32, context: u64) -> Result<AnyCq, CqError> {
+        own!(self, AnyNic, |nic, make| nic.create_cq(entries, context).map(make!(AnyCq)))
+    }
+
+    fn create_vi(&self, attributes: ViAttributes) -> Result<AnyVi, CreateViError> {
+        own!(self, AnyNic, |nic, make| nic.create_vi(attributes).map(make!(AnyVi)))
+    }
+
+    fn create_vi_with(
+        &self,
+        attributes: ViAttributes,
+        attach: Attach<'_, AnyCq>,
+    ) -> Result<AnyVi, CreateViError> {
+        let Attach { send, recv, context } = attach;
+        own!(self, AnyNic, |nic, make| {
+            let own = |cq| {
+                queue(cq, |cq| match cq {
+                    make!(AnyCq, cq) => Some(cq),
+                    #[allow(unreachable_patterns, reason = "where there is one provider")]
+                    _ => None,
+                })
+            };
+            let attach = Attach { send: own(send)?, recv: own(recv)?, context };
+            nic.create_vi_with(attributes, attach).map(make!(AnyVi))
+        })
+    }
+
+    fn connect_wait(
+        &self,
+        local: &NetAddress,
+        timeout: Option<Duration>,
+    ) -> Result<AnyConnection, ConnectError> {
+        own!(self, AnyNic, |nic, make| nic.connect_wait(local, timeout).map(make!(AnyConnection)))
+    }
+}
+
+impl Connection for AnyConnection {
+    type Vi = AnyVi;
+
+    pass_on! { AnyConnection:
+        fn remote_address(&self) -> &NetAddress;
+        fn remote_attributes(&self) -> &ViAttributes;
+    }
+
+    fn accept(self, vi: &AnyVi) -> Result<(), NotAccepted<AnyConnection>> {
+        own!(self, AnyConnection, |request, make| match vi {
+            make!(AnyVi, vi) => request.accept(vi).map_err(|not| not.map(make!(AnyConnection))),
+            #[allow(unreachable_patterns, reason = "where there is one provider")]
+            _ => {
+                let error = ConnectError::InvalidParameter("a VI of another provider");
+                Err(NotAccepted::left(error, make!(AnyConnection)(request)))
+            }
+        })
+    }
+
+    fn reject(self) {
+        own!(self, AnyConnection, |request, make| request.reject());
+    }
+}
+
+impl Vi for AnyVi {
+    pass_on! { AnyVi:
+        fn attributes(&self) -> ViAttributes;
+        fn set_attributes(&self, attributes: ViAttributes) -> Result<(), SetViError>;
+        fn context(&self) -> u64;
+        fn state(&self) -> ViState;
+        fn cause(&self) -> Option<Cause>;
+        fn queues_empty(&self) -> (bool, bool);
+        fn connect_request(&self, local: &NetAddress, remote: &NetAddress, timeout: Option<Duration>) -> Result<ViAttributes, ConnectError>;
+        fn connect_peer_request(&self, local: &NetAddress, remote: &NetAddress, timeout: Option<Duration>) -> Result<(), ConnectError>;
+        fn connect_peer_done(&self) -> Option<Result<ViAttributes, ConnectError>>;
+        fn connect_peer_wait(&self) -> Result<ViAttributes, ConnectError>;
+        fn disconnect(&self);
+        fn post_send(&self, descriptor: DescriptorAddress) -> Result<(), PostError>;
+        fn post_recv(&self, descriptor: DescriptorAddress) -> Result<(), PostError>;
+        fn send_done(&self) -> Done;
+        fn recv_done(&self) -> Done;
+        fn send_wait(&self, timeout: Option<Duration>) -> Result<Completion, WaitError>;
+        fn recv_wait(&self, timeout: Option<Duration>) -> Result<Completion, WaitError>;
+        fn send_notify(&self, callback: ViCallback);
+        fn recv_notify(&self, callback: ViCallback);
+        fn push_sends(&self) -> bool;
+        fn bequest(&self) -> Option<Box<dyn Bequest>>;
+    }
+
+    fn destroy(self) -> Result<(), (AnyVi, IllegalTransition)> {
+        own!(self, AnyVi, |vi, make| vi.destroy().map_err(|(vi, error)| (make!(AnyVi)(vi), error)))
+    }
+}
+
+impl CompletionQueue for AnyCq {
+    pass_on! { AnyCq:
+        fn capacity(&self) -> u32;
+        fn resize(&self, entries: u32) -> Result<(), CqError>;
+        fn done(&self) -> Option<CqEntry>;
+        fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError>;
+        fn notify(&self, callback: CqCallback);
+        fn signal(&self, signal: CqSignal);
+        fn in_use(&self) -> bool;
+    }
+
+    fn destroy(self) -> Result<(), AnyCq> {
+        own!(self, AnyCq, |cq, make| cq.destroy().map_err(make!(AnyCq)))
+    }
+}
+
+#[cfg(all(test, feature = "shm"))]
+mod tests {
+    use super::*;
+
+    /// What a provider offers reaches the layers above libvipl's NIC: here the memory by which combined
+    /// bytes survive their writer.
+    #[test]
+    fn a_bequest_reaches_the_layer_above() {
+        let name = format!("provider-{}", std::process::id());
+        let nic = AnyNic::Shm(ShmNic::open(&name).expect("a NIC"));
+        let host = nic.attributes().local_address.clone();
+        let (here, there) = (NetAddress::new(&host, b"here"), NetAddress::new(&host, b"there"));
+        let vis = [(); 2].map(|()| nic.create_vi(ViAttributes::default()).expect("a VI"));
+        assert!(vis[0].bequest().is_none());
+        vis[0].connect_peer_request(&here, &there, None).expect("it begins");
+        vis[1].connect_peer_request(&there, &here, None).expect("it begins");
+        for vi in &vis {
+            vi.connect_peer_wait().expect("connected");
+        }
+        let [mine, theirs] = vis.each_ref().map(|vi| vi.bequest().expect("shared memory"));
+        assert!(mine.write(0, b"left"));
+        mine.publish(0, 4);
+        let mut found = [0; 4];
+        assert!(theirs.read(0, &mut found));
+        assert_eq!((theirs.published(0), &found), (4, b"left"));
+    }
+}

@@ -1,0 +1,35 @@
+//! The suite of the VI core over the enums, with each provider beneath.
+
+use core::time::Duration;
+use sovia_nic::AnyNic;
+use via::Nic;
+use via_conformance::Case;
+use via_conformance::run::{Verdict, conclude, in_threads, trials};
+use via_sim::{Config, Network};
+
+/// A watchdog.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn over_shared_memory(case: &Case<AnyNic>) -> Verdict {
+    let name = format!("any-{}-{}", std::process::id(), case.name);
+    let name = name[..name.len().min(63)].to_owned();
+    in_threads(case, PATIENCE, move |_| {
+        let nic = AnyNic::open("shm", &name).unwrap();
+        let server = via::NetAddress::new(&nic.attributes().local_address, b"server");
+        (nic, server)
+    })
+}
+
+fn over_a_simulated_network(case: &Case<AnyNic>) -> Verdict {
+    let network = Network::new(0, Config::default().live());
+    let server = network.nic("one").address(b"server");
+    in_threads(case, PATIENCE, move |role| {
+        (AnyNic::Sim(network.nic(if role == "server" { "one" } else { "two" })), server.clone())
+    })
+}
+
+fn main() {
+    let mut all = trials("shm", over_shared_memory);
+    all.extend(trials("sim", over_a_simulated_network));
+    conclude(all)
+}
