@@ -107,3 +107,15 @@ const _: () = {
     assert!(RING_SIZE.is_multiple_of(4096));
     assert!(BULK_SIZE.is_multiple_of(4096));
 };
+
+/// Bytes of a discriminator.
+pub const DISCRIMINATOR: usize = 96;
+
+/// A VI's entry in the table of requests ([`crate::request`]).
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub struct Request {
+    pub(crate) state: AtomicU32,
+    _pad: AtomicU32,
+    pub(crate) words: [AtomicU64; DISCRIMINATOR / 8],
+}

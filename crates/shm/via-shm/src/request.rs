@@ -6,11 +6,9 @@
 //! see; neither side needs a system call.
 
 use crate::layout::VIS;
+pub use crate::layout::{DISCRIMINATOR, Request};
 use crate::segment::{Segment, SideIndex};
-use crate::sync::{At, AtomicU32, AtomicU64, Ordering, fence, point};
-
-/// Bytes of a discriminator.
-pub const DISCRIMINATOR: usize = 96;
+use crate::sync::{At, Ordering, fence, point};
 
 const PHASE: u32 = 0xff;
 const FREE: u32 = 0;
@@ -25,15 +23,6 @@ const USED: u32 = 1 << 10;
 /// connection is not the one that somebody has just read.
 const LIFE: u32 = 1 << 16;
 const LIVES: u32 = !(LIFE - 1);
-
-/// A VI's entry in the table.
-#[derive(Debug)]
-#[repr(C, align(128))]
-pub struct Request {
-    state: AtomicU32,
-    _pad: AtomicU32,
-    words: [AtomicU64; DISCRIMINATOR / 8],
-}
 
 /// Where a request stands, as its requester sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

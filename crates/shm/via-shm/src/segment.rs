@@ -3,10 +3,9 @@
 use crate::Damaged;
 use crate::layout::{
     BULK_AT, BULK_SIZE, DIRECTIONS_AT, Direction, Header, MAGIC, REMAINS_AT, REQUEST_SIZE,
-    REQUESTS_AT, RING_SIZE, RINGS_AT, SEGMENT, Side, VIS, WAITERS,
+    REQUESTS_AT, RING_SIZE, RINGS_AT, Request, SEGMENT, Side, VIS, WAITERS,
 };
 use crate::pool::POOL;
-use crate::request::Request;
 use crate::ring::{SLOTS, Slot};
 use crate::waiter::Waiter;
 use core::sync::atomic::Ordering;
