@@ -1,5 +1,5 @@
 //! Completion queues: `VipCreateCQ`, `VipCQDone` and the rest. What cLAN adds is in
-//! [`crate::tags`].
+//! [`crate::tagging`].
 
 use crate::boundary::{Outcome, enter, timeout};
 use crate::callback::{self, Callbacks, CqFunction};

@@ -1,7 +1,7 @@
 //! libvipl: the C interface of the VI Architecture, over any provider of [`via`]'s traits.
 //!
 //! One function of C is one short function here, grouped as in `include/vipl.h`: [`nic`], [`vi`],
-//! [`connect`], [`peer`], [`memory`], [`transfer`], [`cq`], [`tags`], [`names`], [`management`].
+//! [`connect`], [`peer`], [`memory`], [`transfer`], [`cq`], [`tagging`], [`names`], [`management`].
 //! Beneath them:
 //!
 //! - [`handle`] turns what a program names (a NIC, a VI …) into the thing itself, or notices that

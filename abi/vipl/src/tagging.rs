@@ -1,4 +1,4 @@
-//! The calls by which completion queues tell events ([`crate::tags`]).
+//! The calls by which completion queues tell events (`tags.rs`).
 
 use crate::boundary::enter;
 use crate::cq::CQS;
