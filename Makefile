@@ -11,7 +11,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
 # `sovia` is linked statically where libc can be: dynamic linking takes a third of the time that
 # `sovia run` adds to a program's start.
-STATIC := $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
+STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
 .PHONY: build install uninstall setup test checked soak stall fuzz miri check-builds ci-extra demo bench papers clean
 

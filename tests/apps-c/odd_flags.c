@@ -314,7 +314,7 @@ static void sends_procs(struct peer *p) {
     static const char *const paths[] = {
         "/proc/self/cmdline",         "/proc/self/comm",     "/proc/self/auxv", "/proc/self/limits",
         "/proc/sys/kernel/ostype",    "/proc/self/cgroup",   "/proc/devices",   "/proc/self/mem",
-        "/proc/sys/kernel/random/boot_id", "/proc/self/oom_score_adj", "/proc/self/clear_refs",
+        "/proc/sys/kernel/random/boot_id", "/proc/self/oom_score_adj", "/proc/self/clear_refs", "/proc/config.gz", "/sys/kernel/mm/transparent_hugepage/enabled",
     };
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         int from = open(paths[i], O_RDONLY);

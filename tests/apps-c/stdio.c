@@ -208,6 +208,54 @@ static void wrong_modes(struct peer *p) {
     send_all(p->fd, "done\n", 5);
 }
 
+// A stream that was made before the connection, and calls on its number.
+static void file_before_connect(struct peer *p) {
+    int fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
+    FILE *file = fdopen(fd, "r+");
+    setbuf(file, NULL);
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port_of(p, "early"))};
+    MUST(connect(fd, (struct sockaddr *)&to, sizeof to));
+    warm(fd, false);
+    fputs("by the stream\n", file);
+    send_all(fd, "by a call\n", 10);
+    char line[30];
+    say("fgets %s", fgets(line, sizeof line, file) ? line : "nothing");
+    CALL(recv(fd, buffer, 5, MSG_WAITALL));
+    CALL(fclose(file));
+}
+
+static void accepts_a_file(struct peer *p) {
+    int listener = listen_on(p, AF_INET, "early"), fd = accept_one(listener);
+    warm(fd, true);
+    ssize_t got = recv(fd, buffer, 24, MSG_WAITALL);
+    say_text("received", buffer, got);
+    send_all(fd, "a line\nrest!", 12);
+    CALL(recv(fd, buffer, 1, 0));
+}
+
+// A connection takes the number of a stream of libc's.
+static void takes_a_files_number(struct peer *p) {
+    FILE *file = fopen("/dev/null", "r+");
+    setbuf(file, NULL);
+    MUST(dup2(p->fd, fileno(file)));
+    fputs("by libc's stream\n", file);
+    send_all(p->fd, "by a call\n", 10);
+    CALL(fclose(file));
+}
+
+// A file of another kind takes the stream.
+static void reopens_mapped(struct peer *p) {
+    FILE *in = fdopen(p->fd, "r");
+    in = freopen("/proc/self/comm", "rm", in);
+    char line[30];
+    say("mapped %d", in && fgets(line, sizeof line, in) != NULL);
+    in = in ? freopen("/dev/null", "r,ccs=UTF-8", in) : NULL;
+    say("wide %d", in && fgets(line, sizeof line, in) == NULL);
+    if (in)
+        CALL(fclose(in));
+}
+
 static int run_with_stream(struct peer *p, char *const arguments[]) {
     pid_t child = MUST(fork());
     int status;
@@ -325,6 +373,9 @@ static const struct scenario scenarios[] = {
     {"a_file_in_a_child", hears_the_end, forks_with_a_file},
     {"a_file_that_must_wait", answers_a_file, waits_in_a_file},
     {"modes_of_a_file", hears_the_end, wrong_modes},
+    {"a_file_before_the_connection", accepts_a_file, file_before_connect},
+    {"a_connection_takes_the_number_of_a_file", hears_the_end, takes_a_files_number},
+    {"a_file_is_reopened_as_others", hears_the_end, reopens_mapped},
     {"exec_of_cat_on_a_stream", becomes_cat, talks_to_cat},
     {"exec_leaves_unread_bytes_to_cat", becomes_cat_late, sends_before_cat},
     {"exec_of_a_shell_on_a_stream", becomes_shell, talks_to_shell},

@@ -27,6 +27,9 @@ scenarios!("stdio":
     a_file_in_a_child,
     a_file_that_must_wait,
     modes_of_a_file,
+    a_file_before_the_connection,
+    a_connection_takes_the_number_of_a_file,
+    a_file_is_reopened_as_others,
     exec_of_cat_on_a_stream,
     exec_leaves_unread_bytes_to_cat,
     exec_of_a_shell_on_a_stream,
@@ -69,6 +72,15 @@ scenarios!("connect", Scenario::may_stay_on_tcp:
     bytes_before_the_accept,
     one_way_from_the_start,
     short_connections,
+);
+
+scenarios!("wide":
+    wide_characters_are_read,
+    wide_characters_are_written,
+);
+
+scenarios!("wide_unlocked":
+    wide_characters_without_locks,
 );
 
 /// As FTP's ends use their connections.

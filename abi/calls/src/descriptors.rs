@@ -1,6 +1,7 @@
 //! Descriptors are duplicated, closed and configured.
 
 use crate::boundary::{errno, finish, give, outcome, set_errno, take};
+use core::sync::atomic::{AtomicU64, Ordering};
 use libc::{c_int, c_ulong};
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
@@ -12,7 +13,34 @@ fn is_private(fd: c_int) -> bool {
     matches!(table::get(fd), Entry::Private)
 }
 
-/// Standard input, output and error: read and written by libc itself, past every hook.
+/// Numbers that streams of libc's own read and write, past every hook, besides the standard ones: a bit for each.
+static STREAMS: [AtomicU64; table::FDS / 64] = [const { AtomicU64::new(0) }; table::FDS / 64];
+
+/// A stream of libc's own has the number from here on.
+pub fn libcs_stream(fd: c_int) {
+    if let Some(word) = STREAMS.get(fd as u32 as usize / 64) {
+        word.fetch_or(1 << (fd % 64), Ordering::Relaxed);
+    }
+}
+
+/// It has not, any more.
+#[inline]
+pub fn no_libcs_stream(fd: c_int) {
+    if let Some(word) = STREAMS.get(fd as u32 as usize / 64)
+        && word.load(Ordering::Relaxed) & 1 << (fd % 64) != 0
+    {
+        word.fetch_and(!(1 << (fd % 64)), Ordering::Relaxed);
+    }
+}
+
+/// Read and written by libc itself, past every hook: standard input, output and error, and its other streams.
+fn is_libcs(fd: c_int) -> bool {
+    is_standard(fd)
+        || STREAMS
+            .get(fd as u32 as usize / 64)
+            .is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (fd % 64) != 0)
+}
+
 fn is_standard(fd: c_int) -> bool {
     (0..=2).contains(&fd)
 }
@@ -22,6 +50,7 @@ fn is_standard(fd: c_int) -> bool {
 /// closed then. Returns `fd`.
 #[inline]
 pub fn created(fd: c_int) -> c_int {
+    no_libcs_stream(fd);
     if fd >= 0 && !table::is_blank(fd) {
         drop_stale(fd);
     }
@@ -143,7 +172,7 @@ calls! {
 fn duplicated(fd: c_int, new: c_int) {
     created(new);
     // What a child on this memory (vfork) does with a second number is not seen.
-    if (is_standard(new) || is_borrowed())
+    if (is_libcs(new) || is_borrowed())
         && let Some(at) = table::conn(fd)
     {
         retreat::now(fd, at, Cause::Stdio);
@@ -155,7 +184,7 @@ fn duplicated(fd: c_int, new: c_int) {
 
 /// `to` is about to become `fd`.
 fn before_replacing(fd: c_int, to: c_int) {
-    if (is_standard(to) || is_borrowed())
+    if (is_libcs(to) || is_borrowed())
         && let Some(at) = table::conn(fd)
     {
         retreat::now(fd, at, Cause::Stdio);

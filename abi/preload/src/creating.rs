@@ -2,7 +2,7 @@
 //! the program has closed it past every hook: then the entry is dropped.
 
 use libc::{DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, pid_t, sigset_t};
-use sovia_calls::descriptors::created;
+use sovia_calls::descriptors::{created, libcs_stream};
 use sovia_sockets::retreat;
 
 /// Hooks that pass a call on and drop the entry of the number that it returns.
@@ -174,7 +174,9 @@ pub(crate) mod several {
     fn opened(file: *mut FILE) -> *mut FILE {
         if !file.is_null() {
             // SAFETY: a stream that libc has just opened.
-            created(unsafe { libc::fileno(file) });
+            let fd = unsafe { libc::fileno(file) };
+            created(fd);
+            libcs_stream(fd);
         }
         file
     }

@@ -1,7 +1,7 @@
 //! Processes: fork, exec, and what they take along.
 
 use libc::{FILE, c_char, c_int, c_long, c_void};
-use sovia_calls::descriptors::created;
+use sovia_calls::descriptors::{created, libcs_stream};
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::retreat::{self, Cause};
@@ -94,7 +94,9 @@ hooks! {
         retreat::before_spawn();
         let file = real!()(command, mode);
         if !file.is_null() {
-            created(libc::fileno(file));
+            let fd = libc::fileno(file);
+            created(fd);
+            libcs_stream(fd);
         }
         file
     }

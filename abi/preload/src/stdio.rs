@@ -1,15 +1,15 @@
 //! stdio over a connection. libc's own streams call the kernel past every hook, so a connection gets a stream
 //! whose reads and writes are functions of the program's (`fopencookie`), and these are the hooks.
 //!
-//! Such a stream differs from libc's in two things. libc does not tell its descriptor, so `fileno` is hooked. It
-//! cannot be used for wide characters, so a program that has functions for these in its table gets libc's
-//! stream, and its connection goes back to TCP.
+//! Such a stream differs from libc's in one thing: it cannot be used for wide characters. So a program that has
+//! functions for these in its table gets libc's stream, and its connection goes back to TCP.
 
 use crate::tables::Table;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use libc::{EOF, ESPIPE, FILE, c_char, c_int, c_void, dl_phdr_info, off64_t, size_t};
 use sovia_calls::boundary::{errno, set_errno};
+use sovia_calls::descriptors::{libcs_stream, no_libcs_stream};
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::retreat::{self, Cause};
@@ -32,6 +32,8 @@ struct Stream {
 const _: () = assert!(core::mem::offset_of!(Stream, fileno) == 112);
 const _: () = assert!(core::mem::offset_of!(Stream, wide) == 160);
 const _: () = assert!(core::mem::offset_of!(Stream, functions) == 216);
+/// What a stream has for wide characters takes 232 bytes today (bytes).
+const WIDE_ROOM: usize = 1024;
 
 /// The table of streams that read and write by functions of the program's, as soon as there is one from here.
 static BY_FUNCTIONS: AtomicUsize = AtomicUsize::new(0);
@@ -64,7 +66,8 @@ pub(crate) unsafe fn closing(file: *mut FILE) {
 unsafe fn gives_up(file: *mut FILE) {
     // SAFETY: the caller's stream, which is open.
     unsafe {
-        let fd = fileno(file);
+        let fd = libc::fileno(file);
+        no_libcs_stream(fd);
         if !matches!(table::get(fd), Entry::Foreign | Entry::Private) && !is_borrowed() {
             libc::fflush(file);
             ops::close(fd);
@@ -84,37 +87,35 @@ pub(crate) unsafe fn reopening(file: *mut FILE) {
     unsafe {
         gives_up(file);
         if own_descriptor(file).is_some() {
-            // libc makes one of its own streams of it, and takes this pointer, which is none, for one.
-            (*file.cast::<Stream>()).wide = core::ptr::null_mut();
+            // libc makes one of its own streams of it, for wide characters too, and has made no room for them.
+            // It keeps the stream for ever, and so it does this.
+            let room = libc::calloc(1, WIDE_ROOM);
+            if !room.is_null() {
+                (*file.cast::<Stream>()).wide = room;
+            }
         }
     }
 }
 
 hooks! {
     fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-        let Some(at) = table::conn(fd) else { return real!()(fd, mode) };
-        if let Some(mode) = Mode::read(mode)
+        let conn = table::conn(fd);
+        // One that has no connection yet may get one.
+        if (conn.is_some() || table::is_noted_tcp(fd))
+            && let Some(mode) = Mode::read(mode)
             && !is_borrowed()
             && !uses_wide_characters()
         {
             return open(fd, &mode);
         }
-        retreat::now(fd, at, Cause::Stream);
-        real!()(fd, mode)
-    }
-
-    fn fileno(file: *mut FILE) -> c_int {
-        match own_descriptor(file) {
-            Some(fd) => fd,
-            None => real!()(file),
+        if let Some(at) = conn {
+            retreat::now(fd, at, Cause::Stream);
         }
-    }
-
-    fn fileno_unlocked(file: *mut FILE) -> c_int {
-        match own_descriptor(file) {
-            Some(fd) => fd,
-            None => real!()(file),
+        let file = real!()(fd, mode);
+        if !file.is_null() {
+            libcs_stream(fd);
         }
+        file
     }
 
     fn fclose(file: *mut FILE) -> c_int {
@@ -238,29 +239,46 @@ unsafe extern "C" fn close(cookie: *mut c_void) -> c_int {
     unsafe { crate::descriptors::close(cookie.addr() as c_int) }
 }
 
-/// Functions by which a program turns a stream to wide characters.
-const WIDE: [&CStr; 15] = [
-    c"fwide",
-    c"fgetwc",
-    c"getwc",
-    c"fputwc",
-    c"putwc",
-    c"fgetws",
-    c"fputws",
-    c"fwprintf",
-    c"vfwprintf",
-    c"__fwprintf_chk",
-    c"__vfwprintf_chk",
-    c"fwscanf",
-    c"vfwscanf",
-    c"ungetwc",
-    c"fgetwln",
+/// Functions by which a program turns a stream to wide characters. glibc has several names for most: `__NAME_chk`,
+/// `NAME_unlocked`, `__isoc99_NAME`.
+const WIDE: [&[u8]; 13] = [
+    b"fwide",
+    b"fgetwc",
+    b"getwc",
+    b"fputwc",
+    b"putwc",
+    b"fgetws",
+    b"fputws",
+    b"fwprintf",
+    b"vfwprintf",
+    b"fwscanf",
+    b"vfwscanf",
+    b"ungetwc",
+    b"fgetwln",
 ];
 
-/// Libraries that call them for the standard streams, or for a caller who says so.
+/// A part of the names of libstdc++'s streams of wide characters over one of libc's.
+const WIDE_CXX: &[u8] = b"stdio_sync_filebufIw";
+
+/// Libraries that call them for the standard streams, or for a caller who has one of the names above.
 const NOT_BY_THEMSELVES: [&[u8]; 2] = [b"/libstdc++.so", b"/libbsd.so"];
 
-/// Whether the program or a library of it calls one of them. Those that are opened later are not seen.
+fn has(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|here| here == part)
+}
+
+fn is_wide(name: &[u8]) -> bool {
+    let bare = name.strip_prefix(b"__").unwrap_or(name);
+    let bare = match bare.strip_prefix(b"isoc") {
+        Some(rest) => rest.splitn(2, |&letter| letter == b'_').nth(1).unwrap_or(bare),
+        None => bare,
+    };
+    let bare = bare.strip_suffix(b"_chk").unwrap_or(bare);
+    let bare = bare.strip_suffix(b"_unlocked").unwrap_or(bare);
+    WIDE.contains(&bare) || has(name, WIDE_CXX)
+}
+
+/// Whether the program or a library of it has one of them in its table. Those that are opened later are not seen.
 fn uses_wide_characters() -> bool {
     const UNKNOWN: u8 = 0;
     const NO: u8 = 1;
@@ -271,16 +289,15 @@ fn uses_wide_characters() -> bool {
         // SAFETY: the linker's description of an object, which stays while this runs.
         unsafe {
             let info = &*info;
-            let name = match info.dlpi_name {
+            let object = match info.dlpi_name {
                 name if name.is_null() => c"",
                 name => CStr::from_ptr(name),
             };
-            let has = |part: &[u8]| name.to_bytes().windows(part.len()).any(|here| here == part);
             let mut wants = false;
-            if !NOT_BY_THEMSELVES.iter().any(|part| has(part))
+            if !NOT_BY_THEMSELVES.iter().any(|part| has(object.to_bytes(), part))
                 && let Some(table) = Table::of(info)
             {
-                table.for_each(|_, name, _| wants |= WIDE.contains(&CStr::from_ptr(name)));
+                table.each_name(|name| wants |= is_wide(CStr::from_ptr(name).to_bytes()));
             }
             c_int::from(wants)
         }

@@ -102,6 +102,23 @@ impl Table {
         })
     }
 
+    /// Calls `each` with the name of everything that the linker has looked up for the object, functions or not.
+    ///
+    /// # Safety
+    /// The object stays while this runs.
+    pub(crate) unsafe fn each_name(&self, mut each: impl FnMut(*const c_char)) {
+        for (first, count) in self.relocations {
+            for i in 0..count {
+                // SAFETY: the linker has followed the same table.
+                let symbol = unsafe { ((*first.add(i)).info >> 32) as usize };
+                if symbol != 0 {
+                    // SAFETY: likewise.
+                    unsafe { each(self.names.add((*self.symbols.add(symbol)).st_name as usize)) };
+                }
+            }
+        }
+    }
+
     /// Calls `each` with every place that gets the address of a function of another object, the function's name,
     /// and whether it may get it at the first call only.
     ///

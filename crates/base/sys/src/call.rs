@@ -608,17 +608,26 @@ pub fn tcp_state(fd: RawFd) -> Option<TcpState> {
     getsockopt::<u8>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok().map(TcpState)
 }
 
-/// Whether a descriptor is a block device or a regular file with something in it: what `sendfile` reads from.
-/// Files that are made while they are read, as those of /proc, say that they are empty, and some of them
-/// cannot be sent.
+/// Whether a descriptor is a block device or a regular file: what `sendfile` reads from. Files that are made
+/// while they are read, as those of /proc, cannot be sent, or some of them: these are none.
 pub fn is_plain_file(fd: RawFd) -> Result<bool> {
     // SAFETY: an all-zero stat is a valid value of a plain C struct.
     let mut st: libc::stat = unsafe { core::mem::zeroed() };
     sys!(fstat, fd, &raw mut st)?;
     Ok(match st.st_mode & libc::S_IFMT {
-        libc::S_IFREG => st.st_size > 0,
+        libc::S_IFREG => !is_made_when_read(fd)?,
         kind => kind == libc::S_IFBLK,
     })
+}
+
+/// Whether a file is of a file system whose files say themselves how they are read.
+fn is_made_when_read(fd: RawFd) -> Result<bool> {
+    const TRACEFS: u64 = 0x7472_6163;
+    const DEBUGFS: u64 = 0x6462_6720;
+    // SAFETY: an all-zero statfs is a valid value of a plain C struct.
+    let mut fs: libc::statfs = unsafe { core::mem::zeroed() };
+    sys!(fstatfs, fd, &raw mut fs)?;
+    Ok([libc::PROC_SUPER_MAGIC as u64, TRACEFS, DEBUGFS].contains(&(fs.f_type as u64)))
 }
 
 /// The soft and the hard limit of descriptors.

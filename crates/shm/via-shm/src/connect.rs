@@ -10,6 +10,7 @@
 //!
 //! A forked child has no part in its parent's VIs; it opens NICs and connects VIs of its own.
 
+mod childless;
 pub(crate) mod hub;
 pub(crate) mod link;
 mod listen;

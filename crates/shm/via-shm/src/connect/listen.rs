@@ -3,6 +3,7 @@
 use super::wire::{self, Answer, Request};
 use super::{Deadline, left, name_of, system, wait_readable};
 use crate::Segment;
+use crate::connect::childless;
 use crate::connect::hub::Hub;
 use crate::connect::link::{Attachment, Link, Peer};
 use crate::doorbell::is_doorbell;
@@ -56,9 +57,11 @@ enum Heard {
 
 impl Place {
     fn new(name: &Name) -> sovia_sys::Result<Place> {
+        let mut childless = childless::all();
         let listener = Listener::bind(name)?;
         let news = Fd::adopt(poll::epoll_create()?);
         poll::epoll_ctl(news.raw(), libc::EPOLL_CTL_ADD, listener.raw(), libc::EPOLLIN as u32, 0)?;
+        childless.push(listener.raw());
         let arrivals = Mutex::default();
         Ok(Place { listener, arrivals, news, waiters: AtomicU32::new(1) })
     }
@@ -253,9 +256,12 @@ impl Listeners {
                 Err(Errno::EADDRINUSE) => drop(places),
                 Err(e) => return Err(system("bind or epoll")(e)),
             }
-            // The name may be held by nobody but a child that is just being started: it keeps its parent's
-            // descriptors until it executes its program, of listeners that have been shut down.
+            // The name may be held by nobody but a child that is just being started without `fork`: it
+            // keeps its parent's descriptors until it executes its program. Those have been shut down.
             if let Ok(_) | Err(Errno::EAGAIN) = Packets::connect(&name) {
+                if self.places().contains_key(address) {
+                    continue;
+                }
                 return Err(ConnectError::Resource("another process waits at this address"));
             }
             if left(until) == Some(0) {
@@ -268,12 +274,15 @@ impl Listeners {
     fn leave(&self, address: &NetAddress, place: Arc<Place>) {
         let mut places = self.places();
         if place.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // Requests that nobody has accepted yet are refused by this, also where a child holds it.
+            let mut childless = childless::all();
+            // Refuses those who come, and turns away those who have come, also where a child holds a copy.
             place.listener.shutdown();
+            while place.listener.accept().is_ok() {}
+            childless.retain(|&fd| fd != place.listener.raw());
             places.remove(address);
+            drop(place);
         }
         // Closed before another thread looks for the address: it would find the name taken.
-        drop(place);
         drop(places);
     }
 }
