@@ -15,9 +15,11 @@ impl Child {
         // SAFETY: the child makes system calls only.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "{}", std::io::Error::last_os_error());
-        while pid == 0 {
-            // SAFETY: takes nothing.
-            unsafe { libc::pause() };
+        if pid == 0 {
+            loop {
+                // SAFETY: takes nothing.
+                unsafe { libc::pause() };
+            }
         }
         Child(pid)
     }
