@@ -270,6 +270,7 @@ mod tests {
 
     /// Single steps through the look and the call, with a handler at each: the thread never sleeps.
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
     #[cfg(target_arch = "x86_64")]
     fn a_handler_between_the_look_and_the_call_interrupts_it() {
         extern "C" fn step(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {

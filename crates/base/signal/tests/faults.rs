@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 /// Dispositions belong to the process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+#[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
 fn guards() -> bool {
     chain::start(libc::sigaction);
     chain::guards()
@@ -73,6 +74,7 @@ extern "C" fn on_signal(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void
     SEEN.fetch_add(1, Ordering::Relaxed);
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
 fn handle(signal: i32, flags: i32) {
     // SAFETY: plain data.
     let mut action: libc::sigaction = unsafe { core::mem::zeroed() };

@@ -42,6 +42,7 @@ fn fork(f: impl FnOnce()) -> i32 {
 }
 
 /// The same, of which libc knows nothing.
+#[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
 fn fork_past_libc(f: impl FnOnce()) -> i32 {
     // SAFETY: a plain fork by clone, in which the child uses locks and system calls only.
     match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {

@@ -169,6 +169,7 @@ mod tests {
 
     /// A process that is not dumpable can be traced by root alone.
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
     fn a_process_that_may_not_be_traced_is_not_read() {
         // SAFETY: asks for a number.
         if unsafe { libc::geteuid() } != 0 {

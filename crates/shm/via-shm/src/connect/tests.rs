@@ -208,6 +208,7 @@ fn a_vi_that_was_not_requested_is_not_accepted() {
 
 /// Another user is refused by both sides. Needs the right to become one.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
 fn another_user_is_refused() {
     const NOBODY: u32 = 65534;
     if call::geteuid() != 0 {
