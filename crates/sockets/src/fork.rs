@@ -62,7 +62,7 @@ extern "C" fn child() {
 
 /// Whether the process has several threads only because the library has some.
 pub fn is_threaded_by_us() -> bool {
-    crate::thread::have_been() && crate::thread::is_single()
+    crate::thread::have_been() && crate::thread::is_single_but_for_ours()
 }
 
 /// What has been prepared for a child.

@@ -4,8 +4,9 @@
 //! kernel asks for a process of one thread. So they are on record here, can be stopped
 //! ([`stop_all`]), and end when they find themselves alone ([`are_alone`]).
 
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
 pub(crate) use sovia_sync::OncePerProcess;
+use sovia_sync::hazard::User;
 use sovia_sync::thread;
 use sovia_sys::call;
 
@@ -25,6 +26,9 @@ struct Place {
     argument: AtomicUsize,
     /// Whether it ends when it is told.
     is_told: AtomicBool,
+    /// The id of the last one that has left the place, and how it is known: the kernel lists it for a while.
+    last: AtomicI32,
+    last_user: AtomicU32,
 }
 
 static RUNNING: [Place; 16] = [const {
@@ -33,6 +37,8 @@ static RUNNING: [Place; 16] = [const {
         main: AtomicUsize::new(0),
         argument: AtomicUsize::new(0),
         is_told: AtomicBool::new(false),
+        last: AtomicI32::new(0),
+        last_user: AtomicU32::new(0),
     }
 }; 16];
 const TAKEN: i32 = -1;
@@ -118,6 +124,8 @@ extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {
     let main = unsafe { core::mem::transmute::<usize, Main>(place.main.load(Ordering::Relaxed)) };
     place.id.store(thread::thread_id(), Ordering::Release);
     let result = main(argument);
+    place.last_user.store(User::me().word(), Ordering::Relaxed);
+    place.last.store(place.id.load(Ordering::Relaxed), Ordering::Release);
     place.id.store(0, Ordering::Release);
     result
 }
@@ -207,6 +215,26 @@ pub(crate) fn is_single() -> bool {
     });
     let starting = RUNNING.iter().any(|place| place.id.load(Ordering::Acquire) == TAKEN);
     listed && others == 0 && !starting
+}
+
+/// The same of a process in which the library's threads may be about to begin or to end. For a question to
+/// which a wrong yes does little harm: in a program whose threads are many, it may come while one of the library's
+/// begins.
+pub(crate) fn is_single_but_for_ours() -> bool {
+    let mut others = 0;
+    let me = call::gettid();
+    let listed = call::each_thread(|id| {
+        let ours = RUNNING.iter().any(|place| {
+            let leaving = || {
+                place.last.load(Ordering::Acquire) == id
+                    && User::from_word(place.last_user.load(Ordering::Relaxed)).lives()
+            };
+            place.id.load(Ordering::Acquire) == id || leaving()
+        });
+        others += usize::from(!ours && id != me);
+    });
+    let is_starting = |place: &&Place| place.id.load(Ordering::Acquire) == TAKEN;
+    listed && others <= RUNNING.iter().filter(is_starting).count()
 }
 
 /// Whether the process has no threads but the library's. False while its first thread is there.

@@ -249,6 +249,16 @@ impl User {
         User(state::current(record::local))
     }
 
+    /// The thread as a number, for a word that another thread reads.
+    pub fn word(self) -> u32 {
+        self.0
+    }
+
+    /// From that number.
+    pub fn from_word(word: u32) -> User {
+        User(word)
+    }
+
     /// Whether the thread lives.
     pub fn lives(self) -> bool {
         record::local_lives(self.0)
