@@ -39,7 +39,7 @@ struct Place {
 }
 
 /// A requester that has been welcomed. It may take as long as it likes to state its request: its thread
-/// may stand still, and nobody waits for it alone.
+/// may stand still, and no thread waits for it alone.
 #[derive(Debug)]
 struct Arrival {
     socket: Arc<Packets>,
@@ -148,7 +148,7 @@ impl Drop for Place {
 }
 
 impl Arrival {
-    /// Tells the requester that nobody waits here any more.
+    /// Tells the requester that no thread waits here any more.
     fn turn_away(&self) {
         // One that has left need not know.
         let _ = self.socket.send(&Answer::NobodyWaits.write(), &[]);
@@ -256,7 +256,7 @@ impl Listeners {
                 Err(Errno::EADDRINUSE) => drop(places),
                 Err(e) => return Err(system("bind or epoll")(e)),
             }
-            // The name may be held by nobody but a child that is just being started without `fork`: it
+            // The name may be held by a child alone that is just being started without `fork`: it
             // keeps its parent's descriptors until it executes its program. Those have been shut down.
             if let Ok(_) | Err(Errno::EAGAIN) = Packets::connect(&name) {
                 if self.places().contains_key(address) {
@@ -273,17 +273,17 @@ impl Listeners {
 
     fn leave(&self, address: &NetAddress, place: Arc<Place>) {
         let mut places = self.places();
+        let mut childless = childless::all();
         if place.waiters.fetch_sub(1, Ordering::Relaxed) == 1 {
-            let mut childless = childless::all();
-            // Refuses those who come, and turns away those who have come, also where a child holds a copy.
+            // Refuses further requesters, and turns away those in the backlog, also where a child holds a copy.
             place.listener.shutdown();
             while place.listener.accept().is_ok() {}
             childless.retain(|&fd| fd != place.listener.raw());
             places.remove(address);
-            drop(place);
         }
-        // Closed before another thread looks for the address: it would find the name taken.
-        drop(places);
+        // Closed while both are locked: a thread that looked for the address would find the name taken, and a
+        // child that is forked would keep it.
+        drop(place);
     }
 }
 
@@ -363,7 +363,7 @@ impl Drop for Incoming {
             Some(ConnectError::MaxTransferSize) => Answer::MaxTransferSize,
             Some(_) => Answer::Rejected,
         };
-        // Whoever has given up need not know.
+        // A requester that has given up need not know.
         let _ = self.answer(&answer);
     }
 }
