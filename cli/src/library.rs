@@ -21,8 +21,7 @@ pub fn find() -> anyhow::Result<PathBuf> {
         return std::fs::canonicalize(&given)
             .with_context(|| format!("{PRELOAD} names {}", given.to_string_lossy()));
     }
-    let executable = env::current_exe().context("cannot tell where sovia itself is")?;
-    let folder = executable.parent().unwrap_or(Path::new("/"));
+    let folder = own_folder()?;
     let places = [folder.join(FILE_NAME), folder.join("../lib/sovia").join(FILE_NAME)];
     match places.iter().find_map(|place| std::fs::canonicalize(place).ok()) {
         Some(found) => Ok(found),
@@ -39,11 +38,16 @@ pub fn find() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// It is not there.
 pub fn beside(name: &str) -> anyhow::Result<PathBuf> {
-    let executable = env::current_exe().context("cannot tell where sovia itself is")?;
-    let folder = executable.parent().unwrap_or(Path::new("/"));
+    let folder = own_folder()?;
     std::fs::canonicalize(folder.join(name)).with_context(|| {
         format!("{name} is not in {}; build it with `make build`", folder.display())
     })
+}
+
+/// Where this program lies.
+fn own_folder() -> anyhow::Result<PathBuf> {
+    let executable = env::current_exe().context("cannot tell where sovia itself is")?;
+    Ok(executable.parent().unwrap_or(Path::new("/")).to_owned())
 }
 
 /// LD_PRELOAD with `library` in front of what is there already.

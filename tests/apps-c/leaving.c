@@ -71,7 +71,7 @@ static void the_only_thread_leaves(struct peer *p) {
     syscall(SYS_exit, 0);
 }
 
-// And it is the system's to say how: SIGTERM finds nobody any more.
+// And how it ends is the system's to say: SIGTERM finds no process any more.
 static bool ends_within(pid_t child, int milliseconds, int *status) {
     for (int64_t start = now_ms(); now_ms() - start < milliseconds; nap(5))
         if (MUST(waitpid(child, status, WNOHANG)) == child)

@@ -16,29 +16,38 @@ fn is_private(fd: c_int) -> bool {
 /// Numbers that streams of libc's own read and write, past every hook, besides the standard ones: a bit for each.
 static STREAMS: [AtomicU64; table::FDS / 64] = [const { AtomicU64::new(0) }; table::FDS / 64];
 
+/// A number's word, and its bit there.
+#[inline]
+fn stream(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
+    let fd = fd as u32 as usize;
+    STREAMS.get(fd / 64).map(|word| (word, 1 << (fd % 64)))
+}
+
+#[inline]
+fn has_stream(fd: c_int) -> bool {
+    stream(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
 /// A stream of libc's own has the number from here on.
 pub fn libcs_stream(fd: c_int) {
-    if let Some(word) = STREAMS.get(fd as u32 as usize / 64) {
-        word.fetch_or(1 << (fd % 64), Ordering::Relaxed);
+    if let Some((word, bit)) = stream(fd) {
+        word.fetch_or(bit, Ordering::Relaxed);
     }
 }
 
 /// It has not, any more.
 #[inline]
 pub fn no_libcs_stream(fd: c_int) {
-    if let Some(word) = STREAMS.get(fd as u32 as usize / 64)
-        && word.load(Ordering::Relaxed) & 1 << (fd % 64) != 0
+    if has_stream(fd)
+        && let Some((word, bit)) = stream(fd)
     {
-        word.fetch_and(!(1 << (fd % 64)), Ordering::Relaxed);
+        word.fetch_and(!bit, Ordering::Relaxed);
     }
 }
 
 /// Read and written by libc itself, past every hook: standard input, output and error, and its other streams.
 fn is_libcs(fd: c_int) -> bool {
-    is_standard(fd)
-        || STREAMS
-            .get(fd as u32 as usize / 64)
-            .is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (fd % 64) != 0)
+    is_standard(fd) || has_stream(fd)
 }
 
 fn is_standard(fd: c_int) -> bool {

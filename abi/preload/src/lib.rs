@@ -34,6 +34,7 @@ mod sockets;
 mod spawning;
 mod stdio;
 mod tables;
+mod wide;
 
 use sovia_calls::boundary::{errno, finish, outcome, set_errno};
 

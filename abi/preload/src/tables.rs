@@ -102,21 +102,33 @@ impl Table {
         })
     }
 
+    /// What the linker has looked up for the object: where, and which symbol of the object's table.
+    ///
+    /// # Safety
+    /// The object stays while the result is used.
+    unsafe fn look_ups(&self) -> impl Iterator<Item = (Relocation, Elf64_Sym)> {
+        let entries = self.relocations.into_iter().flat_map(|(first, count)| {
+            // SAFETY: the linker has followed the same table.
+            (0..count).map(move |i| unsafe { first.add(i).read() })
+        });
+        entries.filter_map(|entry| {
+            let symbol = (entry.info >> 32) as usize;
+            // SAFETY: likewise.
+            (symbol != 0).then(|| (entry, unsafe { self.symbols.add(symbol).read() }))
+        })
+    }
+
+    fn name(&self, symbol: &Elf64_Sym) -> *const c_char {
+        self.names.wrapping_add(symbol.st_name as usize)
+    }
+
     /// Calls `each` with the name of everything that the linker has looked up for the object, functions or not.
     ///
     /// # Safety
     /// The object stays while this runs.
     pub(crate) unsafe fn each_name(&self, mut each: impl FnMut(*const c_char)) {
-        for (first, count) in self.relocations {
-            for i in 0..count {
-                // SAFETY: the linker has followed the same table.
-                let symbol = unsafe { ((*first.add(i)).info >> 32) as usize };
-                if symbol != 0 {
-                    // SAFETY: likewise.
-                    unsafe { each(self.names.add((*self.symbols.add(symbol)).st_name as usize)) };
-                }
-            }
-        }
+        // SAFETY: the caller's word.
+        unsafe { self.look_ups() }.for_each(|(_, symbol)| each(self.name(&symbol)));
     }
 
     /// Calls `each` with every place that gets the address of a function of another object, the function's name,
@@ -129,23 +141,12 @@ impl Table {
         mut each: impl FnMut(*const AtomicUsize, *const c_char, bool),
     ) {
         let [absolute, global, call] = ABSOLUTE_GLOBAL_CALL;
-        for (first, count) in self.relocations {
-            for i in 0..count {
-                // SAFETY: the linker has followed the same table.
-                let Relocation { offset, info, addend } = unsafe { first.add(i).read() };
-                let (symbol, kind) = ((info >> 32) as usize, info as u32);
-                if ![absolute, global, call].contains(&kind) || symbol == 0 || addend != 0 {
-                    continue;
-                }
-                // SAFETY: likewise.
-                let Elf64_Sym { st_shndx: section, st_name: name, .. } =
-                    unsafe { self.symbols.add(symbol).read() };
-                if section != 0 {
-                    continue;
-                }
+        // SAFETY: the caller's word.
+        for (Relocation { offset, info, addend }, symbol) in unsafe { self.look_ups() } {
+            let kind = info as u32;
+            if [absolute, global, call].contains(&kind) && addend == 0 && symbol.st_shndx == 0 {
                 let slot = (self.base + offset) as *const AtomicUsize;
-                // SAFETY: likewise.
-                each(slot, unsafe { self.names.add(name as usize) }, kind == call);
+                each(slot, self.name(&symbol), kind == call);
             }
         }
     }

@@ -31,6 +31,19 @@ struct Place {
     last_user: AtomicU32,
 }
 
+impl Place {
+    /// Whether a thread has it.
+    fn is_of(&self, id: i32) -> bool {
+        self.id.load(Ordering::Acquire) == id
+    }
+
+    /// Whether a thread has left it that the kernel has not ended yet.
+    fn was_of(&self, id: i32) -> bool {
+        self.last.load(Ordering::Acquire) == id
+            && User::from_word(self.last_user.load(Ordering::Relaxed)).lives()
+    }
+}
+
 static RUNNING: [Place; 16] = [const {
     Place {
         id: AtomicI32::new(0),
@@ -205,36 +218,33 @@ pub(crate) fn may_be_alone() -> bool {
     LEFT.load(Ordering::Acquire)
 }
 
+/// How many threads of the process, besides the one called `but`, no place calls its own. `None` where the
+/// kernel does not list them.
+fn others(but: i32, is_own: impl Fn(&Place, i32) -> bool) -> Option<usize> {
+    let mut others = 0;
+    let listed = call::each_thread(|id| {
+        let ours = RUNNING.iter().any(|place| is_own(place, id));
+        others += usize::from(!ours && id != but);
+    });
+    listed.then_some(others)
+}
+
+/// How many of the library's threads are about to begin.
+fn starting() -> usize {
+    RUNNING.iter().filter(|place| place.id.load(Ordering::Acquire) == TAKEN).count()
+}
+
 /// Whether the program has no thread but the calling one.
 pub(crate) fn is_single() -> bool {
-    let mut others = 0;
-    let me = call::gettid();
-    let listed = call::each_thread(|id| {
-        let ours = RUNNING.iter().any(|place| place.id.load(Ordering::Acquire) == id);
-        others += usize::from(!ours && id != me);
-    });
-    let starting = RUNNING.iter().any(|place| place.id.load(Ordering::Acquire) == TAKEN);
-    listed && others == 0 && !starting
+    others(call::gettid(), Place::is_of) == Some(0) && starting() == 0
 }
 
 /// The same of a process in which the library's threads may be about to begin or to end. For a question to
 /// which a wrong yes does little harm: in a program whose threads are many, it may come while one of the library's
 /// begins.
 pub(crate) fn is_single_but_for_ours() -> bool {
-    let mut others = 0;
-    let me = call::gettid();
-    let listed = call::each_thread(|id| {
-        let ours = RUNNING.iter().any(|place| {
-            let leaving = || {
-                place.last.load(Ordering::Acquire) == id
-                    && User::from_word(place.last_user.load(Ordering::Relaxed)).lives()
-            };
-            place.id.load(Ordering::Acquire) == id || leaving()
-        });
-        others += usize::from(!ours && id != me);
-    });
-    let is_starting = |place: &&Place| place.id.load(Ordering::Acquire) == TAKEN;
-    listed && others <= RUNNING.iter().filter(is_starting).count()
+    let is_own = |place: &Place, id| place.is_of(id) || place.was_of(id);
+    others(call::gettid(), is_own).is_some_and(|others| others <= starting())
 }
 
 /// Whether the process has no threads but the library's. False while its first thread is there.
@@ -244,12 +254,6 @@ pub(crate) fn are_alone() -> bool {
         return false;
     }
     LEFT.store(true, Ordering::Relaxed);
-    let mut others = 0;
-    let listed = call::each_thread(|id| {
-        let ours = RUNNING.iter().any(|place| place.id.load(Ordering::Acquire) == id);
-        // The first thread is listed as long as any is there.
-        others += usize::from(!ours && id != own);
-    });
-    let starting = RUNNING.iter().any(|place| place.id.load(Ordering::Acquire) == TAKEN);
-    listed && others == 0 && !starting
+    // The first thread is listed as long as any is there.
+    others(own, Place::is_of) == Some(0) && starting() == 0
 }

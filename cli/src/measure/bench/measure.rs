@@ -82,9 +82,7 @@ impl Measurer {
         let errand = serde_json::to_string(&Errand { task: task.clone(), role, cpu, place })?;
         let mut command = Command::new("/proc/self/exe");
         command.args(["endpoint", &errand]);
-        for name in ["LD_PRELOAD", names::RULES, names::STATS] {
-            command.env_remove(name);
-        }
+        process::without_library(&mut command);
         if let Some(board) = board {
             let library = self.library.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
             command.env("LD_PRELOAD", library::preload_value(library, None)?);

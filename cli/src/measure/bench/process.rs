@@ -10,6 +10,14 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
+use sovia_control::env as names;
+
+/// Keeps a program from what this one may run under: it gets no library, no rules and no page of counters.
+pub(super) fn without_library(command: &mut Command) {
+    for name in ["LD_PRELOAD", names::RULES, names::STATS] {
+        command.env_remove(name);
+    }
+}
 
 /// A process of a measurement; does not outlive it.
 pub(super) struct Process {

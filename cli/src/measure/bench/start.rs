@@ -11,8 +11,9 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sovia_cli::library;
-use sovia_control::env as names;
 
+use super::process;
+use super::series::median;
 use crate::table::{self, number};
 
 /// What is measured.
@@ -57,17 +58,19 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
             ensure!(status.success(), "`true` ({}): {status}", way.name);
         }
     }
-    let bare = (median(&mut ways[0].times_ms), ways[0].address_space()?);
-    let mut lines = Vec::new();
-    for way in &mut ways {
-        let median_ms = median(&mut way.times_ms);
+    let mut lines: Vec<Line> = Vec::new();
+    let mut bare = None;
+    for way in ways {
+        let address_space = way.address_space()?;
+        let median_ms = median(way.times_ms).context("nothing was measured")?;
+        let (bare_ms, bare_space) = *bare.get_or_insert((median_ms, address_space));
         lines.push(Line {
             scenario: "start",
             way: way.name,
             runs: args.runs,
             median_ms,
-            more_ms: median_ms - bare.0,
-            more_address_space_bytes: way.address_space()? - bare.1,
+            more_ms: median_ms - bare_ms,
+            more_address_space_bytes: address_space - bare_space,
         });
     }
     print(&lines, args.json)
@@ -95,9 +98,7 @@ impl Way {
             }
             None => Command::new(program),
         };
-        for name in ["LD_PRELOAD", names::RULES, names::STATS] {
-            command.env_remove(name);
-        }
+        process::without_library(&mut command);
         command.envs(self.preload.iter().map(|library| ("LD_PRELOAD", library)));
         command.stdin(Stdio::null());
         command
@@ -111,11 +112,6 @@ impl Way {
         let field = line.and_then(|line| line.split_whitespace().nth(1));
         Ok(field.context("no VmPeak in /proc/self/status")?.parse::<i64>()? << 10)
     }
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn print(lines: &[Line], json: bool) -> anyhow::Result<i32> {

@@ -38,7 +38,7 @@ impl Listener {
         self.0.raw()
     }
 
-    /// Refuses whoever connects from now on, in every process that holds the listener.
+    /// Refuses every connection from now on, in every process that holds the listener.
     pub fn shutdown(&self) {
         // A listener can be shut down.
         let _ = call::shutdown(self.raw(), libc::SHUT_RDWR);

@@ -176,9 +176,7 @@ fn measure(point: Point, accelerated: bool) -> anyhow::Result<Measured> {
 fn start(errand: &Errand, board: Option<&Board>) -> anyhow::Result<Process> {
     let mut command = Command::new("/proc/self/exe");
     command.args(["endpoint", "--connections", &serde_json::to_string(errand)?]);
-    for name in ["LD_PRELOAD", names::RULES, names::STATS] {
-        command.env_remove(name);
-    }
+    process::without_library(&mut command);
     if let Some(board) = board {
         command.env("LD_PRELOAD", library::preload_value(&library::find()?, None)?);
         command.env(names::STATS, board.path());

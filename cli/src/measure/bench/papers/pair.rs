@@ -4,7 +4,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
-use sovia_control::env as names;
 
 use super::work::{End, Errand, Metric, Part, Reading, Work};
 use crate::bench::cpus;
@@ -91,9 +90,7 @@ impl Pairs {
         let errand = serde_json::to_string(&Errand { part: part.clone(), role, cpu, place })?;
         let mut command = Command::new("/proc/self/exe");
         command.args(["endpoint", "--papers", &errand]);
-        for name in ["LD_PRELOAD", names::RULES, names::STATS] {
-            command.env_remove(name);
-        }
+        process::without_library(&mut command);
         Process::start(&mut command)
     }
 
