@@ -10,7 +10,7 @@ const SHELVES: &[&[&str]] = &[
     // crates/core
     &["via", "via-conformance", "sovia-proto", "sovia-stream"],
     // Providers: crates/shm, crates/sim
-    &["via-shm", "via-sim"],
+    &["via-shm", "sovia-reflect", "via-sim"],
     // A NIC of any of them.
     &["sovia-nic"],
     &["sovia-control"],

@@ -5,7 +5,7 @@
 //! - [`flow`]: the sliding window and the counted, piggybacked acknowledgements;
 //! - [`order`]: bytes that the window held back, and their place in the stream;
 //! - [`path`]: where each direction of a stream runs, kernel TCP or the VI, and the switch between
-//!   the two at an agreed byte;
+//!   the two at an agreed byte; [`word`]: the words that carry its decisions;
 //! - [`close`]: FIN and FINACK.
 //!
 //! A stream over a VI, from its first packet to its last, in every configuration of the papers:
@@ -34,6 +34,7 @@ pub mod path;
 pub mod session;
 pub mod state;
 pub mod wakeup;
+pub mod word;
 
 /// The peer broke the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

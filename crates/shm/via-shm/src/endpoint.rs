@@ -591,10 +591,10 @@ impl Receiver {
     }
 }
 
-/// Wakes who sleeps on `bell`, after news have been published; `ring` is called with the waiters
+/// Wakes the threads that sleep on `bell`, after news have been published; `ring` is called with the waiters
 /// that listen (a bitmap, never 0).
 #[inline]
-pub(crate) fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
+pub fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
     if let Some(listeners) = bell.look() {
         if listeners.sleepers {
             bell.wake();

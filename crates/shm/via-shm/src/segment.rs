@@ -6,8 +6,10 @@ use crate::layout::{
     REQUESTS_AT, RING_SIZE, RINGS_AT, Request, SEGMENT, Side, VIS, WAITERS,
 };
 use crate::pool::POOL;
+use crate::range::{Bulk, Range};
 use crate::ring::{SLOTS, Slot};
 use crate::waiter::Waiter;
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use sovia_sys::{Fd, Mapping, mapping};
 
@@ -97,7 +99,7 @@ impl Segment {
     }
 
     /// What the reader of that direction has left unread; see [`crate::remains`].
-    pub(crate) fn remains(&self, vi: u32, from: SideIndex) -> &[Slot; SLOTS as usize] {
+    pub fn remains(&self, vi: u32, from: SideIndex) -> &[Slot; SLOTS as usize] {
         self.at(REMAINS_AT + RING_SIZE * Self::lane(vi, from))
     }
 
@@ -108,6 +110,22 @@ impl Segment {
     /// The pool of that direction; [`POOL`] bytes.
     pub(crate) fn pool(&self, vi: u32, from: SideIndex) -> *mut u8 {
         self.mapping.base().wrapping_add(self.bulk(vi, from))
+    }
+
+    /// The pool and the area of that direction as one piece.
+    fn range(&self, vi: u32, from: SideIndex) -> Bulk {
+        let base = self.pool(vi, from);
+        Range(NonNull::new(base).unwrap_or(NonNull::dangling()))
+    }
+
+    /// Copies bytes of that direction's pool and area out; false if they are not all within it.
+    pub fn read_bulk(&self, vi: u32, from: SideIndex, at: usize, out: &mut [u8]) -> bool {
+        self.range(vi, from).read(at, out)
+    }
+
+    /// Copies bytes into that direction's pool and area; false if they are not all within it.
+    pub fn write_bulk(&self, vi: u32, from: SideIndex, at: usize, bytes: &[u8]) -> bool {
+        self.range(vi, from).write(at, bytes)
     }
 
     /// Whether the header is still what it was.

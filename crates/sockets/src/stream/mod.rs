@@ -52,6 +52,7 @@ use core::sync::atomic::Ordering;
 use sovia_proto::Violation;
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{CANCELLED, Rx, Tx};
+pub(crate) use sovia_proto::word;
 use sovia_signal::access::BadAddress;
 use sovia_sys::call;
 use via_shm::Damaged;
@@ -60,51 +61,6 @@ use via_shm::layout::{Direction, Words};
 
 /// A sender that waits for room is woken, and a poller told, when this much is free again.
 const ROOM: u64 = (Area::LEN / 2) as u64;
-
-/// Words of a direction's shared lines.
-pub(crate) mod word {
-    /// Writer's line: gathered bytes.
-    pub(crate) const TAIL: usize = 0;
-    /// Writer's line: ordered packets that go before what is gathered.
-    pub(crate) const AFTER: usize = 1;
-    /// Writer's line: gathered position that lies at the beginning of the area.
-    pub(crate) const START: usize = 2;
-    /// Writer's line: ordered packets sent and, in the upper half, the bytes in them; as they were
-    /// a while ago.
-    pub(crate) const LEDGER: usize = 3;
-    /// Writer's line: the window.
-    pub(crate) const WINDOW: usize = 4;
-    /// Writer's line: not 0 once the sender has ended its part.
-    pub(crate) const FIN: usize = 5;
-    /// Reader's line: gathered bytes taken.
-    pub(crate) const HEAD: usize = 0;
-    /// Reader's line: bytes of the ordered packets that the program has read to their ends.
-    pub(crate) const TAKEN_BYTES: usize = 1;
-    /// Reader's line: messages that a receiver which has left the VI leaves unread and, in the upper half, how
-    /// many of them come before what is gathered.
-    pub(crate) const REMAINS: usize = 2;
-    /// Reader's line: bytes of the first of them that the program has had.
-    pub(crate) const FRONT: usize = 3;
-    /// Path line: the sender's switch.
-    pub(crate) const SWITCH: usize = 0;
-    /// Path line: the receiver's grant.
-    pub(crate) const GRANT: usize = 1;
-    /// Path line: bytes that a receiver which recalled leaves on the VI, plus one.
-    pub(crate) const RETURNED: usize = 2;
-    /// Path line: not 0 once the sender has put those bytes on TCP.
-    pub(crate) const PUMPED: usize = 3;
-    /// Path line: not 0 once all bytes of a switch that was taken back are on TCP.
-    pub(crate) const TAKEN: usize = 4;
-    /// Path line: not 0 when the sender wants the receiver to take the connection back to TCP.
-    pub(crate) const ASKED: usize = 6;
-    /// In the word of the grant: the receiver has closed.
-    pub(crate) const LEFT: u64 = 4;
-    /// Path line: bytes that went over TCP before the switch.
-    pub(crate) const FROM: usize = 5;
-    /// Path line: not 0 once the receiver has shut both halves. TCP resets a connection on which bytes
-    /// arrive then.
-    pub(crate) const SHUT: usize = 7;
-}
 
 #[inline]
 pub(crate) fn load(line: &Words, word: usize) -> u64 {

@@ -1,0 +1,238 @@
+//! The direction in which the NIC's own program receives.
+
+use crate::message::{Consumed, Left, Message, Path, Receiver, State};
+use crate::{Malformed, Sink, Told};
+use core::sync::atomic::Ordering;
+use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::word;
+use via_shm::endpoint::Area;
+use via_shm::layout::{Direction, Words};
+use via_shm::pool::POOL;
+use via_shm::ring::{Entry, INLINE, SLOTS};
+use via_shm::segment::SideIndex;
+use via_shm::{Damaged, Segment};
+
+/// What has been published of the far sender, and what has been told of the program.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    vi: u32,
+    /// The side that sends in this direction: the NIC's.
+    from: SideIndex,
+    /// Number of the next entry.
+    next: u32,
+    /// Gathered bytes published.
+    tail: u64,
+    state: State,
+    consumed: Consumed,
+    receiver: Receiver,
+    has_come_to_end: bool,
+}
+
+fn load(line: &Words, at: usize) -> u64 {
+    line.0[at].load(Ordering::Acquire)
+}
+
+fn store(line: &Words, at: usize, value: u64) {
+    line.0[at].store(value, Ordering::Release);
+}
+
+impl Incoming {
+    pub(crate) fn new(vi: u32, from: SideIndex) -> Incoming {
+        // As a VI begins.
+        let consumed = Consumed { posted: SLOTS, ..Consumed::default() };
+        Incoming {
+            vi,
+            from,
+            next: 0,
+            tail: 0,
+            state: State::default(),
+            consumed,
+            receiver: Receiver::default(),
+            has_come_to_end: false,
+        }
+    }
+
+    pub(crate) fn has_come_to_end(&self) -> bool {
+        self.has_come_to_end
+    }
+
+    /// Tells what the program has consumed, and wants of the path. False if there is more than there was room for.
+    pub(crate) fn collect(
+        &mut self,
+        segment: &Segment,
+        sink: &mut impl Sink,
+    ) -> Result<bool, Damaged> {
+        let direction = segment.direction(self.vi, self.from);
+        // First: what the program had consumed and left before it said so is seen after it.
+        let receiver = Receiver {
+            returned: load(&direction.path, word::RETURNED),
+            grant: load(&direction.path, word::GRANT),
+            shut: load(&direction.path, word::SHUT),
+        };
+        let consumed = Consumed {
+            posted: direction.credit.posted(),
+            released: direction.credit.released(),
+            head: load(&direction.reader, word::HEAD),
+            taken_bytes: load(&direction.reader, word::TAKEN_BYTES),
+        };
+        if consumed != self.consumed {
+            if !sink.has_room() {
+                return Ok(false);
+            }
+            sink.put(&Message::Consumed(consumed));
+            self.consumed = consumed;
+        }
+        if receiver == self.receiver {
+            return Ok(true);
+        }
+        if receiver.returned != self.receiver.returned {
+            if !sink.has_room() {
+                return Ok(false);
+            }
+            self.tell_remains(segment, direction, sink)?;
+        }
+        if !sink.has_room() {
+            return Ok(false);
+        }
+        sink.put(&Message::Receiver(receiver));
+        self.receiver = receiver;
+        Ok(true)
+    }
+
+    /// Tells what the program leaves unread.
+    fn tell_remains(
+        &self,
+        segment: &Segment,
+        direction: &Direction,
+        sink: &mut impl Sink,
+    ) -> Result<(), Damaged> {
+        let remains = load(&direction.reader, word::REMAINS);
+        let slots = segment.remains(self.vi, self.from);
+        let count = remains as u32 as usize;
+        if count > slots.len() {
+            return Err(Damaged("more messages left than a ring has"));
+        }
+        let mut inline = vec![[0; INLINE]; count];
+        let mut left = Vec::with_capacity(count);
+        for (n, (slot, bytes)) in slots.iter().zip(&mut inline).enumerate() {
+            let entry = slot.read(n as u32).ok_or(Damaged("no message was left"))?;
+            left.push(match entry.pool_offset {
+                Some(at) => Left::Pooled(at, entry.len),
+                None => {
+                    let bytes = bytes.get_mut(..entry.len as usize);
+                    let bytes = bytes.ok_or(Damaged("left message too long"))?;
+                    slot.copy_out(0, bytes);
+                    Left::Inline(bytes)
+                }
+            });
+        }
+        let front = load(&direction.reader, word::FRONT);
+        sink.put(&Message::Remains(remains, front, left));
+        Ok(())
+    }
+
+    /// Publishes what the far sender has.
+    pub(crate) fn apply(
+        &mut self,
+        segment: &Segment,
+        message: &Message<'_>,
+    ) -> Result<Told, Malformed> {
+        if self.has_come_to_end {
+            return Err(Malformed("a message after the last"));
+        }
+        let direction = segment.direction(self.vi, self.from);
+        let reader = Told { reader: true, ..Told::default() };
+        match message {
+            Message::Path(path) => {
+                publish_path(direction, path);
+                Ok(reader)
+            }
+            Message::Entry(n, entry, bytes) => self.publish(segment, direction, *n, *entry, bytes),
+            Message::Gathered { after, start, position, bytes } => {
+                self.gather(segment, direction, [*after, *start, *position], bytes)?;
+                Ok(reader)
+            }
+            Message::State(state) => Ok(self.publish_state(direction, *state)),
+            Message::Answer(bits) => {
+                store(&direction.writer, word::ANSWER, *bits);
+                Ok(Told { reader: true, writer: false, progress: true })
+            }
+            Message::Gone => {
+                store(&direction.writer, word::GONE, 1);
+                self.has_come_to_end = true;
+                Ok(Told { reader: true, writer: true, progress: true })
+            }
+            _ => Err(Malformed("a message of the other direction")),
+        }
+    }
+
+    fn publish(
+        &mut self,
+        segment: &Segment,
+        direction: &Direction,
+        n: u32,
+        entry: Entry,
+        bytes: &[u8],
+    ) -> Result<Told, Malformed> {
+        let credit = direction.credit.posted().wrapping_sub(n);
+        if n != self.next || credit == 0 || credit > SLOTS {
+            return Err(Malformed("an entry out of order, or without a receive"));
+        }
+        let slot = &segment.slots(self.vi, self.from)[(n % SLOTS) as usize];
+        match entry.pool_offset {
+            None => slot.copy_in(bytes),
+            Some(at) => {
+                let fits = u64::from(at) + bytes.len() as u64 <= POOL;
+                if !fits || !segment.write_bulk(self.vi, self.from, at as usize, bytes) {
+                    return Err(Malformed("an entry outside the pool"));
+                }
+            }
+        }
+        slot.publish(n, entry);
+        self.next = n.wrapping_add(1);
+        // As the sender itself would: acknowledgements are for the writer of the other direction.
+        let kind = Immediate::decode(entry.immediate).map(|packet| packet.kind);
+        let reader = kind.is_ok_and(Kind::is_ordered);
+        Ok(Told { reader, writer: kind == Ok(Kind::Ack), progress: false })
+    }
+
+    fn gather(
+        &mut self,
+        segment: &Segment,
+        direction: &Direction,
+        [after, start, position]: [u64; 3],
+        bytes: &[u8],
+    ) -> Result<(), Malformed> {
+        let tail = self.tail.wrapping_add(bytes.len() as u64);
+        let head = load(&direction.reader, word::HEAD);
+        if position != self.tail || tail.wrapping_sub(head) > Area::LEN as u64 {
+            return Err(Malformed("gathered bytes out of order, or beyond the area"));
+        }
+        let at = (position.wrapping_sub(start) % Area::LEN as u64) as usize;
+        if !segment.write_bulk(self.vi, self.from, POOL as usize + at, bytes) {
+            return Err(Malformed("gathered bytes outside the area"));
+        }
+        store(&direction.writer, word::AFTER, after);
+        store(&direction.writer, word::START, start);
+        store(&direction.writer, word::TAIL, tail);
+        self.tail = tail;
+        Ok(())
+    }
+
+    fn publish_state(&mut self, direction: &Direction, state: State) -> Told {
+        let before = core::mem::replace(&mut self.state, state);
+        store(&direction.path, word::PUMPED, state.pumped);
+        store(&direction.path, word::TAKEN, state.taken);
+        store(&direction.path, word::ASKED, state.asked);
+        store(&direction.writer, word::LEDGER, state.ledger);
+        store(&direction.writer, word::FIN, state.fin);
+        let is_silent = State { ledger: before.ledger, ..state } == before;
+        Told { reader: !is_silent, writer: false, progress: !is_silent }
+    }
+}
+
+fn publish_path(direction: &Direction, path: &Path) {
+    store(&direction.writer, word::WINDOW, path.window);
+    store(&direction.path, word::FROM, path.from);
+    store(&direction.path, word::SWITCH, path.switch);
+}

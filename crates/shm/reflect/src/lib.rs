@@ -1,0 +1,147 @@
+//! A VI whose two ends share no memory, seen by each end as one in shared memory.
+//!
+//! A program's end of a stream lies in a segment ([`via_shm`]). Where the other end is on another host, a NIC in
+//! software holds the other side of that segment, and the NIC of the other host holds the other side of another
+//! one. Each publishes in its own segment what the program at the far end has published in the other: entries of the
+//! ring at the same numbers, bytes of the pool and the area at the same places, words, and credit. So a program runs one protocol,
+//! whether its peer shares the segment or not, and its bytes lie where the NIC finds them though the program is
+//! killed. What the far program has not consumed stays where it lies, because its credit is
+//! reflected as well: no NIC keeps a copy.
+//!
+//! - [`message`]: what the two NICs say to each other about a VI;
+//! - `outgoing`: the direction in which the NIC's own program sends; `incoming`: the other.
+//!
+//! **Order.** The channel between the NICs loses and reorders nothing. What a NIC publishes becomes visible in the
+//! order in which the program had published it, as far as the protocol depends on that ([`message::Message`]).
+//!
+//! **Words with two writers.** The sender's switch, and whether returned bytes are put on TCP, are settled by
+//! compare-exchange ([`sovia_proto::path`]). Both exchanges take place where the sender is, and the sender's NIC makes
+//! those of the receiver: it claims a switch before it tells of it, and answers a recall and a return
+//! ([`sovia_proto::word::ANSWER`]). So a sender never waits for the other host, and a receiver only when it goes back.
+
+#![forbid(unsafe_code)]
+
+mod incoming;
+pub mod message;
+mod outgoing;
+
+use core::fmt;
+use incoming::Incoming;
+use message::Message;
+use outgoing::Outgoing;
+use std::sync::Arc;
+use via_shm::Segment;
+use via_shm::segment::SideIndex;
+
+/// The far NIC has sent what an honest one cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed(pub &'static str);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "malformed message between NICs: {}", self.0)
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+/// Where messages for the far NIC go.
+pub trait Sink {
+    /// Whether one more is taken now.
+    fn has_room(&mut self) -> bool;
+    /// Takes a message; asked for room before.
+    fn put(&mut self, message: &Message<'_>);
+}
+
+/// What of a program is to be told that something has been published for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Told {
+    /// The reader of the direction in which it receives.
+    pub reader: bool,
+    /// The writer of the direction in which it sends.
+    pub writer: bool,
+    /// The thread that watches its anchors: the path is to change.
+    pub progress: bool,
+}
+
+impl core::ops::BitOrAssign for Told {
+    fn bitor_assign(&mut self, other: Told) {
+        self.reader |= other.reader;
+        self.writer |= other.writer;
+        self.progress |= other.progress;
+    }
+}
+
+/// One VI of a program's, as its NIC has it.
+#[derive(Debug)]
+pub struct Reflection {
+    segment: Arc<Segment>,
+    vi: u32,
+    /// The program's side of the segment.
+    program: SideIndex,
+    outgoing: Outgoing,
+    incoming: Incoming,
+}
+
+impl Reflection {
+    /// A VI that has just been connected; `program` is the program's side of the segment.
+    pub fn new(segment: Arc<Segment>, vi: u32, program: SideIndex) -> Reflection {
+        let (outgoing, incoming) = (Outgoing::new(vi, program), Incoming::new(vi, program ^ 1));
+        Reflection { segment, vi, program, outgoing, incoming }
+    }
+
+    /// The VI's number in the segment.
+    pub fn vi(&self) -> u32 {
+        self.vi
+    }
+
+    /// Tells the far NIC what the program has published since the last time. False if there is more than there was
+    /// room for.
+    ///
+    /// # Errors
+    /// [`via_shm::Damaged`] if the segment holds nonsense.
+    pub fn collect(&mut self, sink: &mut impl Sink) -> Result<bool, via_shm::Damaged> {
+        let received = self.incoming.collect(&self.segment, sink)?;
+        Ok(self.outgoing.collect(&self.segment, sink)? && received)
+    }
+
+    /// Publishes what the far NIC has said.
+    ///
+    /// # Errors
+    /// [`Malformed`] if that makes no sense; the VI is broken then.
+    pub fn apply(&mut self, message: &Message<'_>) -> Result<Told, Malformed> {
+        match message {
+            Message::Consumed(_) | Message::Remains(..) | Message::Receiver(_) => {
+                self.outgoing.apply(&self.segment, message)
+            }
+            _ => self.incoming.apply(&self.segment, message),
+        }
+    }
+
+    /// The program has left the VI, or died: when all that it has published has been told, [`Message::Gone`] follows.
+    pub fn end(&mut self) {
+        self.outgoing.end();
+    }
+
+    /// Whether the far NIC has been told that nothing comes any more.
+    pub fn has_ended(&self) -> bool {
+        self.outgoing.has_ended()
+    }
+
+    /// Whether the far NIC has said that nothing comes any more.
+    pub fn has_come_to_end(&self) -> bool {
+        self.incoming.has_come_to_end()
+    }
+
+    /// Wakes those of the program that are to be told; `ring` is called with its waiters that listen (a bitmap).
+    pub fn tell(&self, told: Told, mut ring: impl FnMut(u32)) {
+        if told.reader {
+            let direction = self.segment.direction(self.vi, self.program ^ 1);
+            via_shm::endpoint::tell(&direction.bell, &mut ring);
+        }
+        if told.writer {
+            let direction = self.segment.direction(self.vi, self.program);
+            via_shm::endpoint::tell(&direction.room, &mut ring);
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! What two NICs say to each other about one VI, as bytes.
+//!
+//! | kind | fields, little-endian, in this order | sent by the NIC of |
+//! |---|---|---|
+//! | 0 `Path` | window u64, from u64, switch u64 | the sender |
+//! | 1 `Entry` | number u32, immediate u32, pool offset u32 (`u32::MAX`: none), bytes | the sender |
+//! | 2 `Gathered` | after u64, start u64, position u64, bytes | the sender |
+//! | 3 `State` | fin u64, ledger u64, pumped u64, taken u64, asked u64 | the sender |
+//! | 4 `Consumed` | posted u32, released u64, head u64, taken bytes u64 | the receiver |
+//! | 5 `Remains` | messages and order u64, front u64; of each message: pool offset u32, length u32, bytes if none | the receiver |
+//! | 6 `Receiver` | grant u64, shut u64, returned u64 | the receiver |
+//! | 7 `Answer` | bits u64 | the sender |
+//! | 8 `Gone` | | the sender |
+
+use crate::Malformed;
+use via_shm::endpoint::MESSAGE_MAX;
+use via_shm::ring::{Entry, INLINE};
+
+/// Bytes that a message has at most.
+pub const LEN_MAX: usize = MESSAGE_MAX + 64;
+
+/// The words of the path that the sender writes before it puts anything on the VI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Path {
+    /// `word::WINDOW`.
+    pub window: u64,
+    /// `word::FROM`.
+    pub from: u64,
+    /// `word::SWITCH`.
+    pub switch: u64,
+}
+
+/// The words that tell how far the sender has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct State {
+    /// `word::FIN`.
+    pub fin: u64,
+    /// `word::LEDGER`.
+    pub ledger: u64,
+    /// `word::PUMPED`.
+    pub pumped: u64,
+    /// `word::TAKEN`.
+    pub taken: u64,
+    /// `word::ASKED`.
+    pub asked: u64,
+}
+
+/// How far the receiver has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Consumed {
+    /// Receives posted.
+    pub posted: u32,
+    /// Position in the pool up to which it is free again.
+    pub released: u64,
+    /// `word::HEAD`.
+    pub head: u64,
+    /// `word::TAKEN_BYTES`.
+    pub taken_bytes: u64,
+}
+
+/// The words of the path that the receiver writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Receiver {
+    /// `word::GRANT`.
+    pub grant: u64,
+    /// `word::SHUT`.
+    pub shut: u64,
+    /// `word::RETURNED`, as the receiver proposes it.
+    pub returned: u64,
+}
+
+/// A message of the ring that the receiver leaves unread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left<'a> {
+    /// It lies in the pool: where, and how long it is.
+    Pooled(u32, u32),
+    /// Its bytes.
+    Inline(&'a [u8]),
+}
+
+/// One message. In a direction of a VI everything travels from the sender's NIC to the receiver's, or back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Before anything on the VI that was sent after it.
+    Path(Path),
+    /// The entry of that number of the ring.
+    Entry(u32, Entry, &'a [u8]),
+    /// Gathered bytes, those from that position on.
+    Gathered {
+        /// `word::AFTER`.
+        after: u64,
+        /// `word::START`.
+        start: u64,
+        /// Where they begin.
+        position: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Behind everything on the VI that was sent before it.
+    State(State),
+    /// What the receiver has consumed.
+    Consumed(Consumed),
+    /// `word::REMAINS`, `word::FRONT`, and the messages that are left.
+    Remains(u64, u64, Vec<Left<'a>>),
+    /// Behind what was consumed before it, and what is left.
+    Receiver(Receiver),
+    /// What the receiver is answered (`word::ANSWER`), behind everything on the VI that was sent before.
+    Answer(u64),
+    /// Nothing comes any more.
+    Gone,
+}
+
+/// No pool offset.
+const NONE: u32 = u32::MAX;
+
+impl<'a> Message<'a> {
+    /// Appends the message to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut words = |kind: u8, words: &[u64]| {
+            out.push(kind);
+            words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        };
+        match self {
+            Message::Path(path) => words(0, &[path.window, path.from, path.switch]),
+            Message::Entry(n, entry, bytes) => {
+                out.push(1);
+                for word in [*n, entry.immediate, entry.pool_offset.unwrap_or(NONE)] {
+                    out.extend_from_slice(&word.to_le_bytes());
+                }
+                out.extend_from_slice(bytes);
+            }
+            Message::Gathered { after, start, position, bytes } => {
+                words(2, &[*after, *start, *position]);
+                out.extend_from_slice(bytes);
+            }
+            Message::State(s) => words(3, &[s.fin, s.ledger, s.pumped, s.taken, s.asked]),
+            Message::Consumed(consumed) => {
+                words(4, &[consumed.released, consumed.head, consumed.taken_bytes]);
+                out.extend_from_slice(&consumed.posted.to_le_bytes());
+            }
+            Message::Remains(remains, front, left) => {
+                words(5, &[*remains, *front]);
+                for left in left {
+                    let (at, len, bytes) = match *left {
+                        Left::Pooled(at, len) => (at, len, &[][..]),
+                        Left::Inline(bytes) => (NONE, bytes.len() as u32, bytes),
+                    };
+                    out.extend_from_slice(&at.to_le_bytes());
+                    out.extend_from_slice(&len.to_le_bytes());
+                    out.extend_from_slice(bytes);
+                }
+            }
+            Message::Receiver(r) => words(6, &[r.grant, r.shut, r.returned]),
+            Message::Answer(bits) => words(7, &[*bits]),
+            Message::Gone => out.push(8),
+        }
+    }
+
+    /// The message that `bytes` are.
+    ///
+    /// # Errors
+    /// [`Malformed`] if they are none.
+    pub fn decode(bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
+        let mut rest = Rest(bytes);
+        let message = match rest.take::<1>()?[0] {
+            0 => Message::Path(Path {
+                window: rest.word()?,
+                from: rest.word()?,
+                switch: rest.word()?,
+            }),
+            1 => {
+                let (n, immediate, at) = (rest.half()?, rest.half()?, rest.half()?);
+                let pool_offset = Some(at).filter(|&at| at != NONE);
+                let bytes = rest.all();
+                let most = if pool_offset.is_some() { MESSAGE_MAX } else { INLINE };
+                if bytes.len() > most {
+                    return Err(Malformed("an entry with too many bytes"));
+                }
+                let entry = Entry { immediate, len: bytes.len() as u32, pool_offset };
+                Message::Entry(n, entry, bytes)
+            }
+            2 => Message::Gathered {
+                after: rest.word()?,
+                start: rest.word()?,
+                position: rest.word()?,
+                bytes: rest.all(),
+            },
+            3 => Message::State(State {
+                fin: rest.word()?,
+                ledger: rest.word()?,
+                pumped: rest.word()?,
+                taken: rest.word()?,
+                asked: rest.word()?,
+            }),
+            4 => Message::Consumed(Consumed {
+                released: rest.word()?,
+                head: rest.word()?,
+                taken_bytes: rest.word()?,
+                posted: rest.half()?,
+            }),
+            5 => {
+                let (remains, front, mut left) = (rest.word()?, rest.word()?, Vec::new());
+                while !rest.0.is_empty() {
+                    left.push(rest.left()?);
+                }
+                Message::Remains(remains, front, left)
+            }
+            6 => Message::Receiver(Receiver {
+                grant: rest.word()?,
+                shut: rest.word()?,
+                returned: rest.word()?,
+            }),
+            7 => Message::Answer(rest.word()?),
+            8 => Message::Gone,
+            _ => return Err(Malformed("a message of an unknown kind")),
+        };
+        if rest.0.is_empty() { Ok(message) } else { Err(Malformed("a message that is too long")) }
+    }
+}
+
+/// What of a message has not been read.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (head, tail) = self.0.split_first_chunk().ok_or(Malformed("a message cut short"))?;
+        self.0 = tail;
+        Ok(*head)
+    }
+
+    fn word(&mut self) -> Result<u64, Malformed> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn half(&mut self) -> Result<u32, Malformed> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn all(&mut self) -> &'a [u8] {
+        core::mem::take(&mut self.0)
+    }
+
+    fn left(&mut self) -> Result<Left<'a>, Malformed> {
+        let (at, len) = (self.half()?, self.half()?);
+        if at != NONE {
+            return Ok(Left::Pooled(at, len));
+        }
+        let inline = self.0.split_at_checked(len as usize).filter(|_| len as usize <= INLINE);
+        let (bytes, rest) = inline.ok_or(Malformed("a message left that is too long"))?;
+        self.0 = rest;
+        Ok(Left::Inline(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn message(bytes: &[u8]) -> impl Strategy<Value = Message<'_>> {
+        let word = any::<u64>;
+        prop_oneof![
+            (word(), word(), word()).prop_map(|(window, from, switch)| Message::Path(Path {
+                window,
+                from,
+                switch
+            })),
+            (any::<u32>(), any::<u32>(), proptest::option::of(0..NONE), 0..=INLINE).prop_map(
+                move |(n, immediate, pool_offset, len)| {
+                    let entry = Entry { immediate, len: len as u32, pool_offset };
+                    Message::Entry(n, entry, &bytes[..len])
+                }
+            ),
+            (word(), word(), word(), 0..bytes.len()).prop_map(
+                move |(after, start, position, len)| Message::Gathered {
+                    after,
+                    start,
+                    position,
+                    bytes: &bytes[..len]
+                }
+            ),
+            (word(), word(), word(), word(), word()).prop_map(
+                |(fin, ledger, pumped, taken, asked)| Message::State(State {
+                    fin,
+                    ledger,
+                    pumped,
+                    taken,
+                    asked
+                })
+            ),
+            (any::<u32>(), word(), word(), word()).prop_map(
+                |(posted, released, head, taken_bytes)| Message::Consumed(Consumed {
+                    posted,
+                    released,
+                    head,
+                    taken_bytes
+                })
+            ),
+            (word(), word(), proptest::collection::vec(left(bytes), 0..5))
+                .prop_map(|(remains, front, left)| Message::Remains(remains, front, left)),
+            (word(), word(), word()).prop_map(|(grant, shut, returned)| Message::Receiver(
+                Receiver { grant, shut, returned }
+            )),
+            word().prop_map(Message::Answer),
+            Just(Message::Gone),
+        ]
+    }
+
+    fn left(bytes: &[u8]) -> impl Strategy<Value = Left<'_>> {
+        prop_oneof![
+            (0..NONE, any::<u32>()).prop_map(|(at, len)| Left::Pooled(at, len)),
+            (0..=INLINE).prop_map(move |len| Left::Inline(&bytes[..len])),
+        ]
+    }
+
+    const BYTES: &[u8] = &[7; 200];
+
+    proptest! {
+        #[test]
+        fn a_message_survives_its_encoding(message in message(BYTES)) {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            prop_assert_eq!(Message::decode(&bytes), Ok(message));
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_a_message_or_malformed(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300)
+        ) {
+            if let Ok(message) = Message::decode(&bytes) {
+                let mut again = Vec::new();
+                message.encode(&mut again);
+                prop_assert_eq!(again, bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_cut_short_is_malformed() {
+        let mut bytes = Vec::new();
+        Message::State(State::default()).encode(&mut bytes);
+        for len in 0..bytes.len() {
+            assert!(Message::decode(&bytes[..len]).is_err(), "{len} bytes");
+        }
+        bytes.push(0);
+        assert!(Message::decode(&bytes).is_err());
+    }
+}

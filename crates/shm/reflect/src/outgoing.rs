@@ -1,0 +1,367 @@
+//! The direction in which the NIC's own program sends.
+
+use crate::message::{Consumed, Left, Message, Path, Receiver, State};
+use crate::{Malformed, Sink, Told};
+use core::sync::atomic::{Ordering, fence};
+use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::path::{CANCELLED, ENTERED, Grant, Switch};
+use sovia_proto::word;
+use via_shm::endpoint::{Area, MESSAGE_MAX};
+use via_shm::layout::{Direction, Words};
+use via_shm::pool::POOL;
+use via_shm::ring::{Entry, INLINE, SLOTS};
+use via_shm::segment::SideIndex;
+use via_shm::{Damaged, Segment};
+
+/// Gathered bytes that one message has at most.
+const PIECE: usize = 32 << 10;
+/// Looks at a program that publishes meanwhile, before others have their turn.
+const LOOKS: usize = 64;
+
+/// What has been told of the program's sending direction, and what of it has been answered.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    vi: u32,
+    program: SideIndex,
+    path: Path,
+    state: State,
+    /// Number of the next entry.
+    next: u32,
+    /// Ordered packets among those before.
+    ordered: u32,
+    /// Gathered bytes told.
+    tail: u64,
+    /// The receiver, as it was published.
+    receiver: Receiver,
+    /// A recall found that the program had not switched: it never does any more, and takes back what it was about to.
+    is_closed: bool,
+    /// Answers to the receiver that have been decided, and those that have been sent.
+    decided: u64,
+    answered: u64,
+    is_over: bool,
+    has_ended: bool,
+}
+
+fn load(line: &Words, at: usize) -> u64 {
+    line.0[at].load(Ordering::Acquire)
+}
+
+fn store(line: &Words, at: usize, value: u64) {
+    line.0[at].store(value, Ordering::Release);
+}
+
+fn state(direction: &Direction) -> State {
+    // The ledger first: the packets that it counts were there before.
+    State {
+        ledger: load(&direction.writer, word::LEDGER),
+        fin: load(&direction.writer, word::FIN),
+        pumped: load(&direction.path, word::PUMPED),
+        taken: load(&direction.path, word::TAKEN),
+        asked: load(&direction.path, word::ASKED),
+    }
+}
+
+impl Outgoing {
+    pub(crate) fn new(vi: u32, program: SideIndex) -> Outgoing {
+        Outgoing {
+            vi,
+            program,
+            path: Path::default(),
+            state: State::default(),
+            next: 0,
+            ordered: 0,
+            tail: 0,
+            receiver: Receiver::default(),
+            is_closed: false,
+            decided: 0,
+            answered: 0,
+            is_over: false,
+            has_ended: false,
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Tells what the program has published. False if there is more than there was room for.
+    pub(crate) fn collect(
+        &mut self,
+        segment: &Segment,
+        sink: &mut impl Sink,
+    ) -> Result<bool, Damaged> {
+        let direction = segment.direction(self.vi, self.program);
+        // What is decided or over from here on is answered and ended by a later pass, behind what that finds.
+        let (decided, is_over) = (self.decided, self.is_over);
+        let Some((state, tail, end)) = self.snapshot(segment, direction) else { return Ok(false) };
+        if !self.tell_path(direction, sink) {
+            return Ok(false);
+        }
+        let after = load(&direction.writer, word::AFTER);
+        let gathered = tail != self.tail;
+        let before = |outgoing: &Outgoing| !gathered || outgoing.ordered != after as u32;
+        while self.next != end && before(self) {
+            if !self.tell_entry(segment, &state, sink)? {
+                return Ok(false);
+            }
+        }
+        if gathered {
+            if self.ordered != after as u32 {
+                return Err(Damaged("gathered bytes after packets that have not been sent"));
+            }
+            if !self.tell_gathered(segment, direction, after, tail, sink)? {
+                return Ok(false);
+            }
+        }
+        while self.next != end {
+            if !self.tell_entry(segment, &state, sink)? {
+                return Ok(false);
+            }
+        }
+        if state != self.state {
+            if !sink.has_room() {
+                return Ok(false);
+            }
+            sink.put(&Message::State(state));
+            self.state = state;
+        }
+        if decided != self.answered {
+            if !sink.has_room() {
+                return Ok(false);
+            }
+            sink.put(&Message::Answer(decided));
+            self.answered = decided;
+        }
+        if is_over && !self.has_ended {
+            if !sink.has_room() {
+                return Ok(false);
+            }
+            sink.put(&Message::Gone);
+            self.has_ended = true;
+        }
+        Ok(true)
+    }
+
+    /// The state, the gathered bytes and the number after the last entry, so that each includes what was published
+    /// before what the others include. `None` if the program goes on publishing.
+    fn snapshot(&self, segment: &Segment, direction: &Direction) -> Option<(State, u64, u32)> {
+        let slots = segment.slots(self.vi, self.program);
+        let mut end = self.next;
+        for _ in 0..LOOKS {
+            let state = state(direction);
+            let tail = load(&direction.writer, word::TAIL);
+            // No more than a ring's: what lies behind would have been sent without credit.
+            while end.wrapping_sub(self.next) < SLOTS && slots[(end % SLOTS) as usize].holds(end) {
+                end = end.wrapping_add(1);
+            }
+            if load(&direction.writer, word::TAIL) == tail && self::state(direction) == state {
+                return Some((state, tail, end));
+            }
+        }
+        None
+    }
+
+    /// Claims the program's switch for the receiver, and tells of it. False if there is no room.
+    fn tell_path(&mut self, direction: &Direction, sink: &mut impl Sink) -> bool {
+        let switch = self.claim(direction);
+        let path = Path {
+            window: load(&direction.writer, word::WINDOW),
+            from: load(&direction.path, word::FROM),
+            switch,
+        };
+        if path == self.path {
+            return true;
+        }
+        if !sink.has_room() {
+            return false;
+        }
+        sink.put(&Message::Path(path));
+        self.path = path;
+        true
+    }
+
+    /// The program's switch, as the receiver is told: claimed, taken back, or none.
+    fn claim(&self, direction: &Direction) -> u64 {
+        let switch = &direction.path.0[word::SWITCH];
+        let seen = switch.load(Ordering::Acquire);
+        match Switch::from_word(seen) {
+            Switch::Not | Switch::Cancelled | Switch::Entered(_) => seen,
+            // It is about to be taken back.
+            Switch::At(_) if self.is_closed => 0,
+            Switch::At(_) => {
+                let claimed = seen | ENTERED;
+                match switch.compare_exchange(seen, claimed, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => claimed,
+                    Err(now) => now,
+                }
+            }
+        }
+    }
+
+    /// Tells the next entry. False if there is no room.
+    fn tell_entry(
+        &mut self,
+        segment: &Segment,
+        state: &State,
+        sink: &mut impl Sink,
+    ) -> Result<bool, Damaged> {
+        let n = self.next;
+        let slot = &segment.slots(self.vi, self.program)[(n % SLOTS) as usize];
+        let entry = slot.read(n).ok_or(Damaged("an entry overwritten"))?;
+        let kind =
+            Immediate::decode(entry.immediate).map_err(|_| Damaged("an unknown packet"))?.kind;
+        if kind == Kind::Fin && self.state.fin != state.fin {
+            if !sink.has_room() {
+                return Ok(false);
+            }
+            // The end is announced before it comes.
+            self.state.fin = state.fin;
+            sink.put(&Message::State(self.state));
+        }
+        if !sink.has_room() {
+            return Ok(false);
+        }
+        let mut inline = [0; INLINE];
+        let mut pooled = Vec::new();
+        let bytes = match entry.pool_offset {
+            None if entry.len as usize <= INLINE => {
+                let bytes = &mut inline[..entry.len as usize];
+                slot.copy_out(0, bytes);
+                &*bytes
+            }
+            Some(at)
+                if entry.len as usize <= MESSAGE_MAX
+                    && u64::from(at) + u64::from(entry.len) <= POOL =>
+            {
+                pooled.resize(entry.len as usize, 0);
+                segment.read_bulk(self.vi, self.program, at as usize, &mut pooled);
+                &pooled[..]
+            }
+            _ => return Err(Damaged("an entry with too many bytes")),
+        };
+        sink.put(&Message::Entry(n, entry, bytes));
+        self.next = n.wrapping_add(1);
+        self.ordered = self.ordered.wrapping_add(u32::from(kind.is_ordered()));
+        Ok(true)
+    }
+
+    /// Tells gathered bytes up to `tail`. False if there is no room for all of them.
+    fn tell_gathered(
+        &mut self,
+        segment: &Segment,
+        direction: &Direction,
+        after: u64,
+        tail: u64,
+        sink: &mut impl Sink,
+    ) -> Result<bool, Damaged> {
+        if tail.wrapping_sub(self.tail) > Area::LEN as u64 {
+            return Err(Damaged("more gathered bytes than there is room for"));
+        }
+        let start = load(&direction.writer, word::START);
+        let mut piece = vec![0; PIECE];
+        while self.tail != tail {
+            if !sink.has_room() {
+                return Ok(false);
+            }
+            let at = (self.tail.wrapping_sub(start) % Area::LEN as u64) as usize;
+            let left = tail.wrapping_sub(self.tail) as usize;
+            let bytes = &mut piece[..left.min(PIECE).min(Area::LEN - at)];
+            segment.read_bulk(self.vi, self.program, POOL as usize + at, bytes);
+            sink.put(&Message::Gathered { after, start, position: self.tail, bytes });
+            self.tail = self.tail.wrapping_add(bytes.len() as u64);
+        }
+        Ok(true)
+    }
+
+    /// Publishes what the far receiver has done.
+    pub(crate) fn apply(
+        &mut self,
+        segment: &Segment,
+        message: &Message<'_>,
+    ) -> Result<Told, Malformed> {
+        let direction = segment.direction(self.vi, self.program);
+        match message {
+            Message::Consumed(consumed) => self.consumed(direction, consumed),
+            Message::Remains(remains, front, left) => {
+                self.remains(segment, left)?;
+                store(&direction.reader, word::FRONT, *front);
+                store(&direction.reader, word::REMAINS, *remains);
+                Ok(Told::default())
+            }
+            Message::Receiver(receiver) => Ok(self.decide(direction, *receiver)),
+            _ => Err(Malformed("a message of the other direction")),
+        }
+    }
+
+    fn consumed(&self, direction: &Direction, consumed: &Consumed) -> Result<Told, Malformed> {
+        if consumed.posted.wrapping_sub(self.next) > SLOTS {
+            return Err(Malformed("more receives posted than there are"));
+        }
+        let unread = self.tail.wrapping_sub(consumed.head);
+        if unread > Area::LEN as u64 {
+            return Err(Malformed("more gathered bytes taken than were told"));
+        }
+        direction.credit.release(consumed.released);
+        let has_taken = load(&direction.reader, word::HEAD) != consumed.head;
+        store(&direction.reader, word::TAKEN_BYTES, consumed.taken_bytes);
+        store(&direction.reader, word::HEAD, consumed.head);
+        direction.credit.post(consumed.posted);
+        // As the receiver itself would: a writer that waits for room is told when half of it is free.
+        let writer = has_taken && unread <= Area::LEN as u64 / 2;
+        Ok(Told { writer, ..Told::default() })
+    }
+
+    fn remains(&self, segment: &Segment, left: &[Left<'_>]) -> Result<(), Malformed> {
+        let slots = segment.remains(self.vi, self.program);
+        if left.len() > slots.len() {
+            return Err(Malformed("more messages left than a ring has"));
+        }
+        for (n, (slot, left)) in slots.iter().zip(left).enumerate() {
+            let (len, pool_offset) = match *left {
+                Left::Pooled(at, len) => (len, Some(at)),
+                Left::Inline(bytes) => {
+                    slot.copy_in(bytes);
+                    (bytes.len() as u32, None)
+                }
+            };
+            slot.publish(n as u32, Entry { immediate: 0, len, pool_offset });
+        }
+        Ok(())
+    }
+
+    /// The receiver's words are published, and what it asks is decided as it would have done itself.
+    fn decide(&mut self, direction: &Direction, receiver: Receiver) -> Told {
+        let before = core::mem::replace(&mut self.receiver, receiver);
+        if receiver.shut != before.shut {
+            store(&direction.path, word::SHUT, receiver.shut);
+        }
+        if receiver.grant != before.grant {
+            store(&direction.path, word::GRANT, receiver.grant);
+        }
+        let is_recalled = Grant::from_word(receiver.grant) == Grant::Recalled;
+        if is_recalled && self.decided & word::CONFIRMED == 0 {
+            // SYNC: with the fence between the program's switch and its second look at the grant: the switch is
+            // seen here and claimed, or the program sees the recall and takes the switch back.
+            fence(Ordering::SeqCst);
+            let switch = self.claim(direction);
+            self.is_closed = switch == 0 || switch == CANCELLED;
+            self.decided |= word::CONFIRMED;
+        }
+        let was_answered = self.decided & (word::ACCEPTED | word::REFUSED) != 0;
+        if receiver.returned != 0 && !was_answered {
+            let returned = &direction.path.0[word::RETURNED];
+            let exchanged = returned.compare_exchange(
+                0,
+                receiver.returned,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            self.decided |= if exchanged.is_ok() { word::ACCEPTED } else { word::REFUSED };
+        }
+        Told { writer: true, progress: true, reader: false }
+    }
+}

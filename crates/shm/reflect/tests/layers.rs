@@ -1,0 +1,9 @@
+//! The reflection, from its messages up.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[&["message"], &["outgoing", "incoming"]];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &[]);
+}

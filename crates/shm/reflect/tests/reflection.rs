@@ -1,0 +1,348 @@
+//! Two programs, each with a segment of its own, whose NICs reflect one VI.
+
+use core::sync::atomic::Ordering;
+use proptest::prelude::*;
+use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::path::{self, CANCELLED, ENTERED, Grant};
+use sovia_proto::word;
+use sovia_reflect::message::Message;
+use sovia_reflect::{Reflection, Sink};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use via_shm::endpoint::Area;
+use via_shm::layout::{DISCRIMINATOR, Direction};
+use via_shm::{Endpoint, Segment};
+
+/// Messages on their way from one NIC to the other.
+#[derive(Default)]
+struct Channel {
+    messages: VecDeque<Vec<u8>>,
+    room: usize,
+}
+
+impl Sink for Channel {
+    fn has_room(&mut self) -> bool {
+        self.room > 0
+    }
+
+    fn put(&mut self, message: &Message<'_>) {
+        self.room -= 1;
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        self.messages.push_back(bytes);
+    }
+}
+
+/// A program with its segment, and its NIC.
+struct Host {
+    segment: Arc<Segment>,
+    endpoint: Endpoint,
+    nic: Reflection,
+    /// What its NIC has said.
+    said: Channel,
+    /// Gathered bytes sent and taken.
+    tail: u64,
+    head: u64,
+}
+
+const VI: u32 = 0;
+
+impl Host {
+    fn new() -> Host {
+        let (segment, _fd) = Segment::create().unwrap();
+        assert_eq!(segment.request_connection(0, &[0; DISCRIMINATOR]), Some(VI));
+        let segment = Arc::new(segment);
+        // SAFETY: the segment is kept beside the endpoint, which one thread uses.
+        let endpoint = unsafe { Endpoint::new(&segment, VI, 0) };
+        let nic = Reflection::new(segment.clone(), VI, 0);
+        Host { segment, endpoint, nic, said: Channel::default(), tail: 0, head: 0 }
+    }
+
+    /// The direction in which the program sends.
+    fn tx(&self) -> &Direction {
+        self.segment.direction(VI, 0)
+    }
+
+    fn rx(&self) -> &Direction {
+        self.segment.direction(VI, 1)
+    }
+
+    /// The NIC looks, with room for so many messages.
+    fn collect(&mut self, room: usize) -> bool {
+        self.said.room = room;
+        self.nic.collect(&mut self.said).unwrap()
+    }
+
+    fn send(&mut self, kind: Kind, bytes: &[u8]) -> bool {
+        self.endpoint.tx.send(Immediate { kind, acks: 0 }.encode(), bytes).unwrap()
+    }
+
+    fn gather(&mut self, bytes: &[u8], packets: u32) {
+        let line = &self.tx().writer.0;
+        let taken = self.tx().reader.0[word::HEAD].load(Ordering::Acquire);
+        if taken == self.tail {
+            line[word::AFTER].store(packets.into(), Ordering::Relaxed);
+            line[word::START].store(self.tail, Ordering::Relaxed);
+        }
+        let start = line[word::START].load(Ordering::Relaxed);
+        let at = ((self.tail - start) % Area::LEN as u64) as usize;
+        assert!(self.endpoint.tx.area().write(at, bytes));
+        self.tail += bytes.len() as u64;
+        self.tx().writer.0[word::TAIL].store(self.tail, Ordering::Release);
+    }
+
+    /// Takes the next message, or else what is gathered.
+    fn receive(&mut self) -> Option<Vec<u8>> {
+        if let Some(entry) = self.endpoint.rx.head().unwrap() {
+            let mut bytes = vec![0; entry.len as usize];
+            self.endpoint.rx.copy_head(&entry, 0, &mut bytes).unwrap();
+            if let Some(position) = self.endpoint.rx.advance(&entry).unwrap() {
+                self.endpoint.rx.release(position);
+            }
+            return Some(bytes);
+        }
+        let line = &self.rx().writer.0;
+        let tail = line[word::TAIL].load(Ordering::Acquire);
+        let start = line[word::START].load(Ordering::Relaxed);
+        let mut bytes = vec![0; (tail - self.head) as usize];
+        let at = ((self.head - start) % Area::LEN as u64) as usize;
+        assert!(self.endpoint.rx.area().read(at, &mut bytes));
+        self.head = tail;
+        self.rx().reader.0[word::HEAD].store(tail, Ordering::Release);
+        (!bytes.is_empty()).then_some(bytes)
+    }
+}
+
+/// The far NIC publishes the next message that `from` has said. False if there is none.
+fn deliver(from: &mut Host, to: &mut Host) -> bool {
+    let Some(bytes) = from.said.messages.pop_front() else { return false };
+    to.nic.apply(&Message::decode(&bytes).unwrap()).unwrap();
+    true
+}
+
+/// Both NICs work until neither has anything to do.
+fn settle(a: &mut Host, b: &mut Host) {
+    loop {
+        a.collect(100);
+        b.collect(100);
+        if !deliver(a, b) & !deliver(b, a) {
+            return;
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// The program sends a message of that length.
+    Send(usize),
+    /// It gathers so many bytes.
+    Gather(usize),
+    /// The far program receives.
+    Receive,
+    /// The sender's NIC has room for so many messages, the receiver's for one.
+    Collect(usize),
+    /// The NICs take one message each.
+    Deliver,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        prop_oneof![0usize..200, 0usize..40_000].prop_map(|len| Step::Send(len.max(1))),
+        (1usize..100_000).prop_map(Step::Gather),
+        Just(Step::Receive),
+        Just(Step::Receive),
+        (0usize..4).prop_map(Step::Collect),
+        Just(Step::Deliver),
+        Just(Step::Deliver),
+        Just(Step::Deliver),
+    ]
+}
+
+proptest! {
+    /// However the NICs are delayed, and however little room there is between them.
+    #[test]
+    fn the_far_program_receives_every_byte_in_order(
+        steps in proptest::collection::vec(step(), 1..400)
+    ) {
+        let (mut a, mut b) = (Host::new(), Host::new());
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        let mut packets = 0;
+        let mut next = 0u8;
+        let mut bytes = |len: usize| {
+            let bytes: Vec<u8> = (0..len).map(|i| next.wrapping_add(i as u8)).collect();
+            next = next.wrapping_add(len as u8);
+            bytes
+        };
+        for step in steps {
+            let drained = a.tx().reader.0[word::HEAD].load(Ordering::Acquire) == a.tail;
+            match step {
+                // As the protocol does: no packet of data while bytes are gathered.
+                Step::Send(len) if drained => {
+                    let message = bytes(len);
+                    if a.send(Kind::Data, &message) {
+                        sent.extend(message);
+                        packets += 1;
+                    } else {
+                        bytes(256 - len % 256);
+                    }
+                }
+                Step::Gather(len) if a.tail - b.head + len as u64 <= 1 << 20 => {
+                    let piece = bytes(len);
+                    a.gather(&piece, packets);
+                    sent.extend(piece);
+                }
+                Step::Receive => received.extend(b.receive().unwrap_or_default()),
+                Step::Collect(room) => {
+                    a.collect(room);
+                    b.collect(1);
+                }
+                Step::Deliver => {
+                    deliver(&mut a, &mut b);
+                    deliver(&mut b, &mut a);
+                }
+                _ => {}
+            }
+            prop_assert_eq!(&received[..], &sent[..received.len()]);
+        }
+        settle(&mut a, &mut b);
+        while let Some(more) = b.receive() {
+            received.extend(more);
+            settle(&mut a, &mut b);
+        }
+        prop_assert_eq!(received, sent);
+    }
+}
+
+/// A program switches at byte `n`.
+fn switch(host: &Host, n: u64) {
+    host.tx().path.0[word::FROM].store(n, Ordering::Release);
+    host.tx().path.0[word::SWITCH].store(path::switch_word(n), Ordering::Release);
+}
+
+fn say_grant(host: &Host, grant: Grant) {
+    host.rx().path.0[word::GRANT].store(grant as u64, Ordering::Release);
+}
+
+fn answer(host: &Host) -> u64 {
+    host.rx().writer.0[word::ANSWER].load(Ordering::Acquire)
+}
+
+fn switch_seen(host: &Host) -> u64 {
+    host.rx().path.0[word::SWITCH].load(Ordering::Acquire)
+}
+
+#[test]
+fn a_switch_is_claimed_before_the_receiver_is_told_of_it() {
+    let (mut a, mut b) = (Host::new(), Host::new());
+    say_grant(&b, Grant::Granted);
+    settle(&mut a, &mut b);
+    assert_eq!(a.tx().path.0[word::GRANT].load(Ordering::Acquire), Grant::Granted as u64);
+    switch(&a, 7);
+    settle(&mut a, &mut b);
+    assert_eq!(switch_seen(&b), path::switch_word(7) | ENTERED);
+    assert_eq!(a.tx().path.0[word::SWITCH].load(Ordering::Acquire), switch_seen(&b));
+}
+
+#[test]
+fn a_recall_is_confirmed_behind_the_switch_that_crossed_it() {
+    let (mut a, mut b) = (Host::new(), Host::new());
+    say_grant(&b, Grant::Granted);
+    settle(&mut a, &mut b);
+    switch(&a, 7);
+    say_grant(&b, Grant::Recalled);
+    b.collect(100);
+    assert_eq!(answer(&b), 0);
+    settle(&mut a, &mut b);
+    assert_eq!(answer(&b), word::CONFIRMED);
+    assert_eq!(switch_seen(&b), path::switch_word(7) | ENTERED);
+}
+
+#[test]
+fn a_switch_that_comes_after_the_confirmed_recall_is_never_told() {
+    let (mut a, mut b) = (Host::new(), Host::new());
+    say_grant(&b, Grant::Granted);
+    settle(&mut a, &mut b);
+    say_grant(&b, Grant::Recalled);
+    settle(&mut a, &mut b);
+    assert_eq!((answer(&b), switch_seen(&b)), (word::CONFIRMED, 0));
+    // A sender that had looked at the grant before: it looks again, and takes the switch back.
+    switch(&a, 7);
+    settle(&mut a, &mut b);
+    assert_eq!(switch_seen(&b), 0);
+    a.tx().path.0[word::TAKEN].store(1, Ordering::Release);
+    a.tx().path.0[word::SWITCH].store(CANCELLED, Ordering::Release);
+    settle(&mut a, &mut b);
+    assert_eq!(switch_seen(&b), CANCELLED);
+}
+
+#[test]
+fn a_return_is_accepted_with_what_is_left_unless_the_sender_has_refused() {
+    for refused in [false, true] {
+        let (mut a, mut b) = (Host::new(), Host::new());
+        a.send(Kind::Data, b"unread");
+        settle(&mut a, &mut b);
+        if refused {
+            a.tx().path.0[word::RETURNED].store(path::REFUSED, Ordering::Release);
+        }
+        let left = via_shm::remains::Left::Inline(b"unread");
+        b.endpoint.rx.remains().leave(0, left);
+        b.rx().reader.0[word::REMAINS].store(1, Ordering::Release);
+        b.rx().path.0[word::RETURNED].store(path::returned_word(6), Ordering::Release);
+        settle(&mut a, &mut b);
+        let (bits, word) = match refused {
+            false => (word::ACCEPTED, path::returned_word(6)),
+            true => (word::REFUSED, path::REFUSED),
+        };
+        assert_eq!(answer(&b), bits);
+        assert_eq!(a.tx().path.0[word::RETURNED].load(Ordering::Acquire), word);
+        let mut out = [0; 6];
+        a.endpoint.tx.remains().copy(0, 0, &mut out);
+        assert_eq!(&out, b"unread");
+    }
+}
+
+#[test]
+fn the_end_is_told_behind_everything_and_nothing_after_it() {
+    let (mut a, mut b) = (Host::new(), Host::new());
+    for _ in 0..10 {
+        assert!(a.send(Kind::Data, b"last words"));
+    }
+    a.nic.end();
+    while !a.collect(1) {
+        assert!(!a.nic.has_ended());
+    }
+    while deliver(&mut a, &mut b) {
+        let gone = b.rx().writer.0[word::GONE].load(Ordering::Acquire) != 0;
+        assert_eq!(gone, a.said.messages.is_empty());
+    }
+    assert!(a.nic.has_ended() && b.nic.has_come_to_end());
+    assert!(b.nic.apply(&Message::Gone).is_err());
+    assert_eq!((0..11).filter_map(|_| b.receive()).count(), 10);
+}
+
+#[test]
+fn a_far_nic_that_lies_is_found_out() {
+    let (mut a, mut b) = (Host::new(), Host::new());
+    let entry = via_shm::ring::Entry { immediate: 1 << 24, len: 1, pool_offset: None };
+    let far = via_shm::ring::Entry { pool_offset: Some(2 << 20), ..entry };
+    let gathered = |start, position, bytes| Message::Gathered { after: 0, start, position, bytes };
+    let consumed = |posted, head| {
+        Message::Consumed(sovia_reflect::message::Consumed { posted, head, ..Default::default() })
+    };
+    let bytes = vec![0; 100];
+    for lie in [
+        Message::Entry(1, entry, b"x"),
+        Message::Entry(0, far, b"x"),
+        gathered(0, 1, &bytes),
+        gathered(50, 0, &bytes),
+        consumed(65, 0),
+        consumed(64, 1),
+    ] {
+        assert!(b.nic.apply(&lie).is_err(), "{lie:?}");
+    }
+    // None of it has been published.
+    assert_eq!(b.receive(), None);
+    assert!(a.send(Kind::Data, b"x"));
+    settle(&mut a, &mut b);
+    assert_eq!(b.receive(), Some(b"x".to_vec()));
+}
