@@ -2,9 +2,9 @@
 //!
 //! Fixed size, versioned; everything in it is checked by whoever receives it.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use sovia_proto::meeting::LINK as DISCRIMINATOR;
+pub(crate) use sovia_proto::meeting::{Link, Process};
 use sovia_sys::trace::Secret;
-use via_shm::request::DISCRIMINATOR;
 
 const MAGIC: [u8; 8] = *b"SOVIAMT\0";
 /// Changed whenever two builds could not share a segment.
@@ -29,21 +29,6 @@ pub(crate) enum Step {
     Show = 5,
 }
 
-/// A process, told apart from all that had its number before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Process {
-    pub(crate) pid: i32,
-    pub(crate) nonce: u64,
-}
-
-/// A connection by its addresses, and the kernel's cookie of the speaker's end of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Link {
-    pub(crate) connector: SocketAddr,
-    pub(crate) acceptor: SocketAddr,
-    pub(crate) cookie: u64,
-}
-
 /// A whole message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Message {
@@ -63,54 +48,6 @@ pub(crate) enum Junk {
     Shape,
     /// Of another version.
     Version,
-}
-
-impl Link {
-    /// The form in which a segment's table of requests has it.
-    pub(crate) fn encode(&self) -> [u8; DISCRIMINATOR] {
-        let mut out = [0; DISCRIMINATOR];
-        put_address(&mut out[0..20], self.connector);
-        put_address(&mut out[20..40], self.acceptor);
-        out[40..48].copy_from_slice(&self.cookie.to_le_bytes());
-        out
-    }
-
-    pub(crate) fn decode(bytes: &[u8; DISCRIMINATOR]) -> Option<Link> {
-        Some(Link {
-            connector: get_address(&bytes[0..20])?,
-            acceptor: get_address(&bytes[20..40])?,
-            cookie: u64::from_le_bytes(bytes[40..48].try_into().ok()?),
-        })
-    }
-
-    /// Whether both mean the same connection, whoever speaks.
-    pub(crate) fn same_connection(&self, other: &Link) -> bool {
-        self.connector == other.connector && self.acceptor == other.acceptor
-    }
-}
-
-fn put_address(out: &mut [u8], address: SocketAddr) {
-    out[2..4].copy_from_slice(&address.port().to_le_bytes());
-    match address.ip() {
-        IpAddr::V4(ip) => {
-            out[0] = 4;
-            out[4..8].copy_from_slice(&ip.octets());
-        }
-        IpAddr::V6(ip) => {
-            out[0] = 6;
-            out[4..20].copy_from_slice(&ip.octets());
-        }
-    }
-}
-
-fn get_address(bytes: &[u8]) -> Option<SocketAddr> {
-    let port = u16::from_le_bytes(bytes.get(2..4)?.try_into().ok()?);
-    let ip = match bytes.first()? {
-        4 => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?)),
-        6 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(4..20)?).ok()?)),
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, port))
 }
 
 impl Message {

@@ -6,7 +6,8 @@
 //! - [`order`]: bytes that the window held back, and their place in the stream;
 //! - [`path`]: where each direction of a stream runs, kernel TCP or the VI, and the switch between
 //!   the two at an agreed byte; [`word`]: the words that carry its decisions;
-//! - [`close`]: FIN and FINACK.
+//! - [`close`]: FIN and FINACK;
+//! - [`meeting`]: how connections and processes are named to others.
 //!
 //! A stream over a VI, from its first packet to its last, in every configuration of the papers:
 //!
@@ -28,6 +29,7 @@ pub mod close;
 pub mod combining;
 pub mod configuration;
 pub mod flow;
+pub mod meeting;
 pub mod order;
 pub mod packet;
 pub mod path;

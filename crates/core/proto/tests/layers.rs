@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["order", "packet", "path", "word"],
+    &["meeting", "order", "packet", "path", "word"],
     &["close", "flow", "state"],
     &["configuration"],
     &["combining", "wakeup"],
