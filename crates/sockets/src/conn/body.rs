@@ -1,11 +1,11 @@
 //! What of a connection belongs to the holder of its lock.
 
-use super::{Handler, Own, Protocol, Seen};
+use super::{Handler, Own, Protocol, Seen, WINDOW_MAX};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Traffic;
 use sovia_proto::close::Closing;
-use sovia_proto::flow::Flow;
+use sovia_proto::flow::{Flow, Parameters};
 use sovia_proto::order::{Gatherer, Taker};
 use sovia_proto::packet::{Immediate, Kind};
 use via_shm::Endpoint;
@@ -149,6 +149,61 @@ pub struct Body {
 }
 
 impl Body {
+    /// Makes this the body of a connection that has just been given its VI, on which nothing has been sent.
+    pub(super) fn begin(&mut self, end: Endpoint, parameters: Parameters, chosen: Protocol) {
+        // Every field by its name, so that none is forgotten.
+        let Body {
+            endpoint,
+            flow,
+            protocol,
+            untold,
+            due,
+            closing,
+            gatherer,
+            taker,
+            traffic,
+            past,
+            taking,
+            arrivals,
+            counted,
+            bytes_sent,
+            bytes_taken,
+            pumped,
+            pumped_from,
+            front,
+            held_first,
+            held_end,
+            borrowed,
+            owed,
+            stalled,
+            // What lies there is not looked at: no number names it.
+            held: _,
+            own,
+            seen,
+            handler,
+        } = self;
+        endpoint.write(end);
+        *flow = Flow::new(parameters);
+        // Until the peer says how large its window is, which it has done before the VI is entered.
+        flow.face(WINDOW_MAX);
+        *protocol = chosen;
+        (*untold, *due) = (0, 0);
+        *closing = Closing::default();
+        (*gatherer, *taker) = (Gatherer::default(), Taker::default());
+        (*traffic, *past) = (Traffic::default(), Traffic::default());
+        *taking = Note::default();
+        (*arrivals, *counted) = (0, 0);
+        (*bytes_sent, *bytes_taken) = (0, 0);
+        (*pumped, *pumped_from) = (0, 0);
+        *front = 0;
+        (*held_first, *held_end) = (0, 0);
+        (*borrowed, *owed) = (false, 0);
+        *stalled = u64::MAX;
+        *own = Own::default();
+        *seen = Seen::default();
+        *handler = Handler::default();
+    }
+
     /// Notes what is about to be done in several steps, for whoever must finish it should this
     /// process die in between; or that all of them are done.
     #[inline]

@@ -23,6 +23,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use sovia_control::Reason;
+use sovia_proto::flow::Parameters;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::presence::Presence;
 use sovia_sync::{Acquired, Family, RobustLock, rank, thread};
@@ -582,12 +583,17 @@ impl<'a> Locked<'a> {
         Some(guard)
     }
 
-    /// Gives the connection its end of a VI, and attaches it.
+    /// Gives the connection its end of a VI, on which nothing has been sent.
     ///
     /// # Safety
     /// As for [`Endpoint::new`]: the segment stays mapped until this process has left the VI.
-    pub(crate) unsafe fn attach(mut self, endpoint: Endpoint) -> Guard<'a> {
-        self.endpoint.write(endpoint);
+    pub(crate) unsafe fn attach(
+        mut self,
+        endpoint: Endpoint,
+        flow: Parameters,
+        protocol: Protocol,
+    ) -> Guard<'a> {
+        self.begin(endpoint, flow, protocol);
         self.conn.clear(flag::TORN);
         Guard(self)
     }

@@ -2,15 +2,13 @@
 
 use super::give_up;
 use super::proof::owns_other_end;
-use crate::conn::{Phase, Role, WINDOW_MAX, flag};
+use crate::conn::{Phase, Role, flag};
 use crate::message::Link;
 use crate::table::{self, Ref};
 use crate::{anchors, handler, options, pair, protocol, sets, stats, stream, thread};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_proto::flow::Flow;
 use sovia_sys::call;
-use via_shm::Endpoint;
 use via_shm::request::{DISCRIMINATOR, Pending};
 
 /// Acceptor: the request that mirrors our end of the connection.
@@ -104,38 +102,9 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         conn.pair.store(index, Ordering::Relaxed);
         conn.vi.store(vi, Ordering::Relaxed);
         conn.side.store(pair.side as u32, Ordering::Relaxed);
-        // SAFETY: the pair keeps the segment mapped while the VI is occupied; forked processes
-        // inherit the mapping with the connection; the lock serialises the halves' use.
-        let mut guard = unsafe { locked.attach(Endpoint::new(&pair.segment, vi, pair.side)) };
-        conn.expect_at(guard.endpoint_ref().rx.next_at());
-        stream::backlog::begin(&mut guard);
-        guard.flow = Flow::new(flow);
-        // Until it says how large its window is, which it has done before the VI is entered.
-        guard.flow.face(WINDOW_MAX);
-        guard.protocol = chosen;
-        (guard.untold, guard.due) = (0, 0);
-        stream::say_window(&guard, flow.window);
-        guard.closing = Default::default();
-        guard.gatherer = Default::default();
-        guard.taker = Default::default();
-        guard.traffic = Default::default();
-        guard.past = Default::default();
+        // SAFETY: the pair keeps the segment mapped while the VI is occupied.
+        let mut guard = unsafe { stream::begin(locked, &pair, vi, flow, chosen) };
         conn.set(flag::MET);
-        guard.bytes_sent = 0;
-        guard.bytes_taken = 0;
-        guard.own = Default::default();
-        guard.seen = Default::default();
-        guard.arrivals = 0;
-        guard.counted = 0;
-        guard.taking = Default::default();
-        (guard.pumped, guard.pumped_from) = (0, 0);
-        guard.front = 0;
-        guard.borrowed = false;
-        guard.owed = 0;
-        guard.stalled = u64::MAX;
-        guard.held_first = 0;
-        guard.held_end = 0;
-        guard.handler = Default::default();
         if call::is_nonblocking(fd) {
             conn.set(flag::NONBLOCK);
         }

@@ -23,7 +23,7 @@ const AREA_LEAST: u32 = 16 << 10;
 const STEP: u32 = 4;
 
 /// A VI has been given to the connection: its sending half begins with what is for nothing.
-pub(crate) fn begin(guard: &mut Guard<'_>) {
+pub(super) fn begin(guard: &mut Guard<'_>) {
     guard.endpoint().tx.set_pool_limit(POOL_LEAST);
 }
 

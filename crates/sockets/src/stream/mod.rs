@@ -46,18 +46,20 @@ pub(crate) use receive::take_on_vi;
 pub use receive::{is_ending, is_returning, receive};
 pub use send::{finish, leave, send, shut};
 
-use crate::conn::{Conn, Guard, flag};
-use crate::{Errno, pair};
+use crate::Errno;
+use crate::conn::{Conn, Guard, Locked, Protocol, flag};
+use crate::pair::{self, Pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::Violation;
+use sovia_proto::flow::Parameters;
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{CANCELLED, Rx, Tx};
 pub(crate) use sovia_proto::word;
 use sovia_signal::access::BadAddress;
 use sovia_sys::call;
-use via_shm::Damaged;
 use via_shm::endpoint::{Area, Unsent};
 use via_shm::layout::{Direction, Words};
+use via_shm::{Damaged, Endpoint};
 
 /// A sender that waits for room is woken, and a poller told, when this much is free again.
 const ROOM: u64 = (Area::LEN / 2) as u64;
@@ -156,6 +158,27 @@ pub(crate) fn damaged(conn: &Conn, fd: i32) -> Errno {
     libc::ECONNRESET
 }
 
+/// Gives a connection its end of a VI of that pair, on which nothing has been sent.
+///
+/// # Safety
+/// The pair keeps its segment mapped until this process has left the VI ([`Pair::occupy`]).
+pub(crate) unsafe fn begin<'a>(
+    locked: Locked<'a>,
+    pair: &Pair,
+    vi: u32,
+    flow: Parameters,
+    protocol: Protocol,
+) -> Guard<'a> {
+    // SAFETY: the caller sees to the mapping, which forked processes inherit with the connection; the lock
+    // serialises the use of the endpoint's halves.
+    let mut guard =
+        unsafe { locked.attach(Endpoint::new(&pair.segment, vi, pair.side), flow, protocol) };
+    guard.conn.expect_at(guard.endpoint_ref().rx.next_at());
+    backlog::begin(&mut guard);
+    say_window(&guard, flow.window);
+    guard
+}
+
 /// Has what the dead have left repaired, from now on.
 pub(crate) fn start() {
     crate::conn::repair_by(repair);
@@ -219,7 +242,7 @@ fn direction(block: &Direction) -> &'static Direction {
 }
 
 /// Tells the peer how many packets it may find unacknowledged.
-pub(crate) fn say_window(guard: &Guard<'_>, window: u16) {
+fn say_window(guard: &Guard<'_>, window: u16) {
     store(&tx(guard).writer, word::WINDOW, u64::from(window));
 }
 
