@@ -1,16 +1,13 @@
 //! The door for `fuzz/`: what a fuzz target needs and no program may have. Only builds with `--cfg fuzzing`
 //! have it.
 
-use crate::message::{Link, Message, Process, Step};
+use crate::message::{LINK_LEN, Link, Message, Process, Step};
+use crate::pair::{DOORBELLS, Segment, SideIndex};
 use crate::table::Ref;
 use crate::{meeting, pair, peers, sets, stream};
 use core::net::SocketAddr;
 use sovia_sys::trace::Secret;
 use sovia_sys::{Fd, call, clock};
-use via_shm::Segment;
-use via_shm::layout::DOORBELLS;
-use via_shm::request::DISCRIMINATOR;
-use via_shm::segment::SideIndex;
 
 /// A connection as one of its ends names it.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +26,7 @@ impl Connection {
     }
 
     /// The form in which a segment's table of requests has it.
-    pub fn discriminator(self) -> [u8; DISCRIMINATOR] {
+    pub fn discriminator(self) -> [u8; LINK_LEN] {
         self.link().encode()
     }
 }
@@ -69,7 +66,7 @@ pub fn read_message(bytes: &[u8]) -> Option<(Vec<u8>, usize, Words)> {
 }
 
 /// What a discriminator of a request says, encoded again. `None` if it names no connection.
-pub fn read_discriminator(bytes: &[u8; DISCRIMINATOR]) -> Option<[u8; DISCRIMINATOR]> {
+pub fn read_discriminator(bytes: &[u8; LINK_LEN]) -> Option<[u8; LINK_LEN]> {
     Link::decode(bytes).map(|link| link.encode())
 }
 

@@ -8,7 +8,7 @@
 //! A place outlives the call, and may outlive the connection: a VI is not given up before all places
 //! of its pools have come back.
 
-use crate::conn::{Guard, Phase, flag};
+use crate::conn::{Guard, INLINE_MAX, PACKET_MAX, Phase, flag};
 use crate::ops::{self, Flags, keep};
 use crate::pair::lent;
 use crate::stream::{self, Find, Got, Place, Put};
@@ -17,11 +17,9 @@ use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, Outcome, errno, family, process};
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, clock, diag};
-use via_shm::endpoint::MESSAGE_MAX;
-use via_shm::ring::INLINE;
 
 /// Bytes that one buffer may have.
-pub const MAX: usize = MESSAGE_MAX;
+pub const MAX: usize = PACKET_MAX;
 
 /// What a loan's memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +56,7 @@ pub struct Loan {
     vi: u32,
     /// The socket that it is to be sent to, where that goes by the kernel; else 0.
     cookie: u64,
-    small: [u8; INLINE],
+    small: [u8; INLINE_MAX],
 }
 
 // SAFETY: a loan owns what it points to, which any thread may use; the connection's lock is taken
@@ -80,7 +78,7 @@ impl Default for Loan {
             pair: 0,
             vi: 0,
             cookie: 0,
-            small: [0; INLINE],
+            small: [0; INLINE_MAX],
         }
     }
 }
@@ -414,7 +412,7 @@ fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
                 let mut loan = Loan {
                     kind: Kind::Small,
                     owner: process::owner(),
-                    len: INLINE,
+                    len: INLINE_MAX,
                     ..Loan::default()
                 };
                 match stream::receive(guard, fd, &mut loan.small) {

@@ -15,10 +15,11 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use sovia_signal::access;
 use sovia_sync::thread;
-use via_shm::endpoint::MESSAGE_MAX;
 
 /// Regions that can be registered at a time.
 const REGIONS: usize = 64;
+/// Bytes of one of this process's own buffers: the longest packet has room.
+pub(crate) const BUFFER: usize = 64 << 10;
 /// Buffers that sends can be copied to at a time.
 const BUFFERS: usize = 16;
 
@@ -85,15 +86,14 @@ impl Drop for Region<'_> {
 struct Buffer {
     /// 0, or the thread that has it.
     user: AtomicU32,
-    memory: UnsafeCell<[u8; MESSAGE_MAX]>,
+    memory: UnsafeCell<[u8; BUFFER]>,
 }
 
 // SAFETY: the memory is touched only by the thread that has put its id into `user`.
 unsafe impl Sync for Buffer {}
 
 static OWN: [Buffer; BUFFERS] =
-    [const { Buffer { user: AtomicU32::new(0), memory: UnsafeCell::new([0; MESSAGE_MAX]) } };
-        BUFFERS];
+    [const { Buffer { user: AtomicU32::new(0), memory: UnsafeCell::new([0; BUFFER]) } }; BUFFERS];
 
 /// Bytes copied to a registered buffer, for as long as this lives.
 #[derive(Debug)]
@@ -177,7 +177,7 @@ mod tests {
         assert!(held.len() <= BUFFERS && copy(&bytes).is_none());
         assert!(held.iter().enumerate().all(|(i, copied)| copied.bytes() == [i as u8; 3]));
         drop(held);
-        assert!(copy(&[0; MESSAGE_MAX + 1]).is_none(), "longer than a packet can be");
+        assert!(copy(&[0; BUFFER + 1]).is_none(), "longer than a packet can be");
         assert_eq!(copy(&bytes).unwrap().bytes(), bytes);
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! Fixed size, versioned; everything in it is checked by whoever receives it.
 
-use sovia_proto::meeting::LINK as DISCRIMINATOR;
-pub(crate) use sovia_proto::meeting::{Link, Process};
+pub(crate) use sovia_proto::meeting::{LINK as LINK_LEN, Link, Process};
 use sovia_sys::trace::Secret;
 
 const MAGIC: [u8; 8] = *b"SOVIAMT\0";
@@ -11,7 +10,7 @@ const MAGIC: [u8; 8] = *b"SOVIAMT\0";
 const VERSION: u32 = 4;
 /// Bytes of a message.
 pub(crate) const LEN: usize = SHOWN_AT + size_of::<Secret>();
-const SHOWN_AT: usize = 32 + DISCRIMINATOR;
+const SHOWN_AT: usize = 32 + LINK_LEN;
 
 /// The steps of a first meeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +89,7 @@ impl Message {
         };
         let mut nonce = [0; 8];
         nonce.copy_from_slice(&bytes[24..32]);
-        let mut link = [0; DISCRIMINATOR];
+        let mut link = [0; LINK_LEN];
         link.copy_from_slice(&bytes[32..SHOWN_AT]);
         let mut shown = Secret::default();
         shown.copy_from_slice(&bytes[SHOWN_AT..]);

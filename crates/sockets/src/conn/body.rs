@@ -9,7 +9,15 @@ use sovia_proto::flow::{Flow, Parameters};
 use sovia_proto::order::{Gatherer, Taker};
 use sovia_proto::packet::{Immediate, Kind};
 use via_shm::Endpoint;
+use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
 use via_shm::ring::{INLINE, SLOTS};
+
+/// Bytes of the longest packet that a VI carries.
+pub(crate) const PACKET_MAX: usize = MESSAGE_MAX;
+/// Bytes of the longest packet that lies in the queue itself, and not in the pool.
+pub(crate) const INLINE_MAX: usize = INLINE;
+/// Receives that a VI has posted for its peer to see, while its last batch of them is unpublished.
+pub(super) const RECEIVES: u32 = SLOTS - CREDIT_BATCH;
 
 /// A message taken off the ring before the program wanted it.
 #[derive(Debug, Clone, Copy)]

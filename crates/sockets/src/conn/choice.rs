@@ -1,10 +1,9 @@
 //! What of the protocol has been chosen, and what it comes to on a segment.
 
+use super::body::{PACKET_MAX, RECEIVES};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sovia_proto::configuration::{Configuration, Handling, Transfer};
 use sovia_proto::flow::{DACKS, Parameters};
-use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
-use via_shm::ring::SLOTS;
 
 /// What one connection does, from its attachment on.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +31,7 @@ const _: () = {
 };
 
 const fn fits(flow: Parameters) -> bool {
-    flow.receives() as u32 + CREDIT_BATCH <= SLOTS
+    flow.receives() as u32 <= RECEIVES
 }
 
 /// The nearest to what is wanted that the ring has room for.
@@ -133,7 +132,7 @@ impl Choice {
 pub(crate) fn translated(configuration: &Configuration) -> (Parameters, Protocol) {
     let combine = configuration.combine;
     let protocol = Protocol {
-        chunk: configuration.chunk.min(MESSAGE_MAX as u32),
+        chunk: configuration.chunk.min(PACKET_MAX as u32),
         below: combine.map_or(0, |combine| combine.below),
         delay_ns: combine.map_or(0, |combine| combine.delay.as_nanos() as u64),
         handling: configuration.handling,

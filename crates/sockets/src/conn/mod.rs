@@ -12,6 +12,7 @@ mod own;
 
 pub(crate) use approach::{Approach, Stage};
 pub use body::{Body, HELD, Held, Taking};
+pub(crate) use body::{INLINE_MAX, PACKET_MAX};
 pub use choice::Protocol;
 pub(crate) use choice::{Choice, WINDOW_MAX, translated};
 pub(crate) use own::Place;

@@ -1,6 +1,7 @@
 //! epoll_wait: the VIs' events first, the kernel's often enough, then spin, then sleep.
 
 use super::Event;
+use crate::pair::Waiter;
 use crate::process::{PLAIN, Waiting};
 use crate::sets::{DOOR, Set, get};
 use crate::stream::combine;
@@ -11,7 +12,6 @@ use core::sync::atomic::Ordering;
 use sovia_signal::interrupt::Moment;
 use sovia_sys::{clock, poll};
 use std::sync::Arc;
-use via_shm::waiter::Waiter;
 
 /// The kernel's instance is looked at this often, in nanoseconds, however much the VIs have.
 const KERNEL_NS: u64 = 10_000;

@@ -13,7 +13,7 @@
 mod notify;
 
 use crate::conn::{Conn, flag};
-use crate::pair::{self, Pair};
+use crate::pair::{self, DOORBELLS, Pair, Waiter};
 use crate::stream::handled;
 use crate::thread::{self, Ends, OncePerProcess};
 use crate::{errno, family, members};
@@ -22,8 +22,6 @@ use sovia_proto::configuration::Handling;
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{call, poll};
 use std::sync::Arc;
-use via_shm::layout::DOORBELLS;
-use via_shm::waiter::Waiter;
 
 /// The doorbell that wakes the thread.
 const DOORBELL: u32 = DOORBELLS as u32 - 1;

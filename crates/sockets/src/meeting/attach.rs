@@ -3,13 +3,13 @@
 use super::give_up;
 use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, flag};
-use crate::message::Link;
+use crate::message::{LINK_LEN, Link};
+use crate::pair::Pending;
 use crate::table::{self, Ref};
 use crate::{anchors, handler, options, pair, protocol, sets, stats, stream, thread};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
-use via_shm::request::{DISCRIMINATOR, Pending};
 
 /// Acceptor: the request that mirrors our end of the connection.
 pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
@@ -18,7 +18,7 @@ pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
         if !pair.has_doors() {
             return;
         }
-        pair.segment.pending(pair.side, |request, discriminator: &[u8; DISCRIMINATOR]| {
+        pair.segment.pending(pair.side, |request, discriminator: &[u8; LINK_LEN]| {
             if let Some(theirs) = Link::decode(discriminator)
                 && theirs.same_connection(link)
                 && owns_other_end(link, Role::Acceptor, theirs.cookie, call::geteuid())
@@ -35,7 +35,7 @@ pub(super) fn has_requests(may_be: impl Fn(&Link) -> bool) -> bool {
     let mut found = false;
     pair::each(|_, pair| {
         if !found && pair.has_doors() {
-            pair.segment.pending(pair.side, |_, discriminator: &[u8; DISCRIMINATOR]| {
+            pair.segment.pending(pair.side, |_, discriminator: &[u8; LINK_LEN]| {
                 found |= Link::decode(discriminator).is_some_and(|link| may_be(&link));
             });
         }

@@ -8,15 +8,15 @@
 
 use super::attach::{Attached, attach, attach_as_acceptor, find_request, has_requests};
 use super::{give_up, habit, permitted};
+use crate::config;
 use crate::conn::{Phase, Stage};
 use crate::message::Link;
+use crate::pair::{self, Progress};
 use crate::table::Ref;
-use crate::{config, pair};
 use core::sync::atomic::Ordering;
 use habit::Cost;
 use sovia_control::Reason;
 use sovia_sys::call;
-use via_shm::request::Progress;
 
 /// Transfers after which to meet if nothing is known of such connections.
 const FIRST: u32 = 3;

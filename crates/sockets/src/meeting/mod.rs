@@ -33,7 +33,7 @@ pub use habit::Server;
 
 use crate::conn::{Phase, Role, Stage as Approaching};
 use crate::message::{Link, Message, Step};
-use crate::pair;
+use crate::pair::{self, Progress};
 use crate::table::{self, Ref};
 use crate::{config, family, process, sets, stats};
 use attach::{Attached, attach, attach_as_acceptor, find_request};
@@ -48,7 +48,6 @@ use sovia_sync::{Local, RobustBox, RobustLock, rank};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{call, clock, fd, trace};
 use trial::Trials;
-use via_shm::request::Progress;
 
 /// Transfers after which an end gives its peer up, if as many nanoseconds have passed as well.
 const PATIENCE: u32 = 4096;

@@ -1,7 +1,7 @@
 //! The calls that move bytes.
 
 use super::keep;
-use crate::conn::{Conn, Phase, flag};
+use crate::conn::{Conn, INLINE_MAX, Phase, flag};
 use crate::retreat::{self, Cause};
 use crate::stream::{self, Got, Put};
 use crate::table::{self, Ref};
@@ -13,7 +13,6 @@ use sovia_signal::access::{self, BadAddress, Fault};
 use sovia_signal::chain;
 use sovia_sync::presence::{Presence, Present};
 use sovia_sys::{call, clock};
-use via_shm::ring::INLINE;
 
 /// How a call behaves.
 #[derive(Debug, Clone, Copy, Default)]
@@ -394,8 +393,8 @@ fn send_short(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let total = length(parts);
-    if total <= INLINE {
-        let mut short = [0u8; INLINE];
+    if total <= INLINE_MAX {
+        let mut short = [0u8; INLINE_MAX];
         join(parts, &mut short)?;
         return send_or_kernel(fd, at, &[&short[..total]], flags, kernel);
     }

@@ -13,6 +13,11 @@ pub(crate) use doors::{
     door, door_for, doors, epoll_of_door, leave_door, renew as renew_doors, ring_own,
 };
 pub(crate) use left::{collect, leave_all, pause};
+pub use via_shm::Segment;
+pub(crate) use via_shm::layout::{DOORBELLS, VIS};
+pub(crate) use via_shm::request::{Pending, Progress};
+pub use via_shm::segment::SideIndex;
+pub(crate) use via_shm::waiter::Waiter;
 
 use crate::config;
 use crate::conn::Guard;
@@ -28,10 +33,8 @@ use sovia_sync::{Local, RobustBox, RobustLock, rank};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Fd, call};
 use std::sync::{Arc, OnceLock};
-use via_shm::Segment;
-use via_shm::layout::{DOORBELLS, VIS, WAITERS};
+use via_shm::layout::WAITERS;
 use via_shm::request::DISCRIMINATOR;
-use via_shm::segment::SideIndex;
 
 /// Processes that one can be paired with at a time.
 const PAIRS: usize = 1024;

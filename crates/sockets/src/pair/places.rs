@@ -7,10 +7,14 @@
 use super::{KEPT, OUT, Pair};
 use crate::conn::Phase;
 use crate::family;
+use crate::message::LINK_LEN;
 use crate::table::Ref;
 use core::sync::atomic::Ordering;
 use via_shm::layout::VIS;
 use via_shm::request::DISCRIMINATOR;
+
+// Both processes fill the table of requests with connections as messages name them.
+const _: () = assert!(LINK_LEN == DISCRIMINATOR);
 
 /// In the place of a connection: one has been requested.
 const RESERVED: u64 = u32::MAX as u64;

@@ -2,12 +2,11 @@
 
 use crate::conn::Phase;
 use crate::family;
-use crate::pair::Pair;
+use crate::pair::{Pair, Waiter};
 use crate::table::{self, Ref};
 use core::sync::atomic::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use via_shm::waiter::Waiter;
 
 pub(super) const NONE: u32 = u32::MAX;
 

@@ -1,7 +1,7 @@
 //! The program's epoll instances, and the connections in them.
 //!
 //! An attached connection is kept here instead of in the kernel's instance. Its readiness comes from
-//! memory: each pair of processes gets a waiter ([`via_shm::waiter`]) in which the peer marks the VIs
+//! memory: each pair of processes gets a waiter ([`crate::pair::Waiter`]) in which the peer marks the VIs
 //! that have news, and only those are looked at. What the program's calls do with a set is
 //! [`crate::epoll`].
 

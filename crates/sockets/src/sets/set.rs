@@ -5,7 +5,7 @@ use super::entries::{Inner, Lane, NONE};
 use super::ready::{check_exclusive, readiness};
 use crate::Outcome;
 use crate::conn::flag;
-use crate::pair;
+use crate::pair::{self, VIS};
 use crate::stream;
 use crate::table::Ref;
 use core::cell::UnsafeCell;
@@ -14,7 +14,6 @@ use libc::epoll_event;
 use sovia_sync::{Local, RobustLock, rank};
 use sovia_sys::{call, poll};
 use std::sync::Arc;
-use via_shm::layout::VIS;
 
 /// User data of the doorbell in the kernel's instance: no pointer, and unlikely as a number.
 pub(crate) const DOOR: u64 = 0xd5_0b1a_d00b_e115;

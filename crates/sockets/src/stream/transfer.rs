@@ -1,9 +1,11 @@
 //! How a packet's bytes become memory that the NIC reads (ICS section 4.1).
 
-use crate::conn::Guard;
+use crate::conn::{Guard, PACKET_MAX};
 use crate::memory;
 use sovia_proto::configuration::Transfer;
 use via_shm::endpoint::Unsent;
+
+const _: () = assert!(memory::BUFFER >= PACKET_MAX);
 
 /// Sends one packet, in the way that the connection's configuration says; false if there is no room for
 /// it.
