@@ -6,7 +6,7 @@
 //! microsecond or two and then sleeps without using the processor. Where other threads wait for the
 //! processor it sleeps at once: one of them may be the one that it waits for.
 
-use crate::conn::Guard;
+use crate::conn::{Bell, Guard};
 use crate::pair::{self, Pair};
 use crate::stream::{Watch, combine, listeners};
 use crate::table::{self, Ref};
@@ -18,7 +18,6 @@ use sovia_signal::chain;
 use sovia_signal::interrupt::Moment;
 use sovia_sync::hazard::Waits;
 use sovia_sys::{call, clock, futex};
-use via_shm::waiter::Bell;
 
 /// Which direction is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,16 +254,13 @@ fn attempt_until<T>(
             if let Some(value) = attempt(&mut guard) {
                 return Ok(value);
             }
-            let bell: &Bell = match want {
-                Want::Receive => listeners::receive_bell(&guard),
-                Want::Send => &guard.endpoint_ref().tx.direction().room,
+            let bell = match want {
+                Want::Receive => listeners::receive_bell(&guard, waits),
+                Want::Send => listeners::room_bell(&guard, waits),
             };
             let worth = pair::of(&guard).is_some_and(Pair::worth_spinning);
-            (Watch::new(&guard, waits), worth, core::ptr::from_ref(bell))
+            (Watch::new(&guard, waits), worth, bell)
         };
-        // SAFETY: it lies in the family's memory or in the segment, which stays mapped while `waits` names
-        // its pair.
-        let bell = unsafe { &*bell };
         let around = Around { watch: &watch, bell, worth };
         let looked = wait_once(call, want, &around, &mut fruitless, attempt)?;
         if let Some(value) = looked {

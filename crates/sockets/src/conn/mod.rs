@@ -31,7 +31,7 @@ use sovia_sync::{Acquired, Family, RobustLock, rank, thread};
 use sovia_sys::cache;
 use std::sync::OnceLock;
 use via_shm::Endpoint;
-use via_shm::waiter::Bell;
+pub(crate) use via_shm::waiter::Bell;
 
 /// How far a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,17 +1,15 @@
 //! The sender's side of a retreat: answer a recall, and put on TCP what is unread on the VI.
 
 use super::patience::Patience;
-use crate::conn::{Conn, Guard, Phase, flag};
-use crate::stream::listeners;
-use crate::stream::returned::{PUMP_NS, holds_back, recalled};
-use crate::stream::{self, load, store, tell_reader, word};
+use crate::conn::{Conn, Phase, flag};
+use crate::stream::returned::{PUMP_NS, holds_back};
+use crate::stream::{self, leaving, listeners};
 use crate::table::Ref;
-use crate::{anchors, family, pair, table};
+use crate::{family, pair, table};
 use core::sync::atomic::{AtomicBool, Ordering};
-use sovia_proto::path::{self, CANCELLED, Grant, Owed, Tx};
+use sovia_proto::path::Tx;
 use sovia_sync::hazard::Waits;
 use sovia_sys::futex;
-use via_shm::waiter::Bell;
 
 /// Between two looks of a thread that waits for a peer's answer.
 const STEP_NS: u64 = 10_000_000;
@@ -23,29 +21,17 @@ static PUMPING: AtomicBool = AtomicBool::new(false);
 pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {
     let conn = at.conn;
     let waits = Waits::begin(false);
-    let bell: &Bell = {
+    let bell = {
         let Some(mut guard) = conn.attached() else { return };
-        guard.own.asked = 1;
-        let direction = guard.endpoint_ref().tx.direction();
-        store(&direction.path, word::ASKED, 1);
-        tell_reader(&guard);
-        if let Some(pair) = pair::of(&guard) {
-            pair.ring(anchors::DOORBELL);
-        }
-        let bell: *const Bell = &raw const direction.room;
-        pair::keep(&guard, &waits);
-        // SAFETY: the segment stays mapped while `waits` names its pair.
-        unsafe { &*bell }
+        leaving::ask_for_recall(&mut guard);
+        listeners::room_bell(&guard, &waits)
     };
     while conn.phase() == Phase::Attached {
         let before = bell.word().load(Ordering::SeqCst);
         bell.going_to_sleep();
         let done = {
             let Some(mut guard) = conn.attached() else { return };
-            let path = &guard.endpoint_ref().tx.direction().path;
-            if Grant::from_word(load(path, word::GRANT)) == Grant::Recalled {
-                recalled(&mut guard);
-            }
+            leaving::answer_recall(&mut guard);
             (conn.tx() != Tx::Vi && !holds_back(&mut guard, fd)) || patience.is_over(&guard)
         };
         if !done {
@@ -68,27 +54,7 @@ fn is_wanted(conn: &Conn) -> bool {
         return false;
     }
     let Some(guard) = conn.attached() else { return false };
-    is_asked(&guard)
-        || match conn.tx() {
-            Tx::Vi => {
-                let path = &guard.endpoint_ref().tx.direction().path;
-                Grant::from_word(load(path, word::GRANT)) == Grant::Recalled
-            }
-            Tx::Back => {
-                let path = &guard.endpoint_ref().tx.direction().path;
-                let grant = Grant::from_word(load(path, word::GRANT));
-                let is_asked_for = load(path, word::SWITCH) == CANCELLED
-                    || path::owed(grant, load(path, word::RETURNED)) != Owed::Refuse;
-                conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED) && is_asked_for
-            }
-            Tx::Tcp => false,
-        }
-}
-
-/// Whether the peer wants us to go back to TCP.
-fn is_asked(guard: &Guard<'_>) -> bool {
-    !guard.conn.has(flag::RETREATING)
-        && load(&guard.endpoint_ref().rx.direction().path, word::ASKED) != 0
+    leaving::is_asked_for_recall(&guard) || leaving::is_waited_for(&guard)
 }
 
 /// The progress thread: answers recalls, and moves what is unread on VIs that have been left.
@@ -108,15 +74,12 @@ pub(crate) fn serve() {
                 return;
             }
             let Some(mut guard) = at.attached() else { return };
-            if is_asked(&guard) {
+            if leaving::is_asked_for_recall(&guard) {
                 drop(guard);
                 super::now(fd, at, super::Cause::Peer);
                 return;
             }
-            let path = &guard.endpoint_ref().tx.direction().path;
-            if Grant::from_word(load(path, word::GRANT)) == Grant::Recalled {
-                recalled(&mut guard);
-            }
+            leaving::answer_recall(&mut guard);
             left |= holds_back(&mut guard, fd);
             drop(guard);
             listeners::tell_own(at.conn);

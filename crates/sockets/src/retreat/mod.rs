@@ -20,11 +20,11 @@ pub(crate) mod answer;
 mod patience;
 mod step;
 
-use crate::conn::{Conn, Guard, Phase, flag};
+use crate::conn::{Bell, Conn, Guard, Phase, flag};
 use crate::pair;
 use crate::pair::lent::{self, How};
 use crate::stream::returned::PUMP_NS;
-use crate::stream::{self, listeners};
+use crate::stream::{self, Damaged, leaving, listeners};
 use crate::table::{self, Ref};
 use crate::{anchors, family, meeting, process, sets, stats};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -36,8 +36,6 @@ use sovia_sync::{section, thread};
 use sovia_sys::{call, clock, futex, poll};
 use std::sync::OnceLock;
 use step::{Step, step};
-use via_shm::Damaged;
-use via_shm::waiter::Bell;
 
 /// Why a connection goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,7 +196,7 @@ fn visit<'w>(fd: i32, at: Ref, cause: Cause, patience: Patience, waits: &'w Wait
     let conn = at.conn;
     // Another thread may have gone on, or closed it.
     let Some(mut guard) = at.attached() else { return Visit::Settled };
-    let bell = bell(&guard, waits);
+    let bell = listeners::reader_bell(&guard, waits);
     let before = bell.word().load(Ordering::SeqCst);
     bell.going_to_sleep();
     let came = step(&mut guard, fd).unwrap_or_else(|Damaged(_)| {
@@ -219,7 +217,7 @@ fn visit<'w>(fd: i32, at: Ref, cause: Cause, patience: Patience, waits: &'w Wait
             // for this process's descriptors what theirs may be the ones to read.
             let is_left_to_others =
                 !cause.leaves_everything() && (family::is_shared(conn) || process::is_borrowed());
-            if is_left_to_others && (came == Step::Stays || !step::awaits_answer(&guard)) {
+            if is_left_to_others && (came == Step::Stays || !leaving::awaits_answer(&guard)) {
                 give_up(&mut guard, came);
                 return Visit::Settled;
             }
@@ -267,7 +265,7 @@ pub(crate) fn sending(fd: i32, at: Ref) {
     if at.conn.tx() != Tx::Vi || at.conn.has(flag::DAMAGED | flag::RETREATING) {
         return;
     }
-    if step::leave_sending(&mut guard).is_err() {
+    if leaving::leave_sending(&mut guard).is_err() {
         stream::damaged(at.conn, fd);
         return;
     }
@@ -339,14 +337,6 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);
     conn.set(flag::RETREATING);
     true
-}
-
-/// Our bell of the direction in which we receive, for a thread that waits.
-fn bell<'w>(guard: &Guard<'_>, waits: &'w Waits) -> &'w Bell {
-    pair::keep(guard, waits);
-    let bell: *const Bell = &raw const guard.endpoint_ref().rx.direction().bell;
-    // SAFETY: the segment stays mapped while `waits` names its pair.
-    unsafe { &*bell }
 }
 
 /// Says why the connection is on TCP.
@@ -442,7 +432,7 @@ fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
 /// for what is unread on the VI as well; what is sent goes over TCP, so that the room is TCP's.
 fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
-    if step::leave_sending(guard).is_err() {
+    if leaving::leave_sending(guard).is_err() {
         stream::damaged(conn, fd);
     }
     conn.set(flag::LEFT_TO_SETS);
@@ -508,8 +498,7 @@ fn detach(at: Ref) {
             pair.leaving(vi);
         }
         // They find that it is on TCP, whatever becomes of the VI; relatives' sets, too, which it is to leave.
-        stream::wake_all(&guard);
-        pair::notify_own(&guard, guard.own.watchers);
+        listeners::tell_of_leaving(&guard);
         conn.set_phase(Phase::Plain);
         conn.use_memory(0);
         (pair, vi, loans, How::Ended { large })
@@ -552,7 +541,7 @@ pub(crate) fn is_bringing(fd: i32, at: Ref) -> bool {
             if conn.rx() != Rx::Back || poll::probe(fd, libc::POLLIN) != 0 {
                 return true;
             }
-            let bell = bell(&guard, &waits);
+            let bell = listeners::reader_bell(&guard, &waits);
             bell.going_to_sleep();
             bell
         };

@@ -7,13 +7,8 @@
 use crate::conn::{Guard, flag};
 use crate::stream::remains::{self, Next};
 use crate::stream::returned::{self, Debt};
-use crate::stream::{self, listeners, load, tell_writer, word};
-use crate::{anchors, pair};
-use core::sync::atomic::{Ordering, fence};
-use sovia_proto::path::{
-    self, Await, CANCELLED, ENTERED, Grant, Leave, Recall, Rest, Rx, Seen, Tx,
-};
-use via_shm::Damaged;
+use crate::stream::{self, Damaged, leaving, listeners, tell_writer};
+use sovia_proto::path::{self, Await, Rest, Rx, Seen};
 
 /// How far a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +26,7 @@ pub(super) enum Step {
 /// # Errors
 /// [`Damaged`] if the segment holds nonsense.
 pub(super) fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
-    leave_sending(guard)?;
+    leaving::leave_sending(guard)?;
     let receiving = receiving(guard, fd)?;
     // The peer may be going back as well, and wait for what is unread there.
     let sending = returned::debt(guard, fd);
@@ -45,65 +40,13 @@ pub(super) fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     })
 }
 
-/// Ends our sending direction's part on the VI.
-pub(super) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Damaged> {
-    let conn = guard.conn;
-    if conn.tx() == Tx::Back {
-        return Ok(());
-    }
-    let switch = &guard.endpoint_ref().tx.direction().path.0[word::SWITCH];
-    let seen = switch.load(Ordering::Acquire);
-    match path::leave(conn.tx(), seen, guard.closing.fin_sent) {
-        Leave::Quietly => {
-            conn.set_tx(Tx::Back);
-            return Ok(());
-        }
-        Leave::End => {}
-        Leave::Cancel(seen) => {
-            let cancelled =
-                switch.compare_exchange(seen, CANCELLED, Ordering::AcqRel, Ordering::Acquire);
-            match cancelled {
-                // The receiver has seen nothing of the VI: the bytes go to TCP after all. Until they are
-                // all there, a receiver that finds TCP at its end takes them from the VI.
-                Ok(_) => {
-                    conn.set(flag::LEFT_VI);
-                    conn.set_tx(Tx::Back);
-                    stream::tell_reader(guard);
-                    return Ok(());
-                }
-                Err(now) if now == seen | ENTERED => {}
-                Err(_) => return Err(Damaged("another switch")),
-            }
-        }
-    }
-    returned::end_part(guard);
-    Ok(())
-}
-
 /// Takes the direction in which we receive a step back.
 fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     let conn = guard.conn;
     if !path::recalls(conn.rx()) {
         return Ok(on_tcp(guard, fd));
     }
-    if guard.own.grant != Grant::Recalled as u64 {
-        stream::say_grant(guard, Grant::Recalled as u64);
-        // The peer's next call answers, or its progress thread: it may be computing.
-        tell_writer(guard);
-        if let Some(pair) = pair::of(guard) {
-            pair.ring(anchors::DOORBELL);
-        }
-    }
-    // A sender that is just switching looks at the grant once more, and takes it back. One that
-    // takes its bytes back must not find us reading them: claiming them decides.
-    fence(Ordering::SeqCst);
-    let path = &guard.endpoint_ref().rx.direction().path;
-    let on_vi = match path::recall(conn.rx(), load(path, word::SWITCH)) {
-        Recall::Nothing => false,
-        Recall::Drain => true,
-        Recall::Enter(seen) => stream::claim(guard, seen)?,
-    };
-    if on_vi {
+    if leaving::recall(guard)? {
         return leave_remains(guard, fd);
     }
     Ok(on_tcp(guard, fd))
@@ -112,10 +55,7 @@ fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
 /// A direction in which nothing is to be looked for on the VI.
 fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
     let conn = guard.conn;
-    let path = &guard.endpoint_ref().rx.direction().path;
-    let returned = if conn.has(flag::RETURNING) { load(path, word::RETURNED) } else { 0 };
-    let (taken_back, pumped) = (load(path, word::TAKEN) != 0, load(path, word::PUMPED) != 0);
-    match path::on_tcp(conn.rx(), load(path, word::SWITCH), taken_back, returned, pumped) {
+    match leaving::awaits_on_tcp(guard) {
         // What a peer that has died over it has not put there is on the VI.
         Await::TakenBack if stream::anchor_has_ended(fd) => Step::Stays,
         Await::TakenBack | Await::Pumped => Step::Waits,
@@ -153,9 +93,7 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
         }
         Rest::Returned => {
             return_to_tcp(guard);
-            if let Some(pair) = pair::of(guard) {
-                pair.ring(anchors::DOORBELL);
-            }
+            leaving::ring_progress_thread(guard);
             Ok(Step::Waits)
         }
         Rest::Kept => {
@@ -168,7 +106,7 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
 
 /// The peer does not end its part on the VI: what is there is read there.
 pub(super) fn stop_waiting(guard: &Guard<'_>) {
-    if awaits_answer(guard) {
+    if leaving::awaits_answer(guard) {
         remains::answer(guard, Seen::Impatient, 0);
         tell_writer(guard);
     }
@@ -182,10 +120,4 @@ fn return_to_tcp(guard: &mut Guard<'_>) {
     conn.clear(flag::RETREATING);
     tell_writer(guard);
     listeners::tell_all(guard);
-}
-
-/// Whether the peer has not ended its part on the VI, so that it is not known yet what is unread there.
-pub(super) fn awaits_answer(guard: &Guard<'_>) -> bool {
-    let switch = load(&guard.endpoint_ref().rx.direction().path, word::SWITCH);
-    matches!(guard.conn.rx(), Rx::Granted | Rx::Vi) && switch != CANCELLED
 }

@@ -7,7 +7,7 @@ use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Rx, Source};
 use via_shm::Damaged;
 
 /// Publishes a grant, or its end.
-pub(crate) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
+pub(super) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
     guard.own.grant = grant;
     store(&super::rx(guard).path, word::GRANT, grant);
 }
@@ -43,7 +43,7 @@ fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
 
 /// The same for a receiver that goes back to TCP. TCP may not have been read up to the switch: until it has,
 /// the direction is on TCP for readers.
-pub(crate) fn claim(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Damaged> {
+pub(super) fn claim(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Damaged> {
     claim_at(guard, switch).map_err(|_| Damaged("another switch"))
 }
 

@@ -4,10 +4,10 @@
 //! Where a thread of Sovia's handles messages, the peer tells that thread, and the thread tells the
 //! program once it has handled them. Room is nobody's to handle: of that the peer tells the program.
 
-use crate::conn::{Conn, Guard, Phase};
+use crate::conn::{Bell, Conn, Guard, Phase};
 use crate::pair;
+use sovia_sync::hazard::Waits;
 use via_shm::endpoint;
-use via_shm::waiter::Bell;
 
 /// The waiters that the peer tells, a bit for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,12 +77,30 @@ pub(crate) fn unwatch(guard: &mut Guard<'_>, waiter: u32) {
     endpoint.tx.direction().room.unwatch(waiter);
 }
 
-/// The bell that who waits for something to receive sleeps on.
-pub(crate) fn receive_bell<'c>(guard: &'c Guard<'_>) -> &'c Bell {
+/// The bell on which a thread sleeps that waits for something to receive: the peer's, or that of the thread
+/// which handles messages. It stays where it is for as long as `waits`.
+pub(crate) fn receive_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
     match guard.conn.is_handled() {
         true => &guard.conn.news,
-        false => &guard.endpoint_ref().rx.direction().bell,
+        false => reader_bell(guard, waits),
     }
+}
+
+/// The bell that the peer rings when it has sent something or has gone a step from one path to the other.
+pub(crate) fn reader_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
+    kept(guard, &guard.endpoint_ref().rx.direction().bell, waits)
+}
+
+/// The bell that the peer rings when it has made room, or has gone a step with the path of what this end sends.
+pub(crate) fn room_bell<'w>(guard: &Guard<'w>, waits: &'w Waits) -> &'w Bell {
+    kept(guard, &guard.endpoint_ref().tx.direction().room, waits)
+}
+
+/// Frees a bell of the segment from the borrow of the guard that it was found through.
+fn kept<'w>(guard: &Guard<'w>, bell: &Bell, waits: &'w Waits) -> &'w Bell {
+    pair::keep(guard, waits);
+    // SAFETY: the segment stays mapped while `waits` names its pair.
+    unsafe { &*core::ptr::from_ref(bell) }
 }
 
 /// Wakes the threads that sleep on a bell, if there are any.
@@ -117,6 +135,12 @@ pub(crate) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: boo
 pub(crate) fn tell_all(guard: &Guard<'_>) {
     let conn = guard.conn;
     wake_sleepers(conn, guard.endpoint_ref(), conn.is_awaited());
+    pair::notify_own(guard, guard.own.watchers);
+}
+
+/// The same for a connection that is leaving its VI, whatever the bells say.
+pub(crate) fn tell_of_leaving(guard: &Guard<'_>) {
+    wake_sleepers(guard.conn, guard.endpoint_ref(), true);
     pair::notify_own(guard, guard.own.watchers);
 }
 

@@ -5,7 +5,7 @@ use super::hold::scan;
 use super::receive::{idle, is_returning};
 use super::send::has_shut;
 use super::{Got, ROOM, backlog, ending, load, returned, rx, tx, word};
-use crate::conn::{Conn, Guard, flag};
+use crate::conn::{Bell, Conn, Guard, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::order::{Next, Take};
@@ -15,7 +15,6 @@ use sovia_sync::hazard::Waits;
 use sovia_sys::poll;
 use via_shm::endpoint::{Expected, Receiver};
 use via_shm::layout::Direction;
-use via_shm::waiter::Bell;
 
 /// Whether gathered bytes come next. In front of them packets may lie that a thread of Sovia's has yet
 /// to handle; others are found by the call.

@@ -5,8 +5,8 @@
 //!
 //! - `packets`, `hold`: what a packet does when it comes, and where those wait that the program has not
 //!   had; `transfer`: how one's bytes are sent; `combine`: when the reader is told of small ones;
-//! - `entering`, `anchor`, `returned`: between TCP and the VI: the way in, what the kernel says, and
-//!   what the way back asks of a sender;
+//! - `entering`, `leaving`, `anchor`, `returned`: between TCP and the VI: the way in, the way back, what the kernel
+//!   says, and what the way back asks of a sender;
 //! - `ending`: how the peer's end came, and what is told of it;
 //! - `remains`: what is unread on a VI that a receiver leaves, or that it has never entered;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
@@ -22,6 +22,7 @@ pub(crate) mod ending;
 mod entering;
 pub(crate) mod handled;
 mod hold;
+pub(crate) mod leaving;
 mod lend;
 pub(crate) mod listeners;
 mod look;
@@ -34,17 +35,18 @@ mod send;
 mod transfer;
 
 pub(crate) use anchor::anchor_has_ended;
-pub(crate) use entering::{claim, grant, say_grant};
+pub(crate) use entering::grant;
 pub(crate) use lend::{
     Find, Place, borrow, commit, give_back, lend, lend_progress, packets_go_at_once, take_back,
 };
 pub use look::{Watch, readable, writable};
-pub(crate) use packets::send_control;
+use packets::send_control;
 pub(crate) use peek::peek_on_vi;
 pub use peek::{peek, unread};
 pub(crate) use receive::take_on_vi;
 pub use receive::{is_ending, is_returning, receive};
 pub use send::{finish, leave, send, shut};
+pub(crate) use via_shm::Damaged;
 
 use crate::Errno;
 use crate::conn::{Conn, Guard, Locked, Protocol, flag};
@@ -54,23 +56,23 @@ use sovia_proto::Violation;
 use sovia_proto::flow::Parameters;
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{CANCELLED, Rx, Tx};
-pub(crate) use sovia_proto::word;
+use sovia_proto::word;
 use sovia_signal::access::BadAddress;
 use sovia_sys::call;
+use via_shm::Endpoint;
 use via_shm::endpoint::{Area, Unsent};
 use via_shm::layout::{Direction, Words};
-use via_shm::{Damaged, Endpoint};
 
 /// A sender that waits for room is woken, and a poller told, when this much is free again.
 const ROOM: u64 = (Area::LEN / 2) as u64;
 
 #[inline]
-pub(crate) fn load(line: &Words, word: usize) -> u64 {
+fn load(line: &Words, word: usize) -> u64 {
     line.0[word].load(Ordering::Acquire)
 }
 
 #[inline]
-pub(crate) fn store(line: &Words, word: usize, value: u64) {
+fn store(line: &Words, word: usize, value: u64) {
     line.0[word].store(value, Ordering::Release);
 }
 

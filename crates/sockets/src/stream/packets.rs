@@ -208,7 +208,7 @@ fn come_to_tcp(guard: &Guard<'_>) {
 }
 
 /// Sends a packet without bytes that no window holds back.
-pub(crate) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
+pub(super) fn send_control(guard: &mut Guard<'_>, kind: Kind) {
     let packet = guard.flow.send(kind).encode();
     if guard.endpoint().tx.send(packet, &[]) == Ok(true) {
         guard.count_sent(u32::from(kind.is_ordered()));

@@ -16,7 +16,7 @@ pub(crate) const PUMP_NS: u64 = 2_000_000;
 
 /// The receiver wants our sending direction back: ends its part on the VI, and holds new bytes
 /// back until the unread ones have been put on TCP.
-pub(crate) fn recalled(guard: &mut Guard<'_>) {
+pub(super) fn recalled(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if conn.tx() == Tx::Vi && !guard.closing.fin_sent {
         end_part(guard);
@@ -24,7 +24,7 @@ pub(crate) fn recalled(guard: &mut Guard<'_>) {
 }
 
 /// Ends our part on the VI, for a receiver that has entered it.
-pub(crate) fn end_part(guard: &mut Guard<'_>) {
+pub(super) fn end_part(guard: &mut Guard<'_>) {
     // First: a relative that goes on where this process has died does all of this. A packet that is sent twice
     // is read once.
     guard.conn.set(flag::LEFT_VI);

@@ -280,5 +280,5 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
 
 /// This end closes: the peer's sends have only the kernel to go to from here on.
 pub fn leave(guard: &mut Guard<'_>) {
-    super::say_grant(guard, word::LEFT);
+    super::entering::say_grant(guard, word::LEFT);
 }
