@@ -1,6 +1,6 @@
 //! What of a connection belongs to the holder of its lock.
 
-use super::{Handler, Own, Protocol, Seen, WINDOW_MAX};
+use super::{Guard, Handler, Locked, Own, Protocol, Seen, WINDOW_MAX, flag};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Traffic;
@@ -11,6 +11,7 @@ use sovia_proto::packet::{Immediate, Kind};
 use via_shm::Endpoint;
 use via_shm::endpoint::{CREDIT_BATCH, MESSAGE_MAX};
 use via_shm::ring::{INLINE, SLOTS};
+pub(crate) use via_shm::waiter::Bell;
 
 /// Bytes of the longest packet that a VI carries.
 pub(crate) const PACKET_MAX: usize = MESSAGE_MAX;
@@ -100,7 +101,7 @@ impl Note {
 #[repr(C)]
 pub struct Body {
     /// Our end of the VI; valid once attached.
-    pub(super) endpoint: MaybeUninit<Endpoint>,
+    endpoint: MaybeUninit<Endpoint>,
     /// Window and acknowledgements.
     pub flow: Flow,
     /// What else of the protocol is chosen.
@@ -158,7 +159,7 @@ pub struct Body {
 
 impl Body {
     /// Makes this the body of a connection that has just been given its VI, on which nothing has been sent.
-    pub(super) fn begin(&mut self, end: Endpoint, parameters: Parameters, chosen: Protocol) {
+    fn begin(&mut self, end: Endpoint, parameters: Parameters, chosen: Protocol) {
         // Every field by its name, so that none is forgotten.
         let Body {
             endpoint,
@@ -231,5 +232,59 @@ impl Body {
     /// What a thread was in the middle of that has died.
     pub(crate) fn taking(&self) -> Taking {
         self.taking.taking()
+    }
+}
+
+impl<'a> Locked<'a> {
+    /// Gives the connection its end of a VI, on which nothing has been sent.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::new`]: the segment stays mapped until this process has left the VI.
+    pub(crate) unsafe fn attach(
+        mut self,
+        endpoint: Endpoint,
+        flow: Parameters,
+        protocol: Protocol,
+    ) -> Guard<'a> {
+        self.begin(endpoint, flow, protocol);
+        self.conn.clear(flag::TORN);
+        Guard(self)
+    }
+}
+
+/// The endpoint of a connection that this process has on a VI. For [`crate::stream`] alone, which
+/// `tests/layers.rs` sees to: other modules ask the stream.
+pub(crate) trait HasEndpoint {
+    /// Our end of the VI.
+    fn endpoint(&mut self) -> &mut Endpoint;
+
+    /// Our end of the VI, to look at.
+    fn endpoint_ref(&self) -> &Endpoint;
+}
+
+impl HasEndpoint for Guard<'_> {
+    #[inline]
+    fn endpoint(&mut self) -> &mut Endpoint {
+        // SAFETY: `attach` wrote the endpoint before there was a Guard, and the segment that it lies in is
+        // mapped: see the type.
+        unsafe { self.endpoint.assume_init_mut() }
+    }
+
+    #[inline]
+    fn endpoint_ref(&self) -> &Endpoint {
+        // SAFETY: as for `endpoint`.
+        unsafe { self.endpoint.assume_init_ref() }
+    }
+}
+
+impl Guard<'_> {
+    /// Counts the entries sent so far, of which `ordered` more are ordered packets.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, ordered: u32) {
+        let packets = self.gatherer.packets.wrapping_add(ordered);
+        compiler_fence(Ordering::SeqCst);
+        self.counted = u64::from(self.endpoint_ref().tx.sent()) | u64::from(packets) << 32;
+        compiler_fence(Ordering::SeqCst);
+        self.gatherer.packets = packets;
     }
 }

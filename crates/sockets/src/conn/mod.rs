@@ -11,8 +11,8 @@ pub mod flag;
 mod own;
 
 pub(crate) use approach::{Approach, Stage};
+pub(crate) use body::{Bell, HasEndpoint, INLINE_MAX, PACKET_MAX};
 pub use body::{Body, HELD, Held, Taking};
-pub(crate) use body::{INLINE_MAX, PACKET_MAX};
 pub use choice::Protocol;
 pub(crate) use choice::{Choice, WINDOW_MAX, translated};
 pub(crate) use own::Place;
@@ -22,16 +22,13 @@ use crate::Errno;
 use crate::members::{self, MEMBERS};
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use sovia_control::Reason;
-use sovia_proto::flow::Parameters;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::presence::Presence;
 use sovia_sync::{Acquired, Family, RobustLock, rank, thread};
 use sovia_sys::cache;
 use std::sync::OnceLock;
-use via_shm::Endpoint;
-pub(crate) use via_shm::waiter::Bell;
 
 /// How far a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -582,48 +579,6 @@ impl<'a> Locked<'a> {
             repair(&mut guard);
         }
         Some(guard)
-    }
-
-    /// Gives the connection its end of a VI, on which nothing has been sent.
-    ///
-    /// # Safety
-    /// As for [`Endpoint::new`]: the segment stays mapped until this process has left the VI.
-    pub(crate) unsafe fn attach(
-        mut self,
-        endpoint: Endpoint,
-        flow: Parameters,
-        protocol: Protocol,
-    ) -> Guard<'a> {
-        self.begin(endpoint, flow, protocol);
-        self.conn.clear(flag::TORN);
-        Guard(self)
-    }
-}
-
-impl Guard<'_> {
-    /// Our end of the VI.
-    #[inline]
-    pub fn endpoint(&mut self) -> &mut Endpoint {
-        // SAFETY: `attach` wrote the endpoint before there was a Guard, and the segment that it lies in is
-        // mapped: see the type.
-        unsafe { self.endpoint.assume_init_mut() }
-    }
-
-    /// Our end of the VI, to look at.
-    #[inline]
-    pub fn endpoint_ref(&self) -> &Endpoint {
-        // SAFETY: as for `endpoint`.
-        unsafe { self.endpoint.assume_init_ref() }
-    }
-
-    /// Counts the entries sent so far, of which `ordered` more are ordered packets.
-    #[inline]
-    pub(crate) fn count_sent(&mut self, ordered: u32) {
-        let packets = self.gatherer.packets.wrapping_add(ordered);
-        compiler_fence(Ordering::SeqCst);
-        self.counted = u64::from(self.endpoint_ref().tx.sent()) | u64::from(packets) << 32;
-        compiler_fence(Ordering::SeqCst);
-        self.gatherer.packets = packets;
     }
 }
 

@@ -9,7 +9,7 @@
 //! Nothing of this happens on the data path, but for counting bytes in private memory.
 
 use super::{Fault, backlog, handled, listeners, load, store, word};
-use crate::conn::{Conn, Guard, Locked, Place, flag};
+use crate::conn::{Conn, Guard, HasEndpoint, Locked, Place, flag};
 use crate::table;
 use sovia_proto::path::{CANCELLED, ENTERED, Rx, Tx};
 

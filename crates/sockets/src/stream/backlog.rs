@@ -5,7 +5,7 @@
 //! connection lives ([`give_back`]), and at its end.
 
 use super::{load, tx, word};
-use crate::conn::{Conn, Guard, flag};
+use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::family;
 use crate::pair::KEPT;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -5,7 +5,7 @@
 
 use super::Fault;
 use super::packets::{advance, count_arrival, packet_of, take_control};
-use crate::conn::{Guard, HELD, Held, Taking};
+use crate::conn::{Guard, HELD, HasEndpoint, Held, Taking};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_signal::access::{self, BadAddress};
 use via_shm::ring::Entry;

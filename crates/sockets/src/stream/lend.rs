@@ -8,7 +8,7 @@ use super::hold::{kind_of, look};
 use super::packets::{advance, consumed, count_arrival, packet_of};
 use super::send::{cannot, said, send_vi};
 use super::{Fault, Put, backlog, failed, load, rx, tx, word};
-use crate::conn::{Guard, HELD, Taking, flag};
+use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
 use core::ptr::NonNull;
 use sovia_proto::configuration::Transfer;
 use sovia_proto::order::{Next, Take};

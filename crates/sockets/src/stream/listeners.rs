@@ -4,7 +4,7 @@
 //! Where a thread of Sovia's handles messages, the peer tells that thread, and the thread tells the
 //! program once it has handled them. Room is nobody's to handle: of that the peer tells the program.
 
-use crate::conn::{Bell, Conn, Guard, Phase};
+use crate::conn::{Bell, Conn, Guard, HasEndpoint, Phase};
 use crate::pair;
 use sovia_sync::hazard::Waits;
 use via_shm::endpoint;
@@ -121,7 +121,7 @@ pub(super) fn tell_program(guard: &Guard<'_>) {
 
 /// Wakes every thread of this end that waits for the connection alone, in whichever direction.
 /// `all`: also those of whom the bells do not know (any more).
-pub(crate) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: bool) {
+pub(super) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: bool) {
     for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room, &conn.news] {
         match all {
             true => bell.wake(),

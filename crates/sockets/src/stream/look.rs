@@ -5,7 +5,7 @@ use super::hold::scan;
 use super::receive::{idle, is_returning};
 use super::send::has_shut;
 use super::{Got, ROOM, backlog, ending, load, returned, rx, tx, word};
-use crate::conn::{Bell, Conn, Guard, flag};
+use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::order::{Next, Take};

@@ -49,7 +49,7 @@ pub use send::{finish, leave, send, shut};
 pub(crate) use via_shm::Damaged;
 
 use crate::Errno;
-use crate::conn::{Conn, Guard, Locked, Protocol, flag};
+use crate::conn::{Conn, Guard, HasEndpoint, Locked, Protocol, flag};
 use crate::pair::{self, Pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::Violation;

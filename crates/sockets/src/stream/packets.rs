@@ -2,7 +2,7 @@
 
 use super::{Fault, remains, store, tell_writer, word};
 
-use crate::conn::{Guard, HELD, Taking, flag};
+use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Grant, Rx, Seen};

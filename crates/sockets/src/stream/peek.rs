@@ -6,7 +6,7 @@ use super::hold::{copy_held, kind_of, look, scan};
 use super::receive::{end, idle, is_returning, rescue};
 use super::remains::unread_packets;
 use super::{Fault, Got, damaged, ending, failed, load, rx, word};
-use crate::conn::{Guard, HELD, flag};
+use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};

@@ -8,7 +8,7 @@ use super::packets::{
 };
 use super::{Fault, Got, ROOM, damaged, failed, load, rx, store, tell_writer, word};
 use super::{combine, ending};
-use crate::conn::{Conn, Guard, HELD, Taking, flag};
+use crate::conn::{Conn, Guard, HELD, HasEndpoint, Taking, flag};
 use crate::errno;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Take;

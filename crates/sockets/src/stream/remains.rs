@@ -6,7 +6,7 @@
 
 use super::hold::{kind_of, scan};
 use super::{Fault, load, rx, store, tx, word};
-use crate::conn::{Guard, HELD, Held, flag};
+use crate::conn::{Guard, HELD, HasEndpoint, Held, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, Rest, Returned, Rx, Seen};

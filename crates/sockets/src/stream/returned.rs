@@ -4,7 +4,7 @@
 use super::remains::{Part, Said};
 use super::{damaged, listeners, load, send_control, store, tell_reader, word};
 use crate::anchors;
-use crate::conn::{Guard, flag};
+use crate::conn::{Guard, HasEndpoint, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, CANCELLED, Grant, Owed, REFUSED, Tx};

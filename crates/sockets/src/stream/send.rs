@@ -8,7 +8,7 @@ use super::{
     tx, word,
 };
 use super::{combine, ending, listeners};
-use crate::conn::{Guard, flag};
+use crate::conn::{Guard, HasEndpoint, flag};
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;

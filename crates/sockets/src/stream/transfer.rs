@@ -1,6 +1,6 @@
 //! How a packet's bytes become memory that the NIC reads (ICS section 4.1).
 
-use crate::conn::{Guard, PACKET_MAX};
+use crate::conn::{Guard, HasEndpoint, PACKET_MAX};
 use crate::memory;
 use sovia_proto::configuration::Transfer;
 use via_shm::endpoint::Unsent;
