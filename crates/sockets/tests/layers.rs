@@ -39,3 +39,18 @@ fn each_module_imports_only_what_is_below_it() {
     let known = [("conn", "members"), ("stream", "conn"), ("sets", "pair"), ("fork", "ops")];
     sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
 }
+
+/// What moves the bytes is known to the streams, to the pairs, which share its segments, and to what makes those.
+#[test]
+fn via_shm_is_named_by_streams_and_pairs_alone() {
+    let places = ["stream", "pair", "conn/body.rs", "meeting/offer.rs"];
+    sovia_layers::check_mentions(env!("CARGO_MANIFEST_DIR"), "via_shm", &places);
+}
+
+/// Other modules ask the stream: no other one has the endpoint of a connection.
+#[test]
+fn endpoints_of_connections_are_for_streams_alone() {
+    // `conn` passes the name on from its part `body`.
+    let places = ["stream", "conn/body.rs", "conn/mod.rs"];
+    sovia_layers::check_mentions(env!("CARGO_MANIFEST_DIR"), "HasEndpoint", &places);
+}

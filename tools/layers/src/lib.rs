@@ -3,6 +3,7 @@
 //! The order is declared in a test of the crate. A module that reaches for another one in its own layer or
 //! above would be the beginning of a circle, in which nothing can be read, tested or changed alone.
 
+mod mention;
 mod source;
 
 use source::Tree;
@@ -15,16 +16,7 @@ use std::path::{Path, PathBuf};
 /// # Panics
 /// With all faults, if there are any; if the crate's sources cannot be read.
 pub fn check(manifest_dir: &str, layers: &[&[&str]], known: &[(&str, &str)]) {
-    let src = Path::new(manifest_dir).join("src");
-    let mut found = Vec::new();
-    files(&src, &mut found);
-    let read: Vec<(String, String)> = found
-        .iter()
-        .map(|path| {
-            let name = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
-            (name, fs::read_to_string(path).unwrap())
-        })
-        .collect();
+    let read = read(manifest_dir);
     let tree = Tree::read(read.iter().map(|(name, text)| (name.as_str(), text.as_str())));
     for (from, to) in known {
         let has = tree
@@ -35,6 +27,32 @@ pub fn check(manifest_dir: &str, layers: &[&[&str]], known: &[(&str, &str)]) {
     }
     let faults = faults_of(&tree, layers);
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+/// Compares where a crate mentions a name (another crate's, or one of its own) with where it may: in those modules at
+/// the root, and those files relative to its sources, each of which does.
+///
+/// # Panics
+/// With all faults, if there are any; if the crate's sources cannot be read.
+pub fn check_mentions(manifest_dir: &str, name: &str, places: &[&str]) {
+    let read = read(manifest_dir);
+    let files = read.iter().map(|(file, text)| (file.as_str(), text.as_str()));
+    let faults = mention::faults(files, name, places);
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+/// The files of a crate's sources, by their names relative to those, and their texts.
+fn read(manifest_dir: &str) -> Vec<(String, String)> {
+    let src = Path::new(manifest_dir).join("src");
+    let mut found = Vec::new();
+    files(&src, &mut found);
+    found
+        .iter()
+        .map(|path| {
+            let name = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
+            (name, fs::read_to_string(path).unwrap())
+        })
+        .collect()
 }
 
 fn layer(layers: &[&[&str]], module: &str) -> Option<usize> {

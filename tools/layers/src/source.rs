@@ -51,8 +51,7 @@ impl Tree {
                 tree.root.owns.extend(definitions(tokens));
                 continue;
             }
-            // Named by a `#[cfg(test)] mod tests;`.
-            if path.iter().any(|name| *name == "tests" || name.ends_with("_tests")) {
+            if is_of_tests(name) {
                 continue;
             }
             tree.modules.insert(path[0].to_owned());
@@ -225,7 +224,7 @@ fn way_up(tokens: &[TokenTree], depth: usize) -> Option<Way> {
     (up > 0).then(|| Way { tokens: 3 * up, ends: depth.saturating_sub(up) })
 }
 
-fn is_ident(token: &TokenTree, name: &str) -> bool {
+pub(crate) fn is_ident(token: &TokenTree, name: &str) -> bool {
     matches!(token, TokenTree::Ident(ident) if ident == name)
 }
 
@@ -238,8 +237,14 @@ fn is_path(tokens: &[TokenTree]) -> bool {
     tokens.len() >= 2 && tokens[..2].iter().all(|token| is_punct(token, ':'))
 }
 
+/// Whether a file is named by a `#[cfg(test)] mod tests;`.
+pub(crate) fn is_of_tests(file: &str) -> bool {
+    let mut path = file.trim_end_matches(".rs").split('/');
+    path.any(|name| name == "tests" || name.ends_with("_tests"))
+}
+
 /// Whether `#[cfg(test)]` comes first.
-fn is_test_only(tokens: &[TokenTree]) -> bool {
+pub(crate) fn is_test_only(tokens: &[TokenTree]) -> bool {
     match tokens {
         [mark, TokenTree::Group(group), ..] if is_punct(mark, '#') => {
             let words: Vec<TokenTree> = group.stream().into_iter().collect();
@@ -251,7 +256,7 @@ fn is_test_only(tokens: &[TokenTree]) -> bool {
 }
 
 /// How many tokens an item with its attributes takes.
-fn item_length(tokens: &[TokenTree]) -> usize {
+pub(crate) fn item_length(tokens: &[TokenTree]) -> usize {
     let end = tokens.iter().position(|token| {
         is_punct(token, ';')
             || matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
