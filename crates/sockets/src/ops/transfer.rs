@@ -3,7 +3,7 @@
 use super::keep;
 use crate::conn::{Conn, INLINE_MAX, Phase, flag};
 use crate::retreat::{self, Cause};
-use crate::stream::{self, Got, Put};
+use crate::stream::{self, Got, Put, Way};
 use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, Outcome, anchors, meeting};
@@ -458,14 +458,14 @@ fn send_or_kernel(
     {
         // The kernel's own call serves a connection that is on TCP all through.
         let Some(mut guard) = at.attached() else { return kernel() };
-        match stream::send(&mut guard, fd, &[]) {
-            Put::AskKernel => {
+        match stream::way(&mut guard, fd) {
+            Way::Kernel => {
                 drop(guard);
                 return send_tcp(fd, at, parts, kernel)
                     .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
             }
-            Put::Failed(e) => return Err(e),
-            Put::Bytes(_) | Put::Full => {}
+            Way::Failed(e) => return Err(e),
+            Way::Vi => {}
         }
     }
     send_slowly(fd, at, parts, flags, 0)
@@ -687,10 +687,10 @@ pub fn send_file(
     let conn = at.conn;
     let on_tcp = match conn.phase() {
         Phase::Attached => match at.attached() {
-            Some(mut guard) => match stream::send(&mut guard, fd, &[]) {
-                Put::AskKernel => true,
-                Put::Failed(e) => return Err(e),
-                Put::Bytes(_) | Put::Full => false,
+            Some(mut guard) => match stream::way(&mut guard, fd) {
+                Way::Kernel => true,
+                Way::Failed(e) => return Err(e),
+                Way::Vi => false,
             },
             None => true,
         },

@@ -45,6 +45,7 @@ pub(crate) use peek::peek_on_vi;
 pub use peek::{peek, unread};
 pub(crate) use receive::take_on_vi;
 pub use receive::{is_ending, is_returning, receive};
+pub(crate) use send::{Way, way};
 pub use send::{finish, leave, send, shut};
 pub(crate) use via_shm::Damaged;
 

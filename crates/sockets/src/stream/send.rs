@@ -8,6 +8,7 @@ use super::{
     tx, word,
 };
 use super::{combine, ending, listeners};
+use crate::Errno;
 use crate::conn::{Guard, HasEndpoint, flag};
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
@@ -103,6 +104,26 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
         _ => {}
     }
     None
+}
+
+/// Which way the bytes of a send go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Over the VI, or after what must go before them: there may be no room now.
+    Vi,
+    /// The kernel is to be asked.
+    Kernel,
+    /// None: an error for the program.
+    Failed(Errno),
+}
+
+/// Which way the next send goes. Nothing is sent; the direction is moved to the VI if it may be.
+pub(crate) fn way(guard: &mut Guard<'_>, fd: i32) -> Way {
+    match cannot(guard, fd) {
+        Some(Put::AskKernel) => Way::Kernel,
+        Some(Put::Failed(error)) => Way::Failed(error),
+        Some(Put::Bytes(_) | Put::Full) | None => Way::Vi,
+    }
 }
 
 /// Whether the receiver has shut both halves ([`shut`]).
