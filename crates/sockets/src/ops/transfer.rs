@@ -7,7 +7,7 @@ use crate::stream::{self, Got, Put, Way};
 use crate::table::{self, Ref};
 use crate::wait::{self, Call, Ended, Want};
 use crate::{Errno, Outcome, anchors, meeting};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_signal::access::{self, BadAddress, Fault};
 use sovia_signal::chain;
@@ -33,6 +33,26 @@ pub struct Flags {
 #[inline]
 fn pin(pins: &Presence) -> Present<'_> {
     pins.enter(!chain::is_in_handler())
+}
+
+/// Makes the kernel's call and counts its bytes, with the direction's path held where it is. The call comes back if it
+/// is not the one to make, because the path has been switched meanwhile.
+#[inline]
+fn make<K: FnOnce() -> Outcome>(
+    kernel: K,
+    pins: &Presence,
+    is_to_be_made: impl FnOnce() -> bool,
+    counter: Option<&AtomicU64>,
+) -> Result<Outcome, K> {
+    let _pin = pin(pins);
+    if !is_to_be_made() {
+        return Err(kernel);
+    }
+    let result = kernel();
+    if let (Some(counter), Ok(n)) = (counter, &result) {
+        counter.fetch_add(*n as u64, Ordering::AcqRel);
+    }
+    Ok(result)
 }
 
 /// A candidate has received. Grants the VI if it has been given one: the program reads.
@@ -63,7 +83,7 @@ fn back(fd: i32, at: Ref) {
 }
 
 /// When a call that begins now gives up, by a timeout of the connection (0: never).
-pub(crate) fn deadline(timeout: &core::sync::atomic::AtomicU64) -> Option<u64> {
+pub(crate) fn deadline(timeout: &AtomicU64) -> Option<u64> {
     match timeout.load(Ordering::Relaxed) {
         0 => None,
         ns => Some(clock::now_ns().saturating_add(ns)),
@@ -82,25 +102,24 @@ pub fn receive(
 ) -> Outcome {
     wait::cancellation_point();
     let conn = at.conn;
-    match conn.phase() {
-        Phase::Attached => {}
+    let kernel = match conn.phase() {
+        Phase::Attached => kernel,
         Phase::Candidate => {
-            let pin = pin(&conn.rx_pins);
-            if conn.phase() != Phase::Attached || conn.rx() == Rx::Tcp {
-                let n = kernel()?;
-                if !flags.peek {
-                    conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+            let is_on_tcp = || conn.phase() != Phase::Attached || conn.rx() == Rx::Tcp;
+            let counter = (!flags.peek).then_some(&conn.rx_tcp);
+            match make(kernel, &conn.rx_pins, is_on_tcp, counter) {
+                Ok(result) => {
+                    let n = result?;
+                    if n > 0 && conn.phase() == Phase::Candidate {
+                        received(fd, at);
+                    }
+                    return Ok(n);
                 }
-                drop(pin);
-                if n > 0 && conn.phase() == Phase::Candidate {
-                    received(fd, at);
-                }
-                return Ok(n);
+                Err(kernel) => kernel,
             }
-            drop(pin);
         }
         _ => return kernel(),
-    }
+    };
     if conn.rx() == Rx::Back {
         retreat::settle(at);
         // While it has its VI still no thread sleeps in the kernel's call: a relay would read beside it.
@@ -309,34 +328,11 @@ pub fn send(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
-    wait::cancellation_point();
     let conn = at.conn;
-    match conn.phase() {
-        Phase::Attached => {}
-        Phase::Candidate => {
-            before_send(fd, at);
-            let pin = pin(&conn.tx_pins);
-            if conn.phase() != Phase::Attached {
-                let sent = kernel();
-                conn.tx_tcp.fetch_add(*sent.as_ref().unwrap_or(&0) as u64, Ordering::AcqRel);
-                drop(pin);
-                if conn.phase() == Phase::Attached {
-                    // Another thread has given it its VI meanwhile.
-                    watch_room_after(fd, at, &sent, length(parts));
-                }
-                let n = sent?;
-                if n > 0 && conn.phase() == Phase::Candidate {
-                    meeting::sent(at);
-                }
-                return Ok(n);
-            }
-            drop(pin);
-        }
-        _ => return kernel(),
-    }
-    if conn.is_interrupted() {
-        return Err(libc::EINTR);
-    }
+    let kernel = match send_off_vi(fd, at, || length(parts), kernel) {
+        Ok(result) => return result,
+        Err(kernel) => kernel,
+    };
     if let [part] = parts
         && let Some(mut guard) = at.attached()
     {
@@ -360,7 +356,7 @@ pub fn send(
             Put::AskKernel => {
                 drop(guard);
                 retreat::settle(at);
-                return send_tcp(fd, at, parts, kernel)
+                return send_tcp(fd, at, length(parts), kernel)
                     .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
             }
             Put::Full => {
@@ -379,6 +375,42 @@ pub fn send(
         return send_short(fd, at, parts, flags, kernel);
     }
     send_or_kernel(fd, at, parts, flags, kernel)
+}
+
+/// Where every send of `total` bytes begins. On a connection that has no VI the kernel's call is made; it comes back
+/// where there is one.
+#[inline]
+fn send_off_vi<K: FnOnce() -> Outcome>(
+    fd: i32,
+    at: Ref,
+    total: impl FnOnce() -> usize,
+    kernel: K,
+) -> Result<Outcome, K> {
+    wait::cancellation_point();
+    let conn = at.conn;
+    let kernel = match conn.phase() {
+        Phase::Attached => kernel,
+        Phase::Candidate => {
+            before_send(fd, at);
+            let is_on_tcp = || conn.phase() != Phase::Attached;
+            let sent = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp));
+            if let Ok(sent) = &sent {
+                if conn.phase() == Phase::Attached {
+                    // Another thread has given it its VI meanwhile.
+                    watch_room_after(fd, at, sent, total());
+                }
+                if matches!(sent, Ok(1..)) && conn.phase() == Phase::Candidate {
+                    meeting::sent(at);
+                }
+            }
+            match sent {
+                Ok(sent) => return Ok(sent),
+                Err(kernel) => kernel,
+            }
+        }
+        _ => return Ok(kernel()),
+    };
+    if conn.is_interrupted() { Ok(Err(libc::EINTR)) } else { Err(kernel) }
 }
 
 /// A write of several parts that have no more bytes than this goes as one packet.
@@ -455,42 +487,41 @@ fn send_or_kernel(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
-    {
-        // The kernel's own call serves a connection that is on TCP all through.
-        let Some(mut guard) = at.attached() else { return kernel() };
-        match stream::way(&mut guard, fd) {
-            Way::Kernel => {
-                drop(guard);
-                return send_tcp(fd, at, parts, kernel)
-                    .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
-            }
-            Way::Failed(e) => return Err(e),
-            Way::Vi => {}
-        }
-    }
-    send_slowly(fd, at, parts, flags, 0)
+    send_on_tcp(fd, at, length(parts), kernel)
+        .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0))
 }
 
-/// Another thread has switched the path between the look and the call.
-struct Switched;
-
-/// The kernel's call on an attached connection that is on TCP now.
-fn send_tcp(
+/// The kernel's own call serves a connection that is on TCP all through. It comes back if there is a VI to send on.
+fn send_on_tcp<K: FnOnce() -> Outcome>(
     fd: i32,
     at: Ref,
-    parts: &[&[u8]],
-    kernel: impl FnOnce() -> Outcome,
-) -> Result<Outcome, Switched> {
-    let conn = at.conn;
-    let pin = pin(&conn.tx_pins);
-    if conn.tx() == Tx::Vi && !conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::DAMAGED) {
-        drop(pin);
-        return Err(Switched);
+    total: usize,
+    kernel: K,
+) -> Result<Outcome, K> {
+    let Some(mut guard) = at.attached() else { return Ok(kernel()) };
+    match stream::way(&mut guard, fd) {
+        Way::Vi => Err(kernel),
+        Way::Failed(e) => Ok(Err(e)),
+        Way::Kernel => {
+            drop(guard);
+            send_tcp(fd, at, total, kernel)
+        }
     }
-    let result = kernel();
-    conn.tx_tcp.fetch_add(*result.as_ref().unwrap_or(&0) as u64, Ordering::AcqRel);
-    drop(pin);
-    watch_room_after(fd, at, &result, length(parts));
+}
+
+/// The kernel's call on an attached connection that is on TCP now. It comes back if another thread has switched the
+/// path between the look and the call.
+fn send_tcp<K: FnOnce() -> Outcome>(
+    fd: i32,
+    at: Ref,
+    total: usize,
+    kernel: K,
+) -> Result<Outcome, K> {
+    let conn = at.conn;
+    let is_on_tcp =
+        || conn.tx() != Tx::Vi || conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::DAMAGED);
+    let result = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp))?;
+    watch_room_after(fd, at, &result, total);
     Ok(result)
 }
 
@@ -682,36 +713,20 @@ pub fn send_file(
         // Of nothing, the kernel does not even ask the socket.
         return kernel();
     }
-    let mut kernel = Some(kernel);
-    const PIECE: usize = 128 << 10;
-    let conn = at.conn;
-    let on_tcp = match conn.phase() {
-        Phase::Attached => match at.attached() {
-            Some(mut guard) => match stream::way(&mut guard, fd) {
-                Way::Kernel => true,
-                Way::Failed(e) => return Err(e),
-                Way::Vi => false,
-            },
-            None => true,
-        },
-        _ => true,
+    // The path may be switched before the kernel is asked; then the VI takes the file.
+    let asked =
+        send_off_vi(fd, at, || count, kernel).or_else(|kernel| send_on_tcp(fd, at, count, kernel));
+    let kernel = match asked {
+        Ok(result) => return result,
+        Err(kernel) => kernel,
     };
-    if on_tcp {
-        // The path may be switched before the kernel is asked; then the VI takes the file.
-        let result = send(fd, at, &[&[], &[]], Flags::default(), || {
-            kernel.take().map_or(Err(libc::EAGAIN), |kernel| kernel())
-        });
-        if kernel.is_none() || result.is_err() {
-            watch_room_after(fd, at, &result, count);
-            return result;
-        }
-    }
     // Which other files can be sent is the kernel's to know.
     if !call::is_plain_file(from).map_err(crate::errno)? {
         back(fd, at);
-        return kernel.take().map_or(Err(libc::EAGAIN), |kernel| kernel());
+        return kernel();
     }
-    let mut piece = vec![0u8; PIECE.min(count.max(1))];
+    const PIECE: usize = 128 << 10;
+    let mut piece = vec![0u8; PIECE.min(count)];
     let mut done = 0;
     while done < count {
         let want = piece.len().min(count - done);
