@@ -1,0 +1,56 @@
+//! What a channel is like.
+
+use crate::stream::Timing;
+use crate::wire::Packet;
+use core::time::Duration;
+
+/// What a channel is like. The two ends may differ in everything but `message_max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes of the longest frame, header included; at least [`Config::MTU_MIN`].
+    pub mtu: usize,
+    /// Frames of one direction that may be on their way.
+    pub window: usize,
+    /// Frames not acknowledged from which on [`send`](super::Channel::send) returns [`Full`](super::Full).
+    pub send_buffer: usize,
+    /// Bytes of whole messages not yet polled from which on frames are not acknowledged any more, so that the
+    /// other end's buffer fills.
+    pub receive_buffer: usize,
+    /// Bytes of the longest message. One that is longer is refused by both ends.
+    pub message_max: usize,
+    /// How long an acknowledgement is awaited at least before frames are sent again.
+    pub retransmit_first: Duration,
+    /// How long at most; each wait without an answer is twice the one before.
+    pub retransmit_longest: Duration,
+}
+
+impl Default for Config {
+    /// For a network within one host or one room: frames for Ethernet, a window of 64 frames.
+    fn default() -> Config {
+        Config {
+            mtu: 1500,
+            window: 64,
+            send_buffer: 256,
+            receive_buffer: 256 << 10,
+            message_max: 1 << 20,
+            retransmit_first: Duration::from_millis(1),
+            retransmit_longest: Duration::from_millis(250),
+        }
+    }
+}
+
+impl Config {
+    /// The smallest MTU: it leaves a part 12 bytes of its message.
+    pub const MTU_MIN: usize = 64;
+
+    /// Bytes of a message that one frame carries.
+    pub(super) fn part(&self) -> usize {
+        self.mtu.max(Config::MTU_MIN) - Packet::STREAM_PART
+    }
+
+    /// A channel is never given up.
+    pub(super) fn timing(&self) -> Timing {
+        let (first, longest) = (self.retransmit_first, self.retransmit_longest);
+        Timing { first: first.max(Duration::from_nanos(1)), longest, tries: None }
+    }
+}

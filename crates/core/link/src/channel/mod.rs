@@ -1,0 +1,344 @@
+//! Messages between two ends, reliable and in order.
+//!
+//! A [`Channel`] is one end. It is driven as quinn-proto's connections are, in any order of calls:
+//!
+//! - the program sends ([`Channel::send`], [`Channel::close`]) and takes messages ([`Channel::poll_message`]);
+//! - the port hands in frames and the time ([`Channel::handle_frame`], [`Channel::handle_timeout`]), and after any
+//!   call sends what [`Channel::poll_transmit`] gives it until that returns false, then sets its timer by
+//!   [`Channel::poll_timeout`];
+//! - [`Channel::poll_event`] tells what has changed.
+//!
+//! The two ends are made with the same number, and may be made at any time. The one that has something to send says
+//! hello until the other answers; the first message is there after two round trips. Frames may get lost, double,
+//! overtake each other and be damaged: that is made good, for as long as the channel exists. There is no limit to
+//! that; its owner drops a channel that it does not believe in any more.
+//!
+//! An end that is dropped and made again has another epoch, if its seed is another one. Frames of the earlier one are
+//! not taken. The other end finds out when either sends something, and is [`Broken`](Event::Broken) then: what was on
+//! its way is lost, and its owner makes a new end.
+
+mod config;
+mod greeting;
+mod inbox;
+
+pub use config::Config;
+
+use crate::message::parts;
+use crate::stream::{Place, Stream};
+use crate::wire::{Chunk, Closing, EndId, Frame, Item, Packet};
+use crate::{Malformed, Time, wire};
+use greeting::{Greeting, Heard, channel_of, epoch_of};
+use inbox::{Inbox, Received};
+use std::collections::VecDeque;
+
+/// One end of a reliable, ordered message channel to one peer.
+#[derive(Debug)]
+pub struct Channel {
+    config: Config,
+    greeting: Greeting,
+    stream: Stream<Item<Chunk>, Received>,
+    inbox: Inbox,
+    /// Acknowledgements to send. Of a frame out of its turn each counts: they tell the sender of a loss.
+    acks_owed: u32,
+    events: VecDeque<Event>,
+    /// `send` has returned [`Full`], and there has been no room since.
+    wants_room: bool,
+    state: State,
+    counters: Counters,
+}
+
+/// How far a channel is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// This end sends no more messages.
+    Closed,
+    Broken,
+}
+
+/// The send buffer has no room. Or the message is longer than [`Config::message_max`], or the channel closed or
+/// broken: then it never will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the channel's send buffer is full")]
+pub struct Full;
+
+/// What has happened to a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The other end is there.
+    Opened,
+    /// There is a message where there was none.
+    Readable,
+    /// There is room where [`Channel::send`] found none.
+    Writable,
+    /// The other end sends no more messages.
+    Closed,
+    /// Nothing arrives any more, in either direction.
+    Broken(Reason),
+}
+
+/// Why a channel is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The other end has been replaced by a new one, which knows nothing of what was sent to it.
+    PeerRestarted,
+}
+
+/// What has become of frames that came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// All of them.
+    pub frames: u64,
+    /// Those that were damaged or not of the format.
+    pub malformed: u64,
+    /// Those of an end that is not, or no longer, this one's peer.
+    pub stale: u64,
+    /// Those that came before or far too early.
+    pub repeated: u64,
+    /// Those that were whole and legal, and not what could follow in this channel.
+    pub refused: u64,
+}
+
+/// The most acknowledgements that are owed: more tell the sender nothing new.
+const ACKS_MAX: u32 = 4;
+
+/// The number of the channel that a frame is for.
+///
+/// # Errors
+/// [`Malformed`]
+pub fn channel_of_frame(frame: &[u8]) -> Result<u32, Malformed> {
+    Frame::checked(frame).map(|frame| channel_of(frame.to()))
+}
+
+impl Channel {
+    /// An end of channel `local_id`. No two ends may have the same `seed`, nor may one that is made again have its
+    /// earlier one: it should be drawn from the system's random numbers.
+    pub fn new(config: Config, local_id: u32, seed: u64) -> Channel {
+        Channel::greeting(config, Greeting::new(local_id, seed))
+    }
+
+    fn greeting(config: Config, greeting: Greeting) -> Channel {
+        let own = u64::from(epoch_of(greeting.own()));
+        let window = config.window.max(1);
+        Channel {
+            config,
+            greeting,
+            // What the peer begins with is its epoch, too.
+            stream: Stream::new(config.timing(), window, (own, 0)),
+            inbox: Inbox::new(config.message_max, config.receive_buffer),
+            acks_owed: 0,
+            events: VecDeque::new(),
+            wants_room: false,
+            state: State::Open,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Whether the send buffer has room.
+    pub fn can_send(&self) -> bool {
+        self.state == State::Open && self.has_room()
+    }
+
+    fn has_room(&self) -> bool {
+        self.stream.backlog() < self.config.send_buffer.max(1)
+    }
+
+    /// Sends a message: all of it, if there is any room at all.
+    ///
+    /// # Errors
+    /// [`Full`]; where there will be room, [`Event::Writable`] tells of it.
+    pub fn send(&mut self, message: &[u8]) -> Result<(), Full> {
+        let fits = message.len() <= self.config.message_max.min(u32::MAX as usize);
+        if !self.can_send() || !fits {
+            self.wants_room |= !self.has_room();
+            return Err(Full);
+        }
+        for part in parts(wire::Operation::Send, None, message, self.config.part()) {
+            self.stream.push(Item::Part(part));
+        }
+        Ok(())
+    }
+
+    /// Sends no more messages. Those that have been sent arrive, then the other end is told.
+    pub fn close(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Closed;
+            self.stream.push(Item::Close(Closing::Disconnected));
+        }
+    }
+
+    /// A frame has come.
+    ///
+    /// # Errors
+    /// [`Malformed`]; the frame is then counted and dropped, and nothing else is lost.
+    pub fn handle_frame(&mut self, now: Time, frame: &[u8]) -> Result<(), Malformed> {
+        self.counters.frames += 1;
+        let packet = Packet::parse(frame).inspect_err(|_| self.counters.malformed += 1)?;
+        if self.state == State::Broken {
+            return Ok(());
+        }
+        match packet {
+            Packet::Hello { to, from } => {
+                let heard = self.greeting.hello(to, from);
+                self.heard(heard);
+            }
+            Packet::Probe { to, from, nonce } => {
+                let heard = self.greeting.probed(to, from, nonce);
+                self.heard(heard);
+            }
+            Packet::Echo { to, from, nonce } => {
+                let heard = self.greeting.echoed(to, from, nonce);
+                self.heard(heard);
+            }
+            Packet::Stream { to, from, number, ack, item } => {
+                if self.is_addressed(to, from) && self.acknowledged(ack, false, now) {
+                    self.came(number, item.into_owned());
+                }
+            }
+            Packet::Ack { to, from, ack } => {
+                if self.is_addressed(to, from) {
+                    self.acknowledged(ack, true, now);
+                }
+            }
+            Packet::Datagram { .. } | Packet::Gone { .. } | Packet::Meeting(_) => {
+                self.counters.refused += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_addressed(&mut self, to: EndId, from: EndId) -> bool {
+        let heard = self.greeting.addressed(to, from);
+        self.heard(heard);
+        heard != Heard::Stale
+    }
+
+    fn heard(&mut self, heard: Heard) {
+        match heard {
+            Heard::Nothing => {}
+            Heard::Peer(peer) => {
+                self.stream.receive_from(epoch_of(peer).into());
+                self.events.push_back(Event::Opened);
+            }
+            Heard::Replaced => {
+                self.state = State::Broken;
+                self.events.push_back(Event::Broken(Reason::PeerRestarted));
+            }
+            Heard::Stale => self.counters.stale += 1,
+        }
+    }
+
+    /// Whether an acknowledgement can be true.
+    fn acknowledged(&mut self, ack: u32, alone: bool, now: Time) -> bool {
+        let possible = self.stream.acknowledged(ack, alone, now).is_some();
+        if !possible {
+            self.counters.refused += 1;
+        }
+        if self.wants_room && self.can_send() {
+            self.wants_room = false;
+            self.events.push_back(Event::Writable);
+        }
+        possible
+    }
+
+    fn came(&mut self, number: u32, item: Received) {
+        let place = self.stream.came(number, item);
+        self.acks_owed = match place {
+            Place::Next => self.acks_owed.max(1),
+            Place::Early | Place::Outside => (self.acks_owed + 1).min(ACKS_MAX),
+        };
+        self.counters.repeated += u64::from(place == Place::Outside);
+        self.fill_inbox();
+    }
+
+    /// Takes what is in order, as far as there is room.
+    fn fill_inbox(&mut self) {
+        while self.inbox.has_room()
+            && let Some(item) = self.stream.peek()
+        {
+            if !self.inbox.fits(item) {
+                self.counters.refused += 1;
+                self.stream.discard();
+                return;
+            }
+            let Some((_, item)) = self.stream.take() else { return };
+            self.acks_owed = self.acks_owed.max(1);
+            if self.inbox.add(&item) && self.inbox.len() == 1 {
+                self.events.push_back(Event::Readable);
+            }
+            if matches!(item, Item::Close(_)) {
+                self.events.push_back(Event::Closed);
+            }
+        }
+    }
+
+    /// Fills `out` with the next frame to send, in place of what is in it; false if there is none. Its port should
+    /// call again until there is none.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        if self.state == State::Broken {
+            return false;
+        }
+        let reason = self.stream.backlog() > 0;
+        if let Some(word) = self.greeting.next(&self.config.timing(), reason, now) {
+            word.emit(out);
+            return true;
+        }
+        let Some(to) = self.greeting.peer() else { return false };
+        let (from, ack) = (self.greeting.own(), self.stream.ack());
+        if self.acks_owed <= 1
+            && let Some((number, item)) = self.stream.next_out(now)
+        {
+            self.acks_owed = 0;
+            Packet::Stream { to, from, number, ack, item }.emit(out);
+            return true;
+        }
+        if self.acks_owed > 0 {
+            self.acks_owed -= 1;
+            Packet::<[u8; 0]>::Ack { to, from, ack }.emit(out);
+            return true;
+        }
+        false
+    }
+
+    /// Fills `out` with the next message, in place of what is in it; false if there is none.
+    pub fn poll_message(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(message) = self.inbox.take() else { return false };
+        *out = message;
+        self.fill_inbox();
+        true
+    }
+
+    /// What has happened since it was asked last.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`Channel::handle_timeout`] is to be called, if no frame changes that before.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        match (self.state, self.greeting.peer()) {
+            (State::Broken, _) => None,
+            (_, None) => self.greeting.deadline(),
+            (_, Some(_)) => self.stream.deadline(),
+        }
+    }
+
+    /// Time has passed. Too early a call does nothing.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.greeting.tick(now);
+        // There is no limit to its patience.
+        self.stream.tick(now);
+    }
+
+    /// Everything sent has been acknowledged.
+    pub fn is_idle(&self) -> bool {
+        self.stream.backlog() == 0
+    }
+
+    /// What has become of frames that came.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests;

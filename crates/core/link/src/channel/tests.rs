@@ -1,0 +1,3 @@
+//! Two channels, joined by a network in software.
+
+mod network;

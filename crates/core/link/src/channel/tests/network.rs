@@ -1,0 +1,171 @@
+//! Two channels over a network that loses, doubles, damages and reorders.
+
+use crate::Time;
+use crate::channel::greeting::{Greeting, Random, name};
+use crate::channel::{Channel, Config, Event};
+use core::time::Duration;
+use proptest::prelude::*;
+use sovia_simnet::{Link, Net, NodeId};
+use std::collections::VecDeque;
+
+const CONFIG: Config = Config {
+    mtu: 200,
+    window: 16,
+    send_buffer: 24,
+    receive_buffer: 4096,
+    message_max: 1 << 20,
+    retransmit_first: Duration::from_millis(1),
+    retransmit_longest: Duration::from_millis(16),
+};
+
+/// An end, what it has to send, and what it has received.
+struct Side {
+    channel: Channel,
+    node: NodeId,
+    to_send: VecDeque<Vec<u8>>,
+    got: Vec<Vec<u8>>,
+    events: Vec<Event>,
+    /// Messages that it takes at a time.
+    appetite: usize,
+}
+
+type Sim = Net<Vec<u8>, usize>;
+
+/// Both ends of channel 7 in one network.
+struct Pair {
+    net: Sim,
+    sides: [Side; 2],
+}
+
+impl Pair {
+    fn new(seed: u64, link: Link, channels: [Channel; 2], messages: [Vec<Vec<u8>>; 2]) -> Pair {
+        let mut net = Net::new(seed, link);
+        let sides = channels.into_iter().zip(messages).map(|(channel, messages)| Side {
+            channel,
+            node: net.add_node(),
+            to_send: messages.into(),
+            got: Vec::new(),
+            events: Vec::new(),
+            appetite: usize::MAX,
+        });
+        let sides: Vec<Side> = sides.collect();
+        Pair { net, sides: sides.try_into().ok().unwrap() }
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(self.net.now().nanos())
+    }
+
+    /// Everything that a port does after something has happened to a side.
+    fn pump(&mut self, at: usize) {
+        let now = self.now();
+        let to = self.sides[1 - at].node;
+        let side = &mut self.sides[at];
+        while let Some(message) = side.to_send.front() {
+            let had_room = side.channel.can_send();
+            let sent = side.channel.send(message).is_ok();
+            assert_eq!(sent, had_room);
+            if !sent {
+                break;
+            }
+            side.to_send.pop_front();
+        }
+        let mut message = Vec::new();
+        let mut taken = 0;
+        while taken < side.appetite && side.channel.poll_message(&mut message) {
+            side.got.push(core::mem::take(&mut message));
+            taken += 1;
+        }
+        side.events.extend(core::iter::from_fn(|| side.channel.poll_event()));
+        let mut frame = vec![0xAA; 9];
+        while side.channel.poll_transmit(now, &mut frame) {
+            assert!(frame.len() <= CONFIG.mtu, "{} bytes", frame.len());
+            self.net.send(side.node, to, frame.len() as u32, frame.clone());
+        }
+        if let Some(deadline) = side.channel.poll_timeout() {
+            assert!(deadline > now, "time would stand still");
+            self.net.set_timer(sovia_simnet::Time::from_nanos(deadline.nanos()), at);
+        }
+    }
+
+    /// The next thing that happens; false if there is none.
+    fn step(&mut self) -> bool {
+        let Some(event) = self.net.step() else { return false };
+        let now = self.now();
+        match event {
+            sovia_simnet::Event::Packet(mut packet) => {
+                let at = usize::from(packet.to == self.sides[1].node);
+                if packet.damaged {
+                    let place = now.nanos() as usize % packet.payload.len();
+                    packet.payload[place] ^= 1 << (now.nanos() % 8);
+                }
+                let handled = self.sides[at].channel.handle_frame(now, &packet.payload);
+                assert_eq!(handled.is_err(), packet.damaged);
+                self.pump(at);
+            }
+            sovia_simnet::Event::Timer(at) => {
+                self.sides[at].channel.handle_timeout(now);
+                self.pump(at);
+            }
+            sovia_simnet::Event::Changed => {}
+        }
+        true
+    }
+
+    /// Runs until nothing happens any more, which must be soon.
+    fn run(&mut self) {
+        self.pump(0);
+        self.pump(1);
+        for _ in 0..2_000_000 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("the channels do not come to rest");
+    }
+}
+
+fn channel(seed: u64) -> Channel {
+    Channel::new(CONFIG, 7, seed)
+}
+
+/// An end whose first item has that number.
+fn channel_from(epoch: u32) -> Channel {
+    Channel::greeting(CONFIG, Greeting::of(name(7, epoch), Random(epoch.into())))
+}
+
+fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let lengths = prop_oneof![4 => 0usize..20, 3 => 0usize..1000, 1 => 0usize..20_000];
+    prop::collection::vec(lengths.prop_flat_map(|n| prop::collection::vec(any::<u8>(), n)), 0..20)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn every_message_arrives_once_whole_and_in_order_each_way(
+        seed: u64, fault in 0.0..0.3, a in messages(), b in messages(),
+    ) {
+        let channels = [channel(seed), channel(!seed)];
+        let mut pair = Pair::new(seed, Link::faulty(fault), channels, [a.clone(), b.clone()]);
+        pair.run();
+        prop_assert_eq!(&pair.sides[1].got, &a);
+        prop_assert_eq!(&pair.sides[0].got, &b);
+        for side in &pair.sides {
+            prop_assert!(side.channel.is_idle() && side.channel.poll_timeout().is_none());
+            let opened = side.events.iter().filter(|&&event| event == Event::Opened).count();
+            prop_assert_eq!(opened, usize::from(!a.is_empty() || !b.is_empty()));
+        }
+    }
+
+    #[test]
+    fn channels_survive_the_wrap_of_numbers(
+        seed: u64, before in 0u32..40, fault in 0.0..0.2, a in messages(),
+    ) {
+        let channels = [channel_from(u32::MAX - before), channel_from(1)];
+        let mut pair = Pair::new(seed, Link::faulty(fault), channels, [a.clone(), a.clone()]);
+        pair.run();
+        prop_assert_eq!(&pair.sides[1].got, &a);
+        prop_assert_eq!(&pair.sides[0].got, &a);
+    }
+}

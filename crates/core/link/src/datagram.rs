@@ -1,0 +1,124 @@
+//! Messages of an unreliable connection: whole and at most once, or not at all.
+
+use crate::message::Message;
+use crate::wire::Part;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Messages that may be incomplete at a time; the oldest gives way.
+const INCOMPLETE_MAX: usize = 64;
+/// How far behind the newest message one may be and still be taken.
+const WINDOW: u64 = 1024;
+
+/// Puts parts together in whatever order they come, and forgets messages that lack some.
+#[derive(Debug)]
+pub struct Datagrams {
+    /// Bytes of the longest message.
+    longest: u32,
+    incomplete: BTreeMap<u64, Incomplete>,
+    /// Messages that have been complete, as far back as the window goes.
+    seen: BTreeSet<u64>,
+    /// One more than the newest.
+    end: u64,
+}
+
+#[derive(Debug)]
+struct Incomplete {
+    bytes: Vec<u8>,
+    /// Where the parts begin and end that have come.
+    ranges: BTreeMap<u32, u32>,
+    missing: usize,
+}
+
+impl Incomplete {
+    /// Whether a part belongs to this message and has none of its bytes yet.
+    fn lacks<B: AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
+        let before = self.ranges.range(..=part.start).next_back();
+        let after = self.ranges.range(part.start..).next();
+        part.total as usize == self.bytes.len()
+            && before.is_none_or(|(&start, &end)| end <= part.start && start < part.start)
+            && after.is_none_or(|(&start, _)| part.end() <= start)
+    }
+}
+
+impl Datagrams {
+    /// For messages of up to `longest` bytes; a longer one is dropped.
+    pub fn new(longest: u32) -> Datagrams {
+        let (incomplete, seen) = (BTreeMap::new(), BTreeSet::new());
+        Datagrams { longest, incomplete, seen, end: 0 }
+    }
+
+    /// A part of message `number`; returns the message, if it is complete for the first time now.
+    pub fn add<B: AsRef<[u8]>>(&mut self, number: u64, part: &Part<B>) -> Option<Message> {
+        let begin = self.end.saturating_sub(WINDOW);
+        if number < begin || self.seen.contains(&number) || part.total > self.longest {
+            return None;
+        }
+        let total = part.total as usize;
+        let entry = self.incomplete.entry(number).or_insert_with(|| Incomplete {
+            bytes: vec![0; total],
+            ranges: BTreeMap::new(),
+            missing: total,
+        });
+        if entry.lacks(part) {
+            let bytes = part.bytes.as_ref();
+            entry.ranges.insert(part.start, part.end());
+            entry.bytes[part.start as usize..][..bytes.len()].copy_from_slice(bytes);
+            entry.missing -= bytes.len();
+        }
+        if entry.missing > 0 {
+            if self.incomplete.len() > INCOMPLETE_MAX {
+                self.incomplete.pop_first();
+            }
+            return None;
+        }
+        let bytes = self.incomplete.remove(&number)?.bytes;
+        self.done(number);
+        Some(Message { operation: part.operation, immediate: part.immediate, bytes })
+    }
+
+    fn done(&mut self, number: u64) {
+        self.end = self.end.max(number.saturating_add(1));
+        let begin = self.end.saturating_sub(WINDOW);
+        self.seen.insert(number);
+        self.seen = self.seen.split_off(&begin);
+        self.incomplete = self.incomplete.split_off(&begin);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::parts;
+    use crate::wire::Operation;
+    use proptest::prelude::*;
+
+    fn message(n: u64) -> Vec<u8> {
+        (0..n % 70).map(|i| (n + i) as u8).collect()
+    }
+
+    proptest! {
+        /// Whatever is lost, repeated and mixed up: whole, and at most once.
+        #[test]
+        fn whole_and_at_most_once(picks in prop::collection::vec((0u64..40, 0usize..8), 0..600)) {
+            let mut datagrams = Datagrams::new(1000);
+            let mut got = BTreeSet::new();
+            for (number, at) in picks {
+                let all: Vec<_> = parts(Operation::Send, None, message(number), 10).collect();
+                if let Some(whole) = datagrams.add(number, &all[at % all.len()]) {
+                    prop_assert_eq!(whole.bytes, message(number));
+                    prop_assert!(got.insert(number), "{} came twice", number);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn incomplete_messages_are_bounded() {
+        let mut datagrams = Datagrams::new(1000);
+        for number in 0..10_000 {
+            let first = parts(Operation::Send, None, vec![0; 20], 10).next().unwrap();
+            assert_eq!(datagrams.add(number, &first), None);
+            assert!(datagrams.incomplete.len() <= INCOMPLETE_MAX);
+        }
+    }
+}

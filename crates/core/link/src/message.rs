@@ -1,0 +1,90 @@
+//! Messages in parts, and back again.
+
+use crate::wire::{Chunk, Operation, Part};
+use std::sync::Arc;
+
+/// The parts of a message, none longer than `mtu` bytes. An empty message has one. A message has less than 4 GB.
+pub fn parts(
+    operation: Operation,
+    immediate: Option<u32>,
+    message: impl Into<Arc<[u8]>>,
+    mtu: usize,
+) -> impl Iterator<Item = Part<Chunk>> {
+    let message: Arc<[u8]> = message.into();
+    let total = message.len() as u32;
+    let mtu = mtu.max(1);
+    let count = message.len().div_ceil(mtu).max(1);
+    (0..count).map(move |i| {
+        let (start, end) = (i * mtu, ((i + 1) * mtu).min(message.len()));
+        let bytes = Chunk::new(message.clone(), start..end);
+        Part { operation, immediate, total, start: start as u32, bytes }
+    })
+}
+
+/// A whole message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// What is done with it.
+    pub operation: Operation,
+    /// Its immediate data.
+    pub immediate: Option<u32>,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Puts parts together that come in order.
+#[derive(Debug, Default)]
+pub struct Assembly {
+    bytes: Vec<u8>,
+    /// What every part says of the message, once there is one.
+    begun: Option<(Operation, Option<u32>, u32)>,
+}
+
+impl Assembly {
+    /// Whether no message has begun.
+    pub fn is_empty(&self) -> bool {
+        self.begun.is_none()
+    }
+
+    /// Whether a part can be the next one.
+    pub fn fits<B: AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
+        let of = (part.operation, part.immediate, part.total);
+        part.start as usize == self.bytes.len() && self.begun.is_none_or(|begun| begun == of)
+    }
+
+    /// The next part; returns the message, if it was the last one. A part that does not fit is dropped.
+    pub fn add<B: AsRef<[u8]>>(&mut self, part: &Part<B>) -> Option<Message> {
+        if !self.fits(part) {
+            return None;
+        }
+        let Part { operation, immediate, total, .. } = *part;
+        self.begun = Some((operation, immediate, total));
+        self.bytes.extend_from_slice(part.bytes.as_ref());
+        part.is_last().then(|| {
+            self.begun = None;
+            Message { operation, immediate, bytes: core::mem::take(&mut self.bytes) }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn parts_make_the_message_again(message: Vec<u8>, mtu in 1usize..50) {
+            let mut assembly = Assembly::default();
+            let all: Vec<_> = parts(Operation::Send, Some(7), message.clone(), mtu).collect();
+            prop_assert!(all.iter().all(|part| part.bytes.as_ref().len() <= mtu));
+            let last = all.len() - 1;
+            for (i, part) in all.iter().enumerate() {
+                let whole = assembly.add(part);
+                let (operation, bytes) = (Operation::Send, message.clone());
+                let expected = Message { operation, immediate: Some(7), bytes };
+                prop_assert_eq!(whole, (i == last).then_some(expected));
+            }
+        }
+    }
+}

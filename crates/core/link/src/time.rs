@@ -1,0 +1,41 @@
+//! The time, as whatever drives this crate tells it.
+
+use core::fmt;
+use core::time::Duration;
+
+/// A moment: nanoseconds since an origin that the port chooses. It must never go back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(u64);
+
+impl Time {
+    /// The port's origin.
+    pub const ZERO: Time = Time(0);
+
+    /// The moment that many nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Time {
+        Time(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The moment a while later; at most the last one that there is.
+    pub fn after(self, while_: Duration) -> Time {
+        let nanos = u64::try_from(while_.as_nanos()).unwrap_or(u64::MAX);
+        Time(self.0.saturating_add(nanos))
+    }
+
+    /// How long after `earlier` it is; zero if it is before.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// `1.234567890 s`.
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}

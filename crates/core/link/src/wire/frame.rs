@@ -1,0 +1,128 @@
+//! The header that all frames have.
+
+use super::Malformed;
+use crate::checksum::Crc;
+use core::ops::Range;
+
+/// Bytes of the header.
+pub const HEADER: usize = 28;
+/// The version of the format.
+const FORMAT: u8 = 1;
+
+/// Where the header's fields lie.
+mod field {
+    use super::Range;
+
+    pub(super) const VERSION: usize = 0;
+    pub(super) const KIND: usize = 1;
+    pub(super) const RESERVED: Range<usize> = 2..4;
+    pub(super) const LENGTH: Range<usize> = 4..8;
+    pub(super) const TO: Range<usize> = 8..16;
+    pub(super) const FROM: Range<usize> = 16..24;
+    pub(super) const CHECKSUM: Range<usize> = 24..28;
+}
+
+/// One end of a connection or of a channel. No two have the same name, not even one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct EndId(pub u64);
+
+impl EndId {
+    /// No end.
+    pub const NONE: EndId = EndId(0);
+}
+
+/// A view of a frame's bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame<T> {
+    bytes: T,
+}
+
+impl<T: AsRef<[u8]>> Frame<T> {
+    /// A view of a whole and undamaged frame.
+    ///
+    /// # Errors
+    /// [`Malformed`]: the length, the version, the reserved bytes and the checksum are checked; what the
+    /// body means is not.
+    pub fn checked(bytes: T) -> Result<Frame<T>, Malformed> {
+        let frame = Frame { bytes };
+        let all = frame.bytes.as_ref();
+        let header = all.first_chunk::<HEADER>().ok_or(Malformed::Short)?;
+        if header[field::VERSION] != FORMAT {
+            return Err(Malformed::Version(header[field::VERSION]));
+        }
+        if frame.length() < HEADER || frame.length() > all.len() {
+            return Err(Malformed::Short);
+        }
+        if checksum(&all[..frame.length()]).to_be_bytes() != all[field::CHECKSUM] {
+            return Err(Malformed::Checksum);
+        }
+        if all[field::RESERVED] != [0; 2] {
+            return Err(Malformed::Value("reserved"));
+        }
+        Ok(frame)
+    }
+
+    fn word(&self, field: Range<usize>) -> u64 {
+        let bytes = &self.bytes.as_ref()[field];
+        bytes.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))
+    }
+
+    fn length(&self) -> usize {
+        usize::try_from(self.word(field::LENGTH)).unwrap_or(usize::MAX)
+    }
+
+    /// Which kind of frame it is.
+    pub fn kind(&self) -> u8 {
+        self.bytes.as_ref()[field::KIND]
+    }
+
+    /// The end that it is for.
+    pub fn to(&self) -> EndId {
+        EndId(self.word(field::TO))
+    }
+
+    /// The end that has sent it.
+    pub fn from(&self) -> EndId {
+        EndId(self.word(field::FROM))
+    }
+
+    /// What follows the header.
+    pub fn body(&self) -> &[u8] {
+        &self.bytes.as_ref()[HEADER..self.length()]
+    }
+}
+
+impl<'a> Frame<&'a [u8]> {
+    /// What follows the header, for as long as the bytes are there.
+    pub(super) fn into_body(self) -> &'a [u8] {
+        &self.bytes[HEADER..self.length()]
+    }
+}
+
+/// Begins a frame in a buffer, whose contents are lost. The body is to be appended, and the frame sealed.
+pub(super) fn begin(out: &mut Vec<u8>, kind: u8, to: EndId, from: EndId) {
+    out.clear();
+    out.resize(HEADER, 0);
+    out[field::VERSION] = FORMAT;
+    out[field::KIND] = kind;
+    out[field::TO].copy_from_slice(&to.0.to_be_bytes());
+    out[field::FROM].copy_from_slice(&from.0.to_be_bytes());
+}
+
+/// Writes the length and the checksum of a frame whose other bytes are there. Fewer bytes than a header are left
+/// as they are.
+pub fn seal(frame: &mut [u8]) {
+    if frame.len() < HEADER {
+        return;
+    }
+    let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    frame[field::LENGTH].copy_from_slice(&length.to_be_bytes());
+    let sum = checksum(frame).to_be_bytes();
+    frame[field::CHECKSUM].copy_from_slice(&sum);
+}
+
+/// The checksum of a frame, whatever its checksum field has.
+fn checksum(frame: &[u8]) -> u32 {
+    let (before, after) = (&frame[..field::CHECKSUM.start], &frame[field::CHECKSUM.end..]);
+    Crc::new().add(before).add(&[0; 4]).add(after).value()
+}

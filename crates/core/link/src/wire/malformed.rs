@@ -1,0 +1,24 @@
+//! What is wrong with a frame.
+
+/// Why a frame is dropped. Nothing else is lost with it: where it was damaged on its way, it will be sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It is shorter than it says, or than its kind requires.
+    #[error("the frame is cut short")]
+    Short,
+    /// It is longer than its kind allows.
+    #[error("the frame has bytes that its kind does not have")]
+    Long,
+    /// It is of another version of the format.
+    #[error("the frame's version is {0}")]
+    Version(u8),
+    /// It has been damaged.
+    #[error("the frame's checksum does not match")]
+    Checksum,
+    /// There is no such kind.
+    #[error("the frame is of the unknown kind {0}")]
+    Kind(u8),
+    /// A field has a value that it must not have.
+    #[error("the frame's field `{0}` has an illegal value")]
+    Value(&'static str),
+}

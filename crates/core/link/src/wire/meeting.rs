@@ -1,0 +1,243 @@
+//! How two VIs find each other.
+
+use super::bytes::{Reader, put_u32};
+use super::{EndId, Malformed};
+use via::{NetAddress, Reliability, ViAttributes};
+
+/// How two VIs find each other. `request` names the request in all that is said about it; it is
+/// the requester's end of the connection to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meeting {
+    /// A VI wants to be connected.
+    Request(Box<Request>),
+    /// The request has been handed to a program, which will answer in its own time.
+    Pending {
+        /// The request.
+        request: EndId,
+    },
+    /// The request's answer.
+    Answer {
+        /// The request.
+        request: EndId,
+        /// What it is told.
+        answer: Answer,
+    },
+    /// The answer has been received.
+    Settled {
+        /// The request.
+        request: EndId,
+        /// The connection has come about.
+        connected: bool,
+    },
+    /// The requester has given up.
+    Cancel {
+        /// The request.
+        request: EndId,
+    },
+    /// A peer that can be connected to is there now: `remote` may ask it.
+    Poke {
+        /// The peer that is there.
+        local: NetAddress,
+        /// The one that may ask.
+        remote: NetAddress,
+    },
+    /// The poke has been received.
+    Poked {
+        /// As in the poke.
+        local: NetAddress,
+        /// As in the poke.
+        remote: NetAddress,
+    },
+}
+
+/// A request for a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The requester's end of the connection to be.
+    pub id: EndId,
+    /// The requester's address. Of addresses each part has at most 64 bytes.
+    pub local: NetAddress,
+    /// The address that is asked for.
+    pub remote: NetAddress,
+    /// The requester's attributes, without a tag: it means nothing elsewhere.
+    pub attributes: ViAttributes,
+    /// It looks for a peer, not for a server.
+    pub peer: bool,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// Yes.
+    Accepted {
+        /// The acceptor's end.
+        conn: EndId,
+        /// Its attributes, without a tag.
+        attributes: ViAttributes,
+    },
+    /// The address is not in use.
+    NoMatch,
+    /// No.
+    Rejected,
+    /// The VIs' reliability levels differ.
+    Reliability,
+    /// The VIs' maximum transfer sizes differ.
+    MaxTransferSize,
+}
+
+/// Bytes that each part of an address may have.
+const ADDRESS_PART: usize = 64;
+const RDMA_WRITE: u8 = 1;
+const RDMA_READ: u8 = 2;
+const PEER: u8 = 4;
+
+fn put_terms(out: &mut Vec<u8>, attributes: &ViAttributes, peer: bool) {
+    let flag = |bit, set| if set { bit } else { 0 };
+    let flags = flag(RDMA_WRITE, attributes.enable_rdma_write)
+        | flag(RDMA_READ, attributes.enable_rdma_read)
+        | flag(PEER, peer);
+    out.extend_from_slice(&[attributes.reliability.bits() as u8, flags, 0, 0]);
+    put_u32(out, attributes.max_transfer_size);
+}
+
+/// Attributes, and whether a peer is looked for.
+fn terms(reader: &mut Reader<'_>) -> Result<(ViAttributes, bool), Malformed> {
+    let (level, flags) = (reader.u8()?, reader.u8()?);
+    reader.zeros::<2>()?;
+    let reliability = Reliability::from_bits(level.into())
+        .filter(|level| level.bits().count_ones() == 1)
+        .ok_or(Malformed::Value("reliability level"))?;
+    if flags & !(RDMA_WRITE | RDMA_READ | PEER) != 0 {
+        return Err(Malformed::Value("flags of the terms"));
+    }
+    let attributes = ViAttributes {
+        reliability,
+        max_transfer_size: reader.u32()?,
+        ptag: None,
+        enable_rdma_write: flags & RDMA_WRITE != 0,
+        enable_rdma_read: flags & RDMA_READ != 0,
+    };
+    Ok((attributes, flags & PEER != 0))
+}
+
+fn put_address(out: &mut Vec<u8>, address: &NetAddress) {
+    debug_assert!(address.host.len().max(address.discriminator.len()) <= ADDRESS_PART);
+    let [host, discriminator] =
+        [&address.host, &address.discriminator].map(|part| &part[..part.len().min(ADDRESS_PART)]);
+    out.extend_from_slice(&[host.len() as u8, discriminator.len() as u8]);
+    out.extend_from_slice(host);
+    out.extend_from_slice(discriminator);
+}
+
+fn address(reader: &mut Reader<'_>) -> Result<NetAddress, Malformed> {
+    let (host, discriminator) = (usize::from(reader.u8()?), usize::from(reader.u8()?));
+    if host.max(discriminator) > ADDRESS_PART {
+        return Err(Malformed::Value("length of an address"));
+    }
+    Ok(NetAddress::new(reader.bytes(host)?, reader.bytes(discriminator)?))
+}
+
+pub(super) const REQUEST: u8 = 16;
+const PENDING: u8 = 17;
+const ANSWER: u8 = 18;
+const SETTLED: u8 = 19;
+const CANCEL: u8 = 20;
+const POKE: u8 = 21;
+pub(super) const POKED: u8 = 22;
+
+impl Meeting {
+    /// The frame's kind, the end that it is for and the one that sends it.
+    pub(super) fn header(&self) -> (u8, EndId, EndId) {
+        match *self {
+            Meeting::Request(ref request) => (REQUEST, EndId::NONE, request.id),
+            Meeting::Pending { request } => (PENDING, request, EndId::NONE),
+            Meeting::Answer { request, answer: Answer::Accepted { conn, .. } } => {
+                (ANSWER, request, conn)
+            }
+            Meeting::Answer { request, .. } => (ANSWER, request, EndId::NONE),
+            Meeting::Settled { request, .. } => (SETTLED, EndId::NONE, request),
+            Meeting::Cancel { request } => (CANCEL, EndId::NONE, request),
+            Meeting::Poke { .. } => (POKE, EndId::NONE, EndId::NONE),
+            Meeting::Poked { .. } => (POKED, EndId::NONE, EndId::NONE),
+        }
+    }
+
+    pub(super) fn emit_body(&self, out: &mut Vec<u8>) {
+        match self {
+            Meeting::Request(request) => {
+                put_terms(out, &request.attributes, request.peer);
+                put_address(out, &request.local);
+                put_address(out, &request.remote);
+            }
+            Meeting::Pending { .. } | Meeting::Cancel { .. } => {}
+            Meeting::Answer { answer, .. } => {
+                let verdict = match answer {
+                    Answer::Accepted { .. } => 0,
+                    Answer::NoMatch => 1,
+                    Answer::Rejected => 2,
+                    Answer::Reliability => 3,
+                    Answer::MaxTransferSize => 4,
+                };
+                out.extend_from_slice(&[verdict, 0, 0, 0]);
+                if let Answer::Accepted { attributes, .. } = answer {
+                    put_terms(out, attributes, false);
+                }
+            }
+            Meeting::Settled { connected, .. } => out.push(u8::from(*connected)),
+            Meeting::Poke { local, remote } | Meeting::Poked { local, remote } => {
+                put_address(out, local);
+                put_address(out, remote);
+            }
+        }
+    }
+
+    pub(super) fn parse(
+        kind: u8,
+        to: EndId,
+        from: EndId,
+        reader: &mut Reader<'_>,
+    ) -> Result<Meeting, Malformed> {
+        let meeting = match kind {
+            REQUEST => {
+                let (attributes, peer) = terms(reader)?;
+                let (local, remote) = (address(reader)?, address(reader)?);
+                let request = Request { id: from, local, remote, attributes, peer };
+                Meeting::Request(Box::new(request))
+            }
+            PENDING => Meeting::Pending { request: to },
+            ANSWER => Meeting::Answer { request: to, answer: answer(from, reader)? },
+            SETTLED => {
+                let connected = match reader.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Malformed::Value("whether it is connected")),
+                };
+                Meeting::Settled { request: from, connected }
+            }
+            CANCEL => Meeting::Cancel { request: from },
+            POKE => Meeting::Poke { local: address(reader)?, remote: address(reader)? },
+            POKED => Meeting::Poked { local: address(reader)?, remote: address(reader)? },
+            _ => return Err(Malformed::Kind(kind)),
+        };
+        if meeting.header() != (kind, to, from) {
+            return Err(Malformed::Value("ends"));
+        }
+        Ok(meeting)
+    }
+}
+
+fn answer(conn: EndId, reader: &mut Reader<'_>) -> Result<Answer, Malformed> {
+    let verdict = reader.u8()?;
+    reader.zeros::<3>()?;
+    match verdict {
+        0 => match terms(reader)? {
+            (attributes, false) => Ok(Answer::Accepted { conn, attributes }),
+            _ => Err(Malformed::Value("flags of the terms")),
+        },
+        1 => Ok(Answer::NoMatch),
+        2 => Ok(Answer::Rejected),
+        3 => Ok(Answer::Reliability),
+        4 => Ok(Answer::MaxTransferSize),
+        _ => Err(Malformed::Value("answer")),
+    }
+}

@@ -1,0 +1,16 @@
+//! From the wire up to channels.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[
+    &["checksum", "sequence", "time"],
+    &["stream", "wire"],
+    &["message"],
+    // The two ways of using it.
+    &["channel", "datagram"],
+];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("wire", "checksum"), ("stream", "time"), ("channel", "message")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}
