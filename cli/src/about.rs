@@ -4,3 +4,6 @@
 pub const BENCH: &str = "Measure Sovia against kernel TCP, Unix sockets and the hardware's limit";
 /// Of `sovia demo`.
 pub const DEMO: &str = "Show an unmodified Redis over kernel TCP, a Unix socket and Sovia";
+
+/// `sovia agent`.
+pub const AGENT: &str = "Connect programs to those behind another NIC, as a NIC in software";

@@ -1,5 +1,5 @@
 //! `sovia`: runs programs over Virtual Interfaces. What measures them is `sovia-bench`, which this program
-//! becomes for `sovia bench` and `sovia demo`.
+//! becomes for `sovia bench` and `sovia demo`; for `sovia agent` it becomes `sovia-agent`.
 
 // The standard start of a Rust program ignores SIGPIPE and opens /dev/null where standard input
 // or output is closed, and what `sovia run` executes would inherit both. So `main` is C's.
@@ -30,9 +30,11 @@ enum Command {
     Bench(Passed),
     #[command(about = about::DEMO)]
     Demo(Passed),
+    #[command(about = about::AGENT)]
+    Agent(Passed),
 }
 
-/// The arguments of a command of `sovia-bench`, which looks at them.
+/// The arguments of a command of another program, which looks at them.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 struct Passed {
@@ -44,8 +46,13 @@ struct Passed {
 extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int {
     let status = match Cli::parse_from(arguments()).command {
         Command::Run(args) => run::run(args),
-        Command::Bench(Passed { arguments }) => measure("bench", arguments),
-        Command::Demo(Passed { arguments }) => measure("demo", arguments),
+        Command::Bench(Passed { arguments }) => {
+            become_another("sovia-bench", Some("bench"), arguments)
+        }
+        Command::Demo(Passed { arguments }) => {
+            become_another("sovia-bench", Some("demo"), arguments)
+        }
+        Command::Agent(Passed { arguments }) => become_another("sovia-agent", None, arguments),
     };
     // Without Rust's own start there is none of its end either.
     let flushed = std::io::stdout().flush();
@@ -60,12 +67,12 @@ extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int
 }
 
 /// The command line. `help bench` becomes `bench --help`, since clap knows no more of `bench` here than its
-/// line.
+/// line. So for other commands of other programs.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if arguments.len() == 3
         && arguments[1] == "help"
-        && (arguments[2] == "bench" || arguments[2] == "demo")
+        && ["bench", "demo", "agent"].iter().any(|other| arguments[2] == *other)
     {
         arguments.remove(1);
         arguments.push("--help".into());
@@ -73,9 +80,13 @@ fn arguments() -> Vec<OsString> {
     arguments
 }
 
-/// Becomes `sovia-bench`; returns only where that fails.
-fn measure(command: &str, arguments: Vec<OsString>) -> anyhow::Result<i32> {
-    let program = library::beside("sovia-bench")?;
-    let error = std::process::Command::new(&program).arg(command).args(arguments).exec();
+/// Becomes a program that lies beside this one; returns only where that fails.
+fn become_another(
+    program: &str,
+    command: Option<&str>,
+    arguments: Vec<OsString>,
+) -> anyhow::Result<i32> {
+    let program = library::beside(program)?;
+    let error = std::process::Command::new(&program).args(command).args(arguments).exec();
     Err(error).with_context(|| format!("{}", program.display()))
 }

@@ -36,7 +36,7 @@ const EXIT_NOT_FOUND: i32 = 127;
 ///
 /// SPEC is a list of conditions, joined by commas, that must all hold: `port=6379` or
 /// `port=6000-6100` (of either end), `addr=127.0.0.1` or `addr=10.0.0.0/8` (of the peer),
-/// `program=redis-server` (the program's file name).
+/// `program=redis-server` (the program's file name), `end=connector` or `end=acceptor`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Say at the end what was accelerated, and why the rest was not
@@ -48,6 +48,10 @@ pub(crate) struct Args {
     /// Leave connections that match on TCP
     #[arg(long, value_name = "SPEC")]
     except: Vec<String>,
+    /// Connect the two ends of connections that match by a NIC in software, `name=NAME` in the SPEC
+    /// (`sovia agent`); both ends must say so. Without it they share memory, on one host
+    #[arg(long, value_name = "SPEC")]
+    nic: Vec<String>,
     /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or words joined by
     /// commas: who handles messages (`single`, `handler`, `notify`), how bytes are sent (`auto`,
     /// `copy`, `reg`, `hybrid=2048`), `w=8,t=4`, `chunk=16384`, `combine=1024,delay=1ms`. A window has
@@ -131,7 +135,9 @@ impl Ready {
 /// The rules of the command line, or `None` where the environment's are to stay as they are.
 fn rules(args: &Args) -> anyhow::Result<Option<Rules>> {
     let mut rules = Rules::NONE;
-    for (effect, specs) in [(Effect::Only, &args.only), (Effect::Except, &args.except)] {
+    for (effect, specs) in
+        [(Effect::Only, &args.only), (Effect::Except, &args.except), (Effect::Nic, &args.nic)]
+    {
         for spec in specs {
             rules
                 .add(effect, spec)

@@ -22,4 +22,4 @@ mod term;
 pub use reason::{Junk, Reason};
 pub use rules::{Effect, RULES_MAX, Rules};
 pub use stats::{PageError, StatsPage, Traffic};
-pub use term::{NAME_BYTES_MAX, RuleError, RuleFault};
+pub use term::{End, NAME_BYTES_MAX, NicName, RuleError, RuleFault};

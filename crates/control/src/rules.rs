@@ -1,14 +1,16 @@
 //! Which connections may leave TCP.
 //!
 //! Text form, as on the command line and in [`env::RULES`](crate::env::RULES): rules joined by
-//! `;`, each `only:SPEC` or `except:SPEC`. A SPEC is a list of terms joined by `,`, which must
+//! `;`, each `only:SPEC`, `except:SPEC` or `nic:SPEC`. A SPEC is a list of terms joined by `,`, which must
 //! all match: `port=6379` or `port=6000-6100` (the port of either end), `addr=127.0.0.1` or
-//! `addr=10.0.0.0/8` (the peer's address), `program=redis-server` (the program's file name).
+//! `addr=10.0.0.0/8` (the peer's address), `program=redis-server` (the program's file name), `end=connector` or
+//! `end=acceptor`. A `nic:` rule also names the NIC in software that connects the two ends, `name=a`; the first that
+//! matches counts. Where none does the ends share memory.
 
 use core::fmt;
 use core::net::SocketAddr;
 
-use crate::term::{RuleError, RuleFault, Spec};
+use crate::term::{End, NicName, RuleError, RuleFault, Spec};
 
 /// Most rules in one list. Enough for what people write by hand, and the list stays a value of
 /// fixed size that a lookup walks without an allocator.
@@ -21,6 +23,8 @@ pub enum Effect {
     Only,
     /// Keep on TCP, whatever `Only` rules say.
     Except,
+    /// Accelerate by a NIC in software.
+    Nic,
 }
 
 impl Effect {
@@ -29,6 +33,7 @@ impl Effect {
         match self {
             Self::Only => "only",
             Self::Except => "except",
+            Self::Nic => "nic",
         }
     }
 }
@@ -55,6 +60,7 @@ impl Rules {
             let effect = match word.trim() {
                 "only" => Effect::Only,
                 "except" => Effect::Except,
+                "nic" => Effect::Nic,
                 _ => return Err(RuleError::new(rule, RuleFault::Effect)),
             };
             rules.add(effect, spec)?;
@@ -68,6 +74,9 @@ impl Rules {
     /// As for [`parse`](Self::parse), and [`RuleFault::TooMany`] if the list is full.
     pub fn add(&mut self, effect: Effect, spec: &str) -> Result<(), RuleError> {
         let parsed = Spec::parse(spec)?;
+        if parsed.nic().is_some() != (effect == Effect::Nic) {
+            return Err(RuleError::new(spec.trim(), RuleFault::Nic));
+        }
         let free = self.list.iter_mut().find(|rule| rule.is_none());
         *free.ok_or(RuleError::new(spec.trim(), RuleFault::TooMany))? = Some((effect, parsed));
         Ok(())
@@ -80,12 +89,13 @@ impl Rules {
 
     /// Whether this end of a connection may be accelerated. `program` is the path or the file
     /// name of the program that holds it. Neither allocates nor blocks.
-    pub fn allows(&self, program: &[u8], local: SocketAddr, peer: SocketAddr) -> bool {
+    pub fn allows(&self, program: &[u8], end: End, local: SocketAddr, peer: SocketAddr) -> bool {
         let mut only_seen = false;
         let mut only_matched = false;
         for (effect, spec) in self.iter() {
-            let matched = spec.matches(program, local, peer);
+            let matched = spec.matches(program, end, local, peer);
             match effect {
+                Effect::Nic => {}
                 Effect::Except if matched => return false,
                 Effect::Except => {}
                 Effect::Only => {
@@ -95,6 +105,23 @@ impl Rules {
             }
         }
         only_matched || !only_seen
+    }
+
+    /// The NIC by which this end of a connection may be accelerated, if a rule names one.
+    pub fn nic(
+        &self,
+        program: &[u8],
+        end: End,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Option<&NicName> {
+        let mut named = self.iter().filter(|(effect, _)| *effect == Effect::Nic);
+        named.find(|(_, spec)| spec.matches(program, end, local, peer))?.1.nic()
+    }
+
+    /// Whether any rule names a NIC.
+    pub fn names_nics(&self) -> bool {
+        self.iter().any(|(effect, _)| *effect == Effect::Nic)
     }
 
     fn iter(&self) -> impl Iterator<Item = &(Effect, Spec)> {

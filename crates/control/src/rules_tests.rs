@@ -9,7 +9,7 @@ use super::*;
 
 fn allowed(rules: &str, program: &str, local: &str, peer: &str) -> bool {
     let rules = Rules::parse(rules).unwrap();
-    rules.allows(program.as_bytes(), local.parse().unwrap(), peer.parse().unwrap())
+    rules.allows(program.as_bytes(), End::Acceptor, local.parse().unwrap(), peer.parse().unwrap())
 }
 
 #[track_caller]
@@ -163,7 +163,33 @@ proptest! {
     fn no_input_makes_a_lookup_panic(list in prop::collection::vec(rule(), 0..4), program: std::vec::Vec<u8>,
                                      local: u128, peer: u128, port: u16) {
         let rules = Rules::parse(&list.join(";")).unwrap();
-        let end = |bits| (std::net::Ipv6Addr::from_bits(bits), port).into();
-        rules.allows(&program, end(local), end(peer));
+        let address = |bits| (std::net::Ipv6Addr::from_bits(bits), port).into();
+        rules.allows(&program, End::Connector, address(local), address(peer));
     }
+}
+
+#[test]
+fn a_rule_for_a_nic_names_it_and_the_first_that_matches_counts() {
+    let rules = "nic:name=a,end=connector; nic:port=6379,name=b";
+    let rules = Rules::parse(rules).unwrap();
+    let nic = |end, local: &str, peer: &str| {
+        let name = rules.nic(b"x", end, local.parse().unwrap(), peer.parse().unwrap());
+        name.map(|name| name.as_str().to_string())
+    };
+    assert_eq!(nic(End::Connector, CLIENT, REDIS).as_deref(), Some("a"));
+    assert_eq!(nic(End::Acceptor, REDIS, CLIENT).as_deref(), Some("b"));
+    assert_eq!(nic(End::Acceptor, "127.0.0.1:6380", CLIENT), None);
+    assert!(rules.allows(b"x", End::Acceptor, REDIS.parse().unwrap(), CLIENT.parse().unwrap()));
+    assert_eq!(rules.to_string(), "nic:end=connector,name=a;nic:port=6379,name=b");
+    assert_eq!(Rules::parse(&rules.to_string()).unwrap(), rules);
+}
+
+#[test]
+fn a_nic_is_named_where_one_is_needed_and_only_there() {
+    assert_eq!(fault("nic:port=1").0, RuleFault::Nic);
+    assert_eq!(fault("only:port=1,name=a").0, RuleFault::Nic);
+    assert_eq!(fault("nic:name=").0, RuleFault::Nic);
+    assert_eq!(fault("nic:name=a/b").0, RuleFault::Nic);
+    assert_eq!(fault(&std::format!("nic:name={}", "a".repeat(33))).0, RuleFault::Nic);
+    assert_eq!(fault("nic:name=a,end=both").0, RuleFault::End);
 }

@@ -1,4 +1,5 @@
-//! One rule's conditions (its SPEC): ports, the peer's address, the program's name.
+//! One rule's conditions (its SPEC): ports, the peer's address, the program's name, which end of the connection it is
+//! for; and which NIC the rule names.
 
 use alloc::string::{String, ToString};
 use core::fmt;
@@ -18,7 +19,7 @@ pub struct RuleError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleFault {
-    /// Neither `only:` nor `except:`.
+    /// None of `only:`, `except:` and `nic:`.
     Effect,
     /// A rule or term with nothing in it.
     Empty,
@@ -30,6 +31,10 @@ pub enum RuleFault {
     Address,
     /// Not the name of a file.
     Program,
+    /// Not an end of a connection.
+    End,
+    /// Not the name of a NIC, or one where none is to be named, or none where one is.
+    Nic,
     /// A key twice in one rule.
     Twice,
     /// More rules than fit.
@@ -55,9 +60,9 @@ impl RuleError {
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let expected = match self.fault {
-            RuleFault::Effect => "a rule starts with `only:` or `except:`",
+            RuleFault::Effect => "a rule starts with `only:`, `except:` or `nic:`",
             RuleFault::Empty => "a rule needs at least one term, such as `port=6379`",
-            RuleFault::Key => "a term is `port=`, `addr=` or `program=` and a value",
+            RuleFault::Key => "a term is `port=`, `addr=`, `program=` or `end=` and a value",
             RuleFault::Port => "expected a port from 1 to 65535, or a range such as `6000-6100`",
             RuleFault::Address => {
                 "expected an address such as `127.0.0.1`, `10.0.0.0/8` or `fd00::/8`"
@@ -65,7 +70,11 @@ impl fmt::Display for RuleError {
             RuleFault::Program => {
                 "expected the file name of a program, at most 255 bytes, without folder, `,` or `;`"
             }
-            RuleFault::Twice => "each of `port=`, `addr=` and `program=` may stand once in a rule",
+            RuleFault::End => "expected `connector` or `acceptor`",
+            RuleFault::Nic => {
+                "a rule `nic:` names the NIC, in at most 32 letters, digits, `-` and `_`, as in `name=a`; others do not"
+            }
+            RuleFault::Twice => "each term may stand once in a rule",
             RuleFault::TooMany => "there is room for 32 rules",
         };
         write!(f, "bad rule at `{}`: {expected}", self.term)
@@ -80,11 +89,22 @@ pub(crate) struct Spec {
     ports: Option<Ports>,
     net: Option<Net>,
     program: Option<Name>,
+    end: Option<End>,
+    nic: Option<NicName>,
+}
+
+/// Which end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The one that has connected.
+    Connector,
+    /// The one that has accepted.
+    Acceptor,
 }
 
 impl Spec {
     pub(crate) fn parse(text: &str) -> Result<Self, RuleError> {
-        let mut spec = Self { ports: None, net: None, program: None };
+        let mut spec = Self { ports: None, net: None, program: None, end: None, nic: None };
         for term in text.split(',') {
             let term = term.trim();
             if term.is_empty() {
@@ -104,6 +124,17 @@ impl Spec {
                     .program
                     .replace(Name::parse(value).ok_or(fail(RuleFault::Program))?)
                     .is_some(),
+                "end" => spec
+                    .end
+                    .replace(match value {
+                        "connector" => End::Connector,
+                        "acceptor" => End::Acceptor,
+                        _ => return Err(fail(RuleFault::End)),
+                    })
+                    .is_some(),
+                "name" => {
+                    spec.nic.replace(NicName::parse(value).ok_or(fail(RuleFault::Nic))?).is_some()
+                }
                 _ => return Err(fail(RuleFault::Key)),
             };
             if twice {
@@ -113,10 +144,21 @@ impl Spec {
         Ok(spec)
     }
 
-    pub(crate) fn matches(&self, program: &[u8], local: SocketAddr, peer: SocketAddr) -> bool {
+    pub(crate) fn nic(&self) -> Option<&NicName> {
+        self.nic.as_ref()
+    }
+
+    pub(crate) fn matches(
+        &self,
+        program: &[u8],
+        end: End,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> bool {
         self.ports.is_none_or(|ports| ports.contains(local.port()) || ports.contains(peer.port()))
             && self.net.is_none_or(|net| net.contains(peer.ip()))
             && self.program.as_ref().is_none_or(|name| name.is(program))
+            && self.end.is_none_or(|only| only == end)
     }
 }
 
@@ -133,6 +175,15 @@ impl fmt::Display for Spec {
         }
         if let Some(name) = &self.program {
             write!(f, "{comma}program={name}")?;
+            comma = ",";
+        }
+        if let Some(end) = self.end {
+            let word = if end == End::Connector { "connector" } else { "acceptor" };
+            write!(f, "{comma}end={word}")?;
+            comma = ",";
+        }
+        if let Some(nic) = &self.nic {
+            write!(f, "{comma}name={}", nic.as_str())?;
         }
         Ok(())
     }
@@ -268,5 +319,31 @@ impl fmt::Display for Name {
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{self}\"")
+    }
+}
+
+/// Longest name of a NIC in a rule, in bytes.
+const NIC_NAME_BYTES_MAX: usize = 32;
+
+/// The name of a NIC, in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NicName {
+    bytes: [u8; NIC_NAME_BYTES_MAX],
+    len: u8,
+}
+
+impl NicName {
+    /// The name, if it is one: letters, digits, `-` and `_`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_legal = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+        let mut bytes = [0; NIC_NAME_BYTES_MAX];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        let len = text.len() as u8;
+        (len > 0 && text.as_bytes().iter().all(is_legal)).then_some(Self { bytes, len })
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
 }

@@ -11,8 +11,9 @@
 //! | `SOVIA_IO_URING` | `allow`: io_uring is let through | refused |
 
 use core::ffi::CStr;
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use sovia_control::Rules;
+use sovia_control::{End, NicName, Rules};
 use sovia_proto::configuration::Configuration;
 
 static SPIN_US: AtomicU32 = AtomicU32::new(50);
@@ -100,15 +101,31 @@ pub fn cpus() -> u32 {
 }
 
 /// Whether the rules let a connection be accelerated.
-pub fn allows(local: core::net::SocketAddr, peer: core::net::SocketAddr) -> bool {
+pub fn allows(end: End, local: SocketAddr, peer: SocketAddr) -> bool {
+    rules().is_none_or(|rules| rules.allows(program(), end, local, peer))
+}
+
+/// The NIC in software by which a connection is to be accelerated, if the rules name one.
+pub(crate) fn nic(end: End, local: SocketAddr, peer: SocketAddr) -> Option<&'static NicName> {
+    rules()?.nic(program(), end, local, peer)
+}
+
+/// Whether any rule names one.
+pub(crate) fn names_nics() -> bool {
+    rules().is_some_and(Rules::names_nics)
+}
+
+fn rules() -> Option<&'static Rules> {
     // SAFETY: null, or a leaked box.
-    let Some(rules) = (unsafe { RULES.load(Ordering::Acquire).as_ref() }) else { return true };
+    unsafe { RULES.load(Ordering::Acquire).as_ref() }
+}
+
+/// The program's short name.
+fn program() -> &'static [u8] {
     let name = PROGRAM.load(Ordering::Relaxed);
-    let program = if name.is_null() {
-        &[][..]
-    } else {
-        // SAFETY: glibc's pointer to the program's short name, a C string that stays.
-        unsafe { CStr::from_ptr(name) }.to_bytes()
-    };
-    rules.allows(program, local, peer)
+    if name.is_null() {
+        return &[];
+    }
+    // SAFETY: glibc's pointer to the program's short name, a C string that stays.
+    unsafe { CStr::from_ptr(name) }.to_bytes()
 }

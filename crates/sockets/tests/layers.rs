@@ -43,7 +43,7 @@ fn each_module_imports_only_what_is_below_it() {
 /// What moves the bytes is known to the streams, to the pairs, which share its segments, and to what makes those.
 #[test]
 fn via_shm_is_named_by_streams_and_pairs_alone() {
-    let places = ["stream", "pair", "conn/body.rs", "meeting/offer.rs"];
+    let places = ["stream", "pair", "conn/body.rs", "meeting/nic.rs", "meeting/offer.rs"];
     sovia_layers::check_mentions(env!("CARGO_MANIFEST_DIR"), "via_shm", &places);
 }
 

@@ -29,6 +29,6 @@ pub mod stream;
 mod time;
 pub mod wire;
 
-pub use channel::{Channel, Config, Full};
+pub use channel::{Channel, Config, Event, Full};
 pub use time::Time;
 pub use wire::Malformed;

@@ -19,8 +19,8 @@ pub const WINDOW: usize = 4;
 pub const FIN: usize = 5;
 /// Writer's line, of a NIC alone: what it answers to the receiver ([`CONFIRMED`], [`ACCEPTED`], [`REFUSED`]).
 pub const ANSWER: usize = 6;
-/// Writer's line, of a NIC alone: not 0 once all that the sender has published is here, and no more comes, because the
-/// sender has left or died.
+/// Writer's line, of a NIC alone: not 0 once all that the sender has published is here, and no more comes: because the
+/// sender has left or died ([`ENDED`]), or because the NICs have lost each other ([`BROKEN`]).
 pub const GONE: usize = 7;
 
 /// Reader's line: gathered bytes taken.
@@ -65,3 +65,8 @@ pub const CONFIRMED: u64 = 1;
 pub const ACCEPTED: u64 = 2;
 /// In [`ANSWER`]: the sender had refused before.
 pub const REFUSED: u64 = 4;
+
+/// In [`GONE`]: the sender has left or died.
+pub const ENDED: u64 = 1;
+/// In [`GONE`]: something may be missing that the sender had published.
+pub const BROKEN: u64 = 2;

@@ -158,7 +158,7 @@ impl Incoming {
                 Ok(Told { reader: true, writer: false, progress: true })
             }
             Message::Gone => {
-                store(&direction.writer, word::GONE, 1);
+                store(&direction.writer, word::GONE, word::ENDED);
                 self.has_come_to_end = true;
                 Ok(Told { reader: true, writer: true, progress: true })
             }

@@ -57,3 +57,7 @@ pub const RETURNING: u32 = 1 << 25;
 /// The connection goes back to TCP as soon as the peer leaves no room: TCP_USER_TIMEOUT says for how long that may last,
 /// and the kernel keeps to it.
 pub const UNTIL_FULL: u32 = 1 << 26;
+/// The other side of the segment is a NIC in software, which reflects the VI to the peer.
+pub const REFLECTED: u32 = 1 << 27;
+/// It has said that nothing comes any more, and the program has been told.
+pub const GONE: u32 = 1 << 28;

@@ -105,6 +105,9 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         // SAFETY: the pair keeps the segment mapped while the VI is occupied.
         let mut guard = unsafe { stream::begin(locked, &pair, vi, flow, chosen) };
         conn.set(flag::MET);
+        if pair.is_nic() {
+            conn.set(flag::REFLECTED);
+        }
         if call::is_nonblocking(fd) {
             conn.set(flag::NONBLOCK);
         }

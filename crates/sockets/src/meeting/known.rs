@@ -169,6 +169,7 @@ pub(super) fn closed(at: Ref) {
             // Accepted meanwhile: the other end has it, and this one leaves it.
             pair.segment.leave(pair.side, vi, false, 0);
             pair.free(vi);
+            pair.tell_nic(vi);
         }
     }
 }

@@ -13,6 +13,8 @@
 //! 5. the connector answers with an Offer: the segment, and its doorbells;
 //! 6. the acceptor Accepts with its own doorbells, and takes the request that it finds inside.
 //!
+//! Where the rules name a NIC in software, each end asks that for a VI instead (`nic`).
+//!
 //! Any process may bind any name, so no message is believed by itself: before anything is handed over
 //! or switched, the speaker's user id, vouched for by the kernel, and the cookie it names are compared
 //! with what the kernel knows of the socket at the other end of *this* connection; and memory is
@@ -24,6 +26,7 @@ mod attach;
 pub(crate) mod habit;
 mod known;
 mod list;
+mod nic;
 mod offer;
 mod proof;
 mod trial;
@@ -39,10 +42,11 @@ use crate::{config, family, process, sets, stats};
 use attach::{Attached, attach, attach_as_acceptor, find_request};
 use core::sync::atomic::Ordering;
 use list::List;
+use nic::Nics;
 use offer::{Answer, Refusal, answer, hear_accept, send_offer, show, take_name_back, take_offer};
 pub(crate) use proof::addresses;
 use proof::{hear, rendezvous};
-use sovia_control::{Junk, Reason};
+use sovia_control::{End, Junk, NicName, Reason};
 use sovia_signal::chain::is_in_handler;
 use sovia_sync::{Local, RobustBox, RobustLock, rank};
 use sovia_sys::datagram::Datagram;
@@ -90,11 +94,17 @@ struct Meetings {
     list: List,
     inbox: Option<Datagram>,
     trials: Trials,
+    nics: Nics,
     owner: i32,
 }
 
-static MEETINGS_STATE: RobustBox<Meetings, { rank::MEETINGS }> =
-    RobustBox::new(Meetings { list: List::new(), inbox: None, trials: Trials::new(), owner: 0 });
+static MEETINGS_STATE: RobustBox<Meetings, { rank::MEETINGS }> = RobustBox::new(Meetings {
+    list: List::new(),
+    inbox: None,
+    trials: Trials::new(),
+    nics: Nics::new(),
+    owner: 0,
+});
 
 /// Steps of connections: one thread at a time takes one for a connection. Another one that comes
 /// meanwhile, or a signal handler, goes on on TCP.
@@ -170,6 +180,12 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
             give_up(at, Reason::SharedByProcesses);
         }
         return Attached::No;
+    }
+    if let Some(name) = nic_of(fd, at) {
+        return MEETINGS_STATE.with(|meetings| {
+            meetings.belong_to_this_process();
+            meetings.nics.step(fd, at, n, name)
+        });
     }
     let known = match at.conn.role() {
         Role::Connector => known::connector(fd, at, n),
@@ -290,15 +306,20 @@ impl Meetings {
         }
     }
 
-    fn step(&mut self, fd: i32, at: Ref, n: u32) -> Attached {
-        // A forked child begins anew; its parent's names are not its own.
+    /// A forked child begins anew; its parent's names are not its own.
+    fn belong_to_this_process(&mut self) {
         let pid = call::getpid();
         if self.owner != pid {
             self.owner = pid;
             self.list.clear();
             self.trials.clear();
+            self.nics.clear();
             self.inbox = None;
         }
+    }
+
+    fn step(&mut self, fd: i32, at: Ref, n: u32) -> Attached {
+        self.belong_to_this_process();
         // Decided meanwhile by another thread.
         if at.conn.phase() != Phase::Candidate || process::is_changing() {
             return Attached::No;
@@ -552,6 +573,23 @@ impl Meetings {
     }
 }
 
+/// Which end of its connection this process has.
+fn end_of(at: Ref) -> End {
+    match at.conn.role() {
+        Role::Connector => End::Connector,
+        Role::Acceptor => End::Acceptor,
+    }
+}
+
+/// The NIC that the rules name for a candidate, if they do.
+fn nic_of(fd: i32, at: Ref) -> Option<&'static NicName> {
+    if !config::names_nics() {
+        return None;
+    }
+    let (local, peer) = addresses(fd)?;
+    config::nic(end_of(at), local, peer)
+}
+
 /// A candidate's addresses and its end's cookie, if it may be accelerated; otherwise it stays on TCP.
 fn permitted(fd: i32, at: Ref) -> Option<Link> {
     if !table::is_socket_of(fd, at.conn) {
@@ -567,11 +605,13 @@ fn permitted(fd: i32, at: Ref) -> Option<Link> {
         give_up(at, Reason::RetreatUlp);
         return None;
     }
-    if !(peer.ip().is_loopback() || peer.ip() == local.ip()) {
+    let end = end_of(at);
+    let is_local = peer.ip().is_loopback() || peer.ip() == local.ip();
+    if !is_local && config::nic(end, local, peer).is_none() {
         give_up(at, Reason::PeerNotLocal);
         return None;
     }
-    if !config::allows(local, peer) {
+    if !config::allows(end, local, peer) {
         give_up(at, Reason::Rule);
         return None;
     }
@@ -625,6 +665,7 @@ pub(crate) fn leave_all() {
         }
         meetings.list.clear();
         meetings.trials.clear();
+        meetings.nics.clear();
         meetings.inbox = None;
     });
 }

@@ -231,7 +231,7 @@ const OWN: usize = DOORBELLS + peers::NOTICES;
 const _: () = assert!(OWN < sovia_sys::datagram::FDS_MAX);
 
 /// Those of this process.
-fn own_descriptors() -> Option<[i32; OWN]> {
+pub(super) fn own_descriptors() -> Option<[i32; OWN]> {
     let mut all = [0; OWN];
     all[..DOORBELLS].copy_from_slice(&pair::doors()?);
     all[DOORBELLS..].copy_from_slice(&peers::notices()?);
@@ -239,14 +239,14 @@ fn own_descriptors() -> Option<[i32; OWN]> {
 }
 
 /// Whether received descriptors are what a peer hands over: none that could block its user.
-fn are_descriptors_of_a_peer(fds: &[Fd]) -> bool {
+pub(super) fn are_descriptors_of_a_peer(fds: &[Fd]) -> bool {
     fds.len() == OWN
         && fds[..DOORBELLS].iter().all(is_doorbell)
         && fds[DOORBELLS..].iter().all(|notice| peers::is_notice(notice.raw()))
 }
 
 /// Keeps a peer's descriptors: the doorbells last, since a pair with doorbells is complete.
-fn keep(pair: &pair::Pair, mut fds: Vec<Fd>) {
+pub(super) fn keep(pair: &pair::Pair, mut fds: Vec<Fd>) {
     let notices = fds.split_off(DOORBELLS);
     if peers::keep(pair.peer, notices) {
         pair.keep_doors(fds);

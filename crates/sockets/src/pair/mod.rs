@@ -57,6 +57,9 @@ pub(crate) fn completed() -> u32 {
 /// What a VI's last connection may leave in memory, in each range of the segment (bytes).
 pub(crate) const KEPT: usize = 4 << 10;
 
+/// A NIC's waiter in each segment.
+const NIC_WAITER: u32 = 0;
+
 /// In the count of attached connections: no further one is attached.
 const OUT: u32 = 1 << 31;
 
@@ -74,6 +77,8 @@ pub struct Pair {
     maker: Process,
     /// Where the peer has accepted connections of ours.
     server: Option<SocketAddr>,
+    /// Whether the peer is a NIC in software, which reflects the VIs to the other ends of their connections.
+    is_nic: bool,
     /// The peer's doorbells.
     doors: OnceLock<[Fd; DOORBELLS]>,
     /// The names that offers were sent from: to one of them the peer's doorbells come.
@@ -194,23 +199,16 @@ pub(crate) fn add(
     peer: Process,
     server: Option<SocketAddr>,
 ) -> Option<u32> {
-    let pair = Arc::new(Pair {
-        segment,
-        file_id,
-        side,
-        peer,
-        maker: me(),
-        server,
-        doors: OnceLock::new(),
-        greetings: RobustBox::new(Vec::new()),
-        file: RobustBox::new(None),
-        // Not by value: a meeting takes place on the program's stack.
-        conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
-        refs: AtomicU32::new(0),
-        waiters: AtomicU32::new(0),
-        suspect: AtomicBool::new(false),
-        silent: AtomicBool::new(false),
-    });
+    insert(Pair::new(segment, file_id, side, peer, server))
+}
+
+/// Adds a pair with a NIC, whose segment this process has made. As [`add`].
+pub(crate) fn add_nic(segment: Segment, file_id: (u64, u64), nic: Process) -> Option<u32> {
+    insert(Pair { is_nic: true, ..Pair::new(segment, file_id, 0, nic, None) })
+}
+
+fn insert(pair: Pair) -> Option<u32> {
+    let pair = Arc::new(pair);
     CHANGE.lock();
     let free = TABLE.iter().position(|p| p.load(Ordering::Acquire).is_null());
     if let Some(index) = free {
@@ -291,6 +289,23 @@ pub(crate) fn request_at(
     request_where(asked, discriminator)
 }
 
+/// Requests a VI of a NIC, in the first segment that this process has made for it and that has one.
+pub(crate) fn request_of_nic(
+    nic: Process,
+    discriminator: &[u8; DISCRIMINATOR],
+) -> Option<Requested> {
+    request_where(|pair| pair.is_nic && pair.peer == nic && pair.is_own(), discriminator)
+}
+
+/// Whether a NIC serves this process still.
+pub(crate) fn is_served_by(nic: Process) -> bool {
+    let mut serves = false;
+    each(|_, pair| {
+        serves |= pair.is_nic && pair.peer == nic && pair.is_own() && pair.peer_seems_there();
+    });
+    serves
+}
+
 /// A request that has been made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Requested {
@@ -345,6 +360,45 @@ pub(crate) fn notify_own(guard: &Guard<'_>, waiters: u32) {
 }
 
 impl Pair {
+    fn new(
+        segment: Segment,
+        file_id: (u64, u64),
+        side: SideIndex,
+        peer: Process,
+        server: Option<SocketAddr>,
+    ) -> Pair {
+        Pair {
+            segment,
+            file_id,
+            side,
+            peer,
+            maker: me(),
+            server,
+            is_nic: false,
+            doors: OnceLock::new(),
+            greetings: RobustBox::new(Vec::new()),
+            file: RobustBox::new(None),
+            // Not by value: a meeting takes place on the program's stack.
+            conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
+            refs: AtomicU32::new(0),
+            waiters: AtomicU32::new(0),
+            suspect: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the peer is a NIC in software.
+    pub(crate) fn is_nic(&self) -> bool {
+        self.is_nic
+    }
+
+    /// Tells a NIC that a VI has news that no bell has told it of. Others are not told.
+    pub(crate) fn tell_nic(&self, vi: u32) {
+        if self.is_nic {
+            self.mark(self.side ^ 1, vi, 1 << NIC_WAITER, |door| self.ring(door));
+        }
+    }
+
     #[inline]
     fn mark(&self, side: SideIndex, vi: u32, mut waiters: u32, mut ring: impl FnMut(u32)) {
         while waiters != 0 {

@@ -113,6 +113,7 @@ impl Pair {
         let withdrawn = self.segment.withdraw(self.side, vi);
         if withdrawn {
             self.free(vi);
+            self.tell_nic(vi);
         }
         withdrawn
     }
@@ -133,6 +134,7 @@ impl Pair {
         // In this order: the peer may ask for the number's next connection at once.
         self.conns[vi as usize].store(0, Ordering::Release);
         self.segment.leave(self.side, vi, large, KEPT);
+        self.tell_nic(vi);
         self.refs.fetch_sub(1, Ordering::AcqRel);
     }
 

@@ -77,7 +77,7 @@ fn look_at_pair(index: u32, pair: &Pair, now: u64) -> bool {
         if !conn.is_attached() || conn.has(flag::DEAD) {
             return;
         }
-        if closed || !peer_is_held(conn) {
+        if closed || pair.is_nic() || !peer_is_held(conn) {
             note(conn, index);
         } else {
             left |= closing;
@@ -89,6 +89,10 @@ fn look_at_pair(index: u32, pair: &Pair, now: u64) -> bool {
 /// The connection's writer has had no room for a while.
 pub(super) fn look_at_stalled(conn: &Conn) {
     let pair = conn.pair.load(Ordering::Relaxed);
+    if conn.has(flag::REFLECTED) {
+        // A NIC tells of it.
+        return;
+    }
     if !peer_is_held(conn) {
         note(conn, pair);
     }

@@ -3,7 +3,7 @@
 use super::patience::Patience;
 use crate::conn::{Conn, Phase, flag};
 use crate::stream::returned::{PUMP_NS, holds_back};
-use crate::stream::{self, leaving, listeners};
+use crate::stream::{self, ending, leaving, listeners, reflected};
 use crate::table::Ref;
 use crate::{family, pair, table};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +57,22 @@ fn is_wanted(conn: &Conn) -> bool {
     leaving::is_asked_for_recall(&guard) || leaving::is_waited_for(&guard)
 }
 
+/// Notes which peers behind a NIC have left or died.
+fn note_ends() {
+    pair::each(|_, pair| {
+        if !pair.is_nic() {
+            return;
+        }
+        pair.each_conn(|index| {
+            if let Some(mut guard) = family::conn(index).and_then(Conn::attached)
+                && reflected::note_end(&guard)
+            {
+                ending::gone(&mut guard);
+            }
+        });
+    });
+}
+
 /// The progress thread: answers recalls, and moves what is unread on VIs that have been left.
 pub(crate) fn serve() {
     let mut wanted = Vec::new();
@@ -67,6 +83,7 @@ pub(crate) fn serve() {
             }
         });
     });
+    note_ends();
     let mut left = false;
     if !wanted.is_empty() {
         table::for_each_conn(|fd, at| {

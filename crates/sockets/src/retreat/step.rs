@@ -46,10 +46,11 @@ fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     if !path::recalls(conn.rx()) {
         return Ok(on_tcp(guard, fd));
     }
-    if leaving::recall(guard)? {
-        return leave_remains(guard, fd);
+    match leaving::recall(guard)? {
+        None => Ok(Step::Waits),
+        Some(true) => leave_remains(guard, fd),
+        Some(false) => Ok(on_tcp(guard, fd)),
     }
-    Ok(on_tcp(guard, fd))
 }
 
 /// A direction in which nothing is to be looked for on the VI.
@@ -57,7 +58,7 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
     let conn = guard.conn;
     match leaving::awaits_on_tcp(guard) {
         // What a peer that has died over it has not put there is on the VI.
-        Await::TakenBack if stream::anchor_has_ended(fd) => Step::Stays,
+        Await::TakenBack if stream::peer_has_ended(guard, fd) => Step::Stays,
         Await::TakenBack | Await::Pumped => Step::Waits,
         Await::Nothing => {
             conn.set_rx(Rx::Back);
@@ -71,7 +72,7 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> Step {
 fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     let conn = guard.conn;
     let mut unread = remains::look(guard)?;
-    let has_ended = conn.has(flag::DEAD) || stream::anchor_has_ended(fd);
+    let has_ended = conn.has(flag::DEAD) || stream::peer_has_ended(guard, fd);
     if unread.next == Next::More && has_ended {
         // What the peer had put there before it ended is seen by now.
         unread = remains::look(guard)?;
@@ -85,7 +86,8 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     remains::leave(guard, &unread)?;
     // First: a relative that goes on where this process has died takes nothing off the VI that has been returned.
     conn.set(flag::RETURNING);
-    match remains::answer(guard, seen, unread.bytes) {
+    let Some(rest) = remains::answer(guard, seen, unread.bytes) else { return Ok(Step::Waits) };
+    match rest {
         Rest::Plain => {
             conn.clear(flag::RETURNING);
             return_to_tcp(guard);

@@ -7,10 +7,10 @@
 //! quietly otherwise. Since the kernel knows nothing of the bytes on the VI, the reset is played:
 //! its error is told once, to the first call or SO_ERROR, as `sk_err` is.
 
-use super::anchor::anchor_news;
+use super::anchor::{anchor_has_ended, anchor_news};
 use super::entering::switched;
 use super::hold::scan;
-use super::{listeners, load, peek, rx, tx, word};
+use super::{listeners, load, peek, reflected, rx, tx, word};
 use crate::Errno;
 use crate::conn::{Conn, Guard, HELD, flag};
 use sovia_proto::packet::Kind;
@@ -38,9 +38,12 @@ pub(crate) fn has_gone_by_now(guard: &mut Guard<'_>, fd: i32) -> bool {
 fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     let dead = conn.has(flag::DEAD);
-    let ended = anchor_news(conn, fd);
+    let ended = anchor_news(conn, fd) && reflected::tcp_tells_the_end(guard);
     if ended {
         conn.set(flag::ENDED);
+    }
+    if conn.has(flag::REFLECTED) && reflected::end(guard) == reflected::End::Broken {
+        return is_broken(guard, fd);
     }
     let reset = ended && is_reset(conn, fd);
     // A FIN of the anchor alone says nothing of a peer whose bytes come on TCP: it may have closed one
@@ -76,10 +79,26 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     true
 }
 
+/// A NIC between the two ends has died. What the peer had sent to its end is all here; anything else is an error.
+fn is_broken(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let conn = guard.conn;
+    let is_complete = scan(guard).is_ok() && (has_finished(guard) || conn.rx() == Rx::Back);
+    if !is_complete {
+        super::damaged(conn, fd);
+    }
+    conn.set(flag::PEER_GONE);
+    true
+}
+
 /// Whether the kernel has reset the anchor.
 fn is_reset(conn: &Conn, fd: i32) -> bool {
     poll::probe(fd, 0) & libc::POLLERR != 0
         || call::tcp_state(fd).is_none_or(|state| state.is_closed()) && !conn.has(flag::SHUT_WR)
+}
+
+/// Whether the anchor has ended, and nothing that the peer had published before is on its way still.
+pub(crate) fn peer_has_ended(guard: &Guard<'_>, fd: i32) -> bool {
+    anchor_has_ended(fd) && reflected::tcp_tells_the_end(guard)
 }
 
 /// Whether the peer has said on the VI that it sends no more there.
@@ -130,6 +149,10 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     let conn = guard.conn;
     has_gone(guard, fd);
     let mut events = poll::probe(fd, libc::POLLRDHUP) & (ENDS | libc::POLLERR);
+    if !reflected::tcp_tells_the_end(guard) {
+        // The program is told once the NIC has.
+        events = 0;
+    }
     if events & !libc::POLLRDHUP != 0 && !conn.has(flag::PEER_GONE) {
         // What the program is told here, its next call must find.
         has_gone_by_now(guard, fd);
@@ -151,7 +174,7 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
 
 /// Whether the peer has said on the VI that it sends no more, however much of what it sent is unread.
 pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
-    guard.conn.rx() == Rx::Vi && load(&rx(guard).writer, word::FIN) != 0
+    guard.conn.rx() == Rx::Vi && load(&rx(guard).writer, word::FIN) == word::FIN_ON_VI
 }
 
 /// Whether the program is to be told of the end that the peer has announced on the VI.
@@ -178,6 +201,15 @@ fn is_far(guard: &mut Guard<'_>, fd: i32) -> bool {
 pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
     if !is_far(guard, fd) {
         guard.conn.clear(flag::WITHHELD);
+        listeners::tell_all(guard);
+    }
+}
+
+/// A NIC has said that nothing comes any more from the peer.
+pub(crate) fn gone(guard: &mut Guard<'_>) {
+    if reflected::has_died(guard) {
+        died(guard);
+    } else {
         listeners::tell_all(guard);
     }
 }

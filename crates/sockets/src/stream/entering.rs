@@ -1,6 +1,6 @@
 //! The receiver's steps from TCP to the VI: it grants, and at the sender's switch it enters.
 
-use super::{Fault, handled, load, rx, store, tell_writer, word};
+use super::{Fault, handled, load, reflected, rx, store, tell_writer, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Rx, Source};
@@ -106,4 +106,5 @@ pub(crate) fn grant(guard: &mut Guard<'_>) {
         return;
     }
     say_grant(guard, Grant::Granted as u64);
+    reflected::tell_nic(guard);
 }

@@ -5,7 +5,7 @@
 
 use super::entering::{claim, say_grant};
 use super::returned::{end_part, recalled};
-use super::{Damaged, load, rx, store, tell_reader, tell_writer, tx, word};
+use super::{Damaged, load, reflected, rx, store, tell_reader, tell_writer, tx, word};
 use crate::conn::{Guard, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::{Ordering, fence};
@@ -92,11 +92,11 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Damaged> {
 }
 
 /// Recalls the direction in which this end receives, and claims what its sender has put on the VI. Whether there
-/// is anything to be looked for on the VI.
+/// is anything to be looked for on the VI; `None` while that is not known.
 ///
 /// # Errors
 /// [`Damaged`] if the switch has become another one.
-pub(crate) fn recall(guard: &mut Guard<'_>) -> Result<bool, Damaged> {
+pub(crate) fn recall(guard: &mut Guard<'_>) -> Result<Option<bool>, Damaged> {
     if guard.own.grant != Grant::Recalled as u64 {
         say_grant(guard, Grant::Recalled as u64);
         // The peer's next call answers, or its progress thread: it may be computing.
@@ -106,10 +106,13 @@ pub(crate) fn recall(guard: &mut Guard<'_>) -> Result<bool, Damaged> {
     // A sender that is just switching looks at the grant once more, and takes it back. One that
     // takes its bytes back must not find us reading them: claiming them decides.
     fence(Ordering::SeqCst);
+    if !reflected::is_recall_confirmed(guard) {
+        return Ok(None);
+    }
     match path::recall(guard.conn.rx(), load(&rx(guard).path, word::SWITCH)) {
-        Recall::Nothing => Ok(false),
-        Recall::Drain => Ok(true),
-        Recall::Enter(seen) => claim(guard, seen),
+        Recall::Nothing => Ok(Some(false)),
+        Recall::Drain => Ok(Some(true)),
+        Recall::Enter(seen) => claim(guard, seen).map(Some),
     }
 }
 

@@ -4,7 +4,7 @@ use super::entering::{Origin, next_from};
 use super::hold::scan;
 use super::receive::{idle, is_returning};
 use super::send::has_shut;
-use super::{Got, ROOM, backlog, ending, load, returned, rx, tx, word};
+use super::{Got, ROOM, backlog, ending, load, reflected, returned, rx, tx, word};
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::hazard::Waits;
-use sovia_sys::poll;
+use sovia_sys::{call, poll};
 use via_shm::endpoint::{Expected, Receiver};
 use via_shm::layout::Direction;
 
@@ -29,6 +29,9 @@ fn gathered_next(guard: &Guard<'_>) -> bool {
 /// Whether a receive would find something (bytes, the end, an error).
 pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
+    if reflected::awaits_answer(guard) {
+        return false;
+    }
     is_returning(guard);
     match conn.rx() {
         Rx::Vi => {
@@ -52,7 +55,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             idle(guard, fd, &mut []) != Got::Nothing
         }
         Rx::Granted => {
-            if on_tcp(conn, fd) {
+            if on_tcp(guard, fd) {
                 return true;
             }
             // TCP has nothing: whether it has been read up to the switch.
@@ -62,14 +65,18 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
                 Err(_) => true,
             }
         }
-        Rx::Tcp | Rx::Back => on_tcp(conn, fd),
+        Rx::Tcp | Rx::Back => on_tcp(guard, fd),
     }
 }
 
 /// Whether a receive from the anchor would find something.
-fn on_tcp(conn: &Conn, fd: i32) -> bool {
+fn on_tcp(guard: &Guard<'_>, fd: i32) -> bool {
+    let conn = guard.conn;
     conn.clear(flag::ANCHOR);
-    let found = conn.has(flag::RESET) || poll::probe(fd, libc::POLLIN) != 0;
+    let mut found = conn.has(flag::RESET) || poll::probe(fd, libc::POLLIN) != 0;
+    if found && !reflected::tcp_tells_the_end(guard) {
+        found = call::bytes_unread(fd).is_ok_and(|n| n > 0);
+    }
     if found {
         conn.set(flag::ANCHOR);
     }

@@ -7,6 +7,7 @@
 //!   had; `transfer`: how one's bytes are sent; `combine`: when the reader is told of small ones;
 //! - `entering`, `leaving`, `anchor`, `returned`: between TCP and the VI: the way in, the way back, what the kernel
 //!   says, and what the way back asks of a sender;
+//! - `reflected`: what differs where a NIC in software is between the two ends;
 //! - `ending`: how the peer's end came, and what is told of it;
 //! - `remains`: what is unread on a VI that a receiver leaves, or that it has never entered;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
@@ -29,12 +30,14 @@ mod look;
 mod packets;
 mod peek;
 mod receive;
+pub(crate) mod reflected;
 pub(crate) mod remains;
 pub(crate) mod returned;
 mod send;
 mod transfer;
 
 pub(crate) use anchor::anchor_has_ended;
+pub(crate) use ending::peer_has_ended;
 pub(crate) use entering::grant;
 pub(crate) use lend::{
     Find, Place, borrow, commit, give_back, lend, lend_progress, packets_go_at_once, take_back,

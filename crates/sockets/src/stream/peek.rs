@@ -5,7 +5,7 @@ use super::entering::{Origin, grant, next_from, switched};
 use super::hold::{copy_held, kind_of, look, scan};
 use super::receive::{end, idle, is_returning, rescue};
 use super::remains::unread_packets;
-use super::{Fault, Got, damaged, ending, failed, load, rx, word};
+use super::{Fault, Got, damaged, ending, failed, load, reflected, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};
 use sovia_proto::packet::{Immediate, Kind};
@@ -16,6 +16,9 @@ use via_shm::endpoint::Area;
 /// Copies unread bytes without consuming them (`MSG_PEEK`).
 pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
+    if reflected::awaits_answer(guard) {
+        return Got::Nothing;
+    }
     if conn.rx() != Rx::Vi {
         grant(guard);
         match next_from(guard) {
@@ -57,6 +60,7 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     // As in `receive_tcp`: the switch may be newer than the look at it.
     let from = match result {
         Err(call::Errno::EAGAIN) => next_from(guard),
+        _ if !reflected::tcp_tells_the_end(guard) => return Got::Nothing,
         _ => next_from(guard).and_then(|from| rescue(guard, fd, from)),
     };
     match (from, result) {

@@ -7,7 +7,7 @@ use super::packets::{
     advance, consumed, count_arrival, packet_of, take_control, take_held_control,
 };
 use super::{Fault, Got, ROOM, damaged, failed, load, rx, store, tell_writer, word};
-use super::{combine, ending};
+use super::{combine, ending, reflected};
 use crate::conn::{Conn, Guard, HELD, HasEndpoint, Taking, flag};
 use crate::errno;
 use core::sync::atomic::Ordering;
@@ -35,6 +35,9 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
     if out.is_empty() {
         grant(guard);
         return if super::readable(guard, fd) { Got::Bytes(0) } else { Got::Nothing };
+    }
+    if reflected::awaits_answer(guard) {
+        return Got::Nothing;
     }
     if conn.rx() == Rx::Vi {
         match receive_vi(guard, out) {
@@ -186,6 +189,8 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         other => {
             let from = if other == Err(call::Errno::EAGAIN) {
                 next_from(guard)
+            } else if !reflected::tcp_tells_the_end(guard) {
+                return Got::Nothing;
             } else {
                 conn.set(flag::ANCHOR);
                 next_from(guard).and_then(|from| rescue(guard, fd, from))
@@ -377,6 +382,7 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
 /// Takes bytes off the VI, and never looks at TCP; how many.
 pub(crate) fn take_on_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> usize {
     match guard.conn.rx() {
+        Rx::Vi if reflected::awaits_answer(guard) => 0,
         Rx::Vi => receive_vi(guard, out).unwrap_or(0),
         _ => 0,
     }

@@ -5,7 +5,7 @@
 //! or be killed, in the middle of any of this, and another one goes on.
 
 use super::hold::{kind_of, scan};
-use super::{Fault, load, rx, store, tx, word};
+use super::{Fault, load, reflected, rx, store, tx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, Held, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
@@ -111,7 +111,11 @@ pub(super) fn repair(guard: &Guard<'_>) {
     let conn = guard.conn;
     if conn.has(flag::RETURNING) && path::recalls(conn.rx()) {
         match Returned::from_word(load(&rx(guard).path, word::RETURNED)) {
-            Returned::Bytes(1..) => conn.set_rx(Rx::Back),
+            // Not answered yet: the retreat goes on with it.
+            Returned::Bytes(_) if reflected::found_by_answer(guard, 0).is_none() => {}
+            Returned::Bytes(1..) if reflected::found_by_answer(guard, 0) == Some(0) => {
+                conn.set_rx(Rx::Back);
+            }
             _ => {
                 conn.clear(flag::RETURNING);
             }
@@ -263,10 +267,13 @@ impl Part {
     }
 }
 
-/// Answers the sender, unless it has refused or been answered, with so many bytes unread. What becomes of them.
-pub(crate) fn answer(guard: &Guard<'_>, seen: Seen, unread: u64) -> Rest {
+/// Answers the sender, unless it has refused or been answered, with so many bytes unread. What becomes of them; `None`
+/// while that is not known.
+pub(crate) fn answer(guard: &Guard<'_>, seen: Seen, unread: u64) -> Option<Rest> {
     let word = &rx(guard).path.0[word::RETURNED];
     let answer = path::answer(seen, unread);
     let found = word.compare_exchange(0, answer, Ordering::AcqRel, Ordering::Acquire);
-    path::rest(seen, unread, found.unwrap_or_else(|found| found))
+    reflected::tell_nic(guard);
+    let found = reflected::found_by_answer(guard, found.unwrap_or_else(|found| found))?;
+    Some(path::rest(seen, unread, found))
 }

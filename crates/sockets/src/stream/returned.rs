@@ -58,7 +58,7 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     match path::owed(grant, load(path, word::RETURNED)) {
         Owed::Refuse => Debt::Unasked,
         // A receiver that has died or left meanwhile never answers. One that has only ended what it sends does.
-        Owed::Wait if !conn.has(flag::DEAD) && !has_left(guard, fd) => Debt::Waits,
+        Owed::Wait if !conn.has(flag::DEAD | flag::GONE) && !has_left(guard, fd) => Debt::Waits,
         Owed::Wait | Owed::Nothing => {
             conn.set(flag::PUMPED);
             Debt::None

@@ -7,7 +7,7 @@ use super::{
     Fault, Put, backlog, failed, load, returned, rx, send_control, store, tell_reader, transfer,
     tx, word,
 };
-use super::{combine, ending, listeners};
+use super::{combine, ending, listeners, reflected};
 use crate::Errno;
 use crate::conn::{Guard, HasEndpoint, flag};
 use core::ops::RangeInclusive;
@@ -137,6 +137,7 @@ pub fn shut(guard: &mut Guard<'_>) {
     store(&rx(guard).path, word::SHUT, 1);
     // Threads that wait for room. Others have been told of the end.
     listeners::wake_asleep(&rx(guard).room);
+    reflected::tell_nic(guard);
 }
 
 /// What a send is told once sending is over: an error of this end's, or whatever the kernel says.
@@ -293,9 +294,12 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     returned::refuse_or_pump(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
         // Before the packet: a thread that is told of that finds the end announced.
-        store(&tx(guard).writer, word::FIN, 1);
+        store(&tx(guard).writer, word::FIN, word::FIN_ON_VI);
         send_control(guard, Kind::Fin);
         tell_reader(guard);
+    } else if conn.tx() != Tx::Vi && load(&tx(guard).writer, word::FIN) == 0 {
+        store(&tx(guard).writer, word::FIN, word::FIN_ON_TCP);
+        reflected::tell_nic(guard);
     }
 }
 

@@ -1,0 +1,129 @@
+//! One VI of a program's, from its request to its end.
+
+use crate::program::{NIC, PROGRAM, Program, WAITER};
+use crate::wire::Id;
+use core::net::SocketAddr;
+use core::sync::atomic::Ordering;
+use sovia_proto::meeting::Link;
+use sovia_proto::word;
+use sovia_reflect::Reflection;
+use sovia_sys::diag;
+
+/// Bytes that a VI's last use may leave in memory, in each range of the segment.
+const KEPT: usize = 4 << 10;
+
+/// A VI that a program has requested.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// The program's number.
+    pub(crate) program: u64,
+    pub(crate) vi: u32,
+    pub(crate) link: Link,
+    pub(crate) is_connector: bool,
+    /// The VI's number at the far NIC, and the VI, once both ends have asked for it.
+    pub(crate) joined: Option<(Id, Reflection)>,
+    /// The program has left it, or no process of the program's holds the connection any more.
+    pub(crate) is_left: bool,
+    /// The far NIC has nothing of it any more, and is told nothing.
+    pub(crate) is_alone: bool,
+}
+
+/// A connection by its addresses, and whether the end that is meant has connected.
+pub(crate) type Key = (SocketAddr, SocketAddr, bool);
+
+impl Connection {
+    /// What the other end of it is asked for by.
+    pub(crate) fn other_end(&self) -> Key {
+        (self.link.connector, self.link.acceptor, !self.is_connector)
+    }
+
+    /// The program's own end.
+    pub(crate) fn own_end(&self) -> Key {
+        (self.link.connector, self.link.acceptor, self.is_connector)
+    }
+
+    /// The addresses of the program's socket, its own first.
+    fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        match self.is_connector {
+            true => (self.link.connector, self.link.acceptor),
+            false => (self.link.acceptor, self.link.connector),
+        }
+    }
+
+    /// Whether the kernel has the socket that the program says to hold, made by that user.
+    pub(crate) fn is_vouched_for(&self, uid: u32) -> bool {
+        let (own, peer) = self.addresses();
+        diag::tcp_owner(own, peer)
+            .is_ok_and(|owner| owner.cookie == self.link.cookie && owner.uid == uid)
+    }
+
+    /// Whether any process holds the program's socket. Where the kernel does not say, one does.
+    pub(crate) fn is_held(&self) -> bool {
+        let (own, peer) = self.addresses();
+        match diag::tcp_owner(own, peer) {
+            Ok(owner) => owner.is_held && owner.cookie == self.link.cookie,
+            Err(error) => error != sovia_sys::Errno::ENOENT,
+        }
+    }
+
+    /// Whether the program asks for the VI still, or has it.
+    pub(crate) fn is_wanted(&self, program: &Program) -> bool {
+        self.joined.is_some() || program.segment.requested(NIC, self.vi).is_some()
+    }
+
+    /// The far NIC has the other end: the program's request is accepted. False if the program has withdrawn it.
+    pub(crate) fn join(&mut self, program: &Program, far: Id) -> bool {
+        let Some(request) = program.segment.requested(NIC, self.vi) else { return false };
+        let reflection = Reflection::new(program.segment.clone(), self.vi, PROGRAM);
+        // First: what the program says once it has the VI must be heard.
+        program.segment.direction(self.vi, PROGRAM).bell.watch(WAITER);
+        program.segment.direction(self.vi, NIC).room.watch(WAITER);
+        if !program.segment.accept(NIC, request) {
+            return false;
+        }
+        self.joined = Some((far, reflection));
+        true
+    }
+
+    /// Looks whether the program has left the VI; before what it has published is looked at for the last time.
+    pub(crate) fn look_for_leaving(&mut self, program: &Program) {
+        if !self.is_left && program.segment.peer_left(NIC, self.vi) {
+            self.leave();
+        }
+    }
+
+    /// The program publishes nothing any more.
+    pub(crate) fn leave(&mut self) {
+        self.is_left = true;
+        if let Some((_, reflection)) = &mut self.joined {
+            reflection.end();
+        }
+    }
+
+    /// Whether nothing is left to be told or to be heard.
+    pub(crate) fn is_over(&self) -> bool {
+        self.joined.as_ref().is_some_and(|(_, reflection)| {
+            let told = reflection.has_ended() || self.is_alone;
+            let heard = reflection.has_come_to_end() || self.is_alone;
+            self.is_left && told && heard
+        })
+    }
+
+    /// The NIC is done with the VI.
+    pub(crate) fn give_back(&self, program: &Program) {
+        if self.joined.is_some() {
+            program.segment.leave(NIC, self.vi, true, KEPT);
+        }
+    }
+
+    /// The VI is broken: the program's connection ends with an error.
+    pub(crate) fn break_off(&mut self, program: &Program) {
+        self.is_alone = true;
+        if let Some((_, reflection)) = &self.joined {
+            let direction = program.segment.direction(self.vi, NIC);
+            direction.writer.0[word::GONE].store(word::BROKEN, Ordering::Release);
+            let told = sovia_reflect::Told { reader: true, writer: true, progress: true };
+            reflection.tell(told, |waiters| program.notify(self.vi, waiters));
+        }
+    }
+}

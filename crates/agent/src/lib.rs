@@ -1,0 +1,73 @@
+//! The NIC in software, in a process of its own.
+//!
+//! It stands between the programs of its host and the NIC of another host. With each program it shares a segment, whose
+//! other side a process of the same host would have ([`via_shm`]); what either program publishes there is
+//! reflected in the segment of the other ([`sovia_reflect`]). The two NICs speak over a channel that loses and reorders
+//! nothing ([`sovia_link`]), whatever happens to its frames.
+//!
+//! - `program`: a program, its segment, and how it introduces itself;
+//! - `connection`: one VI, from its request to its end; `wire`: what the NICs say to each other;
+//! - `port`: where frames go: a Unix datagram socket, which loses and corrupts them as it is told;
+//! - `nic`: what is done when something comes.
+//!
+//! **What outlives what.** What a program has put on a VI lies in the segment, so it arrives though the program is
+//! killed at once: the NIC reads it there, and tells the far end only then that nothing more comes. A fork, an exec and a passed
+//! descriptor are the program's business alone, as with a peer of its own host. If a NIC dies, its programs'
+//! connections end with an error.
+
+#![forbid(unsafe_code)]
+
+mod connection;
+mod nic;
+mod port;
+mod program;
+mod wire;
+
+pub use port::Faults;
+use std::path::PathBuf;
+
+/// What a NIC is told.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// By what name programs find it.
+    pub name: String,
+    /// The file name of its port.
+    pub port: PathBuf,
+    /// The file name of the far NIC's port.
+    pub peer: PathBuf,
+    /// What happens to its frames.
+    pub faults: Faults,
+}
+
+/// Why a NIC cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its name cannot be had.
+    #[error("no programs can be heard as the NIC {0:?}: {1}")]
+    Name(String, sovia_sys::Errno),
+    /// Its port cannot be opened.
+    #[error("the port {0:?} cannot be opened: {1}")]
+    Port(PathBuf, std::io::Error),
+    /// The kernel refuses what every NIC needs.
+    #[error("the kernel refuses to let it wait: {0}")]
+    Kernel(sovia_sys::Errno),
+}
+
+/// A NIC that programs can find.
+#[derive(Debug)]
+pub struct Nic(nic::Nic);
+
+impl Nic {
+    /// Opens it: from here on programs and frames that come are not lost.
+    ///
+    /// # Errors
+    /// [`Error`] says what is missing.
+    pub fn open(config: &Config) -> Result<Nic, Error> {
+        nic::Nic::open(config).map(Nic)
+    }
+
+    /// Serves, for as long as the kernel lets it.
+    pub fn serve(mut self) -> Error {
+        self.0.serve()
+    }
+}

@@ -1,0 +1,178 @@
+//! A program of this host: the segment that it shares with the NIC, and what it has handed over with it.
+
+use sovia_proto::meeting::{INTRODUCTION, Introduction, NIC_NAME, Process};
+use sovia_sys::datagram::Name;
+use sovia_sys::seqpacket::{Listener, Packets};
+use sovia_sys::{Errno, Fd, call, poll};
+use std::collections::HashMap;
+use std::sync::Arc;
+use via_shm::Segment;
+use via_shm::layout::DOORBELLS;
+use via_shm::segment::SideIndex;
+use via_shm::waiter::Waiter;
+
+use crate::wire::Id;
+
+/// The program's side of a segment that it shares with a NIC: it has made it.
+pub(crate) const PROGRAM: SideIndex = 0;
+/// The NIC's side.
+pub(crate) const NIC: SideIndex = 1;
+/// The NIC's waiter in each segment, and the doorbell that rings it.
+pub(crate) const WAITER: u32 = 0;
+/// What tells of a process's death: a pidfd, and a pipe that hangs up with the last process that has the segment.
+const NOTICES: usize = 2;
+/// Descriptors that a program hands over: the segment, its doorbells, its notices.
+const HANDED: usize = 1 + DOORBELLS + NOTICES;
+
+/// How much of a program is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// The process lives.
+    Alive,
+    /// The process has died. Forked children of it may hold its connections.
+    ProcessDied,
+    /// No process is left that has the segment.
+    AllDied,
+}
+
+/// A program that shares a segment with the NIC.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) segment: Arc<Segment>,
+    doors: [Fd; DOORBELLS],
+    pub(crate) notices: [Fd; NOTICES],
+    pub(crate) uid: u32,
+    /// Its VIs that are requested or connected.
+    pub(crate) vis: HashMap<u32, Id>,
+    /// When all of it was first found dead (nanoseconds of the monotonic clock).
+    pub(crate) died_at: Option<u64>,
+}
+
+impl Program {
+    /// The NIC's waiter in the segment: where the program marks the VIs that have news.
+    pub(crate) fn waiter(&self) -> &Waiter {
+        self.segment.waiter(NIC, WAITER)
+    }
+
+    /// Tells waiters of the program (a bitmap) that a VI has news.
+    pub(crate) fn notify(&self, vi: u32, mut waiters: u32) {
+        while waiters != 0 {
+            let index = waiters.trailing_zeros();
+            waiters &= waiters - 1;
+            if let Some(door) = self.segment.waiter(PROGRAM, index).notify(vi) {
+                self.ring(door);
+            }
+        }
+    }
+
+    /// Rings one of the program's doorbells.
+    pub(crate) fn ring(&self, door: u32) {
+        // A counter that is full has rung.
+        let _ = call::write(self.doors[door as usize % DOORBELLS].raw(), &1u64.to_ne_bytes());
+    }
+
+    /// How much of it is left.
+    pub(crate) fn life(&self) -> Life {
+        let [process, all] = &self.notices;
+        if poll::probe(all.raw(), 0) & libc::POLLHUP != 0 {
+            Life::AllDied
+        } else if poll::probe(process.raw(), libc::POLLIN) & libc::POLLIN != 0 {
+            Life::ProcessDied
+        } else {
+            Life::Alive
+        }
+    }
+}
+
+/// Why a program that has come is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// Nothing has come yet.
+    #[error("it has said nothing yet")]
+    NotYet,
+    /// It has gone again.
+    #[error("it has gone again")]
+    Gone,
+    /// It runs as another user.
+    #[error("it runs as user {0}")]
+    User(u32),
+    /// What it says is no introduction of this version.
+    #[error("what it says is no introduction of this version")]
+    Introduction,
+    /// What it hands over is not what a program hands over.
+    #[error("what it hands over is not a segment, doorbells and notices")]
+    Descriptors,
+}
+
+/// Where programs of this host come to, and what they are given.
+#[derive(Debug)]
+pub(crate) struct Entrance {
+    listener: Listener,
+    /// The NIC's own doorbells.
+    pub(crate) doors: Vec<Fd>,
+    notices: Vec<Fd>,
+    me: Process,
+}
+
+impl Entrance {
+    /// The entrance of the NIC of that name.
+    pub(crate) fn open(name: &str) -> sovia_sys::Result<Entrance> {
+        let name = Name::new(format!("{NIC_NAME}{name}").as_bytes()).ok_or(Errno::ENAMETOOLONG)?;
+        let listener = Listener::bind(&name)?;
+        let door = || Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK));
+        let doors = (0..DOORBELLS).map(|_| door()).collect::<sovia_sys::Result<Vec<Fd>>>()?;
+        let [reading, writing] = call::pipe()?;
+        // Closed by the kernel when the NIC ends.
+        Fd::adopt(writing).into_raw();
+        let notices = vec![Fd::make(call::pidfd_of_self)?, Fd::adopt(reading)];
+        let mut nonce = [0; 8];
+        call::getrandom(&mut nonce)?;
+        let me = Process { pid: call::getpid(), nonce: u64::from_ne_bytes(nonce) };
+        Ok(Entrance { listener, doors, notices, me })
+    }
+
+    /// The descriptor that tells of programs that come.
+    pub(crate) fn raw(&self) -> i32 {
+        self.listener.raw()
+    }
+
+    /// The next program that has come, which may not have said anything yet.
+    pub(crate) fn accept(&self) -> Option<Packets> {
+        self.listener.accept().ok()
+    }
+
+    /// Takes a program in, if it has introduced itself.
+    pub(crate) fn take_in(&self, packets: &Packets) -> Result<Program, Refused> {
+        let mut buffer = [0; INTRODUCTION + 1];
+        let mut received = match packets.receive(&mut buffer) {
+            Ok(received) if received.len > 0 => received,
+            Err(Errno::EAGAIN) => return Err(Refused::NotYet),
+            _ => return Err(Refused::Gone),
+        };
+        let (_, uid) = packets.peer().map_err(|_| Refused::Gone)?;
+        if uid != call::geteuid() {
+            return Err(Refused::User(uid));
+        }
+        if received.truncated {
+            return Err(Refused::Introduction);
+        }
+        Introduction::decode(&buffer[..received.len]).ok_or(Refused::Introduction)?;
+        let fds = core::mem::take(&mut received.fds);
+        let handed = <[Fd; HANDED]>::try_from(fds).map_err(|_| Refused::Descriptors)?;
+        let [segment, a, b, c, d, e, f, process, all] = handed;
+        let segment = Segment::attach(&segment).map_err(|_| Refused::Descriptors)?;
+        let own: Vec<i32> = self.doors.iter().chain(&self.notices).map(Fd::raw).collect();
+        // From here on the program may request VIs; the waiter is there before.
+        segment.waiter(NIC, WAITER).reset(WAITER);
+        let answer = Introduction { from: self.me }.encode();
+        packets.send(&answer, &own).map_err(|_| Refused::Gone)?;
+        Ok(Program {
+            segment: Arc::new(segment),
+            doors: [a, b, c, d, e, f],
+            notices: [process, all],
+            uid,
+            vis: HashMap::new(),
+            died_at: None,
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! What two NICs say to each other, as bytes: which connections their programs ask for, and what is said about one VI.
+//!
+//! | kind | fields, little-endian | |
+//! |---|---|---|
+//! | 1 `Offer` | id u64, link and role (96 bytes) | a program of the speaker's asks for this connection |
+//! | 2 `Withdraw` | id u64 | it does not any more |
+//! | 3 `About` | id u64, bytes | about the VI that has that id at the hearer |
+//! | 4 `Broken` | id u64 | that VI is broken |
+
+use sovia_proto::meeting::{LINK, Link};
+use sovia_reflect::Malformed;
+
+/// A VI, by the number that one NIC has given it.
+pub(crate) type Id = u64;
+
+/// One message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Message<'a> {
+    /// The speaker's VI of that id is for that connection, whose connector its program is, or is not.
+    Offer(Id, Link, bool),
+    /// The speaker's VI of that id is none any more.
+    Withdraw(Id),
+    /// About the hearer's VI of that id.
+    About(Id, &'a [u8]),
+    /// The hearer's VI of that id is broken.
+    Broken(Id),
+}
+
+impl<'a> Message<'a> {
+    /// Replaces what is in `out` by the message.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.clear();
+        let mut begin = |kind: u8, id: Id| {
+            out.push(kind);
+            out.extend_from_slice(&id.to_le_bytes());
+        };
+        match self {
+            Message::Offer(id, link, is_connector) => {
+                begin(1, *id);
+                out.extend_from_slice(&link.of_role(*is_connector));
+            }
+            Message::Withdraw(id) => begin(2, *id),
+            Message::About(id, bytes) => {
+                begin(3, *id);
+                out.extend_from_slice(bytes);
+            }
+            Message::Broken(id) => begin(4, *id),
+        }
+    }
+
+    /// The message that `bytes` are.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Message<'a>, Malformed> {
+        let cut = Malformed("a message cut short");
+        let (kind, rest) = bytes.split_first().ok_or(cut)?;
+        let (id, rest) = rest.split_first_chunk().ok_or(cut)?;
+        let id = u64::from_le_bytes(*id);
+        match (kind, rest) {
+            (1, rest) => {
+                let link: &[u8; LINK] = rest.try_into().map_err(|_| cut)?;
+                let (link, is_connector) =
+                    Link::with_role(link).ok_or(Malformed("an offer of no connection"))?;
+                Ok(Message::Offer(id, link, is_connector))
+            }
+            (2, []) => Ok(Message::Withdraw(id)),
+            (3, rest) => Ok(Message::About(id, rest)),
+            (4, []) => Ok(Message::Broken(id)),
+            _ => Err(Malformed("a message of an unknown kind")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_survives_its_encoding_and_nothing_shorter_is_one() {
+        let link = Link {
+            connector: "10.0.0.1:5".parse().unwrap(),
+            acceptor: "[::1]:6".parse().unwrap(),
+            cookie: 7,
+        };
+        let messages = [
+            Message::Offer(1, link, true),
+            Message::Offer(2, link, false),
+            Message::Withdraw(3),
+            Message::Broken(4),
+        ];
+        let mut bytes = Vec::new();
+        for message in messages {
+            message.encode(&mut bytes);
+            assert_eq!(Message::decode(&bytes), Ok(message));
+            for len in 0..bytes.len() {
+                assert!(Message::decode(&bytes[..len]).is_err());
+            }
+            bytes.push(0);
+            assert!(Message::decode(&bytes).is_err());
+        }
+        Message::About(5, b"words").encode(&mut bytes);
+        assert_eq!(Message::decode(&bytes), Ok(Message::About(5, b"words")));
+    }
+}

@@ -1,0 +1,9 @@
+//! The agent, from its messages up.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[&["wire", "port"], &["program"], &["connection"], &["nic"]];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &[]);
+}

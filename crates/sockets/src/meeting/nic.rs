@@ -1,0 +1,184 @@
+//! Meeting by a NIC in software: where the rules name one, each end asks it for a VI, and it accepts when the NIC at the
+//! other end has been asked for the same connection.
+//!
+//! A process introduces itself to a NIC once: it makes a segment, and the NIC takes the place that another process
+//! of this host would have. No NIC, or one that does not answer: the connection stays on TCP, and asks again later.
+
+use super::attach::{Attached, attach};
+use super::offer::{are_descriptors_of_a_peer, keep, own_descriptors};
+use super::permitted;
+use crate::conn::{Phase, Role, Stage};
+use crate::message::{Link, Process};
+use crate::pair::{self, Requested};
+use crate::sets;
+use crate::table::Ref;
+use sovia_control::NicName;
+use sovia_proto::meeting::{INTRODUCTION, Introduction, NIC_NAME};
+use sovia_sys::datagram::Name;
+use sovia_sys::seqpacket::Packets;
+use sovia_sys::{Fd, call, clock};
+use via_shm::Segment;
+use via_shm::request::Progress;
+
+/// Nanoseconds after which a NIC that was not there is looked for again.
+const RETRY_NS: u64 = 5_000_000;
+
+/// A NIC that the rules name, as this process knows it.
+struct Nic {
+    name: &'static NicName,
+    /// What this process has said to it, until it answers.
+    introduction: Option<(Packets, Segment, (u64, u64))>,
+    /// The NIC as a process, once it has answered.
+    process: Option<Process>,
+    /// When it was last looked for.
+    tried: u64,
+}
+
+/// Those that have been looked for.
+pub(super) struct Nics(Vec<Nic>);
+
+impl Nics {
+    pub(super) const fn new() -> Nics {
+        Nics(Vec::new())
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// One look at where a candidate's meeting by a NIC stands.
+    pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
+        let approach = &at.conn.approach;
+        if let Stage::Requested { pair: index, vi, .. } = approach.stage() {
+            let Some(pair) = pair::get(index) else {
+                approach.reach(Stage::Idle);
+                return Attached::No;
+            };
+            return match pair.segment.progress(vi) {
+                Progress::Pending => Attached::No,
+                Progress::Accepted => {
+                    let attached = attach(fd, at, index, vi);
+                    if attached != Attached::No {
+                        approach.reach(Stage::Idle);
+                    } else if at.conn.phase() == Phase::Plain {
+                        super::known::closed(at);
+                    }
+                    attached
+                }
+                Progress::Gone => {
+                    pair.free(vi);
+                    approach.reach(Stage::Idle);
+                    Attached::No
+                }
+            };
+        }
+        let Some(process) = self.process(name) else { return Attached::No };
+        let Some(link) = permitted(fd, at) else { return Attached::No };
+        match request(process, &link, at.conn.role()) {
+            Some(Requested { pair, vi }) => {
+                approach.reach(Stage::Requested { pair, vi, at: n as u8 & 0x7f });
+            }
+            // All VIs of its segments are in use: another segment.
+            None => self.leave_behind(name),
+        }
+        Attached::No
+    }
+
+    fn find(&mut self, name: &'static NicName) -> &mut Nic {
+        let known = self.0.iter().position(|nic| nic.name == name);
+        let i = known.unwrap_or_else(|| {
+            self.0.push(Nic { name, introduction: None, process: None, tried: 0 });
+            self.0.len() - 1
+        });
+        &mut self.0[i]
+    }
+
+    /// The NIC is introduced to another segment when it is needed next.
+    fn leave_behind(&mut self, name: &'static NicName) {
+        self.find(name).process = None;
+    }
+
+    /// The NIC of that name, if it has answered; else it is looked for.
+    fn process(&mut self, name: &'static NicName) -> Option<Process> {
+        let nic = self.find(name);
+        if let Some(process) = nic.process {
+            if pair::is_served_by(process) {
+                return Some(process);
+            }
+            nic.process = None;
+        }
+        match nic.introduction.take() {
+            Some(said) => nic.hear(said),
+            None => nic.introduce(),
+        }
+        nic.process
+    }
+}
+
+/// Requests a VI of a NIC, in the first segment that has one.
+fn request(nic: Process, link: &Link, role: Role) -> Option<Requested> {
+    let requested = pair::request_of_nic(nic, &link.of_role(role == Role::Connector))?;
+    pair::get(requested.pair)?.tell_nic(requested.vi);
+    Some(requested)
+}
+
+impl Nic {
+    /// Says who this process is, and hands over a segment.
+    fn introduce(&mut self) {
+        let now = clock::now_ns();
+        if now.saturating_sub(self.tried) < RETRY_NS {
+            return;
+        }
+        self.tried = now;
+        let mut name = [0; NIC_NAME.len() + 32];
+        let text = self.name.as_str().as_bytes();
+        name[..NIC_NAME.len()].copy_from_slice(NIC_NAME.as_bytes());
+        name[NIC_NAME.len()..][..text.len()].copy_from_slice(text);
+        let Some(name) = Name::new(&name[..NIC_NAME.len() + text.len()]) else { return };
+        let Ok(packets) = Packets::connect(&name) else { return };
+        // Programs of other users may listen there.
+        if !packets.peer().is_ok_and(|(_, uid)| uid == call::geteuid()) {
+            return;
+        }
+        let (Ok((segment, file)), Some(own)) = (Segment::create(), own_descriptors()) else {
+            return;
+        };
+        let Ok(id) = call::file_id(file.raw()) else { return };
+        let mut fds = vec![file.raw()];
+        fds.extend(own);
+        let introduction = Introduction { from: pair::me() }.encode();
+        if packets.send(&introduction, &fds).is_ok() {
+            self.introduction = Some((packets, segment, id));
+        }
+    }
+
+    /// Hears what the NIC answers.
+    fn hear(&mut self, said: (Packets, Segment, (u64, u64))) {
+        let (packets, segment, id) = said;
+        let mut answer = [0; INTRODUCTION + 1];
+        let mut received = match packets.receive(&mut answer) {
+            Ok(received) => received,
+            Err(call::Errno::EAGAIN) => {
+                self.introduction = Some((packets, segment, id));
+                return;
+            }
+            Err(_) => return,
+        };
+        let Some(answer) = Introduction::decode(&answer[..received.len.min(answer.len())]) else {
+            return;
+        };
+        let Ok((pid, _)) = packets.peer() else { return };
+        if answer.from.pid != pid || !are_descriptors_of_a_peer(&received.fds) {
+            return;
+        }
+        received.fds.iter_mut().for_each(Fd::vouch);
+        pair::collect(sets::forget_pair);
+        let added = pair::add_nic(segment, id, answer.from).and_then(pair::get);
+        if let Some(pair) = added {
+            keep(&pair, received.fds);
+            if pair.has_doors() {
+                self.process = Some(answer.from);
+            }
+        }
+    }
+}
