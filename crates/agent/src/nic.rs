@@ -196,6 +196,7 @@ impl Nic {
         let entrance = &self.entrance;
         self.strangers.retain(|stranger| match entrance.take_in(stranger) {
             Err(Refused::NotYet) => true,
+            Err(Refused::Gone) => false,
             Err(refused) => {
                 eprintln!("sovia-agent: a program is not served: {refused}");
                 false

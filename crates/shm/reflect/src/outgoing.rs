@@ -94,6 +94,10 @@ impl Outgoing {
         segment: &Segment,
         sink: &mut impl Sink,
     ) -> Result<bool, Damaged> {
+        if self.has_ended {
+            // What a recall or a return asks the end answers as well.
+            return Ok(true);
+        }
         let direction = segment.direction(self.vi, self.program);
         // What is decided or over from here on is answered and ended by a later pass, behind what that finds.
         let (decided, is_over) = (self.decided, self.is_over);
