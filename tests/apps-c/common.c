@@ -180,7 +180,7 @@ struct info {
     uint32_t state;
     uint32_t rest[15];
 };
-enum { MEETING = 1, TABLE_VERSIONS = 32, ROUNDS_UNTIL_MET = 100000 };
+enum { MEETING = 1, TABLE_VERSIONS = 32, ROUNDS_UNTIL_MET = 20000 };
 
 // Whether the connection's ends have met, or never will.
 static bool has_met(int fd) {
@@ -197,14 +197,17 @@ static bool has_met(int fd) {
     return true;
 }
 
-// With SOVIA_TEST_UNTIL_MET requests and answers go on until the ends have met, however long that takes.
+// With SOVIA_TEST_UNTIL_MET requests and answers go on until both ends have met, however long that takes.
 static void warm_until_met(int fd, bool server) {
-    char buffer[64] = {0};
-    for (int i = 0; getenv("SOVIA_TEST_UNTIL_MET") && !buffer[0]; i++) {
-        buffer[0] = i > ROUNDS_UNTIL_MET || has_met(fd);
+    enum { OVER, MET, LENGTH };
+    char buffer[LENGTH] = {0};
+    for (int i = 0; getenv("SOVIA_TEST_UNTIL_MET") && !buffer[OVER]; i++) {
+        // The client decides, by what it knows and what the server has answered.
+        buffer[OVER] = i > ROUNDS_UNTIL_MET || (buffer[MET] && has_met(fd));
         if (!server)
             send_all(fd, buffer, sizeof buffer);
         recv_all(fd, buffer, sizeof buffer);
+        buffer[MET] = server ? has_met(fd) : buffer[MET];
         if (server)
             send_all(fd, buffer, sizeof buffer);
     }

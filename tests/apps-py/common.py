@@ -6,8 +6,8 @@ As for the C programs: the two roles are started separately, meet through a port
 file in DIR, and stay in step over two FIFOs.
 """
 
-import errno
 import ctypes
+import errno
 import os
 import socket
 import sys
@@ -121,13 +121,13 @@ def has_met(connection):
 
 def warm(connection, server):
     """Small requests and answers until the switch has happened."""
-    met = "SOVIA_TEST_UNTIL_MET" not in os.environ
-    while not met:
+    over, met = "SOVIA_TEST_UNTIL_MET" not in os.environ, False
+    while not over:
         if not server:
-            connection.sendall(bytes([has_met(connection)]))
-        met = recv_exactly(connection, 1)[0]
+            connection.sendall(bytes([met and has_met(connection), False]))
+        over, met = recv_exactly(connection, 2)
         if server:
-            connection.sendall(bytes([met]))
+            connection.sendall(bytes([over, has_met(connection)]))
     message = b"warm-up".ljust(64)
     for _ in range(int(os.environ.get("SOVIA_TEST_WARMUP", "20"))):
         if not server:

@@ -150,8 +150,8 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     has_gone(guard, fd);
     let mut events = poll::probe(fd, libc::POLLRDHUP) & (ENDS | libc::POLLERR);
     if !reflected::tcp_tells_the_end(guard) {
-        // The program is told once the NIC has.
-        events = 0;
+        // The program is told once the NIC has; of its own shutdown at once.
+        events &= if conn.has(flag::SHUT_RD) { libc::POLLRDHUP } else { 0 };
     }
     if events & !libc::POLLRDHUP != 0 && !conn.has(flag::PEER_GONE) {
         // What the program is told here, its next call must find.

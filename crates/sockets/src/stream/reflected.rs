@@ -58,6 +58,8 @@ pub(super) fn tcp_tells_the_end(guard: &Guard<'_>) -> bool {
         || end(guard) != End::NotYet
         // It never had leave to switch.
         || guard.conn.rx() == Rx::Tcp
+        // What comes is thrown away.
+        || guard.conn.has(flag::SHUT_RD) && guard.conn.has(flag::SHUT_WR)
 }
 
 /// Whether the recall of the direction in which this end receives is known where its sender is, so that the switch
