@@ -188,10 +188,14 @@ impl Incoming {
                 }
             }
         }
+        let kind = Immediate::decode(entry.immediate).map(|packet| packet.kind);
+        if kind == Ok(Kind::Fin) {
+            // Announced with the packet: a program that is told of the end finds it.
+            store(&direction.writer, word::FIN, word::FIN_ON_VI);
+        }
         slot.publish(n, entry);
         self.next = n.wrapping_add(1);
         // As the sender itself would: acknowledgements are for the writer of the other direction.
-        let kind = Immediate::decode(entry.immediate).map(|packet| packet.kind);
         let reader = kind.is_ok_and(Kind::is_ordered);
         Ok(Told { reader, writer: kind == Ok(Kind::Ack), progress: false })
     }
@@ -225,7 +229,9 @@ impl Incoming {
         store(&direction.path, word::TAKEN, state.taken);
         store(&direction.path, word::ASKED, state.asked);
         store(&direction.writer, word::LEDGER, state.ledger);
-        store(&direction.writer, word::FIN, state.fin);
+        if state.fin != word::FIN_ON_VI {
+            store(&direction.writer, word::FIN, state.fin);
+        }
         let is_silent = State { ledger: before.ledger, ..state } == before;
         Told { reader: !is_silent, writer: false, progress: !is_silent }
     }

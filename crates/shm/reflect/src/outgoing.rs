@@ -109,7 +109,7 @@ impl Outgoing {
         let gathered = tail != self.tail;
         let before = |outgoing: &Outgoing| !gathered || outgoing.ordered != after as u32;
         while self.next != end && before(self) {
-            if !self.tell_entry(segment, &state, sink)? {
+            if !self.tell_entry(segment, sink)? {
                 return Ok(false);
             }
         }
@@ -122,7 +122,7 @@ impl Outgoing {
             }
         }
         while self.next != end {
-            if !self.tell_entry(segment, &state, sink)? {
+            if !self.tell_entry(segment, sink)? {
                 return Ok(false);
             }
         }
@@ -207,25 +207,12 @@ impl Outgoing {
     }
 
     /// Tells the next entry. False if there is no room.
-    fn tell_entry(
-        &mut self,
-        segment: &Segment,
-        state: &State,
-        sink: &mut impl Sink,
-    ) -> Result<bool, Damaged> {
+    fn tell_entry(&mut self, segment: &Segment, sink: &mut impl Sink) -> Result<bool, Damaged> {
         let n = self.next;
         let slot = &segment.slots(self.vi, self.program)[(n % SLOTS) as usize];
         let entry = slot.read(n).ok_or(Damaged("an entry overwritten"))?;
         let kind =
             Immediate::decode(entry.immediate).map_err(|_| Damaged("an unknown packet"))?.kind;
-        if kind == Kind::Fin && self.state.fin != state.fin {
-            if !sink.has_room() {
-                return Ok(false);
-            }
-            // The end is announced before it comes.
-            self.state.fin = state.fin;
-            sink.put(&Message::State(self.state));
-        }
         if !sink.has_room() {
             return Ok(false);
         }
