@@ -52,7 +52,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
                     },
                 }
             }
-            idle(guard, fd, &mut []) != Got::Nothing
+            idle(guard, fd, false) != Got::Nothing
         }
         Rx::Granted => {
             if on_tcp(guard, fd) {

@@ -15,36 +15,50 @@ use via_shm::endpoint::Area;
 
 /// Copies unread bytes without consuming them (`MSG_PEEK`).
 pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
-    let conn = guard.conn;
     if reflected::awaits_answer(guard) {
         return Got::Nothing;
     }
-    if conn.rx() != Rx::Vi {
-        grant(guard);
-        match next_from(guard) {
-            Ok(Origin::Vi) => return peek(guard, fd, out),
-            Ok(Origin::Tcp(_)) => return peek_tcp(guard, fd, out),
-            Err(fault) => return Got::Failed(failed(conn, fd, fault)),
+    loop {
+        let got = if guard.conn.rx() == Rx::Vi {
+            peek_at_vi(guard, fd, out)
+        } else {
+            peek_tcp(guard, fd, out)
+        };
+        if let Some(got) = got {
+            return got;
         }
     }
-    match peek_vi(guard, out) {
+}
+
+/// Looks at the VI; `None` if the direction has gone back to TCP.
+fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
+    let conn = guard.conn;
+    Some(match peek_vi(guard, out) {
         // Nothing is asked for, which there is as soon as there are bytes.
         Ok(0) if out.is_empty() && unread(guard, fd).is_ok_and(|n| n > 0) => Got::Bytes(0),
         // A packet without bytes: the peer's end, or its way back.
-        Ok(0) if !out.is_empty() && guard.held_first != guard.held_end => peek_left(guard, fd, out),
-        Ok(0) => match idle(guard, fd, &mut []) {
-            Got::Bytes(_) => peek_left(guard, fd, out),
+        Ok(0) if !out.is_empty() && guard.held_first != guard.held_end => {
+            return peek_left(guard, fd, out);
+        }
+        Ok(0) => match idle(guard, fd, false) {
+            Got::Bytes(_) => return peek_left(guard, fd, out),
             Got::End if !out.is_empty() && !conn.has(flag::EOF) => end(conn, fd),
             got => got,
         },
         Ok(n) => Got::Bytes(n),
         Err(fault) => Got::Failed(failed(conn, fd, fault)),
-    }
+    })
 }
 
-/// Likewise, where TCP has not been read up to the switch.
-fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+/// Looks at TCP; `None` if that has been read up to the switch, so that the direction has gone over to the VI.
+fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
+    grant(guard);
+    match next_from(guard) {
+        Ok(Origin::Vi) => return None,
+        Ok(Origin::Tcp(_)) => {}
+        Err(fault) => return Some(Got::Failed(failed(conn, fd, fault))),
+    }
     conn.clear(flag::ANCHOR);
     let result = call::recv(fd, out, libc::MSG_DONTWAIT | libc::MSG_PEEK);
     if result != Err(call::Errno::EAGAIN) {
@@ -55,22 +69,27 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
             // A program that looks until there is more waits for what the peer holds back.
             acknowledge(fd);
         }
-        return Got::Bytes(n);
+        return Some(Got::Bytes(n));
     }
     // As in `receive_tcp`: the switch may be newer than the look at it.
     let from = match result {
         Err(call::Errno::EAGAIN) => next_from(guard),
-        _ if !reflected::tcp_tells_the_end(guard) => return Got::Nothing,
-        _ => next_from(guard).and_then(|from| rescue(guard, fd, from)),
+        _ => {
+            let is_all = reflected::tcp_tells_the_end(guard);
+            match next_from(guard) {
+                Ok(Origin::Tcp(_)) if !is_all => return Some(Got::Nothing),
+                from => from.and_then(|from| rescue(guard, fd, from)),
+            }
+        }
     };
-    match (from, result) {
-        (Ok(Origin::Vi), _) => peek(guard, fd, out),
+    Some(match (from, result) {
+        (Ok(Origin::Vi), _) => return None,
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
         (_, Ok(_)) if out.is_empty() => Got::Bytes(0),
         (_, Ok(_)) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
         (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
         (_, Err(e)) => Got::Failed(errno(e)),
-    }
+    })
 }
 
 /// Copies unread bytes of the VI without consuming them, and never looks at TCP; how many.
@@ -84,15 +103,15 @@ pub(crate) fn peek_on_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> usize {
 /// What a peer that has gone or ended has left behind: it may have come after the look at the VI, or a
 /// thread of Sovia's has not handled it yet.
 #[cold]
-fn peek_left(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+fn peek_left(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     if is_returning(guard) {
-        return peek(guard, fd, out);
+        return None;
     }
-    match peek_vi(guard, out) {
+    Some(match peek_vi(guard, out) {
         Ok(0) if !out.is_empty() => Got::End,
         Ok(n) => Got::Bytes(n),
         Err(fault) => Got::Failed(failed(guard.conn, fd, fault)),
-    }
+    })
 }
 
 fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {

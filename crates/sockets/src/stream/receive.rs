@@ -39,20 +39,48 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
     if reflected::awaits_answer(guard) {
         return Got::Nothing;
     }
-    if conn.rx() == Rx::Vi {
-        match receive_vi(guard, out) {
-            Ok(0) => {}
-            Ok(n) => return Got::Bytes(n),
-            Err(fault) => return Got::Failed(failed(conn, fd, fault)),
+    loop {
+        if conn.rx() == Rx::Vi
+            && let Some(got) = receive_on_vi(guard, fd, out)
+        {
+            return got;
         }
-        if conn.rx() == Rx::Vi {
-            return idle(guard, fd, out);
+        if conn.has(flag::DAMAGED) {
+            return Got::Failed(libc::ECONNRESET);
+        }
+        if let Some(got) = receive_tcp(guard, fd, out) {
+            return got;
         }
     }
-    if conn.has(flag::DAMAGED) {
-        return Got::Failed(libc::ECONNRESET);
+}
+
+/// Receives from the VI; `None` if the direction has gone back to TCP.
+#[inline(always)]
+fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
+    let conn = guard.conn;
+    match receive_vi(guard, out) {
+        Ok(0) if conn.rx() == Rx::Vi => {}
+        other => return got(guard, fd, other),
     }
-    receive_tcp(guard, fd, out)
+    match idle(guard, fd, true) {
+        Got::Bytes(_) => {}
+        got => return Some(got),
+    }
+    // It has come while the peer's end was looked for, or a thread of Sovia's has not handled it yet.
+    match receive_vi(guard, out) {
+        Ok(0) if conn.rx() == Rx::Vi => Some(Got::End),
+        other => got(guard, fd, other),
+    }
+}
+
+/// What the program is told of a receive from the VI; `None` if that found that the direction has gone back to TCP.
+#[inline(always)]
+fn got(guard: &Guard<'_>, fd: i32, received: Result<usize, Fault>) -> Option<Got> {
+    match received {
+        Ok(0) => None,
+        Ok(n) => Some(Got::Bytes(n)),
+        Err(fault) => Some(Got::Failed(failed(guard.conn, fd, fault))),
+    }
 }
 
 /// Whether the direction in which we receive goes back to TCP here; takes the packet that says so.
@@ -90,8 +118,9 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
     guard.taker.next(tail, after) == Take::Packet
 }
 
-/// The VI has nothing: is that the end?
-pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+/// What a VI that has nothing comes to: no bytes yet ([`Got::Nothing`]), the end, an error, or `Bytes(0)` if there is
+/// something after all. `takes`: the program is told of it, and so of an error that is told once.
+pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
     const STATES: u32 =
         flag::EOF | flag::DAMAGED | flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE | flag::DEAD;
     let conn = guard.conn;
@@ -116,24 +145,14 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     }
     let gathered = load(&rx(guard).writer, word::TAIL) != guard.taker.head;
     if guard.held_first == guard.held_end && !gathered {
-        let found = match (gone, out.is_empty()) {
+        let found = match (gone, takes) {
             (false, _) => Got::Nothing,
-            // An error is told once: not to a caller that only looks.
-            (true, true) => Got::End,
-            (true, false) => end(conn, fd),
+            (true, false) => Got::End,
+            (true, true) => end(conn, fd),
         };
         return if found == Got::Nothing && shut { Got::End } else { found };
     }
-    if out.is_empty() {
-        // Only asked whether there is something.
-        return Got::Bytes(0);
-    }
-    match receive_vi(guard, out) {
-        Ok(0) if conn.rx() == Rx::Vi => Got::End,
-        Ok(0) => receive_tcp(guard, fd, out),
-        Ok(n) => Got::Bytes(n),
-        Err(fault) => Got::Failed(failed(conn, fd, fault)),
-    }
+    Got::Bytes(0)
 }
 
 /// The end of a stream whose peer has gone, after all that it had sent: an error, once, or end of file.
@@ -158,16 +177,17 @@ fn anchor(fd: i32) -> Got {
     }
 }
 
-fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+/// Receives from TCP; `None` if the direction has gone over to the VI.
+fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
     grant(guard);
     let limit = match next_from(guard) {
-        Ok(Origin::Vi) => return receive(guard, fd, out),
+        Ok(Origin::Vi) => return None,
         Ok(Origin::Tcp(limit)) => limit.min(out.len()),
-        Err(fault) => return Got::Failed(failed(conn, fd, fault)),
+        Err(fault) => return Some(Got::Failed(failed(conn, fd, fault))),
     };
     conn.clear(flag::ANCHOR);
-    match call::recv(fd, &mut out[..limit], libc::MSG_DONTWAIT) {
+    let got = match call::recv(fd, &mut out[..limit], libc::MSG_DONTWAIT) {
         Ok(0) if limit == 0 => Got::Bytes(0),
         Ok(n) if n > 0 => {
             conn.set(flag::ANCHOR);
@@ -176,12 +196,11 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
                 acknowledge(fd);
             }
             // At the switch the rest comes from the VI in the same call. A fault is the next call's.
-            if n < out.len() && matches!(next_from(guard), Ok(Origin::Vi)) {
-                return match receive_vi(guard, &mut out[n..]) {
-                    Ok(more) => Got::Bytes(n + more),
-                    Err(_) => Got::Bytes(n),
-                };
-            }
+            let n = if n < out.len() && matches!(next_from(guard), Ok(Origin::Vi)) {
+                n + receive_vi(guard, &mut out[n..]).unwrap_or(0)
+            } else {
+                n
+            };
             Got::Bytes(n)
         }
         // Nothing more on TCP, now or ever. The switch may have been made, and the connection
@@ -189,21 +208,27 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         other => {
             let from = if other == Err(call::Errno::EAGAIN) {
                 next_from(guard)
-            } else if !reflected::tcp_tells_the_end(guard) {
-                return Got::Nothing;
             } else {
-                conn.set(flag::ANCHOR);
-                next_from(guard).and_then(|from| rescue(guard, fd, from))
+                // First: the switch that is seen after it is the sender's last word.
+                let is_all = reflected::tcp_tells_the_end(guard);
+                match next_from(guard) {
+                    Ok(Origin::Tcp(_)) if !is_all => return Some(Got::Nothing),
+                    from => {
+                        conn.set(flag::ANCHOR);
+                        from.and_then(|from| rescue(guard, fd, from))
+                    }
+                }
             };
             match (from, other) {
-                (Ok(Origin::Vi), _) => receive(guard, fd, out),
+                (Ok(Origin::Vi), _) => return None,
                 (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
                 (_, Ok(_)) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
                 (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
                 (_, Err(e)) => Got::Failed(errno(e)),
             }
         }
-    }
+    };
+    Some(got)
 }
 
 /// TCP has ended before the sender had put all on it that lay unread on the VI: the rest of that is there still,
