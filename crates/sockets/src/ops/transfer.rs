@@ -518,8 +518,7 @@ fn send_tcp<K: FnOnce() -> Outcome>(
     kernel: K,
 ) -> Result<Outcome, K> {
     let conn = at.conn;
-    let is_on_tcp =
-        || conn.tx() != Tx::Vi || conn.has(flag::SHUT_WR | flag::PEER_GONE | flag::DAMAGED);
+    let is_on_tcp = || !stream::goes_over_vi(conn);
     let result = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp))?;
     watch_room_after(fd, at, &result, total);
     Ok(result)

@@ -3,6 +3,7 @@
 use crate::Errno;
 use crate::conn::{Guard, flag};
 use crate::stream;
+use crate::stream::state::EVENTS;
 use crate::table::Ref;
 use sovia_sys::{call, poll};
 
@@ -36,31 +37,18 @@ pub(crate) fn readiness(at: Ref, fd: i32, interest: u32) -> u32 {
 /// Likewise, for the holder of the connection's lock.
 #[inline]
 pub(crate) fn readiness_under(guard: &mut Guard<'_>, at: Ref, fd: i32, interest: u32) -> u32 {
-    let ended = at.conn.has(ENDS);
+    let ended = at.conn.has(EVENTS);
     let mask = moment(guard, fd, interest);
     // What the progress thread has noted meanwhile belongs to the same moment.
-    if !ended && at.conn.has(ENDS) { moment(guard, fd, interest) } else { mask }
+    if !ended && at.conn.has(EVENTS) { moment(guard, fd, interest) } else { mask }
 }
-
-/// There may be more than bytes and room.
-const ENDS: u32 = flag::ENDED
-    | flag::ANCHOR
-    | flag::EOF
-    | flag::PEER_GONE
-    | flag::DAMAGED
-    | flag::SHUT_RD
-    | flag::DEAD
-    | flag::ERROR;
 
 fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
     let mut mask = 0;
     // First: a connection that has ended is ready for everything.
-    if guard.conn.has(ENDS) {
+    if guard.conn.has(EVENTS) {
         // The anchor knows about ends and errors what the VI does not.
         mask |= stream::ending::events(guard, fd) as u16 as u32;
-        if guard.conn.has(flag::DAMAGED) {
-            mask |= IN | OUT | (libc::EPOLLERR | libc::EPOLLHUP) as u32;
-        }
     }
     // What the kernel alone knows: urgent data, bands. Asked for only by those who want it.
     const REST: u32 = (libc::EPOLLPRI | libc::EPOLLRDBAND | libc::EPOLLMSG) as u32;

@@ -8,6 +8,7 @@
 //!
 //! Nothing of this happens on the data path, but for counting bytes in private memory.
 
+use super::state::NEWS;
 use super::{Fault, backlog, handled, listeners, load, store, word};
 use crate::conn::{Conn, Guard, HasEndpoint, Locked, Place, flag};
 use crate::table;
@@ -15,9 +16,6 @@ use sovia_proto::path::{CANCELLED, ENTERED, Rx, Tx};
 
 /// Between two looks at a connection.
 pub(crate) const PERIOD_NS: u64 = 1_000_000_000;
-
-/// Flags that are news to those who wait.
-const ENDS: u32 = flag::ENDED | flag::DAMAGED | flag::EOF | flag::PEER_GONE | flag::DEAD;
 
 /// Writes the words again that their last writer may have died over.
 pub(super) fn repair(guard: &mut Guard<'_>) {
@@ -128,7 +126,7 @@ fn has_news(guard: &Guard<'_>) -> bool {
     let room =
         guard.gatherer.is_gathering() && load(&tx.reader, word::HEAD) != guard.gatherer.taken;
     let answer = conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED);
-    received || room || answer || conn.has(ENDS)
+    received || room || answer || conn.has(NEWS)
 }
 
 fn place(guard: &Guard<'_>) -> Place {
@@ -145,7 +143,7 @@ fn place(guard: &Guard<'_>) -> Place {
         head: guard.taker.head,
         consumed: guard.taker.packets,
         front: guard.front,
-        flags: guard.conn.flags() & ENDS,
+        flags: guard.conn.flags() & NEWS,
     }
 }
 

@@ -10,7 +10,7 @@
 use super::anchor::{anchor_has_ended, anchor_news};
 use super::entering::switched;
 use super::hold::scan;
-use super::{listeners, load, peek, reflected, rx, tx, word};
+use super::{listeners, load, peek, reflected, rx, state, tx, word};
 use crate::Errno;
 use crate::conn::{Conn, Guard, HELD, flag};
 use sovia_proto::packet::Kind;
@@ -157,19 +157,13 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
         // What the program is told here, its next call must find.
         has_gone_by_now(guard, fd);
     }
-    if conn.has(flag::RESET) {
-        events |= ENDS;
-    } else if events & ENDS != 0 && !conn.has(flag::SHUT_RD) && !is_reset(conn, fd) {
-        // In a kernel socket the end stands behind no more than the receive buffer holds.
-        if is_far(guard, fd) {
-            events &= !ENDS;
-            conn.set(flag::WITHHELD);
-        }
+    let may_be_far = events & ENDS != 0 && !conn.has(flag::RESET | flag::SHUT_RD);
+    // In a kernel socket the end stands behind no more than the receive buffer holds.
+    if may_be_far && !is_reset(conn, fd) && is_far(guard, fd) {
+        events &= !ENDS;
+        conn.set(flag::WITHHELD);
     }
-    if conn.has(flag::ERROR) {
-        events |= libc::POLLERR;
-    }
-    events
+    events | state::events(conn.flags())
 }
 
 /// Whether the peer has said on the VI that it sends no more, however much of what it sent is unread.

@@ -6,14 +6,14 @@
 
 use super::hold::{kind_of, look};
 use super::packets::{advance, consumed, count_arrival, packet_of};
-use super::send::{cannot, said, send_vi};
+use super::send::{cannot, goes_over_vi, said, send_vi};
 use super::{Fault, Put, backlog, failed, load, rx, tx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
 use core::ptr::NonNull;
 use sovia_proto::configuration::Transfer;
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::Kind;
-use sovia_proto::path::{Rx, Tx};
+use sovia_proto::path::Rx;
 use via_shm::ring::INLINE;
 
 /// How a place was asked for.
@@ -30,10 +30,7 @@ pub(crate) enum Place {
 /// A place for a message of up to `len` bytes, if the next one could go by the pool.
 pub(crate) fn lend(guard: &mut Guard<'_>, len: u32) -> Place {
     let conn = guard.conn;
-    if conn.tx() != Tx::Vi
-        || conn.has(flag::DAMAGED | flag::SHUT_WR | flag::PEER_GONE | flag::RETREATING)
-        || guard.endpoint_ref().tx.has_lent()
-    {
+    if !goes_over_vi(conn) || conn.has(flag::RETREATING) || guard.endpoint_ref().tx.has_lent() {
         return Place::Nowhere;
     }
     match may_send(guard) {

@@ -3,14 +3,14 @@
 use super::entering::{Origin, next_from};
 use super::hold::scan;
 use super::receive::{idle, is_returning};
-use super::send::has_shut;
+use super::send::{goes_over_vi, has_shut};
 use super::{Got, ROOM, backlog, ending, load, reflected, returned, rx, tx, word};
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
 use sovia_proto::order::{Next, Take};
 use sovia_proto::packet::Immediate;
-use sovia_proto::path::{Rx, Tx};
+use sovia_proto::path::Rx;
 use sovia_sync::hazard::Waits;
 use sovia_sys::{call, poll};
 use via_shm::endpoint::{Expected, Receiver};
@@ -86,9 +86,8 @@ fn on_tcp(guard: &Guard<'_>, fd: i32) -> bool {
 /// Whether a send would accept something, or fail at once.
 pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
-    let gone = ending::has_gone(guard, fd);
-    let over = gone || conn.has(flag::DAMAGED | flag::SHUT_WR) || has_shut(guard);
-    if conn.tx() == Tx::Vi && !over {
+    ending::has_gone(guard, fd);
+    if goes_over_vi(conn) && !has_shut(guard) {
         if !guard.gatherer.is_gathering() {
             return true;
         }

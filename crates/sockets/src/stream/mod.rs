@@ -9,6 +9,7 @@
 //!   says, and what the way back asks of a sender;
 //! - `reflected`: what differs where a NIC in software is between the two ends;
 //! - `ending`: how the peer's end came, and what is told of it;
+//! - `state`: what flags, paths and the words of the peer come to for a call;
 //! - `remains`: what is unread on a VI that a receiver leaves, or that it has never entered;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
 //! - `handled`, `listeners`: messages that a thread of Sovia's handles, and who is told of what;
@@ -34,6 +35,7 @@ pub(crate) mod reflected;
 pub(crate) mod remains;
 pub(crate) mod returned;
 mod send;
+pub(crate) mod state;
 mod transfer;
 
 pub(crate) use anchor::anchor_has_ended;
@@ -48,7 +50,7 @@ pub(crate) use peek::peek_on_vi;
 pub use peek::{peek, unread};
 pub(crate) use receive::take_on_vi;
 pub use receive::{is_ending, is_returning, receive};
-pub(crate) use send::{Way, way};
+pub(crate) use send::{Way, goes_over_vi, way};
 pub use send::{finish, leave, send, shut};
 pub(crate) use via_shm::Damaged;
 

@@ -6,6 +6,7 @@ use super::hold::{copy_held, hold, kind_of, scan};
 use super::packets::{
     advance, consumed, count_arrival, packet_of, take_control, take_held_control,
 };
+use super::state::{self, Receives};
 use super::{Fault, Got, ROOM, damaged, failed, load, rx, store, tell_writer, word};
 use super::{combine, ending, reflected};
 use crate::conn::{Conn, Guard, HELD, HasEndpoint, Taking, flag};
@@ -121,20 +122,14 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
 /// What a VI that has nothing comes to: no bytes yet ([`Got::Nothing`]), the end, an error, or `Bytes(0)` if there is
 /// something after all. `takes`: the program is told of it, and so of an error that is told once.
 pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
-    const STATES: u32 =
-        flag::EOF | flag::DAMAGED | flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE | flag::DEAD;
     let conn = guard.conn;
-    if !conn.has(STATES) {
-        return Got::Nothing;
+    match state::receives(conn.flags(), false) {
+        Receives::Waits => return Got::Nothing,
+        Receives::End => return Got::End,
+        Receives::Fails => return Got::Failed(libc::ECONNRESET),
+        Receives::Asks | Receives::Gone => {}
     }
-    if conn.has(flag::EOF) {
-        return Got::End;
-    }
-    if conn.has(flag::DAMAGED) {
-        return Got::Failed(libc::ECONNRESET);
-    }
-    let shut = conn.has(flag::SHUT_RD);
-    let gone = match shut {
+    let gone = match conn.has(flag::SHUT_RD) {
         // An error comes before the end that this end has made itself.
         true => ending::has_gone_by_now(guard, fd),
         false => ending::has_gone(guard, fd),
@@ -144,15 +139,18 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
         return Got::Failed(damaged(conn, fd));
     }
     let gathered = load(&rx(guard).writer, word::TAIL) != guard.taker.head;
-    if guard.held_first == guard.held_end && !gathered {
-        let found = match (gone, takes) {
-            (false, _) => Got::Nothing,
-            (true, false) => Got::End,
-            (true, true) => end(conn, fd),
-        };
-        return if found == Got::Nothing && shut { Got::End } else { found };
+    if guard.held_first != guard.held_end || gathered {
+        return Got::Bytes(0);
     }
-    Got::Bytes(0)
+    match state::receives(conn.flags(), true) {
+        Receives::Gone if takes => match end(conn, fd) {
+            Got::Nothing if conn.has(flag::SHUT_RD) => Got::End,
+            found => found,
+        },
+        Receives::Gone | Receives::End => Got::End,
+        Receives::Fails => Got::Failed(libc::ECONNRESET),
+        Receives::Asks | Receives::Waits => Got::Nothing,
+    }
 }
 
 /// The end of a stream whose peer has gone, after all that it had sent: an error, once, or end of file.

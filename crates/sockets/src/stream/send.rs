@@ -3,13 +3,14 @@
 
 use super::anchor::{acknowledge, push};
 use super::hold::look;
+use super::state::{self, Receiver, Sends};
 use super::{
     Fault, Put, backlog, failed, load, returned, rx, send_control, store, tell_reader, transfer,
     tx, word,
 };
 use super::{combine, ending, listeners, reflected};
 use crate::Errno;
-use crate::conn::{Guard, HasEndpoint, flag};
+use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use core::ops::RangeInclusive;
 use core::sync::atomic::Ordering;
 use sovia_proto::order::Next;
@@ -78,32 +79,45 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
     if conn.tx() == Tx::Tcp {
         switch(guard, fd);
     }
-    const UNUSUAL: u32 =
-        flag::DAMAGED | flag::ERROR | flag::SHUT_WR | flag::PEER_GONE | flag::DEAD | flag::ANCHOR;
-    if conn.has(UNUSUAL)
-        && let Some(put) = is_over(guard, fd)
-    {
-        return Some(put);
+    let mut flags = conn.flags() & state::SENDS;
+    if flags != 0 {
+        if let Some(error) = asked(guard, fd) {
+            return Some(Put::Failed(error));
+        }
+        flags = conn.flags();
     }
-    if conn.tx() != Tx::Vi {
-        return Some(if returned::holds_back(guard, fd) { Put::Full } else { Put::AskKernel });
-    }
-    if has_shut(guard) {
-        // The anchor is shut, too: what the kernel is given there it resets the connection for.
-        return Some(Put::AskKernel);
-    }
-    match load(&tx(guard).path, word::GRANT) {
-        word::LEFT => {
+    match state::sends(flags, conn.tx(), receiver(guard)) {
+        Sends::OverVi => return None,
+        Sends::Recalled => returned::recalled(guard),
+        Sends::OnTcp => {}
+        Sends::Left => {
             conn.set(flag::PEER_GONE);
             return Some(Put::AskKernel);
         }
-        grant if Grant::from_word(grant) == Grant::Recalled => {
-            returned::recalled(guard);
-            return Some(if returned::holds_back(guard, fd) { Put::Full } else { Put::AskKernel });
-        }
-        _ => {}
+        // If the receiver has shut both halves, the anchor is shut, too: what the kernel is given there it resets the
+        // connection for.
+        Sends::Over => return Some(Put::AskKernel),
     }
-    None
+    Some(if returned::holds_back(guard, fd) { Put::Full } else { Put::AskKernel })
+}
+
+/// What the receiver of the direction says in the segment.
+#[inline]
+fn receiver(guard: &Guard<'_>) -> Receiver {
+    if has_shut(guard) {
+        return Receiver::HasShut;
+    }
+    match load(&tx(guard).path, word::GRANT) {
+        word::LEFT => Receiver::HasLeft,
+        grant if Grant::from_word(grant) == Grant::Recalled => Receiver::Recalls,
+        _ => Receiver::Listens,
+    }
+}
+
+/// Whether the program's sends go over the VI, as far as this end knows: the receiver's words are not looked at.
+#[inline]
+pub(crate) fn goes_over_vi(conn: &Conn) -> bool {
+    state::sends(conn.flags(), conn.tx(), Receiver::Listens) == Sends::OverVi
 }
 
 /// Which way the bytes of a send go.
@@ -140,19 +154,11 @@ pub fn shut(guard: &mut Guard<'_>) {
     reflected::tell_nic(guard);
 }
 
-/// What a send is told once sending is over: an error of this end's, or whatever the kernel says.
+/// Finds out whether the peer has gone; the error that the send is told then, if there is one.
 #[cold]
-fn is_over(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
-    let conn = guard.conn;
-    let gone = ending::has_gone(guard, fd);
-    if let Some(error) = ending::send_error(conn) {
-        return Some(Put::Failed(error));
-    }
-    if conn.has(flag::DAMAGED) {
-        return Some(Put::AskKernel);
-    }
-    let on_vi = conn.tx() == Tx::Vi;
-    (on_vi && (gone || conn.has(flag::SHUT_WR))).then_some(Put::AskKernel)
+fn asked(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
+    ending::has_gone(guard, fd);
+    ending::send_error(guard.conn)
 }
 
 /// Moves the sending direction to the VI if the receiver has granted it.
