@@ -3,7 +3,7 @@
 use super::give_up;
 use super::proof::owns_other_end;
 use crate::conn::{Phase, Role, flag};
-use crate::message::{LINK_LEN, Link};
+use crate::message::Link;
 use crate::pair::Pending;
 use crate::table::{self, Ref};
 use crate::{anchors, handler, options, pair, protocol, sets, stats, stream, thread};
@@ -18,7 +18,7 @@ pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
         if !pair.has_doors() {
             return;
         }
-        pair.segment.pending(pair.side, |request, discriminator: &[u8; LINK_LEN]| {
+        pair.each_request(|request, discriminator| {
             if let Some(theirs) = Link::decode(discriminator)
                 && theirs.same_connection(link)
                 && owns_other_end(link, Role::Acceptor, theirs.cookie, call::geteuid())
@@ -35,7 +35,7 @@ pub(super) fn has_requests(may_be: impl Fn(&Link) -> bool) -> bool {
     let mut found = false;
     pair::each(|_, pair| {
         if !found && pair.has_doors() {
-            pair.segment.pending(pair.side, |_, discriminator: &[u8; LINK_LEN]| {
+            pair.each_request(|_, discriminator| {
                 found |= Link::decode(discriminator).is_some_and(|link| may_be(&link));
             });
         }
@@ -56,13 +56,12 @@ pub(super) enum Attached {
 
 pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, request: Pending) -> Attached {
     let Some(pair) = pair::get(index) else { return Attached::No };
-    // A VI that is in use here cannot be asked for, unless the table has been overwritten.
-    if !pair.is_free(request.vi) || !pair.segment.accept(pair.side, request) {
+    if !pair.accept(request) {
         return Attached::No;
     }
     let attached = attach(fd, at, index, request.vi);
     if attached == Attached::No {
-        pair.segment.leave(pair.side, request.vi, false, 0);
+        pair.decline(request.vi);
     }
     attached
 }

@@ -107,7 +107,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
                 approach.reach(in_vain());
                 return Step::Unknown;
             };
-            match pair.segment.progress(vi) {
+            match pair.progress(vi) {
                 Progress::Accepted => {
                     let attached = attach(fd, at, index, vi);
                     if attached != Attached::No {
@@ -163,13 +163,8 @@ pub(super) fn acceptor(fd: i32, at: Ref) -> Step {
 pub(super) fn closed(at: Ref) {
     if let Stage::Requested { pair, vi, .. } = at.conn.approach.stage() {
         at.conn.approach.reach(Stage::Idle);
-        if let Some(pair) = pair::get(pair)
-            && !pair.withdraw(vi)
-        {
-            // Accepted meanwhile: the other end has it, and this one leaves it.
-            pair.segment.leave(pair.side, vi, false, 0);
-            pair.free(vi);
-            pair.tell_nic(vi);
+        if let Some(pair) = pair::get(pair) {
+            pair.abandon(vi);
         }
     }
 }

@@ -303,11 +303,7 @@ impl Meetings {
         if let Stage::Requested { pair, vi } = meeting.stage
             && let Some(pair) = pair::get(pair)
         {
-            // Accepted meanwhile: the other end has it, and this one leaves it.
-            if !pair.withdraw(vi) {
-                pair.segment.leave(pair.side, vi, false, 0);
-                pair.free(vi);
-            }
+            pair.abandon(vi);
         }
     }
 
@@ -429,7 +425,7 @@ impl Meetings {
             Stage::Requested { pair: index, vi } => {
                 let (index, vi) = (*index, *vi);
                 let Some(pair) = pair::get(index) else { return attached };
-                match pair.segment.progress(vi) {
+                match pair.progress(vi) {
                     Progress::Accepted => {
                         if !pair.has_doors() {
                             hear_accept(index);

@@ -4,7 +4,7 @@
 //! takes a connection off its VI for all its relatives can clear its own entry only; the others find theirs to
 //! be void when they next look.
 
-use super::{KEPT, OUT, Pair};
+use super::{KEPT, OUT, Pair, Pending, Progress};
 use crate::conn::Phase;
 use crate::family;
 use crate::message::LINK_LEN;
@@ -70,7 +70,7 @@ impl Pair {
     }
 
     /// Whether no connection of this process is on a VI.
-    pub(crate) fn is_free(&self, vi: u32) -> bool {
+    fn is_free(&self, vi: u32) -> bool {
         self.reclaim(vi);
         matches!(self.conns[vi as usize].load(Ordering::Acquire), 0 | RESERVED)
     }
@@ -116,6 +116,35 @@ impl Pair {
             self.tell_nic(vi);
         }
         withdrawn
+    }
+
+    /// How a request of ours stands.
+    pub(crate) fn progress(&self, vi: u32) -> Progress {
+        self.segment.progress(vi)
+    }
+
+    /// Takes a request back, or leaves the VI if the peer has accepted it meanwhile.
+    pub(crate) fn abandon(&self, vi: u32) {
+        if !self.withdraw(vi) {
+            self.decline(vi);
+            self.free(vi);
+        }
+    }
+
+    /// The unanswered requests of the peer, with what each is for.
+    pub(crate) fn each_request(&self, each: impl FnMut(Pending, &[u8; LINK_LEN])) {
+        self.segment.pending(self.side, each);
+    }
+
+    /// Accepts a request of the peer. False if it has been taken back, or is for a VI on which a connection is:
+    /// then the table has been overwritten.
+    pub(crate) fn accept(&self, request: Pending) -> bool {
+        self.is_free(request.vi) && self.segment.accept(self.side, request)
+    }
+
+    /// Leaves a VI that no connection of ours has come onto.
+    pub(crate) fn decline(&self, vi: u32) {
+        self.segment.leave(self.side, vi, false, 0);
     }
 
     /// Nothing comes of a request of ours.
