@@ -194,12 +194,9 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
                 acknowledge(fd);
             }
             // At the switch the rest comes from the VI in the same call. A fault is the next call's.
-            let n = if n < out.len() && matches!(next_from(guard), Ok(Origin::Vi)) {
-                n + receive_vi(guard, &mut out[n..]).unwrap_or(0)
-            } else {
-                n
-            };
-            Got::Bytes(n)
+            let is_at_switch = n < out.len() && matches!(next_from(guard), Ok(Origin::Vi));
+            let more = if is_at_switch { receive_vi(guard, &mut out[n..]) } else { Ok(0) };
+            Got::Bytes(n + more.unwrap_or(0))
         }
         // Nothing more on TCP, now or ever. The switch may have been made, and the connection
         // even closed, after the switch was looked at: what is on the VI comes first.
