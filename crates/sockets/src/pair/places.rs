@@ -128,6 +128,7 @@ impl Pair {
         if !self.withdraw(vi) {
             self.decline(vi);
             self.free(vi);
+            self.tell_nic(vi);
         }
     }
 

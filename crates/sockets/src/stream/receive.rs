@@ -58,23 +58,26 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
 /// Receives from the VI; `None` if the direction has gone back to TCP.
 #[inline(always)]
 fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
-    let conn = guard.conn;
     match receive_vi(guard, out) {
-        Ok(0) if conn.rx() == Rx::Vi => {}
-        other => return got(guard, fd, other),
-    }
-    match idle(guard, fd, true) {
-        Got::Bytes(_) => {}
-        got => return Some(got),
-    }
-    // It has come while the peer's end was looked for, or a thread of Sovia's has not handled it yet.
-    match receive_vi(guard, out) {
-        Ok(0) if conn.rx() == Rx::Vi => Some(Got::End),
+        Ok(0) if guard.conn.rx() == Rx::Vi => receive_last(guard, fd, out),
         other => got(guard, fd, other),
     }
 }
 
-/// What the program is told of a receive from the VI; `None` if that found that the direction has gone back to TCP.
+/// The same where the VI has nothing, but what a peer that has gone left there. Apart, for its stack is not that of
+/// every receive.
+#[inline(never)]
+fn receive_last(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
+    match idle(guard, fd, true) {
+        Got::Bytes(_) => match receive_vi(guard, out) {
+            Ok(0) if guard.conn.rx() == Rx::Vi => Some(Got::End),
+            other => got(guard, fd, other),
+        },
+        got => Some(got),
+    }
+}
+
+/// What the program is told of a receive from the VI, as [`receive_on_vi`] says it.
 #[inline(always)]
 fn got(guard: &Guard<'_>, fd: i32, received: Result<usize, Fault>) -> Option<Got> {
     match received {
@@ -176,6 +179,7 @@ fn anchor(fd: i32) -> Got {
 }
 
 /// Receives from TCP; `None` if the direction has gone over to the VI.
+#[inline(never)]
 fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
     grant(guard);
