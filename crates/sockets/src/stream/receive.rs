@@ -40,11 +40,31 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
     if reflected::awaits_answer(guard) {
         return Got::Nothing;
     }
+    if conn.rx() == Rx::Vi {
+        match receive_vi(guard, out) {
+            Ok(0) => {}
+            Ok(n) => return Got::Bytes(n),
+            Err(fault) => return Got::Failed(failed(conn, fd, fault)),
+        }
+    }
+    receive_elsewhere(guard, fd, out)
+}
+
+/// Receives where the VI has nothing, or the direction is not on it. Apart, for its stack is not that of every receive.
+#[inline(never)]
+fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+    let conn = guard.conn;
     loop {
-        if conn.rx() == Rx::Vi
-            && let Some(got) = receive_on_vi(guard, fd, out)
-        {
-            return got;
+        if conn.rx() == Rx::Vi {
+            match idle(guard, fd, true) {
+                Got::Bytes(_) => {}
+                got => return got,
+            }
+            match receive_on_vi(guard, fd, out) {
+                None if conn.rx() == Rx::Vi => return Got::End,
+                None => {}
+                Some(got) => return got,
+            }
         }
         if conn.has(flag::DAMAGED) {
             return Got::Failed(libc::ECONNRESET);
@@ -52,35 +72,15 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
         if let Some(got) = receive_tcp(guard, fd, out) {
             return got;
         }
+        if let Some(got) = receive_on_vi(guard, fd, out) {
+            return got;
+        }
     }
 }
 
-/// Receives from the VI; `None` if the direction has gone back to TCP.
-#[inline(always)]
+/// Receives from the VI; `None` if that gives nothing.
 fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     match receive_vi(guard, out) {
-        Ok(0) if guard.conn.rx() == Rx::Vi => receive_last(guard, fd, out),
-        other => got(guard, fd, other),
-    }
-}
-
-/// The same where the VI has nothing, but what a peer that has gone left there. Apart, for its stack is not that of
-/// every receive.
-#[inline(never)]
-fn receive_last(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
-    match idle(guard, fd, true) {
-        Got::Bytes(_) => match receive_vi(guard, out) {
-            Ok(0) if guard.conn.rx() == Rx::Vi => Some(Got::End),
-            other => got(guard, fd, other),
-        },
-        got => Some(got),
-    }
-}
-
-/// What the program is told of a receive from the VI, as [`receive_on_vi`] says it.
-#[inline(always)]
-fn got(guard: &Guard<'_>, fd: i32, received: Result<usize, Fault>) -> Option<Got> {
-    match received {
         Ok(0) => None,
         Ok(n) => Some(Got::Bytes(n)),
         Err(fault) => Some(Got::Failed(failed(guard.conn, fd, fault))),
@@ -179,7 +179,6 @@ fn anchor(fd: i32) -> Got {
 }
 
 /// Receives from TCP; `None` if the direction has gone over to the VI.
-#[inline(never)]
 fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
     grant(guard);
