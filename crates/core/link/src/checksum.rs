@@ -45,12 +45,11 @@ impl Crc {
     pub(crate) fn add(self, bytes: &[u8]) -> Crc {
         let mut crc = self.0;
         let (groups, rest) = bytes.as_chunks::<8>();
+        let at = |step: usize, byte: u8| TABLES[step][usize::from(byte)];
         for &[a, b, c, d, e, f, g, h] in groups {
             let [a, b, c, d] = (crc ^ u32::from_le_bytes([a, b, c, d])).to_le_bytes();
-            crc = 0;
-            for (step, byte) in [h, g, f, e, d, c, b, a].into_iter().enumerate() {
-                crc ^= TABLES[step][usize::from(byte)];
-            }
+            crc = at(7, a) ^ at(6, b) ^ at(5, c) ^ at(4, d);
+            crc ^= at(3, e) ^ at(2, f) ^ at(1, g) ^ at(0, h);
         }
         for &byte in rest {
             crc = crc >> 8 ^ TABLES[0][usize::from(crc as u8 ^ byte)];

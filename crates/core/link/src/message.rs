@@ -33,14 +33,21 @@ pub struct Message {
 }
 
 /// Puts parts together that come in order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Assembly {
+    /// Bytes of the longest message.
+    longest: u32,
     bytes: Vec<u8>,
     /// What every part says of the message, once there is one.
     begun: Option<(Operation, Option<u32>, u32)>,
 }
 
 impl Assembly {
+    /// For messages of up to `longest` bytes.
+    pub fn new(longest: u32) -> Assembly {
+        Assembly { longest, bytes: Vec::new(), begun: None }
+    }
+
     /// Whether no message has begun.
     pub fn is_empty(&self) -> bool {
         self.begun.is_none()
@@ -49,7 +56,9 @@ impl Assembly {
     /// Whether a part can be the next one.
     pub fn fits<B: AsRef<[u8]>>(&self, part: &Part<B>) -> bool {
         let of = (part.operation, part.immediate, part.total);
-        part.start as usize == self.bytes.len() && self.begun.is_none_or(|begun| begun == of)
+        part.total <= self.longest
+            && part.start as usize == self.bytes.len()
+            && self.begun.is_none_or(|begun| begun == of)
     }
 
     /// The next part; returns the message, if it was the last one. A part that does not fit is dropped.
@@ -75,7 +84,7 @@ mod tests {
     proptest! {
         #[test]
         fn parts_make_the_message_again(message: Vec<u8>, mtu in 1usize..50) {
-            let mut assembly = Assembly::default();
+            let mut assembly = Assembly::new(10_000);
             let all: Vec<_> = parts(Operation::Send, Some(7), message.clone(), mtu).collect();
             prop_assert!(all.iter().all(|part| part.bytes.as_ref().len() <= mtu));
             let last = all.len() - 1;

@@ -1,7 +1,7 @@
 //! What a simulated network is like.
 
-use crate::stream::Timing;
 use core::time::Duration;
+use sovia_link::stream::Timing;
 use sovia_simnet::Link;
 
 /// Who makes time pass.
@@ -126,7 +126,7 @@ impl Config {
         Timing {
             first: self.retransmit_first,
             longest: self.retransmit_longest,
-            tries: self.retransmit_tries,
+            tries: Some(self.retransmit_tries),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Requests for connections, as the waiting side has them.
 
-use crate::ids::{ConnId, WaiterId};
+use crate::ids::WaiterId;
 use crate::network::Shared;
 use crate::vi::SimVi;
 use crate::world::{Deadline, World};
+use sovia_link::wire::EndId;
 use std::sync::Arc;
 use via::error::{ConnectError, NotAccepted};
 use via::state::{Event, IllegalTransition};
@@ -38,7 +39,7 @@ impl Listener {
     }
 }
 
-type Found = (ConnId, NetAddress, ViAttributes);
+type Found = (EndId, NetAddress, ViAttributes);
 
 fn take(world: &mut World, waiter: WaiterId) -> Option<Found> {
     let id = world.waiters.get(&waiter)?.request?;
@@ -57,7 +58,7 @@ impl Drop for Listener {
 #[derive(Debug)]
 pub struct SimConnection {
     shared: Arc<Shared>,
-    request: ConnId,
+    request: EndId,
     remote: NetAddress,
     attributes: ViAttributes,
 }

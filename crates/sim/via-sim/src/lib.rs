@@ -20,17 +20,14 @@ mod access;
 mod config;
 mod connection;
 mod cq;
-mod datagram;
 mod driver;
 mod engine;
 mod ids;
 mod meeting;
-mod message;
 mod network;
 mod nic;
-mod packet;
 mod pins;
-mod stream;
+mod port;
 mod vi;
 mod world;
 

@@ -107,6 +107,11 @@ impl Network {
         self.0.with(|world| world.net.counters())
     }
 
+    /// Frames that nodes have dropped because they were damaged, or not what they should have been.
+    pub fn malformed(&self) -> u64 {
+        self.0.with(|world| world.net.malformed())
+    }
+
     /// Connections that are alive or not yet known to be over, both ends counted.
     pub fn connection_ends(&self) -> usize {
         self.0.with(|world| world.conns.len())

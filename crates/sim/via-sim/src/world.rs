@@ -1,12 +1,14 @@
 //! Everything there is in a simulated network, and what happens to it next.
 
 use crate::Config;
+use crate::Time;
 use crate::engine::{Conn, CqCore, ViCore};
-use crate::ids::{ConnId, CqId, ViId, WaiterId};
+use crate::ids::{CqId, ViId, WaiterId};
 use crate::meeting::{Incoming, Outgoing, Peers, Waiter};
 use crate::nic::NicShared;
-use crate::packet::Packet;
-use sovia_simnet::{Event, Net, NodeId, Time};
+use crate::port::{Event, Port};
+use sovia_link::wire::{EndId, Packet, Word};
+use sovia_simnet::NodeId;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,11 +21,11 @@ pub(crate) enum Timer {
     /// Something has been posted to a send queue.
     Doorbell(ViId),
     /// A connection awaits an acknowledgement.
-    Retransmit(ConnId),
+    Retransmit(EndId),
     /// A request awaits an answer.
-    Request(ConnId),
+    Request(EndId),
     /// An answer awaits being settled.
-    Answer(ConnId),
+    Answer(EndId),
     /// A poke awaits being noticed; of the VI's attempt of that number.
     Poke(ViId, u64),
     /// A VI's attempt of that number has had its time.
@@ -49,16 +51,16 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) config: Config,
-    pub(crate) net: Net<Packet, Timer>,
+    pub(crate) net: Port<Timer>,
     pub(crate) nodes: Vec<Node>,
     /// The node that has an address.
     pub(crate) places: HashMap<Box<[u8]>, NodeId>,
     pub(crate) vis: HashMap<ViId, ViCore>,
-    pub(crate) conns: HashMap<ConnId, Conn>,
+    pub(crate) conns: HashMap<EndId, Conn>,
     pub(crate) cqs: HashMap<CqId, CqCore>,
     pub(crate) waiters: BTreeMap<WaiterId, Waiter>,
-    pub(crate) incoming: BTreeMap<ConnId, Incoming>,
-    pub(crate) outgoing: HashMap<ConnId, Outgoing>,
+    pub(crate) incoming: BTreeMap<EndId, Incoming>,
+    pub(crate) outgoing: HashMap<EndId, Outgoing>,
     pub(crate) peers: Peers,
     /// Callbacks to run, in order.
     pub(crate) jobs: Jobs,
@@ -87,7 +89,7 @@ impl World {
     pub(crate) fn new(seed: u64, config: Config) -> World {
         World {
             config,
-            net: Net::new(seed, config.link),
+            net: Port::new(seed, config.link),
             nodes: Vec::new(),
             places: HashMap::new(),
             vis: HashMap::new(),
@@ -110,9 +112,9 @@ impl World {
         self.last_id
     }
 
-    /// Sends a packet.
-    pub(crate) fn send(&mut self, from: NodeId, to: NodeId, packet: Packet) {
-        self.net.send(from, to, packet.size(), packet);
+    /// Sends a packet without bytes of a message.
+    pub(crate) fn send(&mut self, from: NodeId, to: NodeId, packet: Word) {
+        self.net.send(from, to, &packet);
     }
 
     /// Has something run when the lock is free.
@@ -139,14 +141,13 @@ impl World {
     pub(crate) fn step(&mut self) -> bool {
         let Some(event) = self.net.step() else { return false };
         match event {
-            Event::Packet(packet) => {
-                // A checksum would tell; damaged packets are lost ones.
-                if !packet.damaged {
-                    self.packet(packet.from, packet.to, packet.payload);
+            Event::Frame { from, to, frame } => {
+                if let Ok(packet) = self.net.parse(&frame) {
+                    self.packet(from, to, packet);
                 }
             }
             Event::Timer(timer) => self.timer(timer),
-            Event::Changed => {}
+            Event::Nothing => {}
         }
         true
     }
@@ -162,10 +163,10 @@ impl World {
         }
     }
 
-    fn packet(&mut self, from: NodeId, at: NodeId, packet: Packet) {
+    fn packet(&mut self, from: NodeId, at: NodeId, packet: Packet<&[u8]>) {
         match packet {
-            Packet::Stream { to, from: peer, number, ack, frame } => {
-                self.stream_packet(at, from, to, peer, (number, ack, frame));
+            Packet::Stream { to, from: peer, number, ack, item } => {
+                self.stream_packet(at, from, to, peer, (number, ack, item));
             }
             Packet::Ack { to, from: peer, ack } => self.ack_packet(at, from, to, peer, ack),
             Packet::Datagram { to, from: peer, message, part } => {
@@ -173,6 +174,8 @@ impl World {
             }
             Packet::Gone { to } => self.peer_gone(to),
             Packet::Meeting(meeting) => self.meeting(at, from, meeting),
+            // Those are channels'.
+            Packet::Hello { .. } | Packet::Probe { .. } | Packet::Echo { .. } => self.net.refuse(),
         }
     }
 }

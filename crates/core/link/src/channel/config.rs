@@ -48,6 +48,10 @@ impl Config {
         self.mtu.max(Config::MTU_MIN) - Packet::STREAM_PART
     }
 
+    pub(super) fn longest(&self) -> u32 {
+        u32::try_from(self.message_max).unwrap_or(u32::MAX)
+    }
+
     /// A channel is never given up.
     pub(super) fn timing(&self) -> Timing {
         let (first, longest) = (self.retransmit_first, self.retransmit_longest);

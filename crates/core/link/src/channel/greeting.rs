@@ -9,14 +9,11 @@
 
 use crate::Time;
 use crate::stream::Timing;
-use crate::wire::{EndId, Packet};
+use crate::wire::{EndId, Packet, Word};
 use std::collections::VecDeque;
 
 /// Greetings that are to be sent and have not been; more are dropped, as a network might.
 const PENDING_MAX: usize = 8;
-
-/// A frame without bytes of a message.
-type Word = Packet<[u8; 0]>;
 
 /// What an end knows of the other.
 #[derive(Debug)]

@@ -10,8 +10,6 @@ pub(super) type Received = Item<Vec<u8>>;
 /// Whole messages in order, and the one that is coming.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    /// Bytes of the longest message.
-    longest: usize,
     /// Bytes of whole messages from which on no more are taken.
     room: usize,
     bytes: usize,
@@ -20,9 +18,9 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(longest: usize, room: usize) -> Inbox {
-        let (whole, assembly) = (VecDeque::new(), Assembly::default());
-        Inbox { longest, room, bytes: 0, whole, assembly }
+    pub(super) fn new(longest: u32, room: usize) -> Inbox {
+        let (whole, assembly) = (VecDeque::new(), Assembly::new(longest));
+        Inbox { room, bytes: 0, whole, assembly }
     }
 
     /// Whole messages.
@@ -42,7 +40,6 @@ impl Inbox {
             Item::Part(part) => {
                 part.operation == Operation::Send
                     && part.immediate.is_none()
-                    && part.total as usize <= self.longest
                     && self.assembly.fits(part)
             }
             Item::Close(closing) => *closing == Closing::Disconnected && self.assembly.is_empty(),

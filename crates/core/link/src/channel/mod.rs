@@ -25,7 +25,7 @@ pub use config::Config;
 
 use crate::message::parts;
 use crate::stream::{Place, Stream};
-use crate::wire::{Chunk, Closing, EndId, Frame, Item, Packet};
+use crate::wire::{Chunk, Closing, EndId, Frame, Item, Packet, Word};
 use crate::{Malformed, Time, wire};
 use greeting::{Greeting, Heard, channel_of, epoch_of};
 use inbox::{Inbox, Received};
@@ -125,7 +125,7 @@ impl Channel {
             greeting,
             // What the peer begins with is its epoch, too.
             stream: Stream::new(config.timing(), window, (own, 0)),
-            inbox: Inbox::new(config.message_max, config.receive_buffer),
+            inbox: Inbox::new(config.longest(), config.receive_buffer),
             acks_owed: 0,
             events: VecDeque::new(),
             wants_room: false,
@@ -148,7 +148,7 @@ impl Channel {
     /// # Errors
     /// [`Full`]; where there will be room, [`Event::Writable`] tells of it.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Full> {
-        let fits = message.len() <= self.config.message_max.min(u32::MAX as usize);
+        let fits = u32::try_from(message.len()).is_ok_and(|len| len <= self.config.longest());
         if !self.can_send() || !fits {
             self.wants_room |= !self.has_room();
             return Err(Full);
@@ -294,7 +294,7 @@ impl Channel {
         }
         if self.acks_owed > 0 {
             self.acks_owed -= 1;
-            Packet::<[u8; 0]>::Ack { to, from, ack }.emit(out);
+            Word::Ack { to, from, ack }.emit(out);
             return true;
         }
         false

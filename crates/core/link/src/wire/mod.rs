@@ -65,5 +65,5 @@ pub use frame::{EndId, Frame, HEADER, seal};
 pub use item::{Closing, Item};
 pub use malformed::Malformed;
 pub use meeting::{Answer, Meeting, Request};
-pub use packet::Packet;
+pub use packet::{Packet, Word};
 pub use part::{Chunk, Operation, Part};

@@ -75,6 +75,9 @@ pub enum Packet<B> {
     Meeting(Meeting),
 }
 
+/// A packet without bytes of a message.
+pub type Word = Packet<[u8; 0]>;
+
 const STREAM: u8 = 1;
 const ACK: u8 = 2;
 const DATAGRAM: u8 = 3;

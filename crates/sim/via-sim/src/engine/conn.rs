@@ -1,12 +1,13 @@
 //! One end of a connection: its stream to and from the other.
 
-use crate::datagram::Datagrams;
-use crate::ids::{ConnId, ViId};
-use crate::message::{Assembly, Message};
-use crate::packet::{Closing, Frame, Packet, Part};
-use crate::stream::{Rx, Tx, Verdict};
+use crate::ids::ViId;
 use crate::world::{Timer, World};
-use sovia_simnet::{NodeId, Time};
+use sovia_link::Time;
+use sovia_link::datagram::Datagrams;
+use sovia_link::message::{Assembly, Message};
+use sovia_link::stream::{Stream, Verdict};
+use sovia_link::wire::{Chunk, Closing, EndId, Item, Operation, Packet, Part, Word};
+use sovia_simnet::NodeId;
 
 /// One end of a connection. It may outlive its VI's interest in it, until the other end knows
 /// that it is over.
@@ -14,28 +15,21 @@ use sovia_simnet::{NodeId, Time};
 pub(crate) struct Conn {
     pub(crate) node: NodeId,
     pub(crate) peer_node: NodeId,
-    pub(crate) peer: ConnId,
+    pub(crate) peer: EndId,
     /// The VI, until the connection is over for this end.
     pub(crate) vi: Option<ViId>,
     /// The request that it answers, until the requester is known to have the answer.
-    pub(crate) unsettled: Option<ConnId>,
-    pub(crate) tx: Tx<Frame>,
-    pub(crate) rx: Rx<Frame>,
+    pub(crate) unsettled: Option<EndId>,
+    pub(crate) stream: Stream<Item<Chunk>, Item<Vec<u8>>>,
     pub(crate) assembly: Assembly,
     pub(crate) datagrams: Datagrams,
     /// Datagram messages sent.
     pub(crate) datagrams_sent: u64,
-    /// What is acknowledged at most: this end has found something that it does not accept.
-    pub(crate) ack_limit: Option<u64>,
     /// When the retransmission timer goes off.
     timer: Option<Time>,
 }
 
 impl Conn {
-    fn ack(&self) -> u64 {
-        self.ack_limit.unwrap_or(u64::MAX).min(self.rx.ack())
-    }
-
     /// Whether this end is done with it and only waits for the other to know.
     fn is_over(&self) -> bool {
         self.vi.is_none()
@@ -44,104 +38,109 @@ impl Conn {
 
 impl World {
     /// A new end of a connection.
-    pub(crate) fn new_conn(&self, vi: ViId, node: NodeId, peer_node: NodeId, peer: ConnId) -> Conn {
+    pub(crate) fn new_conn(&self, vi: ViId, node: NodeId, peer_node: NodeId, peer: EndId) -> Conn {
         let window = self.config.window.max(1) as usize;
+        let longest = self.vis.get(&vi).map_or(0, |vi| vi.attributes.max_transfer_size);
         Conn {
             node,
             peer_node,
             peer,
             vi: Some(vi),
             unsettled: None,
-            tx: Tx::new(self.config.timing(), window),
-            rx: Rx::new(window),
-            assembly: Assembly::default(),
-            datagrams: Datagrams::default(),
+            stream: Stream::new(self.config.timing(), window, (0, 0)),
+            assembly: Assembly::new(longest),
+            datagrams: Datagrams::new(longest),
             datagrams_sent: 0,
-            ack_limit: None,
             timer: None,
         }
     }
 
     /// Sends what may be sent, and sees to it that somebody looks again.
-    pub(crate) fn transmit(&mut self, id: ConnId) {
-        let now = self.net.now();
+    pub(crate) fn transmit(&mut self, id: EndId) {
+        let now = self.net.clock();
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let (node, to, peer) = (conn.node, conn.peer_node, conn.peer);
-        let ack = conn.ack();
-        while let Some((number, frame)) = conn.tx.next(now) {
-            let packet = Packet::Stream { to: peer, from: id, number, ack, frame };
-            self.net.send(node, to, packet.size(), packet);
+        let ack = conn.stream.ack();
+        while let Some((number, item)) = conn.stream.next_out(now) {
+            let packet = Packet::Stream { to: peer, from: id, number, ack, item };
+            self.net.send(node, to, &packet);
         }
-        if let Some(deadline) = conn.tx.deadline()
+        if let Some(deadline) = conn.stream.deadline()
             && conn.timer.is_none_or(|timer| timer > deadline)
         {
             conn.timer = Some(deadline);
-            self.net.set_timer(deadline, Timer::Retransmit(id));
+            self.net.wake_at(deadline, Timer::Retransmit(id));
         }
     }
 
     /// A retransmission timer has gone off.
-    pub(crate) fn retransmit(&mut self, id: ConnId) {
-        let now = self.net.now();
+    pub(crate) fn retransmit(&mut self, id: EndId) {
+        let now = self.net.clock();
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if conn.timer.is_some_and(|timer| timer <= now) {
             conn.timer = None;
         }
-        match conn.tx.tick(now) {
+        match conn.stream.tick(now) {
             Verdict::Patience | Verdict::Again => self.transmit(id),
             Verdict::Hopeless => self.hopeless(id),
         }
     }
 
-    /// A frame has come for a connection.
+    /// An item has come for a connection.
     pub(crate) fn stream_packet(
         &mut self,
         at: NodeId,
         from: NodeId,
-        id: ConnId,
-        peer: ConnId,
-        (number, ack, frame): (u64, u64, Frame),
+        id: EndId,
+        peer: EndId,
+        (number, ack, item): (u32, u32, Item<&[u8]>),
     ) {
         if !self.greet(at, from, id, peer) {
             return;
         }
-        self.acked(id, ack);
+        self.acked(id, ack, false);
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if conn.is_over() {
             // Both ends have broken it: neither listens to the other's stream any more, so that
-            // the last frame counts out of its turn.
-            if matches!(frame, Frame::Close(_)) {
+            // the last item counts out of its turn.
+            if matches!(item, Item::Close(_)) {
                 self.conns.remove(&id);
-                self.send(at, from, Packet::Gone { to: peer });
+                self.send(at, from, Word::Gone { to: peer });
             }
             self.transmit(id);
             return;
         }
-        conn.rx.came(number, frame);
+        conn.stream.came(number, item.into_owned());
         while let Some(conn) = self.conns.get_mut(&id)
             && let Some(vi) = conn.vi
-            && let Some((number, frame)) = conn.rx.next()
+            && let Some(item) = conn.stream.peek()
         {
-            match frame {
-                Frame::Part(part) => {
+            if matches!(item, Item::Part(part) if !conn.assembly.fits(part)) {
+                conn.stream.discard();
+                self.net.refuse();
+                break;
+            }
+            let Some((number, item)) = conn.stream.take() else { break };
+            match item {
+                Item::Part(part) => {
                     if let Some(message) = conn.assembly.add(&part) {
                         self.message(vi, id, number, &message);
                     }
                 }
-                Frame::Read { address, handle, length } => {
+                Item::Read { address, handle, length } => {
                     self.serve_read(vi, id, number, (address, handle, length));
                 }
-                Frame::Close(closing) => {
+                Item::Close(closing) => {
                     self.conns.remove(&id);
-                    self.send(at, from, Packet::Gone { to: peer });
+                    self.send(at, from, Word::Gone { to: peer });
                     self.closed_by_peer(vi, closing);
                     return;
                 }
             }
         }
         if let Some(conn) = self.conns.get(&id) {
-            let ack = conn.ack();
-            self.send(at, from, Packet::Ack { to: peer, from: id, ack });
+            let ack = conn.stream.ack();
+            self.send(at, from, Word::Ack { to: peer, from: id, ack });
             self.transmit(id);
         }
     }
@@ -151,21 +150,21 @@ impl World {
         &mut self,
         at: NodeId,
         from: NodeId,
-        id: ConnId,
-        peer: ConnId,
-        ack: u64,
+        id: EndId,
+        peer: EndId,
+        ack: u32,
     ) {
         if self.greet(at, from, id, peer) {
-            self.acked(id, ack);
+            self.acked(id, ack, true);
             self.transmit(id);
         }
     }
 
     /// Whether there is such a connection. Whoever uses it knows that it has come about.
-    fn greet(&mut self, at: NodeId, from: NodeId, id: ConnId, peer: ConnId) -> bool {
+    fn greet(&mut self, at: NodeId, from: NodeId, id: EndId, peer: EndId) -> bool {
         match self.conns.get(&id) {
             None => {
-                self.send(at, from, Packet::Gone { to: peer });
+                self.send(at, from, Word::Gone { to: peer });
                 false
             }
             Some(conn) => {
@@ -177,12 +176,14 @@ impl World {
         }
     }
 
-    fn acked(&mut self, id: ConnId, ack: u64) {
-        let now = self.net.now();
+    /// An acknowledgement has come, alone or with an item. One that cannot be true is ignored.
+    fn acked(&mut self, id: EndId, ack: u32, alone: bool) {
+        let now = self.net.clock();
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        conn.tx.acknowledged(ack, now);
-        if let Some(vi) = conn.vi {
-            self.sends_acked(vi, ack);
+        match (conn.stream.acknowledged(ack, alone, now), conn.vi) {
+            (Some(ack), Some(vi)) => self.sends_acked(vi, ack),
+            (Some(_), None) => {}
+            (None, _) => self.net.refuse(),
         }
     }
 
@@ -191,9 +192,9 @@ impl World {
         &mut self,
         at: NodeId,
         from: NodeId,
-        (id, peer): (ConnId, ConnId),
+        (id, peer): (EndId, EndId),
         number: u64,
-        part: &Part,
+        part: &Part<&[u8]>,
     ) {
         // A late duplicate for a connection that is over is no reason to say anything: the end
         // of an unreliable connection has been told by its stream.
@@ -207,23 +208,22 @@ impl World {
         }
     }
 
-    fn message(&mut self, vi: ViId, conn: ConnId, number: u64, message: &Message) {
-        use crate::packet::Kind;
-        match message.kind {
-            Kind::Send => self.receive(vi, conn, number, message),
-            Kind::Write { address, handle } => {
+    fn message(&mut self, vi: ViId, conn: EndId, number: u64, message: &Message) {
+        match message.operation {
+            Operation::Send => self.receive(vi, conn, number, message),
+            Operation::Write { address, handle } => {
                 self.written(vi, conn, number, message, (address, handle));
             }
-            Kind::ReadReply { read } => self.read_done(vi, read, &message.bytes),
+            Operation::ReadReply { read } => self.read_done(vi, read, &message.bytes),
         }
     }
 
     /// This end is done with the connection: what is on its way may arrive, then the other end is
     /// told.
-    pub(crate) fn close(&mut self, id: ConnId, closing: Closing) {
+    pub(crate) fn close(&mut self, id: EndId, closing: Closing) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.vi = None;
-        conn.tx.finish(Frame::Close(closing));
+        conn.stream.finish(Item::Close(closing));
         if let Some(request) = conn.unsettled {
             // The requester learns from the answer that there is no such connection.
             self.settle(request, false);

@@ -1,9 +1,9 @@
 //! The end of a connection, whoever brings it about.
 
 use crate::engine::send::{Progress, Started};
-use crate::ids::{ConnId, ViId};
-use crate::packet::Closing;
+use crate::ids::ViId;
 use crate::world::World;
+use sovia_link::wire::{Closing, EndId};
 use via::error::{Cause, ConnectError};
 use via::queue::Outcome;
 use via::state::{Event, IllegalTransition};
@@ -14,7 +14,7 @@ use via::{AsyncError, ErrorCode, Status, ViState, WorkQueueKind};
 pub(crate) enum Ended {
     /// They are flushed.
     Flush,
-    /// The one with that last frame ends in that error, the others are flushed.
+    /// The one with that last item ends in that error, the others are flushed.
     Number(u64, Status),
     /// The first that is not done ends in that error, the others are flushed.
     First(Status),
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// Packets are not answered any more.
-    pub(crate) fn hopeless(&mut self, id: ConnId) {
+    pub(crate) fn hopeless(&mut self, id: EndId) {
         let Some(conn) = self.conns.remove(&id) else { return };
         if let Some(vi) = conn.vi {
             self.lost(vi, Cause::PeerDied, Ended::First(Status::TRANSPORT_ERROR));
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// The other end does not exist any more.
-    pub(crate) fn peer_gone(&mut self, id: ConnId) {
+    pub(crate) fn peer_gone(&mut self, id: EndId) {
         self.hopeless(id);
     }
 

@@ -1,19 +1,19 @@
 //! The peer's RDMA, at its target.
 
-use crate::ids::{ConnId, ViId};
-use crate::message::{Message, parts};
-use crate::packet::{Closing, Frame, Kind};
+use crate::ids::ViId;
 use crate::world::World;
+use sovia_link::message::{Message, parts};
+use sovia_link::wire::{Closing, EndId, Item, Operation};
 use via::error::Cause;
 use via::queue::Outcome;
 use via::{AsyncError, Control, ErrorCode, Status, WorkQueueKind};
 
 impl World {
-    /// An RDMA write has come. `number` is that of its last frame.
+    /// An RDMA write has come. `number` is that of its last item.
     pub(crate) fn written(
         &mut self,
         id: ViId,
-        conn: ConnId,
+        conn: EndId,
         number: u64,
         message: &Message,
         (address, handle): (u64, u32),
@@ -40,7 +40,7 @@ impl World {
     pub(crate) fn serve_read(
         &mut self,
         id: ViId,
-        conn: ConnId,
+        conn: EndId,
         number: u64,
         (address, handle, length): (u64, u32, u32),
     ) {
@@ -52,14 +52,14 @@ impl World {
         };
         let mtu = self.config.mtu as usize;
         if let Some(conn) = self.conns.get_mut(&conn) {
-            for part in parts(Kind::ReadReply { read: number }, None, bytes, mtu) {
-                conn.tx.push(Frame::Part(part));
+            for part in parts(Operation::ReadReply { read: number }, None, bytes, mtu) {
+                conn.stream.push(Item::Part(part));
             }
         }
     }
 
     /// Nothing has been touched: the program is told, and a reliable connection breaks.
-    fn deny(&mut self, id: ViId, conn: ConnId, number: u64, operation: Control) {
+    fn deny(&mut self, id: ViId, conn: EndId, number: u64, operation: Control) {
         let Some(vi) = self.vis.get(&id) else { return };
         let code = match operation {
             Control::OP_RDMAREAD => ErrorCode::RdmarProt,

@@ -1,16 +1,16 @@
 //! The receive queue: messages meet descriptors.
 
-use crate::ids::{ConnId, ViId};
-use crate::message::Message;
-use crate::packet::Closing;
+use crate::ids::ViId;
 use crate::world::World;
+use sovia_link::message::Message;
+use sovia_link::wire::{Closing, EndId};
 use via::error::Cause;
 use via::queue::Outcome;
 use via::{AsyncError, ErrorCode, Reliability, Status, WorkQueueKind};
 
 impl World {
-    /// A message has come that is for a posted receive. `number` is that of its last frame.
-    pub(crate) fn receive(&mut self, id: ViId, conn: ConnId, number: u64, message: &Message) {
+    /// A message has come that is for a posted receive. `number` is that of its last item.
+    pub(crate) fn receive(&mut self, id: ViId, conn: EndId, number: u64, message: &Message) {
         let Some(vi) = self.vis.get(&id) else { return };
         let Some(front) = vi.recv.work.front() else {
             return self.no_receive(id, conn, number);
@@ -34,7 +34,7 @@ impl World {
     pub(crate) fn receive_immediate(
         &mut self,
         id: ViId,
-        conn: ConnId,
+        conn: EndId,
         number: u64,
         message: &Message,
     ) {
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// Nothing is posted: an unreliable message is dropped, a reliable connection breaks.
-    fn no_receive(&mut self, id: ViId, conn: ConnId, number: u64) {
+    fn no_receive(&mut self, id: ViId, conn: EndId, number: u64) {
         let Some(vi) = self.vis.get(&id) else { return };
         if vi.is_reliable() {
             self.refuse(conn, number);
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// The receive itself is at fault, or too short.
-    fn bad_receive(&mut self, id: ViId, conn: ConnId, number: u64, status: Status) {
+    fn bad_receive(&mut self, id: ViId, conn: EndId, number: u64, status: Status) {
         let level = self.vis.get(&id).map(|vi| vi.attributes.reliability);
         self.complete(id, WorkQueueKind::Recv, Outcome::error(Status::OP_RECEIVE | status));
         let cause = Cause::Descriptor(status);
@@ -83,10 +83,10 @@ impl World {
         }
     }
 
-    /// Does not acknowledge the frame of that number, nor any after it.
-    pub(crate) fn refuse(&mut self, conn: ConnId, number: u64) {
+    /// Does not acknowledge the item of that number, nor any after it.
+    pub(crate) fn refuse(&mut self, conn: EndId, number: u64) {
         if let Some(conn) = self.conns.get_mut(&conn) {
-            conn.ack_limit = Some(number);
+            conn.stream.refuse(number);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The send queue: descriptors become messages, and are done in order.
 
 use crate::access::Work;
-use crate::ids::{ConnId, ViId};
-use crate::message::parts;
-use crate::packet::{Closing, Frame, Kind, Packet};
+use crate::ids::ViId;
 use crate::world::World;
+use sovia_link::message::parts;
+use sovia_link::wire::{Closing, EndId, Item, Operation, Packet};
 use via::error::Cause;
 use via::queue::Outcome;
 use via::{Control, DataSegment, DescriptorAddress, Status, ViState, WorkQueueKind};
@@ -12,7 +12,7 @@ use via::{Control, DataSegment, DescriptorAddress, Status, ViState, WorkQueueKin
 /// A descriptor of the send queue that is under way.
 #[derive(Debug)]
 pub(crate) struct Started {
-    /// The number of its last frame.
+    /// The number of its last item.
     pub(crate) last: u64,
     pub(crate) operation: Status,
     pub(crate) length: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Started {
 /// How far it is.
 #[derive(Debug)]
 pub(crate) enum Progress {
-    /// Its last frame is not acknowledged.
+    /// Its last item is not acknowledged.
     Sent,
     /// The answer to an RDMA read is to come, for these segments.
     Reading(Vec<DataSegment>),
@@ -70,7 +70,7 @@ impl World {
         let (ViState::Connected, Some(conn)) = (vi.state, vi.conn) else { return false };
         let Some(&at) = vi.waiting.front() else { return false };
         // As much as fills the window and can follow at once; the rest keeps its memory.
-        let backlog = self.conns.get(&conn).map_or(0, |conn| conn.tx.backlog());
+        let backlog = self.conns.get(&conn).map_or(0, |conn| conn.stream.backlog());
         if backlog > 2 * self.config.window as usize {
             return false;
         }
@@ -99,11 +99,11 @@ impl World {
         true
     }
 
-    /// Starts one descriptor: the number of its last frame, and how far it is.
+    /// Starts one descriptor: the number of its last item, and how far it is.
     ///
     /// # Errors
     /// The status that it ends in.
-    fn start(&mut self, id: ViId, conn: ConnId, work: Work) -> Result<(u64, Progress), Status> {
+    fn start(&mut self, id: ViId, conn: EndId, work: Work) -> Result<(u64, Progress), Status> {
         let mtu = self.config.mtu as usize;
         let vi = self.vis.get(&id).ok_or(Status::TRANSPORT_ERROR)?;
         let reliable = vi.is_reliable();
@@ -123,13 +123,13 @@ impl World {
                 }
                 vi.access().check(&work.data)?;
                 let conn = self.conns.get_mut(&conn).ok_or(Status::TRANSPORT_ERROR)?;
-                let frame = Frame::Read { address: remote.address, handle: remote.handle, length };
-                return Ok((conn.tx.push(frame), Progress::Reading(work.data)));
+                let item = Item::Read { address: remote.address, handle: remote.handle, length };
+                return Ok((conn.stream.push(item), Progress::Reading(work.data)));
             }
             (Control::OP_RDMAWRITE, Some(remote)) => {
-                Kind::Write { address: remote.address, handle: remote.handle }
+                Operation::Write { address: remote.address, handle: remote.handle }
             }
-            _ => Kind::Send,
+            _ => Operation::Send,
         };
         let bytes = vi.access().gather(&work.data)?;
         let conn_id = conn;
@@ -137,7 +137,7 @@ impl World {
         if reliable {
             let mut last = 0;
             for part in parts(kind, work.immediate, bytes, mtu) {
-                last = conn.tx.push(Frame::Part(part));
+                last = conn.stream.push(Item::Part(part));
             }
             return Ok((last, Progress::Sent));
         }
@@ -145,7 +145,8 @@ impl World {
         conn.datagrams_sent += 1;
         let (node, to, peer) = (conn.node, conn.peer_node, conn.peer);
         for part in parts(kind, work.immediate, bytes, mtu) {
-            self.send(node, to, Packet::Datagram { to: peer, from: conn_id, message, part });
+            let packet = Packet::Datagram { to: peer, from: conn_id, message, part };
+            self.net.send(node, to, &packet);
         }
         Ok((message, Progress::Done))
     }

@@ -2,10 +2,11 @@
 
 use crate::access::Access;
 use crate::engine::send::Started;
-use crate::ids::{ConnId, CqId, ViId};
+use crate::ids::{CqId, ViId};
 use crate::meeting::Attempt;
 use crate::nic::NicShared;
 use crate::world::{Timer, World};
+use sovia_link::wire::EndId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use via::error::{Cause, ConnectError, PostError};
@@ -26,7 +27,7 @@ pub(crate) struct ViCore {
     pub(crate) state: ViState,
     pub(crate) cause: Option<Cause>,
     /// Its end of a connection; there too while an acceptance is not settled.
-    pub(crate) conn: Option<ConnId>,
+    pub(crate) conn: Option<EndId>,
     pub(crate) send: Workqueue,
     pub(crate) recv: Workqueue,
     /// Posted sends that nobody has looked at yet.

@@ -1,9 +1,9 @@
 //! A VI that wants to be connected.
 
-use crate::ids::{ConnId, ViId};
+use crate::ids::ViId;
 use crate::meeting::{Outgoing, told};
-use crate::packet::{Meeting, Packet, Request};
 use crate::world::{Deadline, Timer, World};
+use sovia_link::wire::{Closing, EndId, Meeting, Request, Word};
 use sovia_simnet::NodeId;
 use via::connection::{Model, Requester};
 use via::error::ConnectError;
@@ -22,7 +22,7 @@ pub(crate) struct Attempt {
     /// How far it is.
     pub(crate) asked: Requester,
     /// The request that it has sent.
-    pub(crate) request: Option<ConnId>,
+    pub(crate) request: Option<EndId>,
     /// Another request is to follow one that meets nobody.
     pub(crate) again: bool,
     /// Pokes sent; none are to follow one that has been noticed.
@@ -105,7 +105,7 @@ impl World {
 
     /// Sends a request.
     pub(crate) fn request(&mut self, id: ViId) {
-        let request = ConnId(self.fresh());
+        let request = EndId(self.fresh());
         let Some(vi) = self.vis.get_mut(&id) else { return };
         let Some(attempt) = &mut vi.attempt else { return };
         attempt.request = Some(request);
@@ -145,7 +145,7 @@ impl World {
             && let Some(request) = attempt.request
         {
             // If it is lost, the answer will find nobody.
-            self.send(node, to, Packet::Meeting(Meeting::Cancel { request }));
+            self.send(node, to, Word::Meeting(Meeting::Cancel { request }));
         }
     }
 
@@ -169,7 +169,7 @@ impl World {
         let Some(vi) = self.vis.get_mut(&id) else { return };
         // A peer that has been accepted but does not know it yet is not connected in time.
         if let Some(conn) = vi.conn.take() {
-            self.close(conn, crate::packet::Closing::Disconnected);
+            self.close(conn, Closing::Disconnected);
         }
         self.finish(id, Err(ConnectError::Timeout));
     }

@@ -1,10 +1,9 @@
 //! Requests at the side that is asked.
 
-use crate::ids::{ConnId, ViId};
+use crate::ids::ViId;
 use crate::meeting::told;
-use crate::packet::{Answer, Meeting, Packet, Request};
-use crate::stream::Timing;
 use crate::world::{Timer, World};
+use sovia_link::wire::{Answer, EndId, Meeting, Request, Word};
 use sovia_simnet::NodeId;
 use via::connection::{Acceptor, Step};
 use via::error::ConnectError;
@@ -55,14 +54,9 @@ fn refusal(why: &ConnectError) -> Answer {
     }
 }
 
-/// How long to wait before something is said for the `tries`-th time again.
-pub(crate) fn pause(timing: &Timing, tries: u32) -> core::time::Duration {
-    timing.first.saturating_mul(1 << tries.min(16)).min(timing.longest.max(timing.first))
-}
-
 impl World {
     fn say(&mut self, from: NodeId, to: NodeId, meeting: Meeting) {
-        self.send(from, to, Packet::Meeting(meeting));
+        self.send(from, to, Word::Meeting(meeting));
     }
 
     /// A request has come, or comes again.
@@ -118,7 +112,7 @@ impl World {
     }
 
     /// The requester has given up.
-    pub(crate) fn cancelled(&mut self, id: ConnId) {
+    pub(crate) fn cancelled(&mut self, id: EndId) {
         let Some(incoming) = self.incoming.get_mut(&id).filter(|i| i.is_open()) else { return };
         if incoming.acceptor.step(Step::Withdraw).is_err() {
             return;
@@ -130,7 +124,7 @@ impl World {
     }
 
     /// Refuses a request, if it is still open.
-    pub(crate) fn turn_away(&mut self, id: ConnId) {
+    pub(crate) fn turn_away(&mut self, id: EndId) {
         let Some(incoming) = self.incoming.get_mut(&id).filter(|i| i.is_open()) else { return };
         if let Some(why) = incoming.acceptor.refuse() {
             self.answer(id, refusal(&why));
@@ -138,7 +132,7 @@ impl World {
     }
 
     /// Answers a request for good.
-    fn answer(&mut self, id: ConnId, answer: Answer) {
+    fn answer(&mut self, id: EndId, answer: Answer) {
         if let Some(incoming) = self.incoming.get_mut(&id) {
             incoming.answer = Some(answer);
             self.answer_again(id);
@@ -146,14 +140,14 @@ impl World {
     }
 
     /// Sends the answer, and again later if it is not settled by then.
-    pub(crate) fn answer_again(&mut self, id: ConnId) {
+    pub(crate) fn answer_again(&mut self, id: EndId) {
         let timing = self.config.timing();
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let (Some(answer), None) = (incoming.answer, incoming.settled) else { return };
-        if incoming.tries > timing.tries {
+        if incoming.tries > self.config.retransmit_tries {
             return self.settle(id, false);
         }
-        let wait = pause(&timing, incoming.tries);
+        let wait = timing.pause(incoming.tries);
         incoming.tries += 1;
         let (node, from) = (incoming.node, incoming.from);
         self.say(node, from, Meeting::Answer { request: id, answer });
@@ -166,7 +160,7 @@ impl World {
     /// # Errors
     /// Where the two do not match: a peer is told so, another request is left for another VI.
     /// [`ConnectError::Timeout`] where the requester has given up.
-    pub(crate) fn accept(&mut self, id: ConnId, vi: ViId) -> Result<(), ConnectError> {
+    pub(crate) fn accept(&mut self, id: EndId, vi: ViId) -> Result<(), ConnectError> {
         let incoming = self.incoming.get_mut(&id).filter(|i| i.is_open());
         let (Some(incoming), Some(core)) = (incoming, self.vis.get(&vi)) else {
             return Err(ConnectError::Timeout);
@@ -182,7 +176,7 @@ impl World {
         let (node, from) = (incoming.node, incoming.from);
         let mut conn = self.new_conn(vi, node, from, id);
         conn.unsettled = Some(id);
-        let conn_id = ConnId(self.fresh());
+        let conn_id = EndId(self.fresh());
         self.conns.insert(conn_id, conn);
         if let Some(core) = self.vis.get_mut(&vi) {
             core.conn = Some(conn_id);
@@ -192,7 +186,7 @@ impl World {
     }
 
     /// The requester has the answer, or never will.
-    pub(crate) fn settle(&mut self, id: ConnId, connected: bool) {
+    pub(crate) fn settle(&mut self, id: EndId, connected: bool) {
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let (Some(answer), None) = (incoming.answer, incoming.settled) else { return };
         let request = incoming.request.take();

@@ -17,8 +17,8 @@ pub(crate) use outgoing::Outgoing;
 pub(crate) use peers::Peers;
 pub(crate) use waiters::Waiter;
 
-use crate::packet::Meeting;
 use crate::world::World;
+use sovia_link::wire::Meeting;
 use sovia_simnet::NodeId;
 use via::{Reliability, ViAttributes};
 

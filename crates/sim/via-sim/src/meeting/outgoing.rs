@@ -1,10 +1,9 @@
 //! Requests at the side that asks.
 
-use super::incoming::pause;
-use crate::ids::{ConnId, ViId};
+use crate::ids::ViId;
 use crate::meeting::Role;
-use crate::packet::{Answer, Meeting, Packet, Request};
 use crate::world::{Timer, World};
+use sovia_link::wire::{Answer, EndId, Meeting, Request, Word};
 use sovia_simnet::NodeId;
 use via::error::ConnectError;
 
@@ -23,27 +22,27 @@ pub(crate) struct Outgoing {
 
 impl World {
     /// Sends a request, and again later if nothing is heard of it.
-    pub(crate) fn request_again(&mut self, id: ConnId) {
+    pub(crate) fn request_again(&mut self, id: EndId) {
         let timing = self.config.timing();
         let Some(outgoing) = self.outgoing.get_mut(&id) else { return };
         if outgoing.pending {
             return;
         }
         let vi = outgoing.vi;
-        if outgoing.tries > timing.tries {
+        if outgoing.tries > self.config.retransmit_tries {
             let why = "its NIC does not answer";
             return self.finish(vi, Err(ConnectError::NotReachable(why)));
         }
-        let wait = pause(&timing, outgoing.tries);
+        let wait = timing.pause(outgoing.tries);
         outgoing.tries += 1;
         let (node, to) = (outgoing.node, outgoing.to);
-        let packet = Packet::Meeting(Meeting::Request(Box::new(outgoing.request.clone())));
+        let packet = Word::Meeting(Meeting::Request(Box::new(outgoing.request.clone())));
         self.send(node, to, packet);
         self.net.set_timer(self.net.now().after(wait), Timer::Request(id));
     }
 
     /// A program has the request.
-    pub(crate) fn request_pending(&mut self, id: ConnId) {
+    pub(crate) fn request_pending(&mut self, id: EndId) {
         let Some(outgoing) = self.outgoing.get_mut(&id) else { return };
         outgoing.pending = true;
         let attempt = self.vis.get_mut(&outgoing.vi).and_then(|vi| vi.attempt.as_mut());
@@ -54,17 +53,17 @@ impl World {
     }
 
     /// A request's answer has come, for the first time or again.
-    pub(crate) fn answered(&mut self, at: NodeId, from: NodeId, id: ConnId, answer: Answer) {
+    pub(crate) fn answered(&mut self, at: NodeId, from: NodeId, id: EndId, answer: Answer) {
         let accepted = matches!(answer, Answer::Accepted { .. });
         if let Some(outgoing) = self.outgoing.remove(&id) {
             self.take_answer(id, &outgoing, answer);
         }
         let connected = accepted && self.conns.contains_key(&id);
         let settled = Meeting::Settled { request: id, connected };
-        self.send(at, from, Packet::Meeting(settled));
+        self.send(at, from, Word::Meeting(settled));
     }
 
-    fn take_answer(&mut self, id: ConnId, outgoing: &Outgoing, answer: Answer) {
+    fn take_answer(&mut self, id: EndId, outgoing: &Outgoing, answer: Answer) {
         let Outgoing { vi, node, to, .. } = *outgoing;
         let error = match answer {
             Answer::Accepted { conn: peer, attributes } => {

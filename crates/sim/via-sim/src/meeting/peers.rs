@@ -1,10 +1,9 @@
 //! VIs that look for each other.
 
-use super::incoming::pause;
-use crate::ids::{ConnId, ViId};
+use crate::ids::ViId;
 use crate::meeting::{Incoming, Role};
-use crate::packet::{Meeting, Packet, Request};
 use crate::world::{Timer, World};
+use sovia_link::wire::{EndId, Meeting, Request, Word};
 use sovia_simnet::NodeId;
 use std::collections::{BTreeMap, VecDeque};
 use via::error::ConnectError;
@@ -49,7 +48,7 @@ impl World {
     }
 
     /// Accepts a peer's request in the program's name.
-    pub(crate) fn accept_peer(&mut self, request: ConnId, vi: ViId) {
+    pub(crate) fn accept_peer(&mut self, request: EndId, vi: ViId) {
         if let Err(error) = self.accept(request, vi) {
             self.finish(vi, Err(error));
         }
@@ -73,16 +72,16 @@ impl World {
 
     /// Says to the peer that it may ask, and again later if it has not noticed.
     pub(crate) fn poke_again(&mut self, id: ViId, number: u64) {
-        let timing = self.config.timing();
+        let (timing, tries) = (self.config.timing(), self.config.retransmit_tries);
         let Some(vi) = self.vis.get_mut(&id) else { return };
         let Some(attempt) = vi.attempt.as_mut().filter(|a| a.number == number) else { return };
         let Some(&to) = self.places.get(&attempt.remote.host) else { return };
-        let Some(pokes) = attempt.pokes.filter(|&pokes| pokes <= timing.tries) else { return };
+        let Some(pokes) = attempt.pokes.filter(|&pokes| pokes <= tries) else { return };
         attempt.pokes = Some(pokes + 1);
         let (local, remote) = (attempt.local.clone(), attempt.remote.clone());
         let node = attempt.node;
-        self.send(node, to, Packet::Meeting(Meeting::Poke { local, remote }));
-        let at = self.net.now().after(pause(&timing, pokes));
+        self.send(node, to, Word::Meeting(Meeting::Poke { local, remote }));
+        let at = self.net.now().after(timing.pause(pokes));
         self.net.set_timer(at, Timer::Poke(id, number));
     }
 
@@ -107,7 +106,7 @@ impl World {
                 self.request(id);
             }
         }
-        self.send(at, from, Packet::Meeting(Meeting::Poked { local, remote }));
+        self.send(at, from, Word::Meeting(Meeting::Poked { local, remote }));
     }
 
     /// The peer knows.
@@ -120,7 +119,7 @@ impl World {
     }
 
     /// Whether an acceptance is still open, and if not, how it ended.
-    pub(crate) fn acceptance(&self, request: ConnId) -> Option<bool> {
+    pub(crate) fn acceptance(&self, request: EndId) -> Option<bool> {
         self.incoming.get(&request).map_or(Some(false), Incoming::acceptance)
     }
 }

@@ -1,7 +1,8 @@
 //! Programs that wait for requests.
 
-use crate::ids::{ConnId, WaiterId};
+use crate::ids::WaiterId;
 use crate::world::World;
+use sovia_link::wire::EndId;
 use sovia_simnet::NodeId;
 use via::NetAddress;
 
@@ -11,7 +12,7 @@ pub(crate) struct Waiter {
     pub(crate) node: NodeId,
     pub(crate) address: NetAddress,
     /// The request that has come.
-    pub(crate) request: Option<ConnId>,
+    pub(crate) request: Option<EndId>,
 }
 
 impl World {
