@@ -1,3 +1,5 @@
-//! Two channels, joined by a network in software.
+//! Two channels, joined by a network in software or by hand.
 
+mod epochs;
 mod network;
+mod script;

@@ -27,6 +27,8 @@ struct Side {
     events: Vec<Event>,
     /// Messages that it takes at a time.
     appetite: usize,
+    /// When its timer goes off.
+    timer: Option<Time>,
 }
 
 type Sim = Net<Vec<u8>, usize>;
@@ -47,6 +49,7 @@ impl Pair {
             got: Vec::new(),
             events: Vec::new(),
             appetite: usize::MAX,
+            timer: None,
         });
         let sides: Vec<Side> = sides.collect();
         Pair { net, sides: sides.try_into().ok().unwrap() }
@@ -82,8 +85,11 @@ impl Pair {
             assert!(frame.len() <= CONFIG.mtu, "{} bytes", frame.len());
             self.net.send(side.node, to, frame.len() as u32, frame.clone());
         }
-        if let Some(deadline) = side.channel.poll_timeout() {
+        if let Some(deadline) = side.channel.poll_timeout()
+            && side.timer.is_none_or(|timer| timer > deadline)
+        {
             assert!(deadline > now, "time would stand still");
+            side.timer = Some(deadline);
             self.net.set_timer(sovia_simnet::Time::from_nanos(deadline.nanos()), at);
         }
     }
@@ -104,7 +110,9 @@ impl Pair {
                 self.pump(at);
             }
             sovia_simnet::Event::Timer(at) => {
-                self.sides[at].channel.handle_timeout(now);
+                let side = &mut self.sides[at];
+                side.timer = side.timer.filter(|&timer| timer > now);
+                side.channel.handle_timeout(now);
                 self.pump(at);
             }
             sovia_simnet::Event::Changed => {}
@@ -168,4 +176,43 @@ proptest! {
         prop_assert_eq!(&pair.sides[1].got, &a);
         prop_assert_eq!(&pair.sides[0].got, &a);
     }
+}
+
+/// For a long time nothing gets through; the channel is there still, and goes on.
+#[test]
+fn channel_outlives_an_hour_without_a_network() {
+    use sovia_simnet::Change;
+    let hour = sovia_simnet::Time::from_nanos(3_600_000_000_000);
+    for cut_at in [0, 300_000, 1_000_000] {
+        let sent: Vec<Vec<u8>> = (0..50).map(|n| vec![n; 500]).collect();
+        let link = Link { latency: Duration::from_micros(100), ..Link::faulty(0.1) };
+        let channels = [channel(1), channel(2)];
+        let mut pair = Pair::new(9, link, channels, [sent.clone(), Vec::new()]);
+        let nodes = (pair.sides[0].node, pair.sides[1].node);
+        pair.net.change(sovia_simnet::Time::from_nanos(cut_at), Change::Sever(nodes.0, nodes.1));
+        pair.net.change(hour, Change::Mend(nodes.0, nodes.1));
+        pair.run();
+        assert!(pair.now() > Time::from_nanos(hour.nanos()), "it was cut in time");
+        assert_eq!(pair.sides[1].got, sent);
+    }
+}
+
+/// A reader that takes nothing for a while holds the sender back, and loses nothing.
+#[test]
+fn slow_reader_loses_nothing() {
+    let sent: Vec<Vec<u8>> = (0..100).map(|n| vec![n; 700]).collect();
+    let channels = [channel(1), channel(2)];
+    let mut pair = Pair::new(5, Link::faulty(0.1), channels, [sent.clone(), Vec::new()]);
+    pair.sides[1].appetite = 0;
+    pair.pump(0);
+    for _ in 0..5_000 {
+        assert!(pair.step());
+    }
+    assert!(!pair.sides[0].to_send.is_empty(), "not all of it fits into the two ends");
+    pair.sides[1].appetite = 1;
+    pair.run();
+    // What is left when nothing more comes.
+    pair.sides[1].appetite = usize::MAX;
+    pair.run();
+    assert_eq!(pair.sides[1].got, sent);
 }

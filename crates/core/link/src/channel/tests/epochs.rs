@@ -1,0 +1,119 @@
+//! Ends that are made again.
+
+use super::script::{CONFIG, converse, events, frames, hand_in, messages};
+use crate::Time;
+use crate::channel::{Channel, Event, Reason};
+use proptest::prelude::*;
+
+fn end(seed: u64) -> Channel {
+    Channel::new(CONFIG, 5, seed)
+}
+
+/// Every frame that two ends exchange which send each other some messages.
+fn conversation(seeds: (u64, u64)) -> Vec<Vec<u8>> {
+    let (mut a, mut b) = (end(seeds.0), end(seeds.1));
+    for n in 0..3u8 {
+        a.send(&[n; 90]).unwrap();
+    }
+    b.send(b"old").unwrap();
+    let mut all = Vec::new();
+    for _ in 0..20 {
+        let (from_a, from_b) = (frames(&mut a, 0), frames(&mut b, 0));
+        hand_in(&mut b, 0, &from_a);
+        hand_in(&mut a, 0, &from_b);
+        messages(&mut b);
+        all.extend(from_a);
+        all.extend(from_b);
+    }
+    assert!(a.is_idle() && b.is_idle());
+    all
+}
+
+proptest! {
+    /// Whatever comes late of two earlier ends, at whatever moment and however often.
+    #[test]
+    fn frames_of_earlier_ends_are_not_taken(
+        late in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 1..60),
+    ) {
+        let old = conversation((1, 2));
+        let (mut a, mut b) = (end(3), end(4));
+        a.send(b"new").unwrap();
+        b.send(b"new too").unwrap();
+        let mut now = 0;
+        for (which, at_a) in late {
+            let frame = which.get(&old).clone();
+            hand_in(if at_a { &mut a } else { &mut b }, now, &[frame]);
+            let (from_a, from_b) = (frames(&mut a, now), frames(&mut b, now));
+            hand_in(&mut b, now, &from_a);
+            hand_in(&mut a, now, &from_b);
+            now += 100;
+        }
+        for _ in 0..20 {
+            now += 20_000_000;
+            a.handle_timeout(Time::from_nanos(now));
+            b.handle_timeout(Time::from_nanos(now));
+            converse(&mut a, &mut b, now);
+        }
+        prop_assert_eq!(messages(&mut a), [b"new too"]);
+        prop_assert_eq!(messages(&mut b), [b"new"]);
+        for end in [&mut a, &mut b] {
+            let broken = |event: &Event| matches!(event, Event::Broken(_));
+            prop_assert!(!events(end).iter().any(broken));
+        }
+    }
+}
+
+#[test]
+fn end_whose_peer_was_made_again_is_broken_when_it_sends() {
+    let (mut a, mut b) = (end(1), end(2));
+    a.send(b"to the first").unwrap();
+    converse(&mut a, &mut b, 0);
+    let mut b = end(3);
+    a.send(b"to nobody any more").unwrap();
+    converse(&mut a, &mut b, 0);
+    assert_eq!(events(&mut a), [Event::Opened, Event::Broken(Reason::PeerRestarted)]);
+    assert!(!a.can_send() && a.poll_timeout().is_none());
+    assert_eq!(frames(&mut a, 0), Vec::<Vec<u8>>::new());
+    assert_eq!(messages(&mut b), Vec::<Vec<u8>>::new());
+
+    let mut a = end(4);
+    a.send(b"again").unwrap();
+    converse(&mut a, &mut b, 0);
+    assert_eq!(messages(&mut b), [b"again"]);
+}
+
+#[test]
+fn end_whose_peer_was_made_again_is_broken_when_that_sends() {
+    let (mut a, mut b) = (end(1), end(2));
+    a.send(b"to the first").unwrap();
+    converse(&mut a, &mut b, 0);
+    let mut b = end(3);
+    b.send(b"hello").unwrap();
+    converse(&mut a, &mut b, 0);
+    assert_eq!(events(&mut a), [Event::Opened, Event::Broken(Reason::PeerRestarted)]);
+
+    let mut a = end(4);
+    let now = b.poll_timeout().unwrap().nanos();
+    b.handle_timeout(Time::from_nanos(now));
+    converse(&mut a, &mut b, now);
+    assert_eq!(messages(&mut a), [b"hello"], "the new end has said it again");
+}
+
+#[test]
+fn hello_of_an_earlier_end_that_comes_late_breaks_nothing() {
+    let (mut a, mut b) = (end(1), end(2));
+    b.send(b"x").unwrap();
+    let hello = frames(&mut b, 0);
+    let mut b = end(3);
+    a.send(b"y").unwrap();
+    converse(&mut a, &mut b, 0);
+    hand_in(&mut a, 0, &hello);
+    let probe = frames(&mut a, 0);
+    assert_eq!(probe.len(), 1);
+    hand_in(&mut b, 0, &probe);
+    converse(&mut a, &mut b, 0);
+    assert_eq!(events(&mut a), [Event::Opened]);
+    b.send(b"z").unwrap();
+    converse(&mut a, &mut b, 0);
+    assert_eq!(messages(&mut a), [b"z"]);
+}

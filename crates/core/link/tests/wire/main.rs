@@ -1,0 +1,5 @@
+//! The wire format: what is emitted parses, and nothing else does.
+
+mod format;
+mod packets;
+mod refused;

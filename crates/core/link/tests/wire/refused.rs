@@ -1,0 +1,142 @@
+//! What is refused.
+
+use crate::packets::{Owned, frame, packet};
+use proptest::prelude::*;
+use sovia_link::Malformed;
+use sovia_link::wire::{Closing, EndId, HEADER, Item, Meeting, Operation, Packet, Part, seal};
+use via::NetAddress;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn arbitrary_bytes_do_no_harm(bytes: Vec<u8>) {
+        prop_assert!(Packet::parse(&bytes).is_err());
+    }
+
+    /// Bytes with a right header: they say nothing, or exactly one thing.
+    #[test]
+    fn arbitrary_bodies_are_refused_or_emitted_as_they_were(
+        kind in prop_oneof![1u8..8, 16u8..23, any::<u8>()],
+        ends: [u8; 16],
+        mut body in prop::collection::vec(prop_oneof![0u8..6, any::<u8>()], 0..60),
+        zeros in 0usize..60,
+    ) {
+        // Many a field must be zero.
+        body.iter_mut().skip(zeros).step_by(2).for_each(|byte| *byte = 0);
+        let mut bytes = vec![1, kind, 0, 0, 0, 0, 0, 0];
+        bytes.extend_from_slice(&ends);
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&body);
+        seal(&mut bytes);
+        if let Ok(packet) = Packet::parse(&bytes) {
+            prop_assert_eq!(frame(&packet), bytes);
+        }
+    }
+
+    #[test]
+    fn every_truncation_is_refused(packet in packet()) {
+        let frame = frame(&packet);
+        for length in 0..frame.len() {
+            prop_assert_eq!(Packet::parse(&frame[..length]), Err(Malformed::Short));
+        }
+    }
+
+    /// With the lengths and checksums that they should have then.
+    #[test]
+    fn every_sealed_truncation_is_refused_or_another_packet(packet in packet()) {
+        let whole = frame(&packet);
+        for length in HEADER..whole.len() {
+            let mut bytes = whole[..length].to_vec();
+            seal(&mut bytes);
+            if let Ok(packet) = Packet::parse(&bytes) {
+                // Of a part with fewer bytes than it had.
+                prop_assert_eq!(frame(&packet), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_is_noticed(packet in packet(), change in 1u8..) {
+        let mut frame = frame(&packet);
+        for place in 0..frame.len() {
+            frame[place] ^= change;
+            prop_assert!(Packet::parse(&frame).is_err(), "byte {}", place);
+            frame[place] ^= change;
+        }
+    }
+}
+
+/// What is said to a frame in which the byte at `place` has that value.
+#[track_caller]
+fn with_byte(packet: &Owned, place: usize, value: u8) -> Malformed {
+    let mut bytes = frame(packet);
+    assert_ne!(bytes[place], value);
+    bytes[place] = value;
+    let length = bytes[4..8].to_vec();
+    seal(&mut bytes);
+    if (4..8).contains(&place) {
+        bytes[4..8].copy_from_slice(&length);
+    }
+    Packet::parse(&bytes).unwrap_err()
+}
+
+fn stream(item: Item<Vec<u8>>) -> Owned {
+    Packet::Stream { to: EndId(1), from: EndId(2), number: 3, ack: 4, item }
+}
+
+fn part() -> Part<Vec<u8>> {
+    let (operation, bytes) = (Operation::Send, b"abcd".to_vec());
+    Part { operation, immediate: None, total: 10, start: 6, bytes }
+}
+
+#[test]
+fn fields_of_the_header_are_checked() {
+    let hello = Packet::Hello { to: EndId(1), from: EndId(2) };
+    assert_eq!(with_byte(&hello, 0, 2), Malformed::Version(2));
+    assert_eq!(with_byte(&hello, 1, 99), Malformed::Kind(99));
+    assert_eq!(with_byte(&hello, 1, 0), Malformed::Kind(0));
+    assert_eq!(with_byte(&hello, 3, 1), Malformed::Value("reserved"));
+    assert_eq!(with_byte(&hello, 7, 27), Malformed::Short, "shorter than a header");
+    assert_eq!(with_byte(&hello, 4, 1), Malformed::Short, "longer than what there is");
+}
+
+#[test]
+fn fields_of_items_are_checked() {
+    let part = stream(Item::Part(part()));
+    assert_eq!(with_byte(&part, 36, 0), Malformed::Value("item"));
+    assert_eq!(with_byte(&part, 36, 6), Malformed::Value("item"));
+    assert_eq!(with_byte(&part, 37, 2), Malformed::Value("immediate data"));
+    assert_eq!(with_byte(&part, 38, 1), Malformed::Value("reserved"));
+    assert_eq!(with_byte(&part, 43, 1), Malformed::Value("immediate data"), "there is none");
+    assert_eq!(with_byte(&part, 47, 9), Malformed::Value("place in the message"));
+    assert_eq!(with_byte(&part, 51, 7), Malformed::Value("place in the message"));
+    assert_eq!(with_byte(&part, 48, 255), Malformed::Value("place in the message"));
+    let close = stream(Item::Close(Closing::Disconnected));
+    assert_eq!(with_byte(&close, 37, 5), Malformed::Value("why the connection is over"));
+    assert_eq!(with_byte(&close, 47, 1), Malformed::Value("why the connection is over"));
+    let read = stream(Item::Read { address: 1, handle: 2, length: 3 });
+    assert_eq!(with_byte(&read, 37, 1), Malformed::Value("reserved"));
+}
+
+#[test]
+fn empty_part_of_a_message_that_is_not_empty_is_refused() {
+    let part = Part { bytes: Vec::new(), ..part() };
+    let frame = frame(&stream(Item::Part(part)));
+    assert_eq!(Packet::parse(&frame), Err(Malformed::Value("place in the message")));
+}
+
+#[test]
+fn fields_of_meetings_are_checked() {
+    let (local, remote) = (NetAddress::new(b"host", b"1"), NetAddress::new(b"other", b"2"));
+    let poke: Owned = Packet::Meeting(Meeting::Poke { local, remote });
+    assert_eq!(with_byte(&poke, 28, 65), Malformed::Value("length of an address"));
+    assert_eq!(with_byte(&poke, 28, 60), Malformed::Short);
+    assert_eq!(with_byte(&poke, 15, 1), Malformed::Value("ends"), "a poke is for no end");
+    let settled: Owned = Packet::Meeting(Meeting::Settled { request: EndId(3), connected: true });
+    assert_eq!(with_byte(&settled, 28, 2), Malformed::Value("whether it is connected"));
+    let mut longer = frame(&settled);
+    longer.push(0);
+    seal(&mut longer);
+    assert_eq!(Packet::parse(&longer), Err(Malformed::Long));
+}
