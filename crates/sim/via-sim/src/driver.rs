@@ -3,24 +3,20 @@
 //! Threads that wait step by themselves, which saves a change of threads for each event; this one
 //! takes care of what is on its way while everybody computes.
 
-use crate::network::Shared;
 use core::time::Duration;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 
 /// How long the others have to be faster.
 const PATIENCE: Duration = Duration::from_micros(200);
 
-/// Starts the thread. It ends with the network. Where it cannot be started, things happen only
-/// while somebody waits.
-pub(crate) fn start(calls: mpsc::Receiver<()>, shared: &Arc<Shared>) {
-    let shared = Arc::downgrade(shared);
+/// Starts the thread. At each call it steps until `step` returns false; it ends when there is no caller any more.
+/// Where it cannot be started, things happen only while somebody waits.
+pub(crate) fn start(calls: mpsc::Receiver<()>, step: impl Fn() -> bool + Send + 'static) {
     let run = move || {
         for () in calls {
             thread::sleep(PATIENCE);
-            while let Some(shared) = shared.upgrade()
-                && shared.drive()
-            {}
+            while step() {}
         }
     };
     drop(thread::Builder::new().name("simnet".into()).spawn(run));

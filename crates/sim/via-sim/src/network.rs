@@ -1,16 +1,15 @@
 //! A simulated network, and who makes its time pass.
 
-use crate::nic::SimNic;
-use crate::world::{Deadline, Node, World};
-use crate::{Change, Clock, Config, Counters, Log, Time};
+use crate::config::{Clock, Config};
+use crate::world::{Deadline, World};
+use crate::{Change, Counters, Log, Time};
 use core::time::Duration;
-use sovia_simnet::NodeId;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
 /// A simulated network. Clones are the same network; it lasts as long as any of its NICs.
 #[derive(Debug, Clone)]
-pub struct Network(Arc<Shared>);
+pub struct Network(pub(crate) Arc<Shared>);
 
 /// What every handle of a network holds.
 #[derive(Debug)]
@@ -36,28 +35,10 @@ impl Network {
         };
         let shared = Arc::new(Shared { world, news: Condvar::new(), clock, driver });
         if let Some(calls) = calls {
-            crate::driver::start(calls, &shared);
+            let shared = Arc::downgrade(&shared);
+            crate::driver::start(calls, move || shared.upgrade().is_some_and(|s| s.drive()));
         }
         Network(shared)
-    }
-
-    /// Opens the NIC of that name, which is a node of the network from the first time on. A NIC
-    /// that is opened again has the same address, but memory, tags and VIs of its own.
-    pub fn nic(&self, name: &str) -> SimNic {
-        let (node, address) = self.0.with(|world| {
-            let known = world.nodes.iter().position(|node| node.name == name);
-            if let Some(known) = known {
-                return (NodeId(known as u32), world.nodes[known].address.clone());
-            }
-            let node = world.net.add_node();
-            // As an Ethernet card of local administration would have it.
-            let [a, b, c, d] = node.0.to_be_bytes();
-            let address: Box<[u8]> = [2, 0x51, a, b, c, d].into();
-            world.nodes.push(Node { name: name.into(), address: address.clone() });
-            world.places.insert(address.clone(), node);
-            (node, address)
-        });
-        SimNic::new(self.0.clone(), name, node, address)
     }
 
     /// The present.
@@ -178,7 +159,7 @@ impl Shared {
 
     /// For the network's own thread: lets the next thing happen; false if there is none, and it
     /// is to be called again.
-    pub(crate) fn drive(&self) -> bool {
+    fn drive(&self) -> bool {
         self.with(|world| {
             let stepped = world.step();
             world.driver_called = stepped;

@@ -1,10 +1,9 @@
 //! The VI, as a program has it.
 
+use crate::card::{Card, possible};
 use crate::ids::ViId;
-use crate::meeting::Role;
 use crate::network::Shared;
-use crate::nic::{NicShared, possible};
-use crate::world::World;
+use crate::world::{Role, World};
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use via::{
 #[derive(Debug)]
 pub struct SimVi {
     shared: Arc<Shared>,
-    nic: Arc<NicShared>,
+    nic: Arc<Card>,
     pub(crate) id: ViId,
 }
 
@@ -28,7 +27,7 @@ pub struct SimVi {
 type Outcome = Option<Result<ViAttributes, ConnectError>>;
 
 impl SimVi {
-    pub(crate) fn new(shared: Arc<Shared>, nic: Arc<NicShared>, id: ViId) -> SimVi {
+    pub(crate) fn new(shared: Arc<Shared>, nic: Arc<Card>, id: ViId) -> SimVi {
         SimVi { shared, nic, id }
     }
 

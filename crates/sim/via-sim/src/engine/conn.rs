@@ -1,40 +1,12 @@
-//! One end of a connection: its stream to and from the other.
+//! The stream of a connection, to and from the other end.
 
 use crate::ids::ViId;
-use crate::world::{Timer, World};
-use sovia_link::Time;
+use crate::world::{Conn, Timer, World};
 use sovia_link::datagram::Datagrams;
 use sovia_link::message::{Assembly, Message};
 use sovia_link::stream::{Stream, Verdict};
-use sovia_link::wire::{Chunk, Closing, EndId, Item, Operation, Packet, Part, Word};
+use sovia_link::wire::{Closing, EndId, Item, Operation, Packet, Part, Word};
 use sovia_simnet::NodeId;
-
-/// One end of a connection. It may outlive its VI's interest in it, until the other end knows
-/// that it is over.
-#[derive(Debug)]
-pub(crate) struct Conn {
-    pub(crate) node: NodeId,
-    pub(crate) peer_node: NodeId,
-    pub(crate) peer: EndId,
-    /// The VI, until the connection is over for this end.
-    pub(crate) vi: Option<ViId>,
-    /// The request that it answers, until the requester is known to have the answer.
-    pub(crate) unsettled: Option<EndId>,
-    pub(crate) stream: Stream<Item<Chunk>, Item<Vec<u8>>>,
-    pub(crate) assembly: Assembly,
-    pub(crate) datagrams: Datagrams,
-    /// Datagram messages sent.
-    pub(crate) datagrams_sent: u64,
-    /// When the retransmission timer goes off.
-    timer: Option<Time>,
-}
-
-impl Conn {
-    /// Whether this end is done with it and only waits for the other to know.
-    fn is_over(&self) -> bool {
-        self.vi.is_none()
-    }
-}
 
 impl World {
     /// A new end of a connection.

@@ -1,34 +1,10 @@
-//! Completion queues.
+//! Entries of completion queues.
 
 use crate::ids::{CqId, ViId};
-use crate::nic::NicShared;
 use crate::world::World;
-use std::collections::VecDeque;
-use std::sync::Arc;
-use via::cq::{CqCallback, CqSignal};
 use via::error::Cause;
 use via::event::Job;
 use via::{AsyncError, CqEntry, Resource};
-
-/// A completion queue.
-pub(crate) struct CqCore {
-    pub(crate) nic: Arc<NicShared>,
-    pub(crate) context: u64,
-    pub(crate) capacity: u32,
-    pub(crate) entries: VecDeque<CqEntry>,
-    pub(crate) notify: VecDeque<CqCallback>,
-    pub(crate) signals: Vec<CqSignal>,
-    /// Work queues that are attached.
-    pub(crate) attached: u32,
-    /// The program has let go of it.
-    pub(crate) dropped: bool,
-}
-
-impl core::fmt::Debug for CqCore {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{} of {} entries", self.entries.len(), self.capacity)
-    }
-}
 
 impl World {
     /// A descriptor of that VI is done. Where there is no room for the entry the program is told,

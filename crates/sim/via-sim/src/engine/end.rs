@@ -1,8 +1,7 @@
 //! The end of a connection, whoever brings it about.
 
-use crate::engine::send::{Progress, Started};
 use crate::ids::ViId;
-use crate::world::World;
+use crate::world::{Progress, Started, World};
 use sovia_link::wire::{Closing, EndId};
 use via::error::{Cause, ConnectError};
 use via::queue::Outcome;

@@ -10,7 +10,3 @@ mod rdma;
 mod receive;
 mod send;
 mod vi;
-
-pub(crate) use conn::Conn;
-pub(crate) use cq::CqCore;
-pub(crate) use vi::{ViCore, Workqueue};

@@ -2,35 +2,12 @@
 
 use crate::access::Work;
 use crate::ids::ViId;
-use crate::world::World;
+use crate::world::{Progress, Started, World};
 use sovia_link::message::parts;
 use sovia_link::wire::{Closing, EndId, Item, Operation, Packet};
 use via::error::Cause;
 use via::queue::Outcome;
-use via::{Control, DataSegment, DescriptorAddress, Status, ViState, WorkQueueKind};
-
-/// A descriptor of the send queue that is under way.
-#[derive(Debug)]
-pub(crate) struct Started {
-    /// The number of its last item.
-    pub(crate) last: u64,
-    pub(crate) operation: Status,
-    pub(crate) length: u32,
-    pub(crate) progress: Progress,
-}
-
-/// How far it is.
-#[derive(Debug)]
-pub(crate) enum Progress {
-    /// Its last item is not acknowledged.
-    Sent,
-    /// The answer to an RDMA read is to come, for these segments.
-    Reading(Vec<DataSegment>),
-    /// Done well; it may wait for those before it.
-    Done,
-    /// Done badly, by its own fault.
-    Failed(Status),
-}
+use via::{Control, DescriptorAddress, Status, ViState, WorkQueueKind};
 
 /// What a descriptor's operation is called in its status.
 fn operation(control: Control) -> Status {

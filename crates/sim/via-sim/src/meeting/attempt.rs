@@ -1,53 +1,14 @@
-//! A VI that wants to be connected.
+//! Attempts to connect a VI: their beginning and their end.
 
 use crate::ids::ViId;
-use crate::meeting::{Outgoing, told};
-use crate::world::{Deadline, Timer, World};
+use crate::meeting::told;
+use crate::world::{Attempt, Deadline, Outgoing, Role, Timer, World};
 use sovia_link::wire::{Closing, EndId, Meeting, Request, Word};
 use sovia_simnet::NodeId;
-use via::connection::{Model, Requester};
+use via::connection::Requester;
 use via::error::ConnectError;
 use via::state::Event;
 use via::{NetAddress, ViAttributes, ViState};
-
-/// What a VI does to be connected.
-#[derive(Debug)]
-pub(crate) struct Attempt {
-    pub(crate) number: u64,
-    pub(crate) node: NodeId,
-    pub(crate) local: NetAddress,
-    pub(crate) remote: NetAddress,
-    pub(crate) deadline: Deadline,
-    pub(crate) role: Role,
-    /// How far it is.
-    pub(crate) asked: Requester,
-    /// The request that it has sent.
-    pub(crate) request: Option<EndId>,
-    /// Another request is to follow one that meets nobody.
-    pub(crate) again: bool,
-    /// Pokes sent; none are to follow one that has been noticed.
-    pub(crate) pokes: Option<u32>,
-}
-
-/// Whom it asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// A server.
-    Client,
-    /// A peer, which accepts by itself.
-    Asking,
-    /// A peer, which it expects to ask.
-    Asked,
-}
-
-impl Role {
-    fn model(self) -> Model {
-        match self {
-            Role::Client => Model::ClientServer,
-            Role::Asking | Role::Asked => Model::PeerToPeer,
-        }
-    }
-}
 
 impl World {
     /// Begins to connect an idle VI. What becomes of it is told by `outcome`.

@@ -2,7 +2,7 @@
 
 use crate::ids::ViId;
 use crate::meeting::told;
-use crate::world::{Timer, World};
+use crate::world::{Incoming, Timer, World};
 use sovia_link::wire::{Answer, EndId, Meeting, Request, Word};
 use sovia_simnet::NodeId;
 use via::connection::{Acceptor, Step};
@@ -10,40 +10,6 @@ use via::error::ConnectError;
 
 /// Requests that are remembered, so that a late duplicate of one is not taken for another.
 const REMEMBERED: usize = 1 << 16;
-
-/// A request that has come.
-#[derive(Debug)]
-pub(crate) struct Incoming {
-    /// The node that is asked.
-    pub(crate) node: NodeId,
-    /// The node that asks.
-    pub(crate) from: NodeId,
-    /// What is asked, until it is settled.
-    pub(crate) request: Option<Request>,
-    /// How far it is. It is accepted when the requester is known to have heard of it.
-    acceptor: Acceptor,
-    /// What the requester is told, once that is known.
-    answer: Option<Answer>,
-    /// Whether a connection has come of it, once the requester has the answer or never will.
-    pub(crate) settled: Option<bool>,
-    /// Times that the answer has been sent.
-    tries: u32,
-}
-
-impl Incoming {
-    /// Whether it waits for an answer.
-    fn is_open(&self) -> bool {
-        self.answer.is_none() && !self.acceptor.phase().is_over()
-    }
-
-    /// Whether an acceptance is still open, and if not, how it ended.
-    pub(crate) fn acceptance(&self) -> Option<bool> {
-        match self.settled {
-            None if self.answer.is_none() => Some(false),
-            settled => settled,
-        }
-    }
-}
 
 /// How a requester is told.
 fn refusal(why: &ConnectError) -> Answer {

@@ -11,12 +11,6 @@ mod outgoing;
 mod peers;
 mod waiters;
 
-pub(crate) use attempt::{Attempt, Role};
-pub(crate) use incoming::Incoming;
-pub(crate) use outgoing::Outgoing;
-pub(crate) use peers::Peers;
-pub(crate) use waiters::Waiter;
-
 use crate::world::World;
 use sovia_link::wire::Meeting;
 use sovia_simnet::NodeId;

@@ -1,24 +1,9 @@
 //! Requests at the side that asks.
 
-use crate::ids::ViId;
-use crate::meeting::Role;
-use crate::world::{Timer, World};
-use sovia_link::wire::{Answer, EndId, Meeting, Request, Word};
+use crate::world::{Outgoing, Role, Timer, World};
+use sovia_link::wire::{Answer, EndId, Meeting, Word};
 use sovia_simnet::NodeId;
 use via::error::ConnectError;
-
-/// A request that has been sent and not answered.
-#[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) vi: ViId,
-    pub(crate) node: NodeId,
-    pub(crate) to: NodeId,
-    pub(crate) request: Request,
-    /// A program has it; it will be answered.
-    pub(crate) pending: bool,
-    /// Times that it has been sent.
-    pub(crate) tries: u32,
-}
 
 impl World {
     /// Sends a request, and again later if nothing is heard of it.

@@ -1,19 +1,9 @@
 //! Programs that wait for requests.
 
 use crate::ids::WaiterId;
-use crate::world::World;
-use sovia_link::wire::EndId;
+use crate::world::{Waiter, World};
 use sovia_simnet::NodeId;
 use via::NetAddress;
-
-/// Somebody who waits for one request.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    pub(crate) node: NodeId,
-    pub(crate) address: NetAddress,
-    /// The request that has come.
-    pub(crate) request: Option<EndId>,
-}
 
 impl World {
     /// Waits for a request to an address of a node.

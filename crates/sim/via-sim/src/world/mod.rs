@@ -1,13 +1,25 @@
-//! Everything there is in a simulated network, and what happens to it next.
+//! Everything there is in a simulated network. What happens to it is said above: `engine`, `meeting`, `events`.
+
+mod attempt;
+mod conn;
+mod cq;
+mod peers;
+mod request;
+mod vi;
+
+pub(crate) use attempt::{Attempt, Role};
+pub(crate) use conn::Conn;
+pub(crate) use cq::CqCore;
+pub(crate) use peers::Peers;
+pub(crate) use request::{Incoming, Outgoing, Waiter};
+pub(crate) use vi::{Progress, Started, ViCore, Workqueue};
 
 use crate::Config;
 use crate::Time;
-use crate::engine::{Conn, CqCore, ViCore};
+use crate::card::Card;
 use crate::ids::{CqId, ViId, WaiterId};
-use crate::meeting::{Incoming, Outgoing, Peers, Waiter};
-use crate::nic::NicShared;
-use crate::port::{Event, Port};
-use sovia_link::wire::{EndId, Packet, Word};
+use crate::port::Port;
+use sovia_link::wire::{EndId, Word};
 use sovia_simnet::NodeId;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -74,7 +86,7 @@ pub(crate) struct World {
 /// Callbacks that are to run.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    pub(crate) queue: VecDeque<(Arc<NicShared>, Job)>,
+    pub(crate) queue: VecDeque<(Arc<Card>, Job)>,
     /// Somebody is at it.
     pub(crate) busy: bool,
 }
@@ -106,6 +118,21 @@ impl World {
         }
     }
 
+    /// The node that has a name, and its address. It is there from the first time on.
+    pub(crate) fn node(&mut self, name: &str) -> (NodeId, Box<[u8]>) {
+        let known = self.nodes.iter().position(|node| node.name == name);
+        if let Some(known) = known {
+            return (NodeId(known as u32), self.nodes[known].address.clone());
+        }
+        let node = self.net.add_node();
+        // As an Ethernet card of local administration would have it.
+        let [a, b, c, d] = node.0.to_be_bytes();
+        let address: Box<[u8]> = [2, 0x51, a, b, c, d].into();
+        self.nodes.push(Node { name: name.into(), address: address.clone() });
+        self.places.insert(address.clone(), node);
+        (node, address)
+    }
+
     /// A number that names nothing yet.
     pub(crate) fn fresh(&mut self) -> u64 {
         self.last_id += 1;
@@ -118,12 +145,12 @@ impl World {
     }
 
     /// Has something run when the lock is free.
-    pub(crate) fn run_later(&mut self, nic: &Arc<NicShared>, job: Job) {
+    pub(crate) fn run_later(&mut self, nic: &Arc<Card>, job: Job) {
         self.jobs.queue.push_back((nic.clone(), job));
     }
 
     /// Tells the NIC's error handler, in its turn.
-    pub(crate) fn report(&mut self, nic: &Arc<NicShared>, error: AsyncError) {
+    pub(crate) fn report(&mut self, nic: &Arc<Card>, error: AsyncError) {
         let told = nic.clone();
         self.run_later(nic, Box::new(move || told.tell(&error)));
     }
@@ -134,48 +161,6 @@ impl World {
             Deadline::Never => false,
             Deadline::Virtual(time) => self.net.now() >= time,
             Deadline::Real(instant) => Instant::now() >= instant,
-        }
-    }
-
-    /// Lets the next thing happen; false if there is none.
-    pub(crate) fn step(&mut self) -> bool {
-        let Some(event) = self.net.step() else { return false };
-        match event {
-            Event::Frame { from, to, frame } => {
-                if let Ok(packet) = self.net.parse(&frame) {
-                    self.packet(from, to, packet);
-                }
-            }
-            Event::Timer(timer) => self.timer(timer),
-            Event::Nothing => {}
-        }
-        true
-    }
-
-    fn timer(&mut self, timer: Timer) {
-        match timer {
-            Timer::Doorbell(vi) => self.doorbell(vi),
-            Timer::Retransmit(conn) => self.retransmit(conn),
-            Timer::Request(request) => self.request_again(request),
-            Timer::Answer(request) => self.answer_again(request),
-            Timer::Poke(vi, attempt) => self.poke_again(vi, attempt),
-            Timer::Expire(vi, attempt) => self.expire_attempt(vi, attempt),
-        }
-    }
-
-    fn packet(&mut self, from: NodeId, at: NodeId, packet: Packet<&[u8]>) {
-        match packet {
-            Packet::Stream { to, from: peer, number, ack, item } => {
-                self.stream_packet(at, from, to, peer, (number, ack, item));
-            }
-            Packet::Ack { to, from: peer, ack } => self.ack_packet(at, from, to, peer, ack),
-            Packet::Datagram { to, from: peer, message, part } => {
-                self.datagram(at, from, (to, peer), message, &part);
-            }
-            Packet::Gone { to } => self.peer_gone(to),
-            Packet::Meeting(meeting) => self.meeting(at, from, meeting),
-            // Those are channels'.
-            Packet::Hello { .. } | Packet::Probe { .. } | Packet::Echo { .. } => self.net.refuse(),
         }
     }
 }
