@@ -16,6 +16,25 @@
 //! An end that is dropped and made again has another epoch, if its seed is another one. Frames of the earlier one are
 //! not taken. The other end finds out when either sends something, and is [`Broken`](Event::Broken) then: what was on
 //! its way is lost, and its owner makes a new end.
+//!
+//! ```
+//! use sovia_link::{Channel, Config, Time};
+//!
+//! let mut ends = [Channel::new(Config::default(), 5, 17), Channel::new(Config::default(), 5, 39)];
+//! ends[0].send(b"hello").unwrap();
+//! let (now, mut frame, mut message) = (Time::ZERO, Vec::new(), Vec::new());
+//! // A network that loses nothing.
+//! while !ends[0].is_idle() {
+//!     for (from, to) in [(0, 1), (1, 0)] {
+//!         while ends[from].poll_transmit(now, &mut frame) {
+//!             ends[to].handle_frame(now, &frame)?;
+//!         }
+//!     }
+//! }
+//! assert!(ends[1].poll_message(&mut message));
+//! assert_eq!(message, b"hello");
+//! # Ok::<(), sovia_link::Malformed>(())
+//! ```
 
 mod config;
 mod greeting;
@@ -114,10 +133,10 @@ impl Channel {
     /// An end of channel `local_id`. No two ends may have the same `seed`, nor may one that is made again have its
     /// earlier one: it should be drawn from the system's random numbers.
     pub fn new(config: Config, local_id: u32, seed: u64) -> Channel {
-        Channel::greeting(config, Greeting::new(local_id, seed))
+        Channel::with_greeting(config, Greeting::new(local_id, seed))
     }
 
-    fn greeting(config: Config, greeting: Greeting) -> Channel {
+    fn with_greeting(config: Config, greeting: Greeting) -> Channel {
         let own = u64::from(epoch_of(greeting.own()));
         let window = config.window.max(1);
         Channel {

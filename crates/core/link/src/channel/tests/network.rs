@@ -139,7 +139,7 @@ fn channel(seed: u64) -> Channel {
 
 /// An end whose first item has that number.
 fn channel_from(epoch: u32) -> Channel {
-    Channel::greeting(CONFIG, Greeting::of(name(7, epoch), Random(epoch.into())))
+    Channel::with_greeting(CONFIG, Greeting::of(name(7, epoch), Random(epoch.into())))
 }
 
 fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {

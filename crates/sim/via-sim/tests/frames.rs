@@ -1,0 +1,31 @@
+//! Frames that are damaged on their way.
+
+mod common;
+
+use common::{RELIABLE, open, pair, seeds};
+use core::time::Duration;
+use via_sim::{Config, Link, Network};
+
+/// Each damaged frame is found by the node that it comes to, and costs nothing but itself.
+#[test]
+fn damaged_frames_are_counted_and_sent_again() {
+    seeds(20, |seed| {
+        let latency = Duration::from_micros(10);
+        let link = Link { corrupt: 0.2, latency, ..Link::perfect() };
+        let network = Network::new(seed, Config { mtu: 500, ..Config::default().over(link) });
+        let level = RELIABLE[(seed % 2) as usize];
+        let [(_a, a), (_b, b)] = pair(&network, 1 << 16, open(level));
+        let bytes: Vec<u8> = (0..20_000u32).map(|n| (n * n >> 3) as u8).collect();
+        a.write(0, &bytes);
+        b.post_recv(0, 0, bytes.len());
+        a.post_send(0, 0, bytes.len(), None);
+        network.run();
+        let received = b.received();
+        assert_eq!(received.len(), 1);
+        assert_eq!(received[0].result(), Ok(20_000));
+        assert!(b.bytes(0, bytes.len()) == bytes);
+        let damaged = network.counters().damaged;
+        assert!(damaged > 5, "{damaged} of some 100");
+        assert_eq!(network.malformed(), damaged);
+    });
+}
