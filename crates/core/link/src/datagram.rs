@@ -121,4 +121,29 @@ mod tests {
             assert!(datagrams.incomplete.len() <= INCOMPLETE_MAX);
         }
     }
+
+    fn part(total: u32, start: u32, bytes: &[u8]) -> Part<&[u8]> {
+        Part { operation: Operation::Send, immediate: None, total, start, bytes }
+    }
+
+    #[test]
+    fn parts_that_overlap_or_belong_to_another_message_are_dropped() {
+        let mut datagrams = Datagrams::new(1000);
+        assert_eq!(datagrams.add(0, &part(10, 4, b"efg")), None);
+        for odd in
+            [part(10, 2, b"xxx"), part(10, 6, b"xx"), part(10, 4, b"xxxx"), part(9, 0, b"xx")]
+        {
+            assert_eq!(datagrams.add(0, &odd), None);
+        }
+        assert_eq!(datagrams.add(0, &part(10, 0, b"abcd")), None);
+        let whole = datagrams.add(0, &part(10, 7, b"hij")).unwrap();
+        assert_eq!(whole.bytes, b"abcdefghij");
+    }
+
+    #[test]
+    fn message_that_is_too_long_takes_no_memory() {
+        let mut datagrams = Datagrams::new(1000);
+        assert_eq!(datagrams.add(0, &part(1001, 0, b"x")), None);
+        assert!(datagrams.incomplete.is_empty());
+    }
 }

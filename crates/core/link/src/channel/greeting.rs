@@ -131,11 +131,9 @@ impl Greeting {
             }
             return Heard::Nothing;
         }
-        let heard = self.addressed(to, from);
-        if let Heard::Peer(peer) = heard {
-            self.say(Packet::Hello { to: peer, from: own });
-        }
-        heard
+        // It is not answered: an end that has said hello without an epoch has something to send, which shows the
+        // other that it is known.
+        self.addressed(to, from)
     }
 
     /// A frame has come from an end that may know this one.

@@ -9,7 +9,7 @@
 //! - [`Channel::poll_event`] tells what has changed.
 //!
 //! The two ends are made with the same number, and may be made at any time. The one that has something to send says
-//! hello until the other answers; the first message is there after two round trips. Frames may get lost, double,
+//! hello until the other answers; the first message is there after one and a half round trips. Frames may get lost, double,
 //! overtake each other and be damaged: that is made good, for as long as the channel exists. There is no limit to
 //! that; its owner drops a channel that it does not believe in any more.
 //!

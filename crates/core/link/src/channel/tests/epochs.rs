@@ -3,6 +3,7 @@
 use super::script::{CONFIG, converse, events, frames, hand_in, messages};
 use crate::Time;
 use crate::channel::{Channel, Event, Reason};
+use crate::wire::{Packet, Word};
 use proptest::prelude::*;
 
 fn end(seed: u64) -> Channel {
@@ -116,4 +117,41 @@ fn hello_of_an_earlier_end_that_comes_late_breaks_nothing() {
     b.send(b"z").unwrap();
     converse(&mut a, &mut b, 0);
     assert_eq!(messages(&mut a), [b"z"]);
+}
+
+/// An earlier end's echo cannot be meant for a probe of now: it has another nonce.
+#[test]
+fn echo_of_another_nonce_breaks_nothing() {
+    let (mut a, mut b, mut other) = (end(1), end(2), end(3));
+    a.send(b"x").unwrap();
+    converse(&mut a, &mut b, 0);
+    other.send(b"y").unwrap();
+    hand_in(&mut a, 0, &frames(&mut other, 0));
+    let probe = frames(&mut a, 0);
+    let Ok(Packet::Probe { to, from, nonce }) = Packet::parse(&probe[0]) else {
+        panic!("it is not asked")
+    };
+    let mut echo = Vec::new();
+    Word::Echo { to: from, from: to, nonce: nonce ^ 1 }.emit(&mut echo);
+    hand_in(&mut a, 0, &[echo.clone()]);
+    assert_eq!((events(&mut a), a.counters().stale), (vec![Event::Opened], 1));
+    Word::Echo { to: from, from: to, nonce }.emit(&mut echo);
+    hand_in(&mut a, 0, &[echo]);
+    assert_eq!(events(&mut a), [Event::Broken(Reason::PeerRestarted)]);
+}
+
+#[test]
+fn first_message_comes_behind_one_frame_each_way() {
+    let (mut a, mut b) = (end(1), end(2));
+    a.send(b"x").unwrap();
+    let hello = frames(&mut a, 0);
+    hand_in(&mut b, 0, &hello);
+    let answer = frames(&mut b, 0);
+    hand_in(&mut a, 0, &answer);
+    let message = frames(&mut a, 0);
+    assert_eq!([hello.len(), answer.len(), message.len()], [1; 3]);
+    hand_in(&mut b, 0, &message);
+    assert_eq!(messages(&mut b), [b"x"]);
+    hand_in(&mut a, 0, &frames(&mut b, 0));
+    assert!(a.is_idle());
 }

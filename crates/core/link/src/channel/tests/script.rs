@@ -178,6 +178,7 @@ fn reordered_and_repeated_frames_make_the_messages_once() {
     sent.reverse();
     hand_in(&mut b, 0, &sent);
     hand_in(&mut b, 0, &sent);
+    assert_eq!(events(&mut b), [Event::Readable], "once for all four");
     assert_eq!(messages(&mut b), [[0], [1], [2], [3]]);
     assert_eq!(b.counters().repeated, 4);
     let acks = frames(&mut b, 0);
