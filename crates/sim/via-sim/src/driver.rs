@@ -1,4 +1,4 @@
-//! The thread that makes time pass in a live network when nobody waits.
+//! The thread that makes time pass in a live network when no call waits.
 //!
 //! Threads that wait step by themselves, which saves a change of threads for each event; this one
 //! takes care of what is on its way while everybody computes.
@@ -11,7 +11,7 @@ use std::thread;
 const PATIENCE: Duration = Duration::from_micros(200);
 
 /// Starts the thread. At each call it steps until `step` returns false; it ends when there is no caller any more.
-/// Where it cannot be started, things happen only while somebody waits.
+/// Where it cannot be started, things happen only while a call waits.
 pub(crate) fn start(calls: mpsc::Receiver<()>, step: impl Fn() -> bool + Send + 'static) {
     let run = move || {
         for () in calls {

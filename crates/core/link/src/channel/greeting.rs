@@ -76,7 +76,7 @@ impl Greeting {
     }
 
     /// The name by which an end is called whose epoch is not known.
-    fn anyone(&self) -> EndId {
+    fn unknown_end(&self) -> EndId {
         name(channel_of(self.own), 0)
     }
 
@@ -91,7 +91,7 @@ impl Greeting {
         }
     }
 
-    /// The next greeting to send. One that nobody has asked for is sent only if there is a `reason` to be known.
+    /// The next greeting to send. One that answers nothing is sent only if there is a `reason` to be known.
     pub(super) fn next(&mut self, timing: &Timing, reason: bool, now: Time) -> Option<Word> {
         if let Some(word) = self.pending.pop_front() {
             return Some(word);
@@ -101,7 +101,7 @@ impl Greeting {
         }
         self.due = false;
         self.deadline = Some(now.after(timing.pause(self.tries)));
-        Some(Packet::Hello { to: self.anyone(), from: self.own })
+        Some(Packet::Hello { to: self.unknown_end(), from: self.own })
     }
 
     /// When hello is to be said again.
@@ -124,7 +124,7 @@ impl Greeting {
             return Heard::Stale;
         }
         let own = self.own;
-        if to == self.anyone() {
+        if to == self.unknown_end() {
             match self.peer {
                 Some(peer) if peer != from => self.probe(from),
                 _ => self.say(Packet::Hello { to: from, from: own }),
@@ -145,7 +145,7 @@ impl Greeting {
             _ if to != self.own => {
                 // It is for an end that was here before; its sender should know.
                 if channel_of(to) == channel_of(self.own) {
-                    self.say(Packet::Hello { to: self.anyone(), from: self.own });
+                    self.say(Packet::Hello { to: self.unknown_end(), from: self.own });
                 }
                 Heard::Stale
             }

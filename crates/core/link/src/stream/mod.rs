@@ -2,7 +2,7 @@
 //! numbers, acknowledgements, retransmission. A state machine: frames and the time go in, frames and a
 //! deadline come out.
 //!
-//! [`Stream`] is one end: [`Tx`] sends its own items, [`Rx`] puts the other end's in order.
+//! [`Stream`] is one end: its sending half (`tx`) and its receiving half (`rx`).
 
 mod rtt;
 mod rx;
@@ -59,7 +59,7 @@ impl<O: Clone, I> Stream<O, I> {
         self.tx.push(item)
     }
 
-    /// Appends the last item, in place of those that have never been sent ([`Tx::finish`]).
+    /// Appends the last item, in place of those that have never been sent. It goes out at once, window or not.
     pub fn finish(&mut self, item: O) {
         self.tx.finish(item);
     }

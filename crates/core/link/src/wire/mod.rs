@@ -22,7 +22,7 @@
 //! | 2 | ack | acknowledgement (4) |
 //! | 3 | datagram | number of the message (8), a part |
 //! | 4 | gone | nothing: the receiving end's peer does not exist |
-//! | 5 | hello | nothing: the sending end is there; who is named as receiver has been heard of |
+//! | 5 | hello | nothing: the sending end is there, and has heard of the receiving end if that is named in full |
 //! | 6 | probe | nonce (8), to be echoed |
 //! | 7 | echo | nonce (8) of the probe |
 //! | 16 | request | the sender's terms (8), its address, the address that it asks for |

@@ -19,13 +19,13 @@ pub(crate) struct Attempt {
     pub(crate) asked: Requester,
     /// The request that it has sent.
     pub(crate) request: Option<EndId>,
-    /// Another request is to follow one that meets nobody.
+    /// Another request is to follow one that is not answered by a VI.
     pub(crate) again: bool,
     /// Pokes sent; none are to follow one that has been noticed.
     pub(crate) pokes: Option<u32>,
 }
 
-/// Whom it asks.
+/// What it asks, if it asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A server.

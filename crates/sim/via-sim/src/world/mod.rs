@@ -87,7 +87,7 @@ pub(crate) struct World {
 #[derive(Default)]
 pub(crate) struct Jobs {
     pub(crate) queue: VecDeque<(Arc<Card>, Job)>,
-    /// Somebody is at it.
+    /// A thread is running them.
     pub(crate) busy: bool,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct ViCore {
     pub(crate) conn: Option<EndId>,
     pub(crate) send: Workqueue,
     pub(crate) recv: Workqueue,
-    /// Posted sends that nobody has looked at yet.
+    /// Posted sends that the engine has not looked at yet.
     pub(crate) waiting: VecDeque<DescriptorAddress>,
     /// Sends that are under way, in order.
     pub(crate) started: VecDeque<Started>,
@@ -41,7 +41,7 @@ pub(crate) struct ViCore {
     pub(crate) overrun: bool,
 }
 
-/// A work queue with those who want to hear from it.
+/// Callbacks that are to have a queue's next completions.
 #[derive(Default)]
 pub(crate) struct Notify(pub(crate) VecDeque<ViCallback>);
 
@@ -51,7 +51,7 @@ impl core::fmt::Debug for Notify {
     }
 }
 
-/// A work queue, the completion queue that it is attached to, and who is to be called.
+/// A work queue, the completion queue that it is attached to, and the callbacks that wait for it.
 #[derive(Debug)]
 pub(crate) struct Workqueue {
     pub(crate) work: WorkQueue,

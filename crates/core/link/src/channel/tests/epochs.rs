@@ -70,7 +70,7 @@ fn end_whose_peer_was_made_again_is_broken_when_it_sends() {
     a.send(b"to the first").unwrap();
     converse(&mut a, &mut b, 0);
     let mut b = end(3);
-    a.send(b"to nobody any more").unwrap();
+    a.send(b"to the first, which is gone").unwrap();
     converse(&mut a, &mut b, 0);
     assert_eq!(events(&mut a), [Event::Opened, Event::Broken(Reason::PeerRestarted)]);
     assert!(!a.can_send() && a.poll_timeout().is_none());
