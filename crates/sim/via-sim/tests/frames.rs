@@ -15,7 +15,7 @@ fn damaged_frames_are_counted_and_sent_again() {
         let network = Network::new(seed, Config { mtu: 500, ..Config::default().over(link) });
         let level = RELIABLE[(seed % 2) as usize];
         let [(_a, a), (_b, b)] = pair(&network, 1 << 16, open(level));
-        let bytes: Vec<u8> = (0..20_000u32).map(|n| (n * n >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..20_000u32).map(|n| (n * n / 8) as u8).collect();
         a.write(0, &bytes);
         b.post_recv(0, 0, bytes.len());
         a.post_send(0, 0, bytes.len(), None);
