@@ -67,7 +67,11 @@ impl Assembly {
             return None;
         }
         let Part { operation, immediate, total, .. } = *part;
-        self.begun = Some((operation, immediate, total));
+        if self.begun.is_none() {
+            self.begun = Some((operation, immediate, total));
+            // Not more than `longest`, and no page of it is touched before its bytes are there.
+            self.bytes.reserve_exact(total as usize);
+        }
         self.bytes.extend_from_slice(part.bytes.as_ref());
         part.is_last().then(|| {
             self.begun = None;
