@@ -3,7 +3,7 @@
 use crate::message::{Consumed, Left, Message, Path, Receiver, State};
 use crate::{Malformed, Sink, Told};
 use core::sync::atomic::{Ordering, fence};
-use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::packet::Immediate;
 use sovia_proto::path::{CANCELLED, ENTERED, Grant, Switch};
 use sovia_proto::word;
 use via_shm::endpoint::{Area, MESSAGE_MAX};
