@@ -45,6 +45,12 @@
 //!
 //! Here are the decisions; the shared words are passed in and out. `tests/paths` checks every
 //! interleaving of two ends that decide by them.
+//!
+//! Where the ends share no memory, NICs carry the words between two segments: [`event`] says what is told
+//! and in which order, [`reflected`] what the receiver awaits.
+
+pub mod event;
+pub mod reflected;
 
 /// The sender's side of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
