@@ -2,7 +2,8 @@
 //! holds, and a retreat takes both directions: it leaves its own, recalls the other, takes the steps
 //! of both as they become possible, and when the other is back it settles what it owes.
 
-use crate::world::{Call, Limits, Mode, Precautions, ReaderAt, RetreatAt, SenderAt, World};
+use crate::precautions::Precautions;
+use crate::world::{Call, Limits, Mode, ReaderAt, RetreatAt, SenderAt, World};
 use crate::{ALL, BOTH, END, ORDER, is_excused, is_finished, receiver, sender};
 use sovia_proto::path::{Returned, Rx};
 use stateright::{Model, Property};

@@ -1,20 +1,25 @@
 //! One direction of a stream as a model: what can happen, and what must hold.
 
-use crate::world::{Limits, Mode, Precautions, SenderAt, World};
+use crate::carrier::{self, Far, Nics};
+use crate::precautions::Precautions;
+use crate::world::{Limits, Mode, RetreatAt, SenderAt, World};
 use crate::{ALL, END, ORDER, is_finished, receiver, sender};
-use sovia_proto::path::{Grant, REFUSED, Returned, Rx};
+use sovia_proto::path::{CANCELLED, Grant, REFUSED, Returned, Rx};
 use stateright::{Model, Property};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Act {
     Sender(sender::Act),
     Receiver(receiver::Act),
+    Carrier(carrier::Act),
 }
 
 /// One direction.
 pub(crate) struct Direction {
     pub(crate) limits: Limits,
     pub(crate) precautions: Precautions,
+    /// The ends are on two hosts.
+    pub(crate) between_hosts: Option<Nics>,
     /// Cases of loss that are let pass.
     pub(crate) excused: fn(&World) -> bool,
 }
@@ -27,6 +32,7 @@ impl Direction {
         receiver::acts(w, &self.limits, &self.precautions, |act, by_itself| {
             add(Act::Receiver(act), by_itself);
         });
+        carrier::acts(w, &self.precautions, |act| add(Act::Carrier(act), true));
     }
 
     /// Nothing happens any more unless somebody decides on something new.
@@ -42,7 +48,7 @@ impl Model for Direction {
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new()]
+        vec![World { far: self.between_hosts.map(|_| Far::new()), ..World::new() }]
     }
 
     fn actions(&self, w: &World, actions: &mut Vec<Act>) {
@@ -54,12 +60,16 @@ impl Model for Direction {
         match act {
             Act::Sender(act) => sender::step(&mut w, act, &self.precautions),
             Act::Receiver(act) => receiver::step(&mut w, act, &self.precautions),
+            Act::Carrier(act) => carrier::step(&mut w, act, &self.precautions),
+        }
+        if self.between_hosts == Some(Nics::Prompt) {
+            carrier::send_all(&mut w, &self.precautions);
         }
         Some(w)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        vec![
+        let mut properties = vec![
             Property::always(ORDER, |_, w: &World| !w.wrong),
             Property::always(END, |model: &Direction, w: &World| {
                 !w.r.end || w.r.read == w.s.next || (model.excused)(w)
@@ -87,6 +97,33 @@ impl Model for Direction {
             Property::sometimes("a sender pumps that has retreated by itself", |_, w: &World| {
                 w.s.mode == Mode::Retreating && w.s.at == SenderAt::Pumped
             }),
-        ]
+        ];
+        if self.between_hosts.is_some() {
+            properties.extend(crossings());
+        }
+        properties
     }
+}
+
+/// What happens between hosts only: words of the two ends that cross each other on their way.
+fn crossings() -> Vec<Property<Direction>> {
+    vec![
+        Property::sometimes("a recall and a switch", |_, w: &World| {
+            let unknown = w.shared.switch != 0 && w.seen().switch == 0;
+            unknown && w.r.retreat == RetreatAt::AwaitSwitch
+        }),
+        Property::sometimes("a claim and a cancellation", |_, w: &World| {
+            let claimed = w.far.is_some_and(|far| far.claimed);
+            claimed && w.shared.switch == CANCELLED && w.seen().switch == CANCELLED && w.r.end
+        }),
+        Property::sometimes("a return and a refusal", |_, w: &World| {
+            let returned = Returned::from_word(w.seen().returned);
+            let refused = w.far.is_some_and(|far| far.verdict == REFUSED);
+            refused && matches!(returned, Returned::Bytes(1..)) && w.r.end
+        }),
+        Property::sometimes("a switch and the end of TCP", |_, w: &World| {
+            let unknown = w.shared.switch != 0 && w.seen().switch == 0;
+            unknown && w.tcp_end && w.tcp.is_empty() && w.r.rx == Rx::Granted
+        }),
+    ]
 }

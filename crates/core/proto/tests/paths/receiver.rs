@@ -1,9 +1,12 @@
-//! The receiving end: its reads, and its retreat, which looks at the VI and takes nothing off it.
+//! The receiving end: its reads.
 //!
 //! One of its threads at a time is in the middle of a read, or of a step of the retreat.
 
-use crate::world::{FIN, Limits, Mode, Precautions, ReaderAt, RetreatAt, Seq, TO_TCP, World};
-use sovia_proto::path::{self, Await, ENTERED, Grant, Recall, Rest, Rx, Seen, Source, Switch};
+use crate::precautions::Precautions;
+use crate::retreat;
+use crate::world::{FIN, Limits, Mode, ReaderAt, RetreatAt, TO_TCP, World};
+use sovia_proto::path::reflected::{self, End, Next, Verdict};
+use sovia_proto::path::{self, ENTERED, Grant, Rx, Seen, Source, Switch};
 
 /// No limit to a read from TCP.
 const ALL: u8 = 15;
@@ -17,6 +20,8 @@ pub(crate) enum Act {
     Step,
     /// Reads a single byte from TCP.
     One,
+    /// Finds nothing on TCP: what there is has not come across the network.
+    Late,
     /// A retreat begins, or a thread begins it anew where another has gone away.
     Retreat,
     /// Its next access.
@@ -46,49 +51,18 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
             }
             ReaderAt::Recv(_) => {
                 add(Act::Step, true);
-                if w.shared.tcp.len() > 1 {
+                if w.tcp.len() > 1 {
                     add(Act::One, false);
+                }
+                if w.far.is_some() && (!w.tcp.is_empty() || w.tcp_end) {
+                    add(Act::Late, false);
                 }
             }
             _ => add(Act::Step, true),
         }
     }
     if r.at == ReaderAt::Idle || !g.one_at_a_time {
-        retreats(w, limits, g, add);
-    }
-}
-
-fn retreats(w: &World, limits: &Limits, g: &Precautions, mut add: impl FnMut(Act, bool)) {
-    let goes_on = match w.r.retreat {
-        RetreatAt::Not => {
-            if w.r.mode == Mode::Library && limits.receiver_retreats {
-                add(Act::Retreat, false);
-            }
-            return;
-        }
-        RetreatAt::Abandoned => return add(Act::Retreat, true),
-        RetreatAt::AwaitTakenBack => w.shared.taken_back || w.shared.tcp_end,
-        RetreatAt::AwaitPumped => w.shared.pumped || w.shared.tcp_end,
-        RetreatAt::Await(_) => {
-            look(w.shared.vi).0.is_some() || sees_end(w, g) || !path::recalls(w.r.rx)
-        }
-        _ => true,
-    };
-    if goes_on {
-        add(Act::RetreatStep, true);
-    }
-    if limits.abandons {
-        add(Act::Abandon, false);
-    }
-    // A death is noticed first.
-    let over = match w.r.retreat {
-        RetreatAt::Await(_) => true,
-        RetreatAt::AwaitTakenBack | RetreatAt::AwaitPumped => !goes_on,
-        _ => false,
-    };
-    if limits.impatience && over {
-        let needed = w.s.mode == Mode::Stopped || w.shared.tcp.len() >= limits.room;
-        add(Act::GiveUp, needed);
+        retreat::acts(w, limits, g, add);
     }
 }
 
@@ -102,18 +76,6 @@ fn would_find(w: &World, g: &Precautions) -> bool {
     after != *w
 }
 
-/// The anchor shows that the sender is no more.
-fn sees_end(w: &World, g: &Precautions) -> bool {
-    w.shared.tcp_end && (g.see_death_behind_bytes || w.shared.tcp.is_empty())
-}
-
-/// How the VI's part ends, and how many bytes lie before that.
-fn look(vi: Seq) -> (Option<Seen>, u8) {
-    let n = (0..vi.len()).find(|&at| vi.get(at) >= TO_TCP);
-    let seen = n.map(|at| if vi.get(at) == TO_TCP { Seen::ToTcp } else { Seen::Ended });
-    (seen, n.unwrap_or(vi.len()))
-}
-
 fn take(w: &mut World, byte: u8) {
     w.wrong |= byte != w.r.read;
     w.r.read += 1;
@@ -123,32 +85,32 @@ fn take(w: &mut World, byte: u8) {
 pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
     match act {
         Act::Die => w.r.mode = Mode::Gone,
-        Act::Read => w.r.at = begin(w),
+        Act::Read => w.r.at = begin(w, g),
         Act::One => receive(w, 1, g),
+        Act::Late => w.r.at = found_nothing(w.r.rx),
         Act::Step => match w.r.at {
             ReaderAt::Recv(limit) => receive(w, limit, g),
             at => read(w, at, g),
         },
-        Act::Retreat if path::recalls(w.r.rx) || !g.recall_what_runs && w.r.rx == Rx::Back => {
-            w.r.mode = Mode::Retreating;
-            w.r.retreat = RetreatAt::Recall;
-        }
-        Act::Retreat => nothing_to_recall(w, g),
-        Act::RetreatStep => retreat(w, g),
-        Act::GiveUp => give_up(w, g),
-        // Whoever takes the lock next finds that it was about to return the bytes, and that it has.
-        Act::Abandon if w.r.retreat == RetreatAt::Return && g.finish_return => {
-            w.r.rx = Rx::Back;
-            w.r.mode = Mode::Library;
-            w.r.retreat = RetreatAt::Not;
-        }
-        // Nothing but its flag says that there was one, and that has gone once it has returned.
-        Act::Abandon if w.r.mode == Mode::Retreating => w.r.retreat = RetreatAt::Abandoned,
-        Act::Abandon => w.r.retreat = RetreatAt::Not,
+        Act::Retreat => retreat::begin(w, g),
+        Act::RetreatStep => retreat::step(w, g),
+        Act::GiveUp => retreat::give_up(w, g),
+        Act::Abandon => retreat::abandon(w, g),
     }
 }
 
-fn begin(w: &mut World) -> ReaderAt {
+fn begin(w: &mut World, g: &Precautions) -> ReaderAt {
+    if w.r.proposed {
+        match retreat::verdict(w, g) {
+            Verdict::Pending if g.hold_reads => return ReaderAt::Idle,
+            Verdict::Pending => {}
+            Verdict::Accepted => {
+                w.r.rx = Rx::Back;
+                w.r.proposed = false;
+            }
+            Verdict::Refused | Verdict::None => w.r.proposed = false,
+        }
+    }
     match w.r.rx {
         Rx::Tcp => {
             w.r.rx = Rx::Granted;
@@ -160,12 +122,16 @@ fn begin(w: &mut World) -> ReaderAt {
     }
 }
 
+fn found_nothing(rx: Rx) -> ReaderAt {
+    if rx == Rx::Granted { ReaderAt::LookAgain } else { ReaderAt::Idle }
+}
+
 /// One read from TCP.
 fn receive(w: &mut World, limit: u8, g: &Precautions) {
     w.r.at = ReaderAt::Idle;
-    let n = w.shared.tcp.len().min(limit);
+    let n = w.tcp.len().min(limit);
     for _ in 0..n {
-        if let Some(byte) = w.shared.tcp.pop() {
+        if let Some(byte) = w.tcp.pop() {
             w.r.rx_tcp += 1;
             take(w, byte);
         }
@@ -173,8 +139,8 @@ fn receive(w: &mut World, limit: u8, g: &Precautions) {
     if n > 0 {
         return;
     }
-    if !w.shared.tcp_end {
-        w.r.at = if w.r.rx == Rx::Granted { ReaderAt::LookAgain } else { ReaderAt::Idle };
+    if !w.tcp_end {
+        w.r.at = found_nothing(w.r.rx);
     } else if w.r.mode != Mode::Plain && g.look_at_end {
         w.r.at = ReaderAt::EndAgain;
     } else {
@@ -185,7 +151,7 @@ fn receive(w: &mut World, limit: u8, g: &Precautions) {
 /// Where a reader on TCP finds the next bytes.
 fn source(w: &World) -> Source {
     match w.r.rx {
-        Rx::Granted => path::source(w.shared.switch, w.r.rx_tcp.into()),
+        Rx::Granted => path::source(w.seen().switch, w.r.rx_tcp.into()),
         _ => Source::Tcp,
     }
 }
@@ -193,9 +159,10 @@ fn source(w: &World) -> Source {
 fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
     w.r.at = match at {
         ReaderAt::Grant => {
-            w.shared.grant = Grant::Granted as u64;
+            w.seen_mut().grant = Grant::Granted as u64;
             ReaderAt::Look
         }
+        ReaderAt::Look if w.far.is_some() => look(w, g),
         ReaderAt::Look => match source(w) {
             Source::Tcp => ReaderAt::Recv(ALL),
             Source::TcpUpTo(n) => ReaderAt::Recv(n as u8),
@@ -226,16 +193,20 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
         ReaderAt::LookAgain => ReaderAt::Idle,
         ReaderAt::EndAgain if source(w) == Source::Vi => ReaderAt::Look,
         ReaderAt::EndAgain => {
-            rescue(w, g);
+            end(w, g);
             ReaderAt::Idle
         }
-        ReaderAt::Vi => match w.shared.vi.pop() {
+        ReaderAt::Claim => {
+            retreat::claim(w);
+            ReaderAt::Look
+        }
+        ReaderAt::Vi => match w.take_item() {
             None => ReaderAt::Anchor,
             Some(TO_TCP) => {
                 w.r.rx = Rx::Back;
-                let recalled = Grant::from_word(w.shared.grant) == Grant::Recalled;
-                if g.answer_as_reader && recalled && w.shared.returned == 0 {
-                    w.shared.returned = path::answer(Seen::ToTcp, 0);
+                let grant = Grant::from_word(w.seen().grant);
+                if g.answer_as_reader && reflected::answers_at_to_tcp(grant, w.seen().returned) {
+                    w.seen_mut().returned = path::answer(Seen::ToTcp, 0);
                 }
                 ReaderAt::Idle
             }
@@ -248,9 +219,11 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
                 ReaderAt::Idle
             }
         },
-        ReaderAt::Anchor if w.shared.tcp.is_empty() && w.shared.tcp_end => ReaderAt::Rescan,
+        // Between hosts the end that counts has come on the VI.
+        ReaderAt::Anchor if w.far.is_some() && w.gone(g) => ReaderAt::Rescan,
+        ReaderAt::Anchor if w.far.is_none() && w.tcp.is_empty() && w.tcp_end => ReaderAt::Rescan,
         ReaderAt::Anchor => ReaderAt::Idle,
-        ReaderAt::Rescan if !w.shared.vi.is_empty() => ReaderAt::Vi,
+        ReaderAt::Rescan if !w.unread().is_empty() => ReaderAt::Vi,
         ReaderAt::Rescan => {
             w.r.end = true;
             ReaderAt::Idle
@@ -259,127 +232,42 @@ fn read(w: &mut World, at: ReaderAt, g: &Precautions) {
     };
 }
 
-/// TCP has ended; the rest of what should have come there is on the VI.
-fn rescue(w: &mut World, g: &Precautions) {
-    let s = &w.shared;
-    let (from, read) = (s.from, w.r.rx_tcp.into());
-    let skip = path::rescue(w.r.rx, s.switch, s.taken_back, s.returned, s.pumped, from, read);
-    match skip.filter(|_| g.rescue || w.r.rx == Rx::Back) {
-        None => w.r.end = true,
-        Some(skip) => {
+/// Where the next bytes are, between hosts.
+fn look(w: &mut World, g: &Precautions) -> ReaderAt {
+    let Some(far) = &w.far else { return ReaderAt::Idle };
+    if w.r.rx != Rx::Granted {
+        return ReaderAt::Recv(ALL);
+    }
+    match reflected::next(far.words.switch, w.r.rx_tcp.into(), far.claimed, far.gone) {
+        Next::Tcp => ReaderAt::Recv(ALL),
+        Next::TcpUpTo(n) => ReaderAt::Recv(n as u8),
+        Next::Claim => ReaderAt::Claim,
+        Next::Await if g.await_claim => ReaderAt::Idle,
+        Next::Await | Next::Vi => {
+            w.r.rx = Rx::Vi;
+            ReaderAt::Vi
+        }
+        Next::Impossible => {
+            w.wrong = true;
+            ReaderAt::Idle
+        }
+    }
+}
+
+/// TCP has ended; the rest of what should have come there may be on the VI.
+fn end(w: &mut World, g: &Precautions) {
+    // A reader on the VI comes here only by way of the VI's end.
+    match reflected::end(w.r.rx, &w.known(g), w.r.rx_tcp.into(), true) {
+        End::Again => unreachable!("looked at before"),
+        End::Await => {}
+        End::Rescue(skip) if g.rescue || w.r.rx == Rx::Back => {
             w.r.rx = Rx::Vi;
             for _ in 0..if g.skip_what_came { skip } else { 0 } {
-                if w.shared.vi.first().is_some_and(|item| item < TO_TCP) {
-                    w.shared.vi.pop();
+                if w.unread().first().is_some_and(|item| item < TO_TCP) {
+                    w.take_item();
                 }
             }
         }
-    }
-}
-
-/// The kernel's socket is all that a reader needs from here on.
-fn plain(w: &mut World) {
-    w.r.rx = Rx::Back;
-    w.r.mode = Mode::Plain;
-    w.r.retreat = RetreatAt::Not;
-}
-
-/// The retreat has failed. Ordinary reading goes on.
-fn keep(w: &mut World) {
-    w.r.mode = Mode::Library;
-    w.r.retreat = RetreatAt::Not;
-}
-
-fn give_up(w: &mut World, g: &Precautions) {
-    let keeps = match w.r.retreat {
-        RetreatAt::AwaitPumped => g.keep_when_pumped_slowly,
-        RetreatAt::AwaitTakenBack => g.keep_when_taken_slowly,
-        _ => g.keep_when_impatient,
-    };
-    match w.r.retreat {
-        _ if !keeps => plain(w),
-        RetreatAt::Await(n) => w.r.retreat = RetreatAt::Answer(Seen::Impatient, n),
-        _ => keep(w),
-    }
-}
-
-fn retreat(w: &mut World, g: &Precautions) {
-    w.r.retreat = match w.r.retreat {
-        RetreatAt::Recall => {
-            w.shared.grant = Grant::Recalled as u64;
-            RetreatAt::RecallLook
-        }
-        RetreatAt::RecallLook => match path::recall(w.r.rx, w.shared.switch) {
-            Recall::Nothing => return nothing_to_recall(w, g),
-            Recall::Enter(word) if g.recall_enters => RetreatAt::RecallEnter(word),
-            Recall::Enter(_) | Recall::Drain => RetreatAt::Look,
-        },
-        RetreatAt::RecallEnter(word) if w.shared.switch != word => RetreatAt::RecallLook,
-        RetreatAt::RecallEnter(word) => {
-            w.shared.switch = word | ENTERED;
-            if !g.tcp_first {
-                w.r.rx = Rx::Vi;
-            }
-            RetreatAt::Look
-        }
-        // A reader has found the rest on the VI meanwhile.
-        RetreatAt::AwaitTakenBack | RetreatAt::AwaitPumped if w.r.rx == Rx::Vi => return keep(w),
-        RetreatAt::AwaitTakenBack if w.shared.taken_back => return plain(w),
-        // The sender has died over it.
-        RetreatAt::AwaitTakenBack => return keep(w),
-        RetreatAt::Look => match look(w.shared.vi) {
-            (Some(seen), n) => RetreatAt::Answer(seen, n),
-            (None, n) => RetreatAt::Await(n),
-        },
-        // A reader has come to ToTcp meanwhile.
-        RetreatAt::Await(_) if !path::recalls(w.r.rx) => return nothing_to_recall(w, g),
-        RetreatAt::Await(n) if sees_end(w, g) => RetreatAt::LookAgain(n),
-        RetreatAt::Await(_) => RetreatAt::Look,
-        RetreatAt::LookAgain(n) if !g.look_at_vi_again => RetreatAt::Answer(Seen::Ended, n),
-        RetreatAt::LookAgain(_) => {
-            let (seen, n) = look(w.shared.vi);
-            RetreatAt::Answer(seen.unwrap_or(Seen::Ended), n)
-        }
-        RetreatAt::Answer(seen, n) => return answer(w, seen, n, g),
-        RetreatAt::Return => {
-            w.r.rx = Rx::Back;
-            w.r.mode = Mode::Library;
-            RetreatAt::AwaitPumped
-        }
-        RetreatAt::AwaitPumped if w.shared.pumped => return plain(w),
-        // The sender is no more.
-        RetreatAt::AwaitPumped => return keep(w),
-        at @ (RetreatAt::Not | RetreatAt::Abandoned) => unreachable!("not retreating: {at:?}"),
-    };
-}
-
-/// The direction is on TCP, or will be when the sender has put there what it is to put there.
-fn nothing_to_recall(w: &mut World, g: &Precautions) {
-    let s = &w.shared;
-    match path::on_tcp(w.r.rx, s.switch, s.taken_back, s.returned, s.pumped) {
-        Await::TakenBack if g.await_taking_back => w.r.retreat = RetreatAt::AwaitTakenBack,
-        Await::Pumped => {
-            w.r.mode = Mode::Library;
-            w.r.retreat = RetreatAt::AwaitPumped;
-        }
-        Await::Nothing | Await::TakenBack => plain(w),
-    }
-}
-
-/// Says what becomes of the `n` bytes on the VI.
-fn answer(w: &mut World, seen: Seen, n: u8, g: &Precautions) {
-    let found = w.shared.returned;
-    if found == 0 {
-        w.shared.returned = path::answer(seen, n.into());
-    }
-    match path::rest(seen, n.into(), found) {
-        Rest::Plain => plain(w),
-        Rest::Kept => keep(w),
-        Rest::Returned => {
-            w.r.retreat = RetreatAt::Return;
-            if !g.stay_until_pumped {
-                w.shared.vi = Seq::default();
-            }
-        }
+        End::Over | End::Rescue(_) => w.r.end = true,
     }
 }

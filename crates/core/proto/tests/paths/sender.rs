@@ -1,6 +1,8 @@
 //! The sending end: its calls, its progress thread, its retreat, its end.
 
-use crate::world::{Call, FIN, Limits, Mode, Precautions, SenderAt, TO_TCP, World};
+use crate::precautions::Precautions;
+use crate::world::{Call, FIN, Limits, Mode, SenderAt, TO_TCP, World};
+use sovia_proto::path::reflected::{self, Answer};
 use sovia_proto::path::{self, Before, CANCELLED, Grant, Leave, Owed, REFUSED, Tx};
 
 /// What may happen to a sender.
@@ -34,7 +36,7 @@ pub(crate) fn acts(w: &World, limits: &Limits, g: &Precautions, mut add: impl Fn
     }
     if s.at != SenderAt::Idle {
         // A dead receiver's kernel takes, or refuses, anything.
-        let room = w.shared.tcp.len() < limits.room || w.r.mode == Mode::Gone;
+        let room = w.tcp.len() < limits.room || w.r.mode == Mode::Gone;
         let closes = matches!(s.call, Call::Shutdown | Call::Close);
         let waits = match s.at {
             SenderAt::Kernel => !room,
@@ -96,7 +98,7 @@ pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
     match act {
         Act::Die => {
             w.s.mode = Mode::Gone;
-            w.shared.tcp_end = true;
+            w.tcp_end = true;
         }
         Act::Stop => w.s.mode = Mode::Stopped,
         Act::Begin(call) => {
@@ -205,6 +207,7 @@ fn advance(w: &mut World, g: &Precautions) {
         }
         SenderAt::Check => {
             w.s.at = match path::before_send(w.s.tx, grant, w.s.owes) {
+                Before::Answer if w.far.is_some() && g.cancel_unclaimed => SenderAt::AnswerLook,
                 Before::Answer => SenderAt::Answer,
                 // A reader that has just entered has overwritten the recall, which will be repeated.
                 _ if w.s.call == Call::Serve => SenderAt::Idle,
@@ -213,6 +216,12 @@ fn advance(w: &mut World, g: &Precautions) {
         }
         SenderAt::Put => put(w),
         SenderAt::More => w.s.at = SenderAt::Idle,
+        SenderAt::AnswerLook => {
+            w.s.at = match reflected::answers(w.s.tx, w.shared.switch, w.s.fin) {
+                Answer::Cancel(word) => SenderAt::Cancel(word),
+                Answer::End | Answer::Not => SenderAt::Answer,
+            };
+        }
         SenderAt::Answer => {
             w.s.tx = Tx::Back;
             // After a FIN nothing comes that would have to wait, and nothing can be pumped.
@@ -234,7 +243,7 @@ fn advance(w: &mut World, g: &Precautions) {
             settled(w);
         }
         SenderAt::Kernel => {
-            w.shared.tcp.push(w.s.next);
+            w.tcp.push(w.s.next);
             w.s.next += 1;
             w.s.tcp_sent += 1;
             w.s.at = SenderAt::Idle;
@@ -263,7 +272,7 @@ fn advance(w: &mut World, g: &Precautions) {
             w.s.at = SenderAt::Shut;
         }
         SenderAt::Shut => {
-            w.shared.tcp_end = true;
+            w.tcp_end = true;
             w.s.owes = false;
             w.s.shut = true;
             w.s.at = SenderAt::Idle;
@@ -293,7 +302,7 @@ fn pump(w: &mut World, n: u8, g: &Precautions) {
     } else {
         w.s.own.get(w.s.own.len() - n + w.s.pumped)
     };
-    w.shared.tcp.push(byte);
+    w.tcp.push(byte);
     w.s.pumped += 1;
     w.s.at = if w.s.pumped == n { SenderAt::Pumped } else { SenderAt::Pump(n) };
 }
@@ -314,17 +323,20 @@ fn leave(w: &mut World, g: &Precautions) {
                 w.shared.switch = CANCELLED;
                 w.s.tx = Tx::Back;
                 SenderAt::TakeBack(0)
-            } else {
+            } else if w.s.call == Call::Retreat {
                 SenderAt::ToTcp
+            } else {
+                SenderAt::Answer
             };
         }
         SenderAt::TakeBack(n) => {
             // A kernel that takes no more takes nothing at once.
             if n == w.s.own.len() || w.s.shut {
                 w.shared.taken_back = true;
-                return detach(w);
+                // A sender that was recalled has its other direction.
+                return if w.s.call == Call::Retreat { detach(w) } else { w.s.at = SenderAt::Idle };
             }
-            w.shared.tcp.push(w.s.own.get(n));
+            w.tcp.push(w.s.own.get(n));
             w.s.at = SenderAt::TakeBack(n + 1);
         }
         _ => unreachable!("not leaving"),

@@ -2,6 +2,7 @@
 //! where each end stands. A byte of the stream is its own number, so what is read tells at once
 //! whether it is the right one.
 
+use crate::carrier::Far;
 use sovia_proto::path::{Grant, Rx, Seen, Tx};
 
 /// A short queue of small numbers, packed so that states are cheap to copy and to hash.
@@ -51,94 +52,6 @@ impl core::fmt::Debug for Seq {
 /// Items of the VI's queue that are not bytes.
 pub(crate) const TO_TCP: u8 = 13;
 pub(crate) const FIN: u8 = 14;
-
-/// The precautions of the protocol. Each has a test that leaves it out and sees bytes go astray,
-/// or somebody wait for ever.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Precautions {
-    /// The sender looks at the grant again after it has published its switch.
-    pub(crate) look_at_grant_again: bool,
-    /// That switch is taken back by compare-exchange.
-    pub(crate) unswitch_by_exchange: bool,
-    /// The receiver enters by compare-exchange, against a sender that takes its switch back.
-    pub(crate) enter_by_exchange: bool,
-    /// So does a receiver that recalls.
-    pub(crate) recall_enters: bool,
-    /// A sender that leaves before the receiver has entered cancels, and sends no ToTcp.
-    pub(crate) cancel_before_entry: bool,
-    /// It does not cancel once FIN is on the VI.
-    pub(crate) keep_after_fin: bool,
-    /// New bytes wait until the returned ones have been pumped.
-    pub(crate) hold_back: bool,
-    /// At TCP's end the receiver looks at the switch again.
-    pub(crate) look_at_end: bool,
-    /// A sender that goes its own way refuses to pump.
-    pub(crate) refuse: bool,
-    /// But only at the end of its retreat.
-    pub(crate) refuse_late: bool,
-    /// At TCP's end the receiver looks on the VI for bytes that were not all taken back.
-    pub(crate) rescue: bool,
-
-    /// What is returned stays on the VI until it is pumped.
-    pub(crate) stay_until_pumped: bool,
-    /// Who finds it there passes over what TCP has brought.
-    pub(crate) skip_what_came: bool,
-    /// The receiver keeps reading the VI when its patience with a sender is over.
-    pub(crate) keep_when_impatient: bool,
-    /// So it does when its patience with a sender is over that takes its bytes back.
-    pub(crate) keep_when_taken_slowly: bool,
-    /// Likewise, with one that pumps.
-    pub(crate) keep_when_pumped_slowly: bool,
-    /// A receiver that retreats waits for a sender that is taking its bytes back.
-    pub(crate) await_taking_back: bool,
-    /// It sees a sender's death although TCP has unread bytes.
-    pub(crate) see_death_behind_bytes: bool,
-    /// Having seen it, it looks at the VI once more.
-    pub(crate) look_at_vi_again: bool,
-    /// Where a thread has died that had just returned bytes, they are not read on the VI.
-    pub(crate) finish_return: bool,
-    /// A reader that comes to ToTcp while its family retreats answers the sender.
-    pub(crate) answer_as_reader: bool,
-    /// Its steps are not taken in the middle of their reads.
-    pub(crate) one_at_a_time: bool,
-    /// Having claimed a switch it reads TCP up to it all the same.
-    pub(crate) tcp_first: bool,
-    /// Who enters a switch that a retreat has claimed does not overwrite its recall.
-    pub(crate) keep_recall: bool,
-    /// A receiver that is back on TCP does not recall.
-    pub(crate) recall_what_runs: bool,
-}
-
-impl Precautions {
-    pub(crate) const ALL: Precautions = Precautions {
-        look_at_grant_again: true,
-        unswitch_by_exchange: true,
-        enter_by_exchange: true,
-        recall_enters: true,
-        cancel_before_entry: true,
-        keep_after_fin: true,
-        hold_back: true,
-        look_at_end: true,
-        refuse: true,
-        refuse_late: true,
-        rescue: true,
-
-        stay_until_pumped: true,
-        skip_what_came: true,
-        keep_when_impatient: true,
-        keep_when_taken_slowly: true,
-        keep_when_pumped_slowly: true,
-        await_taking_back: true,
-        see_death_behind_bytes: true,
-        look_at_vi_again: true,
-        finish_return: true,
-        answer_as_reader: true,
-        one_at_a_time: true,
-        tcp_first: true,
-        keep_recall: true,
-        recall_what_runs: true,
-    };
-}
 
 /// What may happen in a run of the model.
 #[derive(Clone, Copy, Debug)]
@@ -194,13 +107,9 @@ impl Limits {
     };
 }
 
-/// What both ends see.
+/// What both ends see; between hosts, what the sender's segment holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Shared {
-    /// Bytes on kernel TCP.
-    pub(crate) tcp: Seq,
-    /// The sender's anchor is shut, closed, or has died with its process.
-    pub(crate) tcp_end: bool,
     /// Unread items of the VI; gathered bytes are a part of it here.
     pub(crate) vi: Seq,
     pub(crate) switch: u64,
@@ -244,6 +153,8 @@ pub(crate) enum SenderAt {
     Put,
     /// Has put a byte; may put more without another look.
     More,
+    /// Is recalled, between hosts: looks at its switch.
+    AnswerLook,
     Answer,
     /// Owes: looks at the grant.
     Settle,
@@ -306,6 +217,8 @@ pub(crate) enum ReaderAt {
     Entered,
     /// At most so many bytes from TCP.
     Recv(u8),
+    /// Claims the switch, between hosts.
+    Claim,
     LookAgain,
     EndAgain,
     Vi,
@@ -323,6 +236,10 @@ pub(crate) enum RetreatAt {
     Recall,
     RecallLook,
     RecallEnter(u64),
+    /// The same between hosts.
+    Claim,
+    /// Waits until its recall is confirmed and its claim decided.
+    AwaitSwitch,
     /// Waits until the sender has put what it took back on TCP.
     AwaitTakenBack,
     /// Looks at the VI.
@@ -333,6 +250,8 @@ pub(crate) enum RetreatAt {
     LookAgain(u8),
     /// Has seen how the VI's part ends, and so many bytes before: says what becomes of them.
     Answer(Seen, u8),
+    /// Waits until it is decided whether they are returned.
+    AwaitVerdict,
     /// Has returned them.
     Return,
     AwaitPumped,
@@ -341,8 +260,10 @@ pub(crate) enum RetreatAt {
 impl RetreatAt {
     /// Nobody is in the middle of a step.
     pub(crate) fn is_between_steps(self) -> bool {
-        use RetreatAt::{Abandoned, Await, AwaitPumped, AwaitTakenBack, Not};
+        use RetreatAt::{Abandoned, Not};
+        use RetreatAt::{Await, AwaitPumped, AwaitSwitch, AwaitTakenBack, AwaitVerdict};
         matches!(self, Not | Abandoned | AwaitTakenBack | Await(_) | AwaitPumped)
+            || matches!(self, AwaitSwitch | AwaitVerdict)
     }
 }
 
@@ -353,6 +274,8 @@ pub(crate) struct Receiver {
     pub(crate) at: ReaderAt,
     pub(crate) retreat: RetreatAt,
     pub(crate) rx_tcp: u8,
+    /// Bytes are proposed to be returned, and it is not known here whether they are.
+    pub(crate) proposed: bool,
     /// Bytes that the program has read.
     pub(crate) read: u8,
     /// The program has seen the end of file.
@@ -362,7 +285,13 @@ pub(crate) struct Receiver {
 /// One direction of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct World {
+    /// Bytes on kernel TCP.
+    pub(crate) tcp: Seq,
+    /// The sender's anchor is shut, closed, or has died with its process.
+    pub(crate) tcp_end: bool,
     pub(crate) shared: Shared,
+    /// Between hosts: the receiver's segment, and what is on its way.
+    pub(crate) far: Option<Far>,
     pub(crate) s: Sender,
     pub(crate) r: Receiver,
     /// The program has read a byte that was not the next one.
@@ -372,7 +301,10 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> World {
         World {
+            tcp: Seq::default(),
+            tcp_end: false,
             shared: Shared::default(),
+            far: None,
             s: Sender {
                 mode: Mode::Library,
                 tx: Tx::Tcp,
@@ -392,6 +324,7 @@ impl World {
                 at: ReaderAt::Idle,
                 retreat: RetreatAt::Not,
                 rx_tcp: 0,
+                proposed: false,
                 read: 0,
                 end: false,
             },

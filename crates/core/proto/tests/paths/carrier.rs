@@ -1,0 +1,355 @@
+//! Two segments, and the NICs between them: what the sender publishes in the one is told over a channel and
+//! published in the other, and back. A NIC may stand still between any two steps, and a message may be on its way
+//! for any time.
+
+use crate::precautions::Precautions;
+use crate::world::{Mode, Shared, World};
+use sovia_proto::path::event::{FromReceiver, FromSender};
+use sovia_proto::path::{ENTERED, Grant, Returned, Switch};
+
+/// What the NIC at the sender's segment sends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Forth {
+    /// The next item of the VI.
+    Item(u8),
+    Word(FromSender),
+}
+
+/// What the NIC at the receiver's segment sends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Back {
+    /// So many items of the VI have been consumed in all.
+    Consumed(u8),
+    Word(FromReceiver),
+}
+
+/// Messages that are on their way, in order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Channel<T, const N: usize>([Option<T>; N]);
+
+impl<T: Copy, const N: usize> Channel<T, N> {
+    const EMPTY: Self = Channel([None; N]);
+
+    fn push(&mut self, message: T) {
+        let place = self.0.iter_mut().find(|place| place.is_none());
+        *place.expect("the model outgrew its channel") = Some(message);
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let first = self.0[0].take()?;
+        self.0.rotate_left(1);
+        Some(first)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0[0].is_none()
+    }
+}
+
+/// What lies between the sender's segment and the receiver's, and the latter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Far {
+    /// The words as the receiver sees them.
+    pub(crate) words: Shared,
+    /// The receiver has claimed the switch.
+    pub(crate) claimed: bool,
+    pub(crate) confirmed: bool,
+    pub(crate) verdict: u64,
+    pub(crate) gone: bool,
+    /// Items of the VI that the receiver has consumed.
+    pub(crate) consumed: u8,
+    forth: Channel<Forth, 14>,
+    back: Channel<Back, 8>,
+    sender: SenderNic,
+    receiver: ReceiverNic,
+}
+
+/// What the NIC at the sender's segment has told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct SenderNic {
+    switch: u64,
+    /// Of the items that lie in the segment.
+    items: u8,
+    returned: u64,
+    taken_back: bool,
+    pumped: bool,
+    gone: bool,
+    /// A recall has come that is not confirmed, or, without its precaution, not stored.
+    confirms: bool,
+    stores: bool,
+    /// Items that are known to be consumed.
+    consumed: u8,
+}
+
+/// What the NIC at the receiver's segment has told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct ReceiverNic {
+    grant: u64,
+    claimed: bool,
+    consumed: u8,
+    returned: bool,
+}
+
+impl Far {
+    pub(crate) fn new() -> Far {
+        Far {
+            words: Shared::default(),
+            claimed: false,
+            confirmed: false,
+            verdict: 0,
+            gone: false,
+            consumed: 0,
+            forth: Channel::EMPTY,
+            back: Channel::EMPTY,
+            sender: SenderNic {
+                switch: 0,
+                items: 0,
+                returned: 0,
+                taken_back: false,
+                pumped: false,
+                gone: false,
+                confirms: false,
+                stores: false,
+                consumed: 0,
+            },
+            receiver: ReceiverNic { grant: 0, claimed: false, consumed: 0, returned: false },
+        }
+    }
+}
+
+/// A step of a NIC.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Act {
+    /// At the sender's segment.
+    Claim,
+    Switch,
+    Item,
+    Verdict,
+    TakenBack,
+    Pumped,
+    Confirm,
+    Store,
+    Gone,
+    /// Publishes what has come from the receiver.
+    Hear,
+    /// At the receiver's segment.
+    Grant,
+    Claimed,
+    Consumed,
+    Returned,
+    /// Publishes what has come from the sender.
+    Publish,
+}
+
+/// What the NICs can do next; all of it they do by themselves.
+pub(crate) fn acts(w: &World, g: &Precautions, mut add: impl FnMut(Act)) {
+    let Some(far) = &w.far else { return };
+    let (s, told) = (&w.shared, &far.sender);
+    // After the end of what it has to tell, the NIC has no part in the direction any more.
+    if !told.gone {
+        let at = matches!(Switch::from_word(s.switch), Switch::At(_));
+        let mut can = |act, may: bool| {
+            if may {
+                add(act);
+            }
+        };
+        let switch = told.switch == s.switch;
+        let cancelled = Switch::from_word(s.switch) == Switch::Cancelled;
+        // A sender that could not cancel leaves the word behind.
+        let items = told.items == s.vi.len() || cancelled && s.taken_back;
+        let verdict = told.returned == s.returned;
+        let taken_back = told.taken_back == s.taken_back;
+        let pumped = told.pumped == s.pumped;
+        let over = w.tcp_end || w.s.mode == Mode::Plain;
+        can(Act::Claim, at && !g.receiver_claims);
+        can(Act::Switch, !switch && (!at || g.receiver_claims));
+        can(Act::Item, !items && told.switch != 0);
+        can(Act::Verdict, !verdict);
+        can(Act::TakenBack, !taken_back);
+        can(Act::Pumped, !pumped);
+        can(Act::Confirm, told.confirms && (switch || !g.switch_before_confirmation));
+        can(Act::Store, told.stores && !told.confirms);
+        let all = switch && items && verdict && taken_back && pumped && !told.confirms;
+        can(Act::Gone, over && (all || !g.gone_is_last));
+        can(Act::Hear, !far.back.is_empty());
+    }
+    let (words, told) = (&far.words, &far.receiver);
+    let returns = words.returned != 0 && !told.returned;
+    let consumed = told.consumed == far.consumed || !g.consumed_before_returned;
+    if w.r.mode != Mode::Gone {
+        if words.grant != told.grant {
+            add(Act::Grant);
+        }
+        if far.claimed && !told.claimed {
+            add(Act::Claimed);
+        }
+        if returns && !consumed {
+            add(Act::Consumed);
+        }
+        if returns && consumed {
+            add(Act::Returned);
+        }
+    }
+    if !far.forth.is_empty() {
+        add(Act::Publish);
+    }
+}
+
+/// How the NICs go about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Nics {
+    /// Each stands still before any step.
+    Slow,
+    /// What is published is sent at once, and is on its way for any time.
+    Prompt,
+}
+
+/// Everything that can be sent is sent.
+pub(crate) fn send_all(w: &mut World, g: &Precautions) {
+    loop {
+        let mut next = None;
+        acts(w, g, |act| {
+            if next.is_none() && !matches!(act, Act::Hear | Act::Publish) {
+                next = Some(act);
+            }
+        });
+        let Some(act) = next else { return };
+        step(w, act, g);
+    }
+}
+
+/// Lets it happen.
+pub(crate) fn step(w: &mut World, act: Act, g: &Precautions) {
+    let Some(far) = &mut w.far else { unreachable!("one segment") };
+    let s = &mut w.shared;
+    let told = &mut far.sender;
+    let word = match act {
+        Act::Claim => {
+            s.switch |= ENTERED;
+            return;
+        }
+        Act::Switch => {
+            told.switch = s.switch;
+            FromSender::of_switch(s.switch, s.from).expect("a switch")
+        }
+        Act::Item => {
+            far.forth.push(Forth::Item(s.vi.get(told.items)));
+            told.items += 1;
+            return;
+        }
+        Act::Verdict => {
+            told.returned = s.returned;
+            FromSender::of_returned(s.returned).expect("an answer")
+        }
+        Act::TakenBack => {
+            told.taken_back = true;
+            FromSender::TakenBack
+        }
+        Act::Pumped => {
+            told.pumped = true;
+            FromSender::Pumped
+        }
+        Act::Confirm => {
+            told.confirms = false;
+            FromSender::Confirmed
+        }
+        Act::Store => {
+            told.stores = false;
+            s.grant = Grant::Recalled as u64;
+            return;
+        }
+        Act::Gone => {
+            told.gone = true;
+            FromSender::Gone
+        }
+        Act::Hear => return hear(s, far, g),
+        Act::Publish => return publish(far),
+        Act::Grant | Act::Claimed | Act::Consumed | Act::Returned => return tell_sender(far, act),
+    };
+    far.forth.push(Forth::Word(word));
+}
+
+/// At the receiver's segment.
+fn tell_sender(far: &mut Far, act: Act) {
+    let told = &mut far.receiver;
+    far.back.push(match act {
+        Act::Grant => {
+            told.grant = far.words.grant;
+            Back::Word(match Grant::from_word(told.grant) {
+                Grant::Recalled => FromReceiver::Recalled,
+                Grant::Entered => FromReceiver::Entered,
+                _ => FromReceiver::Granted,
+            })
+        }
+        Act::Claimed => {
+            told.claimed = true;
+            Back::Word(FromReceiver::Claimed)
+        }
+        Act::Consumed => {
+            told.consumed = far.consumed;
+            Back::Consumed(told.consumed)
+        }
+        _ => {
+            told.returned = true;
+            match Returned::from_word(far.words.returned) {
+                Returned::Bytes(n) => Back::Word(FromReceiver::Returned(n)),
+                _ => unreachable!("a receiver does not refuse"),
+            }
+        }
+    });
+}
+
+/// The NIC at the sender's segment takes what comes from the receiver's.
+fn hear(s: &mut Shared, far: &mut Far, g: &Precautions) {
+    let told = &mut far.sender;
+    match far.back.pop().expect("a message") {
+        Back::Consumed(n) => {
+            for _ in told.consumed..n {
+                s.vi.pop();
+                told.items -= 1;
+            }
+            told.consumed = n;
+        }
+        Back::Word(FromReceiver::Granted) => s.grant = Grant::Granted as u64,
+        Back::Word(FromReceiver::Entered) => s.grant = Grant::Entered as u64,
+        Back::Word(FromReceiver::Recalled) => {
+            told.confirms = true;
+            told.stores = !g.recall_before_look;
+            if g.recall_before_look {
+                s.grant = Grant::Recalled as u64;
+            }
+        }
+        Back::Word(FromReceiver::Claimed) => {
+            if let Switch::At(_) = Switch::from_word(s.switch) {
+                s.switch |= ENTERED;
+            }
+        }
+        Back::Word(FromReceiver::Returned(n)) => {
+            if s.returned == 0 {
+                s.returned = sovia_proto::path::returned_word(n);
+            }
+        }
+        Back::Word(FromReceiver::Left | FromReceiver::Shut) => unreachable!("not of this model"),
+    }
+}
+
+/// The NIC at the receiver's segment publishes there what comes from the sender's.
+fn publish(far: &mut Far) {
+    let word = match far.forth.pop().expect("a message") {
+        Forth::Item(item) => return far.words.vi.push(item),
+        Forth::Word(word) => word,
+    };
+    if let Some((switch, from)) = word.switch() {
+        (far.words.switch, far.words.from) = (switch, from);
+    }
+    if let Some(verdict) = word.verdict() {
+        far.verdict = verdict;
+    }
+    match word {
+        FromSender::TakenBack => far.words.taken_back = true,
+        FromSender::Pumped => far.words.pumped = true,
+        FromSender::Confirmed => far.confirmed = true,
+        FromSender::Gone => far.gone = true,
+        _ => {}
+    }
+}
