@@ -16,17 +16,18 @@
 //! 2. what is on the VI, in its order, ToTcp and FIN with it; also that of a switch that was cancelled:
 //!    until its bytes are all on TCP the receiver may need them. (The word that says so may be set also where
 //!    the claim has won: it counts only with the cancellation.)
-//! 3. [`FromSender::Verdict`], once 1 is told, before or after 2;
-//! 4. [`FromSender::TakenBack`], any time; [`FromSender::Pumped`], once 3 is told;
-//! 5. [`FromSender::Gone`], when all the others are told.
+//! 3. [`FromSender::Verdict`] or [`FromSender::Refused`], [`FromSender::TakenBack`], [`FromSender::Pumped`],
+//!    [`FromSender::Asked`]: at any time;
+//! 4. [`FromSender::Gone`], when all the others are told. After it the NIC tells nothing, and passes over what
+//!    still comes from the receiver.
 //!
 //! [`FromSender::Confirmed`] comes after 1 as it is seen after a full fence behind the stored
 //! [`FromReceiver::Recalled`].
 //!
 //! From the receiver's segment:
-//! 1. [`FromReceiver::Granted`], [`FromReceiver::Entered`], [`FromReceiver::Recalled`]: the last of them does;
-//! 2. [`FromReceiver::Claimed`];
-//! 3. what has been consumed on the VI, and what is left unread there by name (the remains); then
+//! 1. [`FromReceiver::Granted`], [`FromReceiver::Entered`], [`FromReceiver::Recalled`], [`FromReceiver::Left`]:
+//!    the last of them does; [`FromReceiver::Claimed`], [`FromReceiver::Shut`]: at any time;
+//! 2. what has been consumed on the VI, and what is left unread there by name (the remains); then
 //!    [`FromReceiver::Returned`].
 //!
 //! # What a NIC does with them
