@@ -2,6 +2,7 @@
 //! holds, and a retreat takes both directions: it leaves its own, recalls the other, takes the steps
 //! of both as they become possible, and when the other is back it settles what it owes.
 
+use crate::carrier::{self, Far};
 use crate::precautions::Precautions;
 use crate::world::{Call, Limits, Mode, ReaderAt, RetreatAt, SenderAt, World};
 use crate::{ALL, BOTH, END, ORDER, is_excused, is_finished, receiver, sender};
@@ -20,6 +21,7 @@ pub(crate) struct Stream {
 pub(crate) enum Act {
     Send(usize, sender::Act),
     Receive(usize, receiver::Act),
+    Carry(usize, carrier::Act),
     /// Having left its own direction, an end recalls the other.
     Recall(usize),
     /// The end's process is killed.
@@ -32,6 +34,8 @@ pub(crate) struct Connection {
     pub(crate) precautions: Precautions,
     /// Either end may be killed.
     pub(crate) deaths: bool,
+    /// The ends are on two hosts. Each direction has its own channels, which may be slower than the other's.
+    pub(crate) between_hosts: bool,
 }
 
 impl Stream {
@@ -61,6 +65,9 @@ impl Stream {
 
 impl Connection {
     fn acts(&self, stream: &Stream, mut add: impl FnMut(Act, bool)) {
+        for (i, w) in stream.directions.iter().enumerate() {
+            carrier::acts(w, &self.precautions, |act| add(Act::Carry(i, act), true));
+        }
         for end in [0, 1] {
             if stream.is_dead(end) {
                 continue;
@@ -110,7 +117,8 @@ impl Model for Connection {
     type Action = Act;
 
     fn init_states(&self) -> Vec<Stream> {
-        vec![Stream { directions: [World::new(); 2], leaving: [false; 2] }]
+        let far = self.between_hosts.then(Far::new);
+        vec![Stream { directions: [World { far, ..World::new() }; 2], leaving: [false; 2] }]
     }
 
     fn actions(&self, stream: &Stream, actions: &mut Vec<Act>) {
@@ -127,6 +135,7 @@ impl Model for Connection {
                 }
                 sender::step(&mut stream.directions[end], act, g);
             }
+            Act::Carry(i, act) => carrier::step(&mut stream.directions[i], act, g),
             Act::Receive(from, act) => receiver::step(&mut stream.directions[from], act, g),
             Act::Recall(end) => {
                 stream.leaving[end] = false;
@@ -136,6 +145,9 @@ impl Model for Connection {
                 sender::step(&mut stream.directions[end], sender::Act::Die, g);
                 receiver::step(&mut stream.directions[1 - end], receiver::Act::Die, g);
             }
+        }
+        for w in stream.directions.iter_mut().filter(|w| w.far.is_some()) {
+            carrier::send_all(w, g);
         }
         Some(stream)
     }

@@ -3,7 +3,8 @@
 //!
 //! The ends act at the granularity of single loads, stores and exchanges of the shared words, and
 //! of single reads and writes of the two queues; either end may compute, be stopped, or die at any
-//! of them. The checker visits every state that can come about.
+//! of them. The checker visits every state that can come about. They share one segment, or are on
+//! two hosts with a segment each ([`carrier`]).
 
 mod both;
 mod carrier;
@@ -95,6 +96,7 @@ fn connection(bytes: [u8; 2], closes: bool, deaths: bool) -> Connection {
         limits: bytes.map(|bytes| Limits { bytes, closes, ..Limits::CALM }),
         precautions: Precautions::ALL,
         deaths,
+        between_hosts: false,
     }
 }
 
