@@ -32,6 +32,8 @@ pub const TAKEN_BYTES: usize = 1;
 pub const REMAINS: usize = 2;
 /// Reader's line: bytes of the first of them that the program has had.
 pub const FRONT: usize = 3;
+/// Reader's line: not 0 once a receiver whose segment is not the sender's has claimed the switch.
+pub const CLAIM: usize = 4;
 
 /// Path line: the sender's switch.
 pub const SWITCH: usize = 0;

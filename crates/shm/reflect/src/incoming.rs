@@ -67,6 +67,7 @@ impl Incoming {
         let receiver = Receiver {
             returned: load(&direction.path, word::RETURNED),
             grant: load(&direction.path, word::GRANT),
+            claim: load(&direction.reader, word::CLAIM),
             shut: load(&direction.path, word::SHUT),
         };
         let consumed = Consumed {

@@ -8,7 +8,7 @@
 //! | 3 `State` | fin u64, ledger u64, pumped u64, taken u64, asked u64 | the sender |
 //! | 4 `Consumed` | posted u32, released u64, head u64, taken bytes u64 | the receiver |
 //! | 5 `Remains` | messages and order u64, front u64; of each message: pool offset u32, length u32, bytes if none | the receiver |
-//! | 6 `Receiver` | grant u64, shut u64, returned u64 | the receiver |
+//! | 6 `Receiver` | grant u64, claim u64, shut u64, returned u64 | the receiver |
 //! | 7 `Answer` | bits u64 | the sender |
 //! | 8 `Gone` | | the sender |
 
@@ -63,6 +63,8 @@ pub struct Consumed {
 pub struct Receiver {
     /// `word::GRANT`.
     pub grant: u64,
+    /// `word::CLAIM`.
+    pub claim: u64,
     /// `word::SHUT`.
     pub shut: u64,
     /// `word::RETURNED`, as the receiver proposes it.
@@ -150,7 +152,7 @@ impl<'a> Message<'a> {
                     out.extend_from_slice(bytes);
                 }
             }
-            Message::Receiver(r) => words(6, &[r.grant, r.shut, r.returned]),
+            Message::Receiver(r) => words(6, &[r.grant, r.claim, r.shut, r.returned]),
             Message::Answer(bits) => words(7, &[*bits]),
             Message::Gone => out.push(8),
         }
@@ -207,6 +209,7 @@ impl<'a> Message<'a> {
             }
             6 => Message::Receiver(Receiver {
                 grant: rest.word()?,
+                claim: rest.word()?,
                 shut: rest.word()?,
                 returned: rest.word()?,
             }),
@@ -298,9 +301,9 @@ mod tests {
             ),
             (word(), word(), proptest::collection::vec(left(bytes), 0..5))
                 .prop_map(|(remains, front, left)| Message::Remains(remains, front, left)),
-            (word(), word(), word()).prop_map(|(grant, shut, returned)| Message::Receiver(
-                Receiver { grant, shut, returned }
-            )),
+            (word(), word(), word(), word()).prop_map(|(grant, claim, shut, returned)| {
+                Message::Receiver(Receiver { grant, claim, shut, returned })
+            }),
             word().prop_map(Message::Answer),
             Just(Message::Gone),
         ]

@@ -4,7 +4,7 @@ use crate::message::{Consumed, Left, Message, Path, Receiver, State};
 use crate::{Malformed, Sink, Told};
 use core::sync::atomic::{Ordering, fence};
 use sovia_proto::packet::Immediate;
-use sovia_proto::path::{CANCELLED, ENTERED, Grant, Switch};
+use sovia_proto::path::{ENTERED, Grant, Switch};
 use sovia_proto::word;
 use via_shm::endpoint::{Area, MESSAGE_MAX};
 use via_shm::layout::{Direction, Words};
@@ -33,8 +33,6 @@ pub(crate) struct Outgoing {
     tail: u64,
     /// The receiver, as it was published.
     receiver: Receiver,
-    /// A recall found that the program had not switched: it never does any more, and takes back what it was about to.
-    is_closed: bool,
     /// Answers to the receiver that have been decided, and those that have been sent.
     decided: u64,
     answered: u64,
@@ -72,7 +70,6 @@ impl Outgoing {
             ordered: 0,
             tail: 0,
             receiver: Receiver::default(),
-            is_closed: false,
             decided: 0,
             answered: 0,
             is_over: false,
@@ -169,9 +166,10 @@ impl Outgoing {
         None
     }
 
-    /// Claims the program's switch for the receiver, and tells of it. False if there is no room.
+    /// Tells of the program's switch. False if there is no room.
     fn tell_path(&mut self, direction: &Direction, sink: &mut impl Sink) -> bool {
-        let switch = self.claim(direction);
+        // First: what the program had written before it is seen after it.
+        let switch = load(&direction.path, word::SWITCH);
         let path = Path {
             window: load(&direction.writer, word::WINDOW),
             from: load(&direction.path, word::FROM),
@@ -186,24 +184,6 @@ impl Outgoing {
         sink.put(&Message::Path(path));
         self.path = path;
         true
-    }
-
-    /// The program's switch, as the receiver is told: claimed, taken back, or none.
-    fn claim(&self, direction: &Direction) -> u64 {
-        let switch = &direction.path.0[word::SWITCH];
-        let seen = switch.load(Ordering::Acquire);
-        match Switch::from_word(seen) {
-            Switch::Not | Switch::Cancelled | Switch::Entered(_) => seen,
-            // It is about to be taken back.
-            Switch::At(_) if self.is_closed => 0,
-            Switch::At(_) => {
-                let claimed = seen | ENTERED;
-                match switch.compare_exchange(seen, claimed, Ordering::AcqRel, Ordering::Acquire) {
-                    Ok(_) => claimed,
-                    Err(now) => now,
-                }
-            }
-        }
     }
 
     /// Tells the next entry. False if there is no room.
@@ -333,14 +313,19 @@ impl Outgoing {
         if receiver.grant != before.grant {
             store(&direction.path, word::GRANT, receiver.grant);
         }
-        let is_recalled = Grant::from_word(receiver.grant) == Grant::Recalled;
-        if is_recalled && self.decided & word::CONFIRMED == 0 {
-            // SYNC: with the fence between the program's switch and its second look at the grant: the switch is
-            // seen here and claimed, or the program sees the recall and takes the switch back.
+        if Grant::from_word(receiver.grant) == Grant::Recalled {
+            // SYNC: with the fence between the program's switch and its second look at the grant: a pass that
+            // begins after this one sees the switch and tells of it before the answer, or the program sees the
+            // recall and takes the switch back.
             fence(Ordering::SeqCst);
-            let switch = self.claim(direction);
-            self.is_closed = switch == 0 || switch == CANCELLED;
             self.decided |= word::CONFIRMED;
+        }
+        let switch = &direction.path.0[word::SWITCH];
+        let seen = switch.load(Ordering::Acquire);
+        if receiver.claim != 0 && matches!(Switch::from_word(seen), Switch::At(_)) {
+            // Or the program has just taken it back.
+            let _ =
+                switch.compare_exchange(seen, seen | ENTERED, Ordering::AcqRel, Ordering::Acquire);
         }
         let was_answered = self.decided & (word::ACCEPTED | word::REFUSED) != 0;
         if receiver.returned != 0 && !was_answered {

@@ -3,6 +3,7 @@
 use super::{Fault, handled, load, reflected, rx, store, tell_writer, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use core::sync::atomic::Ordering;
+use sovia_proto::path::reflected::Next;
 use sovia_proto::path::{self, CANCELLED, ENTERED, Grant, Rx, Source};
 use via_shm::Damaged;
 
@@ -28,7 +29,7 @@ pub(super) fn switched(guard: &Guard<'_>) -> u64 {
 fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
     let word = &rx(guard).path.0[word::SWITCH];
     let entered = switch | ENTERED;
-    if switch != entered {
+    if switch != entered && !reflected::is_reflected(guard) {
         match word.compare_exchange(switch, entered, Ordering::AcqRel, Ordering::Acquire) {
             Err(CANCELLED) => return Ok(false),
             Err(_) => return Err(Fault::Damaged),
@@ -73,6 +74,8 @@ pub(super) enum Origin {
     Vi,
     /// On TCP, at most so many.
     Tcp(usize),
+    /// Nowhere: TCP has been read up to a switch that the sender's NIC has not settled.
+    Nowhere,
 }
 
 /// Where a receiver that has not entered the VI finds the next bytes: if TCP has been read up to the switch, it
@@ -84,12 +87,33 @@ pub(super) fn next_from(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
     if guard.conn.rx() != Rx::Granted {
         return Ok(Origin::Tcp(usize::MAX));
     }
+    if reflected::is_reflected(guard) {
+        return next_by_nic(guard);
+    }
     let switch = switched(guard);
     match path::source(switch, guard.conn.rx_tcp.load(Ordering::Acquire)) {
         Source::Vi if enter(guard, switch)? => Ok(Origin::Vi),
         Source::Vi | Source::Tcp => Ok(Origin::Tcp(usize::MAX)),
         Source::TcpUpTo(n) => Ok(Origin::Tcp(usize::try_from(n).unwrap_or(usize::MAX))),
         Source::Impossible => Err(Fault::Damaged),
+    }
+}
+
+/// The same where a NIC is between the two ends.
+#[cold]
+fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
+    if reflected::next(guard) == Next::Claim {
+        reflected::claim(guard);
+    }
+    match reflected::next(guard) {
+        Next::Tcp => Ok(Origin::Tcp(usize::MAX)),
+        Next::TcpUpTo(n) => Ok(Origin::Tcp(usize::try_from(n).unwrap_or(usize::MAX))),
+        Next::Claim | Next::Await => Ok(Origin::Nowhere),
+        Next::Impossible => Err(Fault::Damaged),
+        Next::Vi => {
+            let switch = switched(guard);
+            enter(guard, switch).map(|_| Origin::Vi)
+        }
     }
 }
 

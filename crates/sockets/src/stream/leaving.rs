@@ -9,6 +9,7 @@ use super::{Damaged, load, reflected, rx, store, tell_reader, tell_writer, tx, w
 use crate::conn::{Guard, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::{Ordering, fence};
+use sovia_proto::path::reflected::Recalled;
 use sovia_proto::path::{self, Await, CANCELLED, ENTERED, Grant, Leave, Owed, Recall, Rx, Tx};
 
 /// Asks the receiver of the direction in which this end sends to recall it.
@@ -106,13 +107,26 @@ pub(crate) fn recall(guard: &mut Guard<'_>) -> Result<Option<bool>, Damaged> {
     // A sender that is just switching looks at the grant once more, and takes it back. One that
     // takes its bytes back must not find us reading them: claiming them decides.
     fence(Ordering::SeqCst);
-    if !reflected::is_recall_confirmed(guard) {
-        return Ok(None);
+    if reflected::is_reflected(guard) {
+        return Ok(recall_by_nic(guard));
     }
     match path::recall(guard.conn.rx(), load(&rx(guard).path, word::SWITCH)) {
         Recall::Nothing => Ok(Some(false)),
         Recall::Drain => Ok(Some(true)),
         Recall::Enter(seen) => claim(guard, seen).map(Some),
+    }
+}
+
+/// The same where a NIC is between the two ends.
+#[cold]
+fn recall_by_nic(guard: &Guard<'_>) -> Option<bool> {
+    if reflected::recalled(guard) == Recalled::Claim {
+        reflected::claim(guard);
+    }
+    match reflected::recalled(guard) {
+        Recalled::Nothing => Some(false),
+        Recalled::Drain => Some(true),
+        Recalled::Claim | Recalled::Await => None,
     }
 }
 

@@ -54,11 +54,14 @@ fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
 fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
     grant(guard);
-    match next_from(guard) {
+    let limit = match next_from(guard) {
         Ok(Origin::Vi) => return None,
-        Ok(Origin::Tcp(_)) => {}
+        Ok(Origin::Tcp(limit)) => limit.min(out.len()),
+        Ok(Origin::Nowhere) => return Some(Got::Nothing),
         Err(fault) => return Some(Got::Failed(failed(conn, fd, fault))),
-    }
+    };
+    // Behind the switch newer bytes may lie than those on the VI.
+    let out = &mut out[..limit];
     conn.clear(flag::ANCHOR);
     let result = call::recv(fd, out, libc::MSG_DONTWAIT | libc::MSG_PEEK);
     if result != Err(call::Errno::EAGAIN) {
@@ -84,6 +87,7 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     };
     Some(match (from, result) {
         (Ok(Origin::Vi), _) => return None,
+        (Ok(Origin::Nowhere), _) => Got::Nothing,
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
         (_, Ok(_)) if out.is_empty() => Got::Bytes(0),
         (_, Ok(_)) => ending::receive_error(conn).map_or(Got::End, Got::Failed),

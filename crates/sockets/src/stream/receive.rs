@@ -185,6 +185,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let limit = match next_from(guard) {
         Ok(Origin::Vi) => return None,
         Ok(Origin::Tcp(limit)) => limit.min(out.len()),
+        Ok(Origin::Nowhere) => return Some(Got::Nothing),
         Err(fault) => return Some(Got::Failed(failed(conn, fd, fault))),
     };
     conn.clear(flag::ANCHOR);
@@ -219,6 +220,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
             };
             match (from, other) {
                 (Ok(Origin::Vi), _) => return None,
+                (Ok(Origin::Nowhere), _) => Got::Nothing,
                 (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
                 (_, Ok(_)) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
                 (_, Err(call::Errno::EAGAIN)) => Got::Nothing,

@@ -5,17 +5,18 @@
 //!
 //! - news travel only when the NIC is told of them, also those that a peer would find by itself;
 //! - TCP may overtake the VI: its end and its errors count only once the NIC has told all that the peer had published;
-//! - what is settled by compare-exchange between the two ends is settled where the sender is. A receiver that goes back
-//!   asks, and its next steps wait for the answer.
+//! - what is settled by compare-exchange between the two ends is settled where the sender is. A receiver that enters the
+//!   VI or goes back asks, and its next steps wait for the answer ([`sovia_proto::path::reflected`]).
 
-use super::{load, rx, tx, word};
+use super::{load, rx, store, tx, word};
 use crate::conn::{Guard, flag};
 use crate::pair;
 use core::sync::atomic::Ordering;
-use sovia_proto::path::{REFUSED, Rx};
+use sovia_proto::path::reflected::{Next, Recalled};
+use sovia_proto::path::{self, REFUSED, Rx};
 
 #[inline]
-fn is_reflected(guard: &Guard<'_>) -> bool {
+pub(super) fn is_reflected(guard: &Guard<'_>) -> bool {
     guard.conn.has(flag::REFLECTED)
 }
 
@@ -54,20 +55,40 @@ pub(super) fn end(guard: &Guard<'_>) -> End {
 /// its way still.
 pub(super) fn tcp_tells_the_end(guard: &Guard<'_>) -> bool {
     !is_reflected(guard)
-        || load(&rx(guard).writer, word::FIN) != 0
-        || end(guard) != End::NotYet
+        || publishes_no_more(guard)
         // It never had leave to switch.
         || guard.conn.rx() == Rx::Tcp
         // What comes is thrown away.
         || guard.conn.has(flag::SHUT_RD) && guard.conn.has(flag::SHUT_WR)
 }
 
-/// Whether the recall of the direction in which this end receives is known where its sender is, so that the switch
-/// that is here is what counts.
-pub(super) fn is_recall_confirmed(guard: &Guard<'_>) -> bool {
-    !is_reflected(guard)
-        || load(&rx(guard).writer, word::ANSWER) & word::CONFIRMED != 0
-        || end(guard) != End::NotYet
+/// What the receiver of a direction does next that has granted the VI.
+pub(super) fn next(guard: &Guard<'_>) -> Next {
+    // First: the switch that is seen after it is the sender's last word.
+    let gone = publishes_no_more(guard);
+    let read = guard.conn.rx_tcp.load(Ordering::Acquire);
+    let claimed = load(&rx(guard).reader, word::CLAIM) != 0;
+    path::reflected::next(load(&rx(guard).path, word::SWITCH), read, claimed, gone)
+}
+
+/// Claims the sender's switch.
+pub(super) fn claim(guard: &Guard<'_>) {
+    store(&rx(guard).reader, word::CLAIM, 1);
+    tell_nic(guard);
+}
+
+/// Whether the sender of the direction in which this end receives moves it no more, and all that it has published is here.
+fn publishes_no_more(guard: &Guard<'_>) -> bool {
+    load(&rx(guard).writer, word::FIN) != 0 || end(guard) != End::NotYet
+}
+
+/// What a receiver that has recalled does next.
+pub(super) fn recalled(guard: &Guard<'_>) -> Recalled {
+    let gone = publishes_no_more(guard);
+    let claimed = load(&rx(guard).reader, word::CLAIM) != 0;
+    let confirmed = load(&rx(guard).writer, word::ANSWER) & word::CONFIRMED != 0;
+    let switch = load(&rx(guard).path, word::SWITCH);
+    path::reflected::recall(guard.conn.rx(), switch, claimed, confirmed, gone)
 }
 
 /// What the word of what is returned was before this end changed it, where `found` is what was found here: `None` while

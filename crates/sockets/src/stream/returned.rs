@@ -2,7 +2,7 @@
 //! anything newer ([`crate::retreat`]).
 
 use super::remains::{Part, Said};
-use super::{damaged, listeners, load, send_control, store, tell_reader, word};
+use super::{damaged, leaving, listeners, load, reflected, send_control, store, tell_reader, word};
 use crate::anchors;
 use crate::conn::{Guard, HasEndpoint, flag};
 use core::sync::atomic::Ordering;
@@ -19,7 +19,12 @@ pub(crate) const PUMP_NS: u64 = 2_000_000;
 pub(super) fn recalled(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if conn.tx() == Tx::Vi && !guard.closing.fin_sent {
-        end_part(guard);
+        if reflected::is_reflected(guard) {
+            // The receiver may not know of the switch yet.
+            let _ = leaving::leave_sending(guard);
+        } else {
+            end_part(guard);
+        }
     }
 }
 
