@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install uninstall setup test checked soak stall fuzz miri check-builds ci-extra demo bench papers clean
+.PHONY: build install uninstall setup test checked soak stall fuzz miri check-builds nics ci-extra demo bench papers clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -94,7 +94,11 @@ check-builds:
 	scripts/check-builds
 
 # What is too long for every change, and asks the same each time.
-ci-extra: checked
+# The scenarios between two NICs in software, over a way that loses frames.
+nics: setup build
+	scripts/test nics
+
+ci-extra: checked nics
 	scripts/fuzz -n 20000
 
 demo: setup build

@@ -10,6 +10,7 @@ mod apps;
 mod board;
 mod launch;
 mod leftovers;
+mod nics;
 mod pairing;
 mod programs;
 mod scenario;
@@ -19,6 +20,7 @@ mod workspace;
 
 pub use launch::{Launch, Outcome, Running, finish};
 pub use leftovers::Leftovers;
+pub use nics::{LOSSY, Nics};
 pub use pairing::{Pairing, Stack};
 pub use programs::{Client, Service, free_port, installed, skipped};
 pub use scenario::{Observation, Scenario};

@@ -88,15 +88,15 @@ impl Connection {
     /// Looks whether the program has left the VI; before what it has published is looked at for the last time.
     pub(crate) fn look_for_leaving(&mut self, program: &Program) {
         if !self.is_left && program.segment.peer_left(NIC, self.vi) {
-            self.leave();
+            self.leave(false);
         }
     }
 
     /// The program publishes nothing any more.
-    pub(crate) fn leave(&mut self) {
+    pub(crate) fn leave(&mut self, has_died: bool) {
         self.is_left = true;
         if let Some((_, reflection)) = &mut self.joined {
-            reflection.end();
+            reflection.end(has_died);
         }
     }
 

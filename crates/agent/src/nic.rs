@@ -455,7 +455,8 @@ impl Nic {
                 if let Some(connection) = self.connections.values_mut().find(of_it) {
                     connection.is_alone = true;
                     if let Some((_, reflection)) = &mut connection.joined {
-                        let _ = reflection.apply(&sovia_reflect::message::Message::Gone);
+                        let gone = sovia_reflect::message::Message::Gone(sovia_proto::word::ENDED);
+                        let _ = reflection.apply(&gone);
                     }
                 }
             }
@@ -544,7 +545,7 @@ impl Nic {
         }
         for id in ended {
             let Some(connection) = self.connections.get_mut(&id) else { continue };
-            connection.leave();
+            connection.leave(true);
             if connection.joined.is_some() {
                 self.tell(id);
             } else {

@@ -20,7 +20,7 @@ pub const FIN: usize = 5;
 /// Writer's line, of a NIC alone: what it answers to the receiver ([`CONFIRMED`], [`ACCEPTED`], [`REFUSED`]).
 pub const ANSWER: usize = 6;
 /// Writer's line, of a NIC alone: not 0 once all that the sender has published is here, and no more comes: because the
-/// sender has left or died ([`ENDED`]), or because the NICs have lost each other ([`BROKEN`]).
+/// sender has left ([`ENDED`]) or died ([`DIED`]), or because the NICs have lost each other ([`BROKEN`]).
 pub const GONE: usize = 7;
 
 /// Reader's line: gathered bytes taken.
@@ -68,7 +68,9 @@ pub const ACCEPTED: u64 = 2;
 /// In [`ANSWER`]: the sender had refused before.
 pub const REFUSED: u64 = 4;
 
-/// In [`GONE`]: the sender has left or died.
+/// In [`GONE`]: the sender has left.
 pub const ENDED: u64 = 1;
+/// In [`GONE`]: the sender has died.
+pub const DIED: u64 = 3;
 /// In [`GONE`]: something may be missing that the sender had published.
 pub const BROKEN: u64 = 2;

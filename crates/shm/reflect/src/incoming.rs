@@ -56,33 +56,45 @@ impl Incoming {
         self.has_come_to_end
     }
 
-    /// Tells what the program has consumed, and wants of the path. False if there is more than there was room for.
-    pub(crate) fn collect(
-        &mut self,
-        segment: &Segment,
-        sink: &mut impl Sink,
-    ) -> Result<bool, Damaged> {
+    /// What the program wants of the path. What it had consumed and left before it said so is seen after this.
+    pub(crate) fn words(&self, segment: &Segment) -> Receiver {
         let direction = segment.direction(self.vi, self.from);
-        // First: what the program had consumed and left before it said so is seen after it.
-        let receiver = Receiver {
+        Receiver {
             returned: load(&direction.path, word::RETURNED),
             grant: load(&direction.path, word::GRANT),
             claim: load(&direction.reader, word::CLAIM),
             shut: load(&direction.path, word::SHUT),
-        };
+        }
+    }
+
+    /// Tells what the program has consumed. False if there is no room.
+    pub(crate) fn tell_consumed(&mut self, segment: &Segment, sink: &mut impl Sink) -> bool {
+        let direction = segment.direction(self.vi, self.from);
         let consumed = Consumed {
             posted: direction.credit.posted(),
             released: direction.credit.released(),
             head: load(&direction.reader, word::HEAD),
             taken_bytes: load(&direction.reader, word::TAKEN_BYTES),
         };
-        if consumed != self.consumed {
-            if !sink.has_room() {
-                return Ok(false);
-            }
-            sink.put(&Message::Consumed(consumed));
-            self.consumed = consumed;
+        if consumed == self.consumed {
+            return true;
         }
+        if !sink.has_room() {
+            return false;
+        }
+        sink.put(&Message::Consumed(consumed));
+        self.consumed = consumed;
+        true
+    }
+
+    /// Tells what the program wants of the path, and what it leaves unread if it returns that. False if there is no
+    /// room.
+    pub(crate) fn tell_words(
+        &mut self,
+        segment: &Segment,
+        receiver: Receiver,
+        sink: &mut impl Sink,
+    ) -> Result<bool, Damaged> {
         if receiver == self.receiver {
             return Ok(true);
         }
@@ -90,6 +102,7 @@ impl Incoming {
             if !sink.has_room() {
                 return Ok(false);
             }
+            let direction = segment.direction(self.vi, self.from);
             self.tell_remains(segment, direction, sink)?;
         }
         if !sink.has_room() {
@@ -158,8 +171,9 @@ impl Incoming {
                 store(&direction.writer, word::ANSWER, *bits);
                 Ok(Told { reader: true, writer: false, progress: true })
             }
-            Message::Gone => {
-                store(&direction.writer, word::GONE, word::ENDED);
+            Message::Gone(how) => {
+                let how = if *how == word::ENDED { word::ENDED } else { word::DIED };
+                store(&direction.writer, word::GONE, how);
                 self.has_come_to_end = true;
                 Ok(Told { reader: true, writer: true, progress: true })
             }

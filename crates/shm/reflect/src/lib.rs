@@ -30,6 +30,7 @@ use core::fmt;
 use incoming::Incoming;
 use message::Message;
 use outgoing::Outgoing;
+use sovia_proto::word;
 use std::sync::Arc;
 use via_shm::Segment;
 use via_shm::segment::SideIndex;
@@ -102,8 +103,12 @@ impl Reflection {
     /// # Errors
     /// [`via_shm::Damaged`] if the segment holds nonsense.
     pub fn collect(&mut self, sink: &mut impl Sink) -> Result<bool, via_shm::Damaged> {
-        let received = self.incoming.collect(&self.segment, sink)?;
-        Ok(self.outgoing.collect(&self.segment, sink)? && received)
+        // In this order: what the far program learns of this one's end counts what was consumed before, and
+        // comes before it learns that this one has left.
+        let words = self.incoming.words(&self.segment);
+        Ok(self.incoming.tell_consumed(&self.segment, sink)
+            && self.outgoing.collect(&self.segment, sink)?
+            && self.incoming.tell_words(&self.segment, words, sink)?)
     }
 
     /// Publishes what the far NIC has said.
@@ -120,8 +125,8 @@ impl Reflection {
     }
 
     /// The program has left the VI, or died: when all that it has published has been told, [`Message::Gone`] follows.
-    pub fn end(&mut self) {
-        self.outgoing.end();
+    pub fn end(&mut self, has_died: bool) {
+        self.outgoing.end(if has_died { word::DIED } else { word::ENDED });
     }
 
     /// Whether the far NIC has been told that nothing comes any more.

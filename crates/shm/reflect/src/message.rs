@@ -10,7 +10,7 @@
 //! | 5 `Remains` | messages and order u64, front u64; of each message: pool offset u32, length u32, bytes if none | the receiver |
 //! | 6 `Receiver` | grant u64, claim u64, shut u64, returned u64 | the receiver |
 //! | 7 `Answer` | bits u64 | the sender |
-//! | 8 `Gone` | | the sender |
+//! | 8 `Gone` | how u64 | the sender |
 
 use crate::Malformed;
 use via_shm::endpoint::MESSAGE_MAX;
@@ -108,8 +108,8 @@ pub enum Message<'a> {
     Receiver(Receiver),
     /// What the receiver is answered (`word::ANSWER`), behind everything on the VI that was sent before.
     Answer(u64),
-    /// Nothing comes any more.
-    Gone,
+    /// Nothing comes any more: the sender has left ([`word::ENDED`](sovia_proto::word::ENDED)) or died.
+    Gone(u64),
 }
 
 /// No pool offset.
@@ -154,7 +154,7 @@ impl<'a> Message<'a> {
             }
             Message::Receiver(r) => words(6, &[r.grant, r.claim, r.shut, r.returned]),
             Message::Answer(bits) => words(7, &[*bits]),
-            Message::Gone => out.push(8),
+            Message::Gone(how) => words(8, &[*how]),
         }
     }
 
@@ -214,7 +214,7 @@ impl<'a> Message<'a> {
                 returned: rest.word()?,
             }),
             7 => Message::Answer(rest.word()?),
-            8 => Message::Gone,
+            8 => Message::Gone(rest.word()?),
             _ => return Err(Malformed("a message of an unknown kind")),
         };
         if rest.0.is_empty() { Ok(message) } else { Err(Malformed("a message that is too long")) }
@@ -305,7 +305,7 @@ mod tests {
                 Message::Receiver(Receiver { grant, claim, shut, returned })
             }),
             word().prop_map(Message::Answer),
-            Just(Message::Gone),
+            word().prop_map(Message::Gone),
         ]
     }
 

@@ -36,7 +36,8 @@ pub(crate) struct Outgoing {
     /// Answers to the receiver that have been decided, and those that have been sent.
     decided: u64,
     answered: u64,
-    is_over: bool,
+    /// How the program has ended its part (`word::GONE`); 0: it has not.
+    ended: u64,
     has_ended: bool,
 }
 
@@ -72,13 +73,13 @@ impl Outgoing {
             receiver: Receiver::default(),
             decided: 0,
             answered: 0,
-            is_over: false,
+            ended: 0,
             has_ended: false,
         }
     }
 
-    pub(crate) fn end(&mut self) {
-        self.is_over = true;
+    pub(crate) fn end(&mut self, how: u64) {
+        self.ended = how;
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -97,7 +98,7 @@ impl Outgoing {
         }
         let direction = segment.direction(self.vi, self.program);
         // What is decided or over from here on is answered and ended by a later pass, behind what that finds.
-        let (decided, is_over) = (self.decided, self.is_over);
+        let (decided, ended) = (self.decided, self.ended);
         let Some((state, tail, end)) = self.snapshot(segment, direction) else { return Ok(false) };
         if !self.tell_path(direction, sink) {
             return Ok(false);
@@ -137,11 +138,11 @@ impl Outgoing {
             sink.put(&Message::Answer(decided));
             self.answered = decided;
         }
-        if is_over && !self.has_ended {
+        if ended != 0 {
             if !sink.has_room() {
                 return Ok(false);
             }
-            sink.put(&Message::Gone);
+            sink.put(&Message::Gone(ended));
             self.has_ended = true;
         }
         Ok(true)

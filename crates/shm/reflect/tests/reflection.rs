@@ -316,7 +316,7 @@ fn the_end_is_told_behind_everything_and_nothing_after_it() {
     for _ in 0..10 {
         assert!(a.send(Kind::Data, b"last words"));
     }
-    a.nic.end();
+    a.nic.end(true);
     while !a.collect(1) {
         assert!(!a.nic.has_ended());
     }
@@ -325,7 +325,7 @@ fn the_end_is_told_behind_everything_and_nothing_after_it() {
         assert_eq!(gone, a.said.messages.is_empty());
     }
     assert!(a.nic.has_ended() && b.nic.has_come_to_end());
-    assert!(b.nic.apply(&Message::Gone).is_err());
+    assert!(b.nic.apply(&Message::Gone(word::DIED)).is_err());
     assert_eq!((0..11).filter_map(|_| b.receive()).count(), 10);
 }
 

@@ -8,7 +8,7 @@
 //! - what is settled by compare-exchange between the two ends is settled where the sender is. A receiver that enters the
 //!   VI or goes back asks, and its next steps wait for the answer ([`sovia_proto::path::reflected`]).
 
-use super::{load, rx, store, tx, word};
+use super::{load, rx, store, word};
 use crate::conn::{Guard, flag};
 use crate::pair;
 use core::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ pub(super) fn end(guard: &Guard<'_>) -> End {
         // The other side of the segment is the NIC's.
         0 if guard.conn.has(flag::DEAD) => End::Broken,
         0 => End::NotYet,
-        word::ENDED => End::Complete,
+        word::ENDED | word::DIED => End::Complete,
         _ => End::Broken,
     }
 }
@@ -123,5 +123,5 @@ pub(crate) fn note_end(guard: &Guard<'_>) -> bool {
 
 /// Whether the peer has died, rather than left.
 pub(super) fn has_died(guard: &Guard<'_>) -> bool {
-    load(&tx(guard).path, word::GRANT) != word::LEFT
+    load(&rx(guard).writer, word::GONE) == word::DIED
 }

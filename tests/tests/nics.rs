@@ -1,0 +1,141 @@
+//! Connections whose ends share no memory: NICs in software carry them, over a way that loses, doubles, delays and
+//! damages frames. What programs see is what they see over the kernel.
+
+use std::process::Command;
+use std::time::Duration;
+
+use sovia_tests::{
+    LOSSY, Launch, Nics, Scenario, Stack, TempDir, accelerated, finish, free_port, skipped, sovia,
+};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs a scenario between two NICs, once both ends have their VI.
+fn between_nics(scenario: Scenario) {
+    let nics = Nics::start(LOSSY);
+    scenario.env("SOVIA_RULES", nics.rules()).env("SOVIA_TEST_UNTIL_MET", "1").run_accelerated();
+}
+
+/// Cases of the C programs' scenarios, each a test.
+macro_rules! between_nics {
+    ($($program:literal: $($case:ident),+;)+) => {
+        $($(
+            #[test]
+            fn $case() {
+                between_nics(Scenario::c($program, stringify!($case)));
+            }
+        )+)+
+    };
+}
+
+between_nics! {
+    // What was sent before a death arrives, and nothing else.
+    "death": killed_at_any_moment, a_reader_dies_without_reading, one_of_two_dies_waiting;
+    // TCP's end overtakes the VI.
+    "shutdown": what_was_sent_before_exit_arrives, last_words_are_seen_before_the_end,
+        closing_with_unread_bytes_resets, both_close_half_at_once, shutting_both_halves;
+    // Back to TCP, at either end and at both.
+    "taken_back": under_a_thread_that_receives, under_a_thread_that_sends, at_both_ends_at_once,
+        by_children_of_both_ends, by_children_of_both_ends_that_are_killed;
+    "stream_calls": waitall_waits_for_all, writev_and_sendmsg_gather, dontwait_does_not_wait;
+}
+
+#[test]
+fn redis_is_served_over_frames_that_get_lost() {
+    if skipped("redis_is_served_over_frames_that_get_lost", &["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    let nics = Nics::start(LOSSY);
+    let folder = TempDir::new();
+    let port = free_port().to_string();
+    let launch = |command: &[&str]| {
+        Launch::new(Stack::Sovia, command)
+            .verbose(true)
+            .env("SOVIA_RULES", &nics.rules())
+            .current_dir(folder.path())
+    };
+    let server = launch(&["redis-server", "--port", &port, "--save", ""]).start();
+    let benchmark =
+        ["redis-benchmark", "-p", &port, "-n", "5000", "-c", "5", "-q", "-t", "set,get"];
+    // Until the server listens the client is refused.
+    let outcome = loop {
+        let outcome = launch(&benchmark).start().finish(LIMIT);
+        if !outcome.stderr.contains("Connection refused") {
+            break outcome;
+        }
+    };
+    server.signal(libc::SIGTERM);
+    let served = server.finish(LIMIT);
+    assert!(outcome.success() && outcome.stdout.contains("GET"), "{outcome:?}");
+    assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends > 0), "{}", outcome.stderr);
+    assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends > 0));
+}
+
+#[test]
+fn without_its_nic_a_connection_stays_on_tcp() {
+    Scenario::c("stream_calls", "waitall_waits_for_all")
+        .env("SOVIA_RULES", "nic:name=nowhere")
+        .may_stay_on_tcp()
+        .run_accelerated();
+}
+
+#[test]
+fn an_end_whose_peer_has_no_nic_stays_on_tcp() {
+    let nics = Nics::start(&[]);
+    let scenario = Scenario::c("stream_calls", "waitall_waits_for_all");
+    let name = nics.name();
+    scenario
+        .env("SOVIA_RULES", format!("nic:name={name},end=connector;except:end=acceptor"))
+        .may_stay_on_tcp()
+        .run_accelerated();
+}
+
+/// Something may be missing, so neither end is told that all is well.
+#[test]
+fn when_a_nic_dies_both_ends_are_told_of_a_reset() {
+    for victim in 0..2 {
+        let nics = Nics::start(&[]);
+        let folder = TempDir::new();
+        let launch = |role: &str| {
+            let program = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/nics.py");
+            let folder = folder.path().to_str().expect("a plain name");
+            Launch::new(Stack::Sovia, ["python3", program, role, folder, "a_nic_dies"])
+                .verbose(true)
+                .env("SOVIA_RULES", &nics.rules())
+                .env("SOVIA_TEST_UNTIL_MET", "1")
+                .env("SOVIA_TEST_VICTIM", &nics.ids()[victim].to_string())
+        };
+        let ends = vec![launch("server").start(), launch("client").start()];
+        for outcome in finish(ends, LIMIT) {
+            assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends > 0), "{outcome:?}");
+            assert!(outcome.success() && outcome.stdout == "ECONNRESET\nend\n", "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn two_nics_of_one_name_are_one_too_many() {
+    let nics = Nics::start(&[]);
+    let folder = TempDir::new();
+    let output = Command::new(sovia())
+        .args(["agent", "--name", nics.name(), "--port"])
+        .arg(folder.path().join("port"))
+        .arg("--peer")
+        .arg(folder.path().join("peer"))
+        .output()
+        .expect("sovia agent starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(nics.name()), "{said}");
+}
+
+#[test]
+fn a_rule_without_a_nic_is_refused_with_what_is_expected() {
+    for rule in ["port=1", "name=a/b", "name=a,end=both"] {
+        let output = Command::new(sovia())
+            .args(["run", "--nic", rule, "--", "true"])
+            .output()
+            .expect("sovia run starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(125) && said.contains("--nic"), "{said}");
+    }
+}
