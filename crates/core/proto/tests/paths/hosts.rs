@@ -31,7 +31,7 @@ fn between_hosts_in_larger_cases() {
     holds(between(Nics::Prompt, Limits { bytes: 2, room: 1, ..Limits::WILD }));
     holds(between(Nics::Slow, Limits { bytes: 1, ..Limits::WILD }));
     holds(between(Nics::Slow, Limits { bytes: 2, ..Limits::CALM }));
-    holds(between(Nics::Prompt, Limits { bytes: 3, ..Limits::WILD }));
+    holds(between(Nics::Prompt, Limits { bytes: 2, ..Limits::WILD }));
 }
 
 #[test]
@@ -62,14 +62,12 @@ fn between_hosts_every_precaution_is_needed() {
 }
 
 #[test]
-#[ignore = "minutes, and gigabytes: both directions, and ends that die"]
+#[ignore = "minutes: both directions"]
 fn between_hosts_both_directions_together_deliver_everything() {
-    for deaths in [false, true] {
-        let mut model = connection([1, 1], false, deaths);
-        model.between_hosts = true;
-        model.limits = model.limits.map(|limits| Limits { abandons: false, ..limits });
-        let checker = model.checker().threads(2).spawn_bfs().join();
-        checker.assert_properties();
-        println!("{} states", checker.unique_state_count());
-    }
+    let mut model = connection([1, 1], false, false);
+    model.between_hosts = true;
+    model.limits = model.limits.map(|limits| Limits { abandons: false, ..limits });
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    checker.assert_properties();
+    println!("{} states", checker.unique_state_count());
 }
