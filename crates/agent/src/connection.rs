@@ -28,6 +28,9 @@ pub(crate) struct Connection {
     pub(crate) is_alone: bool,
 }
 
+/// The doorbell of the program's thread that watches anchors.
+const PROGRESS: u32 = 0;
+
 /// A connection by its addresses, and whether the end that is meant has connected.
 pub(crate) type Key = (SocketAddr, SocketAddr, bool);
 
@@ -116,14 +119,26 @@ impl Connection {
         }
     }
 
+    /// Wakes those of the program that are to look at the VI.
+    pub(crate) fn wake(&self, program: &Program, told: sovia_reflect::Told) {
+        if let Some((_, reflection)) = &self.joined {
+            reflection.tell(told, |waiters| program.notify(self.vi, waiters));
+            if told.progress {
+                program.ring(PROGRESS);
+            }
+        }
+    }
+
     /// The VI is broken: the program's connection ends with an error.
     pub(crate) fn break_off(&mut self, program: &Program) {
         self.is_alone = true;
-        if let Some((_, reflection)) = &self.joined {
+        // One that has come to its end has all that the peer had published.
+        if let Some((_, reflection)) = &self.joined
+            && !reflection.has_come_to_end()
+        {
             let direction = program.segment.direction(self.vi, NIC);
             direction.writer.0[word::GONE].store(word::BROKEN, Ordering::Release);
-            let told = sovia_reflect::Told { reader: true, writer: true, progress: true };
-            reflection.tell(told, |waiters| program.notify(self.vi, waiters));
+            self.wake(program, sovia_reflect::Told { reader: true, writer: true, progress: true });
         }
     }
 }

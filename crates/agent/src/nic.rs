@@ -19,6 +19,9 @@ const FRAMES: usize = 64;
 const CLOSING_NS: u64 = 2_000_000;
 const CLOSED_NS: u64 = 1_000_000_000;
 
+/// While VIs are connected the far NIC is spoken to this often (nanoseconds), so that its death is found out.
+const HERE_NS: u64 = 1_000_000_000;
+
 /// The epoll instance's tokens.
 const ENTRANCE: u64 = 0;
 const DOOR: u64 = 1;
@@ -47,6 +50,8 @@ pub(crate) struct Nic {
     unsaid: VecDeque<Vec<u8>>,
     /// Some program is dying.
     is_closing: bool,
+    /// When the far NIC was last spoken to for that alone.
+    was_here: u64,
     next: u64,
     /// A frame or a message that is being made.
     frame: Vec<u8>,
@@ -106,6 +111,7 @@ impl Nic {
             untold: BTreeSet::new(),
             unsaid: VecDeque::new(),
             is_closing: false,
+            was_here: 0,
             next: 1,
             frame: Vec::new(),
             message: Vec::new(),
@@ -152,7 +158,16 @@ impl Nic {
         let now = clock::now_ns();
         let channel = self.channel.poll_timeout().map(|at| at.nanos().saturating_sub(now));
         let closing = self.is_closing.then_some(CLOSING_NS);
-        channel.into_iter().chain(closing).min()
+        let here = (self.was_here + HERE_NS).saturating_sub(now);
+        let here = self.has_connected().then_some(here);
+        channel.into_iter().chain(closing).chain(here).min()
+    }
+
+    /// Whether VIs are connected to those of the far NIC.
+    fn has_connected(&self) -> bool {
+        self.connections
+            .values()
+            .any(|connection| connection.joined.is_some() && !connection.is_alone)
     }
 
     fn look_at_events(&mut self, pause: Option<u64>) -> Result<(), Error> {
@@ -165,6 +180,12 @@ impl Nic {
         let now = clock::now_ns();
         if self.channel.poll_timeout().is_some_and(|at| at.nanos() <= now) {
             self.channel.handle_timeout(Time::from_nanos(now));
+        }
+        if now.saturating_sub(self.was_here) >= HERE_NS && self.has_connected() {
+            self.was_here = now;
+            if self.channel.is_idle() {
+                self.say(&Message::Here);
+            }
         }
         let mut has_died = self.is_closing;
         for event in &events[..n] {
@@ -382,9 +403,9 @@ impl Nic {
         }
     }
 
-    /// The far NIC is another one than before: it knows nothing of what this one has told it.
+    /// The far NIC has died, or is another one than before, which knows nothing of what this one has told it.
     fn begin_anew(&mut self) {
-        eprintln!("sovia-agent: the far NIC has begun anew: its connections end");
+        eprintln!("sovia-agent: the far NIC has gone, or begun anew: its connections end");
         match channel() {
             Ok(channel) => self.channel = channel,
             // It has worked before.
@@ -456,11 +477,15 @@ impl Nic {
                     connection.is_alone = true;
                     if let Some((_, reflection)) = &mut connection.joined {
                         let gone = sovia_reflect::message::Message::Gone(sovia_proto::word::ENDED);
-                        let _ = reflection.apply(&gone);
+                        let news = reflection.apply(&gone).unwrap_or_default();
+                        if let Some(program) = self.programs.get(&connection.program) {
+                            connection.wake(program, news);
+                        }
                     }
                 }
             }
             Message::About(id, bytes) => self.hear_about(id, bytes, told),
+            Message::Here => {}
             Message::Broken(id) => {
                 if let Some(connection) = self.connections.get_mut(&id)
                     && let Some(program) = self.programs.get(&connection.program)
@@ -494,12 +519,10 @@ impl Nic {
 
     /// Wakes those of a program that are to look at a VI.
     fn wake(&self, id: Id, told: Told) {
-        let Some(connection) = self.connections.get(&id) else { return };
-        let Some(program) = self.programs.get(&connection.program) else { return };
-        let Some((_, reflection)) = &connection.joined else { return };
-        reflection.tell(told, |waiters| program.notify(connection.vi, waiters));
-        if told.progress {
-            program.ring(0);
+        if let Some(connection) = self.connections.get(&id)
+            && let Some(program) = self.programs.get(&connection.program)
+        {
+            connection.wake(program, told);
         }
     }
 
@@ -511,7 +534,10 @@ impl Nic {
                 break;
             }
             busy = true;
-            self.port.send(&self.frame);
+            if self.port.send(&self.frame).is_err() && self.has_connected() {
+                self.begin_anew();
+                break;
+            }
         }
         busy
     }

@@ -4,7 +4,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use std::borrow::Cow;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,10 @@ pub struct Faults {
     /// What all of that follows from.
     pub seed: u64,
 }
+
+/// No NIC is bound to the other end of the way, or none is any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unheard;
 
 /// One end of the way to another NIC.
 #[derive(Debug)]
@@ -55,11 +59,14 @@ impl Port {
         of_a_million > 0 && self.dice.next_u32() % 1_000_000 < of_a_million
     }
 
-    /// Sends a frame. One that the kernel has no room for, or that no NIC hears, is lost.
-    pub(crate) fn send(&mut self, frame: &[u8]) {
+    /// Sends a frame. One that the kernel has no room for is lost.
+    ///
+    /// # Errors
+    /// [`Unheard`] if there is no NIC at the other end of the way.
+    pub(crate) fn send(&mut self, frame: &[u8]) -> Result<(), Unheard> {
         let Faults { lost, duplicated, delayed, corrupted, .. } = self.faults;
         if self.happens(lost) {
-            return;
+            return Ok(());
         }
         let mut frame = Cow::Borrowed(frame);
         if self.happens(corrupted) && !frame.is_empty() {
@@ -70,11 +77,16 @@ impl Port {
         let before = self.held.take();
         if self.happens(delayed) && before.is_none() {
             self.held = Some(frame.into_owned());
-            return;
+            return Ok(());
         }
-        for frame in [Some(&*frame), twice.then_some(&*frame), before.as_deref()] {
-            let _ = frame.map(|frame| self.socket.send_to(frame, &self.peer));
+        let frames = [Some(&*frame), twice.then_some(&*frame), before.as_deref()];
+        for frame in frames.into_iter().flatten() {
+            let sent = self.socket.send_to(frame, &self.peer).map_err(|error| error.kind());
+            if matches!(sent, Err(ErrorKind::ConnectionRefused | ErrorKind::NotFound)) {
+                return Err(Unheard);
+            }
         }
+        Ok(())
     }
 
     /// Takes the next frame; its length.

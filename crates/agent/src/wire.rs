@@ -6,6 +6,7 @@
 //! | 2 `Withdraw` | id u64 | it does not any more |
 //! | 3 `About` | id u64, bytes | about the VI that has that id at the hearer |
 //! | 4 `Broken` | id u64 | that VI is broken |
+//! | 5 `Here` | 0 u64 | nothing: its frames find out whether the hearer is there |
 
 use sovia_proto::meeting::{LINK, Link};
 use sovia_reflect::Malformed;
@@ -24,6 +25,8 @@ pub(crate) enum Message<'a> {
     About(Id, &'a [u8]),
     /// The hearer's VI of that id is broken.
     Broken(Id),
+    /// The speaker is there; its frames find out whether the hearer is.
+    Here,
 }
 
 impl<'a> Message<'a> {
@@ -45,6 +48,7 @@ impl<'a> Message<'a> {
                 out.extend_from_slice(bytes);
             }
             Message::Broken(id) => begin(4, *id),
+            Message::Here => begin(5, 0),
         }
     }
 
@@ -64,6 +68,7 @@ impl<'a> Message<'a> {
             (2, []) => Ok(Message::Withdraw(id)),
             (3, rest) => Ok(Message::About(id, rest)),
             (4, []) => Ok(Message::Broken(id)),
+            (5, []) => Ok(Message::Here),
             _ => Err(Malformed("a message of an unknown kind")),
         }
     }
@@ -85,6 +90,7 @@ mod tests {
             Message::Offer(2, link, false),
             Message::Withdraw(3),
             Message::Broken(4),
+            Message::Here,
         ];
         let mut bytes = Vec::new();
         for message in messages {
