@@ -15,6 +15,8 @@ use sovia_sys::process;
 const UNKNOWN: u32 = 0;
 const USERS_FENCE: u32 = 1;
 const KERNEL_FENCES: u32 = 2;
+/// Threads fence themselves, and some may not have seen that yet.
+const BOTH: u32 = 3;
 
 /// Whether the kernel puts the fences, or each thread its own.
 #[cfg(not(loom))]
@@ -62,18 +64,25 @@ fn ask() -> u32 {
 
 /// From here on no thread of this process has the kernel put fences: each fences itself.
 pub fn without_kernel() {
-    let before = FENCES.swap(USERS_FENCE, Ordering::SeqCst);
-    if before == KERNEL_FENCES {
+    let (from, to) = (KERNEL_FENCES, BOTH);
+    if FENCES.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
         // SYNC: the last one. A thread that fences itself comes after it; for a thread that did not yet, this
-        // was the fence.
+        // was the fence. Until then `heavy` asks the kernel, too.
         let _ = process::barrier();
     }
+    FENCES.store(USERS_FENCE, Ordering::SeqCst);
+}
+
+/// Whether the kernel puts the fences now, for whichever reach.
+#[inline(always)]
+pub fn are_from_kernel() -> bool {
+    FENCES.load(Ordering::Relaxed) == KERNEL_FENCES
 }
 
 /// In a thread that does the frequent thing, between writing and reading.
 #[inline(always)]
-pub(crate) fn light() {
-    if FENCES.load(Ordering::Relaxed) == KERNEL_FENCES {
+pub fn light() {
+    if are_from_kernel() {
         // SYNC: `heavy` puts a true fence here, from outside.
         compiler_fence(Ordering::SeqCst);
     } else {
@@ -92,7 +101,7 @@ fn light_by_users() {
 /// not be had: threads that do the frequent thing may not see what the caller has written, or the caller
 /// not what they have.
 #[must_use]
-pub(crate) fn heavy(reach: Reach) -> bool {
+pub fn heavy(reach: Reach) -> bool {
     // SYNC: with the fence of a thread that fences itself.
     fence(Ordering::SeqCst);
     let fences = match FENCES.load(Ordering::SeqCst) {
@@ -109,7 +118,7 @@ pub(crate) fn heavy(reach: Reach) -> bool {
 
 /// Like [`heavy`], for what a missing fence only delays: the kernel is asked nothing before it is known to do it.
 pub(crate) fn heavy_if_known(reach: Reach) {
-    if FENCES.load(Ordering::SeqCst) == KERNEL_FENCES {
+    if matches!(FENCES.load(Ordering::SeqCst), KERNEL_FENCES | BOTH) {
         let _ = heavy(reach);
     } else {
         // SYNC: with the fence of a thread that fences itself.
