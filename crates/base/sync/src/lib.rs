@@ -1,6 +1,7 @@
 //! What threads, of one process or of several that share memory, agree by.
 //!
 //! - [`lock`]: a lock word that survives its owner; [`value`]: a value behind one;
+//! - [`biased`]: a lock that leans towards the thread that uses it;
 //! - [`rank`]: the order of locks, which debug builds assert;
 //! - [`section`]: whether the calling thread is inside one of Sovia's critical sections;
 //! - [`record`]: which threads live, as the kernel tells it (`robust_list`);
@@ -13,6 +14,7 @@
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go through `sovia-sys`.
 
+pub mod biased;
 pub mod fences;
 pub mod hazard;
 pub mod lock;
@@ -29,6 +31,7 @@ pub mod thread;
 pub mod value;
 mod words;
 
+pub use biased::BiasedLock;
 pub use lock::{Acquired, Family, Held, Local, RobustLock};
 pub use once::OncePerProcess;
 pub use value::RobustBox;

@@ -12,7 +12,9 @@
 //! program runs meanwhile and finds the lock held by its own thread. One that does find that is told.
 
 use crate::fences::{self, Reach};
-use crate::shim::{AtomicU32, Ordering, SPINS, fence, now_ns, sleep_on, spin_loop, wake_one};
+use crate::shim::{
+    AtomicU32, AtomicUsize, Ordering, SPINS, fence, now_ns, sleep_on, spin_loop, wake_some,
+};
 use crate::state::{self, State};
 use crate::{rank, record, section};
 use core::marker::PhantomData;
@@ -20,6 +22,10 @@ use sovia_sys::stall::{At, point};
 
 /// In the count of wake-ups: a thread sleeps, or is about to.
 const SLEEPER: u32 = 1;
+
+/// How long a waiter sleeps until it looks whether the owner lives: nothing but the time that a death takes to
+/// be noticed depends on it.
+pub(crate) const STEP_NS: u64 = 2_000_000;
 
 /// Which threads may own a lock; decides by which word each is known.
 pub trait Owners {
@@ -29,6 +35,16 @@ pub trait Owners {
     /// Whether the thread of a word lives.
     #[doc(hidden)]
     fn lives(owner: u32) -> bool;
+    /// The calling thread's word for the lock that favours it and that it is inside of ([`crate::biased`]); if it
+    /// has one.
+    #[doc(hidden)]
+    fn inside(state: &State) -> Option<&'static AtomicUsize>;
+    /// Whether the thread of a word says that it is inside the lock at that place. If it lives still.
+    #[doc(hidden)]
+    fn is_inside(owner: u32, place: usize) -> bool;
+    /// Whether the thread of a word, which has ended, was outside the lock at that place, for certain.
+    #[doc(hidden)]
+    fn ended_outside(owner: u32, place: usize) -> bool;
     /// Whose threads may own it.
     #[doc(hidden)]
     const REACH: Reach;
@@ -49,6 +65,19 @@ impl Owners for Local {
         record::local_lives(owner)
     }
 
+    #[inline(always)]
+    fn inside(state: &State) -> Option<&'static AtomicUsize> {
+        record::local_inside(state)
+    }
+
+    fn is_inside(owner: u32, place: usize) -> bool {
+        record::is_inside_local(owner, place)
+    }
+
+    fn ended_outside(owner: u32, place: usize) -> bool {
+        record::ended_outside_local(owner, place)
+    }
+
     const REACH: Reach = Reach::Process;
 }
 
@@ -64,6 +93,19 @@ impl Owners for Family {
 
     fn lives(owner: u32) -> bool {
         record::shared_lives(owner)
+    }
+
+    #[inline(always)]
+    fn inside(state: &State) -> Option<&'static AtomicUsize> {
+        record::shared_inside(state)
+    }
+
+    fn is_inside(owner: u32, place: usize) -> bool {
+        record::is_inside_shared(owner, place)
+    }
+
+    fn ended_outside(owner: u32, place: usize) -> bool {
+        record::ended_outside_shared(owner, place)
     }
 
     const REACH: Reach = Reach::Host;
@@ -124,13 +166,8 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     pub fn lock(&self) -> Acquired {
         state::current(|state| {
             section::enter_on(state);
-            let me = K::me(state);
-            let acquired = if self.takes(me) {
-                Acquired::Clean
-            } else {
-                // Without a limit it is taken in the end.
-                self.lock_slow(state, me, None).unwrap_or(Acquired::Clean)
-            };
+            // Without a limit it is taken in the end.
+            let acquired = self.acquire(state, K::me(state), None).unwrap_or(Acquired::Clean);
             if acquired.is_held() {
                 rank::taken_on(state, RANK);
             }
@@ -171,8 +208,14 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
         })
     }
 
+    /// Begins in a section and ends in one if the lock has been taken, by `until` at the latest.
     #[inline(always)]
-    fn takes(&self, me: u32) -> bool {
+    pub(crate) fn acquire(&self, state: &State, me: u32, until: Option<u64>) -> Option<Acquired> {
+        if self.takes(me) { Some(Acquired::Clean) } else { self.lock_slow(state, me, until) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn takes(&self, me: u32) -> bool {
         // SYNC: pairs with the store in `unlock`: what the last owner wrote is visible.
         let taken =
             self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -186,26 +229,37 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
         debug_assert!(self.is_mine(), "a lock is given back by the thread that holds it");
         point(At::Unlocking);
         rank::given_back(RANK);
-        // SYNC: pairs with the exchange that takes the lock next.
-        self.owner.store(0, Ordering::Release);
-        point(At::Unlocked);
-        // SYNC: with `sleep`: a thread about to sleep finds the lock free, or is seen here.
-        fences::light();
-        let wakes = self.wakes.load(Ordering::Relaxed);
-        if wakes & SLEEPER != 0 {
-            self.wake(wakes);
-        }
+        self.give_back();
         section::leave();
     }
 
-    /// Wakes one of the threads that sleep. It says [`SLEEPER`] again, for the others.
+    #[inline(always)]
+    pub(crate) fn give_back(&self) {
+        // SYNC: pairs with the exchange that takes the lock next.
+        self.owner.store(0, Ordering::Release);
+        self.given_back(1);
+    }
+
+    /// Looks whether a thread sleeps for the lock, which has just been given back, and wakes so many.
+    #[inline(always)]
+    pub(crate) fn given_back(&self, sleepers: u32) {
+        point(At::Unlocked);
+        // SYNC: with `sleep_while`: a thread about to sleep finds the lock free, or is seen here.
+        fences::light();
+        let wakes = self.wakes.load(Ordering::Relaxed);
+        if wakes & SLEEPER != 0 {
+            self.wake(wakes, sleepers);
+        }
+    }
+
+    /// Wakes so many of the threads that sleep. A woken thread says [`SLEEPER`] again, for the others.
     #[cold]
     #[inline(never)]
-    fn wake(&self, seen: u32) {
+    fn wake(&self, seen: u32, sleepers: u32) {
         let next = seen.wrapping_add(1);
         // If it has changed, another thread has woken one, which is enough.
         if self.wakes.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            wake_one(&self.wakes);
+            wake_some(&self.wakes, sleepers);
         }
     }
 
@@ -243,9 +297,6 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
     /// Begins in a section and ends in one if the lock has been taken.
     #[cold]
     fn lock_slow(&self, state: &State, me: u32, until: Option<u64>) -> Option<Acquired> {
-        // How long a waiter sleeps until it looks whether the owner lives: nothing but the time that a
-        // death takes to be noticed depends on it.
-        const STEP_NS: u64 = 2_000_000;
         let mut spins = 0;
         let mut slept = false;
         let result = loop {
@@ -288,23 +339,28 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
             };
             // Signal handlers may run meanwhile, unless the thread holds another lock.
             section::leave_on(state);
-            self.sleep(held, left);
+            self.sleep_while(left, || self.owner.load(Ordering::Relaxed) == held);
             section::enter_on(state);
             slept = true;
         };
         // The thread may have been woken, or have followed a dead owner, and others sleep on.
         if slept || result == Some(Acquired::FromTheDead) {
-            self.wakes.fetch_or(SLEEPER, Ordering::Relaxed);
+            self.sleepers_go_on();
         }
         result
     }
 
-    /// Sleeps while that thread holds the lock, for so many nanoseconds at most.
-    fn sleep(&self, owner: u32, ns: u64) {
+    /// Others may sleep on after the wake-up by which the calling thread has come here.
+    pub(crate) fn sleepers_go_on(&self) {
+        self.wakes.fetch_or(SLEEPER, Ordering::Relaxed);
+    }
+
+    /// Sleeps while it is held, for so many nanoseconds at most.
+    pub(crate) fn sleep_while(&self, ns: u64, is_held: impl FnOnce() -> bool) {
         let wakes = self.wakes.fetch_or(SLEEPER, Ordering::SeqCst) | SLEEPER;
         // SYNC: with `unlock`. Without a fence in the other threads a wake-up may be missed; the sleep has an end.
         fences::heavy_if_known(K::REACH);
-        if self.owner.load(Ordering::Relaxed) == owner {
+        if is_held() {
             sleep_on(&self.wakes, wakes, ns);
         }
     }
@@ -334,80 +390,5 @@ impl<K: Owners, const RANK: u8> Drop for Held<'_, K, RANK> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    fn a_dead_owners_lock_is_taken_over<K: Owners + Sync>() {
-        let lock = RobustLock::<K>::default();
-        std::thread::scope(|s| {
-            s.spawn(|| assert_eq!(lock.lock(), Acquired::Clean));
-        });
-        assert!(lock.is_locked() && !lock.is_mine());
-        assert_eq!(lock.lock(), Acquired::FromTheDead);
-        lock.unlock();
-        assert_eq!(lock.lock(), Acquired::Clean);
-        lock.unlock();
-        assert!(!section::is_inside());
-    }
-
-    #[test]
-    fn a_dead_owners_lock_is_taken_over_by_id() {
-        // Nothing has been started: threads are known by their ids.
-        a_dead_owners_lock_is_taken_over::<Family>();
-    }
-
-    #[test]
-    fn a_dead_owners_lock_is_taken_over_by_record() {
-        record::start();
-        a_dead_owners_lock_is_taken_over::<Local>();
-    }
-
-    #[test]
-    fn the_owner_is_told_that_it_has_the_lock() {
-        let lock = RobustLock::<Local>::new();
-        assert_eq!(lock.lock(), Acquired::Clean);
-        assert_eq!(lock.lock(), Acquired::Reentered);
-        assert_eq!(lock.lock_within(0), Some(Acquired::Reentered));
-        assert!(!lock.try_lock());
-        assert!(lock.is_mine());
-        assert_eq!(section::depth(), 1);
-        lock.unlock();
-        assert!(!section::is_inside());
-    }
-
-    #[test]
-    fn who_waits_for_a_while_only_gives_up_or_gets_it() {
-        let lock = RobustLock::<Local>::new();
-        assert!(lock.lock().is_held());
-        std::thread::scope(|s| {
-            s.spawn(|| assert_eq!(lock.lock_within(1_000_000), None));
-        });
-        std::thread::scope(|s| {
-            s.spawn(|| assert_eq!(lock.lock_within(600_000_000_000), Some(Acquired::Clean)));
-            std::thread::yield_now();
-            lock.unlock();
-        });
-        // Its owner has ended with it.
-        assert_eq!(lock.lock_within(600_000_000_000), Some(Acquired::FromTheDead));
-        lock.unlock();
-    }
-
-    #[test]
-    fn it_excludes() {
-        let lock = RobustLock::<Local>::new();
-        let shared = AtomicU32::new(0);
-        std::thread::scope(|s| {
-            for _ in 0..4 {
-                s.spawn(|| {
-                    for _ in 0..10_000 {
-                        assert_eq!(lock.lock(), Acquired::Clean);
-                        let v = shared.load(Ordering::Relaxed);
-                        shared.store(v + 1, Ordering::Relaxed);
-                        lock.unlock();
-                    }
-                });
-            }
-        });
-        assert_eq!(shared.load(Ordering::Relaxed), 40_000);
-    }
-}
+#[path = "lock_tests.rs"]
+mod tests;

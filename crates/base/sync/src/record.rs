@@ -14,7 +14,7 @@
 //! calls it, and lives as long as that exists.
 
 use crate::robust_list::{self, Entry, Linked, OWNER_DIED, TID};
-use crate::shim::{AtomicU32, Ordering, fence};
+use crate::shim::{AtomicU32, AtomicUsize, Ordering, fence};
 use crate::state::State;
 use crate::words::Words;
 use core::cell::Cell;
@@ -146,6 +146,30 @@ impl<const N: usize> Table<N> {
         let seen = entry.word.load(Ordering::Acquire);
         is_owned(seen) && (seen >> 32) as u32 == word >> SLOT_BITS & GENERATION
     }
+
+    /// Whether the thread of that record, which has ended, was outside the lock at `place`, for certain.
+    fn ended_outside(&self, word: u32, place: usize) -> bool {
+        let Some(entry) = self.entries.get((word & SLOT) as usize) else { return false };
+        // SYNC: pairs with the next owner's store, which comes after it has taken the record.
+        let inside = entry.inside.load(Ordering::Acquire);
+        let seen = entry.word.load(Ordering::Acquire);
+        inside != place && (seen >> 32) as u32 == word >> SLOT_BITS & GENERATION
+    }
+
+    /// Whether the record's owner says that it is inside the lock at `place`, which favours it.
+    fn is_inside(&self, word: u32, place: usize) -> bool {
+        let entry = self.entries.get((word & SLOT) as usize);
+        // SYNC: pairs with the store by which the thread leaves, and with that of the record's next owner.
+        entry.is_some_and(|entry| entry.inside.load(Ordering::Acquire) == place)
+    }
+
+    /// The word in which the calling thread says so from now on: of the record that it has just got.
+    fn begin_inside(&self, word: u32) -> *const AtomicUsize {
+        let inside = &self.entries[(word & SLOT) as usize].inside;
+        // SYNC: a thread that sees this sees the record taken: what its last owner said was of another life.
+        inside.store(0, Ordering::Release);
+        core::ptr::from_ref(inside)
+    }
 }
 
 /// What the kernel does when the calling thread ends.
@@ -194,14 +218,14 @@ pub(crate) fn thread_id(state: &State) -> i32 {
 }
 
 /// Enters the calling thread into a table; the word by which it is known from now on. In a handler that
-/// has interrupted glibc, or just this, it is known by its id for once. `own` is called with the number of
-/// the record.
+/// has interrupted glibc, or just this, it is known by its id for once. `own` is called with its
+/// word if it has a record.
 #[inline(always)]
 fn enter<const N: usize>(
     table: &'static Table<N>,
     state: &State,
     cache: &Cell<u32>,
-    own: impl FnOnce(usize),
+    own: impl FnOnce(u32),
 ) -> u32 {
     if state.registering.replace(1) != 0 {
         return by_id(state);
@@ -215,7 +239,7 @@ fn enter<const N: usize>(
         }
     };
     if word & BY_ID == 0 {
-        own((word & SLOT) as usize);
+        own(word);
     }
     // SYNC: with the fence before `lives` is asked: a thread that finds this word in a lock finds the record
     // taken. Here, once for each thread, so that taking a lock need not say it.
@@ -246,10 +270,11 @@ pub(crate) fn local(state: &State) -> u32 {
 #[cold]
 #[inline(never)]
 fn enter_local(state: &State) -> u32 {
-    enter(&LOCAL, state, &state.local, |slot| {
+    enter(&LOCAL, state, &state.local, |word| {
         // The thread that had the record before has ended.
-        USED[slot].clear();
+        USED[(word & SLOT) as usize].clear();
         state.noted.set(0);
+        state.local_inside.set(LOCAL.begin_inside(word));
     })
 }
 
@@ -285,7 +310,9 @@ pub(crate) fn shared(state: &State) -> u32 {
 #[inline(never)]
 fn enter_shared(state: &State) -> u32 {
     match family() {
-        Some(table) => enter(table, state, &state.family, |_| {}),
+        Some(table) => enter(table, state, &state.family, |word| {
+            state.family_inside.set(table.begin_inside(word));
+        }),
         None => by_id(state),
     }
 }
@@ -304,6 +331,40 @@ pub(crate) fn shared_lives(owner: u32) -> bool {
     family().is_none_or(|table| table.lives(owner))
 }
 
+/// The calling thread's word for locks in memory of this process that favour it; if it has a record.
+#[inline(always)]
+pub(crate) fn local_inside(state: &State) -> Option<&'static AtomicUsize> {
+    // SAFETY: null, or a word of the table's, which stays for good.
+    unsafe { state.local_inside.get().as_ref() }
+}
+
+/// The same for locks in memory that processes share.
+#[inline(always)]
+pub(crate) fn shared_inside(state: &State) -> Option<&'static AtomicUsize> {
+    // SAFETY: null, or a word of the table that `share` was given for good.
+    unsafe { state.family_inside.get().as_ref() }
+}
+
+/// Whether a thread of this process says that it is inside the lock at `place`; true if it lives after the look.
+pub(crate) fn is_inside_local(owner: u32, place: usize) -> bool {
+    LOCAL.is_inside(owner, place)
+}
+
+/// The same of a record in memory that processes share.
+pub(crate) fn is_inside_shared(owner: u32, place: usize) -> bool {
+    family().is_some_and(|table| table.is_inside(owner, place))
+}
+
+/// Whether a thread of this process that has ended was outside the lock at `place`, for certain.
+pub(crate) fn ended_outside_local(owner: u32, place: usize) -> bool {
+    owner & BY_ID == 0 && LOCAL.ended_outside(owner, place)
+}
+
+/// The same of a thread in memory that processes share.
+pub(crate) fn ended_outside_shared(owner: u32, place: usize) -> bool {
+    owner & BY_ID == 0 && family().is_some_and(|table| table.ended_outside(owner, place))
+}
+
 fn id_lives(owner: u32) -> bool {
     call::task_exists((owner & (BY_ID - 1)) as i32)
 }
@@ -312,6 +373,7 @@ fn id_lives(owner: u32) -> bool {
 /// thread's own get its new id.
 pub(crate) fn forked(state: &State) {
     state.family.set(0);
+    state.family_inside.set(core::ptr::null());
     state.registering.set(0);
     let mine = state.local.get();
     let id = thread_id(state) as u32 as u64 & TID;

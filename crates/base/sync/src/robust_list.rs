@@ -10,22 +10,24 @@
 //! word at 0, the pointers back and forth at 24 and 32. Both lead to the `forth` of the neighbour, and
 //! in the thread's own block the pointer back lies before the list's head.
 
-use crate::shim::AtomicU64;
+use crate::shim::{AtomicU64, AtomicUsize as Shared};
 #[cfg(not(loom))]
 use core::sync::atomic::compiler_fence;
 use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use sovia_sys::call;
 
-/// An entry of the list.
+/// An entry of the list, in a cache line of its own: its thread writes there often.
 #[derive(Debug)]
-#[repr(C, align(16))]
+#[repr(C, align(64))]
 pub struct Entry {
     /// The word that the kernel marks, with the thread's id (low half), and the entry's generation.
     pub(crate) word: AtomicU64,
     _mutex: [AtomicUsize; 2],
     back: AtomicUsize,
     forth: AtomicUsize,
-    _rest: AtomicUsize,
+    /// The lock that favours the thread and that it has taken as such, by its place; 0 for none
+    /// ([`crate::biased`]). Only the thread itself writes here.
+    pub(crate) inside: Shared,
 }
 
 /// What of the word's low half is a thread's id.
@@ -35,6 +37,9 @@ pub(crate) const OWNER_DIED: u64 = 0x4000_0000;
 
 const _: () = assert!(core::mem::offset_of!(Entry, forth) == 32);
 const _: () = assert!(core::mem::offset_of!(Entry, back) == 24);
+/// A `pthread_mutex_t` ends there.
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::offset_of!(Entry, inside) == 40);
 
 /// From a word of the list to the mutex' own: what glibc tells the kernel.
 const WORD_OFFSET: isize = -32;
@@ -150,7 +155,7 @@ impl Entry {
             _mutex: [const { AtomicUsize::new(0) }; 2],
             back: AtomicUsize::new(0),
             forth: AtomicUsize::new(0),
-            _rest: AtomicUsize::new(0),
+            inside: Shared::new(0),
         }
     }
 
@@ -161,7 +166,7 @@ impl Entry {
             _mutex: [const { AtomicUsize::new(0) }; 2],
             back: AtomicUsize::new(0),
             forth: AtomicUsize::new(0),
-            _rest: AtomicUsize::new(0),
+            inside: Shared::new(0),
         }
     }
 }

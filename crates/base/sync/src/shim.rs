@@ -34,14 +34,14 @@ std::thread_local! {
     pub static ENDLESS: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 
-/// Wakes one sleeper.
+/// Wakes so many sleepers.
 #[cfg(not(loom))]
-pub(crate) fn wake_one(word: &AtomicU32) {
-    sovia_sys::futex::wake(word, 1);
+pub(crate) fn wake_some(word: &AtomicU32, sleepers: u32) {
+    sovia_sys::futex::wake(word, sleepers);
 }
 
 #[cfg(loom)]
-pub(crate) fn wake_one(_: &AtomicU32) {}
+pub(crate) fn wake_some(_: &AtomicU32, _: u32) {}
 
 /// Nanoseconds of a clock that only runs forward.
 #[cfg(not(loom))]

@@ -4,6 +4,7 @@
 //! distance from the thread pointer, so a look-up is two instructions without a call, allocates
 //! nothing in a new thread, and may be made in a signal handler.
 
+use crate::shim::AtomicUsize;
 use core::cell::Cell;
 
 /// One thread's words. A signal handler of the same thread may find each of them between any two
@@ -31,6 +32,11 @@ pub struct State {
     pub(crate) noted: Cell<u32>,
     /// The ranks of the locks that it holds, a bit for each, in a debug build ([`crate::rank`]).
     pub(crate) ranks: Cell<u32>,
+    /// The word in which its record in this process's memory says which lock it has taken as the one that
+    /// the lock favours ([`crate::biased`]); null before there is a record.
+    pub(crate) local_inside: Cell<*const AtomicUsize>,
+    /// The same in memory that processes share.
+    pub(crate) family_inside: Cell<*const AtomicUsize>,
 }
 
 #[cfg(all(not(loom), not(miri), target_arch = "x86_64"))]
@@ -118,6 +124,8 @@ mod fallback {
         refusals: Cell::new(0),
         noted: Cell::new(0),
         ranks: Cell::new(0),
+        local_inside: Cell::new(core::ptr::null()),
+        family_inside: Cell::new(core::ptr::null()),
     };
 
     #[cfg(not(loom))]

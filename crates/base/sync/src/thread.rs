@@ -57,6 +57,12 @@ pub fn is_lent() -> bool {
     state::current(|state| state.lent.get() != 0)
 }
 
+/// Whether the last thing of which [`count_refusal`] was told was refused.
+#[inline(always)]
+pub fn is_refused() -> bool {
+    state::current(|state| state.refusals.get() != 0)
+}
+
 /// Counts the refusals of something that the calling thread is in the middle of: `refused` says whether
 /// this is one more in a row, and the result is how many there were before.
 #[inline(always)]

@@ -3,12 +3,13 @@
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     // The machine's atomics, and a thread's words.
-    &["shim", "state"],
+    &["shim"],
+    &["state"],
     &["fences", "rank", "robust_list", "section", "words"],
     // Which threads live, and locks that know it.
     &["record"],
     &["lock"],
-    &["value"],
+    &["biased", "value"],
     // What is used without a lock.
     &["hazard"],
     &["presence", "thread"],

@@ -7,7 +7,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
-use sovia_sync::{Acquired, RobustBox, RobustLock, hazard, record};
+use sovia_sync::{Acquired, BiasedLock, RobustBox, RobustLock, hazard, record};
 
 /// A value that two threads must not touch at the same time: loom says so if they do.
 struct Guarded {
@@ -250,5 +250,112 @@ fn what_a_thread_waits_for_is_not_freed_under_it() {
         let freed = shared.free_unless_used();
         user.join().unwrap();
         assert!(freed || shared.free_unless_used());
+    });
+}
+
+/// The same under a lock that favours a thread from its second time on.
+struct Favouring {
+    lock: BiasedLock,
+    value: loom::cell::UnsafeCell<u32>,
+}
+
+// SAFETY: as for `Guarded`.
+unsafe impl Sync for Favouring {}
+// SAFETY: as for `Guarded`.
+unsafe impl Send for Favouring {}
+
+impl Favouring {
+    fn new() -> Arc<Favouring> {
+        Arc::new(Favouring { lock: BiasedLock::default(), value: loom::cell::UnsafeCell::new(0) })
+    }
+
+    fn add(&self) -> Acquired {
+        let acquired = self.lock.lock();
+        // SAFETY: the lock is held.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+        acquired
+    }
+
+    fn add_and_leave(&self) {
+        assert_eq!(self.add(), Acquired::Clean);
+        self.lock.unlock();
+    }
+}
+
+fn bounded(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// Fails without either look at the favour, and without either fence.
+#[test]
+fn a_favoured_thread_and_another_exclude_each_other() {
+    bounded(|| {
+        let shared = Favouring::new();
+        shared.add_and_leave();
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.add_and_leave();
+                shared.add_and_leave();
+            })
+        };
+        shared.add_and_leave();
+        shared.add_and_leave();
+        other.join().unwrap();
+        assert!(shared.lock.try_lock());
+        // SAFETY: the lock is held.
+        assert_eq!(shared.value.with(|value| unsafe { *value }), 5);
+        shared.lock.unlock();
+    });
+}
+
+#[test]
+fn a_thread_that_sleeps_for_a_favoured_one_is_woken() {
+    sovia_sync::ENDLESS.set(true);
+    bounded(|| {
+        let shared = Favouring::new();
+        shared.add_and_leave();
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.add_and_leave())
+        };
+        shared.add_and_leave();
+        other.join().unwrap();
+    });
+    sovia_sync::ENDLESS.set(false);
+}
+
+#[test]
+fn what_a_favoured_thread_has_died_in_is_taken_over_by_one() {
+    bounded(|| {
+        let shared = Favouring::new();
+        let owner = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.add_and_leave();
+                let _ = shared.add();
+                record::ends();
+            })
+        };
+        let heir = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let acquired = shared.add();
+                shared.lock.unlock();
+                acquired
+            })
+        };
+        let heir = heir.join().unwrap();
+        owner.join().unwrap();
+        // Before the owner, between its times, or after its end.
+        let acquired = shared.lock.lock();
+        assert_eq!(acquired == Acquired::FromTheDead, heir == Acquired::Clean);
+        shared.lock.unlock();
+        assert_eq!(shared.lock.lock(), Acquired::Clean);
+        // SAFETY: the lock is held.
+        assert_eq!(shared.value.with(|value| unsafe { *value }), 3);
+        shared.lock.unlock();
     });
 }

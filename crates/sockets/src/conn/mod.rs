@@ -26,7 +26,7 @@ use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::presence::Presence;
-use sovia_sync::{Acquired, Family, RobustLock, rank, thread};
+use sovia_sync::{Acquired, BiasedLock, Family, rank, section, thread};
 use sovia_sys::cache;
 use std::sync::OnceLock;
 
@@ -57,7 +57,7 @@ pub enum Role {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Conn {
-    lock: RobustLock<Family, { rank::CONNECTION }>,
+    lock: BiasedLock<Family, { rank::CONNECTION }>,
     generation: AtomicU32,
     phase: AtomicU32,
     flags: AtomicU32,
@@ -145,6 +145,7 @@ impl Conn {
         ] {
             word.store(0, Ordering::Relaxed);
         }
+        self.lock.begin_anew();
         self.approach.forget();
         self.news.clear();
         self.choice.forget();
@@ -425,6 +426,16 @@ impl Conn {
     /// interrupted call by `longjmp`; then the lock is taken over.
     #[inline]
     pub fn is_interrupted(&self) -> bool {
+        // A thread that has the lock is in a section.
+        if !section::is_inside() && !thread::is_refused() {
+            return false;
+        }
+        self.is_refused()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_refused(&self) -> bool {
         const PATIENCE: u32 = 1000;
         let mine = self.lock.is_mine();
         let before = thread::count_refusal(mine);

@@ -1,0 +1,335 @@
+//! A lock that leans towards the thread that uses it.
+//!
+//! What mostly one thread uses need not be locked by atomic exchanges. A thread that has taken the lock often
+//! enough in a row is *favoured* from then on: it takes the lock by writing the lock's place into a word of
+//! its own record, and gives it back by writing nothing there. Another thread that wants the lock takes the
+//! favour away first: it says so and has the kernel put a fence into the favoured thread ([`crate::fences`]). After
+//! that it either finds the favoured thread inside, or that thread will find that it is favoured no more.
+//!
+//! The word belongs to the thread and not to the lock: a thread that has stood still between its look at the
+//! favour and its word says of itself alone that it is inside, even when the favour is another thread's by then.
+//!
+//! A thread changes who is favoured only while it owns the lock below ([`RobustLock`]), and holds what the lock
+//! guards only if it is the favoured one, or owns the lock below and no thread is favoured. That lock
+//! survives its owners, and so does the favour: a favoured thread that has ended counts as one that was inside, unless
+//! its record, which no other thread has got yet, says that it was not.
+//!
+//! No thread is favoured where the kernel puts no fences.
+
+use crate::lock::STEP_NS;
+use crate::shim::{AtomicU32, AtomicUsize, Ordering, SPINS, now_ns, spin_loop};
+use crate::state::{self, State};
+use crate::{Acquired, Local, RobustLock, fences, lock::Owners, rank, section};
+use sovia_sys::stall::{At, point};
+
+/// How often in a row a thread takes the lock before it is favoured: as often as saves what taking the favour
+/// away costs (a few microseconds).
+const ENOUGH: u32 = if cfg!(loom) { 1 } else { 1 << 10 };
+/// It is twice as often each time the favour has been taken away, up to this power of two more.
+const DOUBLINGS: u32 = if cfg!(loom) { 0 } else { 5 };
+/// In the word that names the favoured thread: the favour is being taken away. No record's word has this bit.
+const ENDING: u32 = 1 << 31;
+/// So often a thread sleeps [`STEP_NS`] where the kernel refuses it the fence: what a processor has stored is in
+/// memory long before that.
+const WITHOUT_FENCE: u32 = 8;
+
+/// A [`RobustLock`] that favours the thread which uses it most. All-zero memory is an unlocked one.
+#[derive(Debug)]
+#[repr(C)]
+pub struct BiasedLock<K = Local, const RANK: u8 = { rank::NONE }> {
+    /// The favoured thread's word; 0: none is. The next three are written by the owner of `lock` alone.
+    favoured: AtomicU32,
+    /// Who owned `lock` last.
+    last: AtomicU32,
+    /// How often in a row.
+    times: AtomicU32,
+    /// How often the favour has been taken away.
+    taken_away: AtomicU32,
+    lock: RobustLock<K, RANK>,
+}
+
+impl<K: Owners, const RANK: u8> Default for BiasedLock<K, RANK> {
+    fn default() -> Self {
+        BiasedLock {
+            favoured: AtomicU32::new(0),
+            last: AtomicU32::new(0),
+            times: AtomicU32::new(0),
+            taken_away: AtomicU32::new(0),
+            lock: RobustLock::new(),
+        }
+    }
+}
+
+/// What a thread that owns the lock below finds.
+#[derive(Clone, Copy)]
+enum Favour {
+    /// No thread is favoured (any more).
+    None,
+    /// The favoured thread has ended, perhaps inside.
+    Dead,
+    /// The thread of that word is inside.
+    Inside(u32),
+    /// It may be: the kernel has refused the fence.
+    Unknown,
+}
+
+impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
+    /// By what the lock is known.
+    fn place(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    /// Takes the lock.
+    #[inline(always)]
+    pub fn lock(&self) -> Acquired {
+        state::current(|state| {
+            section::enter_on(state);
+            if self.enter(state, K::me(state)) {
+                rank::taken_on(state, RANK);
+                return Acquired::Clean;
+            }
+            // Without a limit it is taken in the end.
+            self.lock_as_others(state, None).unwrap_or(Acquired::Clean)
+        })
+    }
+
+    /// Like [`BiasedLock::lock`], but waits for so many nanoseconds at most; `None` if others hold it for longer.
+    pub fn lock_within(&self, ns: u64) -> Option<Acquired> {
+        state::current(|state| {
+            section::enter_on(state);
+            if self.enter(state, K::me(state)) {
+                rank::taken_on(state, RANK);
+                return Some(Acquired::Clean);
+            }
+            self.lock_as_others(state, Some(now_ns().saturating_add(ns)))
+        })
+    }
+
+    /// Takes the lock if no thread holds it.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        state::current(|state| {
+            section::enter_on(state);
+            let me = K::me(state);
+            let taken = self.enter(state, me) || self.try_as_others(state, me);
+            if taken {
+                rank::added_on(state, RANK);
+            } else {
+                section::leave_on(state);
+            }
+            taken
+        })
+    }
+
+    /// Takes the lock if it favours the calling thread, which is not inside it, nor any other in this way.
+    #[inline(always)]
+    fn enter(&self, state: &State, me: u32) -> bool {
+        if self.favoured.load(Ordering::Relaxed) != me {
+            return false;
+        }
+        let Some(inside) = K::inside(state) else { return false };
+        if inside.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        point(At::Taking);
+        // SYNC: Release, for a thread that reads this instead of the 0 before.
+        inside.store(self.place(), Ordering::Release);
+        // SYNC: with `heavy` in `take_away`: that thread finds the word, or this one finds the favour ending.
+        fences::light();
+        if self.favoured.load(Ordering::Acquire) == me {
+            point(At::Locked);
+            return true;
+        }
+        self.leave(inside);
+        false
+    }
+
+    /// The calling thread is no more inside as the favoured one.
+    #[inline(always)]
+    fn leave(&self, inside: &AtomicUsize) {
+        // SYNC: pairs with the look at the word in `take_away`.
+        inside.store(0, Ordering::Release);
+        // All: the thread that takes the favour away sleeps among those that wait for the lock below.
+        self.lock.given_back(u32::MAX >> 1);
+    }
+
+    /// Whether the calling thread is inside as the favoured one.
+    #[inline(always)]
+    fn is_inside(&self, state: &State) -> bool {
+        K::inside(state).is_some_and(|inside| inside.load(Ordering::Relaxed) == self.place())
+    }
+
+    /// Gives the lock back.
+    #[inline(always)]
+    pub fn unlock(&self) {
+        state::current(|state| {
+            if let Some(inside) = K::inside(state)
+                && inside.load(Ordering::Relaxed) == self.place()
+            {
+                point(At::Unlocking);
+                rank::given_back(RANK);
+                self.leave(inside);
+                section::leave_on(state);
+            } else {
+                self.lock.unlock();
+            }
+        });
+    }
+
+    /// Whether the calling thread holds the lock: it is in a signal handler that has interrupted the critical
+    /// section, or has left that by `longjmp`.
+    #[inline(always)]
+    pub fn is_mine(&self) -> bool {
+        state::current(|state| self.is_inside(state)) || self.lock.is_mine()
+    }
+
+    /// No thread has used it often: what it guards begins anew.
+    pub fn begin_anew(&self) {
+        self.times.store(0, Ordering::Relaxed);
+        self.taken_away.store(0, Ordering::Relaxed);
+    }
+
+    /// Begins in a section and ends in one if the lock has been taken, by `until` at the latest.
+    #[inline(never)]
+    fn lock_as_others(&self, state: &State, until: Option<u64>) -> Option<Acquired> {
+        // Else the thread would wait for one that waits for it.
+        if self.is_inside(state) {
+            section::leave_on(state);
+            return Some(Acquired::Reentered);
+        }
+        let me = K::me(state);
+        let mut sleeps = 0;
+        let mut acquired = self.lock.acquire(state, me, until)?;
+        while acquired != Acquired::Reentered {
+            let favour = self.favour(me, acquired, sleeps >= WITHOUT_FENCE);
+            let is_held = || match favour {
+                Favour::Inside(thread) => K::is_inside(thread, self.place()),
+                _ => true,
+            };
+            match favour {
+                Favour::None => break,
+                Favour::Dead => {
+                    self.favoured.store(0, Ordering::Relaxed);
+                    acquired = Acquired::FromTheDead;
+                    break;
+                }
+                Favour::Inside(_) if (0..SPINS).any(|_| is_gone(is_held)) => continue,
+                Favour::Inside(_) | Favour::Unknown => sleeps += 1,
+            }
+            if acquired == Acquired::FromTheDead {
+                // The lock must not pass through another thread's hands as a clean one.
+                self.lock.sleep_while(STEP_NS, is_held);
+                continue;
+            }
+            let left = match until.map(|until| until.saturating_sub(now_ns())) {
+                Some(0) => None,
+                left => Some(left.unwrap_or(STEP_NS).min(STEP_NS)),
+            };
+            self.lock.give_back();
+            // Signal handlers may run meanwhile, unless the thread holds another lock.
+            section::leave_on(state);
+            self.lock.sleep_while(left?, is_held);
+            section::enter_on(state);
+            acquired = self.lock.acquire(state, me, until)?;
+        }
+        if sleeps != 0 {
+            self.lock.sleepers_go_on();
+        }
+        if acquired.is_held() {
+            rank::taken_on(state, RANK);
+        }
+        Some(acquired)
+    }
+
+    #[cold]
+    fn try_as_others(&self, state: &State, me: u32) -> bool {
+        if self.is_inside(state) || !self.lock.takes(me) {
+            return false;
+        }
+        let is_free = matches!(self.favour(me, Acquired::Clean, false), Favour::None);
+        if !is_free {
+            self.lock.give_back();
+        }
+        is_free
+    }
+
+    /// Sees to it that no thread is favoured, unless that is to be the calling one from its next time on. It owns
+    /// the lock below. `patient`: it has waited so long that the kernel's fence may be done without.
+    #[inline(always)]
+    fn favour(&self, me: u32, acquired: Acquired, patient: bool) -> Favour {
+        match self.favoured.load(Ordering::Relaxed) {
+            0 => {
+                self.count(me, acquired);
+                Favour::None
+            }
+            favoured => self.take_away(me, favoured, patient),
+        }
+    }
+
+    #[inline(always)]
+    fn count(&self, me: u32, acquired: Acquired) {
+        if self.last.load(Ordering::Relaxed) != me {
+            self.last.store(me, Ordering::Relaxed);
+            self.times.store(0, Ordering::Relaxed);
+        }
+        let times = self.times.load(Ordering::Relaxed).saturating_add(1);
+        self.times.store(times, Ordering::Relaxed);
+        if times >= ENOUGH && acquired == Acquired::Clean {
+            self.begin_favour(me, times);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_favour(&self, me: u32, times: u32) {
+        let has_record = state::current(K::inside).is_some();
+        if times >> self.taken_away.load(Ordering::Relaxed).min(DOUBLINGS) >= ENOUGH
+            && has_record
+            && (fences::are_from_kernel() || cfg!(loom))
+        {
+            self.times.store(0, Ordering::Relaxed);
+            // This time the thread owns the lock below still, for which any other waits first.
+            self.favoured.store(me, Ordering::Release);
+        }
+    }
+
+    /// Takes the favour away from a thread, unless that is inside. The caller owns the lock below.
+    #[cold]
+    #[inline(never)]
+    fn take_away(&self, me: u32, favoured: u32, patient: bool) -> Favour {
+        let thread = favoured & !ENDING;
+        let found = if thread == me {
+            // The caller is not inside, and no other thread has this word.
+            Favour::None
+        } else {
+            if favoured & ENDING == 0 {
+                let before = self.taken_away.load(Ordering::Relaxed);
+                self.taken_away.store(before.saturating_add(1), Ordering::Relaxed);
+                self.favoured.store(thread | ENDING, Ordering::SeqCst);
+            }
+            point(At::LookedUp);
+            // SYNC: with `enter`. Each time: the thread that had said so may have died before.
+            let is_fenced = fences::heavy(K::REACH);
+            let is_inside = K::is_inside(thread, self.place());
+            // After the look: a record that has got another owner says nothing of the thread.
+            match K::lives(thread) {
+                false if K::ended_outside(thread, self.place()) => Favour::None,
+                false => return Favour::Dead,
+                true if is_inside => return Favour::Inside(thread),
+                true if !is_fenced && !patient => return Favour::Unknown,
+                true => Favour::None,
+            }
+        };
+        self.favoured.store(0, Ordering::Relaxed);
+        found
+    }
+}
+
+fn is_gone(is_held: impl Fn() -> bool) -> bool {
+    spin_loop();
+    !is_held()
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "biased_tests.rs"]
+mod tests;

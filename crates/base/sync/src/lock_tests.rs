@@ -1,0 +1,75 @@
+use super::*;
+
+fn a_dead_owners_lock_is_taken_over<K: Owners + Sync>() {
+    let lock = RobustLock::<K>::default();
+    std::thread::scope(|s| {
+        s.spawn(|| assert_eq!(lock.lock(), Acquired::Clean));
+    });
+    assert!(lock.is_locked() && !lock.is_mine());
+    assert_eq!(lock.lock(), Acquired::FromTheDead);
+    lock.unlock();
+    assert_eq!(lock.lock(), Acquired::Clean);
+    lock.unlock();
+    assert!(!section::is_inside());
+}
+
+#[test]
+fn a_dead_owners_lock_is_taken_over_by_id() {
+    // Nothing has been started: threads are known by their ids.
+    a_dead_owners_lock_is_taken_over::<Family>();
+}
+
+#[test]
+fn a_dead_owners_lock_is_taken_over_by_record() {
+    record::start();
+    a_dead_owners_lock_is_taken_over::<Local>();
+}
+
+#[test]
+fn the_owner_is_told_that_it_has_the_lock() {
+    let lock = RobustLock::<Local>::new();
+    assert_eq!(lock.lock(), Acquired::Clean);
+    assert_eq!(lock.lock(), Acquired::Reentered);
+    assert_eq!(lock.lock_within(0), Some(Acquired::Reentered));
+    assert!(!lock.try_lock());
+    assert!(lock.is_mine());
+    assert_eq!(section::depth(), 1);
+    lock.unlock();
+    assert!(!section::is_inside());
+}
+
+#[test]
+fn who_waits_for_a_while_only_gives_up_or_gets_it() {
+    let lock = RobustLock::<Local>::new();
+    assert!(lock.lock().is_held());
+    std::thread::scope(|s| {
+        s.spawn(|| assert_eq!(lock.lock_within(1_000_000), None));
+    });
+    std::thread::scope(|s| {
+        s.spawn(|| assert_eq!(lock.lock_within(600_000_000_000), Some(Acquired::Clean)));
+        std::thread::yield_now();
+        lock.unlock();
+    });
+    // Its owner has ended with it.
+    assert_eq!(lock.lock_within(600_000_000_000), Some(Acquired::FromTheDead));
+    lock.unlock();
+}
+
+#[test]
+fn it_excludes() {
+    let lock = RobustLock::<Local>::new();
+    let shared = AtomicU32::new(0);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..10_000 {
+                    assert_eq!(lock.lock(), Acquired::Clean);
+                    let v = shared.load(Ordering::Relaxed);
+                    shared.store(v + 1, Ordering::Relaxed);
+                    lock.unlock();
+                }
+            });
+        }
+    });
+    assert_eq!(shared.load(Ordering::Relaxed), 40_000);
+}

@@ -1,0 +1,160 @@
+//! A lock in memory that processes share, which favours a thread of one of them.
+
+#![cfg(not(loom))]
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use sovia_sync::{Acquired, BiasedLock, Family, fences, record, thread};
+use std::sync::Mutex;
+
+#[repr(C)]
+struct Shared {
+    threads: record::Table<{ record::SHARED }>,
+    lock: BiasedLock<Family>,
+    /// Two counts that are equal whenever the lock is free, unless their thread has died.
+    counts: [AtomicU32; 2],
+    step: AtomicU32,
+}
+
+/// More often than it takes to be favoured, and again after the favour has been taken away.
+const OFTEN: u32 = 5000;
+
+/// Memory that children share with this process, and one test at a time.
+fn with_shared(test: impl FnOnce(&'static Shared) + Send) {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap();
+    record::start();
+    fences::find_out();
+    if !fences::are_from_kernel() {
+        println!("no thread is favoured here");
+    }
+    let mapping = sovia_sys::Mapping::for_family(size_of::<Shared>()).unwrap();
+    let at = mapping.base() as usize;
+    std::mem::forget(mapping);
+    // SAFETY: zeroed memory that stays for good, of which each field may be all zero.
+    let shared = unsafe { &*(at as *const Shared) };
+    record::share(&shared.threads);
+    // A thread that has no record in another test's table.
+    std::thread::scope(|s| {
+        s.spawn(|| test(shared));
+    });
+}
+
+/// A child of libc's fork that runs `f` and leaves.
+fn fork(f: impl FnOnce()) -> i32 {
+    // SAFETY: the child runs `f`, which uses locks and system calls, and leaves at once.
+    match unsafe { libc::fork() } {
+        0 => {
+            thread::forked();
+            f();
+            sovia_sys::call::exit_now();
+        }
+        pid => pid,
+    }
+}
+
+fn reap(pid: i32) {
+    let mut status = 0;
+    // SAFETY: waits for a child of this test's.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+}
+
+fn await_step(s: &Shared, step: u32) {
+    while s.step.load(Ordering::Acquire) < step {
+        sovia_sys::call::sched_yield();
+    }
+}
+
+/// Counts once, under the lock; how that was come by.
+fn count(s: &Shared) -> Acquired {
+    let acquired = s.lock.lock();
+    let [first, second] = &s.counts;
+    if acquired == Acquired::FromTheDead {
+        second.store(first.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let before = first.load(Ordering::Relaxed);
+    assert_eq!(second.load(Ordering::Relaxed), before, "{acquired:?}");
+    first.store(before + 1, Ordering::Relaxed);
+    second.store(before + 1, Ordering::Relaxed);
+    s.lock.unlock();
+    acquired
+}
+
+#[test]
+fn a_favour_is_taken_away_by_another_process() {
+    with_shared(|s| {
+        let child = fork(|| {
+            for _ in 0..OFTEN {
+                count(s);
+            }
+            assert_eq!(s.lock.lock(), Acquired::Clean);
+            s.step.store(1, Ordering::Release);
+            await_step(s, 2);
+            s.lock.unlock();
+            await_step(s, 3);
+            let _ = s.lock.lock();
+        });
+        await_step(s, 1);
+        // It is inside.
+        assert_eq!(s.lock.lock_within(5_000_000), None);
+        assert!(!s.lock.try_lock());
+        s.step.store(2, Ordering::Release);
+        assert_eq!(count(s), Acquired::Clean);
+        s.step.store(3, Ordering::Release);
+        reap(child);
+        assert_eq!(count(s), Acquired::FromTheDead);
+        assert_eq!(count(s), Acquired::Clean);
+    });
+}
+
+#[test]
+fn a_forked_child_is_not_the_favoured_thread_that_it_is_a_copy_of() {
+    with_shared(|s| {
+        for _ in 0..OFTEN {
+            count(s);
+        }
+        assert_eq!(s.lock.lock(), Acquired::Clean);
+        let child = fork(|| {
+            assert!(!s.lock.is_mine() && !s.lock.try_lock());
+            s.step.store(1, Ordering::Release);
+            for _ in 0..OFTEN {
+                assert_eq!(count(s), Acquired::Clean);
+            }
+        });
+        await_step(s, 1);
+        s.lock.unlock();
+        for _ in 0..OFTEN {
+            count(s);
+        }
+        reap(child);
+        assert_eq!(s.counts[0].load(Ordering::Relaxed), 3 * OFTEN);
+    });
+}
+
+/// Wherever it is killed: no other thread comes in beside it, and what it has left half done is found.
+#[test]
+fn a_favoured_thread_is_killed_anywhere() {
+    with_shared(|s| {
+        let mut found = 0;
+        for round in 0..100u32 {
+            let from = s.counts[0].load(Ordering::Relaxed);
+            let child = fork(|| {
+                loop {
+                    count(s);
+                }
+            });
+            while s.counts[0].load(Ordering::Relaxed).wrapping_sub(from) < OFTEN + 37 * round {
+                std::hint::spin_loop();
+                if round % 4 == 3 && s.counts[0].load(Ordering::Relaxed) % 512 == 0 {
+                    count(s);
+                }
+            }
+            // SAFETY: a child of this test's.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            found += u32::from(count(s) == Acquired::FromTheDead);
+            reap(child);
+            found += u32::from(count(s) == Acquired::FromTheDead);
+            assert_eq!(count(s), Acquired::Clean);
+        }
+        println!("{found} of 100 left something");
+    });
+}

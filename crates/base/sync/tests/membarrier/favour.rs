@@ -1,0 +1,165 @@
+//! A lock that favours a thread, and threads that take the favour away ([`sovia_sync::BiasedLock`]).
+
+use crate::machine::{Machine, Step, explore};
+
+/// The lock below: its owner, 0 for none.
+const OWNER: usize = 0;
+/// Who is favoured.
+const FAVOURED: usize = 1;
+/// Whether thread 1 or 2 says that it is inside.
+const INSIDE: usize = 1;
+/// What is left out of the protocol; never changed.
+const LEFT_OUT: usize = 4;
+/// In what names the favoured thread: the favour is being taken away.
+const ENDING: u8 = 8;
+
+const NOTHING: u8 = 0;
+const KERNELS_FENCE: u8 = 1;
+/// The thread that takes a favour away says at once that none is favoured.
+const TWO_STEPS: u8 = 2;
+/// Threads say that they are inside in one word of the lock's.
+const WORDS_OF_THEIR_OWN: u8 = 3;
+
+fn lacks(machine: &Machine, what: u8) -> bool {
+    machine.memory[LEFT_OUT] == what
+}
+
+fn name(me: usize) -> u8 {
+    me as u8 + 1
+}
+
+fn word_of(machine: &Machine, thread: u8) -> usize {
+    if lacks(machine, WORDS_OF_THEIR_OWN) { INSIDE + 1 } else { INSIDE + usize::from(thread) }
+}
+
+/// Where a thread is that has what the lock guards: as the favoured one, and as others.
+const AS_FAVOURED: u8 = 20;
+const AS_OWNER: u8 = 21;
+
+/// Takes the lock a few times. `own`: how often still; the favoured thread that it takes the favour from; whether it
+/// becomes the favoured one.
+fn user(machine: &mut Machine, me: usize) -> Step {
+    let [left, other, _] = machine.threads[me].own;
+    let mine = name(me);
+    let own_word = word_of(machine, mine);
+    match machine.threads[me].at {
+        0 if left == 0 => Step::Done,
+        0 => {
+            machine.threads[me].own[0] -= 1;
+            Step::Next(if machine.load(me, FAVOURED) == mine { 1 } else { 5 })
+        }
+        1 => {
+            machine.release(me, own_word, 1);
+            Step::Next(2)
+        }
+        // Without a fence.
+        2 if machine.load(me, FAVOURED) == mine => Step::Next(AS_FAVOURED),
+        2 => {
+            machine.release(me, own_word, 0);
+            Step::Next(5)
+        }
+        AS_FAVOURED => {
+            machine.release(me, own_word, 0);
+            Step::Next(0)
+        }
+        // As others: the lock below, of a living thread or a dead one.
+        5 => {
+            let owner = machine.load(me, OWNER);
+            let is_dead = owner != 0 && machine.threads[usize::from(owner) - 1].is_dead;
+            if owner != 0 && !is_dead {
+                return Step::Waits;
+            }
+            machine.change(me, OWNER, |_| mine);
+            Step::Next(6)
+        }
+        6 => {
+            let favoured = machine.load(me, FAVOURED);
+            machine.threads[me].own[1] = favoured & !ENDING;
+            Step::Next(match favoured & !ENDING {
+                0 => AS_OWNER,
+                thread if thread == mine => 11,
+                _ => 7,
+            })
+        }
+        7 => {
+            let ending = if lacks(machine, TWO_STEPS) { 0 } else { other | ENDING };
+            machine.change(me, FAVOURED, |_| ending);
+            Step::Next(8)
+        }
+        8 => {
+            if !lacks(machine, KERNELS_FENCE) {
+                machine.fence_others(me);
+            }
+            Step::Next(9)
+        }
+        9 => {
+            let is_dead = machine.threads[usize::from(other) - 1].is_dead;
+            match machine.load(me, word_of(machine, other)) == 1 && !is_dead {
+                true => Step::Waits,
+                false => Step::Next(11),
+            }
+        }
+        11 => {
+            machine.store(me, FAVOURED, 0);
+            Step::Next(AS_OWNER)
+        }
+        // From its next time on it is favoured.
+        AS_OWNER => {
+            if machine.threads[me].own[2] == 1 {
+                machine.release(me, FAVOURED, mine);
+            }
+            Step::Next(22)
+        }
+        _ => {
+            machine.release(me, OWNER, 0);
+            Step::Next(0)
+        }
+    }
+}
+
+fn excludes(machine: &Machine) -> bool {
+    let has_it = |at: u8| at == AS_FAVOURED || at == AS_OWNER;
+    machine.threads.iter().filter(|thread| !thread.is_dead && has_it(thread.at)).count() <= 1
+}
+
+/// `times`: how often each thread takes the lock; the first `leaning` of them become favoured.
+fn run(left_out: u8, times: &[u8], leaning: usize, mortal: &[usize]) -> Result<usize, String> {
+    let mut start = Machine::new(times.len());
+    start.memory[LEFT_OUT] = left_out;
+    for (i, (thread, &times)) in start.threads.iter_mut().zip(times).enumerate() {
+        thread.own = [times, 0, u8::from(i < leaning)];
+    }
+    explore(start, &vec![user as crate::machine::Program; times.len()], mortal, excludes)
+}
+
+#[test]
+fn a_favoured_thread_excludes_the_others() {
+    println!("{} states", run(NOTHING, &[3, 2], 1, &[]).unwrap());
+    println!("{} states", run(NOTHING, &[2, 2], 2, &[]).unwrap());
+}
+
+#[test]
+fn a_favour_may_pass_on_while_its_former_thread_stands_still() {
+    println!("{} states", run(NOTHING, &[2, 3, 1], 2, &[]).unwrap());
+}
+
+#[test]
+fn threads_may_die_anywhere() {
+    println!("{} states", run(NOTHING, &[2, 1, 1], 1, &[1]).unwrap());
+    println!("{} states", run(NOTHING, &[2, 2], 1, &[0]).unwrap());
+}
+
+#[test]
+fn two_threads_have_the_lock_without_the_kernels_fence() {
+    assert!(run(KERNELS_FENCE, &[2, 1], 1, &[]).is_err());
+}
+
+#[test]
+fn two_threads_have_the_lock_if_a_favour_that_is_being_taken_away_is_not_known() {
+    assert!(run(TWO_STEPS, &[2, 1, 1], 1, &[1]).is_err());
+}
+
+#[test]
+fn two_threads_have_the_lock_if_its_favoured_threads_share_a_word() {
+    assert!(run(WORDS_OF_THEIR_OWN, &[2, 3, 1], 2, &[]).is_err());
+}
