@@ -8,6 +8,10 @@
 //! lock to itself for long enough becomes the favoured one. Where there is no `membarrier`, nobody
 //! is favoured, and taking the lock costs an atomic exchange.
 //!
+//! Each thread that is favoured says that it is inside in a flag of its own: one that has stood still since it
+//! looked who is favoured would else take back what the next one has said. So only so many are favoured in
+//! a lock's life, and after that nobody.
+//!
 //! It is held for the copy of a message at most. Somebody who finds it held for longer than that
 //! takes lets others run.
 
@@ -22,22 +26,28 @@ use std::sync::OnceLock;
 const SPINS: u32 = 100;
 /// How often in a row the same thread has to take the lock to be favoured.
 const LONG_ENOUGH: u32 = 1000;
+/// How many threads are favoured in a lock's life; a power of two.
+const FAVOURS: usize = 16;
 
 /// Nobody is favoured.
 const NOBODY: usize = 0;
+/// In the word that names the favoured thread: which flag is its own.
+const FLAG: usize = FAVOURS - 1;
 
 /// A value that one thread at a time may use.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Lock<T> {
-    /// The favoured thread.
+    /// The favoured thread, and in the lowest bits its flag.
     favoured: AtomicUsize,
-    /// The favoured thread has the lock.
-    inside: AtomicBool,
+    /// The favoured thread has the lock: a flag for each that ever was.
+    inside: [AtomicBool; FAVOURS],
     /// Another thread has it.
     held: AtomicBool,
     /// Who had it last without being favoured, and how often in a row; for holders.
     last: UnsafeCell<(usize, u32)>,
+    /// How many have been favoured; for holders.
+    favours: UnsafeCell<usize>,
     value: UnsafeCell<T>,
 }
 
@@ -55,8 +65,11 @@ pub(crate) struct Held<'a, T> {
 /// Tells the calling thread from all others that live.
 #[inline]
 fn me() -> usize {
+    #[repr(align(16))]
+    struct Place(#[expect(dead_code, reason = "only its address is used")] u8);
+    const _: () = assert!(align_of::<Place>() == FAVOURS);
     thread_local! {
-        static PLACE: u8 = const { 0 };
+        static PLACE: Place = const { Place(0) };
     }
     PLACE.with(|place| core::ptr::from_ref(place) as usize)
 }
@@ -76,9 +89,10 @@ impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Lock<T> {
         Lock {
             favoured: AtomicUsize::new(NOBODY),
-            inside: AtomicBool::new(false),
+            inside: [const { AtomicBool::new(false) }; FAVOURS],
             held: AtomicBool::new(false),
             last: UnsafeCell::new((NOBODY, 0)),
+            favours: UnsafeCell::new(0),
             value: UnsafeCell::new(value),
         }
     }
@@ -90,16 +104,19 @@ impl<T> Lock<T> {
     #[inline]
     pub(crate) fn lock(&self) -> Held<'_, T> {
         let me = me();
-        if self.favoured.load(Ordering::Relaxed) == me {
-            assert!(!self.inside.load(Ordering::Relaxed), "a work queue is used within itself");
-            self.inside.store(true, Ordering::Relaxed);
+        let favoured = self.favoured.load(Ordering::Relaxed);
+        if favoured & !FLAG == me {
+            let inside = &self.inside[favoured & FLAG];
+            assert!(!inside.load(Ordering::Relaxed), "a work queue is used within itself");
+            point(At::Taking);
+            inside.store(true, Ordering::Relaxed);
             // Whoever takes the privilege away puts a true fence here, from outside.
             compiler_fence(Ordering::SeqCst);
-            if self.favoured.load(Ordering::Acquire) == me {
+            if self.favoured.load(Ordering::Acquire) == favoured {
                 point(At::Locked);
-                return Held { lock: self, flag: &self.inside };
+                return Held { lock: self, flag: inside };
             }
-            self.inside.store(false, Ordering::Release);
+            inside.store(false, Ordering::Release);
         }
         self.lock_like_others(me)
     }
@@ -108,23 +125,25 @@ impl<T> Lock<T> {
         if self.held.swap(true, Ordering::Acquire) {
             self.wait();
         }
-        if self.favoured.load(Ordering::Relaxed) != NOBODY {
-            self.revoke();
+        let favoured = self.favoured.load(Ordering::Relaxed);
+        if favoured != NOBODY {
+            self.revoke(favoured);
         }
         point(At::Locked);
         let held = Held { lock: self, flag: &self.held };
         // SAFETY: the lock is held, and nobody is favoured.
-        let (last, times) = unsafe { &mut *self.last.get() };
+        let ((last, times), favours) = unsafe { (&mut *self.last.get(), &mut *self.favours.get()) };
         if *last != me {
             (*last, *times) = (me, 0);
         }
         *times += 1;
         if *times >= LONG_ENOUGH {
             *times = 0;
-            if barrier_works() {
+            if *favours < FAVOURS && barrier_works() {
                 // It is favoured from its next time on; this time it has the other flag, for
                 // which whoever comes next waits first.
-                self.favoured.store(me, Ordering::Release);
+                self.favoured.store(me | *favours, Ordering::Release);
+                *favours += 1;
             }
         }
         held
@@ -132,12 +151,12 @@ impl<T> Lock<T> {
 
     /// Takes the privilege away, and waits until who had it is not inside. For who has `held`.
     #[cold]
-    fn revoke(&self) {
+    fn revoke(&self, favoured: usize) {
         self.favoured.store(NOBODY, Ordering::SeqCst);
         // Cannot fail: it has worked before anybody was favoured.
         let _ = process::barrier();
         let mut spins = 0;
-        while self.inside.load(Ordering::Acquire) {
+        while self.inside[favoured & FLAG].load(Ordering::Acquire) {
             pause(&mut spins);
         }
     }
@@ -222,12 +241,36 @@ mod tests {
         let lock = Lock::new(0u64);
         (0..LONG_ENOUGH).for_each(|_| *lock.lock() += 1);
         let favoured = lock.favoured.load(Ordering::Relaxed);
-        assert_eq!(favoured, if barrier_works() { me() } else { NOBODY });
+        assert_eq!(favoured & !FLAG, if barrier_works() { me() } else { NOBODY });
         (0..10).for_each(|_| *lock.lock() += 1);
         std::thread::scope(|s| {
             s.spawn(|| *lock.lock() += 1);
         });
         assert_eq!(lock.favoured.load(Ordering::Relaxed), NOBODY);
         assert_eq!(*lock.lock(), u64::from(LONG_ENOUGH) + 11);
+    }
+
+    #[test]
+    fn each_favoured_thread_has_a_flag_of_its_own() {
+        let lock = Lock::new(0u64);
+        let mut flags = std::collections::HashSet::new();
+        // All of them live to the end: a thread may get the place of one that has ended.
+        let end = std::sync::Barrier::new(FAVOURS + 3);
+        std::thread::scope(|s| {
+            for _ in 0..FAVOURS + 2 {
+                let (say, said) = std::sync::mpsc::channel();
+                let (lock, end) = (&lock, &end);
+                s.spawn(move || {
+                    (0..LONG_ENOUGH).for_each(|_| *lock.lock() += 1);
+                    say.send(lock.favoured.load(Ordering::Relaxed)).unwrap();
+                    end.wait();
+                });
+                let favoured = said.recv().unwrap();
+                assert!(favoured == NOBODY || flags.insert(favoured & FLAG));
+            }
+            end.wait();
+        });
+        assert_eq!(flags.len(), if barrier_works() { FAVOURS } else { 0 });
+        assert_eq!(*lock.lock(), (FAVOURS as u64 + 2) * u64::from(LONG_ENOUGH));
     }
 }
