@@ -9,11 +9,12 @@
 use crate::Damaged;
 use crate::layout::{AREA, Direction};
 use crate::pool::{self, POOL};
+use crate::quiet::Quiet;
 pub use crate::range::{Area, Bulk, Range};
 use crate::remains::Remains;
 use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
-use crate::waiter::Bell;
+use crate::waiter::{Bell, Listeners};
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_signal::access::{self, BadAddress};
@@ -55,6 +56,7 @@ pub struct Sender {
     credit: u32,
     place: pool::Writer,
     lent: Lent,
+    quiet: Quiet,
 }
 
 /// A place in the pool that a message is being written to.
@@ -114,8 +116,9 @@ impl Endpoint {
             )
         };
         let (direction, slots, pool, remains) = half(side);
-        let (place, lent) = Default::default();
-        let tx = Sender { direction, slots, pool, remains, next: 0, credit: SLOTS, place, lent };
+        let (place, lent, quiet) = Default::default();
+        let (next, credit) = (0, SLOTS);
+        let tx = Sender { direction, slots, pool, remains, next, credit, place, lent, quiet };
         let (direction, slots, pool, remains) = half(side ^ 1);
         let place = Default::default();
         let (next, taking, before) = (0, u32::MAX, place);
@@ -370,7 +373,8 @@ impl Sender {
     /// the waiters to notify (a bitmap, never 0).
     #[inline]
     pub fn news(&self, ring: impl FnOnce(u32)) {
-        tell(&self.direction().bell, ring);
+        let bell = &self.direction().bell;
+        tell_found(bell, self.quiet.look(bell), ring);
     }
 }
 
@@ -434,6 +438,12 @@ impl Receiver {
     #[inline]
     pub fn has_message(&self) -> bool {
         self.slot(self.next).holds(self.next)
+    }
+
+    /// Whether no message is there, nor what a peer cannot have sent; one load, likewise.
+    #[inline(always)]
+    pub fn awaits_message(&self) -> bool {
+        self.slot(self.next).awaits(self.next)
     }
 
     /// Entries taken so far.
@@ -595,7 +605,13 @@ impl Receiver {
 /// that listen (a bitmap, never 0).
 #[inline]
 pub fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
-    if let Some(listeners) = bell.look() {
+    tell_found(bell, bell.look(), ring);
+}
+
+/// The same, once those that listen have been looked for.
+#[inline(always)]
+pub(crate) fn tell_found(bell: &Bell, found: Option<Listeners>, ring: impl FnOnce(u32)) {
+    if let Some(listeners) = found {
         if listeners.sleepers {
             bell.wake();
         }

@@ -21,7 +21,7 @@ pub const AREA: usize = 8 << 20;
 pub const WORDS: usize = 8;
 
 /// Says "a Sovia segment"; the low byte counts incompatible layouts.
-pub const MAGIC: u64 = 0x534f_5649_4153_4d07;
+pub const MAGIC: u64 = 0x534f_5649_4153_4d08;
 
 /// First page of a segment.
 #[derive(Debug)]

@@ -23,6 +23,7 @@
 //! is loaded once and checked before use; a value that cannot be true breaks the connection
 //! ([`Damaged`]), never the process. What one end alone must know lives outside the segment.
 
+pub mod quiet;
 pub mod ring;
 mod sync;
 pub mod waiter;

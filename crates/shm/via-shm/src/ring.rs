@@ -59,6 +59,7 @@ impl Slot {
     }
 
     /// Whether the slot, as its writer left it, still awaits entry `n`.
+    #[inline]
     pub fn awaits(&self, n: u32) -> bool {
         is_before(n, self.head.load(Ordering::Relaxed) as u32)
     }

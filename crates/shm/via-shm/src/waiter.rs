@@ -8,9 +8,12 @@
 //! The protocol against missed wake-ups is the same for both. The sleeper: publish "I sleep", full
 //! fence, look once more, sleep. The ringer: publish the news, full fence, look at the flag. At
 //! least one of the two sees the other. (`tests/loom` checks this, and that without the fences
-//! it fails.)
+//! it fails.) A ringer that has long found no sleeper leaves its fence to the sleepers
+//! ([`crate::quiet`]).
 
 use crate::sync::{At, AtomicU32, AtomicU64, Ordering, fence, point};
+use sovia_sync::fences::{self, Reach};
+use sovia_sys::{call, clock};
 
 /// VIs that one waiter can watch: as many as a segment has.
 pub const VIS: u32 = 1024;
@@ -32,7 +35,19 @@ pub struct Bell {
     word: AtomicU32,
     /// How many of the announced sleeps are over.
     rung: AtomicU32,
+    /// Who puts the ringer's fence.
+    fencing: AtomicU32,
 }
+
+/// The ringer fences itself.
+const BY_RINGER: u32 = 0;
+/// Who announces a sleep has the kernel fence the ringer.
+const BY_SLEEPER: u32 = 1;
+/// The ringer fences itself for good: the kernel has refused a sleeper.
+const REFUSED: u32 = 2;
+/// How long a thread that the kernel has refused waits before its sleep, once: what the ringer's processor has
+/// stored is in memory long before, and the ringer's later looks find what the thread has said.
+const WITHOUT_FENCE_NS: u64 = 20_000_000;
 
 /// Whom [`Bell::look`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,19 +62,77 @@ impl Bell {
     /// Nobody listens.
     #[cfg(loom)]
     pub fn new() -> Bell {
-        Bell { who: AtomicU64::new(0), word: AtomicU32::new(0), rung: AtomicU32::new(0) }
+        Bell {
+            who: AtomicU64::new(0),
+            word: AtomicU32::new(0),
+            rung: AtomicU32::new(0),
+            fencing: AtomicU32::new(BY_RINGER),
+        }
     }
 
     /// For the ringer, after it has published its news: who must be told?
     #[inline]
     pub fn look(&self) -> Option<Listeners> {
         fence(Ordering::SeqCst);
+        self.listeners()
+    }
+
+    /// The same where a fence is put from outside, or has been passed.
+    #[inline(always)]
+    pub(crate) fn listeners(&self) -> Option<Listeners> {
         let (who, rung) = (self.who.load(Ordering::Relaxed), self.rung.load(Ordering::Relaxed));
         if who == u64::from(rung) {
             return None;
         }
         point(At::Waking);
         Some(Listeners { sleepers: who as u32 != rung, waiters: (who >> 32) as u32 })
+    }
+
+    /// The ringer fences itself no more, if it may: its later looks come after this.
+    pub(crate) fn leave_fence_to_sleepers(&self) -> bool {
+        let (from, to) = (BY_RINGER, BY_SLEEPER);
+        let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
+        let found = self.fencing.compare_exchange(from, to, success, failure);
+        // SYNC: with the one of a thread that announces its sleep, in `announced`.
+        fence(Ordering::SeqCst);
+        // Perhaps a thread had said it that died before it knew.
+        matches!(found, Ok(_) | Err(BY_SLEEPER))
+    }
+
+    /// Whether the ringer's fence is left to sleepers still.
+    #[inline(always)]
+    pub(crate) fn is_fence_left(&self) -> bool {
+        self.fencing.load(Ordering::Relaxed) == BY_SLEEPER
+    }
+
+    /// The ringer fences itself from here on, first before the look that follows this.
+    pub(crate) fn take_fence_back(&self) {
+        let (from, to) = (BY_SLEEPER, BY_RINGER);
+        let (success, failure) = (Ordering::SeqCst, Ordering::Relaxed);
+        let _ = self.fencing.compare_exchange(from, to, success, failure);
+    }
+
+    /// The calling thread has said that it sleeps, or who else listens. What the ringer publishes from here on it tells;
+    /// what it has published before is seen from here on.
+    fn announced(&self) {
+        // SYNC: with the ringer's, in `look` or in `leave_fence_to_sleepers`.
+        fence(Ordering::SeqCst);
+        if self.fencing.load(Ordering::Relaxed) == BY_SLEEPER {
+            self.fence_ringer();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fence_ringer(&self) {
+        // SYNC: with the ringer's `light`.
+        if !fences::heavy(Reach::Host) {
+            self.fencing.store(REFUSED, Ordering::SeqCst);
+            let end = clock::now_ns() + WITHOUT_FENCE_NS;
+            while clock::now_ns() < end {
+                call::sched_yield();
+            }
+        }
     }
 
     /// The word to sleep on, and its present value; taken before the last look.
@@ -73,7 +146,7 @@ impl Bell {
         // In the low half only: the count wraps around without touching the waiters' bits.
         let next = |who: u64| who & !u64::from(u32::MAX) | u64::from((who as u32).wrapping_add(1));
         let _ = self.who.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |who| Some(next(who)));
-        fence(Ordering::SeqCst);
+        self.announced();
         point(At::Sleeping);
     }
 
@@ -114,6 +187,7 @@ impl Bell {
     /// Has waiter `index` told of news from now on.
     pub fn watch(&self, index: u32) {
         self.who.fetch_or(1 << (32 + (index & 31)), Ordering::SeqCst);
+        self.announced();
     }
 
     /// Stops telling waiter `index`.
@@ -125,6 +199,7 @@ impl Bell {
     pub fn clear(&self) {
         self.who.store(0, Ordering::SeqCst);
         self.rung.store(0, Ordering::SeqCst);
+        self.fencing.store(BY_RINGER, Ordering::SeqCst);
     }
 }
 

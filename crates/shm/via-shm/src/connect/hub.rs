@@ -3,6 +3,7 @@
 use crate::connect::link::Token;
 use crate::connect::listen::Listeners;
 use crate::engine::Engine;
+use sovia_sync::fences;
 use sovia_sys::call;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -38,6 +39,7 @@ impl Hub {
             return Ok(hub);
         }
         crate::bias::prepare();
+        fences::find_out();
         let mut token = Box::new(Token::default());
         call::getrandom(&mut *token)
             .map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;

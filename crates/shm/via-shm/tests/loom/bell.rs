@@ -91,6 +91,29 @@ fn two_ringers_wake_a_sleeper() {
     });
 }
 
+/// The first look finds no sleeper, so the fence is left to sleepers; under loom each thread puts its own.
+#[test]
+fn a_sleeper_is_woken_by_a_ringer_that_has_left_its_fence() {
+    check(|| {
+        let shared =
+            Arc::new(Shared { bell: Bell::new(), futex: Futex::new(), news: AtomicU32::new(0) });
+        let quiet = Quiet::default();
+        assert_eq!(quiet.look(&shared.bell), None);
+        let sleeper = {
+            let shared = shared.clone();
+            thread::spawn(move || sleep(&shared))
+        };
+        // The second one finds the sleeper, or the sleeper has found the news.
+        for news in 1..3 {
+            shared.news.store(news, Ordering::Release);
+            if quiet.look(&shared.bell).is_some_and(|listeners| listeners.sleepers) {
+                shared.bell.wake(|| shared.futex.wake());
+            }
+        }
+        sleeper.join().unwrap();
+    });
+}
+
 /// What is left out of the copy.
 #[derive(Clone, Copy, PartialEq)]
 enum Without {

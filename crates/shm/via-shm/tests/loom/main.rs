@@ -19,6 +19,7 @@ mod waiter;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use via_shm::quiet::Quiet;
 use via_shm::ring::{Credit, Entry, SLOTS, Slot};
 use via_shm::waiter::{Bell, Waiter};
 

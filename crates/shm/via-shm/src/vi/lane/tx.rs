@@ -2,8 +2,9 @@
 
 use super::{FRAGMENT, Half, IMMEDIATE, MORE, WRITTEN};
 use crate::connect::link::{Attachment, closed};
-use crate::endpoint::tell;
+use crate::endpoint::tell_found;
 use crate::layout::{Direction, first_entry};
+use crate::quiet::Quiet;
 use crate::ring::{Entry, INLINE, SLOTS};
 use crate::vi::words;
 use crate::{Damaged, pool};
@@ -38,6 +39,7 @@ pub(crate) struct TxLane {
     /// Receives that a peer can have posted ahead.
     ahead_max: u32,
     place: pool::Writer,
+    quiet: Quiet,
 }
 
 // SAFETY: as for `Half`, whose segment `peer` leads into.
@@ -55,6 +57,7 @@ impl TxLane {
             receives: 0,
             ahead_max,
             place: pool::Writer::default(),
+            quiet: Quiet::default(),
         }
     }
 
@@ -163,7 +166,8 @@ impl TxLane {
     fn publish_word(&mut self, len: u32, immediate: u32, pool_offset: Option<u32>) {
         self.half.slot(self.next).publish(self.next, Entry { immediate, len, pool_offset });
         self.next = self.next.wrapping_add(1);
-        tell(&self.direction().bell, |waiters| self.attachment().notify(waiters));
+        let bell = &self.direction().bell;
+        tell_found(bell, self.quiet.look(bell), |waiters| self.attachment().notify(waiters));
     }
 
     /// Messages that the peer has in its memory (reliable reception); at most as many as were
