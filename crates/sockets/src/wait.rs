@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sovia_signal::chain;
 use sovia_signal::interrupt::Moment;
 use sovia_sync::hazard::Waits;
-use sovia_sys::{call, clock, futex};
+use sovia_sys::{cache, call, clock, futex};
 
 /// Which direction is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl Spin {
             if found() {
                 return true;
             }
-            core::hint::spin_loop();
+            cache::look_in_turn();
         }
         false
     }

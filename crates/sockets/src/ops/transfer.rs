@@ -144,7 +144,11 @@ pub fn receive(
             Got::Nothing => {}
         }
         if flags.dont_wait || conn.has(flag::NONBLOCK) {
+            drop(guard);
             anchors::ensure_for_a_look();
+            if !retreat::concerns(conn) {
+                return Err(libc::EAGAIN);
+            }
             retreat::settle(at);
             if !retreat::is_bringing(fd, at) {
                 return Err(libc::EAGAIN);

@@ -510,6 +510,12 @@ fn detach(at: Ref) {
     }
 }
 
+/// Whether [`settle`] or [`is_bringing`] may have something to do: the connection is going back, or has.
+#[inline]
+pub(crate) fn concerns(conn: &Conn) -> bool {
+    conn.has(flag::RETREATING | flag::LEFT_TO_SETS | flag::RETURNING) || conn.rx() == Rx::Back
+}
+
 /// After a call: if both directions are back on TCP, the connection becomes an ordinary socket.
 pub(crate) fn settle(at: Ref) {
     let conn = at.conn;

@@ -15,14 +15,35 @@ use core::sync::atomic::Ordering;
 use sovia_proto::order::Take;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{self, Rx, Tx};
-use sovia_sys::call;
+use sovia_sys::{cache, call};
 use via_shm::endpoint::{Area, Bulk};
 use via_shm::layout::Direction;
 
 /// Receives into `out` whatever is there. Grants the VI to the sender if the connection has one:
 /// the caller is the program itself, reading.
-#[inline]
+#[inline(always)]
 pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
+    if !out.is_empty() && finds_nothing(guard) {
+        cache::look_in_turn();
+        return Got::Nothing;
+    }
+    receive_some(guard, fd, out)
+}
+
+/// Whether there is plainly nothing, on a connection of which nothing else is to be known: the most frequent answer
+/// to a program that looks all the time.
+#[inline(always)]
+fn finds_nothing(guard: &Guard<'_>) -> bool {
+    const UNUSUAL: u32 = state::RECEIVES | flag::WITHHELD | flag::HANDLED;
+    guard.endpoint_ref().rx.awaits_message()
+        && guard.conn.rx() == Rx::Vi
+        && !guard.conn.has(UNUSUAL)
+        && guard.untold == 0
+        && guard.held_first == guard.held_end
+        && load(&rx(guard).writer, word::TAIL) == guard.taker.head
+}
+
+fn receive_some(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let got = receive_what_is_there(guard, fd, out);
     if guard.conn.has(flag::WITHHELD) {
         ending::come_close(guard, fd);
@@ -30,6 +51,7 @@ pub fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     got
 }
 
+#[inline(always)]
 fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
     combine::tell(guard);
@@ -41,7 +63,7 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
         return Got::Nothing;
     }
     if conn.rx() == Rx::Vi {
-        match receive_vi(guard, out) {
+        match receive_vi_here(guard, out) {
             Ok(0) => {}
             Ok(n) => return Got::Bytes(n),
             Err(fault) => return Got::Failed(failed(conn, fd, fault)),
@@ -269,6 +291,12 @@ pub(super) fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Ori
 
 /// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
 fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
+    receive_vi_here(guard, out)
+}
+
+/// The same, in its caller.
+#[inline(always)]
+fn receive_vi_here(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
     let mut done = 0;
     let result = take(guard, out, &mut done);
     guard.traffic.bytes_received += done as u64;

@@ -31,7 +31,7 @@ pub fn send(guard: &mut Guard<'_>, fd: i32, bytes: &[u8]) -> Put {
     if let Some(put) = cannot(guard, fd) {
         return put;
     }
-    let sent = send_vi(guard, bytes);
+    let sent = send_vi_here(guard, bytes);
     said(guard, fd, bytes, sent)
 }
 
@@ -201,6 +201,12 @@ fn switch(guard: &mut Guard<'_>, fd: i32) {
 }
 
 pub(super) fn send_vi(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
+    send_vi_here(guard, bytes)
+}
+
+/// The same, in its caller.
+#[inline(always)]
+fn send_vi_here(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
     let mut done = 0;
     match put(guard, bytes, &mut done) {
         // What came before the bad address has been sent.

@@ -7,7 +7,7 @@ use crate::conn::flag;
 use sovia_proto::path::Tx;
 
 /// Flags without which a receive that finds nothing waits.
-const RECEIVES: u32 = flag::EOF | flag::DAMAGED | RECEIVES_IF_GONE;
+pub(super) const RECEIVES: u32 = flag::EOF | flag::DAMAGED | RECEIVES_IF_GONE;
 /// Those of which the answer depends on whether the peer has gone.
 const RECEIVES_IF_GONE: u32 = flag::SHUT_RD | flag::ANCHOR | flag::PEER_GONE | flag::DEAD;
 
