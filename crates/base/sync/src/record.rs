@@ -218,8 +218,7 @@ pub(crate) fn thread_id(state: &State) -> i32 {
 }
 
 /// Enters the calling thread into a table; the word by which it is known from now on. In a handler that
-/// has interrupted glibc, or just this, it is known by its id for once. `own` is called with its
-/// word if it has a record.
+/// has interrupted glibc, or just this, it is known by its id for once. `own` is called with the word of a record.
 #[inline(always)]
 fn enter<const N: usize>(
     table: &'static Table<N>,
