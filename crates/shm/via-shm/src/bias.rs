@@ -26,8 +26,8 @@ use std::sync::OnceLock;
 const SPINS: u32 = 100;
 /// How often in a row the same thread has to take the lock to be favoured.
 const LONG_ENOUGH: u32 = 1000;
-/// How many threads are favoured in a lock's life; a power of two.
-const FAVOURS: usize = 16;
+/// How many threads are favoured in a lock's life; a power of two. Few, because each VI has two locks.
+const FAVOURS: usize = 4;
 
 /// Nobody is favoured.
 const NOBODY: usize = 0;
@@ -44,11 +44,20 @@ pub(crate) struct Lock<T> {
     inside: [AtomicBool; FAVOURS],
     /// Another thread has it.
     held: AtomicBool,
-    /// Who had it last without being favoured, and how often in a row; for holders.
-    last: UnsafeCell<(usize, u32)>,
-    /// How many have been favoured; for holders.
-    favours: UnsafeCell<usize>,
+    /// For holders.
+    past: UnsafeCell<Past>,
     value: UnsafeCell<T>,
+}
+
+/// Who has had a lock.
+#[derive(Debug)]
+struct Past {
+    /// Who had it last without being favoured.
+    last: usize,
+    /// How often in a row.
+    times: u32,
+    /// How many have been favoured.
+    favours: u8,
 }
 
 // SAFETY: the lock hands the value to one thread at a time, which is what `Send` allows.
@@ -65,7 +74,7 @@ pub(crate) struct Held<'a, T> {
 /// Tells the calling thread from all others that live.
 #[inline]
 fn me() -> usize {
-    #[repr(align(16))]
+    #[repr(align(4))]
     struct Place(#[expect(dead_code, reason = "only its address is used")] u8);
     const _: () = assert!(align_of::<Place>() == FAVOURS);
     thread_local! {
@@ -91,8 +100,7 @@ impl<T> Lock<T> {
             favoured: AtomicUsize::new(NOBODY),
             inside: [const { AtomicBool::new(false) }; FAVOURS],
             held: AtomicBool::new(false),
-            last: UnsafeCell::new((NOBODY, 0)),
-            favours: UnsafeCell::new(0),
+            past: UnsafeCell::new(Past { last: NOBODY, times: 0, favours: 0 }),
             value: UnsafeCell::new(value),
         }
     }
@@ -132,18 +140,19 @@ impl<T> Lock<T> {
         point(At::Locked);
         let held = Held { lock: self, flag: &self.held };
         // SAFETY: the lock is held, and nobody is favoured.
-        let ((last, times), favours) = unsafe { (&mut *self.last.get(), &mut *self.favours.get()) };
-        if *last != me {
-            (*last, *times) = (me, 0);
+        let past = unsafe { &mut *self.past.get() };
+        if past.last != me {
+            (past.last, past.times) = (me, 0);
         }
-        *times += 1;
-        if *times >= LONG_ENOUGH {
-            *times = 0;
-            if *favours < FAVOURS && barrier_works() {
+        past.times += 1;
+        if past.times >= LONG_ENOUGH {
+            past.times = 0;
+            let flag = usize::from(past.favours);
+            if flag < FAVOURS && barrier_works() {
                 // It is favoured from its next time on; this time it has the other flag, for
                 // which whoever comes next waits first.
-                self.favoured.store(me | *favours, Ordering::Release);
-                *favours += 1;
+                self.favoured.store(me | flag, Ordering::Release);
+                past.favours += 1;
             }
         }
         held
