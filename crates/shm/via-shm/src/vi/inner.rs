@@ -14,7 +14,6 @@ use crate::vi::send::SendSide;
 use crate::vi::target::Target;
 use crate::vi::wait::Budget;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use sovia_sys::cache;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::cq::WorkQueueKind;
 use via::error::{Cause, PostError};
@@ -362,7 +361,6 @@ impl Core {
             if recv.looked() {
                 self.between_looks(guard);
             }
-            cache::look_in_turn();
             return Done::NotDone;
         }
         recv.wind_up(&self.nic);

@@ -106,7 +106,7 @@ impl Core {
             match self.done(side) {
                 Done::Completion(completion) => return Ok(completion),
                 Done::Empty => return Err(WaitError::Empty),
-                Done::NotDone => {}
+                Done::NotDone => core::hint::spin_loop(),
             }
         }
         self.wait_longer(side, timeout)
