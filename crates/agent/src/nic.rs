@@ -2,12 +2,11 @@
 
 use crate::connection::{Connection, Key};
 use crate::port::{MTU, Port};
-use crate::program::{Entrance, Life, NIC, PROGRAM, Program, Refused};
+use crate::program::{Entrance, Heard, Life, NIC, PROGRAM, Program, Refused, Stranger};
 use crate::wire::{Id, Message};
 use crate::{Config, Error};
 use sovia_link::{Channel, Event, Time};
 use sovia_reflect::{Sink, Told};
-use sovia_sys::seqpacket::Packets;
 use sovia_sys::{Fd, clock, poll};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::AsRawFd;
@@ -37,7 +36,7 @@ pub(crate) struct Nic {
     channel: Channel,
     epoll: Fd,
     /// Programs that have come and not introduced themselves.
-    strangers: Vec<Packets>,
+    strangers: Vec<Stranger>,
     programs: HashMap<u64, Program>,
     connections: HashMap<Id, Connection>,
     /// Own requests that no far program has asked for yet.
@@ -215,15 +214,15 @@ impl Nic {
     fn hear_strangers(&mut self) {
         let mut taken_in = Vec::new();
         let entrance = &self.entrance;
-        self.strangers.retain(|stranger| match entrance.take_in(stranger) {
-            Err(Refused::NotYet) => true,
+        self.strangers.retain_mut(|stranger| match entrance.hear(stranger) {
+            Ok(Heard::More) => true,
+            Ok(Heard::Program(program)) => {
+                taken_in.push(*program);
+                false
+            }
             Err(Refused::Gone) => false,
             Err(refused) => {
                 eprintln!("sovia-agent: a program is not served: {refused}");
-                false
-            }
-            Ok(program) => {
-                taken_in.push(program);
                 false
             }
         });

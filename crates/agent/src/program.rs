@@ -3,10 +3,12 @@
 use sovia_proto::meeting::{INTRODUCTION, Introduction, NIC_NAME, Process};
 use sovia_sys::datagram::Name;
 use sovia_sys::seqpacket::{Listener, Packets};
+use sovia_sys::trace::{self, Challenge, Secret};
 use sovia_sys::{Errno, Fd, call, poll};
 use std::collections::HashMap;
 use std::sync::Arc;
 use via_shm::Segment;
+use via_shm::doorbell::is_doorbell;
 use via_shm::layout::DOORBELLS;
 use via_shm::segment::SideIndex;
 use via_shm::waiter::Waiter;
@@ -49,6 +51,21 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// The program that has handed over these descriptors.
+    fn of(fds: Vec<Fd>, uid: u32) -> Option<Program> {
+        let [segment, a, b, c, d, e, f, process, all] = <[Fd; HANDED]>::try_from(fds).ok()?;
+        let doors = [a, b, c, d, e, f];
+        if !doors.iter().all(is_doorbell) {
+            return None;
+        }
+        let segment = Arc::new(Segment::attach(&segment).ok()?);
+        let notices = [process, all];
+        let program = Program { segment, doors, notices, uid, vis: HashMap::new(), died_at: None };
+        // Before it hears of it: from then on it may request VIs.
+        program.waiter().reset(WAITER);
+        Some(program)
+    }
+
     /// The NIC's waiter in the segment: where the program marks the VIs that have news.
     pub(crate) fn waiter(&self) -> &Waiter {
         self.segment.waiter(NIC, WAITER)
@@ -87,9 +104,6 @@ impl Program {
 /// Why a program that has come is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
-    /// Nothing has come yet.
-    #[error("it has said nothing yet")]
-    NotYet,
     /// It has gone again.
     #[error("it has gone again")]
     Gone,
@@ -99,9 +113,29 @@ pub(crate) enum Refused {
     /// What it says is no introduction of this version.
     #[error("what it says is no introduction of this version")]
     Introduction,
+    /// It and the NIC may not read each other's memory.
+    #[error("the kernel does not let it and this process trace each other")]
+    NotTraceable,
     /// What it hands over is not what a program hands over.
     #[error("what it hands over is not a segment, doorbells and notices")]
     Descriptors,
+}
+
+/// A program that has come, and has not been taken in.
+#[derive(Debug)]
+pub(crate) struct Stranger {
+    packets: Packets,
+    /// What it is to read to show that it could trace the NIC.
+    challenge: Option<Challenge>,
+}
+
+/// How far a stranger has come.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// It has more to say.
+    More,
+    /// It is taken in.
+    Program(Box<Program>),
 }
 
 /// Where programs of this host come to, and what they are given.
@@ -136,43 +170,51 @@ impl Entrance {
         self.listener.raw()
     }
 
-    /// The next program that has come, which may not have said anything yet.
-    pub(crate) fn accept(&self) -> Option<Packets> {
-        self.listener.accept().ok()
+    /// The next program that has come.
+    pub(crate) fn accept(&self) -> Option<Stranger> {
+        self.listener.accept().ok().map(|packets| Stranger { packets, challenge: None })
     }
 
-    /// Takes a program in, if it has introduced itself.
-    pub(crate) fn take_in(&self, packets: &Packets) -> Result<Program, Refused> {
+    /// Hears what a stranger says next, and answers it.
+    pub(crate) fn hear(&self, stranger: &mut Stranger) -> Result<Heard, Refused> {
+        let packets = &stranger.packets;
         let mut buffer = [0; INTRODUCTION + 1];
         let mut received = match packets.receive(&mut buffer) {
             Ok(received) if received.len > 0 => received,
-            Err(Errno::EAGAIN) => return Err(Refused::NotYet),
+            Err(Errno::EAGAIN) => return Ok(Heard::More),
             _ => return Err(Refused::Gone),
         };
-        let (_, uid) = packets.peer().map_err(|_| Refused::Gone)?;
-        if uid != call::geteuid() {
+        let (pid, uid) = packets.peer().map_err(|_| Refused::Gone)?;
+        if uid != call::geteuid() || trace::is_ambiguous(uid) {
             return Err(Refused::User(uid));
         }
         if received.truncated {
             return Err(Refused::Introduction);
         }
-        Introduction::decode(&buffer[..received.len]).ok_or(Refused::Introduction)?;
+        let said = Introduction::decode(&buffer[..received.len]).ok_or(Refused::Introduction)?;
+        let Some(challenge) = &stranger.challenge else {
+            let shown = trace::read_challenge(pid, said.place).ok_or(Refused::NotTraceable)?;
+            let challenge = Challenge::new().map_err(|_| Refused::NotTraceable)?;
+            let answer = Introduction { from: self.me, place: challenge.place(), shown };
+            packets.send(&answer.encode(), &[]).map_err(|_| Refused::Gone)?;
+            stranger.challenge = Some(challenge);
+            return Ok(Heard::More);
+        };
+        if !challenge.is_met_by(&said.shown) {
+            return Err(Refused::NotTraceable);
+        }
         let fds = core::mem::take(&mut received.fds);
-        let handed = <[Fd; HANDED]>::try_from(fds).map_err(|_| Refused::Descriptors)?;
-        let [segment, a, b, c, d, e, f, process, all] = handed;
-        let segment = Segment::attach(&segment).map_err(|_| Refused::Descriptors)?;
+        let program = Program::of(fds, uid).ok_or(Refused::Descriptors)?;
         let own: Vec<i32> = self.doors.iter().chain(&self.notices).map(Fd::raw).collect();
-        // From here on the program may request VIs; the waiter is there before.
-        segment.waiter(NIC, WAITER).reset(WAITER);
-        let answer = Introduction { from: self.me }.encode();
-        packets.send(&answer, &own).map_err(|_| Refused::Gone)?;
-        Ok(Program {
-            segment: Arc::new(segment),
-            doors: [a, b, c, d, e, f],
-            notices: [process, all],
-            uid,
-            vis: HashMap::new(),
-            died_at: None,
-        })
+        let answer = Introduction { from: self.me, place: -1, shown: Secret::default() };
+        packets.send(&answer.encode(), &own).map_err(|_| Refused::Gone)?;
+        Ok(Heard::Program(Box::new(program)))
+    }
+}
+
+impl Stranger {
+    /// The descriptor that tells when it has said something.
+    pub(crate) fn raw(&self) -> i32 {
+        self.packets.raw()
     }
 }

@@ -98,17 +98,25 @@ pub const NIC_NAME: &str = "sovia-nic/";
 /// The longest name of a NIC, in bytes.
 pub const NIC_NAME_MAX: usize = 32;
 
-/// What a program and a NIC say to each other first. The program's message brings the segment, its doorbells and what
-/// tells of its death; the NIC's brings its own doorbells and what tells of its death.
+/// What a program and a NIC say to each other, in turn:
+///
+/// 1. the program: where its challenge lies, which a process can read that could trace it;
+/// 2. the NIC: what that says, and where its own challenge lies;
+/// 3. the program: what that says; with it come the segment, the program's doorbells and what tells of its death;
+/// 4. the NIC: with it come its doorbells and what tells of its death.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Introduction {
     /// The speaker.
     pub from: Process,
+    /// The number of the speaker's descriptor that is the hearer's challenge; -1: none.
+    pub place: i32,
+    /// What the hearer's challenge says; zeros if that is not known.
+    pub shown: [u8; 16],
 }
 
 /// Bytes of an [`Introduction`].
-pub const INTRODUCTION: usize = 24;
-const MAGIC: [u8; 8] = *b"SOVIANC1";
+pub const INTRODUCTION: usize = 40;
+const MAGIC: [u8; 8] = *b"SOVIANC2";
 
 impl Introduction {
     /// Its bytes.
@@ -116,7 +124,9 @@ impl Introduction {
         let mut out = [0; INTRODUCTION];
         out[0..8].copy_from_slice(&MAGIC);
         out[8..12].copy_from_slice(&self.from.pid.to_le_bytes());
+        out[12..16].copy_from_slice(&self.place.to_le_bytes());
         out[16..24].copy_from_slice(&self.from.nonce.to_le_bytes());
+        out[24..40].copy_from_slice(&self.shown);
         out
     }
 
@@ -124,8 +134,14 @@ impl Introduction {
     pub fn decode(bytes: &[u8]) -> Option<Introduction> {
         let bytes: &[u8; INTRODUCTION] = bytes.try_into().ok()?;
         let pid = i32::from_le_bytes(bytes[8..12].try_into().ok()?);
+        let place = i32::from_le_bytes(bytes[12..16].try_into().ok()?);
         let nonce = u64::from_le_bytes(bytes[16..24].try_into().ok()?);
-        (bytes[0..8] == MAGIC).then_some(Introduction { from: Process { pid, nonce } })
+        let shown = bytes[24..40].try_into().ok()?;
+        (bytes[0..8] == MAGIC).then_some(Introduction {
+            from: Process { pid, nonce },
+            place,
+            shown,
+        })
     }
 }
 
@@ -147,7 +163,8 @@ mod tests {
             }
             assert_eq!(Link::with_role(&link.encode()), None);
         }
-        let introduction = Introduction { from: Process { pid: 7, nonce: 9 } };
+        let introduction =
+            Introduction { from: Process { pid: 7, nonce: 9 }, place: -1, shown: [3; 16] };
         let bytes = introduction.encode();
         assert_eq!(Introduction::decode(&bytes), Some(introduction));
         assert_eq!(Introduction::decode(&bytes[1..]), None);

@@ -1,7 +1,8 @@
 //! Meeting by a NIC in software: where the rules name one, each end asks it for a VI, and it accepts when the NIC at the
 //! other end has been asked for the same connection.
 //!
-//! A process introduces itself to a NIC once: it makes a segment, and the NIC takes the place that another process
+//! A process introduces itself to a NIC once ([`Introduction`]). Each shows that it could trace the other, as two
+//! processes do that meet; then the process hands over a segment, in which the NIC takes the place that another process
 //! of this host would have. No NIC, or one that does not answer: the connection stays on TCP, and asks again later.
 
 use super::attach::{Attached, attach};
@@ -14,8 +15,9 @@ use crate::sets;
 use crate::table::Ref;
 use sovia_control::NicName;
 use sovia_proto::meeting::{INTRODUCTION, Introduction, NIC_NAME};
-use sovia_sys::datagram::Name;
+use sovia_sys::datagram::{Name, Received};
 use sovia_sys::seqpacket::Packets;
+use sovia_sys::trace::{self, Challenge};
 use sovia_sys::{Fd, call, clock};
 use via_shm::Segment;
 use via_shm::request::Progress;
@@ -26,12 +28,21 @@ const RETRY_NS: u64 = 5_000_000;
 /// A NIC that the rules name, as this process knows it.
 struct Nic {
     name: &'static NicName,
-    /// What this process has said to it, until it answers.
-    introduction: Option<(Packets, Segment, (u64, u64))>,
+    /// How far this process has introduced itself.
+    talk: Option<Talk>,
     /// The NIC as a process, once it has answered.
     process: Option<Process>,
     /// When it was last looked for.
     tried: u64,
+}
+
+/// An introduction that is under way.
+struct Talk {
+    packets: Packets,
+    /// What the NIC is to read to show that it could trace this process.
+    challenge: Challenge,
+    /// The segment that has been handed over, once the NIC has shown that, and which file it is.
+    segment: Option<(Segment, (u64, u64))>,
 }
 
 /// Those that have been looked for.
@@ -87,7 +98,7 @@ impl Nics {
     fn find(&mut self, name: &'static NicName) -> &mut Nic {
         let known = self.0.iter().position(|nic| nic.name == name);
         let i = known.unwrap_or_else(|| {
-            self.0.push(Nic { name, introduction: None, process: None, tried: 0 });
+            self.0.push(Nic { name, talk: None, process: None, tried: 0 });
             self.0.len() - 1
         });
         &mut self.0[i]
@@ -107,8 +118,8 @@ impl Nics {
             }
             nic.process = None;
         }
-        match nic.introduction.take() {
-            Some(said) => nic.hear(said),
+        match nic.talk.take() {
+            Some(talk) => nic.hear(talk),
             None => nic.introduce(),
         }
         nic.process
@@ -123,7 +134,7 @@ fn request(nic: Process, link: &Link, role: Role) -> Option<Requested> {
 }
 
 impl Nic {
-    /// Says who this process is, and hands over a segment.
+    /// Says who this process is, and where its challenge lies.
     fn introduce(&mut self) {
         let now = clock::now_ns();
         if now.saturating_sub(self.tried) < RETRY_NS {
@@ -136,48 +147,65 @@ impl Nic {
         name[NIC_NAME.len()..][..text.len()].copy_from_slice(text);
         let Some(name) = Name::new(&name[..NIC_NAME.len() + text.len()]) else { return };
         let Ok(packets) = Packets::connect(&name) else { return };
+        let Ok(challenge) = Challenge::new() else { return };
+        let said = Introduction { from: pair::me(), place: challenge.place(), shown: [0; 16] };
+        if packets.send(&said.encode(), &[]).is_ok() {
+            self.talk = Some(Talk { packets, challenge, segment: None });
+        }
+    }
+
+    /// Hears what the NIC says next, and goes on.
+    fn hear(&mut self, mut talk: Talk) {
+        let mut answer = [0; INTRODUCTION + 1];
+        let received = match talk.packets.receive(&mut answer) {
+            Ok(received) => received,
+            Err(call::Errno::EAGAIN) => {
+                self.talk = Some(talk);
+                return;
+            }
+            Err(_) => return,
+        };
+        let said = Introduction::decode(&answer[..received.len.min(answer.len())]);
+        let (Some(said), Ok((pid, uid))) = (said, talk.packets.peer()) else { return };
         // Programs of other users may listen there.
-        if !packets.peer().is_ok_and(|(_, uid)| uid == call::geteuid()) {
+        if said.from.pid != pid || uid != call::geteuid() {
             return;
         }
+        match talk.segment.take() {
+            None if talk.challenge.is_met_by(&said.shown) => self.hand_over(talk, pid, said.place),
+            None => {}
+            Some((segment, id)) => self.complete(segment, id, said.from, received),
+        }
+    }
+
+    /// The NIC could trace this process. If this process could trace the NIC, it hands over a segment.
+    fn hand_over(&mut self, mut talk: Talk, pid: i32, place: i32) {
+        let Some(shown) = trace::read_challenge(pid, place) else { return };
         let (Ok((segment, file)), Some(own)) = (Segment::create(), own_descriptors()) else {
             return;
         };
         let Ok(id) = call::file_id(file.raw()) else { return };
         let mut fds = vec![file.raw()];
         fds.extend(own);
-        let introduction = Introduction { from: pair::me() }.encode();
-        if packets.send(&introduction, &fds).is_ok() {
-            self.introduction = Some((packets, segment, id));
+        let said = Introduction { from: pair::me(), place: -1, shown };
+        if talk.packets.send(&said.encode(), &fds).is_ok() {
+            talk.segment = Some((segment, id));
+            self.talk = Some(talk);
         }
     }
 
-    /// Hears what the NIC answers.
-    fn hear(&mut self, said: (Packets, Segment, (u64, u64))) {
-        let (packets, segment, id) = said;
-        let mut answer = [0; INTRODUCTION + 1];
-        let mut received = match packets.receive(&mut answer) {
-            Ok(received) => received,
-            Err(call::Errno::EAGAIN) => {
-                self.introduction = Some((packets, segment, id));
-                return;
-            }
-            Err(_) => return,
-        };
-        let Some(answer) = Introduction::decode(&answer[..received.len.min(answer.len())]) else {
-            return;
-        };
-        let Ok((pid, _)) = packets.peer() else { return };
-        if answer.from.pid != pid || !are_descriptors_of_a_peer(&received.fds) {
+    /// The NIC has the segment: its own descriptors have come.
+    fn complete(&mut self, segment: Segment, id: (u64, u64), nic: Process, mut received: Received) {
+        if !are_descriptors_of_a_peer(&received.fds) {
             return;
         }
         received.fds.iter_mut().for_each(Fd::vouch);
         pair::collect(sets::forget_pair);
-        let added = pair::add_nic(segment, id, answer.from).and_then(pair::get);
+        let added = pair::add_nic(segment, id, nic).and_then(pair::get);
         if let Some(pair) = added {
             keep(&pair, received.fds);
             if pair.has_doors() {
-                self.process = Some(answer.from);
+                self.process = Some(nic);
             }
         }
     }

@@ -2,8 +2,9 @@
 
 use super::entering::{Origin, next_from};
 use super::hold::scan;
-use super::receive::{idle, is_returning};
+use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
+use super::take::is_returning;
 use super::{Got, ROOM, backlog, ending, load, reflected, returned, rx, tx, word};
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};

@@ -8,6 +8,7 @@
 //! - `entering`, `leaving`, `anchor`, `returned`: between TCP and the VI: the way in, the way back, what the kernel
 //!   says, and what the way back asks of a sender;
 //! - `reflected`: what differs where a NIC in software is between the two ends;
+//! - `take`: bytes off the VI, from where they lie;
 //! - `ending`: how the peer's end came, and what is told of it;
 //! - `state`: what flags, paths and the words of the peer come to for a call;
 //! - `remains`: what is unread on a VI that a receiver leaves, or that it has never entered;
@@ -36,6 +37,7 @@ pub(crate) mod remains;
 pub(crate) mod returned;
 mod send;
 pub(crate) mod state;
+mod take;
 mod transfer;
 
 pub(crate) use anchor::anchor_has_ended;
@@ -48,10 +50,11 @@ pub use look::{Watch, readable, writable};
 use packets::send_control;
 pub(crate) use peek::peek_on_vi;
 pub use peek::{peek, unread};
-pub(crate) use receive::take_on_vi;
-pub use receive::{is_ending, is_returning, receive};
+pub use receive::receive;
 pub(crate) use send::{Way, goes_over_vi, way};
 pub use send::{finish, leave, send, shut};
+pub(crate) use take::take_on_vi;
+pub use take::{is_ending, is_returning};
 pub(crate) use via_shm::Damaged;
 
 use crate::Errno;

@@ -3,8 +3,9 @@
 use super::anchor::acknowledge;
 use super::entering::{Origin, grant, next_from, switched};
 use super::hold::{copy_held, kind_of, look, scan};
-use super::receive::{end, idle, is_returning, rescue};
+use super::receive::{end, idle, rescue};
 use super::remains::unread_packets;
+use super::take::is_returning;
 use super::{Fault, Got, damaged, ending, failed, load, reflected, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};

@@ -2,22 +2,17 @@
 
 use super::anchor::{acknowledge, anchor_has_ended};
 use super::entering::{Origin, grant, next_from};
-use super::hold::{copy_held, hold, kind_of, scan};
-use super::packets::{
-    advance, consumed, count_arrival, packet_of, take_control, take_held_control,
-};
+use super::hold::scan;
 use super::state::{self, Receives};
-use super::{Fault, Got, ROOM, damaged, failed, load, rx, store, tell_writer, word};
+use super::take::{receive_vi, receive_vi_here};
+use super::{Fault, Got, damaged, failed, load, rx, word};
 use super::{combine, ending, reflected};
-use crate::conn::{Conn, Guard, HELD, HasEndpoint, Taking, flag};
+use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::errno;
 use core::sync::atomic::Ordering;
-use sovia_proto::order::Take;
-use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{self, Rx, Tx};
 use sovia_sys::{cache, call};
-use via_shm::endpoint::{Area, Bulk};
-use via_shm::layout::Direction;
+use via_shm::endpoint::Bulk;
 
 /// Receives into `out` whatever is there. Grants the VI to the sender if the connection has one:
 /// the caller is the program itself, reading.
@@ -107,41 +102,6 @@ fn receive_on_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> 
         Ok(n) => Some(Got::Bytes(n)),
         Err(fault) => Some(Got::Failed(failed(guard.conn, fd, fault))),
     }
-}
-
-/// Whether the direction in which we receive goes back to TCP here; takes the packet that says so.
-pub fn is_returning(guard: &mut Guard<'_>) -> bool {
-    is_next(guard, Kind::ToTcp) && take_held(guard, &mut []).is_ok()
-}
-
-/// Whether the direction in which we receive ends here: nothing is unread before the peer's FIN.
-pub fn is_ending(guard: &mut Guard<'_>) -> bool {
-    guard.conn.has(flag::EOF) || is_next(guard, Kind::Fin)
-}
-
-/// Whether a packet of that kind is the next that a receive would take. It is among those held then.
-fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
-    if guard.conn.rx() != Rx::Vi || guard.front != 0 {
-        return false;
-    }
-    if guard.held_first == guard.held_end {
-        if guard.conn.is_handled() {
-            return false;
-        }
-        let head = guard.endpoint_ref().rx.head().ok().flatten();
-        let kind = head.and_then(|entry| Immediate::decode(entry.immediate).ok());
-        if kind.is_none_or(|packet| packet.kind != wanted) || scan(guard).is_err() {
-            return false;
-        }
-    }
-    if guard.held[guard.held_first as usize % HELD].kind != wanted as u8 {
-        return false;
-    }
-    // What was gathered before the packet was sent is visible now that the packet is.
-    let line = &rx(guard).writer;
-    let tail = load(line, word::TAIL);
-    let after = load(line, word::AFTER) as u32;
-    guard.taker.next(tail, after) == Take::Packet
 }
 
 /// What a VI that has nothing comes to: no bytes yet ([`Got::Nothing`]), the end, an error, or `Bytes(0)` if there is
@@ -287,156 +247,4 @@ pub(super) fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Ori
         }
     }
     Ok(Origin::Vi)
-}
-
-/// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
-fn receive_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
-    receive_vi_here(guard, out)
-}
-
-/// The same, in its caller.
-#[inline(always)]
-fn receive_vi_here(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
-    let mut done = 0;
-    let result = take(guard, out, &mut done);
-    guard.traffic.bytes_received += done as u64;
-    match result {
-        // What came before the bad address has been received; the rest stays where it is.
-        Err(Fault::BadAddress) if done > 0 => Ok(done),
-        result => result.map(|()| done),
-    }
-}
-
-#[inline(always)]
-fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), Fault> {
-    let direction = rx(guard);
-    while *count < out.len() {
-        let done = *count;
-        let tail = load(&direction.writer, word::TAIL);
-        if tail != guard.taker.head {
-            let after = load(&direction.writer, word::AFTER) as u32;
-            if let Take::Gathered(n) = guard.taker.next(tail, after) {
-                *count += take_gathered(guard, direction, n, &mut out[done..])?;
-                continue;
-            }
-        }
-        if guard.held_first != guard.held_end {
-            let n = take_held(guard, &mut out[done..])?;
-            *count += n;
-            if n == 0 && guard.conn.rx() != Rx::Vi || guard.conn.has(flag::EOF) {
-                break;
-            }
-            continue;
-        }
-        if guard.conn.is_handled() {
-            // What is in the ring is for the handler to take.
-            break;
-        }
-        let Some(entry) = guard.endpoint().rx.head()? else {
-            // Packets that go before gathered bytes were published before those were.
-            if tail != guard.taker.head && done == 0 {
-                return Err(Fault::Damaged);
-            }
-            break;
-        };
-        let packet = packet_of(&entry)?;
-        count_arrival(guard, packet)?;
-        match packet.kind {
-            Kind::Data => {
-                let from = guard.front as usize;
-                if from > entry.len as usize {
-                    return Err(Fault::Damaged);
-                }
-                let n = (entry.len as usize - from).min(out.len() - done);
-                guard.endpoint_ref().rx.copy_head(&entry, from, &mut out[done..done + n])?;
-                *count += n;
-                if from + n == entry.len as usize {
-                    let packets = guard.taker.packets.wrapping_add(1);
-                    let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
-                    guard.take(taking);
-                    let release = advance(guard, &entry)?;
-                    consumed(guard, entry.len, release)?;
-                } else {
-                    guard.front = (from + n) as u32;
-                }
-            }
-            kind => {
-                if kind.is_ordered() {
-                    // What was gathered before it was sent is there by now, though perhaps not
-                    // yet when the tail was loaded above.
-                    let tail = load(&direction.writer, word::TAIL);
-                    let after = load(&direction.writer, word::AFTER) as u32;
-                    if let Take::Gathered(n) = guard.taker.next(tail, after) {
-                        *count += take_gathered(guard, direction, n, &mut out[done..])?;
-                        // Its arrival has been counted already, if it carries acknowledgements.
-                        hold(guard, &entry, kind)?;
-                        continue;
-                    }
-                }
-                if !take_control(guard, &entry, kind)? {
-                    break;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn take_gathered(
-    guard: &mut Guard<'_>,
-    direction: &Direction,
-    available: u64,
-    out: &mut [u8],
-) -> Result<usize, Fault> {
-    if available > Area::LEN as u64 {
-        return Err(Fault::Damaged);
-    }
-    let start = load(&direction.writer, word::START);
-    let at = (guard.taker.head.wrapping_sub(start) % Area::LEN as u64) as usize;
-    let n = (available as usize).min(out.len()).min(Area::LEN - at);
-    if !guard.endpoint_ref().rx.area().read(at, &mut out[..n]) {
-        // The place is within the area: it is the program's buffer that is not there.
-        return Err(Fault::BadAddress);
-    }
-    guard.taker.head += n as u64;
-    store(&direction.reader, word::HEAD, guard.taker.head);
-    if available - n as u64 <= ROOM {
-        tell_writer(guard);
-    }
-    Ok(n)
-}
-
-pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
-    let index = guard.held_first as usize % HELD;
-    let held = guard.held[index];
-    let Some(kind) = kind_of(held.kind) else { return Err(Fault::Damaged) };
-    if kind != Kind::Data {
-        take_held_control(guard, kind)?;
-        return Ok(0);
-    }
-    let from = guard.front as usize;
-    if from > held.len as usize {
-        return Err(Fault::Damaged);
-    }
-    let n = (held.len as usize - from).min(out.len());
-    copy_held(guard, &held, from, &mut out[..n])?;
-    if from + n == held.len as usize {
-        let packets = guard.taker.packets.wrapping_add(1);
-        let taking = Taking::FromHeld(guard.held_first, packets);
-        guard.take(taking);
-        guard.held_first = guard.held_first.wrapping_add(1);
-        consumed(guard, held.len, held.pooled.then_some(held.release))?;
-    } else {
-        guard.front = (from + n) as u32;
-    }
-    Ok(n)
-}
-
-/// Takes bytes off the VI, and never looks at TCP; how many.
-pub(crate) fn take_on_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> usize {
-    match guard.conn.rx() {
-        Rx::Vi if reflected::awaits_answer(guard) => 0,
-        Rx::Vi => receive_vi(guard, out).unwrap_or(0),
-        _ => 0,
-    }
 }
