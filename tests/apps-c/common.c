@@ -180,7 +180,7 @@ struct info {
     uint32_t state;
     uint32_t rest[15];
 };
-enum { MEETING = 1, TABLE_VERSIONS = 32, ROUNDS_UNTIL_MET = 20000 };
+enum { MEETING = 1, TABLE_VERSIONS = 32, ROUNDS_UNTIL_MET = 1000000 };
 
 // Whether the connection's ends have met, or never will.
 static bool has_met(int fd) {

@@ -114,8 +114,12 @@ impl Scenario {
             vec![("server", pairing.server), ("client", pairing.client)]
         };
         let verbose = pairing.is_accelerated();
-        let launches: Vec<Launch> =
-            roles.iter().map(|(role, stack)| self.launch(role, *stack, &folder, verbose)).collect();
+        let until_met = verbose && env::var_os("SOVIA_TESTS_UNTIL_MET").is_some();
+        let launches: Vec<Launch> = roles
+            .iter()
+            .map(|(role, stack)| self.launch(role, *stack, &folder, verbose))
+            .map(|launch| if until_met { launch.env("SOVIA_TEST_UNTIL_MET", "1") } else { launch })
+            .collect();
         let running = launches.iter().map(Launch::start).collect();
         let outcomes = finish(running, self.watchdog);
         let ends = roles.iter().map(|(role, _)| *role).zip(outcomes);

@@ -55,7 +55,8 @@ fn redis_is_served_over_frames_that_get_lost() {
             .current_dir(folder.path())
     };
     let server = launch(&["redis-server", "--port", &port, "--save", ""]).start();
-    let benchmark = ["redis-benchmark", "-p", &port, "-n", "500", "-c", "5", "-q", "-t", "set,get"];
+    let benchmark =
+        ["redis-benchmark", "-p", &port, "-n", "3000", "-c", "2", "-q", "-t", "set,get"];
     // Until the server listens the client is refused.
     let outcome = loop {
         let outcome = launch(&benchmark).start().finish(LIMIT);
