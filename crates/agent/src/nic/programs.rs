@@ -1,0 +1,146 @@
+//! Programs of this host: how they come, what they mark in their segments, and how they die.
+
+use super::{CLOSED_NS, NOTICE, Nic, STRANGER};
+use crate::connection::Connection;
+use crate::program::{Heard, Life, NIC, Refused};
+use crate::wire::{Id, Message};
+
+impl Nic {
+    /// Programs that come.
+    pub(super) fn greet(&mut self) {
+        while let Some(stranger) = self.entrance.accept() {
+            if self.watch(stranger.raw(), STRANGER).is_ok() {
+                self.strangers.push(stranger);
+            }
+        }
+        self.hear_strangers();
+    }
+
+    pub(super) fn hear_strangers(&mut self) {
+        let mut taken_in = Vec::new();
+        let entrance = &self.entrance;
+        self.strangers.retain_mut(|stranger| match entrance.hear(stranger) {
+            Ok(Heard::More) => true,
+            Ok(Heard::Program(program)) => {
+                taken_in.push(*program);
+                false
+            }
+            Err(Refused::Gone) => false,
+            Err(refused) => {
+                eprintln!("sovia-agent: a program is not served: {refused}");
+                false
+            }
+        });
+        for program in taken_in {
+            let watched = program.notices.iter().all(|fd| self.watch(fd.raw(), NOTICE).is_ok());
+            if watched {
+                self.programs.insert(self.next, program);
+                self.next += 1;
+            }
+        }
+    }
+
+    /// Looks where programs have marked VIs. False if nowhere.
+    pub(super) fn visit_programs(&mut self) -> bool {
+        let mut marked = Vec::new();
+        for (&id, program) in &self.programs {
+            program.waiter().drain(|vi| marked.push((id, vi)));
+        }
+        for &(program, vi) in &marked {
+            match self.programs[&program].vis.get(&vi) {
+                Some(&id) => self.visit(id),
+                None => self.look_for_request(program, vi),
+            }
+        }
+        !marked.is_empty()
+    }
+
+    /// A VI of a program's that has news.
+    pub(super) fn visit(&mut self, id: Id) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(program) = self.programs.get(&connection.program) else { return };
+        if connection.joined.is_none() {
+            if !connection.is_wanted(program) {
+                self.withdraw(id);
+            }
+            return;
+        }
+        self.tell(id);
+    }
+
+    /// A program may have requested a VI.
+    pub(super) fn look_for_request(&mut self, program_id: u64, vi: u32) {
+        let Some(program) = self.programs.get_mut(&program_id) else { return };
+        let mut found = None;
+        program.segment.pending(NIC, |request, discriminator| {
+            if request.vi == vi {
+                found = sovia_proto::meeting::Link::with_role(discriminator);
+            }
+        });
+        let Some((link, is_connector)) = found else { return };
+        let connection = Connection {
+            program: program_id,
+            vi,
+            link,
+            is_connector,
+            joined: None,
+            is_left: false,
+            is_alone: false,
+        };
+        if !connection.is_vouched_for(program.uid) {
+            // Its program goes on on TCP.
+            return;
+        }
+        let id = self.next;
+        self.next += 1;
+        program.vis.insert(vi, id);
+        let (own, other) = (connection.own_end(), connection.other_end());
+        self.say(&Message::Offer(id, link, is_connector));
+        self.connections.insert(id, connection);
+        match self.offers.remove(&other) {
+            Some(far) => self.join(id, far),
+            None => {
+                self.requests.insert(own, id);
+            }
+        }
+    }
+
+    /// Some program has died: its connections that no process holds any more end.
+    pub(super) fn look_for_deaths(&mut self, now: u64) {
+        self.is_closing = false;
+        let mut ended = Vec::new();
+        for program in self.programs.values_mut() {
+            let life = program.life();
+            if life == Life::Alive {
+                continue;
+            }
+            let all = life == Life::AllDied;
+            let since = *program.died_at.get_or_insert(now);
+            if !all {
+                program.died_at = None;
+            }
+            let is_closed = all && now.saturating_sub(since) >= CLOSED_NS;
+            for id in program.vis.values() {
+                let Some(connection) = self.connections.get(id) else { continue };
+                if connection.is_left {
+                    continue;
+                }
+                if is_closed || !connection.is_held() {
+                    ended.push(*id);
+                } else {
+                    self.is_closing |= all;
+                }
+            }
+        }
+        for id in ended {
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            connection.leave(true);
+            if connection.joined.is_some() {
+                self.tell(id);
+            } else {
+                self.withdraw(id);
+            }
+        }
+        self.programs.retain(|_, program| program.died_at.is_none() || !program.vis.is_empty());
+    }
+}

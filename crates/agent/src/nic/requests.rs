@@ -1,0 +1,40 @@
+//! VIs that programs have requested: joined when both ends have asked, and forgotten when nothing is left to be done.
+
+use super::Nic;
+use crate::connection::Connection;
+use crate::wire::{Id, Message};
+
+impl Nic {
+    /// Both ends of a connection have asked for it.
+    pub(super) fn join(&mut self, id: Id, far: Id) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let program = &self.programs[&connection.program];
+        if connection.join(program, far) {
+            self.tell(id);
+        } else {
+            self.withdraw(id);
+        }
+    }
+
+    /// A request is none any more.
+    pub(super) fn withdraw(&mut self, id: Id) {
+        if let Some(connection) = self.forget(id) {
+            self.requests.remove(&connection.own_end());
+            self.say(&Message::Withdraw(id));
+        }
+    }
+
+    /// Nothing is left to be done about a connection.
+    pub(super) fn forget(&mut self, id: Id) -> Option<Connection> {
+        self.untold.remove(&id);
+        let connection = self.connections.remove(&id)?;
+        if let Some(program) = self.programs.get_mut(&connection.program) {
+            program.vis.remove(&connection.vi);
+            connection.give_back(program);
+            if program.died_at.is_some() && program.vis.is_empty() {
+                self.programs.remove(&connection.program);
+            }
+        }
+        Some(connection)
+    }
+}
