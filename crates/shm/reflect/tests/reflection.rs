@@ -355,3 +355,25 @@ fn a_far_nic_that_lies_is_found_out() {
     settle(&mut a, &mut b);
     assert_eq!(b.receive(), Some(b"x".to_vec()));
 }
+
+proptest! {
+    /// Whatever a far NIC says, and in whatever order: it is published, or refused, and the program's memory stays its own.
+    #[test]
+    fn no_message_of_a_far_nic_makes_a_nic_panic(
+        messages in proptest::collection::vec(
+            (0u8..10, proptest::collection::vec(prop_oneof![Just(0u8), Just(255), any::<u8>()], 0..200)),
+            1..40
+        )
+    ) {
+        let mut host = Host::new();
+        for (kind, rest) in messages {
+            let mut bytes = vec![kind];
+            bytes.extend(rest);
+            if let Ok(message) = Message::decode(&bytes) {
+                let _ = host.nic.apply(&message);
+            }
+            host.said.room = 10;
+            let _ = host.nic.collect(&mut host.said);
+        }
+    }
+}
