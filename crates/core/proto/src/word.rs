@@ -50,7 +50,7 @@ pub const FROM: usize = 5;
 /// Path line: not 0 when the sender wants the receiver to take the connection back to TCP.
 pub const ASKED: usize = 6;
 /// Path line: not 0 once the receiver has shut both halves. TCP resets a connection on which bytes
-/// arrive then.
+/// arrive then. Where a NIC is between the two ends the word says how much had arrived before.
 pub const SHUT: usize = 7;
 
 /// In the word of the grant: the receiver has closed.

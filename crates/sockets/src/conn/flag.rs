@@ -61,3 +61,6 @@ pub const UNTIL_FULL: u32 = 1 << 26;
 pub const REFLECTED: u32 = 1 << 27;
 /// It has said that nothing comes any more, and the program has been told.
 pub const GONE: u32 = 1 << 28;
+/// The receiver had shut both halves before it had all that this end sent: the kernel has been given a byte to reset the
+/// connection for.
+pub const LATE: u32 = 1 << 29;

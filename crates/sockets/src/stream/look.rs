@@ -64,7 +64,8 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             // TCP has nothing: whether it has been read up to the switch.
             match next_from(guard) {
                 Ok(Origin::Vi) => readable(guard, fd),
-                Ok(Origin::Tcp(_) | Origin::Nowhere) => false,
+                Ok(Origin::Nowhere) => conn.has(flag::SHUT_RD),
+                Ok(Origin::Tcp(_)) => false,
                 Err(_) => true,
             }
         }

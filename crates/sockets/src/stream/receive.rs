@@ -167,6 +167,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let limit = match next_from(guard) {
         Ok(Origin::Vi) => return None,
         Ok(Origin::Tcp(limit)) => limit.min(out.len()),
+        Ok(Origin::Nowhere) if conn.has(flag::SHUT_RD) => return Some(Got::End),
         Ok(Origin::Nowhere) => return Some(Got::Nothing),
         Err(fault) => return Some(Got::Failed(failed(conn, fd, fault))),
     };

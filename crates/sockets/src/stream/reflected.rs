@@ -8,12 +8,14 @@
 //! - what is settled by compare-exchange between the two ends is settled where the sender is. A receiver that enters the
 //!   VI or goes back asks, and its next steps wait for the answer ([`sovia_proto::path::reflected`]).
 
-use super::{load, rx, store, word};
-use crate::conn::{Guard, flag};
-use crate::pair;
+use super::hold::scan;
+use super::{load, rx, store, tx, word};
+use crate::conn::{Guard, HELD, flag};
+use crate::{pair, table};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::reflected::{Next, Recalled};
-use sovia_proto::path::{self, REFUSED, Rx};
+use sovia_proto::path::{self, REFUSED, Rx, Tx};
+use sovia_sys::call;
 
 #[inline]
 pub(super) fn is_reflected(guard: &Guard<'_>) -> bool {
@@ -115,10 +117,44 @@ pub(super) fn awaits_answer(guard: &Guard<'_>) -> bool {
 
 /// The peer's end, for the thread that answers in the place of the program: whether it is news.
 pub(crate) fn note_end(guard: &Guard<'_>) -> bool {
+    if is_reflected(guard) {
+        reset_for_what_came_late(guard);
+    }
     is_reflected(guard)
         && !guard.conn.has(flag::GONE)
         && load(&rx(guard).writer, word::GONE) != 0
         && guard.conn.set(flag::GONE | flag::ANCHOR) & flag::GONE == 0
+}
+
+/// How much of a stream there is, as one word: bytes in packets, bytes gathered. Never 0 or 1.
+fn amount(packets: u32, gathered: u64) -> u64 {
+    1 << 63 | u64::from(packets & (u32::MAX >> 1)) << 32 | u64::from(gathered as u32)
+}
+
+/// What this end says when it has shut both halves: how much had come by then. 1: that is not known.
+pub(super) fn shut_word(guard: &mut Guard<'_>) -> u64 {
+    if !is_reflected(guard) || guard.conn.is_handled() || scan(guard).is_err() {
+        return 1;
+    }
+    let held = (guard.held_first..guard.held_end).map(|n| guard.held[n as usize % HELD].len);
+    let packets = held.fold(guard.bytes_taken, u32::wrapping_add);
+    amount(packets, load(&rx(guard).writer, word::TAIL))
+}
+
+/// The receiver has shut both halves, and what this end has sent since, before it heard of that, lies on the VI. TCP would
+/// have reset the connection for it: the kernel does, for a byte that it is given here.
+fn reset_for_what_came_late(guard: &Guard<'_>) {
+    let said = load(&tx(guard).path, word::SHUT);
+    let sent = amount(guard.bytes_sent, guard.gatherer.tail);
+    if said > 1
+        && said != sent
+        && guard.conn.tx() == Tx::Vi
+        && !guard.closing.fin_sent
+        && guard.conn.set(flag::LATE) & flag::LATE == 0
+        && let Some(fd) = table::descriptor_of(guard.conn)
+    {
+        let _ = call::send(fd, &[0], libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    }
 }
 
 /// Whether the peer has died, rather than left.

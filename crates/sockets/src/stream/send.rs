@@ -148,7 +148,8 @@ pub(super) fn has_shut(guard: &Guard<'_>) -> bool {
 
 /// This end has shut both halves, of the anchor as well: nothing that the peer sends is welcome.
 pub fn shut(guard: &mut Guard<'_>) {
-    store(&rx(guard).path, word::SHUT, 1);
+    let shut = reflected::shut_word(guard);
+    store(&rx(guard).path, word::SHUT, shut);
     // Threads that wait for room. Others have been told of the end.
     listeners::wake_asleep(&rx(guard).room);
     reflected::tell_nic(guard);
