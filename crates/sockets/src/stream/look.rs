@@ -30,8 +30,8 @@ fn gathered_next(guard: &Guard<'_>) -> bool {
 /// Whether a receive would find something (bytes, the end, an error).
 pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
-    if reflected::awaits_answer(guard) {
-        return false;
+    if let Some(got) = reflected::instead(guard) {
+        return got != Got::Nothing;
     }
     is_returning(guard);
     match conn.rx() {

@@ -16,8 +16,8 @@ use via_shm::endpoint::Area;
 
 /// Copies unread bytes without consuming them (`MSG_PEEK`).
 pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
-    if reflected::awaits_answer(guard) {
-        return Got::Nothing;
+    if let Some(got) = reflected::instead(guard) {
+        return got;
     }
     loop {
         let got = if guard.conn.rx() == Rx::Vi {

@@ -54,8 +54,8 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
         grant(guard);
         return if super::readable(guard, fd) { Got::Bytes(0) } else { Got::Nothing };
     }
-    if reflected::awaits_answer(guard) {
-        return Got::Nothing;
+    if let Some(got) = reflected::instead(guard) {
+        return got;
     }
     if conn.rx() == Rx::Vi {
         match receive_vi_here(guard, out) {

@@ -9,7 +9,7 @@
 //!   VI or goes back asks, and its next steps wait for the answer ([`sovia_proto::path::reflected`]).
 
 use super::hold::scan;
-use super::{load, rx, store, tx, word};
+use super::{Got, load, rx, store, tx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::{pair, table};
 use core::sync::atomic::Ordering;
@@ -110,9 +110,23 @@ pub(super) fn found_by_answer(guard: &Guard<'_>, found: u64) -> Option<u64> {
     }
 }
 
-/// Whether what this end returns has not been answered: until it is, nothing is read on the VI or on TCP.
-pub(super) fn awaits_answer(guard: &Guard<'_>) -> bool {
-    guard.conn.has(flag::RETURNING) && guard.conn.rx() == Rx::Vi
+/// What a receive finds without a look at the VI or TCP, where the flags say that it may be so.
+#[inline]
+pub(super) fn instead(guard: &Guard<'_>) -> Option<Got> {
+    if guard.conn.has(flag::RETURNING | flag::SHUT_RD) { found_instead(guard) } else { None }
+}
+
+#[cold]
+fn found_instead(guard: &Guard<'_>) -> Option<Got> {
+    let conn = guard.conn;
+    if conn.has(flag::RETURNING) && conn.rx() == Rx::Vi {
+        // What this end returns has not been answered: until it is, nothing is read anywhere.
+        return Some(Got::Nothing);
+    }
+    let had = amount(guard.bytes_taken.wrapping_add(guard.front), guard.taker.head);
+    let is_over = conn.has(flag::SHUT_RD) && conn.has(flag::SHUT_WR) && is_reflected(guard);
+    // What has come since both halves were shut TCP would have thrown away.
+    (is_over && load(&rx(guard).path, word::SHUT) == had).then_some(Got::End)
 }
 
 /// The peer's end, for the thread that answers in the place of the program: whether it is news.

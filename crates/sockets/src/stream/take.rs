@@ -193,7 +193,7 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
 /// Takes bytes off the VI, and never looks at TCP; how many.
 pub(crate) fn take_on_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> usize {
     match guard.conn.rx() {
-        Rx::Vi if reflected::awaits_answer(guard) => 0,
+        Rx::Vi if reflected::instead(guard).is_some() => 0,
         Rx::Vi => receive_vi(guard, out).unwrap_or(0),
         _ => 0,
     }
