@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::Ordering;
 use sovia_proto::meeting::Link;
 use sovia_proto::word;
-use sovia_reflect::Reflection;
+use sovia_reflect::{Reflection, Told};
 use sovia_sys::diag;
 
 /// Bytes that a VI's last use may leave in memory, in each range of the segment.
@@ -26,6 +26,8 @@ pub(crate) struct Connection {
     pub(crate) is_left: bool,
     /// The far NIC has nothing of it any more, and is told nothing.
     pub(crate) is_alone: bool,
+    /// Since when the far program's TCP is known to have ended, while this program may hold its socket still.
+    pub(crate) asked_at: Option<u64>,
 }
 
 /// The doorbell of the program's thread that watches anchors.
@@ -120,7 +122,7 @@ impl Connection {
     }
 
     /// Wakes those of the program that are to look at the VI.
-    pub(crate) fn wake(&self, program: &Program, told: sovia_reflect::Told) {
+    pub(crate) fn wake(&self, program: &Program, told: Told) {
         if let Some((_, reflection)) = &self.joined {
             reflection.tell(told, |waiters| program.notify(self.vi, waiters));
             if told.progress {
@@ -138,7 +140,7 @@ impl Connection {
         {
             let direction = program.segment.direction(self.vi, NIC);
             direction.writer.0[word::GONE].store(word::BROKEN, Ordering::Release);
-            self.wake(program, sovia_reflect::Told { reader: true, writer: true, progress: true });
+            self.wake(program, Told::ALL);
         }
     }
 }

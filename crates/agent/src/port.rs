@@ -31,10 +31,23 @@ pub struct Faults {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unheard;
 
+/// What has become of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It is on its way, or was lost as the faults say.
+    Gone,
+    /// The far NIC's queue is full: it is to be sent again when there is room.
+    Full,
+}
+
 /// One end of the way to another NIC.
 #[derive(Debug)]
 pub(crate) struct Port {
-    socket: UnixDatagram,
+    /// Where frames come to.
+    hears: UnixDatagram,
+    /// Connected to the far NIC's port, so that the kernel tells when there is room.
+    sends: UnixDatagram,
+    is_connected: bool,
     peer: PathBuf,
     faults: Faults,
     dice: ChaCha8Rng,
@@ -45,13 +58,21 @@ pub(crate) struct Port {
 impl Port {
     /// The port at `own`, to the NIC at `peer`. What a NIC that is no more has left at `own` is replaced.
     pub(crate) fn open(own: &Path, peer: &Path, faults: Faults) -> io::Result<Port> {
+        let sends = UnixDatagram::unbound()?;
+        sends.set_nonblocking(true)?;
         if UnixDatagram::unbound()?.connect(own).is_err() {
             let _ = std::fs::remove_file(own);
         }
-        let socket = UnixDatagram::bind(own)?;
-        socket.set_nonblocking(true)?;
+        let hears = UnixDatagram::bind(own)?;
+        hears.set_nonblocking(true)?;
         let dice = ChaCha8Rng::seed_from_u64(faults.seed);
-        Ok(Port { socket, peer: peer.to_owned(), faults, dice, held: None })
+        let peer = peer.to_owned();
+        Ok(Port { hears, sends, is_connected: false, peer, faults, dice, held: None })
+    }
+
+    /// The descriptors that tell when something comes, and when there is room.
+    pub(crate) fn descriptors(&self) -> [RawFd; 2] {
+        [self.hears.as_raw_fd(), self.sends.as_raw_fd()]
     }
 
     /// Whether something that happens to so many of a million frames happens to this one.
@@ -59,44 +80,56 @@ impl Port {
         of_a_million > 0 && self.dice.next_u32() % 1_000_000 < of_a_million
     }
 
-    /// Sends a frame. One that the kernel has no room for is lost.
+    /// Sends a frame.
     ///
     /// # Errors
     /// [`Unheard`] if there is no NIC at the other end of the way.
-    pub(crate) fn send(&mut self, frame: &[u8]) -> Result<(), Unheard> {
+    pub(crate) fn send(&mut self, frame: &[u8]) -> Result<Sent, Unheard> {
         let Faults { lost, duplicated, delayed, corrupted, .. } = self.faults;
         if self.happens(lost) {
-            return Ok(());
+            return Ok(Sent::Gone);
         }
         let mut frame = Cow::Borrowed(frame);
         if self.happens(corrupted) && !frame.is_empty() {
             let bit = self.dice.next_u32() as usize % (8 * frame.len());
             frame.to_mut()[bit / 8] ^= 1 << (bit % 8);
         }
-        let twice = self.happens(duplicated);
         let before = self.held.take();
         if self.happens(delayed) && before.is_none() {
             self.held = Some(frame.into_owned());
-            return Ok(());
+            return Ok(Sent::Gone);
         }
-        let frames = [Some(&*frame), twice.then_some(&*frame), before.as_deref()];
-        for frame in frames.into_iter().flatten() {
-            let sent = self.socket.send_to(frame, &self.peer).map_err(|error| error.kind());
-            if matches!(sent, Err(ErrorKind::ConnectionRefused | ErrorKind::NotFound)) {
-                return Err(Unheard);
+        let sent = self.put(&frame)?;
+        if sent == Sent::Gone && self.happens(duplicated) {
+            self.put(&frame)?;
+        }
+        if let Some(before) = before {
+            self.put(&before)?;
+        }
+        Ok(sent)
+    }
+
+    /// Hands a frame to the kernel.
+    fn put(&mut self, frame: &[u8]) -> Result<Sent, Unheard> {
+        if !self.is_connected {
+            self.sends.connect(&self.peer).map_err(|_| Unheard)?;
+            self.is_connected = true;
+        }
+        match self.sends.send(frame).map_err(|error| error.kind()) {
+            Err(ErrorKind::WouldBlock) => Ok(Sent::Full),
+            Err(
+                ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::NotConnected,
+            ) => {
+                self.is_connected = false;
+                Err(Unheard)
             }
+            // A frame that the kernel does not take for another reason is lost.
+            Ok(_) | Err(_) => Ok(Sent::Gone),
         }
-        Ok(())
     }
 
     /// Takes the next frame; its length.
     pub(crate) fn receive(&self, frame: &mut [u8]) -> Option<usize> {
-        self.socket.recv(frame).ok()
-    }
-}
-
-impl AsRawFd for Port {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.hears.recv(frame).ok()
     }
 }

@@ -12,7 +12,7 @@ use crate::conn::flag;
 use crate::ops::keep;
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
-use crate::stream::{combine, ending, handled, listeners};
+use crate::stream::{combine, ending, handled, listeners, reflected};
 use crate::{anchors, epoll, family, pair, sets, table, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
@@ -188,6 +188,12 @@ fn anchor_event(token: u64, events: u32) {
     // The VI tells of an orderly end as well, and has: to tell of it again would be an edge too many.
     let hangs_up = events & libc::EPOLLHUP as u32 != 0 && !conn.has(flag::SHUT_WR);
     let is_orderly = events & ENDS != 0 && events & libc::EPOLLERR as u32 == 0 && !hangs_up;
+    if events & ENDS != 0
+        && conn.has(flag::REFLECTED)
+        && let Some(guard) = conn.attached()
+    {
+        reflected::anchor_ended(&guard);
+    }
     if is_orderly && conn.attached().is_some_and(|guard| ending::is_announced(&guard)) {
         listeners::wake_own(conn);
     } else if events & ENDS != 0 || bytes || room {

@@ -2,7 +2,7 @@
 
 use super::{FRAMES, Nic, channel};
 use crate::connection::Connection;
-use crate::port::MTU;
+use crate::port::{MTU, Sent, Unheard};
 use crate::wire::{Id, Message};
 use sovia_link::{Event, Time};
 use sovia_reflect::Told;
@@ -59,6 +59,9 @@ impl Nic {
             }
         }
         for (id, told) in told {
+            if told.asks {
+                self.ask(id, clock::now_ns());
+            }
             self.wake(id, told);
             self.end_if_over(id);
         }
@@ -133,18 +136,34 @@ impl Nic {
         }
     }
 
-    /// Sends what the channel has to send. False if that is nothing.
+    /// Sends what the channel has to send, as far as the far NIC has room. False if that is nothing.
     pub(super) fn transmit(&mut self) -> bool {
         let mut busy = false;
         for _ in 0..FRAMES {
-            if !self.channel.poll_transmit(Time::from_nanos(clock::now_ns()), &mut self.frame) {
-                break;
+            let frame = match self.waiting.take() {
+                Some(frame) => frame,
+                None => {
+                    let now = Time::from_nanos(clock::now_ns());
+                    if !self.channel.poll_transmit(now, &mut self.frame) {
+                        break;
+                    }
+                    core::mem::take(&mut self.frame)
+                }
+            };
+            match self.port.send(&frame) {
+                Ok(Sent::Gone) => busy = true,
+                Ok(Sent::Full) => {
+                    self.waiting = Some(frame);
+                    break;
+                }
+                Err(Unheard) => {
+                    if self.has_connected() {
+                        self.begin_anew();
+                    }
+                    break;
+                }
             }
-            busy = true;
-            if self.port.send(&self.frame).is_err() && self.has_connected() {
-                self.begin_anew();
-                break;
-            }
+            self.frame = frame;
         }
         busy
     }

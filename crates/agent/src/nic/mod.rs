@@ -17,7 +17,6 @@ use crate::{Config, Error};
 use sovia_link::{Channel, Time};
 use sovia_sys::{Fd, clock, poll};
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::os::fd::AsRawFd;
 
 /// Frames that are taken from the port, and sent to it, before others have their turn.
 const FRAMES: usize = 64;
@@ -57,9 +56,13 @@ pub(crate) struct Nic {
     unsaid: VecDeque<Vec<u8>>,
     /// Some program is dying.
     is_closing: bool,
+    /// Some socket has been asked about that may be closing.
+    is_asking: bool,
     /// When the far NIC was last spoken to for that alone.
     was_here: u64,
     next: u64,
+    /// A frame for which the far NIC had no room.
+    waiting: Option<Vec<u8>>,
     /// A frame or a message that is being made.
     frame: Vec<u8>,
     message: Vec<u8>,
@@ -94,8 +97,10 @@ impl Nic {
             untold: BTreeSet::new(),
             unsaid: VecDeque::new(),
             is_closing: false,
+            is_asking: false,
             was_here: 0,
             next: 1,
+            waiting: None,
             frame: Vec::new(),
             message: Vec::new(),
         };
@@ -103,7 +108,11 @@ impl Nic {
         for door in &nic.entrance.doors {
             nic.watch(door.raw(), DOOR)?;
         }
-        nic.watch(nic.port.as_raw_fd(), PORT)?;
+        let [hears, sends] = nic.port.descriptors();
+        nic.watch(hears, PORT)?;
+        let events = (libc::EPOLLOUT | libc::EPOLLET) as u32;
+        poll::epoll_ctl(nic.epoll.raw(), libc::EPOLL_CTL_ADD, sends, events, PORT)
+            .map_err(Error::Kernel)?;
         Ok(nic)
     }
 
@@ -140,7 +149,7 @@ impl Nic {
     fn pause(&self) -> Option<u64> {
         let now = clock::now_ns();
         let channel = self.channel.poll_timeout().map(|at| at.nanos().saturating_sub(now));
-        let closing = self.is_closing.then_some(CLOSING_NS);
+        let closing = (self.is_closing || self.is_asking).then_some(CLOSING_NS);
         let here = (self.was_here + HERE_NS).saturating_sub(now);
         let here = self.has_connected().then_some(here);
         channel.into_iter().chain(closing).chain(here).min()
@@ -164,7 +173,8 @@ impl Nic {
         if self.channel.poll_timeout().is_some_and(|at| at.nanos() <= now) {
             self.channel.handle_timeout(Time::from_nanos(now));
         }
-        if now.saturating_sub(self.was_here) >= HERE_NS && self.has_connected() {
+        let is_due = now.saturating_sub(self.was_here) >= HERE_NS && self.has_connected();
+        if is_due {
             self.was_here = now;
             if self.channel.is_idle() {
                 self.say(&Message::Here);
@@ -181,6 +191,10 @@ impl Nic {
         }
         if has_died {
             self.look_for_deaths(now);
+        }
+        // A half-closed connection is asked about until its holder is gone.
+        if self.is_asking || is_due {
+            self.look_for_closed(now);
         }
         Ok(())
     }

@@ -86,6 +86,7 @@ impl Nic {
             joined: None,
             is_left: false,
             is_alone: false,
+            asked_at: None,
         };
         if !connection.is_vouched_for(program.uid) {
             // Its program goes on on TCP.
@@ -102,6 +103,39 @@ impl Nic {
             None => {
                 self.requests.insert(own, id);
             }
+        }
+    }
+
+    /// The far program's TCP has ended: a forked child may have held this program's socket last, and died.
+    pub(super) fn ask(&mut self, id: Id, now: u64) {
+        if let Some(connection) = self.connections.get_mut(&id)
+            && connection.asked_at.is_none()
+        {
+            connection.asked_at = Some(now);
+            self.is_asking = true;
+        }
+    }
+
+    /// Looks at the sockets that have been asked about. One that is closing is open for a moment still.
+    pub(super) fn look_for_closed(&mut self, now: u64) {
+        self.is_asking = false;
+        let mut closed = Vec::new();
+        for (&id, connection) in &self.connections {
+            let Some(since) = connection.asked_at else { continue };
+            if connection.is_left {
+                continue;
+            }
+            if !connection.is_held() {
+                closed.push(id);
+            } else {
+                self.is_asking |= now.saturating_sub(since) < CLOSED_NS;
+            }
+        }
+        for id in closed {
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.leave(true);
+            }
+            self.tell(id);
         }
     }
 

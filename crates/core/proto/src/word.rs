@@ -35,6 +35,9 @@ pub const FRONT: usize = 3;
 /// Reader's line: not 0 once a receiver whose segment is not the sender's has claimed the switch.
 pub const CLAIM: usize = 4;
 
+/// Reader's line: not 0 once the receiver's TCP has ended: its NIC is to find out whether the sender holds its socket.
+pub const ENDED_ON_TCP: usize = 5;
+
 /// Path line: the sender's switch.
 pub const SWITCH: usize = 0;
 /// Path line: the receiver's grant.

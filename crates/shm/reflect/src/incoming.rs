@@ -64,6 +64,7 @@ impl Incoming {
             grant: load(&direction.path, word::GRANT),
             claim: load(&direction.reader, word::CLAIM),
             shut: load(&direction.path, word::SHUT),
+            ended: load(&direction.reader, word::ENDED_ON_TCP),
         }
     }
 
@@ -169,13 +170,13 @@ impl Incoming {
             Message::State(state) => Ok(self.publish_state(direction, *state)),
             Message::Answer(bits) => {
                 store(&direction.writer, word::ANSWER, *bits);
-                Ok(Told { reader: true, writer: false, progress: true })
+                Ok(Told { reader: true, progress: true, ..Told::default() })
             }
             Message::Gone(how) => {
                 let how = if *how == word::ENDED { word::ENDED } else { word::DIED };
                 store(&direction.writer, word::GONE, how);
                 self.has_come_to_end = true;
-                Ok(Told { reader: true, writer: true, progress: true })
+                Ok(Told { reader: true, writer: true, progress: true, asks: false })
             }
             _ => Err(Malformed("a message of the other direction")),
         }
@@ -212,7 +213,7 @@ impl Incoming {
         self.next = n.wrapping_add(1);
         // As the sender itself would: acknowledgements are for the writer of the other direction.
         let reader = kind.is_ok_and(Kind::is_ordered);
-        Ok(Told { reader, writer: kind == Ok(Kind::Ack), progress: false })
+        Ok(Told { reader, writer: kind == Ok(Kind::Ack), ..Told::default() })
     }
 
     fn gather(
@@ -248,7 +249,7 @@ impl Incoming {
             store(&direction.writer, word::FIN, state.fin);
         }
         let is_silent = State { ledger: before.ledger, ..state } == before;
-        Told { reader: !is_silent, writer: false, progress: !is_silent }
+        Told { reader: !is_silent, progress: !is_silent, ..Told::default() }
     }
 }
 

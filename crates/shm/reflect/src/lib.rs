@@ -64,6 +64,13 @@ pub struct Told {
     pub writer: bool,
     /// The thread that watches its anchors: the path is to change.
     pub progress: bool,
+    /// No thread of it, but the NIC: the far program's TCP has ended. Does this program hold its socket?
+    pub asks: bool,
+}
+
+impl Told {
+    /// Every thread of it that waits.
+    pub const ALL: Told = Told { reader: true, writer: true, progress: true, asks: false };
 }
 
 impl core::ops::BitOrAssign for Told {
@@ -71,6 +78,7 @@ impl core::ops::BitOrAssign for Told {
         self.reader |= other.reader;
         self.writer |= other.writer;
         self.progress |= other.progress;
+        self.asks |= other.asks;
     }
 }
 

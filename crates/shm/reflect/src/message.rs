@@ -8,7 +8,7 @@
 //! | 3 `State` | fin u64, ledger u64, pumped u64, taken u64, asked u64 | the sender |
 //! | 4 `Consumed` | posted u32, released u64, head u64, taken bytes u64 | the receiver |
 //! | 5 `Remains` | messages and order u64, front u64; of each message: pool offset u32, length u32, bytes if none | the receiver |
-//! | 6 `Receiver` | grant u64, claim u64, shut u64, returned u64 | the receiver |
+//! | 6 `Receiver` | grant u64, claim u64, shut u64, ended u64, returned u64 | the receiver |
 //! | 7 `Answer` | bits u64 | the sender |
 //! | 8 `Gone` | how u64 | the sender |
 
@@ -67,6 +67,8 @@ pub struct Receiver {
     pub claim: u64,
     /// `word::SHUT`.
     pub shut: u64,
+    /// `word::ENDED_ON_TCP`.
+    pub ended: u64,
     /// `word::RETURNED`, as the receiver proposes it.
     pub returned: u64,
 }
@@ -152,7 +154,7 @@ impl<'a> Message<'a> {
                     out.extend_from_slice(bytes);
                 }
             }
-            Message::Receiver(r) => words(6, &[r.grant, r.claim, r.shut, r.returned]),
+            Message::Receiver(r) => words(6, &[r.grant, r.claim, r.shut, r.ended, r.returned]),
             Message::Answer(bits) => words(7, &[*bits]),
             Message::Gone(how) => words(8, &[*how]),
         }
@@ -211,6 +213,7 @@ impl<'a> Message<'a> {
                 grant: rest.word()?,
                 claim: rest.word()?,
                 shut: rest.word()?,
+                ended: rest.word()?,
                 returned: rest.word()?,
             }),
             7 => Message::Answer(rest.word()?),
@@ -301,9 +304,11 @@ mod tests {
             ),
             (word(), word(), proptest::collection::vec(left(bytes), 0..5))
                 .prop_map(|(remains, front, left)| Message::Remains(remains, front, left)),
-            (word(), word(), word(), word()).prop_map(|(grant, claim, shut, returned)| {
-                Message::Receiver(Receiver { grant, claim, shut, returned })
-            }),
+            (word(), word(), word(), word(), word()).prop_map(
+                |(grant, claim, shut, ended, returned)| {
+                    Message::Receiver(Receiver { grant, claim, shut, ended, returned })
+                }
+            ),
             word().prop_map(Message::Answer),
             word().prop_map(Message::Gone),
         ]

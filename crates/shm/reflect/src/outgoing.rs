@@ -339,6 +339,7 @@ impl Outgoing {
             );
             self.decided |= if exchanged.is_ok() { word::ACCEPTED } else { word::REFUSED };
         }
-        Told { writer: true, progress: true, reader: false }
+        let asks = receiver.ended != before.ended;
+        Told { writer: true, progress: true, reader: false, asks }
     }
 }

@@ -41,6 +41,8 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     let ended = anchor_news(conn, fd) && reflected::tcp_tells_the_end(guard);
     if ended {
         conn.set(flag::ENDED);
+    } else if conn.has(flag::ANCHOR) {
+        reflected::anchor_ended(guard);
     }
     if conn.has(flag::REFLECTED) && reflected::end(guard) == reflected::End::Broken {
         return is_broken(guard, fd);
@@ -84,6 +86,7 @@ fn is_broken(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     let is_complete = scan(guard).is_ok() && (has_finished(guard) || conn.rx() == Rx::Back);
     if !is_complete {
+        conn.keep_error(libc::ECONNRESET);
         super::damaged(conn, fd);
     }
     conn.set(flag::PEER_GONE);

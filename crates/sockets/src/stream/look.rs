@@ -55,17 +55,20 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             }
             idle(guard, fd, false) != Got::Nothing
         }
+        Rx::Granted if reflected::is_reflected(guard) => match next_from(guard) {
+            Ok(Origin::Vi) => readable(guard, fd),
+            Ok(Origin::Nowhere) => conn.has(flag::SHUT_RD),
+            Ok(Origin::Tcp(_)) => on_tcp(guard, fd),
+            Err(_) => true,
+        },
         Rx::Granted => {
-            let is_nowhere =
-                reflected::is_reflected(guard) && matches!(next_from(guard), Ok(Origin::Nowhere));
-            if !is_nowhere && on_tcp(guard, fd) {
+            if on_tcp(guard, fd) {
                 return true;
             }
             // TCP has nothing: whether it has been read up to the switch.
             match next_from(guard) {
                 Ok(Origin::Vi) => readable(guard, fd),
-                Ok(Origin::Nowhere) => conn.has(flag::SHUT_RD),
-                Ok(Origin::Tcp(_)) => false,
+                Ok(Origin::Tcp(_) | Origin::Nowhere) => false,
                 Err(_) => true,
             }
         }

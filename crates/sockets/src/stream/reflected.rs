@@ -171,6 +171,14 @@ fn reset_for_what_came_late(guard: &Guard<'_>) {
     }
 }
 
+/// The anchor has ended: the NICs find out whether the peer holds its end.
+pub(crate) fn anchor_ended(guard: &Guard<'_>) {
+    if is_reflected(guard) && load(&rx(guard).reader, word::ENDED_ON_TCP) == 0 {
+        store(&rx(guard).reader, word::ENDED_ON_TCP, 1);
+        tell_nic(guard);
+    }
+}
+
 /// Whether the peer has died, rather than left.
 pub(super) fn has_died(guard: &Guard<'_>) -> bool {
     load(&rx(guard).writer, word::GONE) == word::DIED

@@ -173,6 +173,17 @@ fn lost_item_is_sent_again_after_three_repeated_acks() {
 }
 
 #[test]
+fn after_a_timeout_each_item_is_sent_once_though_time_passes() {
+    let mut tx = sender(8, 5);
+    assert_eq!(out(&mut tx, 0).len(), 5);
+    let deadline = tx.deadline().unwrap();
+    assert_eq!(tx.tick(deadline), Verdict::Again);
+    let sent: Vec<_> =
+        (1..20).map_while(|i| tx.next(Time::from_nanos(deadline.nanos() + i))).collect();
+    assert_eq!(sent.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+}
+
+#[test]
 fn acks_that_come_with_items_tell_of_no_loss() {
     let mut tx = sender(8, 5);
     out(&mut tx, 0);

@@ -15,8 +15,9 @@ pub(super) struct Tx<I> {
     items: VecDeque<Entry<I>>,
     base: u64,
     sent: usize,
-    /// Those before this place are to be sent again.
+    /// Those before this place are to be sent again, of which `repeated` have been.
     again: usize,
+    repeated: usize,
     /// Items before this number are not sent again because of repeated acknowledgements.
     recovered: u64,
     repeats: u32,
@@ -56,6 +57,7 @@ impl<I: Clone> Tx<I> {
             base: first,
             sent: 0,
             again: 0,
+            repeated: 0,
             recovered: first,
             repeats: 0,
             tries: 0,
@@ -84,16 +86,10 @@ impl<I: Clone> Tx<I> {
 
     /// The next item to send, with its number.
     pub(super) fn next(&mut self, now: Time) -> Option<(u64, I)> {
-        let place = if self.again > 0 {
-            // From the oldest on: `again` counts down to the places already repeated.
-            let place = self.items.iter().take(self.again).position(|e| e.sent_at < now);
-            match place {
-                Some(place) => place,
-                None => {
-                    self.again = 0;
-                    return self.next(now);
-                }
-            }
+        let place = if self.repeated < self.again {
+            // From the oldest on, each once.
+            self.repeated += 1;
+            self.repeated - 1
         } else if self.sent < self.items.len().min(self.window) {
             self.sent += 1;
             self.sent - 1
@@ -136,6 +132,7 @@ impl<I: Clone> Tx<I> {
         self.base += count as u64;
         self.sent -= count;
         self.again = self.again.saturating_sub(count);
+        self.repeated = self.repeated.saturating_sub(count);
         self.tries = 0;
         self.repeats = 0;
         let waits = self.sent > 0;
@@ -150,7 +147,9 @@ impl<I: Clone> Tx<I> {
         }
         self.repeats += 1;
         if self.repeats == REPEATS {
-            self.again = self.again.max(1);
+            if self.repeated >= self.again {
+                (self.again, self.repeated) = (1, 0);
+            }
             self.recovered = self.base + 1;
         }
     }
@@ -170,7 +169,7 @@ impl<I: Clone> Tx<I> {
             return Verdict::Hopeless;
         }
         self.tries = self.tries.saturating_add(1);
-        self.again = self.sent;
+        (self.again, self.repeated) = (self.sent, 0);
         self.repeats = 0;
         self.deadline = Some(now.after(self.rtt.wait(&self.timing, self.tries)));
         Verdict::Again
