@@ -36,7 +36,7 @@ fn bad_addresses_are_reported_by_every_way_to_copy() {
     let bad = [8 as *mut u8, base.wrapping_add(4096), 0xdead_0000_0000_0000usize as *mut u8];
     for len in [1, 3, 4, 8, 16, 40, 64, 100, 2048, 4000] {
         for bad in bad {
-            // SAFETY: one range is live, the other nobody's.
+            // SAFETY: one range is live; the other is no memory of this process.
             unsafe {
                 assert_eq!(access::copy(bad, bytes.as_ptr(), len), Err(BadAddress));
                 assert_eq!(access::copy(bytes.as_mut_ptr(), bad, len), Err(BadAddress));
@@ -54,7 +54,7 @@ fn bad_addresses_are_reported_by_every_way_to_copy() {
     assert_eq!((word, fault.check()), (0x0101_0101_0101_0101, Ok(())));
     for bad in bad {
         let mut fault = Fault::none();
-        // SAFETY: nobody's memory.
+        // SAFETY: no memory of this process.
         let _: u8 = unsafe { access::load_word(bad.cast_const(), &mut fault) };
         assert_eq!(fault.check(), Err(BadAddress));
         let mut fault = Fault::none();

@@ -9,7 +9,7 @@
 //! The word belongs to the thread and not to the lock: a thread that has stood still between its look at the
 //! favour and its word says of itself alone that it is inside, even when the favour is another thread's by then.
 //!
-//! A thread changes who is favoured only while it owns the lock below ([`RobustLock`]), and holds what the lock
+//! A thread changes `favoured` only while it owns the lock below ([`RobustLock`]), and holds what the lock
 //! guards only if it is the favoured one, or owns the lock below and no thread is favoured. That lock
 //! survives its owners, and so does the favour: a favoured thread that has ended counts as one that was inside, unless
 //! its record, which no other thread has got yet, says that it was not.
@@ -39,7 +39,7 @@ const WITHOUT_FENCE: u32 = 8;
 pub struct BiasedLock<K = Local, const RANK: u8 = { rank::NONE }> {
     /// The favoured thread's word; 0: none is. The next three are written by the owner of `lock` alone.
     favoured: AtomicU32,
-    /// Who owned `lock` last.
+    /// The last owner of `lock`.
     last: AtomicU32,
     /// How often in a row.
     times: AtomicU32,

@@ -59,7 +59,7 @@ impl OncePerProcess {
         let started = self.is_here(pid) || spawn();
         if started {
             self.generation.store(generation, Ordering::Relaxed);
-            // SYNC: whoever finds the process here finds the generation as well.
+            // SYNC: a thread that finds the process here finds the generation as well.
             self.owner.store(pid, Ordering::Release);
         }
         started
@@ -70,7 +70,7 @@ impl OncePerProcess {
             && self.generation.load(Ordering::Relaxed) == thread::generation()
     }
 
-    /// Around fork: nobody is just starting it.
+    /// Fork prepare: blocks the start, so that a child cannot inherit a half-started thread.
     pub fn hold(&self) {
         self.start.hold();
     }

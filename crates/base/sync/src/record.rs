@@ -1,7 +1,7 @@
 //! Thread records: which threads live.
 //!
-//! A thread that takes one of Sovia's locks has a record, in a table that all who may wait for the lock
-//! can see, and the lock holds the record's number and generation. The kernel marks the record when the
+//! A thread that takes one of Sovia's locks has a record, in a table that every thread which may wait for the
+//! lock can see, and the lock holds the record's number and generation. The kernel marks the record when the
 //! thread ends (`robust_list`), so whether a lock's owner lives is one load. It is exact in
 //! every PID namespace, and whatever thread gets the id next.
 //!

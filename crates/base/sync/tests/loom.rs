@@ -98,7 +98,7 @@ fn a_dead_owners_lock_is_taken_over_by_one() {
         };
         let heir = heir.join().unwrap();
         owner.join().unwrap();
-        // Whether before or after the owner, the heir had it; and somebody finds it left by the dead.
+        // The heir had the lock, before the owner or after it. If before, the next thread finds it left by the dead.
         if heir == Acquired::Clean {
             assert_eq!(shared.lock.lock(), Acquired::FromTheDead);
             shared.lock.unlock();

@@ -24,7 +24,7 @@ pub fn will_read(place: *const u8) {
     let _ = place;
 }
 
-/// The line at `place` will be written soon, and nobody else looks at it until then.
+/// The line at `place` will be written soon, and no other thread looks at it until then.
 #[inline(always)]
 pub fn will_write(place: *const u8) {
     // By its name: the compiler makes a hint for reading of its own hint for writing, unless it may

@@ -273,10 +273,10 @@ pub fn task_exists(id: i32) -> bool {
         return false;
     }
     match memory_of(id) {
-        // Who has died has no memory any more.
+        // A thread that has died has no memory any more.
         Err(Errno::ESRCH) => false,
         Err(Errno::EFAULT) => true,
-        // We may not look, which is decided after it has been found; or nobody may ask at all.
+        // We may not look, which is decided after it has been found; or no process may ask at all.
         _ => memory_of(getpid()) == Err(Errno::EFAULT) || is_no_zombie(id),
     }
 }

@@ -5,7 +5,7 @@ use crate::fd::Fd;
 
 /// Descriptors that one datagram may carry here.
 pub const FDS_MAX: usize = 12;
-/// Room for as many descriptors as the kernel lets anybody send, and the sender's credentials. What
+/// Room for as many descriptors as the kernel lets a process send, and the sender's credentials. What
 /// did not fit, the kernel would close in the receiving call, however long that takes.
 const CONTROL_LEN: usize = 1152;
 
@@ -81,7 +81,7 @@ impl Datagram {
     /// A socket bound to `name`, or to a fresh name of the kernel's choosing.
     ///
     /// # Errors
-    /// `EADDRINUSE` where somebody holds the name, `EMFILE` where only the program's own descriptor
+    /// `EADDRINUSE` where another socket holds the name, `EMFILE` where only the program's own descriptor
     /// numbers are left.
     pub fn bind(name: Option<&Name>) -> Result<Datagram> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -116,7 +116,7 @@ impl Datagram {
     /// Sends `payload` and up to [`FDS_MAX`] descriptors to `to`; never blocks.
     ///
     /// # Errors
-    /// `ECONNREFUSED` where nobody is bound to the name, `EAGAIN` where its queue is full.
+    /// `ECONNREFUSED` where no socket is bound to the name, `EAGAIN` where its queue is full.
     pub fn send_to(&self, to: &Name, payload: &[u8], fds: &[RawFd]) -> Result<()> {
         send_message(self.0.raw(), Some(to), payload, fds)
     }
@@ -131,7 +131,7 @@ impl Datagram {
 }
 
 impl Drop for Datagram {
-    /// What lies unread in the socket is closed with it: descriptors that anybody may have sent.
+    /// What lies unread in the socket is closed with it: descriptors that any process may have sent.
     fn drop(&mut self) {
         // Nothing is added from here on.
         let _ = call::shutdown(self.0.raw(), libc::SHUT_RD);

@@ -1,4 +1,4 @@
-//! Who owns the other end of a local TCP connection: `NETLINK_SOCK_DIAG`.
+//! The owner of the other end of a local TCP connection: `NETLINK_SOCK_DIAG`.
 //!
 //! The kernel is asked for the socket with the mirrored addresses. Its answer, the owner's user
 //! id and the socket's cookie, is what a peer's claim is compared with before anything is

@@ -10,8 +10,8 @@ static PRIVATE_BASE: AtomicI32 = AtomicI32::new(0);
 static OBSERVER: AtomicUsize = AtomicUsize::new(0);
 static DISPOSER: AtomicUsize = AtomicUsize::new(0);
 
-/// Who is told of private descriptors, so that the program's own calls leave them alone: with
-/// `true` when one has been made, with `false` before it is closed.
+/// A function called for each private descriptor, so that the program's own calls leave it alone: with
+/// `true` when it has been made, with `false` before it is closed.
 pub type Observer = fn(RawFd, bool);
 
 /// Sets the observer; once, before any private descriptor is made.
@@ -28,11 +28,11 @@ fn tell(fd: RawFd, made: bool) {
     }
 }
 
-/// Who closes descriptors that others have sent: that may take as long as the sender likes (a socket
-/// that lingers, a file of a slow file system), and is none of the caller's business.
+/// A function that closes descriptors which other processes have sent. That may take as long as the sender
+/// likes (a socket that lingers, a file of a slow file system), so the caller does not do it itself.
 pub type Disposer = fn(Fd);
 
-/// Sets the disposer; without one, whoever drops such a descriptor closes it.
+/// Sets the disposer; without one, the thread that drops such a descriptor closes it.
 pub fn dispose_by(disposer: Disposer) {
     DISPOSER.store(disposer as usize, Ordering::Release);
 }
@@ -142,7 +142,7 @@ impl Fd {
         call::socketpair(domain, kind).map(|[one, other]| (Fd::keep(one), Fd::keep(other)))
     }
 
-    /// Like [`Fd::adopt`], for a descriptor that somebody else has sent.
+    /// Like [`Fd::adopt`], for a descriptor that another process has sent.
     pub(crate) fn adopt_foreign(fd: RawFd) -> Fd {
         let mut owned = Fd::adopt(fd);
         owned.foreign = true;
@@ -154,7 +154,7 @@ impl Fd {
         self.foreign = false;
     }
 
-    /// It holds what somebody else has sent.
+    /// Marks a descriptor that holds what another process has sent.
     pub(crate) fn suspect(&mut self) {
         self.foreign = true;
     }

@@ -195,7 +195,7 @@ pub struct Mapping {
 }
 
 // SAFETY: a mapping is only an address range; what may be done with its bytes, and by how many
-// threads, is decided by whoever interprets them (atomics, or copies whose races are part of
+// threads, is decided by the code that interprets them (atomics, or copies whose races are part of
 // their contract).
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
@@ -290,7 +290,7 @@ impl Mapping {
     }
 }
 
-/// Gives the pages of shared memory back, for all who have it mapped; they read as zero afterwards.
+/// Gives the pages of shared memory back, for every process that maps it; they read as zero afterwards.
 ///
 /// # Safety
 /// The range must be a part of one mapping of this process's, of whole pages.
@@ -304,7 +304,7 @@ impl Drop for Mapping {
         crate::stall::point(crate::stall::At::Unmapping);
         forget(self.base as usize);
         // SAFETY: `base` and `len` are what mmap returned; the owner vouches by dropping that
-        // nobody uses the range any more.
+        // no thread uses the range any more.
         let _ = unsafe { syscalls::syscall!(Sysno::munmap, self.base as usize, self.len) };
     }
 }

@@ -193,7 +193,7 @@ mod tests {
         let whole = of(&mapping);
         let protect = |page: usize| {
             let at = whole.start + page * 4096;
-            // SAFETY: takes access from a page of a mapping that nobody uses.
+            // SAFETY: takes access from a page of a mapping that no other code uses.
             let taken =
                 unsafe { syscalls::syscall!(Sysno::mprotect, at, 4096usize, libc::PROT_NONE) };
             assert!(taken.is_ok());

@@ -1,7 +1,7 @@
 //! Connections over abstract Unix names that keep messages apart: `SOCK_SEQPACKET`.
 //!
-//! Unlike datagrams they end with their process, and both ends know from the kernel who the
-//! other is.
+//! Unlike datagrams they end with their process, and both ends know from the kernel which process
+//! the other is.
 
 use crate::call::{self, RawFd, Result, Sysno};
 use crate::datagram::{self, Name, Received};
@@ -22,7 +22,7 @@ impl Listener {
     /// A listener at `name`.
     ///
     /// # Errors
-    /// `EADDRINUSE` where somebody holds the name.
+    /// `EADDRINUSE` where another socket holds the name.
     pub fn bind(name: &Name) -> Result<Listener> {
         let socket = Fd::adopt(call::socket(libc::AF_UNIX, KIND, 0)?);
         let (address, len) = name.to_sockaddr();
@@ -57,10 +57,10 @@ impl Listener {
 }
 
 impl Packets {
-    /// Connects to whoever listens at `name`; never blocks.
+    /// Connects to the listener at `name`; never blocks.
     ///
     /// # Errors
-    /// `ECONNREFUSED` where nobody does, `EAGAIN` where too many wait to be accepted.
+    /// `ECONNREFUSED` where there is none, `EAGAIN` where too many wait to be accepted.
     pub fn connect(name: &Name) -> Result<Packets> {
         let socket = Fd::adopt(call::socket(libc::AF_UNIX, KIND, 0)?);
         let (address, len) = name.to_sockaddr();
@@ -87,8 +87,8 @@ impl Packets {
         const SO_PEERPIDFD: i32 = 77;
         match call::getsockopt::<i32>(self.raw(), libc::SOL_SOCKET, SO_PEERPIDFD) {
             Ok(fd) => Ok(Fd::adopt(fd)),
-            // Before Linux 6.5. The number may have been given to another process since: whoever
-            // needs to be sure also watches the connection.
+            // Before Linux 6.5. The number may have been given to another process since: a caller
+            // that needs to be sure also watches the connection.
             Err(_) => crate::process::open(self.peer()?.0),
         }
     }

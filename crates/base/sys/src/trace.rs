@@ -99,7 +99,7 @@ fn value(digit: u8) -> Option<u8> {
 /// Whether a user id that the kernel reports to this process can stand for several users.
 ///
 /// The kernel reports every user that has no number in the caller's user namespace as the overflow
-/// id. There that id tells nobody from anybody else. Where every user has a number it is a user
+/// id. There that id does not tell one user from another. Where every user has a number it is a user
 /// like others.
 pub fn is_ambiguous(uid: u32) -> bool {
     uid == overflow_uid() && !all_users_have_numbers()

@@ -3,13 +3,13 @@
 //! Memory is watched in write-protect mode and never protected, so no page fault is ever delivered
 //! and no thread waits for us at its own memory. What is delivered: that a part of it was unmapped
 //! (also by a mapping over it, or by `brk`), that it was moved, that its pages are about to be
-//! thrown away. Whoever does that waits in the kernel until the event has been *read*:
-//! - an unmapping or a move is told after it has been done, and somebody else may have got the
+//! thrown away. The thread that does so waits in the kernel until the event has been *read*:
+//! - an unmapping or a move is told after it has been done, and another mapping may have got the
 //!   addresses by then;
 //! - pages are thrown away after it has been told, when the waiting call goes on.
 //!
 //! So what was read is not the whole truth; [`Userfault::is_quiet`] says whether there is more. And
-//! who reads must never unmap anything, free memory included, or it waits for itself.
+//! the thread that reads must never unmap anything, free memory included, or it waits for itself.
 
 use crate::call::{self, Errno, Result, Sysno};
 use crate::fd::Fd;
@@ -93,7 +93,7 @@ impl Userfault {
         self.ioctl(IOCTL_REGISTER, &mut [start, len, MODE_WRITE_PROTECT, 0])
     }
 
-    /// The next event, if there is one. Whoever waits for it to be read goes on from now on.
+    /// The next event, if there is one. The thread that waits for it to be read goes on from now on.
     ///
     /// # Errors
     /// `EAGAIN` where there is none.
@@ -118,7 +118,7 @@ impl Userfault {
     }
 
     /// Whether all watched memory that has been unmapped, moved or emptied by calls that have
-    /// returned, or whose addresses somebody else has got meanwhile, is known from events that have
+    /// returned, or whose addresses another mapping has got meanwhile, is known from events that have
     /// been read. One system call, which does nothing (0.1 to 0.5 µs).
     pub fn is_quiet(&self) -> bool {
         // Copying no bytes is refused, but before that, for another reason, while a change is under

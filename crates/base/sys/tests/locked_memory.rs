@@ -27,7 +27,7 @@ fn a_mapping_stays_sparse() {
         let (resident, locked) = (kilobytes("VmRSS"), kilobytes("VmLck"));
         let mapping = Mapping::for_family(HUGE).expect("address space");
         for at in (0..HUGE).step_by(HUGE / 16) {
-            // SAFETY: the place lies in the mapping, which nobody else has.
+            // SAFETY: the place lies in the mapping, which no other code uses.
             unsafe { mapping.base().add(at).write_volatile(7) };
         }
         assert!(kilobytes("VmRSS") < resident + 4096, "{name} fills it");

@@ -1,19 +1,19 @@
 //! The lock of a work queue.
 //!
-//! A queue is mostly used by one thread, and several times per message; so its lock leans towards
-//! the thread that uses it, which takes it with plain loads and stores. Another thread that wants
-//! it first takes this privilege away: it says so and has the kernel pass a memory fence on every
-//! processor that runs this process (`membarrier`), after which either the favoured thread is
-//! seen to be inside, or will see that it is favoured no more. A thread that then has the
-//! lock to itself for long enough becomes the favoured one. Where there is no `membarrier`, nobody
+//! A queue is mostly used by one thread, and several times per message; so its lock is biased towards
+//! that thread, which takes it with plain loads and stores. Another thread that wants the lock first
+//! revokes the bias: it clears `favoured` and has the kernel pass a memory fence on every
+//! processor that runs this process (`membarrier`). After that, either the favoured thread is
+//! seen to be inside, or it will see that it is favoured no more. A thread that then has the
+//! lock to itself for long enough becomes the favoured one. Where there is no `membarrier`, no thread
 //! is favoured, and taking the lock costs an atomic exchange.
 //!
-//! Each thread that is favoured says that it is inside in a flag of its own: one that has stood still since it
-//! looked who is favoured would else take back what the next one has said. So only so many are favoured in
-//! a lock's life, and after that nobody.
+//! Each favoured thread sets a flag of its own while it is inside. With a common flag, a thread that has been
+//! delayed since it read `favoured` would clear the flag that its successor has set. So only [`FAVOURS`] threads
+//! are favoured in a lock's life, and after them no thread is.
 //!
-//! It is held for the copy of a message at most. Somebody who finds it held for longer than that
-//! takes lets others run.
+//! The lock is held for the copy of a message at most. A thread that finds it held for longer than that
+//! yields its processor.
 
 use crate::sync::{At, point};
 use core::cell::UnsafeCell;
@@ -29,7 +29,7 @@ const LONG_ENOUGH: u32 = 1000;
 /// How many threads are favoured in a lock's life; a power of two. Few, because each VI has two locks.
 const FAVOURS: usize = 4;
 
-/// Nobody is favoured.
+/// No thread is favoured.
 const NOBODY: usize = 0;
 /// In the word that names the favoured thread: which flag is its own.
 const FLAG: usize = FAVOURS - 1;
@@ -49,10 +49,10 @@ pub(crate) struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-/// Who has had a lock.
+/// The earlier owners of a lock.
 #[derive(Debug)]
 struct Past {
-    /// Who had it last without being favoured.
+    /// The last thread that took the lock without being favoured.
     last: usize,
     /// How often in a row.
     times: u32,
@@ -118,7 +118,7 @@ impl<T> Lock<T> {
             assert!(!inside.load(Ordering::Relaxed), "a work queue is used within itself");
             point(At::Taking);
             inside.store(true, Ordering::Relaxed);
-            // Whoever takes the privilege away puts a true fence here, from outside.
+            // The thread that revokes the bias puts a true fence here, from outside.
             compiler_fence(Ordering::SeqCst);
             if self.favoured.load(Ordering::Acquire) == favoured {
                 point(At::Locked);
@@ -139,7 +139,7 @@ impl<T> Lock<T> {
         }
         point(At::Locked);
         let held = Held { lock: self, flag: &self.held };
-        // SAFETY: the lock is held, and nobody is favoured.
+        // SAFETY: the lock is held, and no thread is favoured.
         let past = unsafe { &mut *self.past.get() };
         if past.last != me {
             (past.last, past.times) = (me, 0);
@@ -149,8 +149,8 @@ impl<T> Lock<T> {
             past.times = 0;
             let flag = usize::from(past.favours);
             if flag < FAVOURS && barrier_works() {
-                // It is favoured from its next time on; this time it has the other flag, for
-                // which whoever comes next waits first.
+                // It is favoured from its next time on. This time it holds `held`, for which the
+                // next thread waits first.
                 self.favoured.store(me | flag, Ordering::Release);
                 past.favours += 1;
             }
@@ -158,11 +158,11 @@ impl<T> Lock<T> {
         held
     }
 
-    /// Takes the privilege away, and waits until who had it is not inside. For who has `held`.
+    /// Revokes the bias and waits until the favoured thread has left. The caller must hold `held`.
     #[cold]
     fn revoke(&self, favoured: usize) {
         self.favoured.store(NOBODY, Ordering::SeqCst);
-        // Cannot fail: it has worked before anybody was favoured.
+        // Cannot fail: it has worked before the first thread was favoured.
         let _ = process::barrier();
         let mut spins = 0;
         while self.inside[favoured & FLAG].load(Ordering::Acquire) {

@@ -1,8 +1,8 @@
 //! How two processes, or two threads of one, find each other and connect a VI.
 //!
-//! Whoever waits for a connection listens at an abstract Unix name made of the user's id, the
-//! NIC's address and the discriminator, for just as long as somebody waits: a request that meets
-//! nobody is refused by the kernel, at once. The two processes introduce themselves; the kernel
+//! A process that waits for a connection listens at an abstract Unix name made of the user's id, the
+//! NIC's address and the discriminator. It listens only while a thread waits: the kernel refuses
+//! any other request at once. The two processes introduce themselves; the kernel
 //! vouches for the user, and another user is turned away. At their first connection the requester
 //! makes a segment and hands it over. Further VIs between the two, in either direction, use the
 //! same segment, and another one is made when its VIs are all taken. A process that connects
@@ -96,7 +96,7 @@ fn wait_readable(fd: i32, until: Deadline) -> Result<(), ConnectError> {
     }
 }
 
-/// Connects to whoever listens at `name`, waiting while too many others do.
+/// Connects to the listener at `name`; waits while its queue is full.
 fn reach(name: &Name, until: Deadline) -> Result<Packets, ConnectError> {
     const PAUSE: u64 = 1_000_000;
     loop {
@@ -136,7 +136,7 @@ impl Outgoing<'_> {
             return Err(ConnectError::NotReachable("it belongs to another user"));
         }
         let mut buf = [0; wire::MESSAGE_MAX];
-        // Nobody waits any more, or never got round to it.
+        // The listener has closed without accepting: its thread waits no more, or never got round to it.
         let welcome = receive(&socket, &mut buf, self.until)?.ok_or(ConnectError::NoMatch)?;
         const VERSION: ConnectError = ConnectError::NotReachable("it speaks another version");
         let (token, token_at) = wire::read_welcome(&buf[..welcome.len]).ok_or(VERSION)?;
@@ -163,7 +163,7 @@ impl Outgoing<'_> {
                 accepted(answer, attachment)
             }
             Err(error) => {
-                // Nobody can say whether the peer has it.
+                // It is unknown whether the peer has it.
                 drop(attachment);
                 self.hub.engine.forget(&link);
                 Err(error)

@@ -1,7 +1,7 @@
 //! One end of a connected VI.
 //!
 //! An endpoint is plain data without a pointer to anything but the segment, so that it can live in
-//! memory which forked processes share; whoever shares it sees to it that one at a time uses each
+//! memory which forked processes share; the layer that shares it sees to it that one at a time uses each
 //! half. A send executes in the caller: when it returns, the message is in the segment and will
 //! be received whatever becomes of the sender. Receives are posted for the whole ring at the
 //! beginning, and again as entries are consumed; their memory is lent by the ring and the pool.
@@ -335,7 +335,7 @@ impl Sender {
     /// Gives the memory of the upper layer's area beyond its first `keep` bytes (whole pages) back to the
     /// kernel. What was there reads as zero.
     pub fn trim_area(&self, keep: usize) {
-        // SAFETY: within the area, which is mapped by the contract of `Endpoint::new`; whoever reads there
+        // SAFETY: within the area, which is mapped by the contract of `Endpoint::new`; a reader there
         // finds bytes.
         unsafe { mapping::discard(self.pool.as_ptr().add(POOL as usize + keep), AREA - keep) };
     }
@@ -360,7 +360,7 @@ impl Sender {
     /// Whether the entries that lie in the ring are still those that this end has put there.
     ///
     /// # Errors
-    /// [`Damaged`] if somebody else has written there: an entry may be lost to the reader.
+    /// [`Damaged`] if another writer has written there: an entry may be lost to the reader.
     pub fn audit(&self) -> Result<(), Damaged> {
         let untouched = |i| {
             let n = self.next.wrapping_add(i);
@@ -492,7 +492,7 @@ impl Receiver {
     /// Whether the peer finds in the segment what this end has told it.
     ///
     /// # Errors
-    /// [`Damaged`] if somebody else has written there, or the head of the queue makes no sense.
+    /// [`Damaged`] if another writer has written there, or the head of the queue makes no sense.
     pub fn audit(&self) -> Result<(), Damaged> {
         let credit = &self.direction().credit;
         if credit.posted() != self.posted || credit.released() != self.released {
@@ -725,7 +725,7 @@ mod tests {
                     Step::Commit(len) => {
                         let Some((place, room)) = lent else { continue };
                         let len = len.min(room);
-                        // SAFETY: a lent place has as many bytes, and nobody else uses it.
+                        // SAFETY: a lent place has as many bytes, and no other code uses it.
                         unsafe { place.write_bytes(written as u8, len as usize) };
                         if a.tx.commit(written, len).unwrap() {
                             written += 1;

@@ -1,7 +1,7 @@
 //! The NIC's own thread, one per process: what a NIC in hardware would do by itself.
 //!
-//! Sends execute in their callers and receives in those who look for them, so mostly it sleeps. It
-//! is woken, through an eventfd that the peer has,
+//! Sends execute in their callers and receives in the threads that look for them, so mostly it sleeps.
+//! It is woken, through an eventfd that the peer has,
 //!
 //! - when a peer's RDMA is to be carried out here;
 //! - when a message arrives at a VI whose program has posted a receive and does not call (it
@@ -182,7 +182,7 @@ fn run(shared: &Shared) {
         }
         if fds[0].revents != 0 {
             let _ = call::read(shared.wake.raw(), &mut [0; 8]);
-            // Who rings has left a mark, whatever the summary says.
+            // The ringer has left a mark, whatever the summary says.
             for (link, side) in sides(&links) {
                 link.segment.waiter(side, ENGINE).summarise();
             }

@@ -44,7 +44,7 @@ pub struct Side {
     /// A bit for each waiter of this side that is taken, for a layer above whose forked processes
     /// share them.
     pub taken: AtomicU32,
-    /// Who has taken each of them, in that layer's terms; 0 where that is not known.
+    /// The process that has taken each of them, in that layer's terms; 0 where that is not known.
     pub takers: [AtomicU64; WAITERS as usize],
     /// Changed when this side's registered memory does: what the other side knows of it is void.
     pub regions: AtomicU32,

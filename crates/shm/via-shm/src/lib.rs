@@ -5,11 +5,11 @@
 //!
 //! - a ring of 128-byte queue entries ([`ring`]): a message of up to [`ring::INLINE`] bytes travels
 //!   inside its entry, one hand-over of a cache line for a few bytes;
-//! - a pool ([`pool`]) for larger ones, private to the VI, so that one which nobody reads never
+//! - a pool ([`pool`]) for larger ones, private to the VI, so that a VI which is not read never
 //!   delays another; it owns no memory until it is used;
 //! - a list of what the reader has left unread, once it has left the VI ([`remains`]);
 //! - credit: how many receives the far end has posted, and how much of the pool it has given back;
-//! - a doorbell ([`waiter`]): who waits for this direction, and whether they sleep.
+//! - a doorbell ([`waiter`]): the threads and waiters that wait for this direction, and whether they sleep.
 //!
 //! Two things are built of these:
 //!

@@ -221,7 +221,7 @@ impl Shared {
         for (id, vi) in vis {
             match vi.upgrade() {
                 Some(vi) => vi.quiesce(),
-                // It is just being dropped by somebody.
+                // Another thread is just dropping it.
                 None => {
                     while self.vis().by_id.contains_key(&id) {
                         call::sched_yield();

@@ -24,8 +24,8 @@ impl<const N: usize> Range<N> {
     pub fn write(&self, at: usize, bytes: &[u8]) -> bool {
         let fits = at.checked_add(bytes.len()).is_some_and(|end| end <= N);
         // SAFETY: just checked; the range is mapped by the contract of `Endpoint::new`. Ends
-        // that use it agree on who may touch which bytes; a peer that does not can only spoil
-        // its own stream.
+        // that use it agree on which end may touch which bytes; a peer that breaks this can only
+        // spoil its own stream.
         fits && unsafe {
             access::copy(self.0.as_ptr().add(at), bytes.as_ptr(), bytes.len()).is_ok()
         }

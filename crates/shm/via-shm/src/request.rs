@@ -20,14 +20,14 @@ const CLOSED_ACCEPTOR: u32 = 1 << 9;
 /// An end that has left had used much memory.
 const USED: u32 = 1 << 10;
 /// The upper half counts the VI's lives: a request that was withdrawn and made anew for another
-/// connection is not the one that somebody has just read.
+/// connection is not the one that a thread has just read.
 const LIFE: u32 = 1 << 16;
 const LIVES: u32 = !(LIFE - 1);
 
 /// Where a request stands, as its requester sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Nobody has answered yet.
+    /// The other end has not answered yet.
     Pending,
     /// The other end has taken its VI.
     Accepted,
@@ -59,7 +59,7 @@ impl Segment {
     }
 
     /// Likewise, on a VI that the caller could `reserve` by what it knows itself: the table may call
-    /// one free that is in use, if somebody has written nonsense into it. `free` is called for those
+    /// one free that is in use, if a process has written nonsense into it. `free` is called for those
     /// that the table has in use.
     pub fn request_connection_on(
         &self,
@@ -259,7 +259,7 @@ mod tests {
             let mut seen = Vec::new();
             segment.pending(1, |request, _| seen.push(request));
             assert!(segment.accept(1, seen[0]));
-            // SAFETY: within the pool, and nobody else uses the segment.
+            // SAFETY: within the pool, and no other code uses the segment.
             let byte = || unsafe { segment.pool(vi, 0).add(1 << 20).as_mut().unwrap() };
             *byte() = 7;
             segment.leave(0, vi, first, 4096);

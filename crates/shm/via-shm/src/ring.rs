@@ -2,7 +2,7 @@
 //!
 //! Entry `n` (counted from 0 for the life of the VI) lies in slot `n % SLOTS`. The writer fills the
 //! slot and stores its tag, `n + 1`, last; the reader takes the slot when the tag is the one it
-//! expects. So the message and the news of it are the same cache line, and nobody else's line is
+//! expects. So the message and the news of it are the same cache line, and no other line is
 //! touched. A slot is free again when the reader has posted a receive for it: [`Credit`] counts
 //! posted receives, and it is read only when the writer's last knowledge of it is used up.
 
@@ -330,7 +330,7 @@ fn unpack(word: u64, bytes: &mut [u8]) {
 pub struct Credit {
     /// Entries that may be sent since the VI's beginning: entry `n` once this is above `n`.
     posted: AtomicU32,
-    /// Receives that the program has posted since the VI's beginning, where it is the program who
+    /// Receives that the program has posted since the VI's beginning, where it is the program that
     /// posts them. A message of several entries takes one.
     receives: AtomicU32,
     /// Pool position up to which messages have been consumed.

@@ -2,7 +2,7 @@
 //!
 //! Each work queue has a lock of its own, held for one message at a time, so one thread may wait
 //! on a queue while others post to it and look at it. An error found on the way only raises a
-//! flag; whoever raised it then flushes both queues, one after the other, under their own locks.
+//! flag; the thread that raised it then flushes both queues, one after the other, under their own locks.
 
 mod access;
 mod ahead;

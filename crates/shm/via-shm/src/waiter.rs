@@ -1,9 +1,9 @@
-//! Doorbells: who waits for a direction of a VI, and how they are woken.
+//! Doorbells: which threads and waiters wait for a direction of a VI, and how they are woken.
 //!
-//! Two kinds of sleepers. A thread blocked on one VI sleeps on that direction's own futex word
-//! ([`Bell`]). Whoever waits for many (an epoll instance, a call of poll or select) is a
-//! [`Waiter`]: a bitmap of VIs with news, so that looking costs by the ready and not by the
-//! registered, and a flag that says whether a kernel doorbell must be rung.
+//! There are two kinds of sleepers. A thread blocked on one VI sleeps on that direction's own futex word
+//! ([`Bell`]). What waits for many VIs (an epoll instance, a call of poll or select) is a
+//! [`Waiter`]: a bitmap of VIs with news, so that the cost of a look grows with the ready VIs and not with
+//! the registered ones, and a flag that says whether a kernel doorbell must be rung.
 //!
 //! The protocol against missed wake-ups is the same for both. The sleeper: publish "I sleep", full
 //! fence, look once more, sleep. The ringer: publish the news, full fence, look at the flag. At
@@ -19,12 +19,12 @@ use sovia_sys::{call, clock};
 pub const VIS: u32 = 1024;
 const WORDS: usize = (VIS / 64) as usize;
 
-/// Per direction: who is to be told of news in it. Written around sleeps only, so the ringer's look at it
-/// stays in its own cache.
+/// Per direction: the threads and waiters that a ringer wakes for news in it. Written around sleeps only, so
+/// the ringer's look at it stays in its own cache.
 ///
 /// A sleep that has been announced counts until a ringer has woken the sleepers after it. Nothing takes an
 /// announcement back: a thread that ends in its sleep, is cancelled in it or comes to it when the VI has got
-/// its next connection leaves one ring too many, and no sleeper that nobody rings for.
+/// its next connection leaves one ring too many, and no sleeper without a ring.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Bell {
@@ -35,21 +35,21 @@ pub struct Bell {
     word: AtomicU32,
     /// How many of the announced sleeps are over.
     rung: AtomicU32,
-    /// Who puts the ringer's fence.
+    /// Which side executes the ringer's fence: [`BY_RINGER`], [`BY_SLEEPER`] or [`REFUSED`].
     fencing: AtomicU32,
 }
 
 /// The ringer fences itself.
 const BY_RINGER: u32 = 0;
-/// Who announces a sleep has the kernel fence the ringer.
+/// A thread that announces a sleep has the kernel fence the ringer.
 const BY_SLEEPER: u32 = 1;
 /// The ringer fences itself for good: the kernel has refused a sleeper.
 const REFUSED: u32 = 2;
 /// How long a thread that the kernel has refused waits before its sleep, once: what the ringer's processor has
-/// stored is in memory long before, and the ringer's later looks find what the thread has said.
+/// stored is in memory long before, and the ringer's later looks find the thread's announcement.
 const WITHOUT_FENCE_NS: u64 = 20_000_000;
 
-/// Whom [`Bell::look`] found.
+/// The sleepers and waiters that [`Bell::look`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listeners {
     /// Threads asleep on the bell's word.
@@ -59,7 +59,7 @@ pub struct Listeners {
 }
 
 impl Bell {
-    /// Nobody listens.
+    /// A bell with no sleeper and no waiter.
     #[cfg(loom)]
     pub fn new() -> Bell {
         Bell {
@@ -70,7 +70,7 @@ impl Bell {
         }
     }
 
-    /// For the ringer, after it has published its news: who must be told?
+    /// For the ringer, after it has published its news: the sleepers and waiters that it must wake.
     #[inline]
     pub fn look(&self) -> Option<Listeners> {
         fence(Ordering::SeqCst);
@@ -95,7 +95,7 @@ impl Bell {
         let found = self.fencing.compare_exchange(from, to, success, failure);
         // SYNC: with the one of a thread that announces its sleep, in `announced`.
         fence(Ordering::SeqCst);
-        // Perhaps a thread had said it that died before it knew.
+        // `BY_SLEEPER`: perhaps a thread has stored it and died before it knew.
         matches!(found, Ok(_) | Err(BY_SLEEPER))
     }
 
@@ -112,8 +112,8 @@ impl Bell {
         let _ = self.fencing.compare_exchange(from, to, success, failure);
     }
 
-    /// The calling thread has said that it sleeps, or who else listens. What the ringer publishes from here on it tells;
-    /// what it has published before is seen from here on.
+    /// The calling thread has announced its sleep, or a waiter. For what the ringer publishes from here on, it rings;
+    /// what it has published before, the calling thread sees from here on.
     fn announced(&self) {
         // SYNC: with the ringer's, in `look` or in `leave_fence_to_sleepers`.
         fence(Ordering::SeqCst);
@@ -331,7 +331,7 @@ impl Waiter {
         }
     }
 
-    /// Puts every mark into the summary. A mark that is missing there would be found by nobody, and
+    /// Puts every mark into the summary. A mark that is missing there would not be found, and would
     /// keep ringers from making it again.
     pub fn summarise(&self) {
         for (i, word) in self.ready.iter().enumerate() {

@@ -4,7 +4,7 @@ use crate::machine::{Machine, Step, explore};
 
 /// The lock below: its owner, 0 for none.
 const OWNER: usize = 0;
-/// Who is favoured.
+/// The favoured thread.
 const FAVOURED: usize = 1;
 /// Whether thread 1 or 2 says that it is inside.
 const INSIDE: usize = 1;

@@ -1,7 +1,7 @@
 //! Completion queues of the shared-memory NIC.
 //!
 //! A send queue's entries are made when its sends are done. A receive queue's descriptors are done
-//! when somebody looks for messages, so a completion queue looks: at each of its VIs while they are
+//! when a thread looks for messages, so a completion queue looks: at each of its VIs while they are
 //! few, which costs what looking at them one after the other would; when they are many, at the
 //! bits that senders set for it in the segment, so that its cost is by the VIs with news. A message
 //! that is found there is handed out as an entry at once, and received when the program takes the
@@ -54,10 +54,10 @@ pub(crate) struct CqCore {
     attached: AtomicU32,
     /// The program's looks so far, for the engine.
     looks: AtomicU32,
-    /// Changed with each entry while somebody sleeps.
+    /// The futex word of the sleepers; changed with each entry while a thread sleeps.
     word: AtomicU32,
     sleepers: AtomicU32,
-    /// Those of them whom the NIC's thread has to wake.
+    /// Those of them that the NIC's thread has to wake.
     by_engine: AtomicU32,
     /// While a thread slept, the NIC's thread has stopped looking at VIs from time to time.
     unlisted: AtomicBool,
@@ -221,7 +221,7 @@ impl CqCore {
             return Some(entry);
         }
         let mut members = self.members.lock();
-        // What callbacks wait for is theirs, also if who looks here is the first to see it.
+        // What callbacks wait for is theirs, even if this thread is the first to see it.
         let mine = self.wanted.load(Ordering::Relaxed) == 0;
         let found = members.find(|core| {
             if core.receive_for_cq(mine) {
@@ -254,7 +254,7 @@ impl CqCore {
         None
     }
 
-    /// Nobody looks any more: senders are to wake the engine.
+    /// No thread looks any more: senders are to wake the engine.
     fn arm(&self) {
         let vis = self.members.lock().vis.clone();
         self.armed.store(1, Ordering::Relaxed);

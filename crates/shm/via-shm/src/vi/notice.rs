@@ -13,14 +13,14 @@ use via::queue::{Done, WorkQueue};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Overrun;
 
-/// Who is told of a work queue's completions.
+/// The completion queue and the callbacks that are notified of a work queue's completions.
 pub(crate) struct Notices {
     pub(crate) cq: Option<Arc<CqCore>>,
     entry: CqEntry,
     /// There once the program has asked for one.
     #[expect(clippy::box_collection, reason = "most queues have none, and there are many queues")]
     callbacks: Option<Box<VecDeque<ViCallback>>>,
-    /// Whether anybody is told at all.
+    /// Whether there is a completion queue or a callback to notify at all.
     wanted: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Waiting for a descriptor: spinning for a while, then sleeping.
 //!
 //! A thread sleeps on the bell of its direction, in the segment, by the protocol of
-//! [`crate::waiter`]; one that waits on a VI without a connection, on a word of the VI's own. Who
-//! rings: the peer, with each message or with room; this process, when the connection ends or the
-//! peer's process does.
+//! [`crate::waiter`]; one that waits on a VI without a connection, on a word of the VI's own. The
+//! ringer is the peer, with each message or with room, or this process, when the connection ends or
+//! the peer's process does.
 
 use crate::connect::{Deadline, left};
 use crate::layout::Direction;
