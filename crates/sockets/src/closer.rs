@@ -1,6 +1,6 @@
 //! Closes what strangers have sent.
 //!
-//! Anybody may send descriptors to the meeting point, and closing one may take as long as its sender
+//! Any process may send descriptors to the meeting point, and closing one may take as long as its sender
 //! likes: a socket lingers, a file's server does not answer. A thread of its own, there only while
 //! there is something to close, waits for that instead of the program.
 
@@ -8,7 +8,7 @@ use crate::thread::{self, Ends};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call};
 
-/// With so much to be closed nobody is listened to any more.
+/// With so many descriptors to be closed, no more messages are received at the meeting point.
 const MOST: usize = 64;
 
 struct Queue {
@@ -71,7 +71,7 @@ extern "C" fn run(_: *mut libc::c_void) -> *mut libc::c_void {
         }
         next
     }) {
-        // If this is its last descriptor nobody but us can have it linger any more.
+        // If this is its last descriptor, no other process can have it linger any more.
         let off = [0i32, 0];
         let _ = call::setsockopt(fd.raw(), libc::SOL_SOCKET, libc::SO_LINGER, &off);
         drop(fd);

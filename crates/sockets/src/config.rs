@@ -29,7 +29,7 @@ unsafe extern "C" {
 }
 
 fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: called before the program's code runs, so nobody changes the environment; the
+    // SAFETY: called before the program's code runs, so no thread changes the environment; the
     // strings in it stay where they are.
     unsafe {
         let value = libc::getenv(name.as_ptr());

@@ -25,7 +25,7 @@
 //! - [`table`]: which descriptors are ours; [`family`]: connections, in memory that forked processes
 //!   share; [`conn`]: one of them;
 //! - `closer`: closes what strangers send to the meeting point; `peers`: what tells of deaths;
-//! - what stands alone: `members` (who of the family lives), [`process`], [`stats`], `memory`
+//! - what stands alone: `members` (which of the family live), [`process`], [`stats`], `memory`
 //!   (registered for sends), `message` (at meetings), `thread`.
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go straight to the

@@ -86,7 +86,7 @@ pub(crate) fn join(list: &Members) {
     let life = list[place].life.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
     LIFE.store(life, Ordering::Relaxed);
     hold_place(place);
-    // SYNC: whoever finds the process here finds its lock held.
+    // SYNC: a process that finds this one here finds its lock held.
     list[place].pid.store(call::getpid(), Ordering::Release);
 }
 

@@ -1,6 +1,6 @@
 //! What two processes say to each other when they first meet.
 //!
-//! Fixed size, versioned; everything in it is checked by whoever receives it.
+//! Fixed size, versioned; the receiver checks everything in it.
 
 pub(crate) use sovia_proto::meeting::{LINK as LINK_LEN, Link, Process};
 use sovia_sys::trace::Secret;

@@ -23,7 +23,7 @@ use sovia_proto::path::{Rx, Tx};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// A kernel socket that nobody follows.
+    /// A kernel socket that Sovia does not follow.
     Kernel = 0,
     /// On TCP; its ends have not met yet.
     Meeting = 1,
@@ -118,7 +118,7 @@ pub fn to_tcp(fd: i32) {
 /// Changed with the table's layout, or what a function in it means.
 pub const VERSION: u32 = 2;
 
-/// The functions of this module, for those in the process who have another copy of it.
+/// The functions of this module, for libraries in the process that have another copy of it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Table {

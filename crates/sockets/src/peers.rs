@@ -121,7 +121,7 @@ pub(crate) fn watch(epoll: i32, token: u64) {
     });
 }
 
-/// Looks which peers have died, and forgets those of whom nothing is left and that are not `in_use`.
+/// Looks which peers have died, and forgets those of which nothing is left and that are not `in_use`.
 pub(crate) fn look(now: u64, in_use: impl Fn(Process) -> bool) {
     PEERS.with(|peers| {
         for peer in peers.iter_mut() {

@@ -237,7 +237,7 @@ struct Sleeper {
     lanes: UnsafeCell<Vec<(Arc<Pair>, u32)>>,
 }
 
-// SAFETY: `lanes` is touched only by the one who has set `used`.
+// SAFETY: only the thread that has set `used` touches `lanes`.
 unsafe impl Sync for Sleeper {}
 
 static POOL: [Sleeper; SLEEPERS] = [const {

@@ -39,7 +39,7 @@ static SHARED: AtomicBool = AtomicBool::new(false);
 /// What a process does that finds itself to be an unknown copy.
 static ADOPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a thread is just changing who this process is: meanwhile nothing new is shared.
+/// Whether a thread is just changing this process's credentials: meanwhile nothing new is shared.
 static CHANGING: AtomicBool = AtomicBool::new(false);
 
 /// A change of this process's credentials begins, once no other one is under way.

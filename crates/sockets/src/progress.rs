@@ -97,7 +97,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         if retreat::go_on_coming() {
             epoll::leave_shared();
         }
-        // Whoever rang wants a path changed, or bytes have waited for room on TCP.
+        // The ringer wants a path changed, or bytes have waited for room on TCP.
         answer::serve();
     }
     thread::ended();
@@ -181,7 +181,7 @@ fn anchor_event(token: u64, events: u32) {
     } else if events & libc::EPOLLIN as u32 != 0 {
         conn.set(flag::ANCHOR);
     }
-    // Bytes and room on TCP are news for those only who are on that path; to tell others would be
+    // Bytes and room on TCP are news only for a direction on that path; to tell of them otherwise would be
     // an edge where there is none.
     let bytes = events & libc::EPOLLIN as u32 != 0 && conn.rx() != Rx::Vi;
     let room = events & libc::EPOLLOUT as u32 != 0 && conn.tx() != Tx::Vi;

@@ -1,6 +1,6 @@
 //! What of the papers' table 4 connections do: chosen for the process, or for one of them.
 //!
-//! Unless told otherwise, messages are handled by whoever calls (SINGLE), and the NIC reads the
+//! Unless told otherwise, messages are handled by the calling thread (SINGLE), and the NIC reads the
 //! program's bytes in the call that sends them (AUTO): on a segment that both ends reach a handler's
 //! thread, a registration and another copy only add to that. Everything else of table 4 can be had, but
 //! the three-way handshake ([`Configuration::of_socket`]). A window that does not fit the ring with its

@@ -1,4 +1,4 @@
-//! Counting, for whoever started the program with `sovia run -v`.
+//! Counting, for the user who started the program with `sovia run -v`.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -15,7 +15,7 @@ pub fn open(path: &CStr) {
         return;
     }
     if let Ok(mapping) = Mapping::shared(fd.raw(), StatsPage::SIZE) {
-        // Whoever may write to the file may count; nothing is decided by what it says.
+        // Every process that may write to the file may count; nothing is decided by what it says.
         mapping.stays_shared();
         PAGE.store(mapping.base(), Ordering::Release);
         core::mem::forget(mapping);

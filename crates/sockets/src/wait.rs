@@ -46,7 +46,7 @@ const LEAST_NS: u64 = 2_000;
 const TCP_NS: u64 = 8_000;
 
 /// Finds of something with which nothing could be done, in a row: then a wait sleeps. What was found
-/// is none of ours, or nonsense that somebody has written.
+/// is none of ours, or nonsense that a process has written.
 pub(crate) const FRUITLESS: u32 = 64;
 
 /// A spin asks this often whether another thread wants the processor, in nanoseconds.

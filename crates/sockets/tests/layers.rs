@@ -15,7 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["pair"],
     &["anchors"],
     &["stream"],
-    // Who waits for news.
+    // What waits for news.
     &["handler", "sets", "wait"],
     // To a VI, and back.
     &["meeting"],
@@ -24,7 +24,7 @@ const LAYERS: &[&[&str]] = &[
     &["ops"],
     &["epoll", "loan"],
     &["pollset", "reactor"],
-    // Who the process is.
+    // The process's identity.
     &["credentials"],
     // What goes on beside them.
     &["fork", "progress", "relay"],

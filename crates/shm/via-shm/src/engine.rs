@@ -12,7 +12,7 @@
 //! A program that polls must not pay for that. So a VI with posted receives is *listed* first:
 //! the engine looks at it now and then, and only when its program has not called since the last
 //! look is the VI *armed*, which makes senders wake the engine for it. A program that calls again
-//! and again disarms it. A process in which nobody posts, polls or sends is never woken.
+//! and again disarms it. A process in which no thread posts, polls or sends is never woken.
 
 use crate::connect::link::{ENGINE, Link};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -215,7 +215,7 @@ fn start_threads(shared: &Shared) -> bool {
     if !shared.threads_wanted.swap(false, Ordering::SeqCst) {
         return false;
     }
-    // Not under the lock: what is started may end here, and whoever ends may want it.
+    // Not under the lock: what is started may end here, and its end may take the lock.
     let starts = shared.charges().starts.clone();
     let waiting = starts.iter().filter_map(Weak::upgrade).filter(|one| !one.start()).count() > 0;
     if waiting {

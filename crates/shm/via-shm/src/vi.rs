@@ -143,7 +143,7 @@ impl Vi for ShmVi {
         let queue = &mut recv.queue;
         queue.notices.notify(&mut queue.work, &self.0.nic, callback);
         drop(recv);
-        // Nobody else may look.
+        // Perhaps no other thread looks at the queue.
         self.0.arm();
     }
 

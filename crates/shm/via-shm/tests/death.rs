@@ -93,7 +93,7 @@ fn other_end() {
     thread::sleep(Duration::from_secs(30));
 }
 
-/// Forks a child that holds all descriptors for longer than anybody may wait, but not after the test.
+/// Forks a child that holds all descriptors for longer than any test process may wait, but not after the test.
 fn leave_a_child() {
     let test = std::os::unix::process::parent_id() as i32;
     // SAFETY: the child makes one system call after another until it ends, which it does without

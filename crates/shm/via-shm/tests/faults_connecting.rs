@@ -1,5 +1,5 @@
-//! A peer killed while it connects, in either of the two ways: whoever connects with it is told in
-//! time, nothing is left behind, and others are connected.
+//! A peer killed while it connects, in either of the two ways: the process that connects with it is told
+//! in time, nothing is left behind, and others are connected.
 #![cfg(not(loom))]
 
 mod common;

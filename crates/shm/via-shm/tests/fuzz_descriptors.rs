@@ -18,7 +18,7 @@ use via_conformance::SOON;
 use via_shm::{ShmNic, ShmVi};
 
 /// Pages of an end: of the inner ones some bytes are registered, the others are canaries; the outer
-/// ones nobody may touch.
+/// ones no thread may touch.
 const PAGE: usize = 4096;
 const PAGES: usize = 66;
 const CANARY: u64 = 0x5afe_5afe_5afe_5afe;
@@ -209,7 +209,7 @@ impl<'p> End<'p> {
     fn scribble(&self, random: &mut Random, all: bool) {
         let at = random.below(DESCRIPTORS) * DESCRIPTOR + 8 * random.below(8);
         let at = self.memory.range(self.memory.address(at), 8).unwrap();
-        // SAFETY: an aligned word of the memory, of which nobody has a reference but to atomics.
+        // SAFETY: an aligned word of the memory, into which there are no references but to atomics.
         let word = unsafe { AtomicU64::from_ptr(at.as_ptr().cast()) };
         let old = word.load(Ordering::Relaxed);
         let new = match random.below(4) {

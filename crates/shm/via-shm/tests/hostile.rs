@@ -1,6 +1,6 @@
 //! A peer that writes whatever it likes, wherever it can: into every part of the segment.
 //!
-//! Both ends are in this process, and the scribbler is a third party who found the segment. What
+//! Both ends are in this process, and the scribbler is a third party that found the segment. What
 //! must hold: nothing crashes or hangs, nothing outside the registered buffers is touched, and
 //! each connection goes on, or ends in an error. Other connections and later ones are as good as
 //! ever.
@@ -129,7 +129,7 @@ fn no_scribbling_gets_anywhere() {
     println!("SEED={seed}");
     let parts = parts();
     let name = format!("hostile-{}", std::process::id());
-    // Somebody else, whose connection is none of the scribbler's business.
+    // Another process, whose connection the scribbler does not touch.
     let bystander = common::start("bystander", &[("VIA_NIC", &name)]);
     let nic = ShmNic::open(&name).unwrap();
     let other = End::new(&Context { nic: &nic, server: nic.address(b"bystander") });
@@ -139,7 +139,7 @@ fn no_scribbling_gets_anywhere() {
 
     let (mut connected, mut causes) = (0, Vec::new());
     for round in 0..ROUNDS {
-        // A link that is spoilt without anybody's noticing refuses some connections: its own.
+        // A link that is spoilt without either end's noticing refuses some connections: its own.
         let discriminator = format!("round {round}");
         let cx = Context { nic: &nic, server: nic.address(discriminator.as_bytes()) };
         let Some(pair) = pair(&cx) else { continue };
@@ -256,7 +256,7 @@ fn an_entry_that_is_overwritten_is_missed_by_both_ends() {
             assert!(b.rx.audit().is_err());
             assert!(a.tx.audit().is_err());
         }
-        // What looks as if nothing had come yet is seen by who has sent it.
+        // What looks as if nothing had come yet is noticed by its sender.
         slot.clear();
         assert_eq!(b.rx.head().is_err(), sent >= SLOTS);
         slot.publish(sent.wrapping_sub(SLOTS), foreign);

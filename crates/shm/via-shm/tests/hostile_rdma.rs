@@ -218,7 +218,7 @@ fn rounds(count: usize, scribbles: usize) {
             while !stop.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(1));
             }
-            // What was written last stays: nobody writes any more.
+            // What was written last stays: no thread writes any more.
             thread::sleep(Duration::from_millis(2));
             over.store(true, Ordering::Relaxed);
         });

@@ -27,7 +27,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own; whoever used it has been told to stop.
+        // SAFETY: the mapping is this value's own; the threads that used it have been told to stop.
         unsafe { libc::munmap(self.0.as_ptr().cast(), LEN) };
     }
 }

@@ -40,7 +40,7 @@ impl Pages {
     }
 
     fn allow(&self, protection: i32) {
-        // SAFETY: the mapping is this value's own, and nobody holds a reference into it.
+        // SAFETY: the mapping is this value's own, and there is no reference into it.
         assert_eq!(unsafe { libc::mprotect(self.0.as_ptr().cast(), LEN, protection) }, 0);
     }
 
@@ -55,7 +55,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own; whoever used it has been told to stop.
+        // SAFETY: the mapping is this value's own; the threads that used it have been told to stop.
         unsafe { libc::munmap(self.0.as_ptr().cast(), LEN) };
     }
 }
@@ -183,7 +183,7 @@ fn without_direct_access() {
     }
 }
 
-/// Who disconnects need not take anything away: the peer has no way to it any more.
+/// An end that disconnects need not take anything away: the peer has no way to it any more.
 #[test]
 fn after_a_disconnect_nothing_is_touched() {
     for kind in 0..KINDS.len() {

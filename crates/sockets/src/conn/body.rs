@@ -213,7 +213,7 @@ impl Body {
         *handler = Handler::default();
     }
 
-    /// Notes what is about to be done in several steps, for whoever must finish it should this
+    /// Notes what is about to be done in several steps, for the relative that must finish it should this
     /// process die in between; or that all of them are done.
     #[inline]
     pub(crate) fn take(&mut self, taking: Taking) {

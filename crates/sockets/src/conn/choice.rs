@@ -15,7 +15,7 @@ pub struct Protocol {
     pub below: u32,
     /// Nanoseconds that combined bytes wait at most.
     pub delay_ns: u64,
-    /// Who handles messages.
+    /// Which thread handles messages.
     pub handling: Handling,
     /// How bytes become memory that the NIC reads.
     pub transfer: Transfer,

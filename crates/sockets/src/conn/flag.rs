@@ -18,7 +18,7 @@ pub const PEER_GONE: u32 = 1 << 6;
 pub const CONNECTOR: u32 = 1 << 7;
 /// The meeting has counted this connection in the statistics.
 pub const COUNTED: u32 = 1 << 8;
-/// Being taken back to TCP: nobody may start anything new on the VI.
+/// Being taken back to TCP: no thread may start anything new on the VI.
 pub const RETREATING: u32 = 1 << 9;
 /// The direction in which we send has left the VI: what the receiver has not taken there, and returns, goes
 /// on TCP before anything newer.

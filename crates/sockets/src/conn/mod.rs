@@ -96,7 +96,7 @@ pub struct Conn {
     /// Threads that wait outside the lock, for each place in the family. Not set to zero for the slot's next
     /// connection: each thread takes itself out.
     waiting: [AtomicU16; MEMBERS],
-    /// Rung for those who wait for messages, where a thread of Sovia's handles them.
+    /// Rung for threads that wait for messages, where a thread of Sovia's handles them.
     pub(crate) news: Bell,
     /// What the program has chosen for this connection.
     pub(crate) choice: Choice,
@@ -211,8 +211,8 @@ impl Conn {
         }
     }
 
-    /// Whether a thread of Sovia's takes messages off the ring. Who takes the connection back to TCP
-    /// does so itself.
+    /// Whether a thread of Sovia's takes messages off the ring. A thread that takes the connection back to TCP
+    /// takes them itself.
     #[inline]
     pub fn is_handled(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & (flag::HANDLED | flag::RETREATING) == flag::HANDLED

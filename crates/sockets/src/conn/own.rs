@@ -26,7 +26,7 @@ pub struct Own {
     pub area: u32,
     /// The program's waiters that watch the connection ([`crate::stream`]).
     pub watchers: u32,
-    /// Somebody has died while counting the bytes.
+    /// A thread has died while counting the bytes.
     pub uncounted: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Seen {
     /// When that was (nanoseconds of the monotonic clock).
     pub(crate) at: u64,
     pub(crate) place: Place,
-    /// Those who wait have been told of what there was at this place.
+    /// The waiting threads have been told of what there was at this place.
     pub(crate) told: bool,
 }
 

@@ -139,7 +139,7 @@ pub fn polled(index: u32) {
     }
 }
 
-/// From now on somebody waits for the instance itself: everything in it is the kernel's.
+/// From now on the instance itself is waited for, from outside: everything in it is the kernel's.
 fn make_nested(set: &Set) {
     for (fd, at) in set.nest() {
         retreat::now(fd, at, Cause::Set);

@@ -59,7 +59,7 @@ pub(crate) fn ready(handling: Handling, pair: u32) -> Option<Handles> {
         Handling::Handler => 0,
         Handling::Notify => flag::NOTIFIED,
     };
-    // Who would take over must be able to tell when this process has gone.
+    // A relative that would take over must be able to tell when this process has gone.
     if !members::is_known() || !THREAD.ensure(spawn) {
         return None;
     }

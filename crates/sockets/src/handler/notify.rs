@@ -1,7 +1,7 @@
 //! The thread that calls back for each message that has arrived (SOVIA_NOTIFY).
 //!
 //! VIA's `VipRecvNotify` has the NIC call a function of the program's, in a thread of the NIC's library:
-//! who finds that a descriptor is done hands the call on. So a message costs three wake-ups, one more
+//! the thread that finds a descriptor done hands the call on. So a message costs three wake-ups, one more
 //! than SOVIA_HANDLER's, which is what made it the slowest in the papers as well (ICS figure 5).
 
 use super::handle;

@@ -118,7 +118,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         conn.set_phase(Phase::Attached);
         if let Some(handles) = handles {
             stream::handled::begin(&mut guard, handles.waiter, handles.flags);
-            // What came before the peer knew whom to tell.
+            // What came before the peer knew which waiter to tell.
             stream::handled::handle(&mut guard);
         }
     }

@@ -7,7 +7,7 @@
 //! they do not, they meet first:
 //!
 //! 1. the connector binds an abstract datagram name made of the connection's addresses;
-//! 2. the acceptor says Hello to that name (nobody there: the connection stays on TCP);
+//! 2. the acceptor says Hello to that name (no socket there: the connection stays on TCP);
 //! 3. the connector Asks it to show that it could trace the connector;
 //! 4. the acceptor Shows it, and has the connector show the same (`trial`);
 //! 5. the connector answers with an Offer: the segment, and its doorbells;
@@ -354,7 +354,8 @@ impl Meetings {
         if let Some(doubt) = meeting.doubt {
             return doubt;
         }
-        // Too few transfers for the other end to have come so far, however long they took; or nobody asks.
+        // Too few transfers for the other end to have come so far, however long they took; or there is no
+        // page of counters in which to note the reason.
         let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
         if transfers.wrapping_sub(meeting.asked_at) < ANSWERED_BY || stats::page().is_none() {
             return Reason::ShortLived;

@@ -134,7 +134,7 @@ fn request(nic: Process, link: &Link, role: Role) -> Option<Requested> {
 }
 
 impl Nic {
-    /// Says who this process is, and where its challenge lies.
+    /// Says which process this is, and where its challenge lies.
     fn introduce(&mut self) {
         let now = clock::now_ns();
         if now.saturating_sub(self.tried) < RETRY_NS {

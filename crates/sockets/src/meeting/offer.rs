@@ -87,7 +87,7 @@ pub(super) fn answer(
 pub(super) enum Refusal {
     /// The connection stays on TCP.
     Final(Reason),
-    /// It does unless a later message is better: anybody of the same user could have sent this one.
+    /// It does unless a later message is better: any process of the same user could have sent this one.
     Doubt(Reason),
 }
 

@@ -1,4 +1,4 @@
-//! Who speaks: the kernel's word against the message's.
+//! Which process has sent a message: what the kernel says of the sender, compared with what the message says.
 
 use super::{DATAGRAMS, junk};
 use crate::closer;

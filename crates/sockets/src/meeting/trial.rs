@@ -1,7 +1,7 @@
 //! Whether this process and another one could trace each other: shown before anything is shared.
 //!
-//! Each of the two reads the other's challenge ([`sovia_sys::trace`]) and says what it has read. Who
-//! can read a challenge is decided by the kernel's rule for tracing. Challenges are made for one
+//! Each of the two reads the other's challenge ([`sovia_sys::trace`]) and says what it has read. Which
+//! process can read a challenge is decided by the kernel's rule for tracing. Challenges are made for one
 //! process and accepted from that process alone, by the id that the kernel vouches for: what a
 //! stranger learns of one, or a forked child inherits, is of no use to it.
 

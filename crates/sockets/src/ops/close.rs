@@ -106,7 +106,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
     let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
     guard.settle_traffic();
     meeting::ended(at, guard.past.messages_sent);
-    // Whoever holds it still may never send again.
+    // A relative that holds it still may never send again.
     stream::combine::tell(&mut guard);
     let vi = conn.vi.load(Ordering::Relaxed);
     if last || members::is_known() {

@@ -84,7 +84,7 @@ pub(super) fn close(fd: i32) -> bool {
         over(one);
     } else {
         listeners::tell_own(conn);
-        // The progress thread sees to those who die.
+        // The progress thread sees to waiting threads that die.
         anchors::nudge();
     }
     true

@@ -455,8 +455,8 @@ fn send_in_place(fd: i32, at: Ref, parts: &[&[u8]], total: usize) -> Option<Outc
         return None;
     }
     let stream::Place::Here(memory) = stream::lend(&mut guard, total as u32) else { return None };
-    // SAFETY: a lent place has as many bytes, and is nobody else's while the lock is held; any bytes
-    // are valid.
+    // SAFETY: a lent place has as many bytes, and no other thread uses it while the lock is held; any
+    // bytes are valid.
     let place = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), total) };
     let put = match join(parts, place) {
         Ok(()) => stream::commit(&mut guard, fd, place, total),

@@ -32,8 +32,8 @@ pub(crate) fn door(index: usize) -> Option<i32> {
     fd
 }
 
-/// An epoll instance in which one of this process's doorbells lies, edge-triggered: a ring wakes who
-/// waits in it, and needs no read to be taken back.
+/// An epoll instance in which one of this process's doorbells lies, edge-triggered: a ring wakes the
+/// threads that wait in it, and needs no read to be taken back.
 pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
     let door = door(index as usize)?;
     let epoll = Fd::make(poll::epoll_create).ok()?;
@@ -112,8 +112,8 @@ pub(crate) fn doors() -> Option<[i32; DOORBELLS]> {
     Some(all)
 }
 
-/// Rings those of this process who sleep in epoll or poll: to them a ring for somebody else is
-/// harmless.
+/// Rings this process's threads that sleep in epoll or poll: a ring meant for another thread does them
+/// no harm.
 pub(crate) fn ring_own() {
     for door in &DOORS[1..] {
         let fd = door.load(Ordering::Acquire);

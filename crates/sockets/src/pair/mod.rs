@@ -91,7 +91,7 @@ pub struct Pair {
     refs: AtomicU32,
     /// Our waiters in use, by what this process knows itself.
     waiters: AtomicU32,
-    /// Somebody has written nonsense into the segment: its waiters may have missed news.
+    /// A process has written nonsense into the segment: its waiters may have missed news.
     pub(crate) suspect: AtomicBool,
     /// The peer has left a retreat waiting for as long as one waits, and answered none since.
     pub(crate) silent: AtomicBool,
@@ -117,7 +117,7 @@ pub(crate) fn begin_anew() {
     ME.store(0, Ordering::Release);
 }
 
-/// In a forked child: it is somebody else now. It keeps the doorbells: pairs from before the fork
+/// In a forked child: it is another process now. It keeps the doorbells: pairs from before the fork
 /// ring those, and a ring that wakes a relative as well only makes it look.
 pub(crate) fn forked() {
     begin_anew();
@@ -241,7 +241,7 @@ pub(crate) fn is_current(pair: &Arc<Pair>) -> bool {
     TABLE[..TOP.load(Ordering::Acquire) as usize].iter().any(|p| p.load(Ordering::Acquire) == raw)
 }
 
-/// Around fork: nobody changes the table meanwhile.
+/// Fork prepare: no thread changes the table until [`release`].
 pub(crate) fn hold() {
     CHANGE.lock();
     doors::hold();

@@ -50,8 +50,8 @@ impl Occupant {
 }
 
 impl Pair {
-    /// Notes which connection is on a VI. False if there is one already: then the table of requests
-    /// has been written to by somebody else; or if the pair has been taken out of the table.
+    /// Notes which connection is on a VI. False if there is one already: then another process has
+    /// written to the table of requests; or if the pair has been taken out of the table.
     pub(crate) fn occupy(&self, vi: u32, at: Ref) -> bool {
         self.reclaim(vi);
         let more = |refs: u32| (refs & OUT == 0).then_some(refs + 1);

@@ -174,7 +174,7 @@ impl Inner {
         }
     }
 
-    /// Whoever waits for a VI is to look at it, whatever the waiter's marks say. An edge may have
+    /// Has the entries that wait for a VI looked at, whatever the waiter's marks say. An edge may have
     /// been told already: it is told again only if the segment is `suspect`.
     pub(super) fn untold(&mut self, pair: &Pair, vi: u32, suspect: bool) {
         let edge = libc::EPOLLET as u32;

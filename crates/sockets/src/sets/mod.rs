@@ -77,7 +77,7 @@ pub fn created(epfd: i32) {
                 table::enter_epoll(epfd, index as u32);
                 return;
             }
-            // SAFETY: it was made a moment ago and nobody else has seen it.
+            // SAFETY: it was made a moment ago and no other thread has seen it.
             drop(unsafe { Box::from_raw(set) });
         }
     }
@@ -250,7 +250,7 @@ pub(crate) fn look_for_gone() {
     gone.into_iter().for_each(detached);
 }
 
-/// There are news on a VI that may have been missed: somebody writes nonsense into the segment.
+/// There are news on a VI that may have been missed: a process writes nonsense into the segment.
 pub(crate) fn untold(pair: &Pair, vi: u32) {
     let suspect = pair.suspect.load(Ordering::Relaxed);
     each_in_use(|_, set| set.with(|inner| inner.untold(pair, vi, suspect)));

@@ -50,7 +50,7 @@ fn moment(guard: &mut Guard<'_>, fd: i32, interest: u32) -> u32 {
         // The anchor knows about ends and errors what the VI does not.
         mask |= stream::ending::events(guard, fd) as u16 as u32;
     }
-    // What the kernel alone knows: urgent data, bands. Asked for only by those who want it.
+    // What the kernel alone knows: urgent data, bands. It is asked only for an entry that wants them.
     const REST: u32 = (libc::EPOLLPRI | libc::EPOLLRDBAND | libc::EPOLLMSG) as u32;
     if interest & REST != 0 {
         mask |= poll::probe(fd, (interest & REST) as i16) as u16 as u32 & interest & REST;

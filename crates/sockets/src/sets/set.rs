@@ -95,7 +95,7 @@ impl Set {
             }
         }
         inner.enqueue(i);
-        // Somebody may be asleep in the kernel's instance right now, uncounted if there was nothing
+        // A thread may be asleep in the kernel's instance right now, uncounted if there was nothing
         // of ours in the set until now.
         if self.attached.load(Ordering::Acquire) == 1 || self.asleep.load(Ordering::Acquire) != 0 {
             self.ring(inner);
@@ -142,15 +142,15 @@ impl Set {
         Ok(0)
     }
 
-    /// Wakes those of this process who sleep in the set.
+    /// Wakes this process's threads that sleep in the set.
     pub(crate) fn ring(&self, inner: &Inner) {
         if let Some(door) = pair::door(inner.door as usize) {
             let _ = call::write(door, &1u64.to_ne_bytes());
         }
     }
 
-    /// From now on somebody waits for the instance itself; the connections that are kept here, which must
-    /// go back to TCP ([`Set::nested`]).
+    /// From now on the instance itself is waited for, from outside. Returns the connections that are kept here,
+    /// which must go back to TCP ([`Set::nested`]).
     pub(crate) fn nest(&self) -> Vec<(i32, Ref)> {
         if !self.nested.swap(true, Ordering::AcqRel) {
             NESTED.fetch_add(1, Ordering::AcqRel);

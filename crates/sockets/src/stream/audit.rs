@@ -1,6 +1,6 @@
 //! What this end alone writes in the segment is what it has written.
 //!
-//! Whatever the peer writes is checked where it is read. But a word that somebody else has
+//! Whatever the peer writes is checked where it is read. But a word that another writer has
 //! overwritten may just say that there is nothing: then this end waits for the peer, and the peer
 //! for this end. So about once a second the progress thread compares the words that only this end
 //! writes with private copies, for each connection: a difference is damage, and the connection
@@ -110,7 +110,7 @@ fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether somebody who waits would find something.
+/// Whether a waiting thread would find something.
 fn has_news(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
     let (rx, tx) = (super::rx(guard), super::tx(guard));
@@ -157,7 +157,7 @@ pub(crate) fn is_whole(guard: &mut Guard<'_>, still: bool) -> bool {
 pub(crate) enum Finding {
     /// Nothing.
     Fine,
-    /// There has been something for a while, and nobody has come for it.
+    /// There has been something for a while, and no thread has come for it.
     Untold,
     /// Its writer has had no room for a while, and the anchor would not tell of the reader's death.
     Stalled,
@@ -169,7 +169,7 @@ pub(crate) enum Finding {
 
 /// Looks at a connection.
 pub(crate) fn look(conn: &Conn, now: u64) -> Finding {
-    // Who is inside is at work on it.
+    // A thread that holds the lock is at work on it.
     let Some(mut guard) = conn.try_lock().and_then(Locked::attached) else { return Finding::Fine };
     if conn.has(flag::RETREATING) {
         return Finding::Retreating;

@@ -62,13 +62,13 @@ fn tell_now(guard: &mut Guard<'_>) {
     }
 }
 
-/// How long until somebody must be told (nanoseconds).
+/// How long until a receiver must be told (nanoseconds).
 pub(crate) fn pause() -> Option<u64> {
     let due = DUE.load(Ordering::Acquire);
     (due != NEVER).then(|| due.saturating_sub(clock::now_ns()))
 }
 
-/// Tells everybody for whom the delay is over.
+/// Tells every receiver for which the delay is over.
 pub(crate) fn serve() {
     let now = clock::now_ns();
     if DUE.load(Ordering::Acquire) <= now {

@@ -122,7 +122,7 @@ fn leaves_unread(guard: &Guard<'_>) -> bool {
     let taken_back = load(&direction.path, word::SWITCH) == CANCELLED;
     let pumped = load(&direction.path, word::PUMPED) != 0;
     if guard.conn.tx() == Tx::Tcp || taken_back || pumped || guard.own.uncounted {
-        // The kernel knows of all bytes; or nobody does.
+        // The kernel knows of all bytes; or they have not been counted.
         return false;
     }
     guard.gatherer.tail != load(&direction.reader, word::HEAD)

@@ -3,8 +3,8 @@
 //! [`crate::handler`] has the threads; this is what they do with one connection. Handling takes
 //! messages off the ring, which posts their receives again, lets acknowledgements take effect, holds
 //! the rest and wakes the program, whose calls take what is held. They do not look at the ring
-//! themselves, but at the end of a connection: what a peer has left behind is read by whoever finds
-//! that it has gone.
+//! themselves, but at the end of a connection: what a peer has left behind is read by the thread that
+//! finds that it has gone.
 //!
 //! The thread belongs to the process that gave the connection its VI. When that process lets the
 //! connection go, or dies, its relatives handle messages in their calls (SOVIA_SINGLE).
@@ -61,12 +61,12 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     listeners::tell_program(guard);
 }
 
-/// From now on messages are handled by whoever calls.
+/// From now on messages are handled by the calling thread.
 fn end(guard: &mut Guard<'_>) {
     guard.handler = Handler::default();
     guard.conn.clear(flag::HANDLED | flag::NOTIFIED | flag::CALLED);
     listeners::say(guard);
-    // There may be something that nobody has handled.
+    // There may be something that has not been handled.
     listeners::tell_program(guard);
 }
 

@@ -1,8 +1,8 @@
-//! Who is told of a connection's news at this end: epoll sets and calls of poll by their waiters, and
-//! those who wait for this connection alone.
+//! What is told of a connection's news at this end: epoll sets and calls of poll by their waiters, and
+//! threads that wait for this connection alone.
 //!
 //! Where a thread of Sovia's handles messages, the peer tells that thread, and the thread tells the
-//! program once it has handled them. Room is nobody's to handle: of that the peer tells the program.
+//! program once it has handled them. Room needs no handling: of that the peer tells the program.
 
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, Phase};
 use crate::pair;
@@ -39,7 +39,7 @@ pub(super) fn found(guard: &Guard<'_>) -> Listeners {
     }
 }
 
-/// Has the segment say who they are.
+/// Writes into the segment which waiters are to be told.
 pub(super) fn say(guard: &Guard<'_>) {
     let Listeners { reader, writer } = of(guard);
     let endpoint = guard.endpoint_ref();
@@ -113,14 +113,14 @@ pub(super) fn wake_asleep(bell: &Bell) {
 /// Tells the program what a thread of Sovia's has handled for it.
 pub(super) fn tell_program(guard: &Guard<'_>) {
     let conn = guard.conn;
-    // Those who spin look at the word.
+    // Spinning threads look at the word.
     conn.news.ring();
     wake_asleep(&conn.news);
     pair::notify_own(guard, guard.own.watchers);
 }
 
 /// Wakes every thread of this end that waits for the connection alone, in whichever direction.
-/// `all`: also those of whom the bells do not know (any more).
+/// `all`: also those of which the bells do not know (any more).
 pub(super) fn wake_sleepers(conn: &Conn, endpoint: &endpoint::Endpoint, all: bool) {
     for bell in [&endpoint.rx.direction().bell, &endpoint.tx.direction().room, &conn.news] {
         match all {

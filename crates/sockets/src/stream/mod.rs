@@ -13,7 +13,7 @@
 //! - `state`: what flags, paths and the words of the peer come to for a call;
 //! - `remains`: what is unread on a VI that a receiver leaves, or that it has never entered;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
-//! - `handled`, `listeners`: messages that a thread of Sovia's handles, and who is told of what;
+//! - `handled`, `listeners`: messages that a thread of Sovia's handles, and which waiters are told of what;
 //! - `backlog`: the memory that may hold what the peer has not read;
 //! - `audit`: whether the segment is as this end has left it.
 
@@ -247,7 +247,7 @@ fn rx(guard: &Guard<'_>) -> &'static Direction {
 
 /// Frees a direction's control block from the borrow of the guard it was found through.
 fn direction(block: &Direction) -> &'static Direction {
-    // SAFETY: the segment of an attached connection stays mapped while anybody holds the lock or
+    // SAFETY: the segment of an attached connection stays mapped while a thread holds the lock or
     // is counted as waiting, and no reference made here outlives that.
     unsafe { &*core::ptr::from_ref(block) }
 }

@@ -1,6 +1,6 @@
 //! What is unread on a VI that its receiver leaves, or has never entered.
 //!
-//! Nobody takes it off the VI: its sender reads it where it lies and puts it on TCP ([`super::returned`]),
+//! No receiver takes it off the VI: its sender reads it where it lies and puts it on TCP ([`super::returned`]),
 //! and until all of it is there a receiver that finds TCP at its end goes on on the VI. So a thread may end,
 //! or be killed, in the middle of any of this, and another one goes on.
 

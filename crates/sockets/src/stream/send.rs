@@ -45,7 +45,7 @@ pub(super) fn said(
 ) -> Put {
     match sent {
         Ok(0) if !bytes.is_empty() => {
-            // Room comes only from a receiver who knows.
+            // Room comes only from a receiver that has been told.
             combine::tell(guard);
             Put::Full
         }

@@ -1,4 +1,4 @@
-//! What the NICs of a process have in common: who the process is, its links, its listeners.
+//! What the NICs of a process have in common: the process's identity, its links, its listeners.
 
 use crate::connect::link::Token;
 use crate::connect::listen::Listeners;

@@ -131,7 +131,7 @@ impl Link {
         }
     }
 
-    /// A waiter of one of our sides that nobody uses yet. `None` if there is none.
+    /// A waiter of one of our sides that is not in use yet. `None` if there is none.
     pub(crate) fn take_waiter(&self, side: SideIndex) -> Option<u32> {
         let taken = &self.waiters[side & 1];
         let index = (ENGINE + 1..WAITERS)
@@ -146,7 +146,7 @@ impl Link {
     }
 
     /// Takes an end of a VI, unless this process has it already: the segment may say that it is free
-    /// when somebody has written nonsense into it.
+    /// when a process has written nonsense into it.
     fn hold(&self, vi: u32, side: SideIndex) -> bool {
         let word = &self.held[side & 1][(vi % VIS / 64) as usize];
         word.fetch_or(1 << (vi % 64), Ordering::SeqCst) & 1 << (vi % 64) == 0
@@ -183,8 +183,8 @@ impl Link {
     /// not begin to any more.
     ///
     /// A reach takes some microseconds, unless the peer is stopped in the middle of it: then it is
-    /// waited for, because it will go on. Nobody can tell that from a word that was overwritten,
-    /// but the peer itself; so its engine is asked, which puts the word right.
+    /// waited for, because it will go on. Only the peer itself can tell that from a word that was
+    /// overwritten; so its engine is asked, which puts the word right.
     fn await_reach(&self, vi: u32, side: SideIndex) {
         const YIELDS: u32 = 200;
         const PAUSE: u64 = 5_000_000;
@@ -210,7 +210,7 @@ impl Link {
     }
 
     /// Our end `side` of a VI does not reach into the peer's memory, whatever the segment says.
-    /// For who keeps it from doing so.
+    /// The caller must keep it from doing so.
     pub(crate) fn not_reaching(&self, vi: u32, side: SideIndex) {
         let word = self.reaching(vi, side ^ 1);
         if word.load(Ordering::Relaxed) != 0 {
@@ -243,7 +243,7 @@ impl Link {
         !self.spoilt.load(Ordering::SeqCst) && self.segment.check().is_ok()
     }
 
-    /// Whether the link is of no use to anybody.
+    /// Whether the link is of no use any more.
     pub(crate) fn is_over(&self) -> bool {
         self.is_dead() || !self.is_sound() && self.ends().is_empty()
     }
@@ -255,7 +255,7 @@ impl Link {
 
     /// Wakes the peer's engine.
     fn ring(&self) {
-        // Full, it is rung already; an error means that nobody is there to wake.
+        // Full, it is rung already; an error means that there is no engine to wake.
         let _ = call::write(self.doorbell.raw(), &1u64.to_ne_bytes());
     }
 
@@ -439,7 +439,7 @@ impl Attachment {
         self.notify(1 << ENGINE);
     }
 
-    /// As [`Attachment::knock`], for who has waited long: a knock may have been overwritten.
+    /// As [`Attachment::knock`], for a caller that has waited long: a knock may have been overwritten.
     pub(crate) fn insist(&self) {
         self.link.insist(self.vi, self.side);
     }
@@ -449,7 +449,7 @@ impl Attachment {
         self.link.segment.waiter(self.side, ENGINE).notify(self.vi);
     }
 
-    /// This end does not reach into the peer's memory: who says so keeps it from sending.
+    /// Says that this end does not reach into the peer's memory. The caller must keep it from sending.
     pub(crate) fn not_reaching(&self) {
         self.link.not_reaching(self.vi, self.side);
     }

@@ -9,7 +9,7 @@ use via::{Connection, Nic, Vi};
 
 const SOON: Option<Duration> = Some(Duration::from_secs(10));
 
-/// Waits at an address while `strangers` do as they like, and then somebody comes who means it.
+/// Waits at an address while `strangers` do as they like, and then serves a sound requester.
 fn served_in_spite_of(test: &str, strangers: impl FnOnce(&Name) + Send) {
     let nic = ShmNic::open(&format!("{test}-{}", call::getpid())).unwrap();
     let address = nic.address(b"door");
@@ -51,7 +51,7 @@ fn junk_is_turned_away() {
             socket.send(&vec![0xa5; len], &[]).unwrap();
             drop(socket);
         }
-        // A request that names a link that nobody has heard of, twice.
+        // A request that names an unknown link, twice.
         let socket = Packets::connect(name).unwrap();
         let mut buf = [0; wire::MESSAGE_MAX];
         let mut answers = 0;

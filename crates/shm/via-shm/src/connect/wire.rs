@@ -127,7 +127,7 @@ impl<'a> In<'a> {
     }
 }
 
-/// Who waits, and where in its memory its token lies.
+/// The waiting process's token, and where in its memory the token lies.
 pub(crate) fn welcome(token: &Token, token_at: u64) -> Vec<u8> {
     Out::default().u32(MAGIC).bytes(token).u64(token_at).0
 }

@@ -7,7 +7,7 @@ use via::memory::{Ptag, RegionCache};
 use via::queue::{Outcome, WorkQueue};
 use via::{Control, DescriptorAddress, DescriptorRef, Status};
 
-/// A work queue with what it needs to find memory, and who is told of what is done.
+/// A work queue with what it needs to find memory and to notify of completions.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) work: WorkQueue,

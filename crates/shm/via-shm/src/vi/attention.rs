@@ -1,4 +1,4 @@
-//! Whether somebody looks at a receive queue; see [`crate::engine`].
+//! Whether a thread looks at a receive queue; see [`crate::engine`].
 
 use crate::bias::Held;
 use crate::connect::link::ENGINE;
@@ -25,12 +25,12 @@ pub(crate) struct Attention {
     pub(crate) armed: bool,
     /// The engine looks from time to time.
     listed: bool,
-    /// Threads asleep in a wait on this queue, whom senders wake by themselves.
+    /// Threads asleep in a wait on this queue, which senders wake by themselves.
     pub(crate) sleepers: u32,
 }
 
 impl RecvSide {
-    /// Whether the queue is to be listed: something is to come, and nobody else looks after it.
+    /// Whether the queue is to be listed: something is to come, and no thread looks after it.
     #[inline]
     pub(crate) fn wants_listing(&self) -> bool {
         !self.attention.listed
@@ -51,7 +51,7 @@ impl RecvSide {
         }
     }
 
-    /// The program polls: senders need wake nobody.
+    /// The program polls: senders need wake no thread.
     #[cold]
     pub(crate) fn disarm(&mut self) {
         if let Some(lane) = self.lane()

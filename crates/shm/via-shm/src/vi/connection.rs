@@ -78,7 +78,7 @@ impl Core {
         machine.disconnect();
         self.forget_peers();
         if let Some(socket) = machine.requesting.take() {
-            // Whoever waits for an answer is told that there will be none.
+            // The thread that waits for an answer finds that there will be none.
             socket.shutdown();
         }
         let attachment = self.end(&mut machine);
@@ -132,7 +132,7 @@ impl Core {
     ) -> Result<ViAttributes, ConnectError> {
         let result = outgoing.run(|socket, attachment| {
             let mut machine = self.machine();
-            // Who has introduced himself has it as soon as it is sent.
+            // A peer that has introduced itself has the request as soon as it is sent.
             machine.request(number)?.taken().map_err(|_| ConnectError::NoMatch)?;
             machine.requesting = Some(socket.clone());
             self.begin(&machine, attachment);

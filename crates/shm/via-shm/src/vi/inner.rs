@@ -37,7 +37,7 @@ pub(crate) struct Core {
     /// Set under a queue's lock while that queue has its lane, cleared when both have lost it: so
     /// it always speaks of the present connection.
     pub(super) broken: AtomicBool,
-    /// Changed when a connection begins or ends, for those who wait outside of one.
+    /// Changed when a connection begins or ends: the futex word of threads that wait outside of one.
     pub(super) changes: AtomicU32,
     /// Messages dropped by the peer that the program has been told of.
     pub(super) dropped: AtomicU64,
@@ -87,7 +87,7 @@ impl Core {
         }
     }
 
-    /// Waits until nobody uses a region that he found before.
+    /// Waits until no thread uses a region that it found before.
     pub(crate) fn quiesce(&self) {
         drop(self.send.lock());
         drop(self.recv.lock());
@@ -130,7 +130,7 @@ impl Core {
         attachment.wake_local();
     }
 
-    /// The connection is broken, which nobody else knows yet.
+    /// Marks the connection broken; other threads learn of it from here.
     pub(super) fn mark_broken(&self, cause: Cause) {
         self.cause().get_or_insert(cause);
         if !self.broken.swap(true, Ordering::SeqCst) {
@@ -377,7 +377,7 @@ impl Core {
     }
 
     /// For a completion queue that looks for news: receives the next message; whether its entry is
-    /// to be handed out at once, to a caller who may have it (`mine`). Entries of whatever else is
+    /// to be handed out at once, to a caller that may have it (`mine`). Entries of whatever else is
     /// done enter the queue by themselves.
     #[inline]
     pub(crate) fn receive_for_cq(&self, mine: bool) -> bool {

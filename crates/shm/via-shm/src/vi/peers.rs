@@ -2,7 +2,7 @@
 //!
 //! Two such requests belong together if the one's local address is the other's remote one. Of the
 //! two the one with the greater address waits for the other, at a place that is named after the
-//! pair; the other requests a connection there, again and again, until somebody waits. Where the
+//! pair; the other requests a connection there, again and again, until the first waits. Where the
 //! addresses are the same both ways, each does both in turn, for a time that differs.
 
 use crate::connect::{Incoming, Outgoing, left};

@@ -54,7 +54,7 @@ pub(super) struct Limits {
     pub(super) may_read: bool,
 }
 
-/// Rights of a region, for whom its peer's VI is.
+/// Remote-access rights that a region grants to the VI at the other end.
 pub(super) const MAY_WRITE: u32 = 1;
 pub(super) const MAY_READ: u32 = 2;
 

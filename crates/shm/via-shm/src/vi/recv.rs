@@ -1,4 +1,4 @@
-//! The receive queue: messages are scattered into posted buffers when somebody looks.
+//! The receive queue: messages are scattered into posted buffers when a thread looks.
 
 use crate::Damaged;
 use crate::nic::Shared;
@@ -97,7 +97,7 @@ impl RecvSide {
         }
     }
 
-    /// The oldest descriptor is done; whoever is to be told of it is.
+    /// Completes the oldest descriptor, and notifies the completion queue or the callbacks.
     #[inline]
     fn complete(&mut self, nic: &Shared, outcome: Outcome) -> Result<(), News> {
         self.queue.work.complete(outcome);
@@ -119,7 +119,7 @@ impl RecvSide {
     }
 
     /// As [`RecvSide::progress`], for a completion queue that is just looking for an entry: it has
-    /// the message's without a detour, if it is the looker's (`mine`) and nobody else's who waits for
+    /// the message's without a detour, if it is the looker's (`mine`) and no other thread waits for
     /// the descriptor.
     #[inline]
     pub(crate) fn receive_for_cq(&mut self, nic: &Shared, mine: bool) -> Result<bool, News> {

@@ -21,8 +21,8 @@ const PATIENCE: u32 = 2000;
 #[derive(Debug, Default)]
 pub(crate) struct Target {
     serving: Mutex<Serving>,
-    /// Somebody was to serve and found somebody else at it, who may have looked already: he is to
-    /// look again when he is done.
+    /// A thread that was to serve has found `serving` locked. The holder may have looked already, so it looks
+    /// again when it is done.
     again: AtomicBool,
 }
 
@@ -58,9 +58,9 @@ impl Target {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock, unless somebody has it: then he will serve once more.
+    /// Locks `serving`. If another thread holds it, that thread will serve once more.
     fn try_serving(&self) -> Option<MutexGuard<'_, Serving>> {
-        // SYNC: an exchange, so that who overwrites another one's mark sees what that one was told.
+        // SYNC: an exchange, so that a thread which overwrites another's mark sees what that one was told.
         self.again.swap(true, Ordering::SeqCst);
         // SYNC: pairs with the fence in `is_wanted`: either the lock is seen to be free, or its
         // holder sees the mark.
@@ -70,12 +70,12 @@ impl Target {
             Err(TryLockError::WouldBlock) => return None,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         };
-        // SYNC: reads what the last one turned away has stored, and so sees what he was told of.
+        // SYNC: reads what the last thread turned away has stored, and so sees what that thread was told of.
         self.again.swap(false, Ordering::SeqCst);
         Some(serving)
     }
 
-    /// For who has given the lock back: whether somebody was turned away meanwhile.
+    /// Whether a thread was turned away meanwhile. To be called after the lock is released.
     fn is_wanted(&self) -> bool {
         fence(Ordering::SeqCst);
         self.again.load(Ordering::Relaxed)
@@ -86,8 +86,8 @@ impl Target {
         *self.serving() = Serving { connection, ..Serving::default() };
     }
 
-    /// Waits until nobody uses a region that he found before. Whether there may be something to
-    /// serve that nobody else will.
+    /// Waits until no thread uses a region that it found before. Returns whether there may be something
+    /// to serve that no other thread will.
     pub(crate) fn quiesce(&self) -> bool {
         drop(self.serving());
         self.is_wanted()
@@ -302,7 +302,7 @@ fn copy(reading: bool, memory: NonNull<u8>, area: NonNull<u8>, len: usize) {
     // other is not. The program may use the bytes meanwhile: that is what it allows its peer to do.
     unsafe {
         core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), last);
-        // SYNC: whoever sees the last bytes sees those before them.
+        // SYNC: a thread that sees the last bytes sees those before them.
         fence(Ordering::Release);
         let (from, to) = (from.add(last), to.add(last));
         core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), len - last);

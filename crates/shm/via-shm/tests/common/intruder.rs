@@ -1,4 +1,4 @@
-//! Somebody in this process who finds the segments and writes into them.
+//! An intruder in this process, which finds the segments and writes into them.
 
 #![allow(dead_code, reason = "each test file uses what it needs")]
 

@@ -97,7 +97,7 @@ fn cpu_time() -> Duration {
 }
 
 /// The processor time that a wait costs: the least of several, if the first costs much. Where a
-/// machine takes its processors away, it counts that as time of whoever was running.
+/// machine takes its processors away, it counts that as time of the process that was running.
 pub(crate) fn least_cost(mut wait: impl FnMut()) -> Duration {
     let mut least = Duration::MAX;
     for _ in 0..5 {

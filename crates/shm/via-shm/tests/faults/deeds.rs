@@ -26,7 +26,7 @@ pub(crate) type Deed = fn(&Scene<'_, '_>) -> Status;
 
 const BY_CQ: &str = "waits on a completion queue";
 
-/// Whether receives leave entries in a completion queue; where nobody takes them, it would run over.
+/// Whether receives leave entries in a completion queue; where no thread takes them, it would run over.
 pub(crate) fn needs_cq(deed: &str) -> bool {
     deed == BY_CQ
 }
@@ -110,7 +110,7 @@ fn by_callbacks(scene: &Scene<'_, '_>) -> Status {
     })
 }
 
-/// More is on its way than fits; whoever dies first leaves the other one's sends waiting.
+/// More is on its way than fits; the process that dies first leaves the other one's sends waiting.
 fn ahead(scene: &Scene<'_, '_>) -> Status {
     // One may be ahead of the other by two batches, for which receives are posted.
     const BATCH: usize = RECEIVES / 2 - 1;

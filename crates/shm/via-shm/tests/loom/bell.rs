@@ -1,4 +1,4 @@
-//! Two ends of a direction: who rings, and who sleeps.
+//! Two ends of a direction: one rings, and the other sleeps.
 
 use super::*;
 

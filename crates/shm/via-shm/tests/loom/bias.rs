@@ -12,7 +12,7 @@ struct Lock {
 }
 
 fn add(lock: &Lock) {
-    // SAFETY: the lock is had; loom checks that nobody else has it.
+    // SAFETY: the thread holds the lock; loom checks that no other thread does.
     lock.value.with_mut(|value| unsafe { *value += 1 });
 }
 

@@ -20,7 +20,7 @@ enum Without {
 }
 
 /// The engine of the initiator may be asked meanwhile, and puts the word right: under the send
-/// queue's lock, which who reaches has.
+/// queue's lock, which the reaching thread holds.
 fn model(without: Without, heals: bool) {
     let shared = Arc::new(Shared {
         reaching: AtomicU64::new(0),
@@ -59,7 +59,7 @@ fn model(without: Without, heals: bool) {
     while shared.reaching.load(Ordering::Acquire) != 0 {
         thread::yield_now();
     }
-    // The program's again. SAFETY: nobody reaches into it; loom checks that.
+    // The program's again. SAFETY: no thread reaches into it; loom checks that.
     shared.memory.with_mut(|memory| unsafe { *memory += 1 });
     initiator.join().unwrap();
     if let Some(engine) = engine {

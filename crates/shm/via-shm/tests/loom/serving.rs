@@ -1,5 +1,5 @@
-//! Who serves an RDMA where several are told to: one turned away leaves a mark, for which who is at
-//! it looks again.
+//! Several threads are told to serve an RDMA, and one of them holds the lock. A thread that is turned away
+//! leaves a mark, for which the holder looks again.
 
 use super::*;
 
