@@ -29,15 +29,15 @@ impl Board {
             memfd_create(c"sovia-stats", flags).context("cannot make the page of counters")?,
         );
         file.set_len(StatsPage::SIZE as u64)?;
-        // A shorter file under a mapping would kill whoever touches it.
+        // A shorter file under a mapping would kill a process that touches it.
         fcntl(&file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW))?;
         let len = NonZeroUsize::new(StatsPage::SIZE).context("an empty page")?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing.
         let memory = unsafe { mmap(None, len, access, MapFlags::MAP_SHARED, &file, 0) }
             .context("cannot map the page of counters")?;
-        // SAFETY: mapped just now, for SIZE bytes, never unmapped, and not handed to anybody
-        // else; other processes that map it use it as a `StatsPage` as well.
+        // SAFETY: mapped just now, for SIZE bytes, never unmapped, and not handed to any other
+        // code; other processes that map it use it as a `StatsPage` as well.
         let page = unsafe { StatsPage::create(memory.as_ptr().cast(), StatsPage::SIZE)? };
         Ok(Self { file, page })
     }

@@ -189,7 +189,7 @@ fn signals_sent_to_sovia_reach_the_program() {
 #[test]
 fn a_stopped_program_is_a_stopped_job() {
     both(|bench, way| {
-        // SIGTSTP, as the terminal sends it; who stops a program by SIGSTOP continues it by name.
+        // SIGTSTP, as the terminal sends it; a process that stops a program by SIGSTOP continues it by name.
         let (mut child, mut out) = start(bench, way, "echo ready; kill -TSTP $$; echo on; exit 3");
         let mut status = 0;
         // SAFETY: waits for our own child, with a place for its status.

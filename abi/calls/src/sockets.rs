@@ -157,7 +157,7 @@ calls! {
             return real(fd, level, name, value, len);
         };
         if level == libc::IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE {
-            // It takes bytes, and nobody counts them.
+            // It takes bytes, which are not counted.
             retreat::now(fd, at, Cause::Call);
         }
         if level != libc::SOL_SOCKET || name != libc::SO_ERROR {

@@ -1,4 +1,4 @@
-//! Calls that change who the process is: users, groups, capabilities, namespaces.
+//! Calls that change a process's credentials: users, groups, capabilities, namespaces.
 //!
 //! One that would change something first leaves all that is shared with other processes
 //! ([`sovia_sockets::credentials`]). Whether it would is found out from the present credentials; a call that

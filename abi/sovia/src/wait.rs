@@ -64,7 +64,7 @@ pub unsafe extern "C" fn sov_epoll_ctl(
         // SAFETY: the caller vouches for the event.
         unsafe { libc::epoll_ctl(epfd, op, fd, event) }
     };
-    // A socket that is nobody's yet is watched from here on only if it is SOCK_VIA's.
+    // A socket that is not followed yet is watched from here on only if it is SOCK_VIA's.
     let foreign = matches!(table::get(fd), Entry::Foreign) && !kind::is_via(fd);
     if is_preloaded() || foreign {
         return real(epfd, op, fd, event);

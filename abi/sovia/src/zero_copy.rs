@@ -1,7 +1,7 @@
 //! Buffers that are lent: [`sovia_sockets::loan`] for C, which has pointers only.
 //!
 //! What is out is kept in a table of fixed size, found by its pointer: whatever a program passes, it is
-//! looked up and never followed. A slot's state says who may touch the loan in it.
+//! looked up and never followed. A slot's state says which thread may touch the loan in it.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ static SPILT: AtomicBool = AtomicBool::new(false);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 const FREE: u32 = 0;
-/// Somebody is at work on the loan.
+/// A thread is at work on the loan.
 const BUSY: u32 = 1;
 const OUT: u32 = 2;
 
@@ -41,7 +41,7 @@ impl Slot {
     }
 }
 
-// SAFETY: the loan is touched by the one only who has made the state BUSY.
+// SAFETY: only the thread that has made the state BUSY touches the loan.
 unsafe impl Sync for Slot {}
 
 fn slots() -> &'static [Slot] {
@@ -112,7 +112,7 @@ impl Drop for Room {
     }
 }
 
-/// A loan that nobody else can touch meanwhile.
+/// A loan that no other thread can touch meanwhile.
 struct Held(&'static Slot);
 
 impl Held {
@@ -138,7 +138,7 @@ impl Held {
     }
 
     fn loan(&mut self) -> &mut Loan {
-        // SAFETY: whoever has made the state BUSY is alone with the loan.
+        // SAFETY: the thread that has made the state BUSY is alone with the loan.
         unsafe { &mut *self.0.loan.get() }
     }
 

@@ -37,7 +37,7 @@ pub extern "C" fn VipConnectWait(
         let nic = NICS.find(nic)?;
         let request = request.required()?;
         let local = local.get_local(nic.core.nic.attributes())?;
-        // Nobody may come for a long time: closing the NIC is refused meanwhile, and does not wait.
+        // Perhaps no request comes for a long time: closing the NIC is refused meanwhile, and does not wait.
         let nic = nic.keep();
         let place = REQUESTS.reserve()?;
         let connection = nic.core.nic.connect_wait(&local, timeout(wait));

@@ -68,7 +68,7 @@ impl FirstTag {
             return Err(PtagError::InUse);
         }
         nic.destroy_ptag(ptag)?;
-        // There is room for one at least, and nobody else takes it: tags are made in here only.
+        // There is room for one at least, and no other code takes it: tags are made in here only.
         *inner = Inner { tag: nic.create_ptag()?, created: false };
         Ok(())
     }

@@ -257,11 +257,11 @@ impl<T: Send + Sync + 'static> Table<T> {
             }
         }
         let mut attempt = Attempt { table: self, place, number, generation, thing: None };
-        // From here on nobody finds it. Whoever found it before is waited for.
+        // From here on no thread finds it. Threads that found it before are waited for.
         if hazard::wait_for(core::ptr::from_ref(place) as usize).is_err() {
             return Err(ReturnCode::ErrorResource);
         }
-        // SAFETY: the place owned this `Arc`, and by its state nobody else takes it; it is either
+        // SAFETY: the place owned this `Arc`, and by its state no other thread takes it; it is either
         // put back, or the place is free then.
         let thing = unsafe { Arc::from_raw(place.thing.swap(null_mut(), Ordering::Relaxed)) };
         let thing = match Arc::try_unwrap(thing) {

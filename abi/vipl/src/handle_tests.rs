@@ -81,7 +81,7 @@ impl<T: Send + Sync + 'static> fmt::Debug for Reservation<T> {
     }
 }
 
-/// A thing that knows whether it is dead: whoever sees it dead has been let down.
+/// A thing that knows whether it is dead: a thread that sees it dead has used it after its end.
 struct Mortal(AtomicBool, &'static AtomicUsize);
 
 impl Drop for Mortal {

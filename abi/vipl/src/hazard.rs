@@ -1,11 +1,11 @@
-//! Who is using what just now: so that nothing is destroyed under a thread that uses it.
+//! Which thread is using what just now: so that nothing is destroyed under a thread that uses it.
 //!
 //! A thread that looks something up first writes down where it lies (a *hazard*), then checks that
-//! it is there. Whoever destroys it first sees to it that this check fails, then waits until nobody
+//! it is there. A thread that destroys it first makes this check fail, then waits until no thread
 //! has it written down. For this to be sound each of the two must see what the other did first,
-//! which takes a full fence on both sides. Using is frequent and destroying is rare, so the user
-//! goes without: who destroys has the kernel put the fence into all other threads (`membarrier`).
-//! Where the kernel does not, users fence themselves.
+//! which takes a full fence on both sides. Using is frequent and destroying is rare, so the using
+//! thread goes without: the destroying thread has the kernel put the fence into all other threads
+//! (`membarrier`). Where the kernel does not, using threads fence themselves.
 //!
 //! A thread may use several things at once, or come in again from a callback or a signal handler,
 //! so it has a few words. What goes beyond, and threads that are past their thread-local values,
@@ -77,7 +77,7 @@ fn overflow() -> MutexGuard<'static, Vec<(usize, Thread)>> {
 }
 
 /// Writes down that this thread uses what lies at `place`. Loads that follow are made after that
-/// is visible to whoever destroys it.
+/// is visible to a thread that destroys it.
 #[inline]
 pub(crate) fn publish(place: usize) -> Hazard {
     let record = RECORD.get();
@@ -100,7 +100,7 @@ fn publish_slowly(place: usize) -> Hazard {
         RECORD.set(claim());
         return publish(place);
     }
-    // SYNC: whoever destroys takes this lock after it has made the check fail. Either it finds
+    // SYNC: a thread that destroys takes this lock after it has made the check fail. Either it finds
     // the place in the list, or the check, which is made after the lock is given back, fails.
     overflow().push((place, this_thread()));
     Hazard { place, word: None }
@@ -190,8 +190,8 @@ extern "C" fn after_fork() {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UsedByCaller;
 
-/// Waits until nobody uses what lies at `place`. To be called when whoever looks it up from now
-/// on finds it gone.
+/// Waits until no thread uses what lies at `place`. To be called when a thread that looks it up from
+/// now on finds it gone.
 ///
 /// # Errors
 /// [`UsedByCaller`], at once.

@@ -15,7 +15,7 @@
 //!
 //! Unsafe code is in [`handle`], [`hazard`], [`mod@pointer`] and [`memory`]. The exported functions are
 //! safe for Rust, because only C can make the pointers that they take; the `unsafe` that they do
-//! have is of their names, which must be nobody else's.
+//! have is of their names, which no other function may have.
 
 #![allow(non_snake_case, reason = "exported functions have VIPL's names")]
 

@@ -1,7 +1,7 @@
 //! What a program's pointers point to.
 //!
 //! Each type here is a pointer as an exported function gets it from C, and cannot be made in safe
-//! Rust. Who passes one vouches, as everywhere in C, that it is null or points to as much as the
+//! Rust. The caller that passes one vouches, as everywhere in C, that it is null or points to as much as the
 //! function's description says: that is the contract which every use below relies on. Null is
 //! noticed. Alignment is not asked for.
 

@@ -5,8 +5,8 @@
 //! found that it has none. So a program takes entries until there is none and then waits for the
 //! event, without reading it.
 //!
-//! The news come from the provider's signal, which leaves the entry where it is: so whoever waits for
-//! the queue otherwise, a thread or a callback, does not notice that it has tags.
+//! The news come from the provider's signal, which leaves the entry where it is: so a thread or a callback
+//! that waits for the queue otherwise does not notice that it has tags.
 
 use crate::pointer::Opaque;
 use crate::provider::AnyCq;
@@ -98,7 +98,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         let mut events = locked(&EVENTS);
-        // Closed under the lock, so that the number is not somebody else's in between.
+        // Closed under the lock, so that the number is not given to another descriptor in between.
         if let Some(events) = events.as_mut() {
             events.remove(&self.fd);
         }

@@ -14,7 +14,7 @@ use super::{lookup, privilege};
 const SCRIPT_LINE_BYTES_MAX: usize = 256;
 /// How many interpreters of interpreters the kernel follows.
 const SCRIPT_DEPTH_MAX: usize = 5;
-/// Who runs a script without `#!`, for execvp and so for us.
+/// The interpreter of a script without `#!`, for execvp and so for us.
 const SHELL: &str = "/bin/sh";
 
 /// What was found out about a program.

@@ -1,6 +1,6 @@
 //! `sovia run`: a program with the library in it.
 //!
-//! Without `-v` this process becomes the program, so there is nothing between it and whoever
+//! Without `-v` this process becomes the program, so there is nothing between it and the process that
 //! started it. With `-v` it waits for the program, passes signals on and then reports.
 
 mod elf;
@@ -145,7 +145,7 @@ fn rules(args: &Args) -> anyhow::Result<Option<Rules>> {
         }
     }
     if rules.is_empty() {
-        // The library has nobody to complain to, so wrong rules in the environment end here.
+        // The library cannot report an error to the user, so wrong rules in the environment end here.
         if let Some(text) = env::var_os(names::RULES) {
             let text = text.to_string_lossy();
             Rules::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", names::RULES))?;

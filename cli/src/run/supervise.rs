@@ -1,4 +1,4 @@
-//! Standing between a program and whoever started it, as if one were the program.
+//! Stands between a program and the process that started it, as if it were the program.
 
 use std::os::fd::AsFd;
 
@@ -10,7 +10,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid};
 
-/// Signals that go on to the program when somebody sends them to this process.
+/// Signals that are passed on to the program when they are sent to this process.
 const FORWARDED: [Signal; 9] = [
     Signal::SIGTERM,
     Signal::SIGINT,
@@ -91,8 +91,8 @@ fn watch(child: Pid, signals: &SignalFd) -> anyhow::Result<End> {
 }
 
 /// Passes a signal on, unless the program has it already: what the terminal sends goes to the
-/// whole process group, and what the program sends to its group comes back to us. (Somebody
-/// else's signal to the group cannot be told from one to us alone, so the program gets it twice.)
+/// whole process group, and what the program sends to its group comes back to us. (Another
+/// process's signal to the group cannot be told from one to us alone, so the program gets it twice.)
 fn forward(child: Pid, info: &siginfo) {
     let from_kernel = info.ssi_code > 0;
     let from_program = info.ssi_pid == child.as_raw() as u32;
@@ -111,10 +111,10 @@ fn reap(child: Pid) -> anyhow::Result<Option<End>> {
         match waitpid(child, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
             Ok(WaitStatus::Exited(_, status)) => return Ok(Some(End::Exited(status))),
             Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Some(End::Killed(signal))),
-            // Stopped by name, and continued by name by whoever did it: not a matter of the job.
+            // Stopped by name, and continued by name by the process that did it: not a matter of the job.
             Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)) => {}
             Ok(WaitStatus::Stopped(..)) => {
-                // Whoever waits for us, such as a shell, must see the job stop. The signal that
+                // The process that waits for us, such as a shell, must see the job stop. The signal that
                 // continues us is one of those that go on to the program, or goes to all of
                 // the group.
                 kill(getpid(), Signal::SIGSTOP).context("cannot stop with the program")?;

@@ -36,7 +36,7 @@ counters! {
     Reason {
         /// The peer's address is not one of this host.
         PeerNotLocal = 0, "the peer is on another machine";
-        /// Nobody answered at the meeting point: the peer runs without the library.
+        /// No process answered at the meeting point: the peer runs without the library.
         PeerPlain = 1, "the peer does not run under Sovia";
         /// Closed before both ends had met; too short to be worth it.
         ShortLived = 2, "closed before the two ends had met (short connections are not worth it)";
@@ -85,7 +85,7 @@ counters! {
         AddressSpace = 27, "a limit on address space (ulimit -v) leaves no room for shared memory";
         /// No thread could be started for it.
         NoThread = 28, "no thread of Sovia's could be started (is there a limit on processes?)";
-        /// The kernel has refused it, or nobody answered.
+        /// The kernel has refused it, or there was no answer.
         NeverConnected = 29, "never connected: refused, or given up";
         /// A relay has it, since the peer could not put back on TCP what it had accepted.
         Relayed = 30, "went on behind a relay: the peer could not take it back to TCP";
@@ -112,7 +112,7 @@ counters! {
         User = 4, "from another user";
         /// In a version of the protocol that is not ours.
         Version = 5, "in another version";
-        /// More messages than anybody has use for.
+        /// More messages than are read at one time.
         Flood = 6, "beyond what is read at one time";
         /// From a process that has not shown that it could trace this one.
         Unproven = 7, "from a process that may not read this one's memory";

@@ -53,7 +53,7 @@ pub struct StatsPage {
     users: [AtomicU64; USERS_MAX],
 }
 
-/// What went over VIs, and how often somebody slept over it.
+/// What went over VIs, and how often threads slept over it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes that programs sent.
@@ -101,7 +101,7 @@ impl StatsPage {
     /// Bytes to make the file long and to map: whole pages of 4 KB.
     pub const SIZE: usize = size_of::<Self>().next_multiple_of(4096);
 
-    /// Makes a page out of zeroed memory, before anybody else can see it.
+    /// Makes a page out of zeroed memory, before any other process can see it.
     ///
     /// # Errors
     /// [`PageError::Shape`]
@@ -113,7 +113,7 @@ impl StatsPage {
         // SAFETY: the caller's promises are those of `shape`.
         let page = unsafe { Self::shape(memory, len)? };
         page.version.store(VERSION, Ordering::Relaxed);
-        // Last: who sees the magic number sees the version.
+        // Last: a process that sees the magic number sees the version.
         page.magic.store(MAGIC, Ordering::Release);
         Ok(page)
     }

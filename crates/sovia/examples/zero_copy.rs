@@ -1,4 +1,4 @@
-//! A stream of messages that nobody copies: the sender writes each where the receiver reads it.
+//! A stream of messages without a copy: the sender writes each where the receiver reads it.
 //!
 //!     zero_copy server              prints its address, and sums what comes
 //!     zero_copy client ADDRESS      sends a gigabyte in pieces of 32 KB

@@ -30,7 +30,7 @@
 //! `sovia run`, or an ordinary TCP socket, on any machine. A stream begins on TCP and moves onto a VI
 //! after a few transfers, if it can; [`TcpStream::is_accelerated`] and [`TcpStream::stats`] tell. Its
 //! descriptor is the kernel's TCP socket, with its addresses, options and `ss` entry; the bytes on
-//! the VI are out of the kernel's sight, so nobody else may read or write the descriptor.
+//! the VI are out of the kernel's sight, so no other code may read or write the descriptor.
 //!
 //! # Without copying
 //!

@@ -1,6 +1,6 @@
 //! Where a stream that std made comes from.
 //!
-//! The two ends of a connection find each other by who connected and who accepted, and they count
+//! The two ends of a connection find each other by which connected and which accepted, and they count
 //! the bytes from the first on. So a stream that was made elsewhere can be followed only if nothing
 //! has moved on it yet and it is known which end it is.
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// or has ended: [`TcpStream::readiness`](crate::TcpStream::readiness).
 ///
 /// It is to be registered **edge-triggered** (`EPOLLET`), for `EPOLLIN | EPOLLOUT` both, and never
-/// read from or written to. An edge means "try again", for either direction, and may mean nothing; who
-/// has met `WouldBlock` may wait for the next one and misses none. Registering it gives an edge at
+/// read from or written to. An edge means "try again", for either direction, and may mean nothing; a thread
+/// that has met `WouldBlock` may wait for the next one and misses none. Registering it gives an edge at
 /// once. `tokio::io::unix::AsyncFd` and `mio::unix::SourceFd` use it in this way.
 ///
 /// News take one hop more than to a thread that is blocked in a read: the peer wakes a thread of
@@ -41,7 +41,7 @@ impl Readiness {
         }))
     }
 
-    /// Makes an edge, for whoever has just registered the descriptor.
+    /// Makes an edge, for a caller that has just registered the descriptor.
     pub(crate) fn tell(&self) {
         if let Kind::Notice(notice) = &self.0 {
             notice.tell();

@@ -7,7 +7,7 @@ use sovia_sockets::native::{Info, State};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Path {
-    /// On TCP, as an ordinary socket of the kernel's that nobody follows.
+    /// On TCP, as an ordinary socket of the kernel's that Sovia does not follow.
     Kernel,
     /// On TCP; whether it gets a VI is not decided.
     Meeting,

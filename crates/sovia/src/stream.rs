@@ -264,7 +264,7 @@ impl TcpStream {
         native::info_here(self.fd()).into()
     }
 
-    /// Chooses what the stream does of the papers' protocol once it has its VI: who handles messages,
+    /// Chooses what the stream does of the papers' protocol once it has its VI: which thread handles messages,
     /// how bytes are sent, window, threshold, chunk and combining, as in `sovia run --protocol`, such as
     /// `"w=8,t=4"`, `"SOVIA_COMBINE"` or `"handler,copy"`.
     ///
@@ -421,7 +421,7 @@ impl Drop for TcpStream {
     }
 }
 
-/// A stream that std has made: which end it is of is found out by looking who listens. One whose
+/// A stream that std has made: which end it is of is found out by looking which sockets listen. One whose
 /// listener is closed already, or on which bytes have moved, stays on TCP. (Where it is known,
 /// [`TcpStream::from_connected`] and [`TcpStream::from_accepted`] need not look.)
 impl From<net::TcpStream> for TcpStream {
@@ -447,7 +447,7 @@ impl From<TcpStream> for net::TcpStream {
 /// Takes the stream to TCP for good, see [`TcpStream::to_tcp`].
 impl From<TcpStream> for OwnedFd {
     fn from(stream: TcpStream) -> OwnedFd {
-        // The same open socket under another number, which nobody has on record.
+        // The same open socket under another number, which is not on record.
         let _ = stream.to_tcp();
         // SAFETY: it is not touched again: `stream` is not dropped, and its other field is let go.
         unsafe {

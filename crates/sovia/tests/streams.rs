@@ -84,7 +84,7 @@ fn ordinary_streams_are_taken_over() {
     let (mut one, mut other) = (TcpStream::from(one), TcpStream::from(other));
     accelerate(&mut one, &mut other);
 
-    // Bytes have moved: nobody knows how many.
+    // Bytes have moved: it is unknown how many.
     let mut one = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut other, _) = listener.accept().unwrap();
     one.write_all(b"x").unwrap();

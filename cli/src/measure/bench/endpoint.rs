@@ -130,7 +130,7 @@ fn inherited<const N: usize>(errand: &Errand) -> anyhow::Result<[File; N]> {
     let numbers: [RawFd; N] =
         numbers?.try_into().map_err(|_| anyhow::anyhow!("expected {N} descriptors"))?;
     // SAFETY: opened for this process by the one that started it, which says so in the errand,
-    // and known to nobody else in this process.
+    // and known to no other code in this process.
     Ok(numbers.map(|number| unsafe { File::from_raw_fd(number) }))
 }
 

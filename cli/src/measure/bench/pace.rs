@@ -31,7 +31,7 @@ impl Pace {
     }
 
     /// Sends what is due when it is, until so much time has passed or so many messages have gone.
-    /// Returns how many have. Who cannot keep the pace never sleeps.
+    /// Returns how many have. A sender that cannot keep the pace never sleeps.
     pub(super) fn keep<E>(
         self,
         time_max: Duration,

@@ -1,6 +1,6 @@
 //! Bytes that the window held back.
 //!
-//! A program may write more than the window's packets before anybody reads (TCP takes megabytes).
+//! A program may write more than the window's packets before its peer reads (TCP takes megabytes).
 //! The surplus is gathered in memory that the receiver can reach too, and the receiver takes it
 //! from there by itself, so it arrives even if the sender computes, sleeps or dies. What keeps the
 //! stream in order is one number: gathering starts after a number of ordered packets, and ends

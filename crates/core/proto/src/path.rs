@@ -34,7 +34,7 @@
 //! and what has been returned is not read on the VI: one lock is held over looking and returning, and
 //! over looking at the switch and reading TCP.
 //!
-//! As a sender it ends the VI's part, or takes back a switch that nobody has claimed. It **owes**
+//! As a sender it ends the VI's part, or takes back a switch that is not claimed. It **owes**
 //! from then on what the receiver may return, and settles that ([`owed`]) before its next byte on
 //! TCP, or else at the very end, when its other direction is back. Not before: so two ends that
 //! retreat at the same time find each other's recall, and pump for each other. A receiver that has
@@ -278,7 +278,7 @@ pub const fn leave(tx: Tx, switch: u64, fin_sent: bool) -> Leave {
 }
 
 /// Whether a retreat has anything to recall. On TCP it must not: a sender that still owes, and finds
-/// the recall, would wait for an answer that nobody gives.
+/// the recall, would wait for an answer that never comes.
 pub const fn recalls(rx: Rx) -> bool {
     matches!(rx, Rx::Granted | Rx::Vi)
 }
@@ -313,7 +313,7 @@ pub enum Await {
     /// The sender puts on TCP what it has taken back. At TCP's end, and when patience is over, the
     /// retreat has failed, and reading goes on.
     TakenBack,
-    /// The sender puts on TCP what has been returned. Meanwhile anybody may read; at TCP's end, and
+    /// The sender puts on TCP what has been returned. Meanwhile any thread may read; at TCP's end, and
     /// when patience is over, that is how it goes on.
     Pumped,
 }
@@ -395,7 +395,7 @@ pub enum Seen {
     /// ToTcp: the sender goes on on TCP.
     ToTcp,
     /// FIN, or the sender's death, and what lay on the VI after that: nothing comes any more, and
-    /// nobody is there to pump.
+    /// there is no sender to pump.
     Ended,
     /// Nothing, and its patience is over: the sender lives and does not answer; more may come.
     Impatient,
@@ -421,7 +421,7 @@ pub const fn answer(seen: Seen, unread: u64) -> u64 {
 }
 
 /// After that; `found` is the word that was there. The same bytes may have been returned already, by
-/// somebody who has not come to the end of it.
+/// a thread that has not come to the end of it.
 pub const fn rest(seen: Seen, unread: u64, found: u64) -> Rest {
     match (seen, unread, Returned::from_word(found)) {
         (Seen::ToTcp | Seen::Ended, 0, _) => Rest::Plain,

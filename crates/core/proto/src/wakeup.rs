@@ -51,7 +51,7 @@ impl Terms {
     /// From received bytes.
     ///
     /// # Errors
-    /// [`Violation`] for another version, another length, or terms that nobody can have.
+    /// [`Violation`] for another version, another length, or terms that no end can have.
     pub fn decode(bytes: &[u8]) -> Result<Terms, Violation> {
         let Ok(&[v0, v1, v2, v3, w0, w1, t0, t1, c0, c1, c2, c3, handshake, ..]) =
             <&[u8; LEN]>::try_from(bytes)

@@ -1,4 +1,4 @@
-//! The thread that does what nobody waits for: it sends combined bytes off when their time is over
+//! The thread that does what no call waits for: it sends combined bytes off when their time is over
 //! (the papers' software timer), and goes on with streams that their programs have closed (the
 //! papers' close thread). It sleeps while there is neither.
 
@@ -31,7 +31,7 @@ struct Work<N: Nic + 'static> {
     last: u64,
     running: bool,
     stop: bool,
-    /// Nobody will step any more.
+    /// No thread will step any more.
     left: bool,
 }
 
@@ -67,7 +67,7 @@ impl<N: Nic + 'static> Background<N> {
 }
 
 impl<N: Nic + 'static> Background<N> {
-    /// Has a timer go off; false where nobody would see to it.
+    /// Has a timer go off; false where no thread would see to it.
     pub(crate) fn wake_at(&self, at: Instant, core: Weak<Core<N>>) -> bool {
         if !self.threaded {
             return true;
@@ -87,8 +87,8 @@ impl<N: Nic + 'static> Background<N> {
         true
     }
 
-    /// Goes on with a closed stream. Where nobody would, for want of a thread or of a program that
-    /// steps, it is cut off here.
+    /// Goes on with a closed stream. Where there is no thread or no program that steps, the stream is cut
+    /// off here.
     pub(crate) fn finish(&self, core: Arc<Core<N>>) {
         let mut work = self.state.lock();
         let goes_on = if self.threaded { self.state.runs(&mut work) } else { !work.left };

@@ -157,10 +157,10 @@ impl From<ConnectError> for io::Error {
     }
 }
 
-/// Why nobody is accepted.
+/// Why no stream is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
-    /// Nobody has come, and the call is not to wait.
+    /// No requester has come, and the call is not to wait.
     #[error("nobody has connected")]
     WouldBlock,
     /// The time is over.

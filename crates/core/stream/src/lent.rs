@@ -43,7 +43,7 @@ impl<N: Nic + 'static> Deref for Buffer<N> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes of memory that this value owns and nobody else touches: the NIC does
+        // SAFETY: `len` bytes of memory that this value owns and no other code touches: the NIC does
         // only while a send is posted, and then the stream owns the value.
         unsafe { core::slice::from_raw_parts(self.start().as_ptr(), self.len) }
     }
@@ -107,7 +107,7 @@ impl<N: Nic + 'static> Deref for Received<'_, N> {
     fn deref(&self) -> &[u8] {
         match &self.place {
             // SAFETY: the range lies in the core's memory, which it outlives; its receive is not
-            // posted until this is dropped, so nobody writes to it.
+            // posted until this is dropped, so the NIC does not write to it.
             Place::Receive { start, len, .. } => unsafe {
                 core::slice::from_raw_parts(start.as_ptr(), *len)
             },

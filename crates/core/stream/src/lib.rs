@@ -1,6 +1,6 @@
 //! SOVIA: byte streams over Virtual Interfaces, over any provider.
 //!
-//! A [`Stack`] is a NIC with what its streams share. It connects a [`Stream`] to whoever listens at
+//! A [`Stack`] is a NIC with what its streams share. It connects a [`Stream`] to the listener at
 //! an address, or makes a [`Listener`]. Both ends choose a [`Configuration`] of the papers' table 4;
 //! they need not choose the same, but for the handshake: SOVIA_3WAY talks to its like only.
 //!
@@ -37,7 +37,7 @@
 //! - `core`: one end: what a session (`sovia_proto::session`) says, done with descriptors;
 //! - `memory`, `register`, `will`: registered memory, the program's own for one send, and what is
 //!   left to the peer of a process that dies;
-//! - `cache`: the program's memory that stays registered between sends, and who notices that it goes;
+//! - `cache`: the program's memory that stays registered between sends, and what notices that it goes;
 //! - `handler`, `background`: the threads: SOVIA_HANDLER's, and the one for timers and for streams
 //!   that their programs have closed (the papers' close thread). The papers' connection thread is
 //!   the listener's.

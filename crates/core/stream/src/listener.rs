@@ -19,7 +19,7 @@ const BACKLOG: usize = 128;
 const NAP: Duration = Duration::from_millis(200);
 
 /// Waits for connections at an address, by a thread of its own (the papers' connection thread).
-/// Dropping it ends that; streams that nobody has accepted are closed.
+/// Dropping it ends that; streams that have not been accepted are closed.
 #[derive(Debug)]
 pub struct Listener<N: Nic + 'static> {
     shared: Arc<Waiting<N>>,
@@ -35,7 +35,7 @@ struct Waiting<N: Nic + 'static> {
 #[derive(Debug)]
 struct State<N: Nic + 'static> {
     streams: VecDeque<(Stream<N>, NetAddress)>,
-    /// Why nobody is waited for any more.
+    /// Why the thread waits for no more requests.
     failed: Option<ConnectError>,
     stop: bool,
 }
@@ -142,7 +142,7 @@ impl<N: Nic + 'static> Waiting<N> {
         }
     }
 
-    /// Accepts one request; one that cannot be accepted concerns nobody but its requester.
+    /// Accepts one request; one that cannot be accepted concerns its requester only.
     fn accept(
         &self,
         stack: &Arc<Shared<N>>,

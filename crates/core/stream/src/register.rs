@@ -41,7 +41,7 @@ impl<'b, N: Nic + 'static> Lease<'b, N> {
             // SAFETY: the range is of whole pages that the slice has a part of each, so they are
             // mapped now. They may be unmapped while they are still registered; but the NIC touches
             // no byte of them that no descriptor names: the region allows no RDMA, and descriptors
-            // name what lies in a live slice, only while a lease of it lives. Nobody writes.
+            // name what lies in a live slice, only while a lease of it lives. No peer writes.
             let register = |pages: &Range<usize>| unsafe { register(stack, pages) };
             let used = cache.acquire(&part, &addresses(whole), register);
             if let Some(used) = used {
@@ -51,7 +51,7 @@ impl<'b, N: Nic + 'static> Lease<'b, N> {
             }
         }
         // SAFETY: the bytes stay valid for reads until the lease is dropped, which deregisters them,
-        // after which no NIC touches them; the lease does not hand the memory out. Nobody writes
+        // after which no NIC touches them; the lease does not hand the memory out. No peer writes
         // to it: the region allows no RDMA, and its handle stands in send descriptors only, which
         // are read from. So the slice may be borrowed meanwhile.
         let handle = unsafe { register(stack, &part) }?;

@@ -18,18 +18,18 @@ use std::time::Instant;
 use via::error::ConnectError::NoMatch;
 use via::{NetAddress, Nic, Ptag, Vi};
 
-/// How long nobody must have waited at an address before it is believed that nobody listens there:
+/// For how long no listener must have waited at an address before it is believed that none is there:
 /// a listener does not wait while it takes a request, nor before its thread has begun. On a busy
 /// machine that thread may not run for some tenths of a second.
 const NOBODY: Duration = Duration::from_secs(1);
-/// How many requests must have met nobody as well: a machine that stands still for a second gives no
+/// How many requests must have met no listener as well: a machine that stands still for a second gives no
 /// listener the time to begin.
 const TRIES: u32 = 500;
-/// How long after a request that met nobody the next is made.
+/// How long after a request that met no listener the next is made.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Streams over a NIC. It may be dropped before they are; but who drops a stack that is to be stepped
-/// gives up what its closed streams have not sent yet.
+/// Streams over a NIC. It may be dropped before they are; but a program that drops a stack which is to be
+/// stepped gives up what its closed streams have not sent yet.
 #[derive(Debug)]
 pub struct Stack<N: Nic + 'static>(pub(crate) Arc<Shared<N>>);
 
@@ -96,9 +96,9 @@ impl<N: Nic + 'static> Stack<N> {
         Configuration { transfer: self.0.soonest(), ..Configuration::default() }
     }
 
-    /// Connects to whoever listens at `remote`, within the timeout (`None`: however long it
-    /// takes). Returns once the peer has said its terms. That nobody listens is found out after a
-    /// second.
+    /// Connects to the listener at `remote`, within the timeout (`None`: however long it
+    /// takes). Returns once the peer has said its terms. That there is no listener is found out after
+    /// a second.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -110,7 +110,7 @@ impl<N: Nic + 'static> Stack<N> {
     ) -> Result<Stream<N>, ConnectError> {
         let begin = Instant::now();
         let end = self.unconnected(configuration)?;
-        // Tells this end from others, for those who log.
+        // Tells this end from others, for logs.
         let mut name = std::process::id().to_be_bytes().to_vec();
         name.extend(self.0.fresh().to_be_bytes());
         let local = NetAddress::new(&self.nic().attributes().local_address, &name);
@@ -242,7 +242,7 @@ impl<N: Nic + 'static> Shared<N> {
 }
 
 impl<N: Nic + 'static> Shared<N> {
-    /// Has a stream's timer go off then; false if there is nobody to see to it.
+    /// Has a stream's timer go off then; false if there is no thread to see to it.
     pub(crate) fn wake_at(&self, at: Instant, core: Weak<Core<N>>) -> bool {
         self.background.wake_at(at, core)
     }

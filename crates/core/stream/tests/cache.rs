@@ -85,7 +85,7 @@ fn memory_that_stays_is_registered_once() {
     assert_eq!((counters.misses, counters.hits, counters.entries), (1, 10, 1));
     assert_eq!((counters.bytes, counters.evicted), (place.len(), 0));
     assert_eq!(pair.stack.caching(), Caching::Noticed);
-    // What nobody has chosen is the same.
+    // The default is the same.
     assert_eq!(Pair::new(&place).stack.caching(), Caching::Noticed);
     drop(pair);
     unmap(&place);

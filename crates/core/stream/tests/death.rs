@@ -67,7 +67,7 @@ fn write(stream: &Stream<ShmNic>, messages: usize) -> usize {
     })
 }
 
-/// Writes until nobody can take more.
+/// Writes until the stream takes no more.
 fn fill(stream: &Stream<ShmNic>) -> usize {
     let mut at = 0;
     while at < 3_000_000
@@ -95,7 +95,7 @@ fn killed(deed: &str, name: &str, configuration: &Configuration) {
             break count.parse().unwrap();
         }
     };
-    // Who cannot write before it is read is read while it writes.
+    // An end that cannot write before its peer reads is read while it writes.
     let narrow = deed == WRITES && (2..32).contains(&configuration.flow.window);
     let reads = deed == STREAMS || narrow || configuration.handshake == Handshake::ThreeWay;
     let all: usize = if reads {

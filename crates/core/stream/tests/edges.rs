@@ -52,7 +52,7 @@ fn nobody_accepts_in_time() {
     assert!(listener.accept_within(Duration::from_millis(20)).is_err());
 }
 
-/// The narrower terms hold, whoever has them.
+/// The narrower terms hold, whichever end has them.
 #[test]
 fn ends_may_be_configured_differently() {
     let all =

@@ -44,7 +44,7 @@ fn allocated_and_freed() -> bool {
 /// The end of the heap: it shrinks, and grows again.
 fn given_back_by_brk() {
     let grow = |by: isize| {
-        // SAFETY: only this test moves the end of the heap now, and nobody else uses what it adds.
+        // SAFETY: only this test moves the end of the heap now, and no other code uses what it adds.
         let end = unsafe { libc::sbrk(by) };
         assert_ne!(end as isize, -1);
         end as usize

@@ -1,5 +1,5 @@
 //! A peer that has a VI and does not keep to the protocol: it loses its connection, which says
-//! why, and nobody else loses anything.
+//! why, and no other stream loses anything.
 
 mod common;
 
@@ -87,7 +87,7 @@ impl Raw {
 
 const DATA: u32 = 1 << 24;
 
-/// What a peer says that nobody honest would, after its WAKEUP or in place of it.
+/// What an honest peer would not say, after its WAKEUP or in place of it.
 type Lie = (&'static str, bool, fn(&Raw));
 
 const LIES: &[Lie] = &[

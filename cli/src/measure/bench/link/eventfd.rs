@@ -24,7 +24,7 @@ impl Eventfds {
 
 impl Link for Eventfds {
     fn send(&mut self, data: &[u8]) -> io::Result<()> {
-        // Adding nothing would wake nobody.
+        // Adding nothing would not wake the reader.
         let token = u64::from(data.first().copied().unwrap_or(0)) + 1;
         self.to.write_all(&token.to_ne_bytes())
     }

@@ -18,7 +18,7 @@ pub(in crate::bench) struct Sovia {
     is_prompt: bool,
 }
 
-/// Somebody who waits for the requester.
+/// The end that waits for the requester.
 pub(in crate::bench) struct Listener(sovia_stream::Listener<ShmNic>);
 
 /// Listens at a NIC of that name.

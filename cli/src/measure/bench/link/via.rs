@@ -54,7 +54,7 @@ pub(in crate::bench) struct Interface {
     spare: Option<DescriptorAddress>,
 }
 
-/// Somebody who waits for the requester.
+/// The end that waits for the requester.
 pub(in crate::bench) struct Listener {
     nic: ShmNic,
     end: Interface,
@@ -129,7 +129,7 @@ impl Interface {
         })
     }
 
-    /// Waits until the peer disconnects. Who sent the last message does, since the peer may still
+    /// Waits until the peer disconnects. The end that sent the last message waits, since the peer may still
     /// be telling what it has received, and nothing can be sent to a VI that is gone.
     pub(in crate::bench) fn linger(&self) {
         while self.vi.recv_wait(TIMEOUT).is_ok_and(|completion| completion.result().is_ok()) {}

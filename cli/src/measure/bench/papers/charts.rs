@@ -215,7 +215,7 @@ fn loops(results: &Results) -> Picture {
     Picture { file: "loops.svg".to_owned(), svg }
 }
 
-/// When in a loop a call has its turn: who responds begins by waiting, and posts its receive last.
+/// When in a loop a call has its turn: the responder begins by waiting, and posts its receive last.
 fn turn(end: End, call: Metric) -> u8 {
     match (end, call) {
         (End::Responder, Metric::RecvDone | Metric::RecvWait | Metric::Flag) => 0,

@@ -38,7 +38,7 @@ impl Control {
         Ok(u64::from_ne_bytes(bytes))
     }
 
-    /// Says some and hears as many of the peer, who does the same.
+    /// Sends some numbers and receives as many from the peer, which does the same.
     pub(super) fn exchange<const N: usize>(&mut self, mine: [u64; N]) -> anyhow::Result<[u64; N]> {
         for number in mine {
             self.tell(number)?;

@@ -160,7 +160,7 @@ pub(super) enum Spread {
     None,
 }
 
-/// Who finds the VI with news.
+/// What finds the VI with news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Strategy {
     CompletionQueue,

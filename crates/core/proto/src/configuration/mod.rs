@@ -1,4 +1,4 @@
-//! What a stream does of all that the papers tried (ICS table 4): who handles messages, how
+//! What a stream does of all that the papers tried (ICS table 4): which thread handles messages, how
 //! outgoing bytes become memory that a NIC may read, how many packets may be on their way, and
 //! whether small messages are combined.
 //!
@@ -24,8 +24,8 @@ pub const THRESHOLD: u32 = 2 << 10;
 /// The longest that combined bytes may wait.
 pub const DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// Who handles an arriving packet: takes its descriptor, posts another, acknowledges, wakes the
-/// program (ICS figure 4).
+/// The thread that handles an arriving packet: it takes its descriptor, posts another, acknowledges, wakes
+/// the program (ICS figure 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Handling {
@@ -82,7 +82,7 @@ impl Combine {
 /// valid, and [`Configuration::check`] says whether any other is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Configuration {
-    /// Who handles arriving packets.
+    /// The thread that handles arriving packets.
     pub handling: Handling,
     /// How outgoing bytes become registered memory.
     pub transfer: Transfer,
@@ -208,7 +208,7 @@ impl Configuration {
     }
 
     /// Whether a message of so many bytes is copied rather than registered. AUTO copies, which every
-    /// provider can do; who knows of a better way for one says so instead.
+    /// provider can do; a caller that knows a better way for its provider says so instead.
     #[inline]
     pub fn copies(&self, bytes: u32) -> bool {
         match self.transfer {

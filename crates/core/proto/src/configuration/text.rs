@@ -4,7 +4,7 @@
 //! | word | says |
 //! |---|---|
 //! | `SOVIA_DACKS`, `dacks`, … | everything, as the papers' configuration of that name has it |
-//! | `notify`, `handler`, `single` | who handles messages |
+//! | `notify`, `handler`, `single` | which thread handles messages |
 //! | `reg`, `copy`, `hybrid`, `hybrid=2048` | how bytes are sent; for HYBRID, copied up to so many |
 //! | `auto` | bytes are sent in whatever way the provider does soonest |
 //! | `w=32`, `t=16` | window and threshold, in packets |

@@ -128,7 +128,7 @@ impl Meeting {
         }
     }
 
-    /// Nobody has taken the request for a while: another process may have the other end.
+    /// The request has not been taken for a while: another process may have the other end.
     pub(crate) fn try_other_way(&self, w: &mut World, conn: usize) {
         let End::Requested(s, v) = w.ends[conn][CONNECTOR] else { return };
         if self.rules.try_other_way && w.vi(s, v).phase == Phase::Requested && self.bind(w, conn) {

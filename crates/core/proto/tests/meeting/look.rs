@@ -182,7 +182,7 @@ impl Meeting {
         w.ends[conn][role] = after;
     }
 
-    /// A process is killed: the kernel closes what it had, and nobody else is told anything.
+    /// A process is killed: the kernel closes what it had, and no other process is told anything.
     pub(crate) fn die(&self, w: &mut World, me: usize) {
         w.life[me] = Life::Dead;
         w.at[me] = At::Outside;

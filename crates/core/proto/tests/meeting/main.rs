@@ -7,7 +7,7 @@
 //! still meet if from now on they only kept looking.
 //!
 //! An end may be attached alone: the other was closed, killed, or had no more patience. That is
-//! harmless, since an end sends on a VI only what the other has granted there, and nobody else
+//! harmless, since an end sends on a VI only what the other has granted there, and no other process
 //! grants: it stays on TCP, and leaves the VI when it is closed.
 //!
 //! Left out: a connector that forks, connections of a process to itself, and bytes of a request

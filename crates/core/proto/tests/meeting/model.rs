@@ -241,7 +241,7 @@ impl Meeting {
         undisturbed && !apart && !mixed
     }
 
-    /// Whether somebody is there to leave every VI that has not been left.
+    /// Whether there is an end to leave every VI that has not been left.
     fn leaks_nothing(&self, w: &World) -> bool {
         (0..SEGMENTS).filter(|&s| w.segments[s].is_some()).all(|s| {
             let segment = w.segment(s);

@@ -1,8 +1,8 @@
-//! What is varied: who the processes are, what may happen to them, and which precautions they take.
+//! What is varied: which processes there are, what may happen to them, and which precautions they take.
 
 use crate::world::{A, A2, C};
 
-/// Who has the ends of the two connections.
+/// Which processes have the ends of the two connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scene {
     /// Both lie between the same two processes, in the same direction.
@@ -112,7 +112,7 @@ pub(crate) struct Precautions {
     pub(crate) pairs_by_role: bool,
     /// What was inherited over a fork does not count as knowing the peer.
     pub(crate) own_pairs: bool,
-    /// A connector whose request nobody takes goes back to the rendezvous name.
+    /// A connector whose request is not taken goes back to the rendezvous name.
     pub(crate) try_other_way: bool,
     /// An acceptor says Hello again.
     pub(crate) greet_again: bool,

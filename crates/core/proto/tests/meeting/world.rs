@@ -6,7 +6,7 @@ pub(crate) const C: usize = 0;
 pub(crate) const A: usize = 1;
 pub(crate) const A2: usize = 2;
 pub(crate) const PROCESSES: usize = 3;
-/// Somebody else's process: it may know everything, but the kernel tells its user.
+/// Another user's process: it may know everything, but the kernel tells its user.
 pub(crate) const STRANGER: usize = 3;
 /// Another process of the same user, which does not have the connection.
 pub(crate) const NAMESAKE: usize = 4;
@@ -85,7 +85,7 @@ impl Queue {
     }
 }
 
-/// Who is bound to a connection's rendezvous name.
+/// What is bound to a connection's rendezvous name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Holder {
     Nobody,

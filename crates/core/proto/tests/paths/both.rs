@@ -1,4 +1,4 @@
-//! Both directions of a connection. Each end has a lock, which whoever is in the middle of a call
+//! Both directions of a connection. Each end has a lock, which a thread in the middle of a call
 //! holds, and a retreat takes both directions: it leaves its own, recalls the other, takes the steps
 //! of both as they become possible, and when the other is back it settles what it owes.
 

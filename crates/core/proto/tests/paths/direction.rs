@@ -35,7 +35,7 @@ impl Direction {
         carrier::acts(w, &self.precautions, |act| add(Act::Carrier(act), true));
     }
 
-    /// Nothing happens any more unless somebody decides on something new.
+    /// Nothing happens any more unless an end decides on something new.
     fn is_quiet(&self, w: &World) -> bool {
         let mut quiet = true;
         self.acts(w, |_, by_itself| quiet &= !by_itself);

@@ -1,7 +1,7 @@
 //! What the protocol takes care of, each to be left out.
 
 /// The precautions of the protocol. Each has a test that leaves it out and sees bytes go astray,
-/// or somebody wait for ever.
+/// or an end wait for ever.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Precautions {
     /// The sender looks at the grant again after it has published its switch.
@@ -29,7 +29,7 @@ pub(crate) struct Precautions {
 
     /// What is returned stays on the VI until it is pumped.
     pub(crate) stay_until_pumped: bool,
-    /// Who finds it there passes over what TCP has brought.
+    /// A receiver that finds it there passes over what TCP has brought.
     pub(crate) skip_what_came: bool,
     /// The receiver keeps reading the VI when its patience with a sender is over.
     pub(crate) keep_when_impatient: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Precautions {
     pub(crate) one_at_a_time: bool,
     /// Having claimed a switch it reads TCP up to it all the same.
     pub(crate) tcp_first: bool,
-    /// Who enters a switch that a retreat has claimed does not overwrite its recall.
+    /// A receiver that enters a switch which a retreat has claimed does not overwrite its recall.
     pub(crate) keep_recall: bool,
     /// A receiver that is back on TCP does not recall.
     pub(crate) recall_what_runs: bool,

@@ -96,7 +96,7 @@ pub(crate) fn begin(w: &mut World, g: &Precautions) {
 /// Its thread goes away.
 pub(crate) fn abandon(w: &mut World, g: &Precautions) {
     match w.r.retreat {
-        // Whoever takes the lock next finds that it was about to return the bytes, and that it has.
+        // The next thread that takes the lock finds that it was about to return the bytes, and that it has.
         RetreatAt::Return if g.finish_return => {
             w.r.rx = Rx::Back;
             keep(w);

@@ -258,7 +258,7 @@ pub(crate) enum RetreatAt {
 }
 
 impl RetreatAt {
-    /// Nobody is in the middle of a step.
+    /// No thread is in the middle of a step.
     pub(crate) fn is_between_steps(self) -> bool {
         use RetreatAt::{Abandoned, Not};
         use RetreatAt::{Await, AwaitPumped, AwaitSwitch, AwaitTakenBack, AwaitVerdict};

@@ -1,5 +1,5 @@
 //! Two sessions joined by two wires, under random schedules: nothing is lost, doubled or
-//! reordered, nobody waits for ever, no packet meets an empty receive queue, and no more than a
+//! reordered, no end waits for ever, no packet meets an empty receive queue, and no more than a
 //! window is unacknowledged (checked in `end.rs`). A failure prints its seed: `SEED=n` replays it.
 
 mod end;

@@ -32,7 +32,7 @@ impl Stream {
         Stream { parameters, ends, wires: Default::default() }
     }
 
-    /// The lowest bit says who runs, the others what it does.
+    /// The lowest bit says which end runs, the others what it does.
     fn step(&mut self, choice: u8) -> Result<(), Violation> {
         let [a, b] = &mut self.wires;
         let who = usize::from(choice & 1);

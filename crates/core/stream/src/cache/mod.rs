@@ -5,8 +5,8 @@
 //! papers say is missing, a word before memory is freed, the kernel gives ([`Caching::Noticed`]), or
 //! the program ([`Caching::Told`]).
 //!
-//! - `ranges`: which ranges are registered, who uses them, which are given up: without I/O;
-//! - `watch`, `distrust`: who notices that memory goes away, and what cannot be noticed in time;
+//! - `ranges`: which ranges are registered, in use, given up: without I/O;
+//! - `watch`, `distrust`: what notices that memory goes away, and what cannot be noticed in time;
 //! - here: what the NIC is asked for, never under a lock.
 
 mod distrust;
@@ -214,7 +214,7 @@ impl<N: Nic + 'static> Cache<N> {
         register: impl Fn(&Range<usize>) -> Result<MemHandle, RegisterError>,
     ) -> Option<Used<N>> {
         if self.watcher.is_some_and(|watcher| !watcher.is_settled()) {
-            // Somebody takes memory away just now. Perhaps it was here.
+            // A thread takes memory away just now. Perhaps it was here.
             self.ranges().missed();
             return None;
         }

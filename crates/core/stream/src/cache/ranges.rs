@@ -36,7 +36,7 @@ impl<T> Entry<T> {
     }
 }
 
-/// Registered ranges, with who uses them.
+/// Registered ranges, with their uses.
 #[derive(Debug)]
 pub(crate) struct Ranges<T> {
     bounds: Bounds,

@@ -1,4 +1,4 @@
-//! Who notices that registered memory goes away: one userfaultfd and one thread for the process,
+//! Notices that registered memory goes away, by one userfaultfd and one thread for the process,
 //! since memory can be watched by one userfaultfd only, and caches may have the same.
 //!
 //! **What a sender may rely on.** Before it looks a range up it asks [`Watcher::is_settled`]. If so,
@@ -6,16 +6,16 @@
 //! applied to all caches. A call that unmaps memory waits until its event is *read*, not until it is
 //! applied, and tells after the memory is gone; so this cannot be left to the order of events.
 //!
-//! **Why the thread cannot wait for itself.** Whoever unmaps watched memory waits for this thread, and
+//! **Why the thread cannot wait for itself.** A thread that unmaps watched memory waits for this one, and
 //! freeing memory may unmap some, as may allocating. So the thread neither allocates nor frees: its
 //! lists have their memory from the beginning, ranges are only marked ([`Ranges::invalidate`]), and
-//! what is registered is undone later, by a thread that sends. And it takes no lock that anybody holds
-//! who may unmap: under the gate's and under a cache's ranges nothing is allocated, freed or asked
+//! what is registered is undone later, by a thread that sends. And it takes no lock whose holder may
+//! unmap: under the gate's and under a cache's ranges nothing is allocated, freed or asked
 //! of a NIC. All that is in this module and in [`super::ranges`].
 //!
 //! **What a program sees of it.** Mappings are watched whole: the kernel cuts them in two where only a
 //! part is watched, and refuses to move (`mremap`) what is cut. They stay watched until they are unmapped.
-//! Whoever takes some of such a mapping away waits for this thread to be
+//! A thread that takes some of such a mapping away waits for this thread to be
 //! scheduled: some 10 µs.
 
 use super::distrust::Distrust;
@@ -35,7 +35,7 @@ pub(crate) type Shared = Mutex<Ranges<MemHandle>>;
 /// Caches that a process may have at a time.
 const CACHES_MAX: usize = 256;
 
-/// The process's one, once somebody has wanted it.
+/// The process's one, once a cache has wanted it.
 static WATCHER: OnceLock<Result<&'static Watcher, Errno>> = OnceLock::new();
 
 /// The userfaultfd, and what the thread knows.
@@ -171,7 +171,7 @@ impl Gate {
                 range
             }
             Event::Emptied(range) => {
-                // Before the caches know: who looks in between has an entry that they then lose.
+                // Before the caches know: a thread that looks in between has an entry that they then lose.
                 self.distrust.add(range.clone());
                 range
             }

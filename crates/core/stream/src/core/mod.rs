@@ -2,11 +2,11 @@
 //!
 //! - `arrive`: finished descriptors become inputs of the session, and what it says is posted;
 //! - `write`, `read`: what a program's calls do;
-//! - `wait`: who waits for what, and who handles arrivals meanwhile;
+//! - `wait`: which threads wait for what, and which one handles arrivals meanwhile;
 //! - `end`: closing, and how a connection is lost.
 //!
 //! The lock is never held while a thread sleeps. Callbacks of the NIC ([`Handling::Notify`]) leave
-//! their completion in a mailbox, which whoever has the lock empties when it is given back: a NIC
+//! their completion in a mailbox, which the holder of the lock empties when it gives the lock back: a NIC
 //! may call back inside one of our own calls to it.
 
 mod arrive;
@@ -50,7 +50,7 @@ pub(crate) struct Core<N: Nic + 'static> {
 /// What is told from thread to thread. Its lock is taken for a moment, within the other or alone.
 #[derive(Debug, Default)]
 struct News {
-    /// Arrivals that callbacks have brought and nobody has handled.
+    /// Arrivals that callbacks have brought and that are not handled yet.
     mail: VecDeque<Completion>,
     /// Changed when something has been handled that threads may wait for.
     count: u64,
@@ -264,7 +264,7 @@ impl<N: Nic + 'static> Core<N> {
         }
     }
 
-    /// Handles what lies in the mailbox, unless somebody has the lock, who does it then.
+    /// Handles what lies in the mailbox. If another thread holds the lock, that thread does it instead.
     fn empty_mailbox(&self) {
         loop {
             let mail = !self.news().mail.is_empty();

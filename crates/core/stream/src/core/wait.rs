@@ -1,4 +1,4 @@
-//! Who waits for what, and who handles arrivals meanwhile.
+//! Which threads wait for what, and which one handles arrivals meanwhile.
 
 use super::{Core, Held, Inner};
 use core::time::Duration;
@@ -47,7 +47,7 @@ impl<N: Nic + 'static> Core<N> {
     /// Waits until something has arrived, or may have; `None` if the patience is over.
     ///
     /// With [`Handling::Single`] the first thread that waits does so at the VI, and handles
-    /// arrivals; others, and all threads where somebody else handles arrivals, wait to be told.
+    /// arrivals; others, and all threads where the NIC's or a handler's thread handles arrivals, wait to be told.
     pub(super) fn await_news<'c>(
         &'c self,
         mut held: Held<'c, N>,
@@ -63,7 +63,7 @@ impl<N: Nic + 'static> Core<N> {
         let mut held = self.lock();
         held.driving = false;
         self.waited(&mut held, waited);
-        // One of those who wait goes to the VI now, if this thread does not.
+        // One of the waiting threads goes to the VI now, if this thread does not.
         self.tell(&held);
         Some(held)
     }

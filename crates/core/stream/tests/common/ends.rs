@@ -183,8 +183,8 @@ pub(crate) fn cases<N: Nic + 'static>() -> Vec<Case<N>> {
     ]
 }
 
-/// One message and the end, from both at once. With the three-way handshake nobody can send before
-/// somebody reads.
+/// One message and the end, from both at once. With the three-way handshake no end can send before
+/// one reads.
 fn both_close<N: Nic + 'static>(cx: &Context<N>, end: &Stream<N>, [mine, theirs]: [u8; 2]) {
     let three = cx.configuration.handshake == Handshake::ThreeWay;
     let len = if three { 0 } else { 500 };

@@ -28,7 +28,7 @@ struct Pages {
 
 fn pipe() -> (File, File) {
     let mut ends = [0; 2];
-    // SAFETY: there is room for two descriptors, which nobody else owns.
+    // SAFETY: there is room for two descriptors, which no other code owns.
     let ends = unsafe {
         assert_eq!(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC), 0);
         ends.map(|end| File::from_raw_fd(end))
@@ -161,7 +161,7 @@ impl Pair {
 
     /// Sends what lies there, and says what arrives.
     pub(crate) fn send(&self, at: &Range<usize>) -> Vec<u8> {
-        // SAFETY: the addresses are the test's own, and are mapped; nobody writes meanwhile.
+        // SAFETY: the addresses are the test's own, and are mapped; no thread writes meanwhile.
         let bytes = unsafe { core::slice::from_raw_parts(at.start as *const u8, at.len()) };
         assert_eq!(self.stream.write(bytes), Ok(bytes.len()));
         let mut out = vec![0; bytes.len()];

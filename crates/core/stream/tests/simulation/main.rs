@@ -74,7 +74,7 @@ fn schedule(seed: u64) {
         }
     }
     for _ in 0..choices.below(150) {
-        // Who is not chosen stalls.
+        // An end that is not chosen stalls.
         let pair = choices.below(streams);
         pairs[pair][choices.below(2)].act(choices);
         if choices.once_in(3) {

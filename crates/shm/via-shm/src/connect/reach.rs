@@ -4,8 +4,9 @@
 //! when the process ends or executes another program, also if its number is given to another
 //! process. That it is the right one from the beginning is seen by the token that the peer has told
 //! us and that lies in its memory; and that it is not a forked relative of the right one, which has
-//! the same token, by the right one's being alive after that. (`process_vm_writev` names its target by number at each call,
-//! which is not enough; for what is copied by this way, a few pages, it is no faster.)
+//! the same token, by the right one's being alive after that. (`process_vm_writev` names its target
+//! by number at each call, which is not enough; for what is copied by this way, a few pages, it is
+//! no faster.)
 //!
 //! `SOVIA_DIRECT=off` forbids it, as do a tracing restriction of the system, another PID
 //! namespace or a missing /proc. Then the peer's engine copies.

@@ -1,4 +1,4 @@
-//! Single calls, many of a kind one after the other, with nobody in their way.
+//! Single calls, many of a kind one after the other, with no other thread in their way.
 
 use std::time::Instant;
 
@@ -71,7 +71,7 @@ impl Player<'_> {
 
         // The responder sends what the requester has posted receives for. Calls of a kind are timed
         // together. In every other round the requester looks for the messages while they are sent,
-        // in the others it sleeps: then its receives are timed, with nobody else at work.
+        // in the others it sleeps: then its receives are timed, with no other thread at work.
         let [mut posts, mut silent, mut pending, mut takes] = [(); 4].map(|()| Times::default());
         let begin = Instant::now();
         let mut rounds = 0;

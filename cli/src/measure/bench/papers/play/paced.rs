@@ -37,7 +37,7 @@ impl Player<'_> {
     ) -> anyhow::Result<()> {
         for &size in sizes {
             let pace = Pace { size, bytes_per_second: f64::from(mbits) * 1e6 / 8.0 };
-            // At first who waits has to learn for how long it pays to spin.
+            // At first the waiting thread has to learn for how long it pays to spin.
             self.paced(link, pace, 1.0)?;
             let seen = self.paced(link, pace, LONGER)?;
             self.reading(Metric::Processor, size, seen.percent);

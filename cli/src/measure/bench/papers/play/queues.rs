@@ -1,7 +1,7 @@
 //! Requests spread at random over many VIs, and short replies: each end finds the VI with news
 //! by a completion queue, or by looking at one VI after the other.
 //!
-//! As in the paper, who looks in turn leaves out what cannot have news: the requester knows on
+//! As in the paper, an end that looks in turn leaves out VIs that cannot have news: the requester knows on
 //! which VIs it waits for replies. The responder cannot know.
 
 use std::cell::RefCell;
