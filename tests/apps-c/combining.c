@@ -1,4 +1,4 @@
-// Small messages that may be combined: however that is done, their reader, who
+// Small messages that may be combined: however that is done, their reader, which
 // sleeps meanwhile, has them soon: before the look once a second, which would
 // make up for a timer that does not come.
 #include "common.h"

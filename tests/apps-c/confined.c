@@ -134,7 +134,7 @@ static void by_its_number(struct peer *p) {
     CALL(close(p->fd));
 }
 
-// Bytes that nobody has read yet when the filter comes.
+// Bytes that are unread when the filter comes.
 static void unread(struct peer *p) {
     static char out[50000], in[50000];
     struct list list;

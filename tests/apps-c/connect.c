@@ -1,5 +1,5 @@
 // How connections come about: addresses, non-blocking connects, refusals,
-// bytes sent before anybody has accepted.
+// bytes sent before the server has accepted.
 #include "common.h"
 #include <sys/resource.h>
 
@@ -145,7 +145,7 @@ static void nonblocking_connect(struct peer *p) {
 }
 
 static int nobodys_port(void) {
-    // Bound, but nobody listens.
+    // Bound, but not listening.
     int fd = MUST(socket(AF_INET, SOCK_STREAM, 0));
     struct sockaddr_in address = loopback(0);
     socklen_t length = sizeof address;
@@ -187,7 +187,7 @@ static void accepts_one(struct peer *p) {
     say_alive(fd, true, "stream");
 }
 
-// Much is sent, and the end, before anybody accepts.
+// Much is sent, and the end, before the server accepts.
 static void accepts_late(struct peer *p) {
     int fd = listen_on(p, AF_INET, "port");
     meet(p);

@@ -1,11 +1,11 @@
-// Many connections between a few processes, for tests in which somebody else
+// Many connections between a few processes, for tests in which another process
 // interferes: with the meeting of the two ends, or with the memory they share.
 //
-// Whoever interferes needs to know whom: SOVIA_TESTS_NOTES is a folder for such
+// That process needs to know its targets: SOVIA_TESTS_NOTES is a folder for such
 // notes (a port, process ids), in which the file `done` says that it is over.
 //
 // SOVIA_TESTS_PLAIN is the role that drops the library first, so that the other
-// finds nobody to meet.
+// finds no process to meet.
 #include "common.h"
 #include <sys/prctl.h>
 
@@ -135,7 +135,7 @@ static pid_t child(struct peer *p, void (*life)(struct peer *)) {
     return pid;
 }
 
-// One connection, with a pause in which somebody else can be first.
+// One connection, with a pause in which another process can be first.
 static void comes_and_goes(struct peer *p) {
     int fd = connect_to(p, AF_INET, "port");
     nap(15);
@@ -230,7 +230,7 @@ static void lives_on(struct peer *p) {
     tell(p, 0);
 }
 
-// The same without anybody's interference, for comparison.
+// The same without interference, for comparison.
 static void lives_undisturbed(struct peer *p) {
     port_of(p, "port");
     int status;

@@ -1,5 +1,5 @@
 // Processes that are killed: what they had sent arrives, what they shared goes
-// on, and whoever waits for them is told soon.
+// on, and a process that waits for them is told soon.
 #include "common.h"
 #include <sys/mman.h>
 

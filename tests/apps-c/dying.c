@@ -304,7 +304,7 @@ static void epolls_level(struct peer *p) { epolls_for_room(p, 0); }
 static void epolls_edge(struct peer *p) { epolls_for_room(p, EPOLLET); }
 static void epolls_once(struct peer *p) { epolls_for_room(p, EPOLLONESHOT); }
 
-// The other direction is on TCP still, and full: a FIN would stand behind bytes that nobody reads.
+// The other direction is on TCP still, and full: a FIN would stand behind bytes that are never read.
 static void fills_tcp_and_dies(struct peer *p) {
     fill_it(p);
     set_nonblocking(p->fd, false);

@@ -266,8 +266,8 @@ static void reads_much(struct peer *p) {
     say("received %ld, then %ld", total, got);
 }
 
-// How many of two have been told. Whoever is not within a while after the other is sent home, by
-// something else in its set: no wait has to last longer than a busy machine takes.
+// How many of two waiting threads have been told. One that is not told within a while after the other is
+// woken by something else in its set: no wait has to last longer than a busy machine takes.
 static int told(struct waiter *w) {
     int first = 0, home;
     while (pthread_tryjoin_np(w[first].thread, NULL))

@@ -196,7 +196,7 @@ static void parent_leaves(struct peer *p) {
     _exit(0);
 }
 
-// As a daemon begins: who has opened the connection goes, then its child, and the grandchild goes on.
+// As a daemon begins: the process that opened the connection goes, then its child, and the grandchild goes on.
 static void becomes_a_daemon(struct peer *p) {
     make_turns();
     if (spawn() == 0) {
@@ -341,7 +341,7 @@ static void unread_bytes(struct peer *p) {
     say("all there");
 }
 
-// More at a time than the library can tell apart: whoever leaves, the stream goes on until the last.
+// More at a time than the library can tell apart: whichever process leaves, the stream goes on until the last.
 enum { HUNDRED = 100 };
 
 static void hundred(struct peer *p) {

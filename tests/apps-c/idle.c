@@ -1,4 +1,4 @@
-// Who waits costs nothing; who changes its identity goes on.
+// A process that waits costs nothing; a process that changes its identity goes on.
 #include "common.h"
 #include <grp.h>
 #include <sys/resource.h>

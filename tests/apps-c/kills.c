@@ -1,6 +1,6 @@
 // Processes that are killed in full swing: what they had sent arrives, on each of
-// many connections, those at the other end are told at once, and relatives with
-// whom they shared a connection go on.
+// many connections, the processes at the other end are told at once, and relatives
+// that shared a connection with them go on.
 #include "common.h"
 #include <sys/mman.h>
 
@@ -9,7 +9,7 @@ enum { STREAMS = 32, ROUNDS = 6, PIECE = 30000 };
 // What the two sides know of each other outside the connections.
 struct board {
     int64_t killed_at;
-    uint64_t sent[STREAMS]; // by the one who is killed
+    uint64_t sent[STREAMS]; // by the process that is killed
 };
 
 static struct board *board(struct peer *p) {
@@ -142,7 +142,7 @@ static void dies_connecting(struct peer *p) { killer(p, -1); }
 static void outlives_acceptor(struct peer *p) { survivor(p, -1); }
 static void outlives_connector(struct peer *p) { survivor(p, listen_on(p, AF_INET, "doom")); }
 
-// --- relatives with one connection, of whom one stops or ends inside the library
+// --- relatives with one connection, one of which stops or ends inside the library
 
 enum { LIVES = 25, BLOCK = 60000, BLOCKS = 40 };
 
@@ -156,8 +156,8 @@ static void stop_and_kill(pid_t child, int round) {
 
 static char block[BLOCK];
 
-// The dead are not waited for before the end: who waits for their lock must see
-// by himself that they are dead.
+// The dead are not waited for before the end: a thread that waits for their lock
+// must see by itself that they are dead.
 static void sends_beside_the_dead(struct peer *p) {
     pid_t children[LIVES];
     for (int round = 0; round < LIVES; round++) {

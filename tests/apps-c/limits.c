@@ -471,7 +471,7 @@ static void server_short(struct peer *p) {
         fds = entries("/proc/self/fd") - first_fds;
         maps = lines("/proc/self/maps") - first_maps;
         memory = resident_kb() - first_memory;
-        // What is shared with the dead may stay for a moment, but nobody has to call for it to go.
+        // What is shared with the dead may stay for a moment, but no call is needed for it to go.
     } while ((fds > 100 || maps > 50 || memory > 10000) && seconds++ < 10 && (sleep(1), true));
     note("more than before: %d descriptors, %d mappings, %ld KB", fds, maps, memory);
     say(fds > 100 ? "%d descriptors more" : "no more descriptors", fds);

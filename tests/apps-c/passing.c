@@ -128,7 +128,7 @@ static void passes_on(int channel) {
     converse(fd, false, 10);
     hand_over(pair[0], fd);
     close(fd);
-    // Nobody holds it now but the message.
+    // Only the message holds it now.
     nap(100);
     fd = take_over(pair[1], 0);
     converse(fd, false, 10);

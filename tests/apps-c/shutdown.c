@@ -117,7 +117,7 @@ static void say_what_is_left(struct peer *p) {
     meet(p);
 }
 
-// Bytes that arrive where both halves are shut reset the connection, though nobody has closed it.
+// Bytes that arrive where both halves are shut reset the connection, though no process has closed it.
 static void shuts_both_and_stays(struct peer *p) {
     catch_pipe();
     CALL(shutdown(p->fd, SHUT_RD));
@@ -458,7 +458,7 @@ static void wrong_how(struct peer *p) {
     say_alive(p->fd, p->server, "after it");
 }
 
-// A peer's last bytes come before its end, also for those who only look, and however late a thread is
+// A peer's last bytes come before its end, also for calls that only look, and however late a thread is
 // that handles messages: all share one processor.
 #define LAST "last words"
 #define FAREWELLS 40

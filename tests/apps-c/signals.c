@@ -244,10 +244,10 @@ static void reads_when_told(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
-// SIGINT, and nobody handles it: the waiting process dies of it at once.
+// SIGINT without a handler: the waiting process dies of it at once.
 static void dies_waiting(struct peer *p) {
     static const char *const ways[] = {"epoll_wait", "recv", "poll", "send"};
-    // Who starts the tests in the background of a shell has them ignore it.
+    // Tests that are started in the background of a shell ignore it.
     signal(SIGINT, SIG_DFL);
     for (int way = 0; way < 4; way++) {
         pid_t child = MUST(fork());

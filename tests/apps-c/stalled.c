@@ -1,4 +1,4 @@
-// Fifty streams of the same two processes: nobody reads one of them, and the
+// Fifty streams of the same two processes: one of them is not read, and the
 // others go on. What was sent on the stalled one is all there afterwards.
 #include "common.h"
 
@@ -78,7 +78,7 @@ static void reads_late(struct peer *p) {
     meet(p);
 }
 
-// A blocked writer holds nobody else up, though it writes from the same process.
+// A blocked writer holds no other thread up, though it writes from the same process.
 static void *blocks(void *argument) {
     send_pattern(fds[0], 0, 30000000, 50000);
     return argument;

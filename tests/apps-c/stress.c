@@ -1,4 +1,4 @@
-// Random sizes and random pauses at both ends, for a long time; somebody looks
+// Random sizes and random pauses at both ends, for a long time; a watcher looks
 // whether there is progress.
 #include "common.h"
 

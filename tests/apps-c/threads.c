@@ -66,7 +66,7 @@ static void two_readers(struct peer *p) {
     say("%u and %u records in order, %ld altogether, %ld wrong", next_number[0], next_number[1], mine[0] + mine[1], wrong);
 }
 
-// Readers without a lock: no byte is lost or doubled, whoever gets it.
+// Readers without a lock: no byte is lost or doubled, whichever thread gets it.
 static void *sums(void *argument) {
     uint64_t *sum = argument;
     unsigned char piece[777];
@@ -203,7 +203,7 @@ static void serves_visits(struct peer *p) {
 }
 
 // Threads close what others are using: errors and ends, but no crash, and no
-// stream of somebody else's is touched.
+// other stream is touched.
 static void *uses_until_closed(void *argument) {
     (void)argument;
     char text[100] = "text";

@@ -21,7 +21,7 @@ impl fmt::Debug for Board {
 impl Board {
     /// Makes an empty one.
     pub(crate) fn new() -> Self {
-        // SAFETY: a C string and a flag; the descriptor is fresh, and nobody else's.
+        // SAFETY: a C string and a flag; the descriptor is fresh, and no other code has it.
         let file = unsafe {
             let fd = libc::memfd_create(c"sovia-tests".as_ptr(), libc::MFD_CLOEXEC);
             assert!(fd >= 0, "memory for counters");
@@ -30,7 +30,7 @@ impl Board {
         file.set_len(StatsPage::SIZE as u64).expect("a file in memory takes any length");
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing; it is as
-        // long as a page, never unmapped, and used as a page by everybody.
+        // long as a page, never unmapped, and used as a page by every process.
         let page = unsafe {
             let (null, fd) = (std::ptr::null_mut(), file.as_raw_fd());
             let memory = libc::mmap(null, StatsPage::SIZE, access, libc::MAP_SHARED, fd, 0);

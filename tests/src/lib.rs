@@ -46,7 +46,7 @@ macro_rules! scenarios {
 }
 
 /// Cases in which Sovia is known to differ from the kernel, and why: counted as skipped, and run
-/// by `--ignored` by who wants to close the gap.
+/// by `--ignored` by a developer who wants to close the gap.
 #[macro_export]
 macro_rules! known_limits {
     ($program:literal, $why:literal: $($case:ident),+ $(,)?) => {

@@ -29,7 +29,7 @@ pub fn skipped(test: &str, programs: &[&str]) -> bool {
     !missing.is_empty()
 }
 
-/// A port that nobody uses at the moment.
+/// A port that is free at the moment.
 ///
 /// # Panics
 /// If there is none.
@@ -38,7 +38,7 @@ pub fn free_port() -> u16 {
     probe.local_addr().expect("a bound socket has an address").port()
 }
 
-/// Whether somebody listens, waited for without connecting: a stray connection
+/// Whether a socket listens, waited for without connecting: a stray connection
 /// would take the place of the client's.
 fn listening(port: u16, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;

@@ -84,7 +84,7 @@ impl Scenario {
         self
     }
 
-    /// Its connections may stay on TCP, or nobody lives to tell.
+    /// Its connections may stay on TCP, or no process lives to tell of them.
     #[must_use]
     pub fn may_stay_on_tcp(mut self) -> Self {
         self.accelerates = false;

@@ -89,7 +89,7 @@ impl Default for TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // Left behind, it harms nobody.
+        // Left behind, it does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! The meeting point is open to everybody. Whatever is said there by those who have no part in a
-//! connection, it carries every byte, nobody is held up, and what was dropped is counted.
+//! The meeting point is open to every process. Whatever is said there by processes that have no part in a
+//! connection, it carries every byte, neither end is held up, and what was dropped is counted.
 
 mod intruder;
 
@@ -257,7 +257,7 @@ fn floods() {
     });
 }
 
-/// Presents that keep whoever closes them waiting for a minute.
+/// Descriptors that block the thread which closes them for a minute.
 #[test]
 fn descriptors_that_take_long_to_close() {
     each_user(|uid| {

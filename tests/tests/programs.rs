@@ -114,7 +114,7 @@ fn nginx(stack: Stack, folder: &Path, user: &str) -> (Service, u16) {
     (Service::start(stack, &line, port), port)
 }
 
-/// Workers as whom we are ourselves; nginx leaves root otherwise.
+/// Has the workers run as our own user; nginx leaves root otherwise.
 fn own_user() -> &'static str {
     // SAFETY: geteuid cannot fail and touches no memory.
     if unsafe { libc::geteuid() } == 0 { "user root;" } else { "" }
@@ -140,7 +140,7 @@ fn nginx_answers_wrk() {
     }
 }
 
-/// Its workers run as somebody else than the clients, as Debian starts them.
+/// Its workers run as another user than the clients, as Debian starts them.
 #[test]
 fn nginx_workers_of_another_user() {
     if skipped("nginx_workers_of_another_user", &["nginx", "wrk"]) {

@@ -1,4 +1,4 @@
-//! Somebody writes nonsense into a segment while it is in use. Connections on it may end, or bring
+//! A process writes nonsense into a segment while it is in use. Connections on it may end, or bring
 //! the bytes that were written; nothing hangs, both processes live, and so do all connections that
 //! have no part in it.
 

@@ -1,4 +1,4 @@
-//! Programs that change their user, their rights or their namespaces, and users who are no one's.
+//! Programs that change their user, their rights or their namespaces, and users without a number of their own.
 //!
 //! For root: without it every test here is skipped, and says so.
 

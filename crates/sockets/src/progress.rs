@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
 
-/// Counted up for anyone who wants to know that the thread is alive.
+/// Counted up by each round: a thread that sees it change knows that the progress thread is alive.
 static ROUNDS: AtomicU32 = AtomicU32::new(0);
 
 /// Events of an anchor that tell of the peer's end.

@@ -11,12 +11,12 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Under whose name somebody acts.
+/// The user under whose id a thread acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uid {
     /// The user of the test.
     Same,
-    /// Nobody; for root only.
+    /// The user `nobody`; for root only.
     Nobody,
 }
 
@@ -110,7 +110,7 @@ fn sockets_of(process: &Path) -> Vec<u64> {
 
 fn owned(fd: RawFd) -> OwnedFd {
     assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: a descriptor that the kernel has just given to the caller, who passes it on.
+    // SAFETY: a descriptor that the kernel has just given to the caller, which passes it on.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn squat(name: &[u8]) -> Option<OwnedFd> {
     (result == 0).then_some(socket)
 }
 
-/// A datagram on its way: to whom, what, and with which descriptors.
+/// A datagram on its way: to which name, what, and with which descriptors.
 type Letter = (Vec<u8>, Vec<u8>, Vec<OwnedFd>);
 
 /// A thread that speaks under some user's name: user ids are each thread's own to the kernel.
@@ -226,13 +226,13 @@ impl Voice {
 
 fn post(socket: &OwnedFd, (name, bytes, fds): Letter) {
     send(socket, &name, &bytes, &fds);
-    // If nobody was there this may take as long as it would have taken them.
+    // If no socket was there this may take as long as the receiver would have taken.
     thread::spawn(move || drop(fds));
 }
 
 /// What an honest connector does before it offers anything.
 struct Trial {
-    /// A file whose name only those can read who could trace this process.
+    /// A file whose name only processes can read that could trace this one.
     challenge: OwnedFd,
     /// Offers about connections whose acceptors have been asked.
     waiting: VecDeque<Letter>,
@@ -291,7 +291,7 @@ impl Trial {
     }
 }
 
-/// Sends a datagram; that nobody is there, or that nobody hears, is no matter.
+/// Sends a datagram; that no socket is there, or that it is not read, does not matter.
 fn send(socket: &OwnedFd, name: &[u8], bytes: &[u8], fds: &[OwnedFd]) {
     let (mut address, len) = address(name);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -353,7 +353,7 @@ fn notices() -> [OwnedFd; 2] {
     }
 }
 
-/// What an Offer brings: a segment, and the doorbells of whoever offers it.
+/// What an Offer brings: a segment, and the doorbells of the process that offers it.
 pub(crate) fn offering() -> Vec<OwnedFd> {
     std::iter::once(memory(SEGMENT, SEALS)).chain(doors()).collect()
 }

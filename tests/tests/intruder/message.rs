@@ -1,4 +1,4 @@
-//! The messages of a meeting as they lie on the wire, written down a second time: whoever
+//! The messages of a meeting as they lie on the wire, written down a second time: a developer who
 //! changes them changes what older builds send, too.
 
 use super::kernel::Connection;
@@ -32,7 +32,7 @@ pub(crate) struct Forgery {
 }
 
 impl Forgery {
-    /// A true Hello about a connection, but for who says it.
+    /// A true Hello about a connection, but for its sender.
     pub(crate) fn about(connection: &Connection) -> Forgery {
         Forgery {
             magic: *b"SOVIAMT\0",

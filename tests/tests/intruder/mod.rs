@@ -1,5 +1,5 @@
-//! Somebody who has no business at the meeting point: finds names and processes as any user of
-//! the machine can, forges messages, and sends them with whatever descriptors he likes.
+//! An intruder at the meeting point, with no part in a connection: it finds names and processes as any user
+//! of the machine can, forges messages, and sends them with whatever descriptors it likes.
 
 pub(crate) mod kernel;
 pub(crate) mod message;
@@ -16,23 +16,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What an intruder does each time he looks around.
+/// What an intruder does each time it looks around.
 pub(crate) type Intrusion = fn(&mut Intruder, &Scene);
 
-/// What he sees.
+/// What it sees.
 pub(crate) struct Scene {
     /// Connections to the server.
     pub(crate) connections: Vec<Connection>,
-    /// Those of them that he has not seen before.
+    /// Those of them that it has not seen before.
     pub(crate) fresh: Vec<Connection>,
     /// Abstract names that the server's process is bound to.
     pub(crate) inboxes: Vec<Vec<u8>>,
 }
 
-/// The intruder himself.
+/// The intruder itself.
 pub(crate) struct Intruder {
     voice: kernel::Voice,
-    /// Names that he holds.
+    /// Names that it holds.
     pub(crate) squats: BTreeMap<Vec<u8>, OwnedFd>,
     /// Connections seen so far.
     pub(crate) seen: BTreeSet<SocketAddr>,
@@ -44,7 +44,7 @@ impl Intruder {
         Intruder { voice, squats: BTreeMap::new(), seen: BTreeSet::new() }
     }
 
-    /// Sends bytes and descriptors to a name; nobody may be there.
+    /// Sends bytes and descriptors to a name, which may have no socket.
     pub(crate) fn send(&self, name: &[u8], bytes: &[u8], fds: Vec<OwnedFd>) {
         self.voice.say(name.to_vec(), bytes.to_vec(), fds);
     }
@@ -66,15 +66,15 @@ pub(crate) fn rendezvous(connection: &Connection) -> Vec<u8> {
     format!("sovia/{}-{}", connection.connector, connection.acceptor).into_bytes()
 }
 
-/// Runs a case of the crowd while an intruder of that user is at work, and checks that nobody
-/// notices but the counters.
+/// Runs a case of the crowd while an intruder of that user is at work, and checks that only the
+/// counters show it.
 pub(crate) fn undisturbed(uid: Uid, intrusion: Intrusion) -> Dropped {
     undisturbed_by(|notes, done| intrude(uid, intrusion, notes, done))
 }
 
 /// The same with whatever `work` does until it is over. It gets the folder with the crowd's notes.
 ///
-/// An end that nobody answers stays at the meeting point for longer, so each has to hold out
+/// An end without an answer stays at the meeting point for longer, so each has to hold out
 /// alone as well.
 pub(crate) fn undisturbed_by(work: impl Fn(&Path, &AtomicBool) + Sync) -> Dropped {
     let mut dropped = Dropped(BTreeMap::new());

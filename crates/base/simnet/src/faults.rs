@@ -11,7 +11,7 @@ pub enum Change {
     Sever(NodeId, NodeId),
     /// Takes a [`Change::Sever`] of the two back.
     Mend(NodeId, NodeId),
-    /// The nodes reach one another, but nobody else, and nobody else them.
+    /// The nodes reach one another, but no other node, and no other node reaches them.
     Partition(BTreeSet<NodeId>),
     /// Takes every [`Change::Sever`] and [`Change::Partition`] back.
     Heal,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 /// A packet at its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery<P> {
-    /// Who sent it.
+    /// The node that sent it.
     pub from: NodeId,
     /// Where it is.
     pub to: NodeId,

@@ -243,7 +243,7 @@ fn an_unused_completion_queue_is_destroyed<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// Who take their descriptors without it.
+/// The VIs then take their descriptors without it.
 fn a_dropped_completion_queue_is_left_to_its_vis<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(64, 1).unwrap();
     let (a, b) = (on(cx, None, None, 0), on(cx, Some(&cq), Some(&cq), 1));

@@ -131,7 +131,7 @@ mod looking_does_not_block_behind_a_wait_for_an_entry {
     }
 }
 
-/// None is lost, and nobody sleeps on while there is one.
+/// No entry is lost, and no thread sleeps on while there is one.
 mod each_of_several_waiting_threads_gets_its_entries {
     use super::*;
 

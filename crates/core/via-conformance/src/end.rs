@@ -142,7 +142,7 @@ impl<'n, N: Nic> End<'n, N> {
         assert!(matches!(self.vi.state(), ViState::Connected | ViState::Error));
     }
 
-    /// Requests a connection, again and again until somebody waits for it.
+    /// Requests a connection, again and again until the other end waits for it.
     pub fn request(&self, cx: &Context<'n, N>) -> Result<ViAttributes, ConnectError> {
         self.request_at(cx, &cx.server)
     }

@@ -287,7 +287,7 @@ fn an_entry_that_is_told_is_taken<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// However hard somebody looks.
+/// However hard another thread looks.
 fn an_entry_is_the_callbacks_and_not_who_looks<N: Nic>(cx: &Context<'_, N>) {
     let cq = cx.nic.create_cq(16, 1).unwrap();
     let (a, b) = (on(cx, None, None, 0), on(cx, None, Some(&cq), 1));

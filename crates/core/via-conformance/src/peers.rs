@@ -110,7 +110,7 @@ mod the_client_asks_first {
     }
 }
 
-/// Again and again: whoever is a moment earlier, they find each other.
+/// Again and again: whichever end is a moment earlier, they find each other.
 mod both_ask_at_once {
     use super::*;
 
@@ -201,7 +201,7 @@ mod peers_talk_both_ways {
     roles!(talk, 1, 2);
 }
 
-/// Whoever connects first may send at once.
+/// The end that connects first may send at once.
 mod receives_posted_before_the_request_count {
     use super::*;
 
@@ -279,7 +279,7 @@ mod peers_connect_again {
     roles!(rounds, 1, 2);
 }
 
-/// One who asks for somebody else is not connected, though somebody asks for it.
+/// An end that asks for another address is not connected, though another end asks for it.
 mod peers_match_by_both_addresses {
     use super::*;
 

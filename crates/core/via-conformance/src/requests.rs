@@ -308,7 +308,7 @@ mod a_request_is_left_to_another_vi {
             }
             assert_eq!((busy.vi.state(), other.vi.state()), (ViState::Connected, ViState::Idle));
             assert_eq!(request.remote_attributes().max_transfer_size, 1000);
-            // Nobody has told the requester anything.
+            // The requester has not been told anything.
             line.meet();
             fit.post_recv(0, 0, 8);
             request.accept(&fit.vi).unwrap();
@@ -345,7 +345,8 @@ mod a_request_is_left_to_another_vi {
     }
 }
 
-/// Who is refused when a VI was tried in vain is told what did not match; by dropping it, too.
+/// After a VI was tried in vain the server rejects the request, or drops it. The requester is told what did
+/// not match in both cases.
 mod a_requester_is_told_what_did_not_match {
     use super::*;
 
@@ -501,7 +502,7 @@ fn the_longest_discriminator_and_one_byte_more<N: Nic>(cx: &Context<'_, N>) {
         b.request_at(cx, &cx.own(1).with_discriminator(&long)).unwrap();
     });
     let end = End::new(cx);
-    // Nobody's, though it begins like the other.
+    // No end waits at this address, though it begins like the other.
     let other = [&long[..max - 1], b"y"].concat();
     let other = cx.own(1).with_discriminator(&other);
     assert_eq!(end.vi.connect_request(&cx.client(), &other, SOON), Err(ConnectError::NoMatch));

@@ -51,7 +51,7 @@ fn an_unreliable_message_arrives_whole_or_not<N: Nic>(cx: &Context<'_, N>) {
     assert_eq!((a.vi.cause(), b.vi.cause()), (None, None));
 }
 
-/// And with nobody else's bytes.
+/// And with its own bytes only.
 mod an_unreliable_message_arrives_at_most_once {
     use super::*;
 

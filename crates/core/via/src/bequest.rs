@@ -4,7 +4,7 @@
 //! holds back, to send more at once, do not, unless they lie where the peer can find them. A
 //! provider whose ends share memory has such a place: an end writes there what it has promised to
 //! send and has not, and publishes how much that is; an end that finds its peer's process dead
-//! ([`crate::Cause::PeerDied`]) reads it. Nobody reads while the writer lives, so there is nothing to
+//! ([`crate::Cause::PeerDied`]) reads it. The peer does not read while the writer lives, so there is nothing to
 //! agree on. Providers that span machines have no such place: there a promise ends with its maker.
 
 use core::fmt;
@@ -25,7 +25,7 @@ pub trait Bequest: Send + Sync + fmt::Debug {
     /// Copies bytes into this end's place; false if they do not fit.
     fn write(&self, at: usize, bytes: &[u8]) -> bool;
 
-    /// Publishes one of this end's [`WORDS`] words: who reads it finds what was written before.
+    /// Publishes one of this end's [`WORDS`] words: a peer that reads it finds what was written before.
     fn publish(&self, word: usize, value: u64);
 
     /// Copies bytes out of the peer's place; false if they are not within.

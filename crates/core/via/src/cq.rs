@@ -29,7 +29,7 @@ pub struct CqEntry {
 pub type CqCallback = Box<dyn FnOnce(CqEntry) + Send>;
 
 /// What runs, once, when a completion queue has an entry that is left in it. It runs at once,
-/// wherever that turns out, maybe under locks of the provider's: it may wake somebody, and must not
+/// wherever that turns out, maybe under locks of the provider's: it may wake a thread, and must not
 /// call the NIC or wait.
 pub type CqSignal = Box<dyn FnOnce() + Send>;
 
@@ -86,8 +86,8 @@ pub trait CompletionQueue: Send + Sync {
     fn notify(&self, callback: CqCallback);
 
     /// Has `signal` run when there is an entry to be taken: now, or with the next one that no
-    /// callback of [`CompletionQueue::notify`] takes. The entry is left to whoever looks, and may be
-    /// gone soon. Once for each call. Destroying the completion queue cancels those still to come.
+    /// callback of [`CompletionQueue::notify`] takes. The entry is left to the thread that looks next, and may
+    /// be gone soon. Once for each call. Destroying the completion queue cancels those still to come.
     fn signal(&self, signal: CqSignal);
 
     /// Whether a work queue is attached.

@@ -41,7 +41,7 @@ impl ControlSegment {
             status |= Status::IMMEDIATE;
         }
         self.length.store(length, Ordering::Relaxed);
-        // SYNC: whoever sees the status sees what was stored before it.
+        // SYNC: a thread that sees the status sees what was stored before it.
         self.status.store(status.bits(), Ordering::Release);
     }
 }

@@ -217,7 +217,7 @@ pub enum ConnectError {
     /// The far side rejected the request.
     #[error("rejected by the far side")]
     Rejected,
-    /// Nobody waits at that address under that discriminator.
+    /// No program waits at that address under that discriminator.
     #[error("nobody waits for a connection at this address")]
     NoMatch,
     /// The far side is there but cannot be talked to.
@@ -286,7 +286,7 @@ impl<C> core::fmt::Display for NotAccepted<C> {
 impl<C> core::error::Error for NotAccepted<C> {}
 
 impl<C> From<NotAccepted<C>> for ConnectError {
-    /// For who is not interested in the request, which is thereby rejected.
+    /// For a caller that does not need the request, which is thereby rejected.
     fn from(not: NotAccepted<C>) -> ConnectError {
         not.error
     }

@@ -1,7 +1,7 @@
 //! The life of a VI: four states and what moves between them, declared once.
 //!
 //! VIA 1.0: a VI is created IDLE. A connection request makes it CONNECT_PENDING until the far
-//! side answers; accepting somebody else's request, or being accepted, makes it CONNECTED. An
+//! side answers; accepting another VI's request, or being accepted, makes it CONNECTED. An
 //! error of a reliable connection, or its loss, makes it ERROR, where it stays until the program
 //! disconnects it. An idle VI may connect again, and only an idle one may be destroyed.
 
@@ -28,9 +28,9 @@ pub enum Event {
     Request,
     /// The far side accepted the request.
     Accepted,
-    /// The request was rejected, timed out, or met nobody.
+    /// The request was rejected, timed out, or met no waiting program.
     Refused,
-    /// The program accepts somebody's request with this VI.
+    /// The program accepts a request with this VI.
     Accept,
     /// The connection is lost, or an error broke it.
     Break,

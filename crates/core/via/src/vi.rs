@@ -35,11 +35,11 @@ pub trait Vi: Send + Sync {
     /// progress nor waiting to be taken (`VipQueryVi`).
     fn queues_empty(&self) -> (bool, bool);
 
-    /// Requests a connection to whoever waits at `remote` (`VipConnectRequest`); `local` is what
+    /// Requests a connection to the VI that waits at `remote` (`VipConnectRequest`); `local` is what
     /// the far side sees as the requester's address. Returns the far VI's attributes.
     ///
     /// # Errors
-    /// [`ConnectError::NoMatch`] at once if nobody waits there, [`ConnectError::Rejected`],
+    /// [`ConnectError::NoMatch`] at once if no program waits there, [`ConnectError::Rejected`],
     /// [`ConnectError::Timeout`], [`ConnectError::InvalidParameter`] for a timeout of zero or an
     /// address, remote or local, that is too long, [`ConnectError::State`] if the VI is not idle,
     /// or is disconnected by another thread meanwhile, [`ConnectError::NotReachable`] for a far

@@ -195,7 +195,7 @@ impl Bell {
         self.who.fetch_and(!(1 << (32 + (index & 31))), Ordering::SeqCst);
     }
 
-    /// Forgets everybody, for a VI's next life.
+    /// Forgets all sleepers and waiters, for a VI's next life.
     pub fn clear(&self) {
         self.who.store(0, Ordering::SeqCst);
         self.rung.store(0, Ordering::SeqCst);

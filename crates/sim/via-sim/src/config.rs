@@ -4,7 +4,7 @@ use core::time::Duration;
 use sovia_link::stream::Timing;
 use sovia_simnet::Link;
 
-/// Who makes time pass.
+/// What makes time pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Clock {
     /// The program, by [`crate::Network::step`] and its like; calls that wait step too, and their
@@ -13,13 +13,13 @@ pub enum Clock {
     #[default]
     Manual,
     /// The network itself: whatever is on its way arrives as fast as the machine can compute it,
-    /// whether anybody waits or not. Timeouts of calls that wait are real time, because other
+    /// whether a thread waits or not. Timeouts of calls that wait are real time, because other
     /// threads, which may end the wait, compute in real time. Callbacks run in a thread of the
     /// NIC's.
     Live,
 }
 
-/// What registering memory costs whoever does it, in virtual time: it passes, with what happens
+/// What registering memory costs the calling thread, in virtual time: it passes, with what happens
 /// meanwhile, before the call returns. Where time passes by itself ([`Clock::Live`]) the call is not
 /// slower for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,7 +73,7 @@ impl Registering {
 pub struct Config {
     /// What every link does, until it is changed ([`sovia_simnet::Change::Link`]).
     pub link: Link,
-    /// Who makes time pass.
+    /// What makes time pass.
     pub clock: Clock,
     /// Bytes of a message that one packet carries.
     pub mtu: u32,

@@ -10,7 +10,7 @@ use via::error::{ConnectError, NotAccepted};
 use via::state::{Event, IllegalTransition};
 use via::{Connection, NetAddress, ViAttributes, ViState};
 
-/// Somebody who waits for one request. Dropping it ends the wait.
+/// Waits for one request. Dropping it ends the wait.
 #[derive(Debug)]
 pub struct Listener {
     shared: Arc<Shared>,

@@ -1,7 +1,7 @@
 //! The thread that makes time pass in a live network when no call waits.
 //!
 //! Threads that wait step by themselves, which saves a change of threads for each event; this one
-//! takes care of what is on its way while everybody computes.
+//! takes care of what is on its way while all other threads compute.
 
 use core::time::Duration;
 use std::sync::mpsc;

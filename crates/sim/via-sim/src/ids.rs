@@ -8,6 +8,6 @@ pub(crate) struct ViId(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct CqId(pub(crate) u64);
 
-/// Somebody who waits for requests.
+/// A waiter for requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct WaiterId(pub(crate) u64);

@@ -9,7 +9,7 @@
 //! - `engine`: what VIs, connections and completion queues do; `meeting`: how VIs find each other; `events`: which of
 //!   it happens next;
 //! - `card`, `access`, `pins`: a NIC's memory; from a descriptor to memory, and whose pages that is;
-//! - `network`, `driver`: who makes time pass ([`Clock`]);
+//! - `network`, `driver`: what makes time pass ([`Clock`]);
 //! - `nic`, `vi`, `connection`, `cq`: what a program holds in its hands.
 //!
 //! `tests/layers.rs` says which module may import which. `engine` and `meeting` call each other through methods of the

@@ -1,4 +1,4 @@
-//! A simulated network, and who makes its time pass.
+//! A simulated network, and what makes its time pass.
 
 use crate::config::{Clock, Config};
 use crate::world::{Deadline, World};
@@ -113,7 +113,7 @@ impl Shared {
         result
     }
 
-    /// Wakes who waits, and runs callbacks in their order.
+    /// Wakes waiting threads, and runs callbacks in their order.
     fn leave<'s>(&'s self, mut world: MutexGuard<'s, World>) {
         if core::mem::take(&mut world.news) {
             self.news.notify_all();

@@ -172,7 +172,7 @@ fn a_completion_queue_calls_back_until_it_is_destroyed() {
     assert_eq!((heard.lock().unwrap().len(), Arc::strong_count(&heard)), (2, 1));
 }
 
-/// In a live network callbacks run in a thread of the NIC's, whether anybody waits or not.
+/// In a live network callbacks run in a thread of the NIC's, whether a thread of the program's waits or not.
 #[test]
 fn callbacks_of_a_live_network_need_nobody() {
     let network = Network::new(1, Config::default().live());

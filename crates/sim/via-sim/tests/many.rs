@@ -103,7 +103,7 @@ fn story(network: &Network, choices: &mut Choices) {
         let place = from.place(100 + round);
         let descriptor = from.memory.descriptor_at(place.address).unwrap();
         descriptor.prepare(&[from.data(1 << 15, len)], Some(round as u32)).unwrap();
-        // Not everyone is connected.
+        // Not every VI is connected.
         let _ = from.vi.post_send(place);
         network.run_for(Duration::from_micros(choices.below(300) as u64));
     }

@@ -27,7 +27,7 @@ fn requests_survive_a_bad_network() {
             let request = || a.vi.request(&a_nic.address(b"c"), &address, LONG).unwrap();
             request();
             if choices.below(3) == 0 {
-                // Nobody waits yet.
+                // No listener waits yet.
                 let error = until(&network, || a.vi.request_done()).unwrap_err();
                 assert_eq!(error, ConnectError::NoMatch, "round {round}");
                 request();
@@ -184,7 +184,7 @@ fn parameters_and_states_are_checked() {
     let rdma_read = ViAttributes { enable_rdma_read: true, ..open(Reliability::UNRELIABLE) };
     assert!(vi.set_attributes(rdma_read).is_err());
 
-    // A request that is given up is gone for who waits, or tells who accepts it late.
+    // A request that is given up is gone for a listener that waits, and fails for one that accepts it late.
     let listener = b.listen(&there).unwrap();
     vi.request(&here, &there, Some(Duration::from_millis(1))).unwrap();
     let connection = until(&network, || listener.poll());
@@ -202,7 +202,7 @@ fn parameters_and_states_are_checked() {
     assert_eq!(connection.accept(&other.vi).unwrap_err().error, ConnectError::Reliability);
     assert_eq!(until(&network, || vi.request_done()), Err(ConnectError::Reliability));
 
-    // Nobody can end this wait: it does not hang.
+    // No event can end this wait: it does not hang.
     assert_eq!(b.connect_wait(&there, None).err(), Some(ConnectError::Timeout));
     let before = network.now();
     let short = Some(Duration::from_millis(3));

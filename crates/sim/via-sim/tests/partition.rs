@@ -39,7 +39,7 @@ fn a_partition_breaks_reliable_connections() {
         assert_eq!(sent.len(), 20);
         assert!(good <= got.len());
         if good == 20 {
-            // All was over before the partition, which nobody has noticed then.
+            // All was over before the partition, which neither end has noticed then.
             assert_eq!(a.vi.state(), ViState::Connected);
             return;
         }

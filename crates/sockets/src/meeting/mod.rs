@@ -148,8 +148,9 @@ fn is_due(fd: i32, at: Ref, n: u32) -> bool {
     is_look_due(since)
 }
 
-/// Whether an end looks after so many transfers since it began to: each time for a while, then more seldom, for a look
-/// is a system call or two. One that sends and receives in turn is asked before each odd transfer, or before each even one.
+/// Whether an end looks after so many transfers since it began to: each time for a while, then more seldom, for a
+/// look is a system call or two. One that sends and receives in turn is asked before each odd transfer, or before
+/// each even one.
 fn is_look_due(since: u32) -> bool {
     match since {
         0..96 => true,

@@ -1,5 +1,5 @@
-//! Meeting by a NIC in software: where the rules name one, each end asks it for a VI, and it accepts when the NIC at the
-//! other end has been asked for the same connection.
+//! Meeting by a NIC in software: where the rules name one, each end asks it for a VI, and it accepts when the NIC at
+//! the other end has been asked for the same connection.
 //!
 //! A process introduces itself to a NIC once ([`Introduction`]). Each shows that it could trace the other, as two
 //! processes do that meet; then the process hands over a segment, in which the NIC takes the place that another process

@@ -85,7 +85,7 @@ fn requests_are_refused<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
     assert_eq!(end.vi.state(), state);
 }
 
-/// Nobody's request is accepted in this state; the requester is rejected.
+/// No request is accepted in this state; the requester is rejected.
 fn accepting_is_refused<N: Nic>(cx: &Context<'_, N>, end: &End<'_, N>) {
     let state = end.vi.state();
     let requester = self::end(cx);

@@ -62,7 +62,7 @@ fn disconnecting_takes_a_request_back<N: Nic>(cx: &Context<'_, N>) {
     assert!(matches!(done, Some(Err(ConnectError::State(_)))), "{done:?}");
 }
 
-/// Its request goes with it: the other side meets nobody.
+/// Its request goes with it: the other side finds no request.
 fn a_pending_vi_may_be_dropped<N: Nic>(cx: &Context<'_, N>) {
     drop(pending(cx));
     let other = end(cx);

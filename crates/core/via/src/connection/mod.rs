@@ -7,7 +7,7 @@
 //! race, the one that is taken first under the provider's lock decides, and the other learns that it
 //! has lost.
 //!
-//! Client–server: a request is made, meets somebody who waits, is held by the waiting program, and
+//! Client–server: a request is made, meets a program that waits, is held by that program, and
 //! is answered. A VI that does not fit is no answer: the program may try another. Peer–peer: each side
 //! makes its own request and it stays until the other's is there; then there is nothing to answer,
 //! and both are matched at once.
@@ -24,7 +24,7 @@ use core::fmt;
 /// Where a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Made, and nobody has it yet: on its way to a waiting program, or to the peer's request.
+    /// Made, and not taken yet: on its way to a waiting program, or to the peer's request.
     Requested,
     /// A program that waited has it and has not answered (client–server).
     Held,
@@ -34,7 +34,7 @@ pub enum Phase {
     Accepted,
     /// Answered without one.
     Rejected,
-    /// Nobody waited there, or there is no such place.
+    /// No program waited there, or there is no such place.
     Unmet,
     /// The two VIs differ in an attribute that must be the same.
     Mismatched,
@@ -51,7 +51,7 @@ pub enum Phase {
 pub enum Step {
     /// A waiting program takes it.
     Take,
-    /// It turns out that nobody waits.
+    /// It turns out that no program waits.
     Miss,
     /// The program accepts it.
     Accept,

@@ -9,7 +9,7 @@ use crate::state::Event;
 pub enum Model {
     /// A server waits, is asked, and answers.
     ClientServer,
-    /// Both sides ask, and nobody answers.
+    /// Both sides ask, and neither answers.
     PeerToPeer,
 }
 
@@ -56,7 +56,7 @@ impl Requester {
         let steps = match (self.phase, steps) {
             // An answer is the first that is heard of its being taken, or not.
             (Phase::Held, [Step::Take, rest @ ..]) => rest,
-            // Whoever has it cannot have missed it: there is no talking to such a one.
+            // The program that holds it cannot have missed it: there is no talking to such a peer.
             (Phase::Held, [Step::Miss]) => &[Step::Lose],
             (_, all) => all,
         };

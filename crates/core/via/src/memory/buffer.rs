@@ -1,4 +1,4 @@
-//! Memory that may be registered: an address range, and who keeps it valid.
+//! Memory that may be registered: an address range, and what keeps it valid.
 //!
 //! This is the one place of the crate with unsafe code. It turns addresses that descriptors name
 //! into references and pointers, after checking that they lie in the range.
@@ -67,7 +67,7 @@ impl Memory {
         Memory { base, len, _allocation: Some(Arc::new(Allocation { start, layout })) }
     }
 
-    /// Memory that somebody else keeps: what a C program registers.
+    /// Memory that the caller keeps valid: what a C program registers.
     ///
     /// # Safety
     /// The `len` bytes at `base` must be valid for reads and writes until the value and all its

@@ -27,7 +27,7 @@ impl World {
         }
     }
 
-    /// Sends what may be sent, and sees to it that somebody looks again.
+    /// Sends what may be sent, and has a timer look again.
     pub(crate) fn transmit(&mut self, id: EndId) {
         let now = self.net.clock();
         let Some(conn) = self.conns.get_mut(&id) else { return };
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Whether there is such a connection. Whoever uses it knows that it has come about.
+    /// Whether there is such a connection. A peer that uses it knows that it has come about.
     fn greet(&mut self, at: NodeId, from: NodeId, id: EndId, peer: EndId) -> bool {
         match self.conns.get(&id) {
             None => {

@@ -51,7 +51,7 @@ impl World {
         self.free_cq(id);
     }
 
-    /// Frees a completion queue that nobody has any more.
+    /// Frees a completion queue that the program has dropped and that no VI has.
     pub(crate) fn free_cq(&mut self, id: CqId) {
         if !self.cqs.get(&id).is_some_and(|cq| cq.dropped && cq.attached == 0) {
             return;

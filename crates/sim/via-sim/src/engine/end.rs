@@ -1,4 +1,4 @@
-//! The end of a connection, whoever brings it about.
+//! The end of a connection, whichever side brings it about.
 
 use crate::ids::ViId;
 use crate::world::{Progress, Started, World};

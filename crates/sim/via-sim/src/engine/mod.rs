@@ -1,7 +1,7 @@
 //! What VIs, connections and completion queues do when something happens to them.
 //!
 //! All of it runs under the network's lock, and waits for nothing: what is to happen later is a
-//! packet or a timer, and callbacks are left to whoever holds the lock to run afterwards.
+//! packet or a timer, and callbacks are left to the thread that holds the lock, which runs them afterwards.
 
 mod conn;
 mod cq;

@@ -22,7 +22,7 @@ impl World {
         let allowed = vi.attributes.enable_rdma_write;
         let write = || vi.access().remote_write(address, handle, &message.bytes);
         if allowed && write().is_some() {
-            // There in any case: whoever looks at the memory sees it without a call.
+            // There in any case: a program that looks at the memory sees it without a call.
             self.news = true;
             if message.immediate.is_some() {
                 self.receive_immediate(id, conn, number, message);

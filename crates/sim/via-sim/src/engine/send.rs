@@ -91,7 +91,7 @@ impl World {
         let kind = match (work.control.operation(), work.remote) {
             (Control::OP_RDMAREAD, Some(remote)) => {
                 if !reliable {
-                    // There is nobody to answer it for good.
+                    // No answer is certain to arrive.
                     return Err(Status::FORMAT_ERROR);
                 }
                 if !vi.attributes.enable_rdma_read {

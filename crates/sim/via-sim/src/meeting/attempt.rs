@@ -105,7 +105,7 @@ impl World {
             attempt.request.and_then(|request| self.outgoing.remove(&request))
             && let Some(request) = attempt.request
         {
-            // If it is lost, the answer will find nobody.
+            // If it is lost, the answer will find no request.
             self.send(node, to, Word::Meeting(Meeting::Cancel { request }));
         }
     }

@@ -23,7 +23,7 @@ pub(crate) fn told(attributes: ViAttributes) -> ViAttributes {
 }
 
 impl World {
-    /// Somebody says something about a connection that is to be.
+    /// A message about a connection that is to be has arrived.
     pub(crate) fn meeting(&mut self, at: NodeId, from: NodeId, meeting: Meeting) {
         match meeting {
             Meeting::Request(request) => self.requested(at, from, *request),

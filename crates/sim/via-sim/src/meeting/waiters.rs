@@ -19,7 +19,7 @@ impl World {
         self.waiters.iter().find(|(_, waiter)| fits(waiter)).map(|(&id, _)| id)
     }
 
-    /// Does not wait any more. A request that nobody has looked at is rejected.
+    /// Does not wait any more. A request that the program has not looked at is rejected.
     pub(crate) fn remove_waiter(&mut self, id: WaiterId) {
         if let Some(request) = self.waiters.remove(&id).and_then(|waiter| waiter.request) {
             self.turn_away(request);

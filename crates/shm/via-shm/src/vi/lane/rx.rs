@@ -132,7 +132,7 @@ impl RxLane {
     pub(crate) unsafe fn copy(&self, piece: &Piece, from: u32, to: NonNull<u8>, len: u32) {
         match piece.pool_offset {
             None => {
-                // SAFETY: by contract; registered memory is lent to no one else as a slice.
+                // SAFETY: by contract; registered memory is lent to no other code as a slice.
                 let out = unsafe { core::slice::from_raw_parts_mut(to.as_ptr(), len as usize) };
                 self.half.slot(self.next).copy_out(from as usize, out);
             }
