@@ -34,7 +34,7 @@ fn can_be_nobody() -> bool {
 }
 
 #[test]
-fn somebody_else_holds_the_name() {
+fn another_process_holds_the_name() {
     each_user(|uid| {
         undisturbed(uid, |intruder, scene| {
             for connection in &scene.fresh {
@@ -131,7 +131,7 @@ fn right_messages_from_another_user() {
 
 /// A process that says it is another one.
 #[test]
-fn messages_in_somebody_elses_name() {
+fn messages_in_another_processs_name() {
     dropped("from another user", Uid::Same, |intruder, scene| {
         to_both_ends(intruder, scene, |forgery, send| {
             for pid in [0, 1, -1, forgery.pid + 1] {

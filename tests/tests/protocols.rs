@@ -108,7 +108,7 @@ fn relatives_go_on_with_what_a_process_has_handled() {
 }
 
 #[test]
-fn whoever_waits_is_woken() {
+fn waiting_threads_are_woken() {
     in_every_protocol("epoll_modes", &["edge_triggered_both_ways", "one_shot_until_armed_again"]);
 }
 

@@ -11,7 +11,7 @@
 //! - [`connect`], [`transfer`], [`descriptor`], [`wait`]: the calls, by what they are for;
 //! - [`option`]: SOL_SOVIA; [`zero_copy`]: lent buffers.
 //!
-//! In a process that runs under `sovia run` the preloaded library's engine serves everybody
+//! In a process that runs under `sovia run` the preloaded library's engine serves all code in it
 //! ([`sovia_sockets::native`]): these functions then call libc's names.
 
 #![allow(missing_docs, reason = "the functions are documented in sovia.h")]

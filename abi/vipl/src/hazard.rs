@@ -225,7 +225,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn it_waits_for_others_and_not_for_itself() {
+    fn wait_for_waits_for_other_threads_and_not_for_itself() {
         let (ready, is_ready) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
         let user = std::thread::spawn(move || {

@@ -123,7 +123,7 @@ fn a_favoured_thread_that_has_ended_outside_leaves_nothing_to_repair() {
 }
 
 #[test]
-fn it_excludes_while_the_favour_comes_and_goes() {
+fn biased_lock_excludes_while_the_favour_comes_and_goes() {
     record::start();
     fences::find_out();
     let lock = BiasedLock::<Local>::default();

@@ -56,7 +56,7 @@ fn who_waits_for_a_while_only_gives_up_or_gets_it() {
 }
 
 #[test]
-fn it_excludes() {
+fn robust_lock_excludes() {
     let lock = RobustLock::<Local>::new();
     let shared = AtomicU32::new(0);
     std::thread::scope(|s| {

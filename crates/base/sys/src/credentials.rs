@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_what_libc_says() {
+    fn credentials_are_what_libc_says() {
         let mut ids = [[0u32; 3]; 2];
         let [[ru, eu, su], [rg, eg, sg]] = &mut ids;
         // SAFETY: live locals.

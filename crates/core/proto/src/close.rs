@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_closes_twice_or_answers_what_was_not_said() {
+    fn no_end_closes_twice_or_acknowledges_a_fin_that_was_not_sent() {
         let mut end = Closing::default();
         assert!(end.arrived(Kind::FinAck).is_err());
         end.arrived(Kind::Fin).unwrap();

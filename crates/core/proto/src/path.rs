@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_leaves_cancels_only_what_nobody_has_entered() {
+    fn a_sender_that_leaves_cancels_only_a_switch_that_is_not_entered() {
         assert_eq!(leave(Tx::Vi, switch_word(3), false), Leave::Cancel(switch_word(3)));
         assert_eq!(leave(Tx::Vi, switch_word(3) | ENTERED, false), Leave::End);
         assert_eq!(leave(Tx::Vi, switch_word(3), true), Leave::Quietly);

@@ -33,7 +33,7 @@ fn a_configuration_that_cannot_be_is_refused_by_name() {
 }
 
 #[test]
-fn nobody_listens() {
+fn connect_without_a_listener_is_refused() {
     let network = network();
     let stack = Stack::new(network.nic("a")).unwrap();
     let address = network.nic("server").address(b"edges");
@@ -44,7 +44,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn nobody_accepts_in_time() {
+fn accept_times_out_without_a_requester() {
     let network = network();
     let server = context(&network, "server", "SOVIA_DACKS");
     let listener = server.listen();

@@ -113,7 +113,7 @@ const LIES: &[Lie] = &[
 ];
 
 #[test]
-fn whoever_lies_is_cut_off_and_nobody_else() {
+fn only_a_peer_that_lies_is_cut_off() {
     for (n, (lie, woken, tell)) in LIES.iter().enumerate() {
         let name = format!("hostile-{n}-{}", std::process::id());
         let nic = ShmNic::open(&name).unwrap();

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_reads_like_an_address() {
+    fn net_address_is_displayed_as_host_and_discriminator() {
         let address = NetAddress::new(&[2, 0x5b, 0], b"each");
         assert_eq!(address.to_string(), "02:5b:00/65616368");
         assert_eq!(address.with_discriminator(b"x").host, address.host);

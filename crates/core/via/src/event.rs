@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_thread_a_job_waits_for_who_holds_nothing() {
+    fn without_a_thread_a_job_waits_until_run_waiting() {
         let dispatcher = no_thread();
         let (sender, receiver) = mpsc::channel();
         for i in 0..3 {

@@ -226,7 +226,7 @@ mod tests {
     use core::time::Duration;
 
     #[test]
-    fn it_excludes_whoever_is_favoured() {
+    fn lock_excludes_threads_while_the_favour_moves() {
         let lock = Lock::new(0u64);
         std::thread::scope(|s| {
             for thread in 0..3 {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_favour_goes_to_who_uses_it_and_can_be_lost() {
+    fn lock_favours_its_frequent_user_until_another_thread_takes_it() {
         let lock = Lock::new(0u64);
         (0..LONG_ENOUGH).for_each(|_| *lock.lock() += 1);
         let favoured = lock.favoured.load(Ordering::Relaxed);

@@ -13,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_fnv_1a() {
+    fn hash_is_fnv_1a() {
         assert_eq!(fnv(START, *b""), START);
         assert_eq!(fnv(START, *b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv(fnv(START, *b"foo"), *b"bar"), 0x8594_4171_f739_67e8);

@@ -244,13 +244,13 @@ fn rounds(count: usize, scribbles: usize) {
 }
 
 #[test]
-fn no_word_holds_anybody_up() {
+fn no_overwritten_word_blocks_an_end() {
     rounds(32, 6000);
 }
 
 #[test]
 #[ignore = "soak: nonsense for minutes"]
-fn no_word_holds_anybody_up_for_long() {
+fn no_overwritten_word_blocks_an_end_soak() {
     rounds(1000, 10_000);
 }
 

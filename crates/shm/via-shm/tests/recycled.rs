@@ -163,7 +163,7 @@ fn a_relative_with_the_number_of_a_peer_gets_nothing() {
 }
 
 #[test]
-fn nor_if_the_peer_was_never_reached_for() {
+fn a_relative_of_a_peer_never_reached_for_gets_nothing() {
     a_relative_gets_nothing("before-rdma", false);
 }
 

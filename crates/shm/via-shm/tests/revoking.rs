@@ -207,7 +207,7 @@ fn after_a_disconnect_nothing_is_touched() {
 }
 
 #[test]
-fn it_returns_though_the_initiator_dies() {
+fn deregister_returns_though_the_initiator_dies() {
     for (kind, round) in (0..KINDS.len()).flat_map(|kind| (0..4).map(move |round| (kind, round))) {
         let nic = ShmNic::open(&format!("revoking-k{kind}-{}", std::process::id())).unwrap();
         let mut child = peer(&nic, kind);

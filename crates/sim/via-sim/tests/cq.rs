@@ -85,7 +85,7 @@ fn an_overflow_is_told_and_breaks() {
 }
 
 #[test]
-fn it_changes_its_size_and_keeps_its_entries() {
+fn resized_completion_queue_keeps_its_entries() {
     let network = Network::new(1, Config::default());
     let (_a_nic, a, b_nic, b, cq) = attached(&network, 4);
     for n in 0..6 {
@@ -174,7 +174,7 @@ fn a_completion_queue_calls_back_until_it_is_destroyed() {
 
 /// In a live network callbacks run in a thread of the NIC's, whether a thread of the program's waits or not.
 #[test]
-fn callbacks_of_a_live_network_need_nobody() {
+fn callbacks_of_a_live_network_need_no_waiting_thread() {
     let network = Network::new(1, Config::default().live());
     let [a_nic, b_nic] = ["a", "b"].map(|name| network.nic(name));
     let [a, b] = [&a_nic, &b_nic].map(|nic| End::new(nic, 100, open(Reliability::UNRELIABLE)));

@@ -105,7 +105,7 @@ fn a_short_partition_is_a_pause() {
 }
 
 #[test]
-fn nobody_is_reached_across_a_partition() {
+fn no_node_is_reached_across_a_partition() {
     let network = Network::new(5, Config::default());
     let [(a_nic, a), (b_nic, _b)] = pair(&network, 1000, open(RELIABLE[0]));
     a.vi.disconnect();

@@ -2,7 +2,7 @@
 //!
 //! It lies in the family's memory ([`crate::family`]), so it holds no pointer but those into a
 //! segment that every process with this connection has mapped at the same address. The atomics
-//! may be looked at by anyone; the [`Body`] belongs to the holder of the lock.
+//! may be read by any thread; the [`Body`] belongs to the holder of the lock.
 
 mod approach;
 mod body;

@@ -66,7 +66,7 @@ fn ends_that_keep_looking_meet() {
 }
 
 #[test]
-fn whoever_closes_gives_up_or_dies_the_others_meet() {
+fn whichever_end_closes_gives_up_or_dies_the_others_meet() {
     for scene in [Scene::Same, Scene::Crossed] {
         holds(scene, Limits::DEADLY);
         holds(scene, Limits { remembers_closed: true, ..Limits::CLOSING });
@@ -146,7 +146,7 @@ fn every_precaution_is_needed() {
 
 /// An answer is sent into an inbox that stays, or the offer is not used: so none is ever lost.
 #[test]
-fn nobody_need_answer_twice() {
+fn no_end_needs_to_answer_twice() {
     for limits in [Limits::CALM, Limits::DEADLY, Limits::ATTACKED] {
         assert!(!fails(MEET, Scene::Same, limits, |p| p.answer_again = false));
     }

@@ -21,7 +21,7 @@ fn between_hosts_two_ends_that_live_and_act_deliver_everything() {
 }
 
 #[test]
-fn between_hosts_whatever_is_accepted_is_read_whoever_stops_or_dies() {
+fn between_hosts_every_accepted_byte_is_read_whichever_end_stops_or_dies() {
     holds(between(Nics::Prompt, Limits { bytes: 1, room: 1, ..Limits::WILD }));
 }
 

@@ -84,7 +84,7 @@ fn two_ends_that_live_and_act_deliver_everything() {
 }
 
 #[test]
-fn whatever_is_accepted_is_read_whoever_stops_or_dies() {
+fn every_accepted_byte_is_read_whichever_end_stops_or_dies() {
     for (bytes, room) in [(1, 1), (2, 1), (3, 1), (3, 2), (2, 16), (3, 16), (5, 16)] {
         holds(within(Limits { bytes, room, ..Limits::WILD }));
     }

@@ -164,7 +164,7 @@ fn a_requester_may_state_its_request_after_others_have_been_served() {
 }
 
 #[test]
-fn a_requester_that_is_slower_than_the_wait_is_told_that_nobody_waits() {
+fn requester_slower_than_the_wait_is_answered_nobody_waits() {
     let mut slow = None;
     served_in_spite_of("slower", |name| {
         let socket = Packets::connect(name).unwrap();
@@ -179,7 +179,7 @@ fn a_requester_that_is_slower_than_the_wait_is_told_that_nobody_waits() {
 
 /// As a child does that has been forked and has not executed its program yet, for as long as it likes.
 #[test]
-fn a_name_that_nobody_but_a_child_holds_is_waited_for() {
+fn connect_wait_waits_for_a_name_that_only_a_child_holds() {
     let nic = ShmNic::open(&format!("held-{}", call::getpid())).unwrap();
     let address = nic.address(b"door");
     let name = name_of(call::geteuid(), &address).unwrap();

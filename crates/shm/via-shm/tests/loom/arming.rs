@@ -44,7 +44,7 @@ fn a_message_is_received_or_rung_for() {
 }
 
 #[test]
-fn also_after_a_disarming() {
+fn a_message_is_received_or_rung_for_after_a_disarming() {
     check(|| engine_and_sender(true));
 }
 

@@ -68,23 +68,23 @@ fn model(without: Without, heals: bool) {
 }
 
 #[test]
-fn what_is_taken_away_is_not_reached_for() {
+fn deregistered_memory_is_not_reached_for() {
     check(|| model(Without::Nothing, false));
 }
 
 #[test]
-fn nor_when_the_word_is_put_right() {
+fn deregister_waits_even_if_reaching_word_is_repaired() {
     check(|| model(Without::Nothing, true));
 }
 
 #[test]
 #[should_panic]
-fn without_the_initiators_fence_it_is() {
+fn deregistered_memory_is_reached_for_without_the_initiators_fence() {
     check(|| model(Without::TheInitiatorsFence, false));
 }
 
 #[test]
 #[should_panic]
-fn without_the_targets_fence_it_is() {
+fn deregistered_memory_is_reached_for_without_the_targets_fence() {
     check(|| model(Without::TheTargetsFence, false));
 }

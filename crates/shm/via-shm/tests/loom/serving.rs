@@ -59,18 +59,18 @@ fn model(marks: bool, fences: bool) {
 }
 
 #[test]
-fn who_is_turned_away_is_served() {
+fn rdma_waiter_is_served_by_the_lock_holder() {
     check(|| model(true, true));
 }
 
 #[test]
 #[should_panic(expected = "an RDMA is not served")]
-fn without_the_mark_he_is_not() {
+fn rdma_waiter_starves_without_the_mark() {
     check(|| model(false, true));
 }
 
 #[test]
 #[should_panic(expected = "an RDMA is not served")]
-fn without_the_fences_he_is_not() {
+fn rdma_waiter_starves_without_seqcst_fences() {
     check(|| model(true, false));
 }
