@@ -3,7 +3,8 @@
 //! What mostly one thread uses need not be locked by atomic exchanges. A thread that has taken the lock often
 //! enough in a row is *favoured* from then on: it takes the lock by writing the lock's place into a word of
 //! its own record, and gives it back by writing nothing there. Another thread that wants the lock takes the
-//! favour away first: it says so and has the kernel put a fence into the favoured thread ([`crate::fences`]). After
+//! favour away first: it marks the favour so and has the kernel put a fence into the favoured thread
+//! ([`crate::fences`]). After
 //! that it either finds the favoured thread inside, or that thread will find that it is favoured no more.
 //!
 //! The word belongs to the thread and not to the lock: a thread that has stood still between its look at the
@@ -41,7 +42,7 @@ pub struct BiasedLock<K = Local, const RANK: u8 = { rank::NONE }> {
     favoured: AtomicU32,
     /// The last owner of `lock`.
     last: AtomicU32,
-    /// How often in a row.
+    /// How often in a row it has taken the lock.
     times: AtomicU32,
     /// How often the favour has been taken away.
     taken_away: AtomicU32,
@@ -308,7 +309,7 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
                 self.favoured.store(thread | ENDING, Ordering::SeqCst);
             }
             point(At::LookedUp);
-            // SYNC: with `enter`. Each time: the thread that had said so may have died before.
+            // SYNC: with `enter`. Each time: the thread that set `ENDING` may have died before its fence.
             let is_fenced = fences::heavy(K::REACH);
             let is_inside = K::is_inside(thread, self.place());
             // After the look: a record that has got another owner says nothing of the thread.

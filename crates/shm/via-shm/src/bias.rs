@@ -40,11 +40,11 @@ const FLAG: usize = FAVOURS - 1;
 pub(crate) struct Lock<T> {
     /// The favoured thread, and in the lowest bits its flag.
     favoured: AtomicUsize,
-    /// The favoured thread has the lock: a flag for each that ever was.
+    /// Set while the favoured thread holds the lock: a flag for each thread that is ever favoured.
     inside: [AtomicBool; FAVOURS],
-    /// Another thread has it.
+    /// Set while any other thread holds the lock.
     held: AtomicBool,
-    /// For holders.
+    /// For the thread that has set `held`.
     past: UnsafeCell<Past>,
     value: UnsafeCell<T>,
 }
@@ -54,9 +54,9 @@ pub(crate) struct Lock<T> {
 struct Past {
     /// The last thread that took the lock without being favoured.
     last: usize,
-    /// How often in a row.
+    /// How often in a row it has taken the lock.
     times: u32,
-    /// How many have been favoured.
+    /// How many threads have been favoured.
     favours: u8,
 }
 
@@ -67,7 +67,7 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 #[derive(Debug)]
 pub(crate) struct Held<'a, T> {
     lock: &'a Lock<T>,
-    /// Which of the lock's two flags says so.
+    /// The flag that is cleared when this is dropped: `held`, or the favoured thread's.
     flag: &'a AtomicBool,
 }
 
@@ -83,8 +83,8 @@ fn me() -> usize {
     PLACE.with(|place| core::ptr::from_ref(place) as usize)
 }
 
-/// Has the kernel get ready for what taking a privilege away needs, which takes it some time where
-/// there are several threads: so not under a lock, but before there is one.
+/// Registers the process for the fence that revoking a bias needs. This takes the kernel some time where
+/// there are several threads, so it is done before there is a lock, and not under one.
 pub(crate) fn prepare() {
     barrier_works();
 }
@@ -234,7 +234,7 @@ mod tests {
                 s.spawn(move || {
                     for i in 0..20_000 {
                         *lock.lock() += 1;
-                        // Long stretches alone, so that the privilege comes and goes.
+                        // Long stretches alone, so that the bias comes and goes.
                         if i % 5000 == thread * 1000 {
                             std::thread::sleep(Duration::from_micros(300));
                         }

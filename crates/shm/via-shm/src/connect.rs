@@ -78,8 +78,8 @@ fn receive(
         match socket.receive(buf) {
             Ok(received) if received.len == 0 => return Ok(None),
             Ok(received) => return Ok(Some(received)),
-            // The other end has closed without reading all. What it said before is still there; if it
-            // said nothing, the end is next.
+            // The other end has closed without reading all. What it sent before is still there; if it
+            // sent nothing, the end is next.
             Err(Errno::ECONNRESET) => {}
             Err(Errno::EAGAIN | Errno::EINTR) => wait_readable(socket.raw(), until)?,
             Err(e) => return Err(system("recvmsg")(e)),
@@ -211,14 +211,14 @@ impl Outgoing<'_> {
         let fds: Vec<_> =
             fd.iter().flat_map(|fd| [fd.raw(), self.hub.engine.doorbell().raw()]).collect();
         match socket.send(&request.write(), &fds) {
-            // One that has closed may have said why.
+            // A listener that has closed may have sent its answer before.
             Ok(()) | Err(Errno::EPIPE | Errno::ECONNRESET) => {}
             Err(e) => return Err(system("sendmsg")(e)),
         }
         let mut buf = [0; wire::MESSAGE_MAX];
         let received = receive(socket, &mut buf, self.until)?.ok_or(GONE)?;
         match Answer::read(&buf[..received.len]) {
-            // The request was not heard, and the segment not taken.
+            // The listener has not read the request, and has not taken the segment.
             Some(Answer::NobodyWaits) => Err(Answer::NobodyWaits.error()),
             Some(answer) => Ok(answer),
             None => Err(ConnectError::NotReachable("it speaks another version")),

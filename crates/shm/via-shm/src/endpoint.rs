@@ -80,9 +80,9 @@ pub struct Receiver {
     remains: Remains,
     /// Number of the next entry.
     next: u32,
-    /// Receives that the peer has been told of.
+    /// Receives that have been published to the peer.
     posted: u32,
-    /// Pool position that the peer has been told of.
+    /// Pool position that has been published to the peer.
     released: u64,
     place: pool::Reader,
     /// The pooled message that [`Receiver::advance`] took last, and the place before.
@@ -428,7 +428,7 @@ impl Receiver {
         core::ptr::from_ref(self.slot(self.next)).addr()
     }
 
-    /// The message that comes next, to be looked for without the halves' owner.
+    /// The next message, which another thread than the halves' owner may look for.
     #[inline]
     pub fn expected(&self) -> Expected<'_> {
         Expected { slot: self.slot(self.next), number: self.next }
@@ -489,7 +489,7 @@ impl Receiver {
         }
     }
 
-    /// Whether the peer finds in the segment what this end has told it.
+    /// Whether the peer finds in the segment what this end has published.
     ///
     /// # Errors
     /// [`Damaged`] if another writer has written there, or the head of the queue makes no sense.

@@ -120,7 +120,7 @@ impl Engine {
         self.0.nudge();
     }
 
-    /// Has it look around now.
+    /// Wakes the engine's thread, which looks at everything.
     pub(crate) fn nudge(&self) {
         self.0.nudge();
     }

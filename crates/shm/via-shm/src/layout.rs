@@ -20,7 +20,7 @@ pub const AREA: usize = 8 << 20;
 /// Words per direction for the layer above, on lines that the sender writes.
 pub const WORDS: usize = 8;
 
-/// Says "a Sovia segment"; the low byte counts incompatible layouts.
+/// Magic number of a Sovia segment; the low byte counts incompatible layouts.
 pub const MAGIC: u64 = 0x534f_5649_4153_4d08;
 
 /// First page of a segment.
@@ -31,7 +31,7 @@ pub struct Header {
     pub(crate) sides: [Side; 2],
 }
 
-/// What a side says of itself.
+/// What a side publishes of itself.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Side {

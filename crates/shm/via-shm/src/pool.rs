@@ -70,7 +70,7 @@ impl Writer {
         if now > self.position {
             return Err(Damaged("pool release out of range"));
         }
-        // After starting over in an empty pool the writer is ahead of what the reader last said.
+        // After starting over in an empty pool the writer is ahead of what the reader last published.
         let now = now.max(self.released);
         self.released = now;
         if lap(now) == lap(self.position) {

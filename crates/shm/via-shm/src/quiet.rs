@@ -33,7 +33,7 @@ pub struct Quiet {
 }
 
 impl Quiet {
-    /// For the ringer, after it has published its news: which must be told?
+    /// For the ringer, after it has published its news: the sleepers and waiters that it must wake.
     #[inline(always)]
     pub fn look(&self, bell: &Bell) -> Option<Listeners> {
         if self.looks.get() < ENOUGH {

@@ -161,7 +161,7 @@ impl Segment {
         }
     }
 
-    /// The other side's request for one VI, for an end that has been told its number.
+    /// The other side's request for one VI, for an end that knows the VI's number.
     pub fn requested(&self, side: SideIndex, vi: u32) -> Option<Pending> {
         let state = self.request(vi).state.load(Ordering::Acquire);
         (owner(vi) == side ^ 1 && state & PHASE == REQUESTED).then_some(Pending { vi, state })

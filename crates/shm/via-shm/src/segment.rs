@@ -62,7 +62,7 @@ impl Segment {
         self.at(0)
     }
 
-    /// What a side says of itself.
+    /// What a side publishes of itself.
     pub fn side(&self, side: SideIndex) -> &Side {
         &self.header().sides[side & 1]
     }

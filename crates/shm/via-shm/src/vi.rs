@@ -159,14 +159,14 @@ impl Vi for ShmVi {
 
 impl Drop for ShmVi {
     fn drop(&mut self) {
-        // Its completion queues hold on to it.
+        // Its completion queues hold references to it.
         let send = self.0.send.lock().queue.notices.cq.clone();
         let recv = self.0.recv.lock().queue.notices.cq.clone();
         self.0.disconnect();
         for cq in send.into_iter().chain(recv) {
             cq.leave(&self.0);
         }
-        // Now, and not when the engine, which may be looking at it, has let go of it: a program
+        // Now, and not when the engine, which may be looking at it, has dropped its reference: a program
         // destroys the tag next.
         let ptag = self.0.machine().ptag;
         self.0.nic.table.release_ptag(ptag);

@@ -25,7 +25,7 @@ pub const RETREATING: u32 = 1 << 9;
 pub const LEFT_VI: u32 = 1 << 10;
 /// All of that is on TCP, or will not be put there.
 pub const PUMPED: u32 = 1 << 11;
-/// The anchor has told of the peer's end, or of an error.
+/// The anchor has reported the peer's end, or an error.
 pub const ENDED: u32 = 1 << 12;
 /// The connection has, or had, a VI: its counts are its own.
 pub const MET: u32 = 1 << 13;
@@ -59,7 +59,7 @@ pub const RETURNING: u32 = 1 << 25;
 pub const UNTIL_FULL: u32 = 1 << 26;
 /// The other side of the segment is a NIC in software, which reflects the VI to the peer.
 pub const REFLECTED: u32 = 1 << 27;
-/// It has said that nothing comes any more, and the program has been told.
+/// That NIC has said that nothing comes any more, and the program has been told.
 pub const GONE: u32 = 1 << 28;
 /// The receiver had shut both halves before it had all that this end sent: the kernel has been given a byte to reset the
 /// connection for.

@@ -84,13 +84,13 @@ fn waiter(index: u32) -> Option<u32> {
         let waiter = pair.take_waiter(DOORBELL)?;
         lanes.push(Lane { pair, waiter });
         CHANGES.fetch_add(1, Ordering::Release);
-        // Asleep, it has not said so in this pair.
+        // A handler's thread that sleeps has not announced that in this pair.
         nudge();
         Some(waiter)
     })
 }
 
-/// Has the handlers' threads look around.
+/// Wakes the handlers' threads, which look at all connections.
 pub(crate) fn nudge_all() {
     nudge();
     notify::nudge();

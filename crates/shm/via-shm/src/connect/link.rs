@@ -68,15 +68,15 @@ pub(crate) struct Link {
     doorbell: Fd,
     /// The way into the peer's memory.
     pub(crate) reach: Reach,
-    /// The process that this is; its forked children must keep their hands off.
+    /// This process's id; its forked children must not use the link.
     owner: i32,
-    /// The peer is known to have it.
+    /// The peer is known to have the link.
     shared: AtomicBool,
     /// A bit for each waiter of our sides that is taken. The peer has no part in that.
     waiters: [AtomicU32; 2],
     /// A bit for each VI of which this process has an end, for each side.
     held: [[AtomicU64; VIS as usize / 64]; 2],
-    /// Something in it is not as it should be.
+    /// The segment is damaged.
     spoilt: AtomicBool,
     dead: AtomicBool,
     ends: Mutex<Ends>,
@@ -179,8 +179,8 @@ impl Link {
         &self.segment.direction(vi, side ^ 1).writer.0[words::W_REACHING]
     }
 
-    /// Waits until the peer does not reach into our memory. It has been told before that it must
-    /// not begin to any more.
+    /// Waits until the peer does not reach into our memory. The caller has told the peer before that it
+    /// must not begin to any more.
     ///
     /// A reach takes some microseconds, unless the peer is stopped in the middle of it: then it is
     /// waited for, because it will go on. Only the peer itself can tell that from a word that was
@@ -188,7 +188,8 @@ impl Link {
     fn await_reach(&self, vi: u32, side: SideIndex) {
         const YIELDS: u32 = 200;
         const PAUSE: u64 = 5_000_000;
-        // SYNC: pairs with the fence in `Rdma::reach`: either it sees what it was told, or is seen.
+        // SYNC: pairs with the fence in `Rdma::reach`: either the peer sees what it was told, or this thread
+        // sees that the peer reaches.
         fence(Ordering::SeqCst);
         let word = self.reaching(vi, side);
         let mut yields = 0;
@@ -248,7 +249,7 @@ impl Link {
         self.is_dead() || !self.is_sound() && self.ends().is_empty()
     }
 
-    /// Something in the segment is not as it should be.
+    /// Marks the segment as damaged.
     pub(crate) fn set_spoilt(&self) {
         self.spoilt.store(true, Ordering::SeqCst);
     }
@@ -363,7 +364,7 @@ impl Attachment {
         Some(Attachment { link: link.clone(), vi, side })
     }
 
-    /// Has `end` told of the peer's death, at once if it has died already.
+    /// Has `end` notified of the peer's death, at once if the peer has died already.
     pub(crate) fn watch(&self, end: Weak<dyn End>) {
         self.link.ends().insert(key(self.vi, self.side), end.clone());
         if self.link.is_dead()

@@ -31,8 +31,8 @@ pub(crate) struct Listeners(Mutex<HashMap<NetAddress, Arc<Place>>>);
 struct Place {
     listener: Listener,
     arrivals: Mutex<VecDeque<Arrival>>,
-    /// Readable when the listener or a requester has something to say. An epoll instance, so that a
-    /// thread hears as well those that another thread has welcomed.
+    /// Readable when a requester has connected or has sent a message. An epoll instance, so that a
+    /// thread also wakes for requesters that another thread has welcomed.
     news: Fd,
     /// Threads that wait here; the last to leave closes it.
     waiters: AtomicU32,
@@ -47,7 +47,7 @@ struct Arrival {
     chances: u8,
 }
 
-/// What a requester has said.
+/// What a requester has sent.
 enum Heard {
     Nothing,
     Request(Incoming),
@@ -109,7 +109,7 @@ impl Place {
         Ok(true)
     }
 
-    /// The first request among what the requesters have said.
+    /// The first request among what the requesters have sent.
     fn hear(&self, hub: &Hub) -> Option<Incoming> {
         let mut arrivals = self.arrivals();
         let mut i = 0;
@@ -150,11 +150,11 @@ impl Drop for Place {
 impl Arrival {
     /// Tells the requester that no thread waits here any more.
     fn turn_away(&self) {
-        // One that has left need not know.
+        // A requester that has left needs no answer.
         let _ = self.socket.send(&Answer::NobodyWaits.write(), &[]);
     }
 
-    /// Hears the requester, without waiting.
+    /// Receives the requester's next message, without waiting.
     fn hear(&mut self, hub: &Hub) -> Heard {
         let mut buf = [0; wire::MESSAGE_MAX];
         let received = match self.socket.receive(&mut buf) {
@@ -363,7 +363,7 @@ impl Drop for Incoming {
             Some(ConnectError::MaxTransferSize) => Answer::MaxTransferSize,
             Some(_) => Answer::Rejected,
         };
-        // A requester that has given up need not know.
+        // A requester that has given up needs no answer.
         let _ = self.answer(&answer);
     }
 }

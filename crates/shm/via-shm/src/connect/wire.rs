@@ -7,7 +7,7 @@ use crate::connect::link::Token;
 use via::error::ConnectError;
 use via::{NetAddress, Reliability, ViAttributes};
 
-/// Says "this protocol"; the low byte counts incompatible versions.
+/// Magic number of the protocol; the low byte counts incompatible versions.
 const MAGIC: u32 = 0x5649_5303;
 /// Bytes that a message may have.
 pub(crate) const MESSAGE_MAX: usize = 512;

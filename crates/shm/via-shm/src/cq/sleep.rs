@@ -15,7 +15,7 @@ use sovia_sys::Errno;
 use sovia_sys::futex_any::{AnyOf, WORDS_MAX};
 use std::sync::Arc;
 
-/// Set once the kernel has said that it has no sleep on several words.
+/// Set once the kernel has refused to sleep on several words.
 static UNKNOWN: AtomicBool = AtomicBool::new(false);
 
 /// A word that senders wake.

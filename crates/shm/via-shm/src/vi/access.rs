@@ -40,7 +40,7 @@ impl Queue {
     }
 
     /// Everything that is not done is done with now. `operation` is what descriptors ask for whose
-    /// memory is gone. An entry that a completion queue has no room for is told of by its push.
+    /// memory is gone. An entry for which a completion queue has no room is reported by its push.
     pub(crate) fn flush(&mut self, nic: &Shared, operation: impl Fn(Control) -> Status) {
         while let Some(front) = self.work.front() {
             let descriptor = descriptor(&mut self.descriptors, nic, self.ptag, front);

@@ -28,18 +28,18 @@ pub(crate) struct Core {
     pub(crate) nic: Arc<Shared>,
     /// The VI's number among the NIC's, for as long as it lives.
     pub(crate) id: u64,
-    /// What the program tells it by.
+    /// The program's name for it.
     pub(crate) context: u64,
     pub(super) machine: Mutex<Machine>,
     pub(super) peering: Peering,
     /// Why the connection is broken, while `broken` is set.
     cause: Mutex<Option<Cause>>,
     /// Set under a queue's lock while that queue has its lane, cleared when both have lost it: so
-    /// it always speaks of the present connection.
+    /// it always means the present connection.
     pub(super) broken: AtomicBool,
     /// Changed when a connection begins or ends: the futex word of threads that wait outside of one.
     pub(super) changes: AtomicU32,
-    /// Messages dropped by the peer that the program has been told of.
+    /// Messages dropped by the peer that have been reported to the program.
     pub(super) dropped: AtomicU64,
     pub(crate) send: Lock<SendSide>,
     pub(crate) recv: Lock<RecvSide>,
@@ -164,7 +164,7 @@ impl Core {
         }
     }
 
-    /// Looks for news from the far side, so that what is said of the state is true.
+    /// Looks for news from the far side, so that the state that is returned is the present one.
     pub(crate) fn catch_up(&self) {
         let recv = self.recv.lock();
         if let Some(cause) = recv.lane().and_then(RxLane::peer_closed)
@@ -215,7 +215,7 @@ impl Core {
     }
 
     /// A send waits for room, or for its receiver: if its program never calls again, the engine
-    /// goes on with it when the peer says that there is room.
+    /// goes on with it when the peer publishes room.
     #[cold]
     fn have_looked_after(&self) {
         let mut send = self.send.lock();
@@ -227,7 +227,7 @@ impl Core {
         fence(Ordering::SeqCst);
         send.awaits_room = true;
         drop(send);
-        // There may have been room before the peer could know.
+        // There may have been room before the peer knew that it has to wake the engine.
         self.send_all();
     }
 
@@ -433,7 +433,7 @@ impl End for Core {
         let recv = self.recv.lock();
         let Some(lane) = recv.lane() else { return };
         if core::ptr::eq(&*lane.attachment().link, link) && !self.is_broken() {
-            // It may have said why it leaves before it left.
+            // The peer may have published why it closed before it died.
             let cause = lane.peer_closed().unwrap_or(Cause::PeerDied);
             self.break_receiving(recv, cause, Close::Broken);
         }

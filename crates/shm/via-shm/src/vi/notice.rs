@@ -17,7 +17,7 @@ pub(crate) struct Overrun;
 pub(crate) struct Notices {
     pub(crate) cq: Option<Arc<CqCore>>,
     entry: CqEntry,
-    /// There once the program has asked for one.
+    /// `Some` once the program has asked for a callback.
     #[expect(clippy::box_collection, reason = "most queues have none, and there are many queues")]
     callbacks: Option<Box<VecDeque<ViCallback>>>,
     /// Whether there is a completion queue or a callback to notify at all.

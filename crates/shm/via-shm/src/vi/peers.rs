@@ -201,7 +201,7 @@ impl Peers {
                 .map_err(ConnectError::from)
             {
                 Ok(()) => return Ok(theirs),
-                // It has given up; maybe it comes again.
+                // The peer has given up; maybe it requests again.
                 Err(ConnectError::Timeout) if left(until) != Some(0) => {}
                 Err(error) => return Err(error),
             }

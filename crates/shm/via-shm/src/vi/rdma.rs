@@ -79,7 +79,7 @@ pub(crate) struct Rdma {
 enum Stage {
     #[default]
     Idle,
-    /// The target is at it.
+    /// The target carries it out.
     Staged,
     /// The data is there; the peer is to be told.
     Note,
@@ -106,7 +106,7 @@ impl Rdma {
         self.stage == Stage::Staged && self.verdict(lane).is_none()
     }
 
-    /// What the target has said of the RDMA that is staged; an empty status for success.
+    /// The status that the target has published for the staged RDMA; empty for success.
     pub(super) fn verdict(&self, lane: &TxLane) -> Option<Status> {
         if self.stage != Stage::Staged {
             return None;
@@ -178,7 +178,7 @@ impl Rdma {
         total: u32,
     ) {
         let words = &lane.direction().writer;
-        // Wherever the one before ended: nothing that the target has said of it is above this.
+        // Wherever the one before ended: no position that the target has published for it is above this.
         self.base += self.len;
         self.len = u64::from(total);
         self.moved = 0;
@@ -213,7 +213,7 @@ impl Rdma {
             {
                 return Err(Obstacle::Descriptor(status));
             }
-            // What the target says before it has seen this RDMA is of the one before.
+            // What the target publishes before it has seen this RDMA belongs to the one before.
             let theirs = direction.reader.0[words::R_POSITION].load(Ordering::Acquire);
             let theirs = theirs.saturating_sub(self.base);
             if theirs > total {
@@ -264,7 +264,7 @@ impl Rdma {
         })
     }
 
-    /// Notes what the target has said of the region.
+    /// Notes what the target has published of the region.
     fn learn(&mut self, lane: &TxLane, handle: u32) {
         let load = |i: usize| lane.direction().reader.0[i].load(Ordering::Relaxed);
         let state = load(words::R_REGION_STATE);
@@ -298,7 +298,7 @@ impl Rdma {
         let at = remote.address.wrapping_sub(region.address);
         let within = at <= region.len && u64::from(total) <= region.len - at;
         if total > REACH_MAX || region.rights & right == 0 || !within || !link.reach.is_open() {
-            // Whatever is wrong, the target says so.
+            // Whatever is wrong, the target reports it.
             return Ok(false);
         }
         let reaching = &lane.direction().writer.0[words::W_REACHING];

@@ -26,7 +26,7 @@ pub(crate) struct RecvSide {
     ahead: Ahead,
     /// What has come of a message of several entries.
     partial: Partial,
-    /// Why the connection is to be broken, once that is found out.
+    /// Why the connection is to be broken, once the queue has found an error.
     pub(crate) trouble: Option<Cause>,
     pub(crate) attention: Attention,
 }
@@ -153,7 +153,7 @@ impl RecvSide {
         }
     }
 
-    /// The next message and the next descriptor meet; the queue is still to be told.
+    /// Receives the next message by the next descriptor; the caller completes it in the queue.
     #[inline(always)]
     fn meet(&mut self, nic: &Shared) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
@@ -362,8 +362,8 @@ impl RecvSide {
     }
 }
 
-/// A message in one entry is where its descriptor wants it: takes it off the ring, and says so in the
-/// descriptor and, at reliable reception, to its sender.
+/// A message in one entry is where its descriptor wants it: takes it off the ring, and marks it received
+/// in the descriptor and, at reliable reception, for its sender.
 #[inline(always)]
 fn take(
     lane: &mut RxLane,

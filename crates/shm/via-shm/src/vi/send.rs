@@ -20,7 +20,7 @@ pub(crate) struct SendSide {
     pub(crate) queue: Queue,
     /// There while the VI is connected, or in error and not yet disconnected.
     pub(crate) lane: Option<TxLane>,
-    /// Why the connection is to be broken, once that is found out.
+    /// Why the connection is to be broken, once the queue has found an error.
     pub(crate) trouble: Option<Cause>,
     level: Reliability,
     max_transfer: u32,
@@ -70,7 +70,7 @@ impl From<Damaged> for Obstacle {
     }
 }
 
-/// What the status says that a descriptor was.
+/// The kind of descriptor that the status names.
 pub(super) fn operation(control: Control) -> Status {
     match control.operation() {
         Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
@@ -315,8 +315,8 @@ impl SendSide {
         self.done(nic, Outcome { status, length, immediate: None })
     }
 
-    /// Flushes what is not done. What the peer has said of the oldest before it ended the
-    /// connection, that one ends in.
+    /// Flushes what is not done. The oldest descriptor ends in the status that the peer published before it
+    /// ended the connection, if there is one.
     pub(crate) fn flush(&mut self, nic: &Shared) {
         // The peer may have taken some before it ended the connection.
         if !self.flight.is_empty()

@@ -34,7 +34,7 @@ pub(crate) struct RxLane {
     given: u32,
     /// Messages received.
     messages: u32,
-    /// Receives that the peer has been told of.
+    /// Receives that have been published to the peer.
     told: u32,
     place: pool::Reader,
 }
@@ -158,7 +158,7 @@ impl RxLane {
             self.messages = self.messages.wrapping_add(1);
         }
         // A sender waits for entries or for room in the pool only if they are used up, and entries
-        // are given back in batches; most messages give it nothing to be told of.
+        // are given back in batches; after most messages there is nothing to tell it.
         let given = self.next.wrapping_add(SLOTS);
         let batch = given.wrapping_sub(self.given) >= BATCH;
         if batch {

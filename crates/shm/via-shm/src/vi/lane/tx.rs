@@ -28,7 +28,7 @@ pub(crate) enum Permit {
 #[derive(Debug)]
 pub(crate) struct TxLane {
     half: Half,
-    /// The peer's direction, in which it says that it has closed.
+    /// The peer's direction, in which it publishes that it has closed.
     peer: NonNull<Direction>,
     /// Number of the next entry, and of the first that may not be sent yet.
     next: u32,
@@ -119,7 +119,7 @@ impl TxLane {
         self.publish(bytes.len() as u32, immediate, None, false);
     }
 
-    /// Tells of `len` bytes that an RDMA has written, by a message of its own. The caller has a
+    /// Reports `len` bytes that an RDMA has written, by a message of its own. The caller has a
     /// permit.
     pub(crate) fn send_written(&mut self, len: u32, immediate: u32) {
         self.half.slot(self.next).copy_in(&len.to_le_bytes());
