@@ -87,7 +87,7 @@ pub(crate) fn restart() {
                 note_room(at.index, at.generation, room);
                 let events = if room { EVENTS | ROOM } else { EVENTS };
                 watch(fd, events, token(at.index, at.generation, fd));
-                // The caller is to know now what the thread is told soon.
+                // The caller must know now what the progress thread finds out soon.
                 if poll::probe(fd, libc::POLLRDHUP) != 0 {
                     at.conn.set(flag::ANCHOR | flag::ENDED);
                 }
@@ -124,7 +124,7 @@ fn prepare_fences() {
     fences::find_out();
 }
 
-/// Has the thread look around.
+/// Wakes the progress thread.
 pub(crate) fn nudge() {
     if let Some(door) = pair::door(DOORBELL as usize) {
         let _ = call::write(door, &1u64.to_ne_bytes());
@@ -147,7 +147,7 @@ pub(crate) fn watch_new(fd: i32, at: Ref) {
     ensure();
 }
 
-/// For which life of a connection, by its index, the thread tells of room on TCP; 0: for none.
+/// For which life of a connection, by its index, the progress thread reports room on TCP; 0: for none.
 static ROOMS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
 
 fn note_room(index: u32, generation: u32, tells: bool) {
@@ -161,8 +161,8 @@ fn life(generation: u32) -> u32 {
     generation & 0xff_ffff | 1 << 31
 }
 
-/// Has the thread tell of room on TCP, of which a send or a look has found none: at once, if there is some meanwhile.
-/// Once it does, it goes on: to say so again would bring other news again that it has told.
+/// Has the progress thread report room on TCP, after a send or a look has found none: at once, if there is some
+/// meanwhile. Once it reports room it goes on to: to ask again would report other news a second time.
 #[cold]
 #[inline(never)]
 pub(crate) fn watch_room(guard: &Guard<'_>, fd: i32) {

@@ -80,7 +80,7 @@ pub(crate) fn found() {
     }
 }
 
-/// Says that this process lives, and holds what its bit says.
+/// Publishes that this process lives, and takes the lock of its place.
 pub(crate) fn join(list: &Members) {
     let place = place();
     let life = list[place].life.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
@@ -204,7 +204,7 @@ pub(crate) fn expect() -> Option<Expected> {
     });
     let place = free.unwrap_or(SHARED);
     if free.is_some() {
-        // The one that had the place is known to be no more, also if the child does not live to say so.
+        // The process that had the place is known to be gone, even if the child dies before it joins.
         members[place].life.fetch_add(1, Ordering::AcqRel);
     }
     if place == SHARED {

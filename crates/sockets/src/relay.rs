@@ -171,7 +171,7 @@ struct Flow {
     waiting: VecDeque<u8>,
     /// The source has ended; what waits is the last.
     ended: bool,
-    /// The sink has been told.
+    /// The end has been passed on to the sink.
     told: bool,
 }
 
@@ -211,7 +211,7 @@ impl Flow {
         }
     }
 
-    /// Whether the sink is to be told of the end now.
+    /// Whether the end is to be passed on to the sink now.
     fn ends(&mut self) -> bool {
         let now = self.ended && self.waiting.is_empty() && !self.told;
         self.told |= now;

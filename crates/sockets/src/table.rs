@@ -362,7 +362,7 @@ pub fn enter_epoll(fd: i32, index: u32) {
 /// Counts the forks between this process and the first of its family.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// In a forked child: what it has from its parent is told from what it makes itself.
+/// In a forked child: distinguishes what it has from its parent from what it makes itself.
 pub(crate) fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
@@ -405,7 +405,7 @@ fn for_each_word(mut each: impl FnMut(i32, &AtomicU64)) {
     }
 }
 
-/// Forgets whatever `fd` was; says what it was.
+/// Removes the entry of `fd`; returns what it was.
 pub fn remove(fd: i32) -> Entry {
     match slot(fd) {
         Some(slot) => {

@@ -24,7 +24,7 @@ struct Place {
     /// What it runs, and with what.
     main: AtomicUsize,
     argument: AtomicUsize,
-    /// Whether it ends when it is told.
+    /// Whether it ends when it is told to.
     is_told: AtomicBool,
     /// The id of the last one that has left the place, and how it is known: the kernel lists it for a while.
     last: AtomicI32,

@@ -1,11 +1,11 @@
-//! A lock that leans towards the thread that uses it.
+//! A lock that is biased towards the thread that uses it.
 //!
 //! What mostly one thread uses need not be locked by atomic exchanges. A thread that has taken the lock often
 //! enough in a row is *favoured* from then on: it takes the lock by writing the lock's place into a word of
 //! its own record, and gives it back by writing nothing there. Another thread that wants the lock takes the
-//! favour away first: it marks the favour so and has the kernel put a fence into the favoured thread
-//! ([`crate::fences`]). After
-//! that it either finds the favoured thread inside, or that thread will find that it is favoured no more.
+//! favour away first: it marks the favour as ending and has the kernel put a fence into the favoured thread
+//! ([`crate::fences`]). After that it either finds the favoured thread inside, or that thread will find that
+//! it is favoured no more.
 //!
 //! The word belongs to the thread and not to the lock: a thread that has stood still between its look at the
 //! favour and its word says of itself alone that it is inside, even when the favour is another thread's by then.

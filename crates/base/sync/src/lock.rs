@@ -39,7 +39,7 @@ pub trait Owners {
     /// has one.
     #[doc(hidden)]
     fn inside(state: &State) -> Option<&'static AtomicUsize>;
-    /// Whether the thread of a word says that it is inside the lock at that place. If it lives still.
+    /// Whether the record of a word names the lock at that place as held by its thread. If the thread lives still.
     #[doc(hidden)]
     fn is_inside(owner: u32, place: usize) -> bool;
     /// Whether the thread of a word, which has ended, was outside the lock at that place, for certain.
@@ -252,7 +252,7 @@ impl<K: Owners, const RANK: u8> RobustLock<K, RANK> {
         }
     }
 
-    /// Wakes so many of the threads that sleep. A woken thread says [`SLEEPER`] again, for the others.
+    /// Wakes so many of the threads that sleep. A woken thread sets [`SLEEPER`] again, for the others.
     #[cold]
     #[inline(never)]
     fn wake(&self, seen: u32, sleepers: u32) {

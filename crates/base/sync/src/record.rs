@@ -156,17 +156,17 @@ impl<const N: usize> Table<N> {
         inside != place && (seen >> 32) as u32 == word >> SLOT_BITS & GENERATION
     }
 
-    /// Whether the record's owner says that it is inside the lock at `place`, which favours it.
+    /// Whether the record names the lock at `place`, which favours its owner, as held by it.
     fn is_inside(&self, word: u32, place: usize) -> bool {
         let entry = self.entries.get((word & SLOT) as usize);
         // SYNC: pairs with the store by which the thread leaves, and with that of the record's next owner.
         entry.is_some_and(|entry| entry.inside.load(Ordering::Acquire) == place)
     }
 
-    /// The word in which the calling thread says so from now on: of the record that it has just got.
+    /// The word in which the calling thread names such a lock from now on: of the record that it has just got.
     fn begin_inside(&self, word: u32) -> *const AtomicUsize {
         let inside = &self.entries[(word & SLOT) as usize].inside;
-        // SYNC: a thread that sees this sees the record taken: what its last owner said was of another life.
+        // SYNC: a thread that sees this sees the record taken: what its last owner stored belongs to another life.
         inside.store(0, Ordering::Release);
         core::ptr::from_ref(inside)
     }
@@ -241,7 +241,7 @@ fn enter<const N: usize>(
         own(word);
     }
     // SYNC: with the fence before `lives` is asked: a thread that finds this word in a lock finds the record
-    // taken. Here, once for each thread, so that taking a lock need not say it.
+    // taken. Here, once for each thread, so that taking a lock needs no fence for it.
     fence(Ordering::Release);
     cache.set(word);
     state.registering.set(0);
@@ -344,7 +344,7 @@ pub(crate) fn shared_inside(state: &State) -> Option<&'static AtomicUsize> {
     unsafe { state.family_inside.get().as_ref() }
 }
 
-/// Whether a thread of this process says that it is inside the lock at `place`; true if it lives after the look.
+/// Whether the record of a thread of this process names the lock at `place`; true if it lives after the look.
 pub(crate) fn is_inside_local(owner: u32, place: usize) -> bool {
     LOCAL.is_inside(owner, place)
 }

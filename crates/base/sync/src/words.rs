@@ -29,7 +29,7 @@ impl Words {
         Words(core::array::from_fn(|_| AtomicUsize::new(NOTHING)))
     }
 
-    /// Whether one of them says that its thread uses what lies at `place`.
+    /// Whether one of them names `place`: its thread uses what lies there.
     pub(crate) fn names(&self, place: usize) -> bool {
         // SYNC: pairs with the store that ends a use: what its thread did before is over.
         self.0.iter().any(|word| word.load(Ordering::Acquire) == place)

@@ -120,7 +120,7 @@ impl Engine {
         self.0.nudge();
     }
 
-    /// Wakes the engine's thread, which looks at everything.
+    /// Wakes the engine's thread.
     pub(crate) fn nudge(&self) {
         self.0.nudge();
     }

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) struct Approach {
     /// Where lengths of connections like this one are noted, plus one; 0: it has not been looked up.
     pub(crate) habit: AtomicU32,
-    /// Likewise, as the call has told that made the connection; 0: it has not.
+    /// Likewise, as noted by the call that made the connection; 0: it has not been noted.
     pub(crate) told: AtomicU32,
     /// Transfers after which a process that shares a segment already is asked.
     pub(crate) known_after: AtomicU32,

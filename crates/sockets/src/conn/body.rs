@@ -106,9 +106,9 @@ pub struct Body {
     pub flow: Flow,
     /// What else of the protocol is chosen.
     pub protocol: Protocol,
-    /// Combined bytes of which the peer has not been told.
+    /// Combined bytes of which the peer has not been notified.
     pub untold: u32,
-    /// When it must be told of them (nanoseconds of the monotonic clock).
+    /// When the peer must be notified of them (nanoseconds of the monotonic clock).
     pub due: u64,
     /// FIN and FINACK.
     pub closing: Closing,

@@ -41,9 +41,9 @@ pub const CALLED: u32 = 1 << 17;
 pub const DEAD: u32 = 1 << 18;
 /// The peer died before it had read all that this end sent: TCP would have reset the connection.
 pub const RESET: u32 = 1 << 19;
-/// An error is to be told once.
+/// An error is to be reported once.
 pub const ERROR: u32 = 1 << 20;
-/// The program has been told nothing of the peer's end yet, because much lies unread before it.
+/// The peer's end has not been reported to the program yet, because much lies unread before it.
 pub const WITHHELD: u32 = 1 << 21;
 /// A thread has died in the middle of a change of the body, which is to be made whole.
 pub const TORN: u32 = 1 << 22;

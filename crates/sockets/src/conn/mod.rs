@@ -111,7 +111,7 @@ pub struct Conn {
     backlog: AtomicU32,
     /// Places in the pools that the program writes to or reads in ([`crate::loan`]).
     pub loans: AtomicU32,
-    /// The error that the next call, or SO_ERROR, is to be told once ([`flag::ERROR`]).
+    /// The error that the next call, or SO_ERROR, is to return once ([`flag::ERROR`]).
     error: AtomicU32,
     /// Why it is on TCP for good: a [`sovia_control::Reason`] plus one; 0 if it is not.
     pub stay: AtomicU32,
@@ -333,18 +333,18 @@ impl Conn {
         self.flags.fetch_and(!flags, Ordering::AcqRel)
     }
 
-    /// Notes an error that the program is to be told once, unless there is one.
+    /// Notes an error that is to be reported to the program once, unless there is one.
     pub(crate) fn keep_error(&self, error: Errno) {
         let _ = self.error.compare_exchange(0, error as u32, Ordering::AcqRel, Ordering::Acquire);
         self.set(flag::ERROR);
     }
 
-    /// The error that the program is to be told once, if there is one.
+    /// The error that is to be reported to the program once, if there is one.
     pub(crate) fn error(&self) -> Option<Errno> {
         Some(self.error.load(Ordering::Acquire) as Errno).filter(|&error| error != 0)
     }
 
-    /// Takes the error that the program is to be told once.
+    /// Takes the error that is to be reported to the program once.
     pub(crate) fn take_error(&self) -> Option<Errno> {
         if !self.has(flag::ERROR) {
             return None;

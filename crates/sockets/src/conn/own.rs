@@ -37,7 +37,7 @@ pub struct Seen {
     /// When that was (nanoseconds of the monotonic clock).
     pub(crate) at: u64,
     pub(crate) place: Place,
-    /// The waiting threads have been told of what there was at this place.
+    /// The waiting threads have been notified of what there was at this place.
     pub(crate) told: bool,
 }
 
@@ -60,17 +60,17 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Handler {
-    /// The waiter by which the peer tells it, plus one; 0: there is none.
+    /// The waiter by which the peer notifies it, plus one; 0: there is none.
     pub(crate) waiter: u32,
     /// Its process.
     pub(crate) process: Member,
     /// How far the peer had gathered, its switch, and the number after the last held packet, when the
-    /// program was last told.
+    /// program was last notified.
     pub(crate) told: (u64, u64, u32),
 }
 
 impl Handler {
-    /// The waiter by which the peer tells it, if there is one.
+    /// The waiter by which the peer notifies it, if there is one.
     pub(crate) fn waiter(&self) -> Option<u32> {
         self.waiter.checked_sub(1)
     }

@@ -90,7 +90,7 @@ fn waiter(index: u32) -> Option<u32> {
     })
 }
 
-/// Wakes the handlers' threads, which look at all connections.
+/// Wakes the handlers' threads.
 pub(crate) fn nudge_all() {
     nudge();
     notify::nudge();

@@ -34,7 +34,7 @@ pub(super) fn call(index: u32) {
     }
 }
 
-/// Has the thread look around.
+/// Wakes the thread.
 pub(super) fn nudge() {
     GIVEN.fetch_add(1, Ordering::Release);
     futex::wake(&GIVEN, 1);

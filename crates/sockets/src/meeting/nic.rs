@@ -154,7 +154,7 @@ impl Nic {
         }
     }
 
-    /// Hears what the NIC says next, and goes on.
+    /// Receives the NIC's next message, and goes on.
     fn hear(&mut self, mut talk: Talk) {
         let mut answer = [0; INTRODUCTION + 1];
         let received = match talk.packets.receive(&mut answer) {

@@ -66,7 +66,7 @@ pub(crate) fn leave_to_relay(
 pub(super) fn last_here(fd: i32, at: Ref) {
     let conn = at.conn;
     sets::conn_closed(at);
-    // Before it lets go: it may use the VI until it has left that.
+    // Before the process gives up the connection: it may use the VI until it has left that.
     let guard = conn.attached();
     family::let_go(conn);
     let last = !family::is_shared(conn);

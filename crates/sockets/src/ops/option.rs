@@ -49,7 +49,7 @@ pub fn pending_error(fd: i32, at: Ref) -> Option<Errno> {
     })
 }
 
-/// An error that the next call is to be told, as the kernel's recvmmsg keeps one for it.
+/// An error that the next call is to return, as the kernel's recvmmsg keeps one for it.
 pub fn keep_error(at: Ref, error: Errno) {
     if error != libc::EAGAIN && at.conn.phase() == Phase::Attached {
         at.conn.keep_error(error);

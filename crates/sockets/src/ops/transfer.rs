@@ -185,7 +185,7 @@ fn receive_slowly(
                 Got::End => Some(Ok(0)),
                 Got::Failed(e) => {
                     if done > 0 {
-                        // The call gives what it has; the next one is told.
+                        // The call returns what it has; the next one returns the error.
                         keep_error(guard.conn, e);
                     }
                     Some(Err(e))
@@ -584,7 +584,7 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
                 Put::Bytes(n) => Some(Ok(n)),
                 Put::Failed(e) => {
                     if done > 0 {
-                        // The call says how much it has sent; the next one is told.
+                        // The call returns how much it has sent; the next one returns the error.
                         keep_error(guard.conn, e);
                     }
                     Some(Err(e))
@@ -694,7 +694,7 @@ fn raw_send(conn: &Conn, fd: i32, bytes: &[u8], flags: Flags, partly: bool) -> O
             Ok(n)
         }
         Err(error) => {
-            // The kernel tells any error but these two once.
+            // The kernel reports any error but these two once.
             if partly && !matches!(error, call::Errno::EPIPE | call::Errno::EAGAIN) {
                 conn.keep_error(crate::errno(error));
             }

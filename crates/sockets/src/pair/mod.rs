@@ -392,7 +392,7 @@ impl Pair {
         self.is_nic
     }
 
-    /// Tells a NIC that a VI has news that no bell has told it of. Others are not told.
+    /// Notifies a NIC that a VI has news for which no bell was rung. Other peers are not notified.
     pub(crate) fn tell_nic(&self, vi: u32) {
         if self.is_nic {
             self.mark(self.side ^ 1, vi, 1 << NIC_WAITER, |door| self.ring(door));
@@ -410,11 +410,11 @@ impl Pair {
         }
     }
 
-    /// Whether the peer lives, and has not left, as far as this process has been told. One that has just died is
-    /// asked in vain.
+    /// Whether the peer lives, and has not left, as far as this process knows. A request to one that has just died
+    /// stays without an answer.
     fn peer_seems_there(&self) -> bool {
         if !self.has_doors() {
-            // Nothing tells of its death yet.
+            // Nothing reports its death yet.
             return self.peer_is_there();
         }
         self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0

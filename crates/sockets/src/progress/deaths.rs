@@ -32,7 +32,7 @@ pub(super) fn go_on() {
     }
 }
 
-/// Has the deaths of peers told that have been added.
+/// Has the epoll instance report the deaths of peers that have been added.
 pub(super) fn watch(epoll: i32, seen: &mut Option<u32>) {
     let added = peers::added();
     if *seen != Some(added) {
@@ -90,7 +90,7 @@ fn look_at_pair(index: u32, pair: &Pair, now: u64) -> bool {
 pub(super) fn look_at_stalled(conn: &Conn) {
     let pair = conn.pair.load(Ordering::Relaxed);
     if conn.has(flag::REFLECTED) {
-        // A NIC tells of it.
+        // A NIC reports the peer's death.
         return;
     }
     if !peer_is_held(conn) {

@@ -339,10 +339,10 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     true
 }
 
-/// Says why the connection is on TCP.
+/// Records why the connection is on TCP.
 fn say_why(conn: &Conn) {
     if conn.has(flag::DAMAGED) {
-        // That has been said.
+        // The damage has been recorded as the reason.
         return;
     }
     let asked = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
@@ -503,7 +503,7 @@ fn detach(at: Ref) {
         conn.use_memory(0);
         (pair, vi, loans, How::Ended { large })
     };
-    // After that: what the kernel tells of it, the next call finds.
+    // After that: the next call finds what the kernel reports of it.
     sets::detached(at);
     if let Some(pair) = pair {
         lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);

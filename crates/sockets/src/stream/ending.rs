@@ -1,11 +1,11 @@
-//! How the peer's end of a connection came, and what the program is told of it.
+//! How the peer's end of a connection came, and what is reported of it to the program.
 //!
-//! A peer that closes says so on the VI, and the anchor says the same. One that dies says nothing: its
+//! A peer that closes sends a FIN on the VI, and closes the anchor. One that dies sends nothing: its
 //! anchor's end is delivered by the kernel, or, where that stands behind unread bytes or had come before,
 //! the progress thread learns of the death by other means ([`flag::DEAD`]). What the kernel would then
 //! have done is decided here: it resets a connection whose receiver dies with bytes unread, and ends it
-//! quietly otherwise. Since the kernel knows nothing of the bytes on the VI, the reset is played:
-//! its error is told once, to the first call or SO_ERROR, as `sk_err` is.
+//! quietly otherwise. Since the kernel knows nothing of the bytes on the VI, the reset is emulated:
+//! its error is reported once, to the first call or SO_ERROR, as `sk_err` is.
 
 use super::anchor::{anchor_has_ended, anchor_news};
 use super::entering::switched;
@@ -104,7 +104,7 @@ pub(crate) fn peer_has_ended(guard: &Guard<'_>, fd: i32) -> bool {
     anchor_has_ended(fd) && reflected::tcp_tells_the_end(guard)
 }
 
-/// Whether the peer has said on the VI that it sends no more there.
+/// Whether the peer has announced on the VI that it sends no more there.
 fn has_finished(guard: &Guard<'_>) -> bool {
     let mut n = guard.held_first;
     while n != guard.held_end {
@@ -129,18 +129,18 @@ fn leaves_unread(guard: &Guard<'_>) -> bool {
         || guard.bytes_sent != load(&direction.reader, word::TAKEN_BYTES) as u32
 }
 
-/// The error that a receive at the end of the stream is told, once.
+/// The error that a receive at the end of the stream returns, once.
 pub(super) fn receive_error(conn: &Conn) -> Option<Errno> {
     // After a FIN the kernel's receive gives the end of the stream, and leaves the error for others.
     if conn.has(flag::EOF) || conn.error() == Some(libc::EPIPE) { None } else { conn.take_error() }
 }
 
-/// The error that a send is told, once. EPIPE is left to the kernel, which raises the signal as well.
+/// The error that a send returns, once. EPIPE is left to the kernel, which raises the signal as well.
 pub(super) fn send_error(conn: &Conn) -> Option<Errno> {
     conn.take_error().filter(|&error| error != libc::EPIPE)
 }
 
-/// What `SO_ERROR` says of an attached connection, if it is none of the kernel's.
+/// What `SO_ERROR` returns for an attached connection, if it is none of the kernel's errors.
 pub(crate) fn socket_error(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
     has_gone(guard, fd);
     guard.conn.take_error()
@@ -153,11 +153,11 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     has_gone(guard, fd);
     let mut events = poll::probe(fd, libc::POLLRDHUP) & (ENDS | libc::POLLERR);
     if !reflected::tcp_tells_the_end(guard) {
-        // The program is told once the NIC has; of its own shutdown at once.
+        // The end is reported once the NIC has reported it; the program's own shutdown at once.
         events &= if conn.has(flag::SHUT_RD) { libc::POLLRDHUP } else { 0 };
     }
     if events & !libc::POLLRDHUP != 0 && !conn.has(flag::PEER_GONE) {
-        // What the program is told here, its next call must find.
+        // The program's next call must find what is reported here.
         has_gone_by_now(guard, fd);
     }
     let may_be_far = events & ENDS != 0 && !conn.has(flag::RESET | flag::SHUT_RD);
@@ -169,12 +169,12 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     events | state::events(conn.flags())
 }
 
-/// Whether the peer has said on the VI that it sends no more, however much of what it sent is unread.
+/// Whether the peer has announced on the VI that it sends no more, however much of what it sent is unread.
 pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
     guard.conn.rx() == Rx::Vi && load(&rx(guard).writer, word::FIN) == word::FIN_ON_VI
 }
 
-/// Whether the program is to be told of the end that the peer has announced on the VI.
+/// Whether the end that the peer has announced on the VI is to be reported to the program.
 pub(crate) fn shows_end(guard: &mut Guard<'_>, fd: i32) -> bool {
     if !is_announced(guard) {
         return false;
@@ -193,7 +193,7 @@ fn is_far(guard: &mut Guard<'_>, fd: i32) -> bool {
     peek::unread(guard, fd).is_ok_and(|n| n > buffer.max(0) as usize / 2)
 }
 
-/// The program has read, and has not been told of the peer's end: tells it once that has come close.
+/// The program has read, and the peer's end has not been reported to it: reports it once it has come close.
 #[cold]
 pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
     if !is_far(guard, fd) {
@@ -202,7 +202,7 @@ pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// A NIC has said that nothing comes any more from the peer.
+/// A NIC has published that nothing comes any more from the peer.
 pub(crate) fn gone(guard: &mut Guard<'_>) {
     if reflected::has_died(guard) {
         died(guard);

@@ -36,7 +36,7 @@ fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
             Ok(_) => {}
         }
     }
-    // It has said so before it switched.
+    // The peer has published its window before it switched.
     let window = load(&rx(guard).writer, word::WINDOW).min(u64::from(WINDOW_MAX));
     guard.flow.face(window as u16);
     Ok(true)

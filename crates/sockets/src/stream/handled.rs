@@ -15,7 +15,7 @@ use crate::conn::{Guard, Handler, flag};
 use crate::{members, table};
 use sovia_proto::path::Rx;
 
-/// From now on a thread of this process handles messages, which that waiter tells of. For a connection
+/// From now on a thread of this process handles messages, of which that waiter is notified. For a connection
 /// that is just given its VI. `flags`: those of how it does so.
 pub(crate) fn begin(guard: &mut Guard<'_>, waiter: u32, flags: u32) {
     guard.handler = Handler { waiter: waiter + 1, process: members::me(), ..Handler::default() };
@@ -55,7 +55,7 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     {
         damaged(conn, fd);
     } else if !held && !gathered && !switched {
-        // Acknowledgements alone are no news to the program: of room it is told by the peer.
+        // Acknowledgements alone are no news to the program: the peer notifies it of room.
         return;
     }
     listeners::tell_program(guard);

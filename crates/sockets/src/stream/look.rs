@@ -124,7 +124,7 @@ pub struct Watch<'a> {
     on_vi: bool,
     /// The anchor's news had come before, and been looked at.
     anchor: bool,
-    /// What the program is told by, and was, where a thread of Sovia's handles messages.
+    /// The bell that is rung for the program, and the value its word had, where a thread of Sovia's handles messages.
     handled: Option<(&'a Bell, u32)>,
 }
 

@@ -145,7 +145,7 @@ impl From<Violation> for Fault {
     }
 }
 
-/// What the program is told of a fault.
+/// The error that the program gets for a fault.
 #[cold]
 fn failed(conn: &Conn, fd: i32, fault: Fault) -> Errno {
     match fault {

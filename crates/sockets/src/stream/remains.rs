@@ -148,7 +148,7 @@ impl Part {
     /// What it is.
     ///
     /// # Errors
-    /// [`Damaged`] if the receiver has said nonsense.
+    /// [`Damaged`] if the receiver has published what it cannot have left.
     pub(super) fn of(guard: &Guard<'_>, said: Said) -> Result<Part, Damaged> {
         let tail = guard.gatherer.tail;
         if said == Said::BySender {

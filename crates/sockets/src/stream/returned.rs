@@ -72,7 +72,7 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     }
 }
 
-/// Puts on TCP what is unread on the VI, and says so in `done` when all is there.
+/// Puts on TCP what is unread on the VI, and publishes that in the word `done` when all is there.
 #[cold]
 fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u64>) -> Debt {
     let conn = guard.conn;

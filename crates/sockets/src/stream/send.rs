@@ -150,12 +150,12 @@ pub(super) fn has_shut(guard: &Guard<'_>) -> bool {
 pub fn shut(guard: &mut Guard<'_>) {
     let shut = reflected::shut_word(guard);
     store(&rx(guard).path, word::SHUT, shut);
-    // Threads that wait for room. Others have been told of the end.
+    // Wakes threads that wait for room. Others have been notified of the end.
     listeners::wake_asleep(&rx(guard).room);
     reflected::tell_nic(guard);
 }
 
-/// Finds out whether the peer has gone; the error that the send is told then, if there is one.
+/// Finds out whether the peer has gone; the error that the send then returns, if there is one.
 #[cold]
 fn asked(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
     ending::has_gone(guard, fd);
@@ -306,7 +306,7 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     returned::refuse_or_pump(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
-        // Before the packet: a thread that is told of that finds the end announced.
+        // Before the packet: a thread that is woken for that finds the end announced.
         store(&tx(guard).writer, word::FIN, word::FIN_ON_VI);
         send_control(guard, Kind::Fin);
         tell_reader(guard);

@@ -12,7 +12,7 @@ use sovia_proto::path::Rx;
 use via_shm::endpoint::Area;
 use via_shm::layout::Direction;
 
-/// Whether the direction in which we receive goes back to TCP here; takes the packet that says so.
+/// Whether the direction in which we receive goes back to TCP here; takes the packet (ToTcp) that ends it.
 pub fn is_returning(guard: &mut Guard<'_>) -> bool {
     is_next(guard, Kind::ToTcp) && take_held(guard, &mut []).is_ok()
 }
