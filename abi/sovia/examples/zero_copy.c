@@ -1,4 +1,4 @@
-/* A stream of messages that nobody copies: the sender writes each where the receiver reads it.
+/* A stream of messages without a copy: the sender writes each where the receiver reads it.
  *
  *     zero_copy server              prints its port, and adds up what comes
  *     zero_copy client PORT         sends messages of 32 KB

@@ -20,7 +20,7 @@ pub(crate) fn enter(body: impl FnOnce() -> Outcome) -> ReturnCode {
 
 /// Code that C calls outside of a function that returns a code: a callback's.
 pub(crate) fn guarded(body: impl FnOnce()) {
-    // A panic has been told on standard error; there is no caller to return it to.
+    // A panic has been reported on standard error; there is no caller to return it to.
     let _ = catch_unwind(AssertUnwindSafe(body));
 }
 

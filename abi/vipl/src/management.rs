@@ -12,7 +12,7 @@ use via::{Nic, ReturnCode};
 /// `VIP_SMI_AUTODISCOVERY`.
 const AUTODISCOVERY: Ulong = 1;
 
-/// Has errors told to the program's function; to standard error again for a null pointer.
+/// Has errors reported to the program's function; to standard error again for a null pointer.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipErrorCallback(
     nic: Handle,

@@ -17,7 +17,7 @@ use via::{
 };
 
 /// Posts a descriptor to the send queue. That it is none, or lies in memory that it may not lie in,
-/// is told to the error handler.
+/// is reported to the error handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn VipPostSend(vi: Handle, descriptor: Opaque, memory: u32) -> ReturnCode {
     enter(|| post(vi, descriptor, memory, AnyVi::post_send))

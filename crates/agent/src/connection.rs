@@ -24,7 +24,7 @@ pub(crate) struct Connection {
     pub(crate) joined: Option<(Id, Reflection)>,
     /// The program has left it, or no process of the program's holds the connection any more.
     pub(crate) is_left: bool,
-    /// The far NIC has nothing of it any more, and is told nothing.
+    /// The far NIC has nothing of it any more, and is sent nothing.
     pub(crate) is_alone: bool,
     /// Since when the far program's TCP is known to have ended, while this program may hold its socket still.
     pub(crate) asked_at: Option<u64>,
@@ -105,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is left to be told or to be heard.
+    /// Whether nothing is left to be sent or to be received.
     pub(crate) fn is_over(&self) -> bool {
         self.joined.as_ref().is_some_and(|(_, reflection)| {
             let told = reflection.has_ended() || self.is_alone;

@@ -26,7 +26,7 @@ mod wire;
 pub use port::Faults;
 use std::path::PathBuf;
 
-/// What a NIC is told.
+/// A NIC's configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// By what name programs find it.

@@ -61,7 +61,7 @@ impl Program {
         let segment = Arc::new(Segment::attach(&segment).ok()?);
         let notices = [process, all];
         let program = Program { segment, doors, notices, uid, vis: HashMap::new(), died_at: None };
-        // Before it hears of it: from then on it may request VIs.
+        // Before the program is answered: from then on it may request VIs.
         program.waiter().reset(WAITER);
         Some(program)
     }
@@ -213,7 +213,7 @@ impl Entrance {
 }
 
 impl Stranger {
-    /// The descriptor that tells when it has said something.
+    /// The descriptor that is readable when it has sent something.
     pub(crate) fn raw(&self) -> i32 {
         self.packets.raw()
     }

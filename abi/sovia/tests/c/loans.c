@@ -196,7 +196,7 @@ static void closed_under_buffers(void) {
         CHECK(sov_borrow(pair.one, &borrowed, 0) == sizeof bytes);
         end(pair);
         next = warmed();
-        /* It may still be written to, and harms nobody. */
+        /* It may still be written to, which harms no stream. */
         memset(lent, 0xee, 3000);
         late = sov_lend(next.one, 3000);
         fill(late, 3000, round + 9);

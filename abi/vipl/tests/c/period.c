@@ -69,7 +69,7 @@ slot_t sends[SLOTS], recvs[SLOTS];
 int nextsend, busysends, nextrecv;
 int credits = CREDITS, owed;
 
-/* What has come and nobody has asked for yet. */
+/* What has come and the program has not asked for yet. */
 struct { int slot; VIP_UINT32 len; } ready[SLOTS];
 int firstready, nready;
 clear_t clear;
@@ -347,7 +347,7 @@ void mp_init(char *hosts, char *peer, int discrim)
 void mp_finish()
 {
     char bye = 0;
-    /* Nobody leaves before the other has everything. */
+    /* Neither node leaves before the other has everything. */
     if (mynode) mp_send(&bye, 1);
     mp_recv(&bye, 1);
     if (!mynode) mp_send(&bye, 1);

@@ -2,7 +2,7 @@
 //!
 //! - `programs`: programs that come, what they mark, and their deaths;
 //! - `requests`: VIs that both ends of a connection ask for, until they end;
-//! - `telling`: what the far NIC is told; `frames`: what it says.
+//! - `telling`: messages to the far NIC; `frames`: messages from it.
 
 mod frames;
 mod programs;
@@ -50,9 +50,9 @@ pub(crate) struct Nic {
     requests: HashMap<Key, Id>,
     /// Far requests that no program of this host has asked for yet.
     offers: HashMap<Key, Id>,
-    /// Connections of which the far NIC may not have been told all.
+    /// Connections of which the far NIC may not have been sent everything.
     untold: BTreeSet<Id>,
-    /// What is to be said about connections, in order, when there is room.
+    /// Messages about connections that are to be sent, in order, when there is room.
     unsaid: VecDeque<Vec<u8>>,
     /// Some program is dying.
     is_closing: bool,

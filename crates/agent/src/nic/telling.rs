@@ -1,4 +1,4 @@
-//! What the far NIC is told, as far as the channel has room.
+//! Sends messages to the far NIC, as far as the channel has room.
 
 use super::Nic;
 use crate::connection::Connection;
@@ -6,7 +6,7 @@ use crate::wire::{Id, Message};
 use sovia_link::Channel;
 use sovia_reflect::Sink;
 
-/// Wraps what is said about a VI, and hands it to the channel.
+/// Wraps a message about a VI, and hands it to the channel.
 struct About<'a> {
     channel: &'a mut Channel,
     /// Something else goes first.
@@ -35,7 +35,7 @@ impl Nic {
     pub(super) fn tell(&mut self, id: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let Some(program) = self.programs.get(&connection.program) else { return };
-        // First: then what the program published before it left is among what is told.
+        // First: then what the program published before it left is among what is sent.
         connection.look_for_leaving(program);
         let Some((far, reflection)) = &mut connection.joined else { return };
         let mut about = About {

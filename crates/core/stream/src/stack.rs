@@ -97,7 +97,7 @@ impl<N: Nic + 'static> Stack<N> {
     }
 
     /// Connects to the listener at `remote`, within the timeout (`None`: however long it
-    /// takes). Returns once the peer has said its terms. That there is no listener is found out after
+    /// takes). Returns once the peer has sent its terms. That there is no listener is found out after
     /// a second.
     ///
     /// # Errors

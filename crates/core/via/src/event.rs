@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 /// What runs, once, when a descriptor of a work queue is done; it gets the descriptor taken.
 pub type ViCallback = Box<dyn FnOnce(Completion) + Send>;
 
-/// What is told of errors that belong to no call.
+/// The function that is called for errors which belong to no call.
 pub type ErrorHandler = Arc<dyn Fn(&AsyncError) + Send + Sync>;
 
 /// What an error has struck (`VIP_RESOURCE_CODE`), with its values.

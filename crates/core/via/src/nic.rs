@@ -110,7 +110,7 @@ pub trait Nic: Send + Sync {
     /// As for [`Nic::create_vi_with`].
     fn create_vi(&self, attributes: ViAttributes) -> Result<Self::Vi, CreateViError>;
 
-    /// Has errors that belong to no call told to `handler` (`VipErrorCallback`); `None`: to no function.
+    /// Has errors that belong to no call reported to `handler` (`VipErrorCallback`); `None`: to no function.
     fn set_error_handler(&self, handler: Option<ErrorHandler>);
 
     /// Tells the error handler of an error, in its turn. For the layer above, whose interface

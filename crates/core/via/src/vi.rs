@@ -67,7 +67,7 @@ pub trait Vi: Send + Sync {
     ) -> Result<(), ConnectError>;
 
     /// What became of the peer request: `None` while it is on its way (`VipConnectPeerDone`). The
-    /// result is told once.
+    /// result is returned once.
     ///
     /// # Errors
     /// As for [`Vi::connect_request`]; [`ConnectError::State`] if there is no such request.

@@ -12,7 +12,7 @@ use via_shm::ring::{Entry, INLINE, SLOTS};
 use via_shm::segment::SideIndex;
 use via_shm::{Damaged, Segment};
 
-/// What has been published of the far sender, and what has been told of the program.
+/// What has been published of the far sender, and what of the program has been sent.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     vi: u32,
@@ -56,7 +56,7 @@ impl Incoming {
         self.has_come_to_end
     }
 
-    /// What the program wants of the path. What it had consumed and left before it said so is seen after this.
+    /// What the program wants of the path. What it had consumed and left before it published that is seen after this.
     pub(crate) fn words(&self, segment: &Segment) -> Receiver {
         let direction = segment.direction(self.vi, self.from);
         Receiver {

@@ -55,7 +55,7 @@ pub trait Sink {
     fn put(&mut self, message: &Message<'_>);
 }
 
-/// What of a program is to be told that something has been published for it.
+/// Which threads of a program are to be notified that something has been published for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Told {
     /// The reader of the direction in which it receives.
@@ -119,7 +119,7 @@ impl Reflection {
             && self.incoming.tell_words(&self.segment, words, sink)?)
     }
 
-    /// Publishes what the far NIC has said.
+    /// Publishes what the far NIC has sent.
     ///
     /// # Errors
     /// [`Malformed`] if that makes no sense; the VI is broken then.
@@ -132,22 +132,22 @@ impl Reflection {
         }
     }
 
-    /// The program has left the VI, or died: when all that it has published has been told, [`Message::Gone`] follows.
+    /// The program has left the VI, or died: when all that it has published has been sent, [`Message::Gone`] follows.
     pub fn end(&mut self, has_died: bool) {
         self.outgoing.end(if has_died { word::DIED } else { word::ENDED });
     }
 
-    /// Whether the far NIC has been told that nothing comes any more.
+    /// Whether the far NIC has been sent that nothing comes any more.
     pub fn has_ended(&self) -> bool {
         self.outgoing.has_ended()
     }
 
-    /// Whether the far NIC has said that nothing comes any more.
+    /// Whether the far NIC has sent that nothing comes any more.
     pub fn has_come_to_end(&self) -> bool {
         self.incoming.has_come_to_end()
     }
 
-    /// Wakes those of the program that are to be told; `ring` is called with its waiters that listen (a bitmap).
+    /// Notifies the reader and the writer if `told` has them; `ring` is called with their waiters (a bitmap).
     pub fn tell(&self, told: Told, mut ring: impl FnMut(u32)) {
         if told.reader {
             let direction = self.segment.direction(self.vi, self.program ^ 1);

@@ -18,7 +18,7 @@ const PIECE: usize = 32 << 10;
 /// Looks at a program that publishes meanwhile, before others have their turn.
 const LOOKS: usize = 64;
 
-/// What has been told of the program's sending direction, and what of it has been answered.
+/// What of the program's sending direction has been sent, and what of it has been answered.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     vi: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Outgoing {
     next: u32,
     /// Ordered packets among those before.
     ordered: u32,
-    /// Gathered bytes told.
+    /// Gathered bytes that have been sent.
     tail: u64,
     /// The receiver, as it was published.
     receiver: Receiver,

@@ -38,7 +38,7 @@ struct Host {
     segment: Arc<Segment>,
     endpoint: Endpoint,
     nic: Reflection,
-    /// What its NIC has said.
+    /// What its NIC has sent.
     said: Channel,
     /// Gathered bytes sent and taken.
     tail: u64,
@@ -113,7 +113,7 @@ impl Host {
     }
 }
 
-/// The far NIC publishes the next message that `from` has said. False if there is none.
+/// The far NIC publishes the next message that `from` has sent. False if there is none.
 fn deliver(from: &mut Host, to: &mut Host) -> bool {
     let Some(bytes) = from.said.messages.pop_front() else { return false };
     to.nic.apply(&Message::decode(&bytes).unwrap()).unwrap();

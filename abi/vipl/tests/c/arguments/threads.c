@@ -49,7 +49,7 @@ void threads(void)
     for (int i = 0; i < 2000; i++) {
         VIP_VI_HANDLE v;
         VIP_RETURN ended;
-        /* Somebody may just be in a wait, which is told. */
+        /* A thread may just be in a wait: then the call returns VIP_ERROR_RESOURCE. */
         while ((ended = VipDestroyVi(shared)) == VIP_ERROR_RESOURCE) {}
         HOLDS(ended == VIP_SUCCESS);
         MUST(VIP_SUCCESS, VipCreateVi(nic, NULL, NULL, NULL, &v));

@@ -84,7 +84,7 @@ static void accepting_with_another(void)
         MUST(VIP_SUCCESS, try_connect(&e));
         say(&e, 60, "here", 4);
         pause_ms(50);
-        /* Nobody accepts this one in time. */
+        /* The server does not accept this one in time. */
         VIP_RETURN got = VIP_NO_MATCH;
         MUST(VIP_SUCCESS, VipCreateVi(e.nic, &e.attributes, NULL, NULL, &other));
         for (int tries = 0; got == VIP_NO_MATCH && tries < 20000; tries++) {
@@ -109,8 +109,8 @@ static void accepting_with_another(void)
     close_end(&e);
 }
 
-/* There is none to be had: what programs leave in the field keeps no two VIs apart, and nobody is
-   told of it. */
+/* There is none to be had: what programs leave in the field keeps no two VIs apart, and is reported
+   to no program. */
 static void quality_of_service(void)
 {
     end_t e = {0};
@@ -173,7 +173,7 @@ static void peers(void)
     HOLDS(take_recv(&e) == at(&e, 0));
     pause_ms(50);
     RETURNS(VIP_SUCCESS, VipDisconnect(e.vi));
-    /* Nobody comes. */
+    /* No peer comes. */
     address(&e.remote, e.nic, "nobody");
     RETURNS(VIP_SUCCESS, VipConnectPeerRequest(e.vi, &e.local.net, &e.remote.net, 30));
     got = VipConnectPeerWait(e.vi, &far);

@@ -18,7 +18,7 @@ typedef struct {
     VIP_VI_ATTRIBUTES attributes;
 } end_t;
 
-/* Which of the two this is; a discriminator that nobody else uses. */
+/* Which of the two this is; a discriminator that no other test uses. */
 extern int server;
 extern const char *name;
 

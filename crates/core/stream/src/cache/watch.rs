@@ -114,7 +114,7 @@ impl Watcher {
         }
     }
 
-    /// Has a cache told from now on; false where there are too many.
+    /// Has a cache notified from now on; false where there are too many.
     pub(crate) fn join(&self, cache: &Arc<Shared>) -> bool {
         let cache = cache.clone();
         let mut gate = self.gate();
@@ -125,7 +125,7 @@ impl Watcher {
         room
     }
 
-    /// Has it told no more.
+    /// Has it notified no more.
     pub(crate) fn leave(&self, cache: &Arc<Shared>) {
         let mut gate = self.gate();
         let place = gate.caches.iter().position(|other| Arc::ptr_eq(other, cache));

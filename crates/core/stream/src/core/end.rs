@@ -28,7 +28,7 @@ impl<N: Nic + 'static> Core<N> {
         }
         inner.session.lost();
         if why.is_some() {
-            // The peer is told by losing the connection, too.
+            // The peer notices that by losing the connection, too.
             self.disconnect(inner);
         }
         self.tell(inner);

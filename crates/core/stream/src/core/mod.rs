@@ -47,7 +47,7 @@ pub(crate) struct Core<N: Nic + 'static> {
     pub(crate) stack: Arc<Shared<N>>,
 }
 
-/// What is told from thread to thread. Its lock is taken for a moment, within the other or alone.
+/// What threads leave for each other. Its lock is taken for a moment, within the other or alone.
 #[derive(Debug, Default)]
 struct News {
     /// Arrivals that callbacks have brought and that are not handled yet.
@@ -218,7 +218,7 @@ impl<N: Nic + 'static> Core<N> {
         self.post_due(&mut held);
     }
 
-    /// Handles one arrival, of which the completion queue has told.
+    /// Handles one arrival, for which the completion queue had an entry.
     pub(crate) fn handle(&self) {
         let mut held = self.lock();
         if let Done::Completion(completion) = self.vi.recv_done() {
@@ -256,7 +256,7 @@ impl<N: Nic + 'static> Core<N> {
         self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the threads that wait to be told.
+    /// Wakes the threads that wait for news.
     fn tell(&self, inner: &Inner<N>) {
         if inner.waiters > 0 {
             self.news().count += 1;
