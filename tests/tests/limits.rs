@@ -43,18 +43,18 @@ fn no_further_process_or_thread() {
 }
 
 #[test]
-fn exactly_as_many_descriptors_as_it_needs() {
+fn exactly_as_many_descriptors_as_the_program_needs() {
     limited("descriptors").run();
 }
 
 #[test]
-fn its_last_descriptors_one_by_one() {
+fn the_last_descriptors_one_by_one() {
     limited("descriptors_one_by_one").run();
 }
 
 /// Every number up to a limit that the program cannot raise.
 #[test]
-fn every_descriptor_it_can_have() {
+fn every_descriptor_that_the_limit_allows() {
     limited("every_descriptor").run();
 }
 

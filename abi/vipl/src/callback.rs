@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callback_may_put_an_end_to_it() {
+    fn a_callback_may_end_its_callbacks() {
         let callbacks = Callbacks::default();
         callbacks.run(|| callbacks.end());
         callbacks.run(|| panic!("it has ended"));

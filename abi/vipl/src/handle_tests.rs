@@ -93,7 +93,7 @@ impl Drop for Mortal {
 
 /// Some use, some keep for a while, some destroy and make anew, in a race for one place.
 #[test]
-fn nothing_dies_while_it_is_used() {
+fn no_thing_is_destroyed_while_a_thread_uses_it() {
     static DEAD: AtomicUsize = AtomicUsize::new(0);
     let things = table();
     let make = || add(things, Mortal(AtomicBool::new(false), &DEAD));

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_wait_ends_it() {
+    fn an_outcome_ends_a_wait_in_slices() {
         assert_eq!(slices(Some(2500), 1), (Ok(()), vec![1000, 1000]));
         assert_eq!(slices(None, 3), (Ok(()), vec![1000; 4]));
         let empty = in_slices::<()>(None, || (), |_| Err(WaitError::Empty));

@@ -11,9 +11,9 @@
 //! - `nic`: what is done when something comes.
 //!
 //! **What outlives what.** What a program has put on a VI lies in the segment, so it arrives though the program is
-//! killed at once: the NIC reads it there, and tells the far end only then that nothing more comes. A fork, an exec and a passed
-//! descriptor are the program's business alone, as with a peer of its own host. If a NIC dies, its programs'
-//! connections end with an error.
+//! killed at once: the NIC reads it there, and tells the far end only then that nothing more comes. A fork, an exec
+//! and a passed descriptor concern the program alone, as with a peer of its own host. If a NIC dies, its
+//! programs' connections end with an error.
 
 #![forbid(unsafe_code)]
 

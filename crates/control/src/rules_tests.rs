@@ -69,7 +69,7 @@ fn all_terms_of_a_rule_must_match() {
 }
 
 #[test]
-fn one_only_suffices_and_any_except_refuses() {
+fn one_only_rule_suffices_and_any_except_rule_refuses() {
     let rules = "only:port=1;only:port=6379;except:program=redis-cli";
     assert!(allowed(rules, "redis-server", REDIS, CLIENT));
     assert!(!allowed(rules, "redis-cli", REDIS, CLIENT));
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in any::<String>(), ruleish in "(only|except|x)?:?[a-z0-9:./=,; -]{0,60}") {
+    fn no_text_makes_the_parser_panic(text in any::<String>(), ruleish in "(only|except|x)?:?[a-z0-9:./=,; -]{0,60}") {
         let _ = Rules::parse(&text);
         let _ = Rules::parse(&ruleish);
     }

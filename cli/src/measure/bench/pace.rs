@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_ends_in_time() {
+    fn a_late_sender_ends_in_time() {
         let pace = Pace { bytes_per_second: 1e15, ..PACE };
         let sent = pace.keep(Duration::from_millis(5), usize::MAX, || Ok::<_, ()>(()));
         assert!(sent.unwrap() > 0);

@@ -39,7 +39,7 @@ fn the_owner_is_told_that_it_has_the_lock() {
 }
 
 #[test]
-fn who_waits_for_a_while_only_gives_up_or_gets_it() {
+fn lock_within_gives_up_or_gets_the_lock() {
     let lock = RobustLock::<Local>::new();
     assert!(lock.lock().is_held());
     std::thread::scope(|s| {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_a_receive_or_a_switch_sends_it_off() {
+    fn a_timer_a_receive_or_a_switch_sends_combined_bytes() {
         let mut c = combiner();
         c.flush();
         assert!(!c.is_due(), "nothing waits");

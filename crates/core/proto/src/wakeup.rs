@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_agree_on_what_the_posted_receives_bear(a in terms(), b in terms()) {
+        fn both_ends_agree_on_terms_that_the_posted_receives_bear(a in terms(), b in terms()) {
             let agreed = a.agree(b).unwrap();
             prop_assert_eq!(Ok(agreed), b.agree(a));
             for own in [a, b] {

@@ -93,7 +93,7 @@ fn the_flags_and_the_table_say_the_same() {
 }
 
 #[test]
-fn what_is_over_stays_so() {
+fn states_that_are_over_do_not_change() {
     for &state in State::ALL.iter().filter(|state| state.is_over() && **state != State::Closed) {
         for &event in Event::ALL {
             assert!(state.after(event).is_err() || state.after(event) == Ok(state));

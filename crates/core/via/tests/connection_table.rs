@@ -30,7 +30,7 @@ fn the_table_is_the_one_on_file() {
 }
 
 #[test]
-fn what_is_over_stays_as_it_is() {
+fn only_phases_that_are_over_have_no_steps() {
     for &phase in Phase::ALL {
         let moves = Step::ALL.iter().any(|&step| phase.after(step).is_ok());
         assert_eq!(moves, !phase.is_over(), "{phase}");

@@ -17,8 +17,8 @@
 //! **Words with two writers.** The sender's switch, and whether returned bytes are put on TCP, are settled by
 //! compare-exchange ([`sovia_proto::path`]). Both exchanges take place where the sender is, and the sender's NIC makes
 //! those of the receiver, when the receiver asks for it: it claims a switch, and answers a recall and a return
-//! ([`sovia_proto::word::ANSWER`]). So a sender never waits for the other host. A receiver waits once when it enters the VI,
-//! and when it goes back ([`sovia_proto::path::reflected`], where the rules are and what checks them).
+//! ([`sovia_proto::word::ANSWER`]). So a sender never waits for the other host. A receiver waits once when it enters
+//! the VI, and when it goes back ([`sovia_proto::path::reflected`], where the rules are and what checks them).
 
 #![forbid(unsafe_code)]
 

@@ -241,7 +241,7 @@ fn what_the_dead_have_sent_arrives() {
 
 /// At any moment of a conversation, again and again; and the next peer is served.
 #[test]
-fn killed_in_the_middle_of_it() {
+fn peer_killed_in_the_middle_of_a_conversation() {
     let nic = ShmNic::open(&name_of("streams")).unwrap();
     for round in 0..15u64 {
         let (mut child, end) = peer(&nic, STREAMS);

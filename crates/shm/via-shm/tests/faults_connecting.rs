@@ -113,12 +113,12 @@ fn rounds(count: u64) {
 }
 
 #[test]
-fn killed_while_it_connects() {
+fn peer_killed_while_it_connects() {
     rounds(5);
 }
 
 #[test]
 #[ignore = "soak: many connections that do not come about"]
-fn killed_while_it_connects_for_long() {
+fn peer_killed_while_it_connects_soak() {
     rounds(200);
 }

@@ -268,7 +268,7 @@ fn an_entry_that_is_overwritten_is_missed_by_both_ends() {
 }
 
 #[test]
-fn who_gave_credit_sees_that_it_is_gone() {
+fn receiver_sees_that_its_credit_is_overwritten() {
     let (segment, mut a, mut b) = endpoints();
     pass(&mut a, &mut b, 100);
     b.rx.audit().unwrap();

@@ -59,7 +59,7 @@ fn at_most_once_and_whole() {
 }
 
 #[test]
-fn its_errors_leave_it_connected() {
+fn errors_leave_an_unreliable_vi_connected() {
     let network = Network::new(1, Config::default());
     let [(_, a), (b_nic, b)] = pair(&network, 10_000, open(Reliability::UNRELIABLE));
     let reports = Errors::of(&b_nic);

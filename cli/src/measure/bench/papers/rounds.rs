@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_play_the_same_rounds() {
+    fn both_ends_play_the_same_rounds() {
         let (listener, name) = super::super::control::listen().unwrap();
         let responder = std::thread::spawn(move || {
             let mut control = Control::accept(&listener).unwrap();

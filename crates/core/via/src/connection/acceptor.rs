@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vi_that_does_not_fit_leaves_it_to_another() {
+    fn a_vi_that_does_not_fit_leaves_the_request_to_another() {
         let mut request = held();
         for _ in 0..2 {
             let error = request.compare(&of_size(1), &of_size(2));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_does_not_fit_ends_it() {
+    fn a_peer_that_does_not_fit_ends_the_request() {
         let mut request = Acceptor::new();
         let error = request.compare(&of_size(1), &of_size(2));
         assert_eq!(

@@ -58,7 +58,7 @@ fn a_slot_is_handed_over_whole_and_back() {
 
 #[test]
 #[should_panic(expected = "torn")]
-fn without_order_it_would_be_torn() {
+fn a_message_is_torn_if_credit_is_posted_before_the_copy() {
     check(|| {
         two_laps(|slot, credit, n| {
             slot.read(n)?;
