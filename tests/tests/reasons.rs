@@ -1,4 +1,4 @@
-//! What the owner of a run is told of connections that are not on a VI: one true reason for each.
+//! What a run reports to its user about connections that are not on a VI: one true reason for each.
 
 use sovia_tests::{Launch, Stack, free_port, installed, skipped, sovia};
 use std::path::Path;

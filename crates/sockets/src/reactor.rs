@@ -64,7 +64,7 @@ pub fn watch(fd: i32) -> Result<Arc<Notice>, Errno> {
     })
 }
 
-/// Nothing more is told of a stream.
+/// No more news of a stream are reported.
 pub fn forget(notice: &Notice) {
     REACTOR.with(|reactor| {
         let place = reactor.notices.binary_search_by_key(&notice.token, |(token, _)| *token);

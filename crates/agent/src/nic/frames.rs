@@ -10,7 +10,7 @@ use sovia_sys::clock;
 use std::collections::HashMap;
 
 impl Nic {
-    /// The far NIC has died, or is another one than before, which knows nothing of what this one has told it.
+    /// The far NIC has died, or is another one than before, which knows nothing of what this one has sent.
     pub(super) fn begin_anew(&mut self) {
         eprintln!("sovia-agent: the far NIC has gone, or begun anew: its connections end");
         match channel() {

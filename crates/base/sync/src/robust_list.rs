@@ -1,6 +1,6 @@
 //! The kernel's word of a thread's end.
 //!
-//! Each thread has told the kernel of a list, glibc's, of the robust mutexes that it holds. When the
+//! Each thread has registered with the kernel a list, glibc's, of the robust mutexes that it holds. When the
 //! thread ends in whatever way (it returns, is killed, leaves by a bare system call, its process execs),
 //! the kernel goes through the list and stores FUTEX_OWNER_DIED in the word of each entry that holds
 //! the thread's id. Sovia links one entry of its own for each thread into that list, and it stays there

@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::thread;
 use sovia_sync::{Acquired, BiasedLock, RobustBox, RobustLock, hazard, record};
 
-/// A value that two threads must not touch at the same time: loom says so if they do.
+/// A value that two threads must not touch at the same time: loom fails the test if they do.
 struct Guarded {
     lock: RobustLock,
     value: loom::cell::UnsafeCell<u32>,
@@ -167,7 +167,7 @@ fn a_box_gives_its_value_to_one_at_a_time() {
 /// Something that can be found by a word, and is freed once.
 struct Findable {
     word: AtomicUsize,
-    /// Written to when it is freed: loom says so if another thread reads it at the same time.
+    /// Written to when it is freed: loom fails the test if another thread reads it at the same time.
     memory: loom::cell::UnsafeCell<u32>,
 }
 

@@ -238,7 +238,7 @@ pub fn gettid() -> i32 {
     sys!(gettid).map_or(0, |n| n as i32)
 }
 
-/// Address and length of the calling thread's list of robust mutexes, as libc has told the kernel.
+/// Address and length of the calling thread's list of robust mutexes, as libc has registered it.
 pub fn robust_list() -> Option<(usize, usize)> {
     let (mut head, mut len) = (0usize, 0usize);
     sys!(get_robust_list, 0usize, &raw mut head, &raw mut len).ok()?;

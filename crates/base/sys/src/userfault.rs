@@ -1,4 +1,4 @@
-//! Being told of memory that goes away: a userfaultfd that is used for its events only.
+//! Events of memory that goes away: a userfaultfd that is used for its events only.
 //!
 //! Memory is watched in write-protect mode and never protected, so no page fault is ever delivered
 //! and no thread waits for us at its own memory. What is delivered: that a part of it was unmapped

@@ -46,7 +46,7 @@ fn watched() -> Option<(Userfault, Range<usize>)> {
     Some((userfault, place))
 }
 
-/// All that is told of what another thread does. It waits until that has been read.
+/// All events of what another thread does. That thread waits until they have been read.
 fn told(userfault: &Userfault, take: impl FnOnce() + Send) -> Vec<Event> {
     let events = std::thread::scope(|scope| {
         let taker = scope.spawn(take);

@@ -334,7 +334,7 @@ pub const REFUSED: u64 = u64::MAX;
 /// The returned word, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Returned {
-    /// Neither end has said anything.
+    /// Neither end has published anything.
     Not,
     /// The receiver has returned that many bytes (0: it reads on from the VI, if there are any).
     Bytes(u64),

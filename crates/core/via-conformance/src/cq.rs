@@ -43,7 +43,7 @@ pub(super) fn entry<C: CompletionQueue>(cq: &C, context: u64, queue: WorkQueueKi
     assert_eq!(cq.wait(SOON), Ok(CqEntry { context, queue }));
 }
 
-/// What is done, and was told of by an entry, so that it need not be waited for.
+/// What is done, and had an entry, so that it need not be waited for.
 #[track_caller]
 pub(super) fn taken<N: Nic>(end: &End<'_, N>, queue: WorkQueueKind) -> via::Completion {
     let done = match queue {

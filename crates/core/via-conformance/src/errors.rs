@@ -43,7 +43,7 @@ pub(super) mod too_long_a_message_breaks {
             end.send(0, 0, len);
             end.post_send(1, 0, len);
             end.await_state(ViState::Error);
-            // Whether the second send itself is told of depends on when it completes.
+            // Whether the second send itself is reported depends on when it completes.
             assert!(matches!(end.vi.cause(), Some(Cause::PeerBroke)), "{:?}", end.vi.cause());
             assert!(end.received().result().unwrap_err().contains(Status::DESC_FLUSHED_ERROR));
             end.sent();

@@ -34,7 +34,7 @@ fn what_is_sent_is_placed<N: Nic>(cx: &Context<'_, N>) {
     }
 }
 
-/// The data is there with the send; the descriptor says so a moment later, if not at once.
+/// The data is there with the send; the descriptor is marked done a moment later, if not at once.
 fn after_its_send_a_receive_is_done_without_a_call<N: Nic>(cx: &Context<'_, N>) {
     let (a, b) = pair(cx, attributes());
     for i in 0..200 {

@@ -206,7 +206,7 @@ impl Incoming {
         }
         let kind = Immediate::decode(entry.immediate).map(|packet| packet.kind);
         if kind == Ok(Kind::Fin) {
-            // Announced with the packet: a program that is told of the end finds it.
+            // Announced with the packet: a program that is woken for the end finds it.
             store(&direction.writer, word::FIN, word::FIN_ON_VI);
         }
         slot.publish(n, entry);

@@ -3,9 +3,9 @@
 //! A program's end of a stream lies in a segment ([`via_shm`]). Where the other end is on another host, a NIC in
 //! software holds the other side of that segment, and the NIC of the other host holds the other side of another
 //! one. Each publishes in its own segment what the program at the far end has published in the other: entries of the
-//! ring at the same numbers, bytes of the pool and the area at the same places, words, and credit. So a program runs one protocol,
-//! whether its peer shares the segment or not, and its bytes lie where the NIC finds them though the program is
-//! killed. What the far program has not consumed stays where it lies, because its credit is
+//! ring at the same numbers, bytes of the pool and the area at the same places, words, and credit. So a program runs
+//! one protocol, whether its peer shares the segment or not, and its bytes lie where the NIC finds them though the
+//! program is killed. What the far program has not consumed stays where it lies, because its credit is
 //! reflected as well: no NIC keeps a copy.
 //!
 //! - [`message`]: what the two NICs say to each other about a VI;

@@ -357,7 +357,8 @@ fn a_far_nic_that_lies_is_found_out() {
 }
 
 proptest! {
-    /// Whatever a far NIC sends, and in whatever order: it is published or refused, and the program's memory stays its own.
+    /// Whatever a far NIC sends, and in whatever order, is published or refused, and the program's memory stays its
+    /// own.
     #[test]
     fn no_message_of_a_far_nic_makes_a_nic_panic(
         messages in proptest::collection::vec(

@@ -190,7 +190,7 @@ fn stream(nic: &ShmNic, len: usize) -> f64 {
             for n in 1..=messages {
                 let descriptor = recv(&server);
                 server.vi.post_recv(descriptor).unwrap();
-                // The window is told of in halves.
+                // The peer is notified of the window in halves.
                 if n % (WINDOW / 2) == 0 {
                     server.vi.post_send(out).unwrap();
                     server.vi.send_done();

@@ -257,7 +257,7 @@ impl Sender {
 
     /// Lends a place in the pool to write a message of up to `len` bytes (not 0) into;
     /// [`Sender::commit`] sends it. Until that, or [`Sender::take_back`], no other message that
-    /// needs the pool can be sent, and [`Sender::send`] says so. `None` if there is no room, or a
+    /// needs the pool can be sent: [`Sender::send`] returns false. `None` if there is no room, or a
     /// place is lent already.
     ///
     /// # Errors

@@ -3,16 +3,17 @@
 //! A ringer publishes its news and looks whether a thread sleeps for them; between the two there must be a fence
 //! ([`crate::waiter`]). Where both ends spin that fence is the longest part of a send: it waits for the cache line
 //! of the message to come, and with it each message waits for the one before. So a ringer that has often looked
-//! in vain leaves its fence to the sleepers: it says so in the bell, and a thread that announces its sleep then has the
-//! kernel put the fence into the ringer ([`sovia_sync::fences`]). The ringer takes the fence back as soon as it finds
-//! a sleeper, so sleeps that are frequent cost no more than before.
+//! in vain leaves its fence to the sleepers: it stores that in the bell's `fencing`, and a thread that announces
+//! its sleep then has the kernel put the fence into the ringer ([`sovia_sync::fences`]). The ringer takes the fence
+//! back as soon as it finds a sleeper, so sleeps that are frequent cost no more than before.
 //!
 //! Between the two ways:
 //!
-//! - The ringer leaves its fence: it says so, fences itself once more, and not from then on. A thread that
-//!   has announced its sleep and does not find this said was announced before that last fence, so the ringer sees it.
-//! - The ringer takes its fence back: it says so, fences itself, and looks again. A thread that has announced its sleep
-//!   and finds that said is seen then, or sees what had been published.
+//! - The ringer leaves its fence: it stores that, fences itself once more, and not from then on. A thread that
+//!   has announced its sleep and does not find this stored was announced before that last fence, so the ringer
+//!   sees it.
+//! - The ringer takes its fence back: it stores that, fences itself, and looks again. A thread that has announced
+//!   its sleep and finds that stored is seen then, or sees what had been published.
 //!
 //! `crates/base/sync/tests/membarrier` looks at every interleaving of the two with store buffers.
 

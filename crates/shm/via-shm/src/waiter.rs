@@ -174,7 +174,7 @@ impl Bell {
         self.wake_by(wake);
     }
 
-    /// The waiters that are told of news, a bit for each.
+    /// The waiters that are notified of news, a bit for each.
     pub fn watchers(&self) -> u32 {
         (self.who.load(Ordering::Relaxed) >> 32) as u32
     }
@@ -184,13 +184,13 @@ impl Bell {
         self.word.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Has waiter `index` told of news from now on.
+    /// Has waiter `index` notified of news from now on.
     pub fn watch(&self, index: u32) {
         self.who.fetch_or(1 << (32 + (index & 31)), Ordering::SeqCst);
         self.announced();
     }
 
-    /// Stops telling waiter `index`.
+    /// Stops notifying waiter `index`.
     pub fn unwatch(&self, index: u32) {
         self.who.fetch_and(!(1 << (32 + (index & 31))), Ordering::SeqCst);
     }

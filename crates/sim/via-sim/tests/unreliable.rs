@@ -74,7 +74,7 @@ fn errors_leave_an_unreliable_vi_connected() {
     let (done, told) = run(1);
     assert_eq!(done, (vec![Status::empty()], vec![]));
     assert_eq!((told[0].code, told[0].resource), (ErrorCode::RecvqEmpty, Resource::Vi));
-    // Too long: the receive says so, and nothing is written.
+    // Too long: the receive reports it, and nothing is written.
     b.post_recv(0, 0, 7);
     a.write(0, &[1; 8]);
     a.post_send(0, 0, 8, None);

@@ -18,7 +18,7 @@ pub(crate) fn pause() -> Option<u64> {
 }
 
 /// Takes pairs out of the table whose peers have died and that no connection is on any more, and unmaps
-/// those that no thread uses. `forget` is told of each pair that goes.
+/// those that no thread uses. `forget` is called for each pair that goes.
 pub(crate) fn collect(forget: impl Fn(*const Pair)) {
     let mut out = Vec::new();
     let change = CHANGE.guard();
@@ -44,7 +44,7 @@ pub(crate) fn collect(forget: impl Fn(*const Pair)) {
     unmap(out);
 }
 
-/// Takes every pair out of the table: this process leaves its peers. `forget` is told of each. The
+/// Takes every pair out of the table: this process leaves its peers. `forget` is called for each. The
 /// caller has taken all connections off their VIs, and unmaps the segments.
 pub(crate) fn leave_all(forget: impl Fn(*const Pair)) {
     let mut out = Vec::new();

@@ -238,7 +238,7 @@ pub(crate) fn detached(at: Ref) {
 }
 
 /// Gives the kernel the entries of connections that have left their VIs. A relative that has taken one back may have
-/// been killed before it had told the set.
+/// been killed before it had notified the set.
 pub(crate) fn look_for_gone() {
     let mut gone: Vec<Ref> = Vec::new();
     each_in_use(|_, set| {

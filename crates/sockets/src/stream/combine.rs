@@ -27,7 +27,7 @@ pub(super) fn wants(guard: &Guard<'_>, len: usize) -> bool {
     len < guard.protocol.below as usize && guard.conn.has(flag::COMBINES)
 }
 
-/// So many bytes more wait for the receiver to be told of them.
+/// So many bytes more wait for the receiver to be notified of them.
 pub(super) fn wait(guard: &mut Guard<'_>, bytes: usize) {
     let first = guard.untold == 0;
     guard.untold = guard.untold.saturating_add(bytes as u32);

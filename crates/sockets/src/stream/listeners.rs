@@ -1,4 +1,4 @@
-//! What is told of a connection's news at this end: epoll sets and calls of poll by their waiters, and
+//! What is notified of a connection's news at this end: epoll sets and calls of poll by their waiters, and
 //! threads that wait for this connection alone.
 //!
 //! Where a thread of Sovia's handles messages, the peer tells that thread, and the thread tells the
@@ -39,7 +39,7 @@ pub(super) fn found(guard: &Guard<'_>) -> Listeners {
     }
 }
 
-/// Writes into the segment which waiters are to be told.
+/// Writes into the segment which waiters are to be notified.
 pub(super) fn say(guard: &Guard<'_>) {
     let Listeners { reader, writer } = of(guard);
     let endpoint = guard.endpoint_ref();
@@ -57,7 +57,7 @@ pub(super) fn say(guard: &Guard<'_>) {
     }
 }
 
-/// Has a waiter of the program's told of a connection's news, from now on.
+/// Has a waiter of the program's notified of a connection's news, from now on.
 pub(crate) fn watch(guard: &mut Guard<'_>, waiter: u32) {
     guard.own.watchers |= 1 << (waiter & 31);
     let endpoint = guard.endpoint_ref();

@@ -4,16 +4,16 @@
 //! direction is on; [`crate::wait`] and [`crate::ops`] decide what to do when that is nothing.
 //!
 //! - `packets`, `hold`: what a packet does when it comes, and where those wait that the program has not
-//!   had; `transfer`: how one's bytes are sent; `combine`: when the reader is told of small ones;
+//!   had; `transfer`: how one's bytes are sent; `combine`: when the reader is notified of small ones;
 //! - `entering`, `leaving`, `anchor`, `returned`: between TCP and the VI: the way in, the way back, what the kernel
 //!   says, and what the way back asks of a sender;
 //! - `reflected`: what differs where a NIC in software is between the two ends;
 //! - `take`: bytes off the VI, from where they lie;
-//! - `ending`: how the peer's end came, and what is told of it;
+//! - `ending`: how the peer's end came, and what is reported of it;
 //! - `state`: what flags, paths and the words of the peer come to for a call;
 //! - `remains`: what is unread on a VI that a receiver leaves, or that it has never entered;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
-//! - `handled`, `listeners`: messages that a thread of Sovia's handles, and which waiters are told of what;
+//! - `handled`, `listeners`: messages that a thread of Sovia's handles, and which waiters are notified;
 //! - `backlog`: the memory that may hold what the peer has not read;
 //! - `audit`: whether the segment is as this end has left it.
 

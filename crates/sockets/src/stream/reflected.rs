@@ -3,10 +3,11 @@
 //!
 //! The words and the bytes are the same. Three things take longer than with a peer that shares the segment:
 //!
-//! - news travel only when the NIC is told of them, also those that a peer would find by itself;
-//! - TCP may overtake the VI: its end and its errors count only once the NIC has told all that the peer had published;
-//! - what is settled by compare-exchange between the two ends is settled where the sender is. A receiver that enters the
-//!   VI or goes back asks, and its next steps wait for the answer ([`sovia_proto::path::reflected`]).
+//! - news travel only when the NIC is notified of them, also those that a peer would find by itself;
+//! - TCP may overtake the VI: its end and its errors count only once the NIC has published all that the peer had
+//!   published;
+//! - what is settled by compare-exchange between the two ends is settled where the sender is. A receiver that enters
+//!   the VI or goes back asks, and its next steps wait for the answer ([`sovia_proto::path::reflected`]).
 
 use super::hold::scan;
 use super::{Got, load, rx, store, tx, word};

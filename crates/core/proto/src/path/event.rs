@@ -44,7 +44,7 @@
 //! write. Each is one store; one that says "all before is here" is a release.
 //!
 //! `Gone` is told when the sender's program has shut its sending side or closed, has left the direction for good, or
-//! has died; after the last, when its NIC has told all that the segment holds.
+//! has died; after the last, when its NIC has sent all that the segment holds.
 
 use super::{CANCELLED, ENTERED, REFUSED, Returned, Switch, returned_word, switch_word};
 

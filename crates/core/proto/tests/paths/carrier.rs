@@ -64,7 +64,7 @@ pub(crate) struct Far {
     receiver: ReceiverNic,
 }
 
-/// What the NIC at the sender's segment has told.
+/// What the NIC at the sender's segment has sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct SenderNic {
     switch: u64,
@@ -81,7 +81,7 @@ struct SenderNic {
     consumed: u8,
 }
 
-/// What the NIC at the receiver's segment has told.
+/// What the NIC at the receiver's segment has sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct ReceiverNic {
     grant: u64,

@@ -2,7 +2,7 @@
 //!
 //! `/proc/PID/mem`, opened once, stays the memory of that very process image: it leads nowhere
 //! when the process ends or executes another program, also if its number is given to another
-//! process. That it is the right one from the beginning is seen by the token that the peer has told
+//! process. That it is the right one from the beginning is seen by the token that the peer has sent
 //! us and that lies in its memory; and that it is not a forked relative of the right one, which has
 //! the same token, by the right one's being alive after that. (`process_vm_writev` names its target
 //! by number at each call, which is not enough; for what is copied by this way, a few pages, it is

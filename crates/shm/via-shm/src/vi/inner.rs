@@ -397,7 +397,7 @@ impl Core {
     }
 }
 
-/// What the far side is told of an end for `cause`, by a receive queue of that level if it is one.
+/// What is published to the far side of an end for `cause`, by a receive queue of that level if it is one.
 fn closing(cause: Cause, receiving: Option<Reliability>) -> Close {
     match cause {
         Cause::ReceiveQueueEmpty => Close::NoReceive,

@@ -11,7 +11,7 @@
 
 /// Number of the RDMA that the initiator has staged last; the words below describe it.
 pub(crate) const W_RDMA: usize = 0;
-/// Its length (low half); in the high half, whether it is a read, and whether it is told of by a
+/// Its length (low half); in the high half, whether it is a read, and whether it is reported by a
 /// message.
 pub(crate) const W_WHAT: usize = 1;
 /// The address in the target's memory.

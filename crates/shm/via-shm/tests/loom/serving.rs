@@ -51,7 +51,7 @@ fn model(marks: bool, fences: bool) {
         let shared = shared.clone();
         thread::spawn(move || serve(&shared, marks, fences))
     };
-    // The engine, told of an RDMA.
+    // The engine, woken for an RDMA.
     shared.staged.store(1, Ordering::Release);
     serve(&shared, marks, fences);
     helper.join().unwrap();
