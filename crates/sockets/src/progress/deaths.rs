@@ -52,7 +52,7 @@ pub(super) fn look_around() {
     });
     let mut closing = false;
     if peers::any_has_died() {
-        pair::each(|index, pair| closing |= look_at_pair(index, pair, now));
+        pair::each(|_, pair| closing |= look_at_pair(pair, now));
     }
     CLOSING.store(closing, Ordering::Relaxed);
 }
@@ -65,7 +65,7 @@ pub(super) fn look_again() {
 }
 
 /// Whether connections are left that are being closed.
-fn look_at_pair(index: u32, pair: &Pair, now: u64) -> bool {
+fn look_at_pair(pair: &Pair, now: u64) -> bool {
     let (closing, closed) = match peers::life(pair.peer) {
         Life::Alive => return false,
         Life::ProcessDied => (false, false),
@@ -74,11 +74,14 @@ fn look_at_pair(index: u32, pair: &Pair, now: u64) -> bool {
     let mut left = false;
     pair.each_conn(|conn| {
         let Some(conn) = family::conn(conn) else { return };
+        // First: its record may be another connection's by the time that the kernel has answered, on another pair
+        // with this one's index.
+        let generation = conn.generation();
         if !conn.is_attached() || conn.has(flag::DEAD) {
             return;
         }
         if closed || pair.is_nic() || !peer_is_held(conn) {
-            note(conn, index);
+            note(conn, generation, |found| core::ptr::eq(found, pair));
         } else {
             left |= closing;
         }
@@ -88,20 +91,21 @@ fn look_at_pair(index: u32, pair: &Pair, now: u64) -> bool {
 
 /// The connection's writer has had no room for a while.
 pub(super) fn look_at_stalled(conn: &Conn) {
-    let pair = conn.pair.load(Ordering::Relaxed);
+    let generation = conn.generation();
     if conn.has(flag::REFLECTED) {
         // A NIC reports the peer's death.
         return;
     }
     if !peer_is_held(conn) {
-        note(conn, pair);
+        note(conn, generation, |_| true);
     }
 }
 
-/// No process holds the other end of a connection any more.
-fn note(conn: &Conn, pair: u32) {
+/// No process holds the other end of a connection any more, if it is the one of that generation still, on such a pair.
+fn note(conn: &Conn, generation: u32, is_pair: impl Fn(&Pair) -> bool) {
     if let Some(mut guard) = conn.attached()
-        && conn.pair.load(Ordering::Relaxed) == pair
+        && conn.is_generation(generation)
+        && pair::of(&guard).is_some_and(is_pair)
     {
         ending::died(&mut guard);
     }
