@@ -179,7 +179,7 @@ fn after_a_timeout_each_item_is_sent_once_though_time_passes() {
     let deadline = tx.deadline().unwrap();
     assert_eq!(tx.tick(deadline), Verdict::Again);
     let sent: Vec<_> =
-        (1..20).map_while(|i| tx.next(Time::from_nanos(deadline.nanos() + i))).collect();
+        (1..20).map_while(|i| tx.next_out(Time::from_nanos(deadline.nanos() + i))).collect();
     assert_eq!(sent.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
 }
 
