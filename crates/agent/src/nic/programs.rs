@@ -126,16 +126,27 @@ impl Nic {
                 continue;
             }
             if !connection.is_held() {
+                // A program that closes leaves the VI before the kernel closes the socket.
                 closed.push(id);
             } else {
                 self.is_asking |= now.saturating_sub(since) < CLOSED_NS;
             }
         }
         for id in closed {
-            if let Some(connection) = self.connections.get_mut(&id) {
+            self.end_unless_left(id);
+            self.tell(id);
+        }
+    }
+
+    /// No process holds a program's socket any more: its part of the VI ends, if the program has not left that.
+    fn end_unless_left(&mut self, id: Id) {
+        if let Some(connection) = self.connections.get_mut(&id)
+            && let Some(program) = self.programs.get(&connection.program)
+        {
+            connection.look_for_leaving(program);
+            if !connection.is_left {
                 connection.leave(true);
             }
-            self.tell(id);
         }
     }
 
@@ -167,9 +178,8 @@ impl Nic {
             }
         }
         for id in ended {
-            let Some(connection) = self.connections.get_mut(&id) else { continue };
-            connection.leave(true);
-            if connection.joined.is_some() {
+            self.end_unless_left(id);
+            if self.connections.get(&id).is_some_and(|connection| connection.joined.is_some()) {
                 self.tell(id);
             } else {
                 self.withdraw(id);
