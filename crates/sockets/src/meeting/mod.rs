@@ -187,11 +187,10 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
         }
         return Attached::No;
     }
-    if let Some(name) = nic_of(fd, at) {
-        return MEETINGS_STATE.with(|meetings| {
-            meetings.belong_to_this_process();
-            meetings.nics.step(fd, at, n, name)
-        });
+    if config::names_nics()
+        && let Some(name) = nic_of(fd, at)
+    {
+        return step_by_nic(fd, at, n, name);
     }
     let known = match at.conn.role() {
         Role::Connector => known::connector(fd, at, n),
@@ -584,11 +583,20 @@ fn end_of(at: Ref) -> End {
     }
 }
 
+/// Apart, for its stack is not that of every meeting.
+#[cold]
+#[inline(never)]
+fn step_by_nic(fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
+    MEETINGS_STATE.with(|meetings| {
+        meetings.belong_to_this_process();
+        meetings.nics.step(fd, at, n, name)
+    })
+}
+
 /// The NIC that the rules name for a candidate, if they do.
+#[cold]
+#[inline(never)]
 fn nic_of(fd: i32, at: Ref) -> Option<&'static NicName> {
-    if !config::names_nics() {
-        return None;
-    }
     let (local, peer) = addresses(fd)?;
     config::nic(end_of(at), local, peer)
 }
