@@ -6,4 +6,5 @@ pub const BENCH: &str = "Measure Sovia against kernel TCP, Unix sockets and the 
 pub const DEMO: &str = "Show an unmodified Redis over kernel TCP, a Unix socket and Sovia";
 
 /// `sovia agent`.
-pub const AGENT: &str = "Connect programs to those behind another NIC, as a NIC in software";
+pub const AGENT: &str =
+    "For tests: connect programs to those behind another NIC, as a NIC in software";

@@ -48,8 +48,8 @@ pub(crate) struct Args {
     /// Leave connections that match on TCP
     #[arg(long, value_name = "SPEC")]
     except: Vec<String>,
-    /// Connect the two ends of connections that match by a NIC in software, `name=NAME` in the SPEC
-    /// (`sovia agent`); both ends must say so. Without it they share memory, on one host
+    /// For tests: connect the two ends of connections that match by a NIC in software, `name=NAME` in
+    /// the SPEC (`sovia agent`); both ends must say so. Without it they share memory, on one host
     #[arg(long, value_name = "SPEC")]
     nic: Vec<String>,
     /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or words joined by
