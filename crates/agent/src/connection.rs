@@ -3,7 +3,6 @@
 use crate::program::{NIC, PROGRAM, Program, WAITER};
 use crate::wire::Id;
 use core::net::SocketAddr;
-use core::sync::atomic::Ordering;
 use sovia_proto::meeting::Link;
 use sovia_proto::word;
 use sovia_reflect::{Reflection, Told};
@@ -139,7 +138,7 @@ impl Connection {
             && !reflection.has_come_to_end()
         {
             let direction = program.segment.direction(self.vi, NIC);
-            direction.writer.0[word::GONE].store(word::BROKEN, Ordering::Release);
+            direction.writer.store(word::GONE, word::BROKEN);
             self.wake(program, Told::ALL);
         }
     }

@@ -24,6 +24,16 @@ fn favouring() -> BiasedLock {
     lock
 }
 
+/// The calling thread takes the lock until it favours that thread, if any is favoured here.
+fn become_favoured(lock: &BiasedLock) {
+    record::start();
+    fences::find_out();
+    for _ in 0..=ENOUGH {
+        assert_eq!(lock.lock(), Acquired::Clean);
+        lock.unlock();
+    }
+}
+
 #[test]
 fn a_thread_that_takes_it_often_is_favoured_until_another_takes_it() {
     let lock = favouring();
@@ -78,12 +88,7 @@ fn what_the_favoured_thread_has_died_in_is_to_be_repaired() {
     let lock = BiasedLock::<Local>::default();
     std::thread::scope(|s| {
         s.spawn(|| {
-            record::start();
-            fences::find_out();
-            for _ in 0..=ENOUGH {
-                assert_eq!(lock.lock(), Acquired::Clean);
-                lock.unlock();
-            }
+            become_favoured(&lock);
             assert_eq!(lock.lock(), Acquired::Clean);
         });
     });
@@ -101,12 +106,7 @@ fn a_favoured_thread_that_has_ended_outside_leaves_nothing_to_repair() {
     let name = AtomicU32::new(0);
     std::thread::scope(|s| {
         s.spawn(|| {
-            record::start();
-            fences::find_out();
-            for _ in 0..=ENOUGH {
-                assert_eq!(lock.lock(), Acquired::Clean);
-                lock.unlock();
-            }
+            become_favoured(&lock);
             name.store(state::current(Local::me), Ordering::Relaxed);
         });
     });

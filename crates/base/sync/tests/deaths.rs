@@ -2,6 +2,9 @@
 
 #![cfg(not(loom))]
 
+mod common;
+
+use common::{fork, reap};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sync::{Acquired, Family, RobustLock, record, thread};
 use std::sync::OnceLock;
@@ -28,19 +31,6 @@ fn shared() -> &'static Shared {
     unsafe { &*(at as *const Shared) }
 }
 
-/// A child of libc's fork that runs `f` and leaves.
-fn fork(f: impl FnOnce()) -> i32 {
-    // SAFETY: the child runs `f`, which uses locks and system calls, and leaves at once.
-    match unsafe { libc::fork() } {
-        0 => {
-            thread::forked();
-            f();
-            sovia_sys::call::exit_now();
-        }
-        pid => pid,
-    }
-}
-
 /// The same, of which libc knows nothing.
 #[expect(clippy::disallowed_methods, reason = "a test is no part of the engine")]
 fn fork_past_libc(f: impl FnOnce()) -> i32 {
@@ -52,12 +42,6 @@ fn fork_past_libc(f: impl FnOnce()) -> i32 {
         }
         pid => i32::try_from(pid).expect("a process id"),
     }
-}
-
-fn reap(pid: i32) {
-    let mut status = 0;
-    // SAFETY: waits for a child of this test's.
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
 }
 
 /// One after the other: they share a lock.

@@ -2,8 +2,11 @@
 
 #![cfg(not(loom))]
 
+mod common;
+
+use common::{fork, reap};
 use core::sync::atomic::{AtomicU32, Ordering};
-use sovia_sync::{Acquired, BiasedLock, Family, fences, record, thread};
+use sovia_sync::{Acquired, BiasedLock, Family, fences, record};
 use std::sync::Mutex;
 
 #[repr(C)]
@@ -37,25 +40,6 @@ fn with_shared(test: impl FnOnce(&'static Shared) + Send) {
     std::thread::scope(|s| {
         s.spawn(|| test(shared));
     });
-}
-
-/// A child of libc's fork that runs `f` and leaves.
-fn fork(f: impl FnOnce()) -> i32 {
-    // SAFETY: the child runs `f`, which uses locks and system calls, and leaves at once.
-    match unsafe { libc::fork() } {
-        0 => {
-            thread::forked();
-            f();
-            sovia_sys::call::exit_now();
-        }
-        pid => pid,
-    }
-}
-
-fn reap(pid: i32) {
-    let mut status = 0;
-    // SAFETY: waits for a child of this test's.
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
 }
 
 fn await_step(s: &Shared, step: u32) {

@@ -10,33 +10,54 @@ use loom::thread;
 use sovia_sync::{Acquired, BiasedLock, RobustBox, RobustLock, hazard, record};
 
 /// A value that two threads must not touch at the same time: loom fails the test if they do.
-struct Guarded {
-    lock: RobustLock,
+struct Guarded<L> {
+    lock: L,
     value: loom::cell::UnsafeCell<u32>,
 }
 
 // SAFETY: the value is touched under the lock only, which is what the tests find out.
-unsafe impl Sync for Guarded {}
+unsafe impl<L: Sync> Sync for Guarded<L> {}
 // SAFETY: it is a number.
-unsafe impl Send for Guarded {}
+unsafe impl<L: Send> Send for Guarded<L> {}
 
-impl Guarded {
-    fn new() -> Arc<Guarded> {
-        Arc::new(Guarded { lock: RobustLock::new(), value: loom::cell::UnsafeCell::new(0) })
+impl<L> Guarded<L> {
+    fn new(lock: L) -> Arc<Guarded<L>> {
+        Arc::new(Guarded { lock, value: loom::cell::UnsafeCell::new(0) })
     }
 
-    fn add(&self) -> Acquired {
-        let acquired = self.lock.lock();
+    /// For a thread that holds the lock.
+    fn add_one(&self) {
         // SAFETY: the lock is held.
         self.value.with_mut(|value| unsafe { *value += 1 });
+    }
+}
+
+impl Guarded<RobustLock> {
+    fn add(&self) -> Acquired {
+        let acquired = self.lock.lock();
+        self.add_one();
         acquired
+    }
+}
+
+/// A lock that favours a thread from its second time on.
+impl Guarded<BiasedLock> {
+    fn add(&self) -> Acquired {
+        let acquired = self.lock.lock();
+        self.add_one();
+        acquired
+    }
+
+    fn add_and_leave(&self) {
+        assert_eq!(self.add(), Acquired::Clean);
+        self.lock.unlock();
     }
 }
 
 #[test]
 fn a_lock_excludes_and_hands_on_what_was_written() {
     loom::model(|| {
-        let shared = Guarded::new();
+        let shared = Guarded::new(RobustLock::new());
         let other = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -59,8 +80,8 @@ fn a_lock_excludes_and_hands_on_what_was_written() {
 fn a_thread_that_sleeps_for_a_lock_is_woken() {
     sovia_sync::ENDLESS.set(true);
     loom::model(|| {
-        let shared = Guarded::new();
-        let add = |shared: &Guarded| {
+        let shared = Guarded::new(RobustLock::new());
+        let add = |shared: &Guarded<RobustLock>| {
             assert_eq!(shared.add(), Acquired::Clean);
             shared.lock.unlock();
         };
@@ -79,7 +100,7 @@ fn a_thread_that_sleeps_for_a_lock_is_woken() {
 #[test]
 fn a_dead_owners_lock_is_taken_over_by_one() {
     loom::model(|| {
-        let shared = Guarded::new();
+        let shared = Guarded::new(RobustLock::new());
         let owner = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -115,7 +136,7 @@ fn a_dead_owners_lock_is_taken_over_by_one() {
 #[test]
 fn a_record_that_is_another_threads_owns_nothing() {
     loom::model(|| {
-        let shared = Guarded::new();
+        let shared = Guarded::new(RobustLock::new());
         let owner = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -253,35 +274,6 @@ fn what_a_thread_waits_for_is_not_freed_under_it() {
     });
 }
 
-/// The same under a lock that favours a thread from its second time on.
-struct Favouring {
-    lock: BiasedLock,
-    value: loom::cell::UnsafeCell<u32>,
-}
-
-// SAFETY: as for `Guarded`.
-unsafe impl Sync for Favouring {}
-// SAFETY: as for `Guarded`.
-unsafe impl Send for Favouring {}
-
-impl Favouring {
-    fn new() -> Arc<Favouring> {
-        Arc::new(Favouring { lock: BiasedLock::default(), value: loom::cell::UnsafeCell::new(0) })
-    }
-
-    fn add(&self) -> Acquired {
-        let acquired = self.lock.lock();
-        // SAFETY: the lock is held.
-        self.value.with_mut(|value| unsafe { *value += 1 });
-        acquired
-    }
-
-    fn add_and_leave(&self) {
-        assert_eq!(self.add(), Acquired::Clean);
-        self.lock.unlock();
-    }
-}
-
 fn bounded(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -292,7 +284,7 @@ fn bounded(model: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn a_favoured_thread_and_another_exclude_each_other() {
     bounded(|| {
-        let shared = Favouring::new();
+        let shared = Guarded::new(BiasedLock::default());
         shared.add_and_leave();
         let other = {
             let shared = shared.clone();
@@ -315,7 +307,7 @@ fn a_favoured_thread_and_another_exclude_each_other() {
 fn a_thread_that_sleeps_for_a_favoured_one_is_woken() {
     sovia_sync::ENDLESS.set(true);
     bounded(|| {
-        let shared = Favouring::new();
+        let shared = Guarded::new(BiasedLock::default());
         shared.add_and_leave();
         let other = {
             let shared = shared.clone();
@@ -330,7 +322,7 @@ fn a_thread_that_sleeps_for_a_favoured_one_is_woken() {
 #[test]
 fn what_a_favoured_thread_has_died_in_is_taken_over_by_one() {
     bounded(|| {
-        let shared = Favouring::new();
+        let shared = Guarded::new(BiasedLock::default());
         let owner = {
             let shared = shared.clone();
             thread::spawn(move || {

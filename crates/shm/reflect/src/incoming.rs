@@ -2,11 +2,10 @@
 
 use crate::message::{Consumed, Left, Message, Path, Receiver, State};
 use crate::{Malformed, Sink, Told};
-use core::sync::atomic::Ordering;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::word;
 use via_shm::endpoint::Area;
-use via_shm::layout::{Direction, Words};
+use via_shm::layout::Direction;
 use via_shm::pool::POOL;
 use via_shm::ring::{Entry, INLINE, SLOTS};
 use via_shm::segment::SideIndex;
@@ -26,14 +25,6 @@ pub(crate) struct Incoming {
     consumed: Consumed,
     receiver: Receiver,
     has_come_to_end: bool,
-}
-
-fn load(line: &Words, at: usize) -> u64 {
-    line.0[at].load(Ordering::Acquire)
-}
-
-fn store(line: &Words, at: usize, value: u64) {
-    line.0[at].store(value, Ordering::Release);
 }
 
 impl Incoming {
@@ -60,11 +51,11 @@ impl Incoming {
     pub(crate) fn words(&self, segment: &Segment) -> Receiver {
         let direction = segment.direction(self.vi, self.from);
         Receiver {
-            returned: load(&direction.path, word::RETURNED),
-            grant: load(&direction.path, word::GRANT),
-            claim: load(&direction.reader, word::CLAIM),
-            shut: load(&direction.path, word::SHUT),
-            ended: load(&direction.reader, word::ENDED_ON_TCP),
+            returned: direction.path.load(word::RETURNED),
+            grant: direction.path.load(word::GRANT),
+            claim: direction.reader.load(word::CLAIM),
+            shut: direction.path.load(word::SHUT),
+            ended: direction.reader.load(word::ENDED_ON_TCP),
         }
     }
 
@@ -74,8 +65,8 @@ impl Incoming {
         let consumed = Consumed {
             posted: direction.credit.posted(),
             released: direction.credit.released(),
-            head: load(&direction.reader, word::HEAD),
-            taken_bytes: load(&direction.reader, word::TAKEN_BYTES),
+            head: direction.reader.load(word::HEAD),
+            taken_bytes: direction.reader.load(word::TAKEN_BYTES),
         };
         if consumed == self.consumed {
             return true;
@@ -121,7 +112,7 @@ impl Incoming {
         direction: &Direction,
         sink: &mut impl Sink,
     ) -> Result<(), Damaged> {
-        let remains = load(&direction.reader, word::REMAINS);
+        let remains = direction.reader.load(word::REMAINS);
         let slots = segment.remains(self.vi, self.from);
         let count = remains as u32 as usize;
         if count > slots.len() {
@@ -141,7 +132,7 @@ impl Incoming {
                 }
             });
         }
-        let front = load(&direction.reader, word::FRONT);
+        let front = direction.reader.load(word::FRONT);
         sink.put(&Message::Remains(remains, front, left));
         Ok(())
     }
@@ -169,12 +160,12 @@ impl Incoming {
             }
             Message::State(state) => Ok(self.publish_state(direction, *state)),
             Message::Answer(bits) => {
-                store(&direction.writer, word::ANSWER, *bits);
+                direction.writer.store(word::ANSWER, *bits);
                 Ok(Told { reader: true, progress: true, ..Told::default() })
             }
             Message::Gone(how) => {
                 let how = if *how == word::ENDED { word::ENDED } else { word::DIED };
-                store(&direction.writer, word::GONE, how);
+                direction.writer.store(word::GONE, how);
                 self.has_come_to_end = true;
                 Ok(Told { reader: true, writer: true, progress: true, asks: false })
             }
@@ -207,7 +198,7 @@ impl Incoming {
         let kind = Immediate::decode(entry.immediate).map(|packet| packet.kind);
         if kind == Ok(Kind::Fin) {
             // Announced with the packet: a program that is woken for the end finds it.
-            store(&direction.writer, word::FIN, word::FIN_ON_VI);
+            direction.writer.store(word::FIN, word::FIN_ON_VI);
         }
         slot.publish(n, entry);
         self.next = n.wrapping_add(1);
@@ -224,7 +215,7 @@ impl Incoming {
         bytes: &[u8],
     ) -> Result<(), Malformed> {
         let tail = self.tail.wrapping_add(bytes.len() as u64);
-        let head = load(&direction.reader, word::HEAD);
+        let head = direction.reader.load(word::HEAD);
         if position != self.tail || tail.wrapping_sub(head) > Area::LEN as u64 {
             return Err(Malformed("gathered bytes out of order, or beyond the area"));
         }
@@ -232,21 +223,21 @@ impl Incoming {
         if !segment.write_bulk(self.vi, self.from, POOL as usize + at, bytes) {
             return Err(Malformed("gathered bytes outside the area"));
         }
-        store(&direction.writer, word::AFTER, after);
-        store(&direction.writer, word::START, start);
-        store(&direction.writer, word::TAIL, tail);
+        direction.writer.store(word::AFTER, after);
+        direction.writer.store(word::START, start);
+        direction.writer.store(word::TAIL, tail);
         self.tail = tail;
         Ok(())
     }
 
     fn publish_state(&mut self, direction: &Direction, state: State) -> Told {
         let before = core::mem::replace(&mut self.state, state);
-        store(&direction.path, word::PUMPED, state.pumped);
-        store(&direction.path, word::TAKEN, state.taken);
-        store(&direction.path, word::ASKED, state.asked);
-        store(&direction.writer, word::LEDGER, state.ledger);
+        direction.path.store(word::PUMPED, state.pumped);
+        direction.path.store(word::TAKEN, state.taken);
+        direction.path.store(word::ASKED, state.asked);
+        direction.writer.store(word::LEDGER, state.ledger);
         if state.fin != word::FIN_ON_VI {
-            store(&direction.writer, word::FIN, state.fin);
+            direction.writer.store(word::FIN, state.fin);
         }
         let is_silent = State { ledger: before.ledger, ..state } == before;
         Told { reader: !is_silent, progress: !is_silent, ..Told::default() }
@@ -254,7 +245,7 @@ impl Incoming {
 }
 
 fn publish_path(direction: &Direction, path: &Path) {
-    store(&direction.writer, word::WINDOW, path.window);
-    store(&direction.path, word::FROM, path.from);
-    store(&direction.path, word::SWITCH, path.switch);
+    direction.writer.store(word::WINDOW, path.window);
+    direction.path.store(word::FROM, path.from);
+    direction.path.store(word::SWITCH, path.switch);
 }

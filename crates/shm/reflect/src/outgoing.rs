@@ -7,7 +7,7 @@ use sovia_proto::packet::Immediate;
 use sovia_proto::path::{ENTERED, Grant, Switch};
 use sovia_proto::word;
 use via_shm::endpoint::{Area, MESSAGE_MAX};
-use via_shm::layout::{Direction, Words};
+use via_shm::layout::Direction;
 use via_shm::pool::POOL;
 use via_shm::ring::{Entry, INLINE, SLOTS};
 use via_shm::segment::SideIndex;
@@ -41,22 +41,14 @@ pub(crate) struct Outgoing {
     has_ended: bool,
 }
 
-fn load(line: &Words, at: usize) -> u64 {
-    line.0[at].load(Ordering::Acquire)
-}
-
-fn store(line: &Words, at: usize, value: u64) {
-    line.0[at].store(value, Ordering::Release);
-}
-
 fn state(direction: &Direction) -> State {
     // The ledger first: the packets that it counts were there before.
     State {
-        ledger: load(&direction.writer, word::LEDGER),
-        fin: load(&direction.writer, word::FIN),
-        pumped: load(&direction.path, word::PUMPED),
-        taken: load(&direction.path, word::TAKEN),
-        asked: load(&direction.path, word::ASKED),
+        ledger: direction.writer.load(word::LEDGER),
+        fin: direction.writer.load(word::FIN),
+        pumped: direction.path.load(word::PUMPED),
+        taken: direction.path.load(word::TAKEN),
+        asked: direction.path.load(word::ASKED),
     }
 }
 
@@ -103,7 +95,7 @@ impl Outgoing {
         if !self.tell_path(direction, sink) {
             return Ok(false);
         }
-        let after = load(&direction.writer, word::AFTER);
+        let after = direction.writer.load(word::AFTER);
         let gathered = tail != self.tail;
         let before = |outgoing: &Outgoing| !gathered || outgoing.ordered != after as u32;
         while self.next != end && before(self) {
@@ -155,12 +147,12 @@ impl Outgoing {
         let mut end = self.next;
         for _ in 0..LOOKS {
             let state = state(direction);
-            let tail = load(&direction.writer, word::TAIL);
+            let tail = direction.writer.load(word::TAIL);
             // No more than a ring's: what lies behind would have been sent without credit.
             while end.wrapping_sub(self.next) < SLOTS && slots[(end % SLOTS) as usize].holds(end) {
                 end = end.wrapping_add(1);
             }
-            if load(&direction.writer, word::TAIL) == tail && self::state(direction) == state {
+            if direction.writer.load(word::TAIL) == tail && self::state(direction) == state {
                 return Some((state, tail, end));
             }
         }
@@ -170,10 +162,10 @@ impl Outgoing {
     /// Tells of the program's switch. False if there is no room.
     fn tell_path(&mut self, direction: &Direction, sink: &mut impl Sink) -> bool {
         // First: what the program had written before it is seen after it.
-        let switch = load(&direction.path, word::SWITCH);
+        let switch = direction.path.load(word::SWITCH);
         let path = Path {
-            window: load(&direction.writer, word::WINDOW),
-            from: load(&direction.path, word::FROM),
+            window: direction.writer.load(word::WINDOW),
+            from: direction.path.load(word::FROM),
             switch,
         };
         if path == self.path {
@@ -233,7 +225,7 @@ impl Outgoing {
         if tail.wrapping_sub(self.tail) > Area::LEN as u64 {
             return Err(Damaged("more gathered bytes than there is room for"));
         }
-        let start = load(&direction.writer, word::START);
+        let start = direction.writer.load(word::START);
         let mut piece = vec![0; PIECE];
         while self.tail != tail {
             if !sink.has_room() {
@@ -260,8 +252,8 @@ impl Outgoing {
             Message::Consumed(consumed) => self.consumed(direction, consumed),
             Message::Remains(remains, front, left) => {
                 self.remains(segment, left)?;
-                store(&direction.reader, word::FRONT, *front);
-                store(&direction.reader, word::REMAINS, *remains);
+                direction.reader.store(word::FRONT, *front);
+                direction.reader.store(word::REMAINS, *remains);
                 Ok(Told::default())
             }
             Message::Receiver(receiver) => Ok(self.decide(direction, *receiver)),
@@ -278,9 +270,9 @@ impl Outgoing {
             return Err(Malformed("more gathered bytes taken than were told"));
         }
         direction.credit.release(consumed.released);
-        let has_taken = load(&direction.reader, word::HEAD) != consumed.head;
-        store(&direction.reader, word::TAKEN_BYTES, consumed.taken_bytes);
-        store(&direction.reader, word::HEAD, consumed.head);
+        let has_taken = direction.reader.load(word::HEAD) != consumed.head;
+        direction.reader.store(word::TAKEN_BYTES, consumed.taken_bytes);
+        direction.reader.store(word::HEAD, consumed.head);
         direction.credit.post(consumed.posted);
         // As the receiver itself would: a writer that waits for room is told when half of it is free.
         let writer = has_taken && unread <= Area::LEN as u64 / 2;
@@ -309,10 +301,10 @@ impl Outgoing {
     fn decide(&mut self, direction: &Direction, receiver: Receiver) -> Told {
         let before = core::mem::replace(&mut self.receiver, receiver);
         if receiver.shut != before.shut {
-            store(&direction.path, word::SHUT, receiver.shut);
+            direction.path.store(word::SHUT, receiver.shut);
         }
         if receiver.grant != before.grant {
-            store(&direction.path, word::GRANT, receiver.grant);
+            direction.path.store(word::GRANT, receiver.grant);
         }
         if Grant::from_word(receiver.grant) == Grant::Recalled {
             // SYNC: with the fence between the program's switch and its second look at the grant: a pass that

@@ -79,7 +79,7 @@ impl Host {
 
     fn gather(&mut self, bytes: &[u8], packets: u32) {
         let line = &self.tx().writer.0;
-        let taken = self.tx().reader.0[word::HEAD].load(Ordering::Acquire);
+        let taken = self.tx().reader.load(word::HEAD);
         if taken == self.tail {
             line[word::AFTER].store(packets.into(), Ordering::Relaxed);
             line[word::START].store(self.tail, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Host {
         let at = ((self.tail - start) % Area::LEN as u64) as usize;
         assert!(self.endpoint.tx.area().write(at, bytes));
         self.tail += bytes.len() as u64;
-        self.tx().writer.0[word::TAIL].store(self.tail, Ordering::Release);
+        self.tx().writer.store(word::TAIL, self.tail);
     }
 
     /// Takes the next message, or else what is gathered.
@@ -108,7 +108,7 @@ impl Host {
         let at = ((self.head - start) % Area::LEN as u64) as usize;
         assert!(self.endpoint.rx.area().read(at, &mut bytes));
         self.head = tail;
-        self.rx().reader.0[word::HEAD].store(tail, Ordering::Release);
+        self.rx().reader.store(word::HEAD, tail);
         (!bytes.is_empty()).then_some(bytes)
     }
 }
@@ -174,7 +174,7 @@ proptest! {
             bytes
         };
         for step in steps {
-            let drained = a.tx().reader.0[word::HEAD].load(Ordering::Acquire) == a.tail;
+            let drained = a.tx().reader.load(word::HEAD) == a.tail;
             match step {
                 // As the protocol does: no packet of data while bytes are gathered.
                 Step::Send(len) if drained => {
@@ -215,24 +215,24 @@ proptest! {
 
 /// A program switches at byte `n`.
 fn switch(host: &Host, n: u64) {
-    host.tx().path.0[word::FROM].store(n, Ordering::Release);
-    host.tx().path.0[word::SWITCH].store(path::switch_word(n), Ordering::Release);
+    host.tx().path.store(word::FROM, n);
+    host.tx().path.store(word::SWITCH, path::switch_word(n));
 }
 
 fn say_grant(host: &Host, grant: Grant) {
-    host.rx().path.0[word::GRANT].store(grant as u64, Ordering::Release);
+    host.rx().path.store(word::GRANT, grant as u64);
 }
 
 fn answer(host: &Host) -> u64 {
-    host.rx().writer.0[word::ANSWER].load(Ordering::Acquire)
+    host.rx().writer.load(word::ANSWER)
 }
 
 fn switch_seen(host: &Host) -> u64 {
-    host.rx().path.0[word::SWITCH].load(Ordering::Acquire)
+    host.rx().path.load(word::SWITCH)
 }
 
 fn claim(host: &Host) {
-    host.rx().reader.0[word::CLAIM].store(1, Ordering::Release);
+    host.rx().reader.store(word::CLAIM, 1);
 }
 
 #[test]
@@ -240,14 +240,14 @@ fn a_switch_is_the_receivers_once_its_claim_has_come_to_the_sender() {
     let (mut a, mut b) = (Host::new(), Host::new());
     say_grant(&b, Grant::Granted);
     settle(&mut a, &mut b);
-    assert_eq!(a.tx().path.0[word::GRANT].load(Ordering::Acquire), Grant::Granted as u64);
+    assert_eq!(a.tx().path.load(word::GRANT), Grant::Granted as u64);
     switch(&a, 7);
     settle(&mut a, &mut b);
     assert_eq!(switch_seen(&b), path::switch_word(7));
     claim(&b);
     settle(&mut a, &mut b);
     assert_eq!(switch_seen(&b), path::switch_word(7) | ENTERED);
-    assert_eq!(a.tx().path.0[word::SWITCH].load(Ordering::Acquire), switch_seen(&b));
+    assert_eq!(a.tx().path.load(word::SWITCH), switch_seen(&b));
 }
 
 #[test]
@@ -256,8 +256,8 @@ fn a_claim_that_comes_after_the_switch_was_taken_back_is_lost() {
     switch(&a, 7);
     settle(&mut a, &mut b);
     claim(&b);
-    a.tx().path.0[word::TAKEN].store(1, Ordering::Release);
-    a.tx().path.0[word::SWITCH].store(CANCELLED, Ordering::Release);
+    a.tx().path.store(word::TAKEN, 1);
+    a.tx().path.store(word::SWITCH, CANCELLED);
     settle(&mut a, &mut b);
     assert_eq!(switch_seen(&b), CANCELLED);
 }
@@ -291,19 +291,19 @@ fn a_return_is_accepted_with_what_is_left_unless_the_sender_has_refused() {
         a.send(Kind::Data, b"unread");
         settle(&mut a, &mut b);
         if refused {
-            a.tx().path.0[word::RETURNED].store(path::REFUSED, Ordering::Release);
+            a.tx().path.store(word::RETURNED, path::REFUSED);
         }
         let left = via_shm::remains::Left::Inline(b"unread");
         b.endpoint.rx.remains().leave(0, left);
-        b.rx().reader.0[word::REMAINS].store(1, Ordering::Release);
-        b.rx().path.0[word::RETURNED].store(path::returned_word(6), Ordering::Release);
+        b.rx().reader.store(word::REMAINS, 1);
+        b.rx().path.store(word::RETURNED, path::returned_word(6));
         settle(&mut a, &mut b);
         let (bits, word) = match refused {
             false => (word::ACCEPTED, path::returned_word(6)),
             true => (word::REFUSED, path::REFUSED),
         };
         assert_eq!(answer(&b), bits);
-        assert_eq!(a.tx().path.0[word::RETURNED].load(Ordering::Acquire), word);
+        assert_eq!(a.tx().path.load(word::RETURNED), word);
         let mut out = [0; 6];
         a.endpoint.tx.remains().copy(0, 0, &mut out);
         assert_eq!(&out, b"unread");
@@ -321,7 +321,7 @@ fn the_end_is_told_behind_everything_and_nothing_after_it() {
         assert!(!a.nic.has_ended());
     }
     while deliver(&mut a, &mut b) {
-        let gone = b.rx().writer.0[word::GONE].load(Ordering::Acquire) != 0;
+        let gone = b.rx().writer.load(word::GONE) != 0;
         assert_eq!(gone, a.said.messages.is_empty());
     }
     assert!(a.nic.has_ended() && b.nic.has_come_to_end());

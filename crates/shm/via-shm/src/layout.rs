@@ -6,7 +6,7 @@
 //! A segment is sparse: address space for [`VIS`] VIs, memory for what has been touched.
 
 use crate::ring::{Credit, SLOTS, Slot};
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::waiter::{Bell, Waiter};
 
 /// VIs of a segment, each with two ends.
@@ -76,6 +76,20 @@ pub struct Direction {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Words(pub [AtomicU64; WORDS]);
+
+impl Words {
+    /// A word, and with it what had been written before its writer stored it.
+    #[inline]
+    pub fn load(&self, word: usize) -> u64 {
+        self.0[word].load(Ordering::Acquire)
+    }
+
+    /// Stores a word after everything that has been written before.
+    #[inline]
+    pub fn store(&self, word: usize, value: u64) {
+        self.0[word].store(value, Ordering::Release);
+    }
+}
 
 pub(crate) const REQUESTS_AT: usize = 64 << 10;
 pub(crate) const REQUEST_SIZE: usize = 128;

@@ -9,7 +9,7 @@
 //! Nothing of this happens on the data path, but for counting bytes in private memory.
 
 use super::state::NEWS;
-use super::{Fault, backlog, handled, listeners, load, store, word};
+use super::{Fault, backlog, handled, listeners, word};
 use crate::conn::{Conn, Guard, HasEndpoint, Locked, Place, flag};
 use crate::table;
 use sovia_proto::path::{CANCELLED, ENTERED, Rx, Tx};
@@ -22,21 +22,21 @@ pub(super) fn repair(guard: &mut Guard<'_>) {
     guard.own.uncounted = true;
     guard.endpoint_ref().rx.repair();
     let (tx, rx) = (super::tx(guard), super::rx(guard));
-    store(&tx.writer, word::AFTER, guard.own.after);
-    store(&tx.writer, word::START, guard.own.start);
-    store(&tx.writer, word::LEDGER, guard.own.ledger);
-    store(&rx.reader, word::HEAD, guard.taker.head);
-    store(&rx.reader, word::TAKEN_BYTES, u64::from(guard.bytes_taken));
-    store(&rx.path, word::GRANT, guard.own.grant);
-    if guard.conn.tx() == Tx::Vi && load(&tx.path, word::SWITCH) == 0 {
+    tx.writer.store(word::AFTER, guard.own.after);
+    tx.writer.store(word::START, guard.own.start);
+    tx.writer.store(word::LEDGER, guard.own.ledger);
+    rx.reader.store(word::HEAD, guard.taker.head);
+    rx.reader.store(word::TAKEN_BYTES, u64::from(guard.bytes_taken));
+    rx.path.store(word::GRANT, guard.own.grant);
+    if guard.conn.tx() == Tx::Vi && tx.path.load(word::SWITCH) == 0 {
         if guard.own.switch == 0 {
             guard.conn.set_tx(Tx::Tcp);
         } else {
-            store(&tx.path, word::FROM, guard.own.from);
-            store(&tx.path, word::SWITCH, guard.own.switch);
+            tx.path.store(word::FROM, guard.own.from);
+            tx.path.store(word::SWITCH, guard.own.switch);
         }
     }
-    store(&tx.path, word::ASKED, guard.own.asked);
+    tx.path.store(word::ASKED, guard.own.asked);
     listeners::say(guard);
 }
 
@@ -45,21 +45,21 @@ fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
     let direction = super::tx(guard);
     let (line, path) = (&direction.writer, &direction.path);
     let own = guard.own;
-    if load(line, word::TAIL) != guard.gatherer.tail
-        || load(line, word::AFTER) != own.after
-        || load(line, word::START) != own.start
-        || load(line, word::LEDGER) != own.ledger
-        || load(path, word::FROM) != own.from
-        || load(path, word::ASKED) != own.asked
+    if line.load(word::TAIL) != guard.gatherer.tail
+        || line.load(word::AFTER) != own.after
+        || line.load(word::START) != own.start
+        || line.load(word::LEDGER) != own.ledger
+        || path.load(word::FROM) != own.from
+        || path.load(word::ASKED) != own.asked
         || listeners::found(guard).writer != listeners::of(guard).writer
-        || !may_be(guard, load(path, word::SWITCH))
+        || !may_be(guard, path.load(word::SWITCH))
     {
         return Err(Fault::Damaged);
     }
     let ledger = u64::from(guard.gatherer.packets) | u64::from(guard.bytes_sent) << 32;
     if !own.uncounted && ledger != own.ledger {
         guard.own.ledger = ledger;
-        store(line, word::LEDGER, ledger);
+        line.store(word::LEDGER, ledger);
     }
     // A busy ring needs no look: the receiver finds a foreign entry when it comes there.
     if still {
@@ -88,10 +88,10 @@ fn may_be(guard: &Guard<'_>, switch: u64) -> bool {
 fn receiver(guard: &mut Guard<'_>) -> Result<(), Fault> {
     let direction = super::rx(guard);
     // Read first: the packets that it counts were there before.
-    let ledger = load(&direction.writer, word::LEDGER);
+    let ledger = direction.writer.load(word::LEDGER);
     guard.endpoint_ref().rx.audit()?;
-    if load(&direction.reader, word::HEAD) != guard.taker.head
-        || load(&direction.path, word::GRANT) != guard.own.grant
+    if direction.reader.load(word::HEAD) != guard.taker.head
+        || direction.path.load(word::GRANT) != guard.own.grant
         || listeners::found(guard).reader != listeners::of(guard).reader
     {
         return Err(Fault::Damaged);
@@ -118,13 +118,12 @@ fn has_news(guard: &Guard<'_>) -> bool {
         Rx::Vi => {
             guard.endpoint_ref().rx.has_message()
                 || guard.held_first != guard.held_end
-                || load(&rx.writer, word::TAIL) != guard.taker.head
+                || rx.writer.load(word::TAIL) != guard.taker.head
         }
-        Rx::Granted => load(&rx.path, word::SWITCH) != 0,
+        Rx::Granted => rx.path.load(word::SWITCH) != 0,
         Rx::Tcp | Rx::Back => false,
     };
-    let room =
-        guard.gatherer.is_gathering() && load(&tx.reader, word::HEAD) != guard.gatherer.taken;
+    let room = guard.gatherer.is_gathering() && tx.reader.load(word::HEAD) != guard.gatherer.taken;
     let answer = conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED);
     received || room || answer || conn.has(NEWS)
 }
@@ -133,8 +132,8 @@ fn place(guard: &Guard<'_>) -> Place {
     let rx = super::rx(guard);
     Place {
         arrived: (
-            load(&rx.writer, word::TAIL),
-            load(&rx.path, word::SWITCH),
+            rx.writer.load(word::TAIL),
+            rx.path.load(word::SWITCH),
             guard.endpoint_ref().rx.has_message(),
         ),
         sent: guard.endpoint_ref().tx.sent(),

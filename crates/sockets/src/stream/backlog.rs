@@ -4,7 +4,7 @@
 //! ([`crate::backlog`]) and given back once the peer has read everything: within a second while the
 //! connection lives ([`give_back`]), and at its end.
 
-use super::{load, tx, word};
+use super::{tx, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::family;
 use crate::pair::KEPT;
@@ -111,7 +111,7 @@ pub(super) fn has_room(guard: &Guard<'_>) -> bool {
 /// Whether the connection has used more memory of its VI than the next one is to find in use.
 pub(crate) fn is_large(guard: &Guard<'_>) -> bool {
     let used = guard.endpoint_ref().tx.pool_used() as u64;
-    let returned = Returned::from_word(load(&super::rx(guard).path, word::RETURNED));
+    let returned = Returned::from_word(super::rx(guard).path.load(word::RETURNED));
     matches!(returned, Returned::Bytes(1..)) || used.max(guard.gatherer.tail) > KEPT as u64
 }
 
@@ -124,7 +124,7 @@ pub(super) fn give_back(guard: &mut Guard<'_>) {
     {
         return;
     }
-    let taken = load(&tx(guard).reader, word::HEAD);
+    let taken = tx(guard).reader.load(word::HEAD);
     if guard.gatherer.next(taken) == Next::Gather {
         return;
     }

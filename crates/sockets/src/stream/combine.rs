@@ -7,7 +7,7 @@
 //! message, (4) when the program receives, waits or closes, and when it switches combining off:
 //! `TCP_NODELAY` does that, and `TCP_CORK` overrules it.
 
-use super::{load, tell_reader, tx, word};
+use super::{tell_reader, tx, word};
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::{anchors, table};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub(crate) fn tell(guard: &mut Guard<'_>) {
 #[inline(never)]
 fn tell_now(guard: &mut Guard<'_>) {
     guard.untold = 0;
-    let taken = load(&tx(guard).reader, word::HEAD);
+    let taken = tx(guard).reader.load(word::HEAD);
     if guard.gatherer.next(taken) == Next::Gather {
         tell_reader(guard);
     }

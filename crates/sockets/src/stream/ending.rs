@@ -10,7 +10,7 @@
 use super::anchor::{anchor_has_ended, anchor_news};
 use super::entering::switched;
 use super::hold::scan;
-use super::{listeners, load, peek, reflected, rx, state, tx, word};
+use super::{listeners, peek, reflected, rx, state, tx, word};
 use crate::Errno;
 use crate::conn::{Conn, Guard, HELD, flag};
 use sovia_proto::packet::Kind;
@@ -62,7 +62,7 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
     let finished = has_finished(guard) || ended && !on_vi;
     // It may have closed just before the last bytes were put on the VI for it.
-    let refused = load(&tx(guard).path, word::GRANT) == word::LEFT && leaves_unread(guard);
+    let refused = tx(guard).path.load(word::GRANT) == word::LEFT && leaves_unread(guard);
     if !dead && !reset && !refused && finished {
         conn.clear(flag::ANCHOR);
         return false;
@@ -119,14 +119,14 @@ fn has_finished(guard: &Guard<'_>) -> bool {
 /// Whether bytes that this end has put on the VI have not been read at the other.
 fn leaves_unread(guard: &Guard<'_>) -> bool {
     let direction = tx(guard);
-    let taken_back = load(&direction.path, word::SWITCH) == CANCELLED;
-    let pumped = load(&direction.path, word::PUMPED) != 0;
+    let taken_back = direction.path.load(word::SWITCH) == CANCELLED;
+    let pumped = direction.path.load(word::PUMPED) != 0;
     if guard.conn.tx() == Tx::Tcp || taken_back || pumped || guard.own.uncounted {
         // The kernel knows of all bytes; or they have not been counted.
         return false;
     }
-    guard.gatherer.tail != load(&direction.reader, word::HEAD)
-        || guard.bytes_sent != load(&direction.reader, word::TAKEN_BYTES) as u32
+    guard.gatherer.tail != direction.reader.load(word::HEAD)
+        || guard.bytes_sent != direction.reader.load(word::TAKEN_BYTES) as u32
 }
 
 /// The error that a receive at the end of the stream returns, once.
@@ -171,7 +171,7 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
 
 /// Whether the peer has announced on the VI that it sends no more, however much of what it sent is unread.
 pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
-    guard.conn.rx() == Rx::Vi && load(&rx(guard).writer, word::FIN) == word::FIN_ON_VI
+    guard.conn.rx() == Rx::Vi && rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
 }
 
 /// Whether the end that the peer has announced on the VI is to be reported to the program.

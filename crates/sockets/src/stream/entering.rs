@@ -1,6 +1,6 @@
 //! The receiver's steps from TCP to the VI: it grants, and at the sender's switch it enters.
 
-use super::{Fault, handled, load, reflected, rx, store, tell_writer, word};
+use super::{Fault, handled, reflected, rx, tell_writer, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::reflected::Next;
@@ -10,12 +10,12 @@ use via_shm::Damaged;
 /// Publishes a grant, or its end.
 pub(super) fn say_grant(guard: &mut Guard<'_>, grant: u64) {
     guard.own.grant = grant;
-    store(&super::rx(guard).path, word::GRANT, grant);
+    super::rx(guard).path.store(word::GRANT, grant);
 }
 
 /// The sender's switch, or 0 if it has not switched or has taken it back.
 pub(super) fn switched(guard: &Guard<'_>) -> u64 {
-    match load(&rx(guard).path, word::SWITCH) {
+    match rx(guard).path.load(word::SWITCH) {
         CANCELLED => 0,
         word => word,
     }
@@ -37,7 +37,7 @@ fn claim_at(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
         }
     }
     // The peer has published its window before it switched.
-    let window = load(&rx(guard).writer, word::WINDOW).min(u64::from(WINDOW_MAX));
+    let window = rx(guard).writer.load(word::WINDOW).min(u64::from(WINDOW_MAX));
     guard.flow.face(window as u16);
     Ok(true)
 }

@@ -10,7 +10,7 @@
 //! connection go, or dies, its relatives handle messages in their calls (SOVIA_SINGLE).
 
 use super::hold::scan;
-use super::{Fault, damaged, listeners, load, rx, word};
+use super::{Fault, damaged, listeners, rx, word};
 use crate::conn::{Guard, Handler, flag};
 use crate::{members, table};
 use sovia_proto::path::Rx;
@@ -42,7 +42,7 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
     let handled = guard.held_end.wrapping_sub(before);
     guard.traffic.messages_handled += u64::from(handled);
     let direction = rx(guard);
-    let (tail, switch) = (load(&direction.writer, word::TAIL), load(&direction.path, word::SWITCH));
+    let (tail, switch) = (direction.writer.load(word::TAIL), direction.path.load(word::SWITCH));
     let now = (tail, switch, guard.held_end);
     let told = core::mem::replace(&mut guard.handler.told, now);
     // The program may have been sooner with any of it, and want no edge for it. A call that has only

@@ -5,7 +5,7 @@
 
 use super::entering::{claim, say_grant};
 use super::returned::{end_part, recalled};
-use super::{Damaged, load, reflected, rx, store, tell_reader, tell_writer, tx, word};
+use super::{Damaged, reflected, rx, tell_reader, tell_writer, tx, word};
 use crate::conn::{Guard, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::{Ordering, fence};
@@ -15,7 +15,7 @@ use sovia_proto::path::{self, Await, CANCELLED, ENTERED, Grant, Leave, Owed, Rec
 /// Asks the receiver of the direction in which this end sends to recall it.
 pub(crate) fn ask_for_recall(guard: &mut Guard<'_>) {
     guard.own.asked = 1;
-    store(&tx(guard).path, word::ASKED, 1);
+    tx(guard).path.store(word::ASKED, 1);
     tell_reader(guard);
     ring_progress_thread(guard);
 }
@@ -23,12 +23,12 @@ pub(crate) fn ask_for_recall(guard: &mut Guard<'_>) {
 /// Whether the sender of the direction in which this end receives asks for its recall, and no thread has begun
 /// with it.
 pub(crate) fn is_asked_for_recall(guard: &Guard<'_>) -> bool {
-    !guard.conn.has(flag::RETREATING) && load(&rx(guard).path, word::ASKED) != 0
+    !guard.conn.has(flag::RETREATING) && rx(guard).path.load(word::ASKED) != 0
 }
 
 /// What the receiver of the direction in which this end sends has granted.
 fn granted(guard: &Guard<'_>) -> Grant {
-    Grant::from_word(load(&tx(guard).path, word::GRANT))
+    Grant::from_word(tx(guard).path.load(word::GRANT))
 }
 
 /// Ends the part of this end on the VI, if the receiver of the direction in which it sends has recalled it.
@@ -46,8 +46,8 @@ pub(crate) fn is_waited_for(guard: &Guard<'_>) -> bool {
         Tx::Vi => granted(guard) == Grant::Recalled,
         Tx::Back => {
             let path = &tx(guard).path;
-            let is_asked_for = load(path, word::SWITCH) == CANCELLED
-                || path::owed(granted(guard), load(path, word::RETURNED)) != Owed::Refuse;
+            let is_asked_for = path.load(word::SWITCH) == CANCELLED
+                || path::owed(granted(guard), path.load(word::RETURNED)) != Owed::Refuse;
             conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED) && is_asked_for
         }
         Tx::Tcp => false,
@@ -110,7 +110,7 @@ pub(crate) fn recall(guard: &mut Guard<'_>) -> Result<Option<bool>, Damaged> {
     if reflected::is_reflected(guard) {
         return Ok(recall_by_nic(guard));
     }
-    match path::recall(guard.conn.rx(), load(&rx(guard).path, word::SWITCH)) {
+    match path::recall(guard.conn.rx(), rx(guard).path.load(word::SWITCH)) {
         Recall::Nothing => Ok(Some(false)),
         Recall::Drain => Ok(Some(true)),
         Recall::Enter(seen) => claim(guard, seen).map(Some),
@@ -134,15 +134,15 @@ fn recall_by_nic(guard: &Guard<'_>) -> Option<bool> {
 /// looked for on the VI.
 pub(crate) fn awaits_on_tcp(guard: &Guard<'_>) -> Await {
     let (conn, path) = (guard.conn, &rx(guard).path);
-    let returned = if conn.has(flag::RETURNING) { load(path, word::RETURNED) } else { 0 };
-    let (taken_back, pumped) = (load(path, word::TAKEN) != 0, load(path, word::PUMPED) != 0);
-    path::on_tcp(conn.rx(), load(path, word::SWITCH), taken_back, returned, pumped)
+    let returned = if conn.has(flag::RETURNING) { path.load(word::RETURNED) } else { 0 };
+    let (taken_back, pumped) = (path.load(word::TAKEN) != 0, path.load(word::PUMPED) != 0);
+    path::on_tcp(conn.rx(), path.load(word::SWITCH), taken_back, returned, pumped)
 }
 
 /// Whether the sender has not ended its part on the VI, so that it is not known yet what is unread there.
 pub(crate) fn awaits_answer(guard: &Guard<'_>) -> bool {
     matches!(guard.conn.rx(), Rx::Granted | Rx::Vi)
-        && load(&rx(guard).path, word::SWITCH) != CANCELLED
+        && rx(guard).path.load(word::SWITCH) != CANCELLED
 }
 
 /// Rings for the peer's progress thread, which answers in the place of a program that makes no call.

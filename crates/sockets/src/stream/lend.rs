@@ -7,7 +7,7 @@
 use super::hold::{kind_of, look};
 use super::packets::{advance, consumed, count_arrival, packet_of};
 use super::send::{cannot, goes_over_vi, said, send_vi};
-use super::{Fault, Put, backlog, failed, load, rx, tx, word};
+use super::{Fault, Put, backlog, failed, rx, tx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
 use core::ptr::NonNull;
 use sovia_proto::configuration::Transfer;
@@ -59,7 +59,9 @@ pub(crate) fn packets_go_at_once(guard: &Guard<'_>, len: usize) -> bool {
 /// Changes as the receiver reads.
 pub(crate) fn lend_progress(guard: &Guard<'_>) -> u64 {
     let direction = tx(guard);
-    load(&direction.reader, word::HEAD)
+    direction
+        .reader
+        .load(word::HEAD)
         .wrapping_add(direction.credit.released())
         .wrapping_add(u64::from(guard.flow.unacked()) << 48)
 }
@@ -67,7 +69,7 @@ pub(crate) fn lend_progress(guard: &Guard<'_>) -> u64 {
 /// Whether the window and the order let a packet go.
 fn may_send(guard: &mut Guard<'_>) -> Result<bool, Fault> {
     if guard.gatherer.is_gathering() {
-        let taken = load(&tx(guard).reader, word::HEAD);
+        let taken = tx(guard).reader.load(word::HEAD);
         if guard.gatherer.next(taken) == Next::Gather {
             return Ok(false);
         }
@@ -143,9 +145,9 @@ pub(crate) fn borrow(guard: &mut Guard<'_>, fd: i32) -> Find {
 
 fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
     let line = &rx(guard).writer;
-    let tail = load(line, word::TAIL);
+    let tail = line.load(word::TAIL);
     if tail != guard.taker.head {
-        let after = load(line, word::AFTER) as u32;
+        let after = line.load(word::AFTER) as u32;
         if let Take::Gathered(_) = guard.taker.next(tail, after) {
             return Ok(Find::Bulk);
         }

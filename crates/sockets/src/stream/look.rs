@@ -5,7 +5,7 @@ use super::hold::scan;
 use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
 use super::take::is_returning;
-use super::{Got, ROOM, backlog, ending, load, reflected, returned, rx, tx, word};
+use super::{Got, ROOM, backlog, ending, reflected, returned, rx, tx, word};
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
@@ -21,10 +21,10 @@ use via_shm::layout::Direction;
 /// to handle; others are found by the call.
 fn gathered_next(guard: &Guard<'_>) -> bool {
     let line = &rx(guard).writer;
-    let tail = load(line, word::TAIL);
+    let tail = line.load(word::TAIL);
     tail != guard.taker.head
         && (!guard.conn.is_handled()
-            || guard.taker.next(tail, load(line, word::AFTER) as u32) != Take::Packet)
+            || guard.taker.next(tail, line.load(word::AFTER) as u32) != Take::Packet)
 }
 
 /// Whether a receive would find something (bytes, the end, an error).
@@ -98,7 +98,7 @@ pub fn writable(guard: &mut Guard<'_>, fd: i32) -> bool {
         if !guard.gatherer.is_gathering() {
             return true;
         }
-        let taken = load(&tx(guard).reader, word::HEAD);
+        let taken = tx(guard).reader.load(word::HEAD);
         guard.gatherer.next(taken) == Next::Packet
             || guard.gatherer.waiting() <= ROOM && backlog::has_room(guard)
     } else if returned::holds_back(guard, fd) {
@@ -141,7 +141,7 @@ impl<'a> Watch<'a> {
             rx,
             message,
             head: guard.taker.head,
-            switch: load(&rx.path, word::SWITCH),
+            switch: rx.path.load(word::SWITCH),
             on_vi: guard.conn.rx() == Rx::Vi,
             anchor: guard.conn.has(flag::ANCHOR),
             handled: guard.conn.is_handled().then(|| {

@@ -70,20 +70,10 @@ use sovia_signal::access::BadAddress;
 use sovia_sys::call;
 use via_shm::Endpoint;
 use via_shm::endpoint::{Area, Unsent};
-use via_shm::layout::{Direction, Words};
+use via_shm::layout::Direction;
 
 /// A sender that waits for room is woken, and a poller told, when this much is free again.
 const ROOM: u64 = (Area::LEN / 2) as u64;
-
-#[inline]
-fn load(line: &Words, word: usize) -> u64 {
-    line.0[word].load(Ordering::Acquire)
-}
-
-#[inline]
-fn store(line: &Words, word: usize, value: u64) {
-    line.0[word].store(value, Ordering::Release);
-}
 
 /// What a receive found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,14 +199,14 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     }
     guard.count_sent(ordered);
     // Gathered bytes are published step by step, and noted after each.
-    let tail = load(&tx(guard).writer, word::TAIL);
+    let tail = tx(guard).writer.load(word::TAIL);
     if tail.wrapping_sub(guard.gatherer.tail) <= u64::from(guard.protocol.chunk) {
         guard.gatherer.tail = tail;
     }
     packets::finish_taking(guard);
     audit::repair(guard);
     // A switch that has been taken back leaves nothing on the VI that would not go to TCP.
-    if guard.conn.tx() == Tx::Vi && load(&tx(guard).path, word::SWITCH) == CANCELLED {
+    if guard.conn.tx() == Tx::Vi && tx(guard).path.load(word::SWITCH) == CANCELLED {
         guard.conn.set(flag::LEFT_VI);
         guard.conn.set_tx(Tx::Back);
     }
@@ -254,7 +244,7 @@ fn direction(block: &Direction) -> &'static Direction {
 
 /// Tells the peer how many packets it may find unacknowledged.
 fn say_window(guard: &Guard<'_>, window: u16) {
-    store(&tx(guard).writer, word::WINDOW, u64::from(window));
+    tx(guard).writer.store(word::WINDOW, u64::from(window));
 }
 
 /// Tells the peer's reader that there is news for it.

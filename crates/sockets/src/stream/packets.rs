@@ -1,6 +1,6 @@
 //! What one packet does when it arrives, when it has been consumed, and what goes without bytes.
 
-use super::{Fault, remains, store, tell_writer, word};
+use super::{Fault, remains, tell_writer, word};
 
 use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -51,7 +51,7 @@ pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<
 pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) -> Result<(), Fault> {
     guard.front = 0;
     guard.bytes_taken = guard.bytes_taken.wrapping_add(len);
-    store(&super::rx(guard).reader, word::TAKEN_BYTES, u64::from(guard.bytes_taken));
+    super::rx(guard).reader.store(word::TAKEN_BYTES, u64::from(guard.bytes_taken));
     if let Some(position) = release {
         if guard.borrowed {
             // In order: what lies before it is being read still.

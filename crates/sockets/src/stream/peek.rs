@@ -3,12 +3,13 @@
 use super::anchor::acknowledge;
 use super::entering::{Origin, grant, next_from, switched};
 use super::hold::{copy_held, kind_of, look, scan};
-use super::receive::{end, idle, rescue};
+use super::receive::{end, idle, limit_on_tcp, rescue};
 use super::remains::unread_packets;
 use super::take::is_returning;
-use super::{Fault, Got, damaged, ending, failed, load, reflected, rx, word};
+use super::{Fault, Got, damaged, ending, failed, reflected, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};
+use core::ops::ControlFlow;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::call;
@@ -55,12 +56,9 @@ fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
 fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
     grant(guard);
-    let limit = match next_from(guard) {
-        Ok(Origin::Vi) => return None,
-        Ok(Origin::Tcp(limit)) => limit.min(out.len()),
-        Ok(Origin::Nowhere) if conn.has(flag::SHUT_RD) => return Some(Got::End),
-        Ok(Origin::Nowhere) => return Some(Got::Nothing),
-        Err(fault) => return Some(Got::Failed(failed(conn, fd, fault))),
+    let limit = match limit_on_tcp(guard, fd) {
+        ControlFlow::Continue(limit) => limit.min(out.len()),
+        ControlFlow::Break(got) => return got,
     };
     // Behind the switch newer bytes may lie than those on the VI.
     let out = &mut out[..limit];
@@ -123,8 +121,8 @@ fn peek_left(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
 fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
     look(guard)?;
     let direction = rx(guard);
-    let tail = load(&direction.writer, word::TAIL);
-    let after = load(&direction.writer, word::AFTER) as u32;
+    let tail = direction.writer.load(word::TAIL);
+    let after = direction.writer.load(word::AFTER) as u32;
     let mut done = 0;
     let mut from = guard.front as usize;
     let mut packets = guard.taker.packets;
@@ -136,7 +134,7 @@ fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
     let mut gathered_done = gathered == 0;
     while done < out.len() {
         if !gathered_done && packets == after {
-            let start = load(&direction.writer, word::START);
+            let start = direction.writer.load(word::START);
             let mut head = guard.taker.head;
             while done < out.len() && head != tail {
                 let at = (head.wrapping_sub(start) % Area::LEN as u64) as usize;
@@ -179,7 +177,7 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
             return Ok(tcp);
         }
         // What has been switched counts too. It is only looked at: the sender may still take it back.
-        let gathered = load(&rx(guard).writer, word::TAIL).min(Area::LEN as u64) as usize;
+        let gathered = rx(guard).writer.load(word::TAIL).min(Area::LEN as u64) as usize;
         let queued = guard.endpoint_ref().rx.queued(is_data);
         return Ok(tcp + held_bytes(guard) + queued + gathered);
     }
@@ -187,7 +185,7 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
         return Err(damaged(guard.conn, fd));
     }
     let sum = held_bytes(guard);
-    let gathered = load(&rx(guard).writer, word::TAIL).wrapping_sub(guard.taker.head);
+    let gathered = rx(guard).writer.load(word::TAIL).wrapping_sub(guard.taker.head);
     // The sender may have gone on on TCP.
     let on_tcp = if unread_packets(guard).any(|held| held.kind == Kind::ToTcp as u8) {
         call::bytes_unread(fd).map_err(errno)?

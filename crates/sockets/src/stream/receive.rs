@@ -5,10 +5,11 @@ use super::entering::{Origin, grant, next_from};
 use super::hold::scan;
 use super::state::{self, Receives};
 use super::take::{receive_vi, receive_vi_here};
-use super::{Fault, Got, damaged, failed, load, rx, word};
+use super::{Fault, Got, damaged, failed, rx, word};
 use super::{combine, ending, reflected};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::errno;
+use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
 use sovia_proto::path::{self, Rx, Tx};
 use sovia_sys::{cache, call};
@@ -35,7 +36,7 @@ fn finds_nothing(guard: &Guard<'_>) -> bool {
         && !guard.conn.has(UNUSUAL)
         && guard.untold == 0
         && guard.held_first == guard.held_end
-        && load(&rx(guard).writer, word::TAIL) == guard.taker.head
+        && rx(guard).writer.load(word::TAIL) == guard.taker.head
 }
 
 fn receive_some(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
@@ -123,7 +124,7 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
     if (gone || conn.has(flag::ANCHOR)) && scan(guard).is_err() {
         return Got::Failed(damaged(conn, fd));
     }
-    let gathered = load(&rx(guard).writer, word::TAIL) != guard.taker.head;
+    let gathered = rx(guard).writer.load(word::TAIL) != guard.taker.head;
     if guard.held_first != guard.held_end || gathered {
         return Got::Bytes(0);
     }
@@ -160,16 +161,26 @@ fn anchor(fd: i32) -> Got {
     }
 }
 
+/// Bytes that may be read of TCP; else what a look at TCP has found, with `None` if the direction has gone over to
+/// the VI.
+pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option<Got>, usize> {
+    let conn = guard.conn;
+    ControlFlow::Break(match next_from(guard) {
+        Ok(Origin::Tcp(limit)) => return ControlFlow::Continue(limit),
+        Ok(Origin::Vi) => None,
+        Ok(Origin::Nowhere) if conn.has(flag::SHUT_RD) => Some(Got::End),
+        Ok(Origin::Nowhere) => Some(Got::Nothing),
+        Err(fault) => Some(Got::Failed(failed(conn, fd, fault))),
+    })
+}
+
 /// Receives from TCP; `None` if the direction has gone over to the VI.
 fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
     grant(guard);
-    let limit = match next_from(guard) {
-        Ok(Origin::Vi) => return None,
-        Ok(Origin::Tcp(limit)) => limit.min(out.len()),
-        Ok(Origin::Nowhere) if conn.has(flag::SHUT_RD) => return Some(Got::End),
-        Ok(Origin::Nowhere) => return Some(Got::Nothing),
-        Err(fault) => return Some(Got::Failed(failed(conn, fd, fault))),
+    let limit = match limit_on_tcp(guard, fd) {
+        ControlFlow::Continue(limit) => limit.min(out.len()),
+        ControlFlow::Break(got) => return got,
     };
     conn.clear(flag::ANCHOR);
     let got = match call::recv(fd, &mut out[..limit], libc::MSG_DONTWAIT) {
@@ -222,11 +233,11 @@ pub(super) fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Ori
     let conn = guard.conn;
     let skip = path::rescue(
         conn.rx(),
-        load(path, word::SWITCH),
-        load(path, word::TAKEN) != 0,
-        if conn.has(flag::RETURNING) { load(path, word::RETURNED) } else { 0 },
-        load(path, word::PUMPED) != 0,
-        load(path, word::FROM),
+        path.load(word::SWITCH),
+        path.load(word::TAKEN) != 0,
+        if conn.has(flag::RETURNING) { path.load(word::RETURNED) } else { 0 },
+        path.load(word::PUMPED) != 0,
+        path.load(word::FROM),
         conn.rx_tcp.load(Ordering::Acquire),
     );
     // This end may have shut its receiving half, and nothing more.

@@ -10,7 +10,7 @@
 //!   the VI or goes back asks, and its next steps wait for the answer ([`sovia_proto::path::reflected`]).
 
 use super::hold::scan;
-use super::{Got, load, rx, store, tx, word};
+use super::{Got, rx, tx, word};
 use crate::conn::{Guard, HELD, flag};
 use crate::{pair, table};
 use core::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ pub(super) enum End {
 
 /// Whether the peer publishes anything more.
 pub(super) fn end(guard: &Guard<'_>) -> End {
-    match load(&rx(guard).writer, word::GONE) {
+    match rx(guard).writer.load(word::GONE) {
         // The other side of the segment is the NIC's.
         0 if guard.conn.has(flag::DEAD) => End::Broken,
         0 => End::NotYet,
@@ -70,27 +70,27 @@ pub(super) fn next(guard: &Guard<'_>) -> Next {
     // First: the switch that is seen after it is the sender's last word.
     let gone = publishes_no_more(guard);
     let read = guard.conn.rx_tcp.load(Ordering::Acquire);
-    let claimed = load(&rx(guard).reader, word::CLAIM) != 0;
-    path::reflected::next(load(&rx(guard).path, word::SWITCH), read, claimed, gone)
+    let claimed = rx(guard).reader.load(word::CLAIM) != 0;
+    path::reflected::next(rx(guard).path.load(word::SWITCH), read, claimed, gone)
 }
 
 /// Claims the sender's switch.
 pub(super) fn claim(guard: &Guard<'_>) {
-    store(&rx(guard).reader, word::CLAIM, 1);
+    rx(guard).reader.store(word::CLAIM, 1);
     tell_nic(guard);
 }
 
 /// Whether the sender of the direction in which this end receives moves it no more, and all that it has published is here.
 fn publishes_no_more(guard: &Guard<'_>) -> bool {
-    load(&rx(guard).writer, word::FIN) != 0 || end(guard) != End::NotYet
+    rx(guard).writer.load(word::FIN) != 0 || end(guard) != End::NotYet
 }
 
 /// What a receiver that has recalled does next.
 pub(super) fn recalled(guard: &Guard<'_>) -> Recalled {
     let gone = publishes_no_more(guard);
-    let claimed = load(&rx(guard).reader, word::CLAIM) != 0;
-    let confirmed = load(&rx(guard).writer, word::ANSWER) & word::CONFIRMED != 0;
-    let switch = load(&rx(guard).path, word::SWITCH);
+    let claimed = rx(guard).reader.load(word::CLAIM) != 0;
+    let confirmed = rx(guard).writer.load(word::ANSWER) & word::CONFIRMED != 0;
+    let switch = rx(guard).path.load(word::SWITCH);
     path::reflected::recall(guard.conn.rx(), switch, claimed, confirmed, gone)
 }
 
@@ -100,7 +100,7 @@ pub(super) fn found_by_answer(guard: &Guard<'_>, found: u64) -> Option<u64> {
     if !is_reflected(guard) {
         return Some(found);
     }
-    let answer = load(&rx(guard).writer, word::ANSWER);
+    let answer = rx(guard).writer.load(word::ANSWER);
     if answer & word::ACCEPTED != 0 {
         Some(0)
     } else if answer & word::REFUSED != 0 || end(guard) != End::NotYet {
@@ -127,7 +127,7 @@ fn found_instead(guard: &Guard<'_>) -> Option<Got> {
     let had = amount(guard.bytes_taken.wrapping_add(guard.front), guard.taker.head);
     let is_over = conn.has(flag::SHUT_RD) && conn.has(flag::SHUT_WR) && is_reflected(guard);
     // What has come since both halves were shut TCP would have thrown away.
-    (is_over && load(&rx(guard).path, word::SHUT) == had).then_some(Got::End)
+    (is_over && rx(guard).path.load(word::SHUT) == had).then_some(Got::End)
 }
 
 /// The peer's end, for the thread that answers in the place of the program: whether it is news.
@@ -137,7 +137,7 @@ pub(crate) fn note_end(guard: &Guard<'_>) -> bool {
     }
     is_reflected(guard)
         && !guard.conn.has(flag::GONE)
-        && load(&rx(guard).writer, word::GONE) != 0
+        && rx(guard).writer.load(word::GONE) != 0
         && guard.conn.set(flag::GONE | flag::ANCHOR) & flag::GONE == 0
 }
 
@@ -153,13 +153,13 @@ pub(super) fn shut_word(guard: &mut Guard<'_>) -> u64 {
     }
     let held = (guard.held_first..guard.held_end).map(|n| guard.held[n as usize % HELD].len);
     let packets = held.fold(guard.bytes_taken, u32::wrapping_add);
-    amount(packets, load(&rx(guard).writer, word::TAIL))
+    amount(packets, rx(guard).writer.load(word::TAIL))
 }
 
 /// The receiver has shut both halves, and what this end has sent since, before it heard of that, lies on the VI. TCP would
 /// have reset the connection for it: the kernel does, for a byte that it is given here.
 fn reset_for_what_came_late(guard: &Guard<'_>) {
-    let said = load(&tx(guard).path, word::SHUT);
+    let said = tx(guard).path.load(word::SHUT);
     let sent = amount(guard.bytes_sent, guard.gatherer.tail);
     if said > 1
         && said != sent
@@ -174,13 +174,13 @@ fn reset_for_what_came_late(guard: &Guard<'_>) {
 
 /// The anchor has ended: the NICs find out whether the peer holds its end.
 pub(crate) fn anchor_ended(guard: &Guard<'_>) {
-    if is_reflected(guard) && load(&rx(guard).reader, word::ENDED_ON_TCP) == 0 {
-        store(&rx(guard).reader, word::ENDED_ON_TCP, 1);
+    if is_reflected(guard) && rx(guard).reader.load(word::ENDED_ON_TCP) == 0 {
+        rx(guard).reader.store(word::ENDED_ON_TCP, 1);
         tell_nic(guard);
     }
 }
 
 /// Whether the peer has died, rather than left.
 pub(super) fn has_died(guard: &Guard<'_>) -> bool {
-    load(&rx(guard).writer, word::GONE) == word::DIED
+    rx(guard).writer.load(word::GONE) == word::DIED
 }

@@ -5,7 +5,7 @@
 //! or be killed, in the middle of any of this, and another one goes on.
 
 use super::hold::{kind_of, scan};
-use super::{Fault, load, reflected, rx, store, tx, word};
+use super::{Fault, reflected, rx, tx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, Held, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::packet::Kind;
@@ -45,7 +45,7 @@ pub(crate) fn look(guard: &mut Guard<'_>) -> Result<Unread, Damaged> {
     scan(guard).map_err(nonsense)?;
     let line = &rx(guard).writer;
     // What was gathered before a packet was sent is visible now that the packet is.
-    let gathered = load(line, word::TAIL).wrapping_sub(guard.taker.head);
+    let gathered = line.load(word::TAIL).wrapping_sub(guard.taker.head);
     if gathered > Area::LEN as u64 {
         return Err(Damaged("more gathered than fits"));
     }
@@ -84,7 +84,7 @@ pub(super) fn unread_packets<'g>(guard: &'g Guard<'_>) -> impl Iterator<Item = &
 /// [`Damaged`] if gathered bytes come after packets that have not come.
 pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Damaged> {
     let direction = rx(guard);
-    let after = load(&direction.writer, word::AFTER) as u32;
+    let after = direction.writer.load(word::AFTER) as u32;
     let before = match unread.gathered {
         0 => unread.packets,
         _ => after.wrapping_sub(guard.taker.packets),
@@ -100,9 +100,9 @@ pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Damaged> {
         };
         remains.leave(n, left);
     }
-    store(&direction.reader, word::FRONT, u64::from(guard.front));
+    direction.reader.store(word::FRONT, u64::from(guard.front));
     let counts = u64::from(unread.packets) | u64::from(before) << 32;
-    store(&direction.reader, word::REMAINS, counts);
+    direction.reader.store(word::REMAINS, counts);
     Ok(())
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn leave(guard: &Guard<'_>, unread: &Unread) -> Result<(), Damaged> {
 pub(super) fn repair(guard: &Guard<'_>) {
     let conn = guard.conn;
     if conn.has(flag::RETURNING) && path::recalls(conn.rx()) {
-        match Returned::from_word(load(&rx(guard).path, word::RETURNED)) {
+        match Returned::from_word(rx(guard).path.load(word::RETURNED)) {
             // Not answered yet: the retreat goes on with it.
             Returned::Bytes(_) if reflected::found_by_answer(guard, 0).is_none() => {}
             Returned::Bytes(1..) if reflected::found_by_answer(guard, 0) == Some(0) => {
@@ -156,10 +156,10 @@ impl Part {
             return Ok(Part { said, messages, before: messages, front: 0, gathered: (0, tail) });
         }
         let line = &tx(guard).reader;
-        let counts = load(line, word::REMAINS);
+        let counts = line.load(word::REMAINS);
         let (messages, before) = (counts as u32, (counts >> 32) as u32);
-        let front = u32::try_from(load(line, word::FRONT));
-        let head = load(line, word::HEAD);
+        let front = u32::try_from(line.load(word::FRONT));
+        let head = line.load(word::HEAD);
         let gathered = tail.wrapping_sub(head);
         match front {
             Ok(front)

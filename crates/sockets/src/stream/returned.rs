@@ -2,7 +2,7 @@
 //! anything newer ([`crate::retreat`]).
 
 use super::remains::{Part, Said};
-use super::{damaged, leaving, listeners, load, reflected, send_control, store, tell_reader, word};
+use super::{damaged, leaving, listeners, reflected, send_control, tell_reader, word};
 use crate::anchors;
 use crate::conn::{Guard, HasEndpoint, flag};
 use core::sync::atomic::Ordering;
@@ -56,11 +56,11 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
         return Debt::None;
     }
     let path = &guard.endpoint_ref().tx.direction().path;
-    if load(path, word::SWITCH) == CANCELLED {
+    if path.load(word::SWITCH) == CANCELLED {
         return pay(guard, fd, Said::BySender, word::TAKEN, None);
     }
-    let grant = Grant::from_word(load(path, word::GRANT));
-    match path::owed(grant, load(path, word::RETURNED)) {
+    let grant = Grant::from_word(path.load(word::GRANT));
+    match path::owed(grant, path.load(word::RETURNED)) {
         Owed::Refuse => Debt::Unasked,
         // A receiver that has died or left meanwhile never answers. One that has only ended what it sends does.
         Owed::Wait if !conn.has(flag::DEAD | flag::GONE) && !has_left(guard, fd) => Debt::Waits,
@@ -78,7 +78,7 @@ fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u6
     let conn = guard.conn;
     match pump(guard, fd, said, bytes) {
         Ok(true) => {
-            store(&guard.endpoint_ref().tx.direction().path, done, 1);
+            guard.endpoint_ref().tx.direction().path.store(done, 1);
             conn.set(flag::PUMPED);
             tell_reader(guard);
             // Sends may go on, whichever thread has found it so.
@@ -146,7 +146,7 @@ pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
 
 /// Whether the receiver has left the direction, or TCP has no connection any more.
 fn has_left(guard: &Guard<'_>, fd: i32) -> bool {
-    load(&guard.endpoint_ref().tx.direction().path, word::GRANT) == word::LEFT
+    guard.endpoint_ref().tx.direction().path.load(word::GRANT) == word::LEFT
         || call::tcp_state(fd).is_none_or(call::TcpState::is_closed)
 }
 

@@ -5,8 +5,7 @@ use super::anchor::{acknowledge, push};
 use super::hold::look;
 use super::state::{self, Receiver, Sends};
 use super::{
-    Fault, Put, backlog, failed, load, returned, rx, send_control, store, tell_reader, transfer,
-    tx, word,
+    Fault, Put, backlog, failed, returned, rx, send_control, tell_reader, transfer, tx, word,
 };
 use super::{combine, ending, listeners, reflected};
 use crate::Errno;
@@ -107,7 +106,7 @@ fn receiver(guard: &Guard<'_>) -> Receiver {
     if has_shut(guard) {
         return Receiver::HasShut;
     }
-    match load(&tx(guard).path, word::GRANT) {
+    match tx(guard).path.load(word::GRANT) {
         word::LEFT => Receiver::HasLeft,
         grant if Grant::from_word(grant) == Grant::Recalled => Receiver::Recalls,
         _ => Receiver::Listens,
@@ -143,13 +142,13 @@ pub(crate) fn way(guard: &mut Guard<'_>, fd: i32) -> Way {
 /// Whether the receiver has shut both halves ([`shut`]).
 #[inline]
 pub(super) fn has_shut(guard: &Guard<'_>) -> bool {
-    load(&tx(guard).path, word::SHUT) != 0
+    tx(guard).path.load(word::SHUT) != 0
 }
 
 /// This end has shut both halves, of the anchor as well: nothing that the peer sends is welcome.
 pub fn shut(guard: &mut Guard<'_>) {
     let shut = reflected::shut_word(guard);
-    store(&rx(guard).path, word::SHUT, shut);
+    rx(guard).path.store(word::SHUT, shut);
     // Wakes threads that wait for room. Others have been notified of the end.
     listeners::wake_asleep(&rx(guard).room);
     reflected::tell_nic(guard);
@@ -166,7 +165,7 @@ fn asked(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
 fn switch(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     let path = &tx(guard).path;
-    if Grant::from_word(load(path, word::GRANT)) != Grant::Granted
+    if Grant::from_word(path.load(word::GRANT)) != Grant::Granted
         || conn.has(flag::SHUT_WR | flag::RETREATING | flag::DAMAGED)
     {
         return;
@@ -186,13 +185,13 @@ fn switch(guard: &mut Guard<'_>, fd: i32) {
     let sent = conn.tx_tcp.load(Ordering::Acquire);
     let switch = sovia_proto::path::switch_word(sent);
     (guard.own.from, guard.own.switch) = (sent, switch);
-    store(path, word::FROM, sent);
-    store(path, word::SWITCH, switch);
+    path.store(word::FROM, sent);
+    path.store(word::SWITCH, switch);
     core::sync::atomic::fence(Ordering::SeqCst);
-    let grant = Grant::from_word(load(path, word::GRANT));
+    let grant = Grant::from_word(path.load(word::GRANT));
     if !sovia_proto::path::keeps_switch(grant) {
         // The receiver may have looked before the switch was there. Nothing is on the VI yet.
-        store(path, word::TAKEN, 1);
+        path.store(word::TAKEN, 1);
         let word = &path.0[word::SWITCH];
         if word.compare_exchange(switch, CANCELLED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             conn.set_tx(Tx::Back);
@@ -220,7 +219,7 @@ fn send_vi_here(guard: &mut Guard<'_>, bytes: &[u8]) -> Result<usize, Fault> {
 #[inline(always)]
 fn put(guard: &mut Guard<'_>, bytes: &[u8], done: &mut usize) -> Result<(), Fault> {
     if guard.gatherer.is_gathering() {
-        let taken = load(&tx(guard).reader, word::HEAD);
+        let taken = tx(guard).reader.load(word::HEAD);
         if guard.gatherer.next(taken) == Next::Gather {
             return gather(guard, bytes, done);
         }
@@ -292,7 +291,7 @@ fn gather(guard: &mut Guard<'_>, bytes: &[u8], sent: &mut usize) -> Result<(), F
             return Err(Fault::BadAddress);
         }
         gatherer.tail += n as u64;
-        store(line, word::TAIL, gatherer.tail);
+        line.store(word::TAIL, gatherer.tail);
         guard.gatherer = gatherer;
         guard.traffic.messages_sent += u64::from(done == 0);
         done += n;
@@ -307,11 +306,11 @@ pub fn finish(guard: &mut Guard<'_>, fd: i32) {
     returned::refuse_or_pump(guard, fd);
     if conn.tx() == Tx::Vi && !conn.has(flag::DAMAGED) && guard.closing.send_fin() {
         // Before the packet: a thread that is woken for that finds the end announced.
-        store(&tx(guard).writer, word::FIN, word::FIN_ON_VI);
+        tx(guard).writer.store(word::FIN, word::FIN_ON_VI);
         send_control(guard, Kind::Fin);
         tell_reader(guard);
-    } else if conn.tx() != Tx::Vi && load(&tx(guard).writer, word::FIN) == 0 {
-        store(&tx(guard).writer, word::FIN, word::FIN_ON_TCP);
+    } else if conn.tx() != Tx::Vi && tx(guard).writer.load(word::FIN) == 0 {
+        tx(guard).writer.store(word::FIN, word::FIN_ON_TCP);
         reflected::tell_nic(guard);
     }
 }

@@ -4,7 +4,7 @@ use super::hold::{copy_held, hold, kind_of, scan};
 use super::packets::{
     advance, consumed, count_arrival, packet_of, take_control, take_held_control,
 };
-use super::{Fault, ROOM, load, reflected, rx, store, tell_writer, word};
+use super::{Fault, ROOM, reflected, rx, tell_writer, word};
 use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
 use sovia_proto::order::Take;
 use sovia_proto::packet::{Immediate, Kind};
@@ -42,8 +42,8 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
     }
     // What was gathered before the packet was sent is visible now that the packet is.
     let line = &rx(guard).writer;
-    let tail = load(line, word::TAIL);
-    let after = load(line, word::AFTER) as u32;
+    let tail = line.load(word::TAIL);
+    let after = line.load(word::AFTER) as u32;
     guard.taker.next(tail, after) == Take::Packet
 }
 
@@ -70,9 +70,9 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
     let direction = rx(guard);
     while *count < out.len() {
         let done = *count;
-        let tail = load(&direction.writer, word::TAIL);
+        let tail = direction.writer.load(word::TAIL);
         if tail != guard.taker.head {
-            let after = load(&direction.writer, word::AFTER) as u32;
+            let after = direction.writer.load(word::AFTER) as u32;
             if let Take::Gathered(n) = guard.taker.next(tail, after) {
                 *count += take_gathered(guard, direction, n, &mut out[done..])?;
                 continue;
@@ -122,8 +122,8 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
                 if kind.is_ordered() {
                     // What was gathered before it was sent is there by now, though perhaps not
                     // yet when the tail was loaded above.
-                    let tail = load(&direction.writer, word::TAIL);
-                    let after = load(&direction.writer, word::AFTER) as u32;
+                    let tail = direction.writer.load(word::TAIL);
+                    let after = direction.writer.load(word::AFTER) as u32;
                     if let Take::Gathered(n) = guard.taker.next(tail, after) {
                         *count += take_gathered(guard, direction, n, &mut out[done..])?;
                         // Its arrival has been counted already, if it carries acknowledgements.
@@ -149,7 +149,7 @@ fn take_gathered(
     if available > Area::LEN as u64 {
         return Err(Fault::Damaged);
     }
-    let start = load(&direction.writer, word::START);
+    let start = direction.writer.load(word::START);
     let at = (guard.taker.head.wrapping_sub(start) % Area::LEN as u64) as usize;
     let n = (available as usize).min(out.len()).min(Area::LEN - at);
     if !guard.endpoint_ref().rx.area().read(at, &mut out[..n]) {
@@ -157,7 +157,7 @@ fn take_gathered(
         return Err(Fault::BadAddress);
     }
     guard.taker.head += n as u64;
-    store(&direction.reader, word::HEAD, guard.taker.head);
+    direction.reader.store(word::HEAD, guard.taker.head);
     if available - n as u64 <= ROOM {
         tell_writer(guard);
     }

@@ -297,7 +297,7 @@ pub(crate) enum Close {
 #[inline]
 pub(crate) fn closed(direction: &Direction) -> Option<Cause> {
     // SYNC: pairs with `Attachment::close`: every message sent before it is seen.
-    match direction.path.0[words::P_CLOSE].load(Ordering::Acquire) {
+    match direction.path.load(words::P_CLOSE) {
         0 => None,
         why => Some(cause(why)),
     }

@@ -111,7 +111,7 @@ impl Rdma {
         if self.stage != Stage::Staged {
             return None;
         }
-        let word = lane.direction().reader.0[words::R_FINISHED].load(Ordering::Acquire);
+        let word = lane.direction().reader.load(words::R_FINISHED);
         if word as u32 != self.number {
             return None;
         }
@@ -191,7 +191,7 @@ impl Rdma {
         words.0[words::W_BASE].store(self.base, Ordering::Relaxed);
         words.0[words::W_POSITION].store(self.base, Ordering::Relaxed);
         // SYNC: the target sees the words above when it sees this one.
-        words.0[words::W_RDMA].store(u64::from(self.number), Ordering::Release);
+        words.store(words::W_RDMA, u64::from(self.number));
         self.stage = Stage::Staged;
         lane.attachment().knock();
     }
@@ -214,7 +214,7 @@ impl Rdma {
                 return Err(Obstacle::Descriptor(status));
             }
             // What the target publishes before it has seen this RDMA belongs to the one before.
-            let theirs = direction.reader.0[words::R_POSITION].load(Ordering::Acquire);
+            let theirs = direction.reader.load(words::R_POSITION);
             let theirs = theirs.saturating_sub(self.base);
             if theirs > total {
                 return Err(Damaged("more moved than there is").into());
@@ -236,7 +236,7 @@ impl Rdma {
             self.step(lane.attachment(), gather, data, reading, len as u32)?;
             self.moved += len;
             let position = self.base + self.moved;
-            direction.writer.0[words::W_POSITION].store(position, Ordering::Release);
+            direction.writer.store(words::W_POSITION, position);
             lane.attachment().knock();
         }
     }

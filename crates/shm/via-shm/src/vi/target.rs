@@ -194,7 +194,7 @@ enum Step {
 impl Serving {
     fn step(&mut self, nic: &Shared, attachment: &Attachment, rights: &Rights) -> Step {
         let direction = attachment.back();
-        let number = direction.writer.0[words::W_RDMA].load(Ordering::Acquire) as u32;
+        let number = direction.writer.load(words::W_RDMA) as u32;
         if self.active.as_ref().is_none_or(|active| active.number != number) {
             self.active = None;
             if number == self.finished {
@@ -209,7 +209,7 @@ impl Serving {
         if !active.region.is_live() {
             return Step::Refused(number, active.reading);
         }
-        let theirs = direction.writer.0[words::W_POSITION].load(Ordering::Acquire);
+        let theirs = direction.writer.load(words::W_POSITION);
         let theirs = theirs.wrapping_sub(active.base);
         if theirs > active.len {
             return Step::Refused(number, active.reading);
@@ -239,7 +239,7 @@ impl Serving {
         let position = active.base.wrapping_add(active.moved);
         let all = active.moved == active.len;
         // SYNC: the initiator sees the bytes when it sees the position.
-        direction.reader.0[words::R_POSITION].store(position, Ordering::Release);
+        direction.reader.store(words::R_POSITION, position);
         if all {
             self.finish(attachment, number, Status::empty());
         } else {
@@ -252,7 +252,7 @@ impl Serving {
         self.active = None;
         self.finished = number;
         let value = u64::from(number) | u64::from(status.bits()) << 32;
-        attachment.back().reader.0[words::R_FINISHED].store(value, Ordering::Release);
+        attachment.back().reader.store(words::R_FINISHED, value);
         attachment.tell_room();
     }
 }

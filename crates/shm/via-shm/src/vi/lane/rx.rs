@@ -189,7 +189,7 @@ impl RxLane {
 
     /// Messages that the peer has dropped for want of a receive.
     pub(crate) fn dropped(&self) -> u64 {
-        self.direction().writer.0[words::W_DROPPED].load(Ordering::Acquire)
+        self.direction().writer.load(words::W_DROPPED)
     }
 }
 
