@@ -196,11 +196,12 @@ impl Incoming {
             }
         }
         let kind = Immediate::decode(entry.immediate).map(|packet| packet.kind);
+        slot.publish(n, entry);
         if kind == Ok(Kind::Fin) {
-            // Announced with the packet: a program that is woken for the end finds it.
+            // Behind the packet. The end of TCP counts from this word on, and a program that finds that end and no FIN
+            // takes its peer for one that has died.
             direction.writer.store(word::FIN, word::FIN_ON_VI);
         }
-        slot.publish(n, entry);
         self.next = n.wrapping_add(1);
         // As the sender itself would: acknowledgements are for the writer of the other direction.
         let reader = kind.is_ok_and(Kind::is_ordered);

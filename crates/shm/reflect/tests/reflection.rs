@@ -329,6 +329,25 @@ fn the_end_is_told_behind_everything_and_nothing_after_it() {
     assert_eq!((0..11).filter_map(|_| b.receive()).count(), 10);
 }
 
+/// The end of TCP counts for a program that finds the word: it must find the packet then.
+#[test]
+fn the_word_of_the_end_is_published_behind_its_packet() {
+    for _ in 0..500 {
+        let (mut a, mut b) = (Host::new(), Host::new());
+        assert!(a.send(Kind::Fin, b""));
+        a.collect(1);
+        let segment = b.segment.clone();
+        let program = std::thread::spawn(move || {
+            while segment.direction(VI, 1).writer.load(word::FIN) == 0 {
+                std::hint::spin_loop();
+            }
+            segment.slots(VI, 1)[0].holds(0)
+        });
+        assert!(deliver(&mut a, &mut b));
+        assert!(program.join().unwrap());
+    }
+}
+
 #[test]
 fn a_far_nic_that_lies_is_found_out() {
     let (mut a, mut b) = (Host::new(), Host::new());
