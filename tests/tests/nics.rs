@@ -37,25 +37,10 @@ between_nics! {
     "shutdown": what_was_sent_before_exit_arrives, last_words_are_seen_before_the_end,
         closing_with_unread_bytes_resets, both_close_half_at_once, shutting_both_halves;
     // Back to TCP, at either end and at both.
-    "taken_back": under_a_thread_that_receives, under_a_thread_that_sends;
+    "taken_back": under_a_thread_that_receives, under_a_thread_that_sends, at_both_ends_at_once,
+        by_children_of_both_ends, by_children_of_both_ends_that_are_killed;
     "stream_calls": waitall_waits_for_all, writev_and_sendmsg_gather, dontwait_does_not_wait;
 }
-
-/// Cases that fail now and then, and must not: see the known limits in ARCHITECTURE.md.
-macro_rules! known_to_fail_between_nics {
-    ($program:literal: $($case:ident),+) => {
-        $(
-            #[test]
-            #[ignore = "bytes come out of order now and then where both ends go back to TCP between NICs"]
-            fn $case() {
-                between_nics(Scenario::c($program, stringify!($case)));
-            }
-        )+
-    };
-}
-
-known_to_fail_between_nics!("taken_back":
-    at_both_ends_at_once, by_children_of_both_ends, by_children_of_both_ends_that_are_killed);
 
 #[test]
 fn redis_is_served_over_frames_that_get_lost() {
