@@ -7,6 +7,7 @@ use sovia_proto::meeting::Link;
 use sovia_proto::word;
 use sovia_reflect::{Reflection, Told};
 use sovia_sys::diag;
+use via_shm::request::Pending;
 
 /// Bytes that a VI's last use may leave in memory, in each range of the segment.
 const KEPT: usize = 4 << 10;
@@ -16,7 +17,8 @@ const KEPT: usize = 4 << 10;
 pub(crate) struct Connection {
     /// The program's number.
     pub(crate) program: u64,
-    pub(crate) vi: u32,
+    /// The request. Its VI may be requested for another connection once it is withdrawn.
+    pub(crate) request: Pending,
     pub(crate) link: Link,
     pub(crate) is_connector: bool,
     /// The VI's number at the far NIC, and the VI, once both ends have asked for it.
@@ -36,6 +38,27 @@ const PROGRESS: u32 = 0;
 pub(crate) type Key = (SocketAddr, SocketAddr, bool);
 
 impl Connection {
+    /// What a program requests a VI for; `number` is the program's.
+    pub(crate) fn requested(program: &Program, number: u64, vi: u32) -> Option<Connection> {
+        let mut found = None;
+        program.segment.pending(NIC, |request, discriminator| {
+            if request.vi == vi {
+                found = Link::with_role(discriminator).map(|link| (request, link));
+            }
+        });
+        let (request, (link, is_connector)) = found?;
+        Some(Connection {
+            program: number,
+            request,
+            link,
+            is_connector,
+            joined: None,
+            is_left: false,
+            is_alone: false,
+            asked_at: None,
+        })
+    }
+
     /// What the other end of it is asked for by.
     pub(crate) fn other_end(&self) -> Key {
         (self.link.connector, self.link.acceptor, !self.is_connector)
@@ -70,19 +93,31 @@ impl Connection {
         }
     }
 
+    /// The VI's number in the program's segment.
+    pub(crate) fn vi(&self) -> u32 {
+        self.request.vi
+    }
+
     /// Whether the program asks for the VI still, or has it.
     pub(crate) fn is_wanted(&self, program: &Program) -> bool {
-        self.joined.is_some() || program.segment.requested(NIC, self.vi).is_some()
+        self.joined.is_some() || program.segment.requested(NIC, self.vi()) == Some(self.request)
+    }
+
+    /// Whether the program has requested the VI for another connection since.
+    pub(crate) fn is_replaced(&self, program: &Program) -> bool {
+        program.segment.requested(NIC, self.vi()).is_some_and(|request| request != self.request)
     }
 
     /// The far NIC has the other end: the program's request is accepted. False if the program has withdrawn it.
     pub(crate) fn join(&mut self, program: &Program, far: Id) -> bool {
-        let Some(request) = program.segment.requested(NIC, self.vi) else { return false };
-        let reflection = Reflection::new(program.segment.clone(), self.vi, PROGRAM);
+        if !self.is_wanted(program) {
+            return false;
+        }
+        let reflection = Reflection::new(program.segment.clone(), self.vi(), PROGRAM);
         // First: what the program says once it has the VI must be heard.
-        program.segment.direction(self.vi, PROGRAM).bell.watch(WAITER);
-        program.segment.direction(self.vi, NIC).room.watch(WAITER);
-        if !program.segment.accept(NIC, request) {
+        program.segment.direction(self.vi(), PROGRAM).bell.watch(WAITER);
+        program.segment.direction(self.vi(), NIC).room.watch(WAITER);
+        if !program.segment.accept(NIC, self.request) {
             return false;
         }
         self.joined = Some((far, reflection));
@@ -91,7 +126,7 @@ impl Connection {
 
     /// Looks whether the program has left the VI; before what it has published is looked at for the last time.
     pub(crate) fn look_for_leaving(&mut self, program: &Program) {
-        if !self.is_left && program.segment.peer_left(NIC, self.vi) {
+        if !self.is_left && program.segment.peer_left(NIC, self.vi()) {
             self.leave(false);
         }
     }
@@ -116,14 +151,14 @@ impl Connection {
     /// The NIC is done with the VI.
     pub(crate) fn give_back(&self, program: &Program) {
         if self.joined.is_some() {
-            program.segment.leave(NIC, self.vi, true, KEPT);
+            program.segment.leave(NIC, self.vi(), true, KEPT);
         }
     }
 
     /// Wakes those of the program that are to look at the VI.
     pub(crate) fn wake(&self, program: &Program, told: Told) {
         if let Some((_, reflection)) = &self.joined {
-            reflection.tell(told, |waiters| program.notify(self.vi, waiters));
+            reflection.tell(told, |waiters| program.notify(self.vi(), waiters));
             if told.progress {
                 program.ring(PROGRESS);
             }
@@ -137,9 +172,50 @@ impl Connection {
         if let Some((_, reflection)) = &self.joined
             && !reflection.has_come_to_end()
         {
-            let direction = program.segment.direction(self.vi, NIC);
+            let direction = program.segment.direction(self.vi(), NIC);
             direction.writer.store(word::GONE, word::BROKEN);
             self.wake(program, Told::ALL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sovia_sys::{Fd, call};
+    use via_shm::Segment;
+    use via_shm::layout::DOORBELLS;
+
+    /// A program, and its own view of the segment.
+    fn program() -> (Segment, Program) {
+        let (segment, file) = Segment::create().unwrap();
+        let doorbell = || Fd::make(|| call::eventfd(libc::EFD_NONBLOCK)).unwrap();
+        // What tells of its death is never looked at here.
+        let handed = core::iter::once(file).chain((0..DOORBELLS + 2).map(|_| doorbell()));
+        (segment, Program::of(handed.collect(), 0).unwrap())
+    }
+
+    fn request(segment: &Segment, port: u16) -> u32 {
+        let connector = SocketAddr::from(([127, 0, 0, 1], port));
+        let acceptor = SocketAddr::from(([127, 0, 0, 1], 1));
+        let link = Link { connector, acceptor, cookie: 0 };
+        segment.request_connection(PROGRAM, &link.of_role(true)).unwrap()
+    }
+
+    /// Else two connections of a program's would get each other's bytes.
+    #[test]
+    fn a_request_that_has_replaced_another_on_its_vi_is_not_taken_for_that() {
+        let (segment, program) = program();
+        let vi = request(&segment, 1000);
+        let mut first = Connection::requested(&program, 1, vi).unwrap();
+        assert!(first.is_wanted(&program) && !first.is_replaced(&program));
+        assert!(segment.withdraw(PROGRAM, vi));
+        assert!(!first.is_wanted(&program) && !first.is_replaced(&program));
+        assert_eq!(request(&segment, 2000), vi);
+        assert!(!first.is_wanted(&program) && first.is_replaced(&program));
+        assert!(!first.join(&program, 7));
+        let mut second = Connection::requested(&program, 1, vi).unwrap();
+        assert_eq!(second.link.connector.port(), 2000);
+        assert!(second.join(&program, 7) && second.is_wanted(&program));
     }
 }

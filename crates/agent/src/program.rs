@@ -52,7 +52,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// The program that has handed over these descriptors.
-    fn of(fds: Vec<Fd>, uid: u32) -> Option<Program> {
+    pub(crate) fn of(fds: Vec<Fd>, uid: u32) -> Option<Program> {
         let [segment, a, b, c, d, e, f, process, all] = <[Fd; HANDED]>::try_from(fds).ok()?;
         let doors = [a, b, c, d, e, f];
         if !doors.iter().all(is_doorbell) {

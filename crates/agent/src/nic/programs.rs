@@ -2,7 +2,7 @@
 
 use super::{CLOSED_NS, NOTICE, Nic, STRANGER};
 use crate::connection::Connection;
-use crate::program::{Heard, Life, NIC, Refused};
+use crate::program::{Heard, Life, Refused};
 use crate::wire::{Id, Message};
 
 impl Nic {
@@ -71,23 +71,7 @@ impl Nic {
     /// A program may have requested a VI.
     pub(super) fn look_for_request(&mut self, program_id: u64, vi: u32) {
         let Some(program) = self.programs.get_mut(&program_id) else { return };
-        let mut found = None;
-        program.segment.pending(NIC, |request, discriminator| {
-            if request.vi == vi {
-                found = sovia_proto::meeting::Link::with_role(discriminator);
-            }
-        });
-        let Some((link, is_connector)) = found else { return };
-        let connection = Connection {
-            program: program_id,
-            vi,
-            link,
-            is_connector,
-            joined: None,
-            is_left: false,
-            is_alone: false,
-            asked_at: None,
-        };
+        let Some(connection) = Connection::requested(program, program_id, vi) else { return };
         if !connection.is_vouched_for(program.uid) {
             // Its program goes on on TCP.
             return;
@@ -96,7 +80,7 @@ impl Nic {
         self.next += 1;
         program.vis.insert(vi, id);
         let (own, other) = (connection.own_end(), connection.other_end());
-        self.say(&Message::Offer(id, link, is_connector));
+        self.say(&Message::Offer(id, connection.link, connection.is_connector));
         self.connections.insert(id, connection);
         match self.offers.remove(&other) {
             Some(far) => self.join(id, far),

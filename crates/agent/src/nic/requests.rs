@@ -16,11 +16,16 @@ impl Nic {
         }
     }
 
-    /// A request is none any more.
+    /// A request is none any more. Its VI may have been requested for another connection since.
     pub(super) fn withdraw(&mut self, id: Id) {
         if let Some(connection) = self.forget(id) {
             self.requests.remove(&connection.own_end());
             self.say(&Message::Withdraw(id));
+            if let Some(program) = self.programs.get(&connection.program)
+                && connection.is_replaced(program)
+            {
+                self.look_for_request(connection.program, connection.vi());
+            }
         }
     }
 
@@ -29,7 +34,7 @@ impl Nic {
         self.untold.remove(&id);
         let connection = self.connections.remove(&id)?;
         if let Some(program) = self.programs.get_mut(&connection.program) {
-            program.vis.remove(&connection.vi);
+            program.vis.remove(&connection.vi());
             connection.give_back(program);
             if program.died_at.is_some() && program.vis.is_empty() {
                 self.programs.remove(&connection.program);

@@ -72,13 +72,16 @@ fn sender(guard: &mut Guard<'_>, still: bool) -> Result<(), Fault> {
 fn may_be(guard: &Guard<'_>, switch: u64) -> bool {
     let own = guard.own.switch;
     let entered = own != 0 && switch == own | ENTERED;
-    // Of what has been sent, a part has been taken.
+    // Of what has been sent, a part has been taken. A receiver behind a NIC takes what comes before a FIN without claiming
+    // the switch: nothing can cancel it any more.
     let acknowledged = guard.gatherer.packets != u32::from(guard.flow.unacked())
         && !guard.closing.fin_sent
         && !guard.own.uncounted;
+    let gathered = guard.gatherer.taken != 0
+        && !(guard.closing.fin_sent && super::reflected::is_reflected(guard));
     match guard.conn.tx() {
         Tx::Tcp => switch == 0,
-        Tx::Vi if guard.gatherer.taken != 0 || acknowledged => entered,
+        Tx::Vi if gathered || acknowledged => entered,
         Tx::Vi => entered || switch == own && own != 0,
         Tx::Back => entered || switch == own || own != 0 && switch == CANCELLED,
     }
