@@ -4,6 +4,7 @@
 //! around. What it does is [`crate::progress`].
 
 use crate::conn::{Conn, Guard, Phase, flag};
+use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
 use crate::thread::{self, Ends, OncePerProcess};
 use crate::{backlog, family, pair};
@@ -14,10 +15,12 @@ use sovia_sync::fences;
 use sovia_sys::{call, poll};
 use std::sync::OnceLock;
 
-static THREAD: OncePerProcess = OncePerProcess::new();
-static EPOLL: AtomicI32 = AtomicI32::new(-1);
-/// What the thread runs.
-static MAIN: OnceLock<thread::Main> = OnceLock::new();
+per_engine! {
+    static THREAD: OncePerProcess = OncePerProcess::new();
+    static EPOLL: AtomicI32 = AtomicI32::new(-1);
+    /// What the thread runs.
+    static MAIN: OnceLock<thread::Main> = OnceLock::new();
+}
 
 /// The doorbell's event among those of anchors.
 pub(crate) const DOOR: u64 = u64::MAX;
@@ -147,8 +150,10 @@ pub(crate) fn watch_new(fd: i32, at: Ref) {
     ensure();
 }
 
-/// For which life of a connection, by its index, the progress thread reports room on TCP; 0: for none.
-static ROOMS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
+per_engine! {
+    /// For which life of a connection, by its index, the progress thread reports room on TCP; 0: for none.
+    static ROOMS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
+}
 
 fn note_room(index: u32, generation: u32, tells: bool) {
     if let Some(room) = ROOMS.get(index as usize) {
@@ -191,8 +196,10 @@ fn watch(fd: i32, events: u32, token: u64) {
     let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token);
 }
 
-/// Whether the thread looks at the connections from time to time. It need not while there are none.
-static AUDITS: AtomicBool = AtomicBool::new(false);
+per_engine! {
+    /// Whether the thread looks at the connections from time to time. It need not while there are none.
+    static AUDITS: AtomicBool = AtomicBool::new(false);
+}
 
 /// The thread is to look at the connections from time to time.
 pub(crate) fn audits() {

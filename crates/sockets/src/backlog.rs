@@ -8,13 +8,16 @@
 //! hold and an eighth of the smallest memory limit that can be read: of the host, or of a control group. And
 //! whatever the limit is, an eighth of the host's memory stays available.
 
+use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use sovia_sys::memory_limits;
 
-/// Bytes in use beyond what is for nothing; in the family's memory.
-static USED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
-/// What may be in use; 0: not known yet.
-static LIMIT: AtomicU64 = AtomicU64::new(0);
+per_engine! {
+    /// Bytes in use beyond what is for nothing; in the family's memory.
+    static USED: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+    /// What may be in use; 0: not known yet.
+    static LIMIT: AtomicU64 = AtomicU64::new(0);
+}
 /// After how many bytes more it is asked what the host has left.
 const ASK: u64 = 16 << 20;
 /// Of what there is, this part may be used, and this part is left to others.

@@ -4,6 +4,7 @@
 //! likes: a socket lingers, a file's server does not answer. A thread of its own, there only while
 //! there is something to close, waits for that instead of the program.
 
+use crate::per_engine::per_engine;
 use crate::thread::{self, Ends};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call};
@@ -17,8 +18,10 @@ struct Queue {
     owner: i32,
 }
 
-static QUEUE: RobustBox<Queue, { rank::CLOSING }> =
-    RobustBox::new(Queue { waiting: Vec::new(), owner: 0 });
+per_engine! {
+    static QUEUE: RobustBox<Queue, { rank::CLOSING }> =
+        RobustBox::new(Queue { waiting: Vec::new(), owner: 0 });
+}
 
 /// From here on, what strangers have sent is closed by the thread.
 pub(crate) fn start() {

@@ -10,18 +10,23 @@
 //! | `SOVIA_MEMORY` | MiB of shared memory that may hold what peers have not read | by the kernel's limits |
 //! | `SOVIA_IO_URING` | `allow`: io_uring is let through | refused |
 
+use crate::per_engine::per_engine;
 use core::ffi::CStr;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use sovia_control::{End, NicName, Rules};
 use sovia_proto::configuration::Configuration;
 
-static SPIN_US: AtomicU32 = AtomicU32::new(50);
-/// 0: nothing was said.
-static MEET_AFTER: AtomicU32 = AtomicU32::new(0);
-static IO_URING: AtomicBool = AtomicBool::new(false);
+per_engine! {
+    static SPIN_US: AtomicU32 = AtomicU32::new(50);
+    /// 0: nothing was said.
+    static MEET_AFTER: AtomicU32 = AtomicU32::new(0);
+    static IO_URING: AtomicBool = AtomicBool::new(false);
+}
 static CPUS: AtomicU32 = AtomicU32::new(1);
-static RULES: AtomicPtr<Rules> = AtomicPtr::new(core::ptr::null_mut());
+per_engine! {
+    static RULES: AtomicPtr<Rules> = AtomicPtr::new(core::ptr::null_mut());
+}
 static PROGRAM: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
 
 unsafe extern "C" {

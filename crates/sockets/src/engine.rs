@@ -7,13 +7,18 @@ use sovia_sys::fd;
 
 /// Takes over in a new process: after exec, before the program's own code.
 pub fn start() {
+    start_alone();
+    relay::start();
+}
+
+/// All of it but what makes further processes.
+fn start_alone() {
     record::start();
     stream::start();
     config::load();
     table::start();
     closer::start();
     progress::start();
-    relay::start();
     process::start();
     fork::start();
     fd::make_room();
@@ -37,3 +42,6 @@ pub fn finish() {
         }
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@
 use crate::backlog;
 use crate::conn::{Conn, Phase};
 use crate::members::{self, Members, is_known, my_bit};
+use crate::per_engine::{self, per_engine};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use sovia_sync::record;
 use sovia_sys::Mapping;
@@ -53,9 +54,11 @@ struct First {
     threads: record::Table<{ record::SHARED }>,
 }
 
-/// The chunks after the first, which [`members::LIST`] finds.
-static FURTHER: [AtomicPtr<Chunk>; CONNS / CHUNK - 1] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNS / CHUNK - 1];
+per_engine! {
+    /// The chunks after the first, which [`members::LIST`] finds.
+    static FURTHER: [AtomicPtr<Chunk>; CONNS / CHUNK - 1] =
+        [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNS / CHUNK - 1];
+}
 
 /// The first chunk. Its list of members and its slots are found by one word, so that a child forked
 /// at any time has both or neither.
@@ -113,7 +116,9 @@ fn map(at: usize) -> Option<&'static Chunk> {
 /// Locks in the family's memory are known to be held by threads of the family: said when there is such
 /// memory, and in a forked child, whose parent may have been about to.
 pub(crate) fn share_threads() {
-    if let Some(first) = first_mapping() {
+    if let Some(first) = first_mapping()
+        && per_engine::keeps_threads()
+    {
         record::share(&first.threads);
     }
 }

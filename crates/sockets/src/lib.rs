@@ -59,6 +59,7 @@ pub mod ops;
 pub mod options;
 pub mod pair;
 mod peers;
+mod per_engine;
 pub mod pollset;
 pub mod process;
 mod progress;

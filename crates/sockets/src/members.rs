@@ -5,6 +5,7 @@
 //! common. The kernel gives the lock back when the process ends or becomes another program, does not pass
 //! it to children, and says in every PID namespace whether it is held.
 
+use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::{Fd, call, fd, record_lock};
 
@@ -15,14 +16,16 @@ pub(crate) const MEMBERS: usize = 64;
 const SHARED: usize = MEMBERS - 1;
 /// A place taken for a child that fork is about to make.
 const EXPECTED: i32 = -1;
-/// This process's place.
-static PLACE: AtomicU32 = AtomicU32::new(0);
-/// Which process in that place this one is.
-static LIFE: AtomicU32 = AtomicU32::new(0);
-/// The place of the child that is being forked.
-static NEXT: AtomicU32 = AtomicU32::new(0);
-/// The file with the locks; 0: there is none.
-static LOCKS: AtomicI32 = AtomicI32::new(0);
+per_engine! {
+    /// This process's place.
+    static PLACE: AtomicU32 = AtomicU32::new(0);
+    /// Which process in that place this one is.
+    static LIFE: AtomicU32 = AtomicU32::new(0);
+    /// The place of the child that is being forked.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    /// The file with the locks; 0: there is none.
+    static LOCKS: AtomicI32 = AtomicI32::new(0);
+}
 
 /// A place.
 #[derive(Debug)]
@@ -37,9 +40,11 @@ pub(crate) struct Place {
 /// The family's processes.
 pub(crate) type Members = [Place; MEMBERS];
 
-/// The family's list, which all of its processes have at the same address; null until a connection is
-/// recorded. [`crate::family`] makes it.
-pub(crate) static LIST: AtomicPtr<Members> = AtomicPtr::new(core::ptr::null_mut());
+per_engine! {
+    /// The family's list, which all of its processes have at the same address; null until a connection is
+    /// recorded. [`crate::family`] makes it.
+    pub(crate) static LIST: AtomicPtr<Members> = AtomicPtr::new(core::ptr::null_mut());
+}
 
 fn members() -> Option<&'static Members> {
     // SAFETY: null, or a list in a mapping that is never unmapped.
@@ -226,8 +231,10 @@ pub(crate) fn expect_nobody() {
     }
 }
 
-/// Whether this process may share the family's memory with another one.
-static RELATIVES: AtomicBool = AtomicBool::new(false);
+per_engine! {
+    /// Whether this process may share the family's memory with another one.
+    static RELATIVES: AtomicBool = AtomicBool::new(false);
+}
 
 /// Whether it may.
 pub(crate) fn has_relatives() -> bool {

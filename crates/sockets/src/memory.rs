@@ -10,6 +10,7 @@
 //! a send that it has interrupted. When all places are taken there is no registration to be had, and
 //! packets go as they would by default.
 
+use crate::per_engine::per_engine;
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -31,9 +32,11 @@ struct Place {
     len: AtomicUsize,
 }
 
-static TABLE: [Place; REGIONS] = [const {
-    Place { generation: AtomicU32::new(0), base: AtomicUsize::new(0), len: AtomicUsize::new(0) }
-}; REGIONS];
+per_engine! {
+    static TABLE: [Place; REGIONS] = [const {
+        Place { generation: AtomicU32::new(0), base: AtomicUsize::new(0), len: AtomicUsize::new(0) }
+    }; REGIONS];
+}
 
 /// A registered slice, for as long as this lives: its memory handle.
 #[derive(Debug)]
@@ -92,8 +95,10 @@ struct Buffer {
 // SAFETY: the memory is touched only by the thread that has put its id into `user`.
 unsafe impl Sync for Buffer {}
 
-static OWN: [Buffer; BUFFERS] =
-    [const { Buffer { user: AtomicU32::new(0), memory: UnsafeCell::new([0; BUFFER]) } }; BUFFERS];
+per_engine! {
+    static OWN: [Buffer; BUFFERS] =
+        [const { Buffer { user: AtomicU32::new(0), memory: UnsafeCell::new([0; BUFFER]) } }; BUFFERS];
+}
 
 /// Bytes copied to a registered buffer, for as long as this lives.
 #[derive(Debug)]
@@ -140,11 +145,11 @@ impl Drop for Copied {
 
 /// In a forked child: the sends of the parent's other threads are not going on here.
 pub(crate) fn forked() {
-    for place in &TABLE {
+    for place in TABLE.iter() {
         let generation = place.generation.load(Ordering::Relaxed);
         place.generation.store(generation.next_multiple_of(2), Ordering::Relaxed);
     }
-    for buffer in &OWN {
+    for buffer in OWN.iter() {
         buffer.user.store(0, Ordering::Relaxed);
     }
 }

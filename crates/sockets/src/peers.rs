@@ -11,6 +11,7 @@
 //! The progress thread watches both.
 
 use crate::message::Process;
+use crate::per_engine::per_engine;
 use crate::process;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sync::{RobustBox, rank};
@@ -19,14 +20,16 @@ use sovia_sys::{Fd, call, poll};
 /// Descriptors that tell of a process's death.
 pub(crate) const NOTICES: usize = 2;
 
-/// This process's own: the pidfd, the pipe's reading end. The writing end stays open until the process
-/// ends or leaves its peers.
-static OWN: RobustBox<Option<[Fd; NOTICES]>, { rank::NOTICES }> = RobustBox::new(None);
-/// The number of the writing end, if this process has made it; 0 otherwise.
-static WRITER: AtomicI32 = AtomicI32::new(0);
-static PEERS: RobustBox<Vec<Peer>, { rank::PEERS }> = RobustBox::new(Vec::new());
-/// Counts the peers that have been added.
-static ADDED: AtomicU32 = AtomicU32::new(0);
+per_engine! {
+    /// This process's own: the pidfd, the pipe's reading end. The writing end stays open until the process
+    /// ends or leaves its peers.
+    static OWN: RobustBox<Option<[Fd; NOTICES]>, { rank::NOTICES }> = RobustBox::new(None);
+    /// The number of the writing end, if this process has made it; 0 otherwise.
+    static WRITER: AtomicI32 = AtomicI32::new(0);
+    static PEERS: RobustBox<Vec<Peer>, { rank::PEERS }> = RobustBox::new(Vec::new());
+    /// Counts the peers that have been added.
+    static ADDED: AtomicU32 = AtomicU32::new(0);
+}
 
 /// How much of a peer is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

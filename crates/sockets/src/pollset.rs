@@ -7,6 +7,7 @@
 
 use crate::ops::keep;
 use crate::pair::{self, Pair};
+use crate::per_engine::per_engine;
 use crate::process::PLAIN;
 use crate::stream::{self, Watch, combine};
 use crate::table::{self, Ref};
@@ -240,14 +241,16 @@ struct Sleeper {
 // SAFETY: only the thread that has set `used` touches `lanes`.
 unsafe impl Sync for Sleeper {}
 
-static POOL: [Sleeper; SLEEPERS] = [const {
-    Sleeper {
-        used: AtomicU32::new(0),
-        epfd: AtomicI32::new(-1),
-        owner: AtomicI32::new(0),
-        lanes: UnsafeCell::new(Vec::new()),
-    }
-}; SLEEPERS];
+per_engine! {
+    static POOL: [Sleeper; SLEEPERS] = [const {
+        Sleeper {
+            used: AtomicU32::new(0),
+            epfd: AtomicI32::new(-1),
+            owner: AtomicI32::new(0),
+            lanes: UnsafeCell::new(Vec::new()),
+        }
+    }; SLEEPERS];
+}
 
 /// How a call sleeps.
 struct Terms<'a> {
@@ -370,7 +373,7 @@ fn step(kernel: &mut [PollFd], terms: &Terms<'_>) -> Result<bool, crate::Errno> 
 
 /// The process has left all pairs: sleepers begin anew.
 pub(crate) fn begin_anew() {
-    for sleeper in &POOL {
+    for sleeper in POOL.iter() {
         if sleeper.used.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             // SAFETY: `used` is set, by us.
             unsafe { &mut *sleeper.lanes.get() }.clear();
@@ -381,7 +384,7 @@ pub(crate) fn begin_anew() {
 
 /// In a forked child: calls of the parent's other threads do not sleep here.
 pub(crate) fn forked() {
-    for sleeper in &POOL {
+    for sleeper in POOL.iter() {
         sleeper.used.store(0, Ordering::Release);
     }
 }

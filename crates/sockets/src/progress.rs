@@ -10,6 +10,7 @@ mod deaths;
 
 use crate::conn::flag;
 use crate::ops::keep;
+use crate::per_engine::per_engine;
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
@@ -18,8 +19,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
 
-/// Counted up by each round: a thread that sees it change knows that the progress thread is alive.
-static ROUNDS: AtomicU32 = AtomicU32::new(0);
+per_engine! {
+    /// Counted up by each round: a thread that sees it change knows that the progress thread is alive.
+    static ROUNDS: AtomicU32 = AtomicU32::new(0);
+}
 
 /// Events of an anchor that tell of the peer's end.
 const ENDS: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;

@@ -8,12 +8,15 @@
 
 use crate::Errno;
 use crate::conn::{Choice, Conn, Phase, Protocol, translated};
+use crate::per_engine::per_engine;
 use crate::table;
 use sovia_proto::configuration::{Configuration, SOCKETS};
 use sovia_proto::flow::Parameters;
 
-/// The process's.
-static PROCESS: Choice = Choice::nothing();
+per_engine! {
+    /// The process's.
+    static PROCESS: Choice = Choice::nothing();
+}
 
 /// Makes a configuration that of all connections to come.
 pub fn choose(configuration: &Configuration) {

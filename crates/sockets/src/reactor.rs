@@ -13,6 +13,7 @@
 //! It costs a hop: the peer wakes this thread, and this thread the loop. A loop that waits by
 //! [`crate::epoll`] itself has no such thing.
 
+use crate::per_engine::per_engine;
 use crate::table::{self, Entry};
 use crate::thread::{self, Ends};
 use crate::{Errno, epoll, errno};
@@ -41,8 +42,10 @@ struct Reactor {
     notices: Vec<(u64, Arc<Notice>)>,
 }
 
-static REACTOR: RobustBox<Reactor, { rank::REACTOR }> =
-    RobustBox::new(Reactor { owner: 0, epfd: -1, index: 0, tokens: 0, notices: Vec::new() });
+per_engine! {
+    static REACTOR: RobustBox<Reactor, { rank::REACTOR }> =
+        RobustBox::new(Reactor { owner: 0, epfd: -1, index: 0, tokens: 0, notices: Vec::new() });
+}
 
 /// Gives the stream behind `fd` an eventfd. It is to be let go ([`forget`]) before `fd` is closed.
 ///

@@ -1,11 +1,14 @@
 //! Counting, for the user who started the program with `sovia run -v`.
 
+use crate::per_engine::per_engine;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use sovia_control::{Reason, StatsPage};
 use sovia_sys::{Fd, Mapping, call};
 
-static PAGE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+per_engine! {
+    static PAGE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+}
 
 /// Maps the page at `path`, if it is one.
 pub fn open(path: &CStr) {

@@ -6,6 +6,7 @@
 //! entered.
 
 use crate::conn::{Conn, Guard, Phase, Role};
+use crate::per_engine::per_engine;
 use crate::{family, members, process, stats};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_control::Reason;
@@ -27,13 +28,15 @@ const CHUNK: usize = 4096;
 
 type Chunk = [AtomicU64; CHUNK];
 
-/// The words of the numbers below [`CHUNK`].
-static FIRST: Chunk = [const { AtomicU64::new(0) }; CHUNK];
-/// Those of the others; null where none has been entered.
-static CHUNKS: [AtomicPtr<Chunk>; FDS / CHUNK] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; FDS / CHUNK];
-/// Descriptors of this process for each connection.
-static REFS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
+per_engine! {
+    /// The words of the numbers below [`CHUNK`].
+    static FIRST: Chunk = [const { AtomicU64::new(0) }; CHUNK];
+    /// Those of the others; null where none has been entered.
+    static CHUNKS: [AtomicPtr<Chunk>; FDS / CHUNK] =
+        [const { AtomicPtr::new(core::ptr::null_mut()) }; FDS / CHUNK];
+    /// Descriptors of this process for each connection.
+    static REFS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
+}
 
 /// What a descriptor is.
 #[derive(Debug, Clone, Copy)]
@@ -359,8 +362,10 @@ pub fn enter_epoll(fd: i32, index: u32) {
     }
 }
 
-/// Counts the forks between this process and the first of its family.
-static FORKS: AtomicU32 = AtomicU32::new(0);
+per_engine! {
+    /// Counts the forks between this process and the first of its family.
+    static FORKS: AtomicU32 = AtomicU32::new(0);
+}
 
 /// In a forked child: distinguishes what it has from its parent from what it makes itself.
 pub(crate) fn forked() {

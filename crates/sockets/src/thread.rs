@@ -4,6 +4,7 @@
 //! kernel asks for a process of one thread. So they are on record here, can be stopped
 //! ([`stop_all`]), and end when they find themselves alone ([`are_alone`]).
 
+use crate::per_engine::Inherited;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, fence};
 pub(crate) use sovia_sync::OncePerProcess;
 use sovia_sync::hazard::User;
@@ -24,6 +25,7 @@ struct Place {
     /// What it runs, and with what.
     main: AtomicUsize,
     argument: AtomicUsize,
+    engine: Inherited,
     /// Whether it ends when it is told to.
     is_told: AtomicBool,
     /// The id of the last one that has left the place, and how it is known: the kernel lists it for a while.
@@ -49,6 +51,7 @@ static RUNNING: [Place; 16] = [const {
         id: AtomicI32::new(0),
         main: AtomicUsize::new(0),
         argument: AtomicUsize::new(0),
+        engine: Inherited::new(),
         is_told: AtomicBool::new(false),
         last: AtomicI32::new(0),
         last_user: AtomicU32::new(0),
@@ -92,6 +95,7 @@ pub(crate) fn start(main: Main, argument: *mut libc::c_void, ends: Ends) -> bool
     }
     place.main.store(main as usize, Ordering::Relaxed);
     place.argument.store(argument as usize, Ordering::Relaxed);
+    place.engine.leave();
     place.is_told.store(ends == Ends::WhenTold, Ordering::Relaxed);
     BEEN.store(true, Ordering::Relaxed);
     let started = create(free);
@@ -136,6 +140,7 @@ extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: `start` has stored a function of this type.
     let main = unsafe { core::mem::transmute::<usize, Main>(place.main.load(Ordering::Relaxed)) };
     place.id.store(thread::thread_id(), Ordering::Release);
+    place.engine.take();
     let result = main(argument);
     place.last_user.store(User::me().word(), Ordering::Relaxed);
     place.last.store(place.id.load(Ordering::Relaxed), Ordering::Release);

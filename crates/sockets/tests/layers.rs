@@ -2,6 +2,8 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
+    // Whose state it is.
+    &["per_engine"],
     // What stands alone.
     &["backlog", "members", "memory", "message", "process", "stats", "thread"],
     // One connection, and which are on record.

@@ -14,6 +14,7 @@ mod notify;
 
 use crate::conn::{Conn, flag};
 use crate::pair::{self, DOORBELLS, Pair, Waiter};
+use crate::per_engine::per_engine;
 use crate::stream::handled;
 use crate::thread::{self, Ends, OncePerProcess};
 use crate::{errno, family, members};
@@ -29,11 +30,13 @@ const DOORBELL: u32 = DOORBELLS as u32 - 1;
 /// taking the connection back to TCP, for as long as the peer does not read.
 const LOCK_NS: u64 = 1_000_000;
 
-static THREAD: OncePerProcess = OncePerProcess::new();
-/// The pairs that the thread waits for.
-static LANES: RobustBox<Vec<Lane>, { rank::LANES }> = RobustBox::new(Vec::new());
-/// Changes when those do.
-static CHANGES: AtomicU32 = AtomicU32::new(0);
+per_engine! {
+    static THREAD: OncePerProcess = OncePerProcess::new();
+    /// The pairs that the thread waits for.
+    static LANES: RobustBox<Vec<Lane>, { rank::LANES }> = RobustBox::new(Vec::new());
+    /// Changes when those do.
+    static CHANGES: AtomicU32 = AtomicU32::new(0);
+}
 
 /// What connects the thread with one pair of processes.
 #[derive(Debug, Clone)]

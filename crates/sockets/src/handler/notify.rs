@@ -7,6 +7,7 @@
 use super::handle;
 use crate::conn::flag;
 use crate::family;
+use crate::per_engine::per_engine;
 use crate::thread::{self, Ends, OncePerProcess};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,11 +15,13 @@ use sovia_sync::{RobustBox, rank};
 use sovia_sys::{call, futex};
 use std::collections::VecDeque;
 
-static THREAD: OncePerProcess = OncePerProcess::new();
-/// Connections with a call on its way.
-static CALLS: RobustBox<VecDeque<u32>, { rank::CALLS }> = RobustBox::new(VecDeque::new());
-/// Changes with each call, for the thread to sleep on.
-static GIVEN: AtomicU32 = AtomicU32::new(0);
+per_engine! {
+    static THREAD: OncePerProcess = OncePerProcess::new();
+    /// Connections with a call on its way.
+    static CALLS: RobustBox<VecDeque<u32>, { rank::CALLS }> = RobustBox::new(VecDeque::new());
+    /// Changes with each call, for the thread to sleep on.
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+}
 
 /// Has the thread ready. False if it cannot be had.
 pub(super) fn ensure() -> bool {

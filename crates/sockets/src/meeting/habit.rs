@@ -13,6 +13,7 @@
 //! The counts lie in memory that forked processes share: a server that forks a process for each
 //! connection learns from its children. They are hints and nothing else, whatever they say.
 
+use crate::per_engine::per_engine;
 use core::net::{IpAddr, SocketAddr};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use sovia_sys::Mapping;
@@ -94,7 +95,9 @@ pub(super) fn place(server: SocketAddr) -> u32 {
     (hash >> 16 ^ hash) % PLACES as u32
 }
 
-static HABITS: AtomicPtr<Habits> = AtomicPtr::new(core::ptr::null_mut());
+per_engine! {
+    static HABITS: AtomicPtr<Habits> = AtomicPtr::new(core::ptr::null_mut());
+}
 
 /// Maps the counts, if that has not been done: before the first connection of a family is handed to
 /// a forked process.

@@ -37,6 +37,7 @@ pub use habit::Server;
 use crate::conn::{Phase, Role, Stage as Approaching};
 use crate::message::{Link, Message, Step};
 use crate::pair::{self, Progress};
+use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
 use crate::{config, family, process, sets, stats};
 use attach::{Attached, attach, attach_as_acceptor, find_request};
@@ -98,17 +99,21 @@ struct Meetings {
     owner: i32,
 }
 
-static MEETINGS_STATE: RobustBox<Meetings, { rank::MEETINGS }> = RobustBox::new(Meetings {
-    list: List::new(),
-    inbox: None,
-    trials: Trials::new(),
-    nics: Nics::new(),
-    owner: 0,
-});
+per_engine! {
+    static MEETINGS_STATE: RobustBox<Meetings, { rank::MEETINGS }> = RobustBox::new(Meetings {
+        list: List::new(),
+        inbox: None,
+        trials: Trials::new(),
+        nics: Nics::new(),
+        owner: 0,
+    });
+}
 
-/// Steps of connections: one thread at a time takes one for a connection. Another one that comes
-/// meanwhile, or a signal handler, goes on on TCP.
-static STEPS: [RobustLock<Local, { rank::STEP }>; 64] = [const { RobustLock::new() }; 64];
+per_engine! {
+    /// Steps of connections: one thread at a time takes one for a connection. Another one that comes
+    /// meanwhile, or a signal handler, goes on on TCP.
+    static STEPS: [RobustLock<Local, { rank::STEP }>; 64] = [const { RobustLock::new() }; 64];
+}
 
 /// A candidate is about to send. True if it has been given a VI that it cannot keep: the caller takes
 /// it back to TCP.
@@ -658,7 +663,7 @@ fn request_or_bind(link: &Link) -> Option<Stage> {
 /// Forgets every meeting: nothing has come of them, and what has been asked for is withdrawn.
 pub(crate) fn leave_all() {
     // A step that had begun before the change is over now, and later ones do nothing.
-    for lock in &STEPS {
+    for lock in STEPS.iter() {
         lock.hold();
         lock.release();
     }

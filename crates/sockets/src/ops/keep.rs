@@ -9,6 +9,7 @@
 use super::close::last_here;
 use crate::anchors;
 use crate::conn::{Conn, Phase, flag};
+use crate::per_engine::per_engine;
 use crate::stream::listeners;
 use crate::table::{self, Entry, Ref};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -24,11 +25,13 @@ struct Kept {
     users: Vec<User>,
 }
 
-static KEPT: RobustBox<Vec<Kept>, { rank::KEPT }> = RobustBox::new(Vec::new());
-/// How many there are.
-static COUNT: AtomicU32 = AtomicU32::new(0);
-/// Whether a descriptor has ever been closed under a call.
-static EVER: AtomicBool = AtomicBool::new(false);
+per_engine! {
+    static KEPT: RobustBox<Vec<Kept>, { rank::KEPT }> = RobustBox::new(Vec::new());
+    /// How many there are.
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    /// Whether a descriptor has ever been closed under a call.
+    static EVER: AtomicBool = AtomicBool::new(false);
+}
 /// How often the progress thread looks for threads that have died in the middle of a call.
 const LOOK_NS: u64 = 100_000_000;
 

@@ -1,13 +1,16 @@
 //! This process's doorbells, by which its threads that sleep in epoll or poll are woken.
 
 use super::CHANGE;
+use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicI32, Ordering};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call, poll};
 use via_shm::layout::DOORBELLS;
 
-/// This process's own doorbells, 0 for one not made yet.
-static DOORS: [AtomicI32; DOORBELLS] = [const { AtomicI32::new(0) }; DOORBELLS];
+per_engine! {
+    /// This process's own doorbells, 0 for one not made yet.
+    static DOORS: [AtomicI32; DOORBELLS] = [const { AtomicI32::new(0) }; DOORBELLS];
+}
 
 /// One of this process's doorbells, made when first asked for.
 pub(crate) fn door(index: usize) -> Option<i32> {
@@ -53,8 +56,10 @@ pub(crate) fn leave_door(epoll: i32) {
     drop(Fd::keep(epoll));
 }
 
-/// The instances that [`epoll_of_door`] has made in this process.
-static EPOLLS: RobustBox<Vec<(i32, u32, u64)>, { rank::DOORS }> = RobustBox::new(Vec::new());
+per_engine! {
+    /// The instances that [`epoll_of_door`] has made in this process.
+    static EPOLLS: RobustBox<Vec<(i32, u32, u64)>, { rank::DOORS }> = RobustBox::new(Vec::new());
+}
 
 /// In a forked child: those are its parent's.
 pub(super) fn forked() {

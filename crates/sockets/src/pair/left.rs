@@ -2,6 +2,7 @@
 //! stays mapped until no thread uses it any more.
 
 use super::{CHANGE, OUT, Pair, TABLE, TOP};
+use crate::per_engine::per_engine;
 use core::sync::atomic::Ordering;
 use sovia_sync::hazard;
 use sovia_sync::{RobustBox, rank};
@@ -10,7 +11,9 @@ use std::sync::Arc;
 /// How often the progress thread looks whether they are used.
 const LOOK_NS: u64 = 100_000_000;
 
-static LEFT: RobustBox<Vec<Arc<Pair>>, { rank::PAIRS_LEFT }> = RobustBox::new(Vec::new());
+per_engine! {
+    static LEFT: RobustBox<Vec<Arc<Pair>>, { rank::PAIRS_LEFT }> = RobustBox::new(Vec::new());
+}
 
 /// How long until the progress thread is to look at them; `None` if there are none.
 pub(crate) fn pause() -> Option<u64> {

@@ -2,6 +2,7 @@
 //! ([`crate::loan`]).
 
 use super::Pair;
+use crate::per_engine::per_engine;
 use sovia_sync::{RobustBox, rank};
 
 /// A VI that its connection has left.
@@ -12,7 +13,9 @@ struct Left {
     how: How,
 }
 
-static LEFT: RobustBox<Vec<Left>, { rank::LENT }> = RobustBox::new(Vec::new());
+per_engine! {
+    static LEFT: RobustBox<Vec<Left>, { rank::LENT }> = RobustBox::new(Vec::new());
+}
 
 /// How a connection leaves its VI.
 #[derive(Debug, Clone, Copy)]

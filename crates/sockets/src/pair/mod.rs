@@ -23,6 +23,7 @@ use crate::config;
 use crate::conn::Guard;
 use crate::message::{Link, Process};
 use crate::peers::{self, Life};
+use crate::per_engine::per_engine;
 use core::net::SocketAddr;
 use core::ops::Deref;
 use core::ptr::NonNull;
@@ -39,15 +40,19 @@ use via_shm::request::DISCRIMINATOR;
 /// Processes that one can be paired with at a time.
 const PAIRS: usize = 1024;
 
-static TABLE: [AtomicPtr<Pair>; PAIRS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; PAIRS];
-/// One above the highest index in use.
-static TOP: AtomicU32 = AtomicU32::new(0);
-/// Guards additions and removals.
-static CHANGE: RobustLock<Local, { rank::PAIRS }> = RobustLock::new();
-static ME: AtomicU64 = AtomicU64::new(0);
+per_engine! {
+    static TABLE: [AtomicPtr<Pair>; PAIRS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; PAIRS];
+    /// One above the highest index in use.
+    static TOP: AtomicU32 = AtomicU32::new(0);
+    /// Guards additions and removals.
+    static CHANGE: RobustLock<Local, { rank::PAIRS }> = RobustLock::new();
+    static ME: AtomicU64 = AtomicU64::new(0);
+}
 
-/// Pairs that have been complete.
-static COMPLETED: AtomicU32 = AtomicU32::new(0);
+per_engine! {
+    /// Pairs that have been complete.
+    static COMPLETED: AtomicU32 = AtomicU32::new(0);
+}
 
 /// How many pairs have been complete so far: both ends have the segment and each other's doorbells.
 pub(crate) fn completed() -> u32 {

@@ -3,6 +3,7 @@
 use crate::conn::{Conn, flag};
 use crate::pair::{self, Pair};
 use crate::peers::{self, Life};
+use crate::per_engine::per_engine;
 use crate::stream::ending;
 use crate::{family, meeting, table};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +18,10 @@ const CLOSING_NS: u64 = 2_000_000;
 /// One that has let go of the segment and holds a socket for longer is another program now, which knows
 /// nothing of the VI.
 const CLOSED_NS: u64 = 1_000_000_000;
-/// Some peer is closing its sockets.
-static CLOSING: AtomicBool = AtomicBool::new(false);
+per_engine! {
+    /// Some peer is closing its sockets.
+    static CLOSING: AtomicBool = AtomicBool::new(false);
+}
 
 /// How long until sockets are to be looked at that are being closed; `None` if none are.
 pub(super) fn pause() -> Option<u64> {

@@ -2,6 +2,7 @@
 
 use super::patience::Patience;
 use crate::conn::{Conn, Phase, flag};
+use crate::per_engine::per_engine;
 use crate::stream::returned::{PUMP_NS, holds_back};
 use crate::stream::{self, ending, leaving, listeners, reflected};
 use crate::table::Ref;
@@ -14,8 +15,10 @@ use sovia_sys::futex;
 /// Between two looks of a thread that waits for a peer's answer.
 const STEP_NS: u64 = 10_000_000;
 
-/// Whether bytes that were unread on a VI wait for room on TCP.
-static PUMPING: AtomicBool = AtomicBool::new(false);
+per_engine! {
+    /// Whether bytes that were unread on a VI wait for room on TCP.
+    static PUMPING: AtomicBool = AtomicBool::new(false);
+}
 
 /// Has the receiver recall the direction in which we send, and puts on TCP what it returns.
 pub(super) fn ask_peer(fd: i32, at: Ref, patience: Patience) {

@@ -23,6 +23,7 @@ mod step;
 use crate::conn::{Bell, Conn, Guard, Phase, flag};
 use crate::pair;
 use crate::pair::lent::{self, How};
+use crate::per_engine::per_engine;
 use crate::stream::returned::PUMP_NS;
 use crate::stream::{self, Damaged, leaving, listeners};
 use crate::table::{self, Ref};
@@ -244,8 +245,10 @@ pub(crate) fn is_still_coming(at: Ref) -> bool {
     at.conn.is_going_back()
 }
 
-/// Whether connections are on their way back of which no thread waits for the end.
-static COMING: AtomicBool = AtomicBool::new(false);
+per_engine! {
+    /// Whether connections are on their way back of which no thread waits for the end.
+    static COMING: AtomicBool = AtomicBool::new(false);
+}
 
 /// Between two looks at them. A peer that answers rings.
 const COMING_NS: u64 = 10_000_000;
@@ -407,7 +410,9 @@ pub(crate) struct Processes {
     pub accompany: fn(&[(i32, Ref)]) -> bool,
 }
 
-static PROCESSES: OnceLock<Processes> = OnceLock::new();
+per_engine! {
+    static PROCESSES: OnceLock<Processes> = OnceLock::new();
+}
 
 /// Has these start processes: they stand on the program's calls, which are above. Said once, at the start.
 pub(crate) fn relayed_by(processes: Processes) {

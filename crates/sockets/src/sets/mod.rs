@@ -16,6 +16,7 @@ pub(crate) use set::{DOOR, Set};
 pub(crate) use shared::{is_shared, is_shared_by_users};
 
 use crate::pair::{self, Pair};
+use crate::per_engine::per_engine;
 use crate::process;
 use crate::table::{self, Ref};
 use core::cell::UnsafeCell;
@@ -27,9 +28,11 @@ use std::collections::VecDeque;
 
 /// Epoll instances that are followed; in more, connections stay on TCP.
 const SETS: usize = 4096;
-/// Instances that are waited on themselves.
-static NESTED: AtomicU32 = AtomicU32::new(0);
-static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
+per_engine! {
+    /// Instances that are waited on themselves.
+    static NESTED: AtomicU32 = AtomicU32::new(0);
+    static TABLE: [AtomicPtr<Set>; SETS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; SETS];
+}
 
 /// The instance with that index.
 #[inline]

@@ -5,6 +5,7 @@
 //! waiting in it or changing it, all of its connections are the kernel's, as in an instance that is
 //! itself waited on. A child that only inherits one, as most do, changes nothing.
 
+use crate::per_engine::per_engine;
 use crate::{family, members};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -17,8 +18,10 @@ struct Users {
     counted: AtomicBool,
 }
 
-static USERS: [Users; super::SETS] =
-    [const { Users { place: AtomicU32::new(0), counted: AtomicBool::new(false) } }; super::SETS];
+per_engine! {
+    static USERS: [Users; super::SETS] =
+        [const { Users { place: AtomicU32::new(0), counted: AtomicBool::new(false) } }; super::SETS];
+}
 
 /// A new instance: this process is its only user.
 pub(super) fn begin(index: u32) {
@@ -84,7 +87,7 @@ pub(super) fn is_others(index: u32) -> bool {
 
 /// In a forked child: it has used none of the instances yet.
 pub(super) fn forked() {
-    for users in &USERS {
+    for users in USERS.iter() {
         if users.counted.load(Ordering::Relaxed) {
             users.counted.store(false, Ordering::Relaxed);
         }

@@ -8,6 +8,7 @@ use super::{tx, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::family;
 use crate::pair::KEPT;
+use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
 use sovia_proto::path::{Returned, Tx};
@@ -32,8 +33,10 @@ fn cost(pool: u32, area: u32) -> u32 {
     (pool - POOL_LEAST.min(pool) + area) >> 10
 }
 
-/// When it was last looked for memory that the dead have used.
-static SWEPT: AtomicU64 = AtomicU64::new(0);
+per_engine! {
+    /// When it was last looked for memory that the dead have used.
+    static SWEPT: AtomicU64 = AtomicU64::new(0);
+}
 /// How long until that is done again, in nanoseconds: it asks the kernel for each process of the family.
 const SWEEP_NS: u64 = 100_000_000;
 

@@ -9,14 +9,17 @@
 
 use super::{tell_reader, tx, word};
 use crate::conn::{Conn, Guard, Phase, flag};
+use crate::per_engine::per_engine;
 use crate::{anchors, table};
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
 use sovia_proto::path::Tx;
 use sovia_sys::{call, clock};
 
-/// When the receiver of some connection must be told at the latest; `NEVER` if none waits.
-static DUE: AtomicU64 = AtomicU64::new(NEVER);
+per_engine! {
+    /// When the receiver of some connection must be told at the latest; `NEVER` if none waits.
+    static DUE: AtomicU64 = AtomicU64::new(NEVER);
+}
 const NEVER: u64 = u64::MAX;
 /// When it is looked again at a connection that was in the middle of a call.
 const INTERRUPTED_NS: u64 = 1_000_000;
