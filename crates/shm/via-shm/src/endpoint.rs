@@ -14,7 +14,8 @@ pub use crate::range::{Area, Bulk, Range};
 use crate::remains::Remains;
 use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
-use crate::waiter::{Bell, Listeners};
+pub use crate::waiter::tell;
+use crate::waiter::tell_found;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_signal::access::{self, BadAddress};
@@ -598,26 +599,6 @@ impl Receiver {
     #[inline]
     pub fn room(&self, ring: impl FnOnce(u32)) {
         tell(&self.direction().room, ring);
-    }
-}
-
-/// Wakes the threads that sleep on `bell`, after news have been published; `ring` is called with the waiters
-/// that listen (a bitmap, never 0).
-#[inline]
-pub fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
-    tell_found(bell, bell.look(), ring);
-}
-
-/// The same, once those that listen have been looked for.
-#[inline(always)]
-pub(crate) fn tell_found(bell: &Bell, found: Option<Listeners>, ring: impl FnOnce(u32)) {
-    if let Some(listeners) = found {
-        if listeners.sleepers {
-            bell.wake();
-        }
-        if listeners.waiters != 0 {
-            ring(listeners.waiters);
-        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a VI is made of: two queues, a state, and what breaks them.
 
 use crate::bias::{Held, Lock};
-use crate::connect::link::{Attachment, Close, ENGINE, End, Link};
-use crate::cq::CqCore;
-use crate::nic::Shared;
+use crate::card::{Card, MemoryUser};
+use crate::completion::CqCore;
+use crate::link::{Attachment, Close, ENGINE, End, Link};
+use crate::patience::Budget;
 use crate::vi::access;
 use crate::vi::lane::RxLane;
 use crate::vi::machine::Machine;
@@ -12,7 +13,6 @@ use crate::vi::peers::Peering;
 use crate::vi::recv::{News, RecvSide};
 use crate::vi::send::SendSide;
 use crate::vi::target::Target;
-use crate::vi::wait::Budget;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::cq::WorkQueueKind;
@@ -25,7 +25,7 @@ use via::{AsyncError, DescriptorAddress, Reliability, ViAttributes, ViState};
 /// What a VI is made of.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) nic: Arc<Shared>,
+    pub(crate) nic: Arc<Card>,
     /// The VI's number among the NIC's, for as long as it lives.
     pub(crate) id: u64,
     /// The program's name for it.
@@ -51,13 +51,13 @@ pub(crate) struct Core {
 /// The completion queues of a VI's queues.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    pub(crate) send: Option<Arc<CqCore>>,
-    pub(crate) recv: Option<Arc<CqCore>>,
+    pub(crate) send: Option<Arc<CqCore<Core>>>,
+    pub(crate) recv: Option<Arc<CqCore<Core>>>,
 }
 
 impl Core {
     pub(crate) fn new(
-        nic: Arc<Shared>,
+        nic: Arc<Card>,
         id: u64,
         context: u64,
         attributes: ViAttributes,
@@ -87,15 +87,6 @@ impl Core {
         }
     }
 
-    /// Waits until no thread uses a region that it found before.
-    pub(crate) fn quiesce(&self) {
-        drop(self.send.lock());
-        drop(self.recv.lock());
-        if self.target.quiesce() {
-            self.serve();
-        }
-    }
-
     pub(crate) fn attributes(&self) -> ViAttributes {
         self.machine().attributes
     }
@@ -114,7 +105,7 @@ impl Core {
     }
 
     #[inline]
-    fn is_broken(&self) -> bool {
+    pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
     }
 
@@ -327,7 +318,7 @@ impl Core {
 
     /// Breaks the connection for what the receive queue has found out.
     #[cold]
-    fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
+    pub(super) fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
         let cause = recv.trouble.take().unwrap_or(Cause::PeerBroke);
         let close = closing(cause, Some(recv.level));
         self.break_receiving(recv, cause, close);
@@ -375,26 +366,6 @@ impl Core {
         self.list_if_wanted(recv);
         self.serve_if_staged();
     }
-
-    /// For a completion queue that looks for news: receives the next message; whether its entry is
-    /// to be handed out at once, to a caller that may have it (`mine`). Entries of whatever else is
-    /// done enter the queue by themselves.
-    #[inline]
-    pub(crate) fn receive_for_cq(&self, mine: bool) -> bool {
-        let mut recv = self.recv.lock();
-        if self.is_broken() {
-            recv.wind_up(&self.nic);
-            return false;
-        }
-        match recv.receive_for_cq(&self.nic, mine) {
-            Ok(at_once) => at_once,
-            Err(News::Trouble) => {
-                self.give_up_receiving(recv);
-                false
-            }
-            Err(News::Message | News::Nothing) => false,
-        }
-    }
 }
 
 /// What is published to the far side of an end for `cause`, by a receive queue of that level if it is one.
@@ -405,6 +376,16 @@ fn closing(cause: Cause, receiving: Option<Reliability>) -> Close {
             Close::BadReceive
         }
         _ => Close::Broken,
+    }
+}
+
+impl MemoryUser for Core {
+    fn quiesce(&self) {
+        drop(self.send.lock());
+        drop(self.recv.lock());
+        if self.target.quiesce() {
+            self.serve();
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The send queue: a send executes in the thread that posts it.
 
 use crate::Damaged;
-use crate::nic::Shared;
+use crate::card::Card;
 use crate::ring::INLINE;
 use crate::vi::access::{self, Gather, Queue};
 use crate::vi::lane::{FRAGMENT, Permit, TxLane};
@@ -126,7 +126,7 @@ impl SendSide {
     #[inline]
     pub(crate) fn post(
         &mut self,
-        nic: &Shared,
+        nic: &Card,
         at: DescriptorAddress,
         broken: bool,
     ) -> Result<bool, PostError> {
@@ -179,7 +179,7 @@ impl SendSide {
     }
 
     /// Sends what is posted, in order, as far as there is room. False if there is trouble.
-    pub(crate) fn progress(&mut self, nic: &Shared) -> bool {
+    pub(crate) fn progress(&mut self, nic: &Card) -> bool {
         if !self.flight.is_empty() && !self.land(nic) {
             return false;
         }
@@ -207,13 +207,13 @@ impl SendSide {
     }
 
     /// The oldest descriptor is done.
-    fn done(&mut self, nic: &Shared, outcome: Outcome) -> bool {
+    fn done(&mut self, nic: &Card, outcome: Outcome) -> bool {
         self.partial = Partial::default();
         self.queue.complete(nic, outcome).is_ok() || self.overrun()
     }
 
     /// Completes the sends that have been received (reliable reception).
-    fn land(&mut self, nic: &Shared) -> bool {
+    fn land(&mut self, nic: &Card) -> bool {
         match self.lane.as_ref().map(TxLane::delivered) {
             Some(Ok(delivered)) if !self.complete_up_to(nic, delivered) => false,
             Some(Ok(_)) => self.flight.is_empty() || self.check_ended(nic),
@@ -222,7 +222,7 @@ impl SendSide {
         }
     }
 
-    fn complete_up_to(&mut self, nic: &Shared, delivered: u32) -> bool {
+    fn complete_up_to(&mut self, nic: &Card, delivered: u32) -> bool {
         while let Some(&(number, length)) = self.flight.front()
             && delivered.wrapping_sub(number) as i32 >= 0
         {
@@ -236,7 +236,7 @@ impl SendSide {
     }
 
     /// Whether the peer still holds the connection up.
-    fn check_ended(&mut self, nic: &Shared) -> bool {
+    fn check_ended(&mut self, nic: &Card) -> bool {
         match self.lane.as_ref().and_then(TxLane::peer_closed) {
             Some(_) => self.fail(nic, Obstacle::Ended),
             None => true,
@@ -252,7 +252,7 @@ impl SendSide {
     /// The oldest send ends in error, unless it is to be flushed with the others. True if the
     /// connection goes on all the same, as an unreliable one does.
     #[cold]
-    fn fail(&mut self, nic: &Shared, obstacle: Obstacle) -> bool {
+    fn fail(&mut self, nic: &Card, obstacle: Obstacle) -> bool {
         let (status, cause) = match obstacle {
             Obstacle::NoRoom | Obstacle::Ended => {
                 self.trouble = self.lane.as_ref().and_then(TxLane::peer_closed);
@@ -283,7 +283,7 @@ impl SendSide {
     }
 
     /// The oldest send is done with an error.
-    fn end_with(&mut self, nic: &Shared, status: Status) {
+    fn end_with(&mut self, nic: &Card, status: Status) {
         let control = self.front_control(nic);
         self.rdma.forget();
         let partial = if self.partial.sent != 0 { Status::PARTIAL_ERROR } else { Status::empty() };
@@ -291,7 +291,7 @@ impl SendSide {
         let _ = self.queue.complete(nic, Outcome::error(operation(control) | status | partial));
     }
 
-    fn front_control(&mut self, nic: &Shared) -> Control {
+    fn front_control(&mut self, nic: &Card) -> Control {
         let Queue { work, descriptors, ptag, .. } = &mut self.queue;
         let front = work.front();
         let front = front.and_then(|at| access::descriptor(descriptors, nic, *ptag, at));
@@ -299,7 +299,7 @@ impl SendSide {
     }
 
     /// The message goes nowhere, which on an unreliable connection is no error of its sender.
-    fn drop_one(&mut self, nic: &Shared) -> bool {
+    fn drop_one(&mut self, nic: &Card) -> bool {
         if let Some(lane) = &self.lane {
             lane.drop_message();
         }
@@ -317,7 +317,7 @@ impl SendSide {
 
     /// Flushes what is not done. The oldest descriptor ends in the status that the peer published before it
     /// ended the connection, if there is one.
-    pub(crate) fn flush(&mut self, nic: &Shared) {
+    pub(crate) fn flush(&mut self, nic: &Card) {
         // The peer may have taken some before it ended the connection.
         if !self.flight.is_empty()
             && let Some(Ok(delivered)) = self.lane.as_ref().map(TxLane::delivered)
@@ -343,7 +343,7 @@ impl SendSide {
     }
 
     /// Attempts the descriptor at `at`, which all before it have left to be attempted.
-    fn attempt(&mut self, nic: &Shared, at: DescriptorAddress) -> Result<Gone, Obstacle> {
+    fn attempt(&mut self, nic: &Card, at: DescriptorAddress) -> Result<Gone, Obstacle> {
         let lane = self.lane.as_mut().ok_or(Obstacle::NoRoom)?;
         if lane.peer_closed().is_some() {
             return Err(Obstacle::Ended);
