@@ -1,5 +1,8 @@
 //! The two sides of a direction, and the words that they share.
 
+#[cfg(doc)]
+use super::rescue;
+
 /// The sender's side of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
