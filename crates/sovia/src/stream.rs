@@ -1,14 +1,17 @@
 //! One stream.
 
+mod bytes;
+mod convert;
+mod options;
+
 use crate::{Readiness, Stats, engine, origin};
-use libc::c_int;
 use sovia_sockets::conn::Role;
 use sovia_sockets::native;
-use sovia_sockets::ops::{self, Flags};
+use sovia_sockets::ops;
 use std::fmt;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io;
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -17,17 +20,6 @@ pub struct TcpStream {
     anchor: net::TcpStream,
     readiness: OnceLock<Readiness>,
 }
-
-/// How a receive of std's behaves.
-const RECEIVE: Flags =
-    Flags { dont_wait: false, peek: false, wait_all: false, no_signal: true, empty_waits: true };
-
-/// How a send of std's behaves.
-const SEND: Flags =
-    Flags { dont_wait: false, peek: false, wait_all: false, no_signal: true, empty_waits: false };
-
-/// Parts of a vectored call that need no allocation.
-const FEW: usize = 16;
 
 impl TcpStream {
     /// A stream whose descriptor is on the engine's record already, or shall not be.
@@ -146,114 +138,6 @@ impl TcpStream {
         Ok(TcpStream::of(anchor))
     }
 
-    /// How long a read waits before it fails with `WouldBlock`; `None`: for ever.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::set_read_timeout`].
-    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.anchor.set_read_timeout(timeout)?;
-        self.note_option(libc::SOL_SOCKET, libc::SO_RCVTIMEO);
-        Ok(())
-    }
-
-    /// How long a write waits before it fails with `WouldBlock`; `None`: for ever.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::set_write_timeout`].
-    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.anchor.set_write_timeout(timeout)?;
-        self.note_option(libc::SOL_SOCKET, libc::SO_SNDTIMEO);
-        Ok(())
-    }
-
-    fn note_option(&self, level: c_int, name: c_int) {
-        if let Some(at) = engine::conn(self.fd()) {
-            ops::note_option(self.fd(), at, level, name);
-        }
-    }
-
-    /// The timeout of reads.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::read_timeout`].
-    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        self.anchor.read_timeout()
-    }
-
-    /// The timeout of writes.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::write_timeout`].
-    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
-        self.anchor.write_timeout()
-    }
-
-    /// Copies what would be read next, and leaves it there.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::peek`].
-    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match engine::conn(self.fd()) {
-            Some(_) => self.receive(&mut [buffer], Flags { peek: true, ..RECEIVE }),
-            None => self.anchor.peek(buffer),
-        }
-    }
-
-    /// Sets TCP_NODELAY: it is for the time on TCP, and for streams whose small messages are
-    /// combined ([`TcpStream::set_protocol`]). Other than by these a VI delays nothing.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::set_nodelay`].
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.anchor.set_nodelay(nodelay)?;
-        self.note_option(libc::IPPROTO_TCP, libc::TCP_NODELAY);
-        Ok(())
-    }
-
-    /// TCP_NODELAY.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::nodelay`].
-    pub fn nodelay(&self) -> io::Result<bool> {
-        self.anchor.nodelay()
-    }
-
-    /// Sets IP_TTL.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::set_ttl`].
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.anchor.set_ttl(ttl)
-    }
-
-    /// IP_TTL.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::ttl`].
-    pub fn ttl(&self) -> io::Result<u32> {
-        self.anchor.ttl()
-    }
-
-    /// SO_ERROR: how a non-blocking connect went, or what has befallen the connection.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::take_error`].
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.anchor.take_error()
-    }
-
-    /// Whether calls return at once with `WouldBlock` where they would wait.
-    ///
-    /// # Errors
-    /// As [`std::net::TcpStream::set_nonblocking`].
-    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.anchor.set_nonblocking(nonblocking)?;
-        if let Some(at) = engine::conn(self.fd()) {
-            ops::nonblocking(at, nonblocking);
-        }
-        Ok(())
-    }
-
     /// Whether the stream has a VI.
     pub fn is_accelerated(&self) -> bool {
         native::info_here(self.fd()).is_accelerated()
@@ -308,108 +192,6 @@ impl TcpStream {
         }
         self.readiness.get().ok_or_else(|| io::Error::from_raw_os_error(libc::EIO))
     }
-
-    #[inline]
-    fn receive(&self, parts: &mut [&mut [u8]], flags: Flags) -> io::Result<usize> {
-        let fd = self.fd();
-        let Some(at) = engine::conn(fd) else {
-            return parts.first_mut().map_or(Ok(0), |part| (&self.anchor).read(part));
-        };
-        let how = if flags.peek { libc::MSG_PEEK } else { 0 };
-        let mut first = (core::ptr::null_mut(), 0);
-        if let Some(part) = parts.iter_mut().find(|part| !part.is_empty()) {
-            first = (part.as_mut_ptr(), part.len());
-        }
-        // On TCP a part at a time is enough: a read may be short.
-        // SAFETY: the first part that has room, which stays borrowed for the call.
-        let kernel = || engine::outcome(unsafe { libc::recv(fd, first.0.cast(), first.1, how) });
-        engine::result(ops::receive(fd, at, parts, flags, kernel))
-    }
-
-    #[inline]
-    fn send(&self, parts: &[&[u8]]) -> io::Result<usize> {
-        let fd = self.fd();
-        let Some(at) = engine::conn(fd) else {
-            return parts.first().map_or(Ok(0), |part| (&self.anchor).write(part));
-        };
-        let kernel = || {
-            // On TCP a part at a time is enough: a write may be short.
-            let part = parts.iter().find(|part| !part.is_empty()).copied().unwrap_or_default();
-            let (from, len) = (part.as_ptr().cast(), part.len());
-            // SAFETY: a live slice.
-            engine::outcome(unsafe { libc::send(fd, from, len, libc::MSG_NOSIGNAL) })
-        };
-        engine::result(ops::send(fd, at, parts, SEND, kernel))
-    }
-}
-
-impl Read for &TcpStream {
-    #[inline]
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.receive(&mut [buffer], RECEIVE)
-    }
-
-    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let on_tcp = engine::conn(self.fd()).is_none();
-        if on_tcp {
-            return (&self.anchor).read_vectored(parts);
-        }
-        let mut few: [&mut [u8]; FEW] = core::array::from_fn(|_| &mut [][..]);
-        let count = parts.len().min(FEW);
-        for (to, from) in few.iter_mut().zip(parts) {
-            *to = from;
-        }
-        self.receive(&mut few[..count], RECEIVE)
-    }
-}
-
-impl Write for &TcpStream {
-    #[inline]
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.send(&[buffer])
-    }
-
-    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        if engine::conn(self.fd()).is_none() {
-            return (&self.anchor).write_vectored(parts);
-        }
-        let mut few: [&[u8]; FEW] = [&[]; FEW];
-        let count = parts.len().min(FEW);
-        for (to, from) in few.iter_mut().zip(parts) {
-            *to = from;
-        }
-        self.send(&few[..count])
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Read for TcpStream {
-    #[inline]
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&*self).read(buffer)
-    }
-
-    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        (&*self).read_vectored(parts)
-    }
-}
-
-impl Write for TcpStream {
-    #[inline]
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        (&*self).write(buffer)
-    }
-
-    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&*self).write_vectored(parts)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Drop for TcpStream {
@@ -418,67 +200,6 @@ impl Drop for TcpStream {
             readiness.forget();
         }
         engine::closing(self.fd());
-    }
-}
-
-/// A stream that std has made: which end it is of is found out by looking which sockets listen. One whose
-/// listener is closed already, or on which bytes have moved, stays on TCP. (Where it is known,
-/// [`TcpStream::from_connected`] and [`TcpStream::from_accepted`] need not look.)
-impl From<net::TcpStream> for TcpStream {
-    fn from(stream: net::TcpStream) -> TcpStream {
-        let role = origin::role(&stream);
-        TcpStream::take_over(stream, || role)
-    }
-}
-
-impl From<OwnedFd> for TcpStream {
-    fn from(fd: OwnedFd) -> TcpStream {
-        net::TcpStream::from(fd).into()
-    }
-}
-
-/// Takes the stream to TCP for good, see [`TcpStream::to_tcp`].
-impl From<TcpStream> for net::TcpStream {
-    fn from(stream: TcpStream) -> net::TcpStream {
-        OwnedFd::from(stream).into()
-    }
-}
-
-/// Takes the stream to TCP for good, see [`TcpStream::to_tcp`].
-impl From<TcpStream> for OwnedFd {
-    fn from(stream: TcpStream) -> OwnedFd {
-        // The same open socket under another number, which is not on record.
-        let _ = stream.to_tcp();
-        // SAFETY: it is not touched again: `stream` is not dropped, and its other field is let go.
-        unsafe {
-            let mut stream = std::mem::ManuallyDrop::new(stream);
-            if let Some(readiness) = stream.readiness.take() {
-                readiness.forget();
-            }
-            engine::closing(stream.fd());
-            OwnedFd::from_raw_fd(stream.fd())
-        }
-    }
-}
-
-/// Takes the stream to TCP for good, see [`TcpStream::to_tcp`].
-impl IntoRawFd for TcpStream {
-    fn into_raw_fd(self) -> RawFd {
-        OwnedFd::from(self).into_raw_fd()
-    }
-}
-
-/// The kernel's socket: for options and names. Its bytes are not on it while the stream has a VI.
-impl AsFd for TcpStream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.anchor.as_fd()
-    }
-}
-
-/// The kernel's socket: for options and names. Its bytes are not on it while the stream has a VI.
-impl AsRawFd for TcpStream {
-    fn as_raw_fd(&self) -> RawFd {
-        self.anchor.as_raw_fd()
     }
 }
 

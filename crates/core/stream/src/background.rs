@@ -2,32 +2,39 @@
 //! (the papers' software timer), and goes on with streams that their programs have closed (the
 //! papers' close thread). It sleeps while there is neither.
 
-use crate::core::Core;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
-use via::Nic;
 
 /// How often closed streams are looked at, at first and later.
 const LOOK_FIRST: Duration = Duration::from_micros(100);
 const LOOK_LAST: Duration = Duration::from_millis(10);
 
-pub(crate) struct Background<N: Nic + 'static> {
-    state: Arc<State<N>>,
+/// A stream, as the thread knows it.
+pub(crate) trait Tended: Send + Sync {
+    /// Goes on closing for a program that has gone: true when nothing is left to do.
+    fn closed(&self) -> bool;
+
+    /// The timer has gone off; when it is to go off next.
+    fn timer(&self) -> Option<Instant>;
+}
+
+pub(crate) struct Background {
+    state: Arc<State>,
     threaded: bool,
 }
 
-struct State<N: Nic + 'static> {
-    work: Mutex<Work<N>>,
+struct State {
+    work: Mutex<Work>,
     told: Condvar,
 }
 
-struct Work<N: Nic + 'static> {
+struct Work {
     /// Closed by their programs, and not finished.
-    closed: Vec<Arc<Core<N>>>,
-    timers: BTreeMap<(Instant, u64), Weak<Core<N>>>,
+    closed: Vec<Arc<dyn Tended>>,
+    timers: BTreeMap<(Instant, u64), Weak<dyn Tended>>,
     last: u64,
     running: bool,
     stop: bool,
@@ -35,18 +42,18 @@ struct Work<N: Nic + 'static> {
     left: bool,
 }
 
-impl<N: Nic + 'static> Background<N> {
+impl Background {
     /// With a thread, from the first time on that it is needed.
-    pub(crate) fn threaded() -> Background<N> {
+    pub(crate) fn threaded() -> Background {
         Background::new(true)
     }
 
     /// Without one: the program steps.
-    pub(crate) fn stepped() -> Background<N> {
+    pub(crate) fn stepped() -> Background {
         Background::new(false)
     }
 
-    fn new(threaded: bool) -> Background<N> {
+    fn new(threaded: bool) -> Background {
         let work = Work {
             closed: Vec::new(),
             timers: BTreeMap::new(),
@@ -64,11 +71,9 @@ impl<N: Nic + 'static> Background<N> {
         self.state.lock().stop = true;
         self.state.told.notify_all();
     }
-}
 
-impl<N: Nic + 'static> Background<N> {
     /// Has a timer go off; false where no thread would see to it.
-    pub(crate) fn wake_at(&self, at: Instant, core: Weak<Core<N>>) -> bool {
+    pub(crate) fn wake_at(&self, at: Instant, stream: Weak<dyn Tended>) -> bool {
         if !self.threaded {
             return true;
         }
@@ -79,7 +84,7 @@ impl<N: Nic + 'static> Background<N> {
         let first = work.timers.first_key_value().is_none_or(|((next, _), _)| *next > at);
         work.last += 1;
         let key = (at, work.last);
-        work.timers.insert(key, core);
+        work.timers.insert(key, stream);
         drop(work);
         if first {
             self.state.told.notify_all();
@@ -89,11 +94,11 @@ impl<N: Nic + 'static> Background<N> {
 
     /// Goes on with a closed stream. Where there is no thread or no program that steps, the stream is cut
     /// off here.
-    pub(crate) fn finish(&self, core: Arc<Core<N>>) {
+    pub(crate) fn finish(&self, stream: Arc<dyn Tended>) {
         let mut work = self.state.lock();
         let goes_on = if self.threaded { self.state.runs(&mut work) } else { !work.left };
         if goes_on {
-            work.closed.push(core);
+            work.closed.push(stream);
             self.state.told.notify_all();
         }
     }
@@ -118,15 +123,13 @@ impl<N: Nic + 'static> Background<N> {
     }
 }
 
-impl<N: Nic + 'static> State<N> {
-    fn lock(&self) -> MutexGuard<'_, Work<N>> {
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl<N: Nic + 'static> State<N> {
     /// Whether the thread runs, which it is made to.
-    fn runs(self: &Arc<Self>, work: &mut Work<N>) -> bool {
+    fn runs(self: &Arc<Self>, work: &mut Work) -> bool {
         if !work.running {
             let state = self.clone();
             let thread = thread::Builder::new().name("sovia-stream".into());
@@ -159,7 +162,7 @@ impl<N: Nic + 'static> State<N> {
     fn look_at_closed(&self) -> usize {
         // Not under the lock: a stream may want a timer, and the last one of a stack ends it.
         let mut all = core::mem::take(&mut self.lock().closed);
-        all.retain(|core| !core.closed());
+        all.retain(|stream| !stream.closed());
         let mut work = self.lock();
         work.closed.append(&mut all);
         work.closed.len()
@@ -172,14 +175,14 @@ impl<N: Nic + 'static> State<N> {
             if first.key().0 > Instant::now() {
                 return;
             }
-            let core = first.remove();
+            let stream = first.remove();
             drop(work);
-            let Some(core) = core.upgrade() else { continue };
-            if let Some(again) = core.timer() {
+            let Some(stream) = stream.upgrade() else { continue };
+            if let Some(again) = stream.timer() {
                 let mut work = self.lock();
                 work.last += 1;
                 let key = (again, work.last);
-                work.timers.insert(key, Arc::downgrade(&core));
+                work.timers.insert(key, Arc::downgrade(&stream));
             }
         }
     }

@@ -2,7 +2,6 @@
 //! receive queues of all streams are attached, finds the stream of each entry, and handles the
 //! arrival. It runs while there are such streams.
 
-use crate::core::Core;
 use crate::error::SetUpError;
 use core::time::Duration;
 use std::collections::HashMap;
@@ -13,32 +12,51 @@ use via::{CompletionQueue, Nic};
 /// How long the thread waits at most before it looks whether there are streams left.
 const NAP: Duration = Duration::from_millis(500);
 
-pub(crate) struct Handler<N: Nic + 'static>(Mutex<Handling<N>>);
+/// A stream, as the thread knows it.
+pub(crate) trait Handled: Send + Sync {
+    /// Handles one arrival, for which the completion queue had an entry.
+    fn handle(&self);
+}
+
+/// The thread, and the streams that it handles arrivals for.
+pub(crate) struct Handler<N: Nic + 'static>(Arc<State<N>>);
+
+struct State<N: Nic + 'static>(Mutex<Handling<N>>);
 
 struct Handling<N: Nic + 'static> {
     queue: Option<Arc<N::Cq>>,
     /// Entries that the streams may need at once.
     entries: u32,
-    streams: HashMap<u64, Weak<Core<N>>>,
+    streams: HashMap<u64, Weak<dyn Handled>>,
     running: bool,
 }
 
 impl<N: Nic + 'static> Default for Handler<N> {
     fn default() -> Handler<N> {
         let (queue, streams) = (None, HashMap::new());
-        Handler(Mutex::new(Handling { queue, entries: 0, streams, running: false }))
+        let handling = Handling { queue, entries: 0, streams, running: false };
+        Handler(Arc::new(State(Mutex::new(handling))))
     }
 }
 
-impl<N: Nic + 'static> Handler<N> {
+impl<N: Nic + 'static> State<N> {
     fn lock(&self) -> MutexGuard<'_, Handling<N>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the thread ends, for want of streams.
+    fn ends(&self) -> bool {
+        let mut handling = self.lock();
+        handling.running = !handling.streams.is_empty();
+        !handling.running
+    }
+}
+
+impl<N: Nic + 'static> Handler<N> {
     /// The completion queue, with room for another stream's receives. Each call is answered by a
     /// [`Handler::leave`].
     pub(crate) fn queue(&self, nic: &N, receives: usize) -> Result<Arc<N::Cq>, SetUpError> {
-        let mut handling = self.lock();
+        let mut handling = self.0.lock();
         let entries = handling.entries + receives as u32;
         let most = nic.attributes().max_cq_entries;
         if entries > most {
@@ -62,33 +80,30 @@ impl<N: Nic + 'static> Handler<N> {
 
     /// A stream is no more, or has not come about.
     pub(crate) fn leave(&self, id: u64, receives: usize) {
-        let mut handling = self.lock();
+        let mut handling = self.0.lock();
         handling.entries -= receives as u32;
         handling.streams.remove(&id);
     }
-}
 
-impl<N: Nic + 'static> Handler<N> {
-    /// Handles a stream's arrivals from now on.
-    pub(crate) fn join(&self, core: &Arc<Core<N>>) -> Result<(), SetUpError> {
-        let mut handling = self.lock();
-        handling.streams.insert(core.id, Arc::downgrade(core));
+    /// Handles the arrivals of the stream of that number from now on.
+    pub(crate) fn join(&self, id: u64, stream: Weak<dyn Handled>) -> Result<(), SetUpError> {
+        let mut handling = self.0.lock();
+        handling.streams.insert(id, stream);
         let Some(queue) = handling.queue.clone().filter(|_| !handling.running) else {
             return Ok(());
         };
-        let stack = Arc::downgrade(&core.stack);
+        let state = Arc::downgrade(&self.0);
         let run = move || {
             loop {
                 let entry = queue.wait(Some(NAP));
-                let Some(stack) = stack.upgrade() else { return };
-                let handler = stack.handler();
-                let core = match entry {
-                    Ok(entry) => handler.lock().streams.get(&entry.context).cloned(),
-                    Err(_) if handler.ends() => return,
+                let Some(state) = state.upgrade() else { return };
+                let stream = match entry {
+                    Ok(entry) => state.lock().streams.get(&entry.context).cloned(),
+                    Err(_) if state.ends() => return,
                     Err(_) => None,
                 };
-                if let Some(core) = core.and_then(|core| core.upgrade()) {
-                    core.handle();
+                if let Some(stream) = stream.and_then(|stream| stream.upgrade()) {
+                    stream.handle();
                 }
             }
         };
@@ -96,12 +111,5 @@ impl<N: Nic + 'static> Handler<N> {
         thread.spawn(run).map_err(|error| SetUpError::Thread(error.kind()))?;
         handling.running = true;
         Ok(())
-    }
-
-    /// Whether the thread ends, for want of streams.
-    fn ends(&self) -> bool {
-        let mut handling = self.lock();
-        handling.running = !handling.streams.is_empty();
-        !handling.running
     }
 }

@@ -32,9 +32,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - `stack`, `stream`, `listener`, [`error`]: what a program has in its hands, and `lent`: buffers
-//!   that travel without being copied;
+//! - `stack`, `unconnected`, `stream`, `listener`, [`error`]: what a program has in its hands, and
+//!   `buffer`, `received`: memory that travels without being copied;
 //! - `core`: one end: what a session (`sovia_proto::session`) says, done with descriptors;
+//! - `shared`: what the streams of a stack share;
 //! - `memory`, `register`, `will`: registered memory, the program's own for one send, and what is
 //!   left to the peer of a process that dies;
 //! - `cache`: the program's memory that stays registered between sends, and what notices that it goes;
@@ -47,23 +48,28 @@
 #![deny(unsafe_code)]
 
 mod background;
+mod buffer;
 mod cache;
 mod core;
 pub mod error;
 mod handler;
-mod lent;
 mod listener;
 mod memory;
+mod received;
 mod register;
+mod shared;
 mod stack;
 mod stream;
+mod unconnected;
 mod will;
 
+pub use buffer::Buffer;
 pub use cache::{CacheCounters, Caching};
 pub use error::{AcceptError, CachingError, ConnectError, Reset, SetUpError, TransferError};
-pub use lent::{Buffer, Received};
 pub use listener::Listener;
+pub use received::Received;
 pub use sovia_proto::configuration::{self, Configuration};
 pub use sovia_proto::state::State;
-pub use stack::{Stack, Unconnected};
+pub use stack::Stack;
 pub use stream::Stream;
+pub use unconnected::Unconnected;

@@ -2,8 +2,9 @@
 
 use crate::core::Patience;
 use crate::error::{AcceptError, SetUpError};
-use crate::stack::{Shared, Unconnected};
+use crate::shared::Shared;
 use crate::stream::Stream;
+use crate::unconnected::Unconnected;
 use core::time::Duration;
 use sovia_proto::configuration::Configuration;
 use std::collections::VecDeque;

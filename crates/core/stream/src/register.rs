@@ -1,10 +1,10 @@
 //! A program's buffer, registered for one send (SOVIA_REG) or for those that follow (`cache`).
 //!
-//! This and `lent` are the only places with unsafe code.
+//! This, `buffer` and `received` are the only places with unsafe code.
 #![allow(unsafe_code)]
 
 use crate::cache::Used;
-use crate::stack::Shared;
+use crate::shared::Shared;
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;

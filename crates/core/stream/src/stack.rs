@@ -1,22 +1,22 @@
-//! A NIC, and what its streams share.
+//! Streams over a NIC, as a program begins with them.
 
 use crate::background::Background;
-use crate::cache::{CacheCounters, Caching, Choice};
-use crate::core::{Core, Patience};
+use crate::buffer::Buffer;
+use crate::cache::{CacheCounters, Caching};
+use crate::core::Patience;
 use crate::error::{CachingError, ConnectError, SetUpError, TransferError};
-use crate::handler::Handler;
-use crate::lent::Buffer;
 use crate::listener::Listener;
+use crate::shared::Shared;
 use crate::stream::Stream;
+use crate::unconnected::Unconnected;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use sovia_proto::configuration::{Configuration, Transfer};
-use std::sync::{Arc, Weak};
+use sovia_proto::configuration::Configuration;
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 use via::error::ConnectError::NoMatch;
-use via::{NetAddress, Nic, Ptag, Vi};
+use via::{NetAddress, Nic, Vi};
 
 /// For how long no listener must have waited at an address before it is believed that none is there:
 /// a listener does not wait while it takes a request, nor before its thread has begun. On a busy
@@ -32,30 +32,6 @@ const PAUSE: Duration = Duration::from_micros(200);
 /// stepped gives up what its closed streams have not sent yet.
 #[derive(Debug)]
 pub struct Stack<N: Nic + 'static>(pub(crate) Arc<Shared<N>>);
-
-/// What all streams of a stack share.
-pub(crate) struct Shared<N: Nic + 'static> {
-    pub(crate) nic: Arc<N>,
-    pub(crate) ptag: Ptag,
-    /// What stays registered of the program's memory.
-    pub(crate) cache: Choice<N>,
-    last: AtomicU64,
-    handler: Handler<N>,
-    background: Background<N>,
-}
-
-impl<N: Nic + 'static> core::fmt::Debug for Shared<N> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let nic = &self.nic.attributes().name;
-        f.debug_struct("Stack").field("nic", nic).finish_non_exhaustive()
-    }
-}
-
-/// An end with its receives posted, whose VI is to be connected by the caller: for connections that
-/// both ends request ([`Vi::connect_peer_request`]), and for programs that step a simulated
-/// network themselves.
-#[derive(Debug)]
-pub struct Unconnected<N: Nic + 'static>(Arc<Core<N>>);
 
 impl<N: Nic + 'static> Stack<N> {
     /// Streams over that NIC. Threads are started when they are needed.
@@ -76,11 +52,8 @@ impl<N: Nic + 'static> Stack<N> {
         Stack::with(nic, Background::stepped())
     }
 
-    fn with(nic: N, background: Background<N>) -> Result<Stack<N>, SetUpError> {
-        let ptag = nic.create_ptag()?;
-        let nic = Arc::new(nic);
-        let (cache, last, handler) = Default::default();
-        Ok(Stack(Arc::new(Shared { nic, ptag, cache, last, handler, background })))
+    fn with(nic: N, background: Background) -> Result<Stack<N>, SetUpError> {
+        Ok(Stack(Arc::new(Shared::new(nic, background)?)))
     }
 
     /// The NIC.
@@ -192,73 +165,13 @@ impl<N: Nic + 'static> Stack<N> {
 
     /// Goes on closing the streams of a stepped stack; how many are not finished.
     pub fn step(&self) -> usize {
-        self.0.background.step()
+        self.0.step()
     }
 }
 
 impl<N: Nic + 'static> Drop for Stack<N> {
     fn drop(&mut self) {
-        self.0.background.leave();
-    }
-}
-
-impl<N: Nic + 'static> Unconnected<N> {
-    pub(crate) fn new(
-        stack: &Arc<Shared<N>>,
-        configuration: &Configuration,
-    ) -> Result<Unconnected<N>, SetUpError> {
-        Ok(Unconnected(Core::new(stack, configuration)?))
-    }
-
-    /// Its VI, to be connected. Nothing else may be done with it.
-    pub fn vi(&self) -> &N::Vi {
-        &self.0.vi
-    }
-
-    /// The VI is connected: the stream, which sends its terms to the peer now.
-    pub fn connected(self) -> Stream<N> {
-        self.0.begin();
-        Stream(self.0)
-    }
-}
-
-impl<N: Nic + 'static> Shared<N> {
-    /// How the NIC sends a program's bytes soonest; see [`Stack::recommended`].
-    pub(crate) fn soonest(&self) -> Transfer {
-        match self.nic.attributes().capabilities.sends_execute_in_caller {
-            true => Configuration::default().transfer,
-            false => Transfer::Copy,
-        }
-    }
-
-    /// A number that no other stream of this stack has.
-    pub(crate) fn fresh(&self) -> u64 {
-        self.last.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    pub(crate) fn handler(&self) -> &Handler<N> {
-        &self.handler
-    }
-}
-
-impl<N: Nic + 'static> Shared<N> {
-    /// Has a stream's timer go off then; false if there is no thread to see to it.
-    pub(crate) fn wake_at(&self, at: Instant, core: Weak<Core<N>>) -> bool {
-        self.background.wake_at(at, core)
-    }
-
-    /// Goes on with a stream whose program has gone.
-    pub(crate) fn finish(&self, core: Arc<Core<N>>) {
-        self.background.finish(core);
-    }
-}
-
-impl<N: Nic + 'static> Drop for Shared<N> {
-    fn drop(&mut self) {
-        self.background.stop();
-        self.cache.end();
-        // All that had the tag is gone.
-        let _ = self.nic.destroy_ptag(self.ptag);
+        self.0.leave();
     }
 }
 

@@ -1,8 +1,9 @@
 //! The stream, as a program has it.
 
+use crate::buffer::Buffer;
 use crate::core::{Borrowed, Core, Patience};
 use crate::error::TransferError;
-use crate::lent::{Buffer, Received};
+use crate::received::Received;
 use core::time::Duration;
 use sovia_proto::configuration::Configuration;
 use sovia_proto::state::State;

@@ -24,6 +24,7 @@ mod until;
 mod connections;
 mod cq;
 mod cq_limits;
+mod cq_shared;
 mod cq_signal;
 mod cq_waiting;
 mod descriptors;
@@ -34,14 +35,19 @@ mod nics;
 mod notify;
 mod peers;
 mod peers_refused;
+mod posted;
 mod progress;
 mod protection;
+mod rdma_immediate;
+mod rdma_order;
 mod rdma_read;
+mod rdma_revoked;
 mod rdma_rights;
 mod rdma_write;
 mod reception;
 mod regions;
 mod requests;
+mod requests_refused;
 mod states;
 mod transfers;
 mod unreliable;
@@ -124,20 +130,26 @@ pub fn cases<N: Nic>() -> Vec<Case<N>> {
         states::cases(),
         connections::cases(),
         requests::cases(),
+        requests_refused::cases(),
         peers::cases(),
         peers_refused::cases(),
         protection::cases(),
         regions::cases(),
         transfers::cases(),
         progress::cases(),
+        posted::cases(),
         many::cases(),
         waiting::cases(),
         errors::cases(),
         descriptors::cases(),
         rdma_write::cases(),
+        rdma_immediate::cases(),
         rdma_rights::cases(),
+        rdma_revoked::cases(),
         rdma_read::cases(),
+        rdma_order::cases(),
         cq::cases(),
+        cq_shared::cases(),
         cq_waiting::cases(),
         cq_limits::cases(),
         cq_signal::cases(),

@@ -12,37 +12,31 @@ group! { "rdma":
     both a_write_before_a_region_is_refused [RdmaWrite],
     both a_write_to_an_overflowing_range_is_refused [RdmaWrite],
     both a_write_to_no_region_is_refused [RdmaWrite],
-    both a_write_to_a_deregistered_region_is_refused [RdmaWrite],
     both a_write_to_a_region_of_another_tag_is_refused [RdmaWrite],
-    both a_right_to_write_can_be_taken_away [RdmaWrite],
-    both a_right_to_write_can_be_given [RdmaWrite],
-    both deregistering_during_writes_leaves_the_memory_alone [RdmaWrite],
     both a_refused_write_with_immediate_data_is_told_in_its_receive [RdmaWrite],
     both a_write_from_memory_of_another_tag_is_a_protection_error [RdmaWrite],
     both a_read_of_a_vi_that_does_not_allow_it_is_refused [RdmaRead],
     both a_read_of_a_region_that_does_not_allow_it_is_refused [RdmaRead],
     both a_read_beyond_a_region_is_refused [RdmaRead],
-    both a_read_of_a_deregistered_region_is_refused [RdmaRead],
     both a_read_by_a_vi_without_reads_is_refused [RdmaRead],
-    both a_right_to_read_can_be_taken_away [RdmaRead],
 }
 
 const LEVEL: Reliability = Reliability::RELIABLE_DELIVERY;
 /// What the target's memory holds, and keeps.
-const KEPT: u8 = 0x5a;
-const LEN: usize = 4096;
+pub(super) const KEPT: u8 = 0x5a;
+pub(super) const LEN: usize = 4096;
 
 /// A target's VI and a region for the peer.
-struct Exposed<'n, N: Nic> {
-    line: Line<'n, N>,
-    end: End<'n, N>,
+pub(super) struct Exposed<'n, N: Nic> {
+    pub(super) line: Line<'n, N>,
+    pub(super) end: End<'n, N>,
     told: Told,
-    memory: Memory,
-    region: via::MemHandle,
+    pub(super) memory: Memory,
+    pub(super) region: via::MemHandle,
 }
 
 /// Everything that the NIC has allowed, for VI and region.
-fn everything<N: Nic>(cx: &Context<'_, N>) -> (ViAttributes, MemAttributes) {
+pub(super) fn everything<N: Nic>(cx: &Context<'_, N>) -> (ViAttributes, MemAttributes) {
     let enable_rdma_read = cx.nic.attributes().rdma_read.contains(LEVEL);
     let enable_rdma_write = cx.nic.attributes().capabilities.rdma_write;
     let vi = ViAttributes { enable_rdma_write, enable_rdma_read, ..ViAttributes::default() };
@@ -50,7 +44,10 @@ fn everything<N: Nic>(cx: &Context<'_, N>) -> (ViAttributes, MemAttributes) {
 }
 
 impl<'n, N: Nic> Exposed<'n, N> {
-    fn new(cx: &Context<'n, N>, (vi, rights): (ViAttributes, MemAttributes)) -> Exposed<'n, N> {
+    pub(super) fn new(
+        cx: &Context<'n, N>,
+        (vi, rights): (ViAttributes, MemAttributes),
+    ) -> Exposed<'n, N> {
         let (line, told) = (Line::server(cx), Told::by(cx.nic));
         let attach = Attach { context: 6, ..Attach::default() };
         let end = End::attached(cx, 4096, vi, attach);
@@ -63,12 +60,12 @@ impl<'n, N: Nic> Exposed<'n, N> {
     }
 
     /// Tells the client where the region is, from byte `at` on.
-    fn expose(&self, at: u64) {
+    pub(super) fn expose(&self, at: u64) {
         let address = self.memory.address(0).wrapping_add(at);
         self.line.tell(&Target { address, handle: self.region.raw() }.words());
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; LEN];
         assert!(self.memory.read(0, &mut bytes));
         bytes
@@ -76,7 +73,7 @@ impl<'n, N: Nic> Exposed<'n, N> {
 
     /// The peer's RDMA was refused, as the error handler and the VI say.
     #[track_caller]
-    fn refuses(self, code: ErrorCode) {
+    pub(super) fn refuses(self, code: ErrorCode) {
         self.told.code(6, code);
         self.end.await_state(ViState::Error);
         assert_eq!(self.end.vi.cause(), Some(Cause::Rdma(code)));
@@ -86,7 +83,7 @@ impl<'n, N: Nic> Exposed<'n, N> {
     }
 }
 
-fn reach<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N>) {
+pub(super) fn reach<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N>) {
     let (line, end) = (Line::client(cx), End::with(cx, 1 << 14, everything(cx).0));
     end.request(cx).unwrap();
     end.write(0, &[1; LEN]);
@@ -94,7 +91,7 @@ fn reach<'n, N: Nic>(cx: &Context<'n, N>) -> (Line<'n, N>, End<'n, N>) {
 }
 
 /// A write whose refusal the connection tells, if not the descriptor.
-fn write_is_refused<N: Nic>(cx: &Context<'_, N>) {
+pub(super) fn write_is_refused<N: Nic>(cx: &Context<'_, N>) {
     let (line, end) = reach(cx);
     let target = Target::heard(&line.hear());
     refused_write(&end, target);
@@ -102,7 +99,7 @@ fn write_is_refused<N: Nic>(cx: &Context<'_, N>) {
 }
 
 #[track_caller]
-fn refused_write<N: Nic>(end: &End<'_, N>, target: Target) {
+pub(super) fn refused_write<N: Nic>(end: &End<'_, N>, target: Target) {
     end.post_write(0, 0, 100, target.at(0));
     if let Err(status) = end.sent().result() {
         assert!(status.contains(Status::RDMA_PROT_ERROR), "{status:?}");
@@ -111,7 +108,7 @@ fn refused_write<N: Nic>(end: &End<'_, N>, target: Target) {
 }
 
 /// A read's refusal stands in its descriptor, and nothing is read.
-fn read_is_refused<N: Nic>(cx: &Context<'_, N>) {
+pub(super) fn read_is_refused<N: Nic>(cx: &Context<'_, N>) {
     let (line, end) = reach(cx);
     let target = Target::heard(&line.hear());
     refused_read(&end, target);
@@ -119,7 +116,7 @@ fn read_is_refused<N: Nic>(cx: &Context<'_, N>) {
 }
 
 #[track_caller]
-fn refused_read<N: Nic>(end: &End<'_, N>, target: Target) {
+pub(super) fn refused_read<N: Nic>(end: &End<'_, N>, target: Target) {
     end.write(0, &[1; LEN]);
     end.post_read(0, 0, 100, target.at(0));
     let sent = end.sent();
@@ -160,7 +157,10 @@ fn closed_vi<N: Nic>(cx: &Context<'_, N>, write: bool) -> (ViAttributes, MemAttr
     (vi, region)
 }
 
-fn closed_region<N: Nic>(cx: &Context<'_, N>, write: bool) -> (ViAttributes, MemAttributes) {
+pub(super) fn closed_region<N: Nic>(
+    cx: &Context<'_, N>,
+    write: bool,
+) -> (ViAttributes, MemAttributes) {
     let (vi, region) = everything(cx);
     let region = if write {
         MemAttributes { enable_rdma_write: false, ..region }
@@ -240,107 +240,6 @@ mod a_write_to_an_overflowing_range_is_refused {
     }
 }
 
-mod a_write_to_a_deregistered_region_is_refused {
-    use super::*;
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let exposed = Exposed::new(cx, everything(cx));
-        cx.nic.deregister_mem(exposed.region).unwrap();
-        exposed.expose(0);
-        exposed.refuses(ErrorCode::RdmawProt);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        write_is_refused(cx);
-    }
-}
-
-mod a_read_of_a_deregistered_region_is_refused {
-    use super::*;
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let exposed = Exposed::new(cx, everything(cx));
-        cx.nic.deregister_mem(exposed.region).unwrap();
-        exposed.expose(0);
-        exposed.refuses(ErrorCode::RdmarProt);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        read_is_refused(cx);
-    }
-}
-
-/// While the connection stands; what was written before stays.
-mod a_right_to_write_can_be_taken_away {
-    use super::*;
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let exposed = Exposed::new(cx, everything(cx));
-        exposed.expose(0);
-        eventually("the first write is there", || exposed.bytes()[..100] == [1; 100]);
-        let rights = MemAttributes { enable_rdma_write: false, ..everything(cx).1 };
-        cx.nic.set_mem_attributes(exposed.region, rights).unwrap();
-        exposed.memory.write(0, &[KEPT; LEN]);
-        exposed.expose(0);
-        exposed.refuses(ErrorCode::RdmawProt);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = reach(cx);
-        end.post_write(0, 0, 100, Target::heard(&line.hear()).at(0));
-        assert_eq!(end.sent().result(), Ok(100));
-        refused_write(&end, Target::heard(&line.hear()));
-        line.meet();
-    }
-}
-
-mod a_right_to_write_can_be_given {
-    use super::*;
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let exposed = Exposed::new(cx, closed_region(cx, true));
-        cx.nic.set_mem_attributes(exposed.region, everything(cx).1).unwrap();
-        exposed.expose(0);
-        eventually("the write is there", || exposed.bytes()[..100] == [1; 100]);
-        assert_eq!(exposed.end.vi.state(), ViState::Connected);
-        exposed.line.meet();
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = reach(cx);
-        end.post_write(0, 0, 100, Target::heard(&line.hear()).at(0));
-        assert_eq!(end.sent().result(), Ok(100));
-        line.meet();
-    }
-}
-
-/// When deregistering has returned, not a byte changes any more.
-mod deregistering_during_writes_leaves_the_memory_alone {
-    use super::*;
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let exposed = Exposed::new(cx, everything(cx));
-        exposed.expose(0);
-        eventually("writes arrive", || exposed.bytes()[0] == 1);
-        cx.nic.deregister_mem(exposed.region).unwrap();
-        exposed.memory.write(0, &[KEPT; LEN]);
-        exposed.refuses(ErrorCode::RdmawProt);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = reach(cx);
-        let target = Target::heard(&line.hear());
-        eventually("writes are refused", || {
-            for i in 0..50 {
-                end.post_write(i, 0, LEN, target.at(0));
-            }
-            (0..50).filter(|_| end.sent().result().is_err()).count() > 0
-        });
-        end.await_state(ViState::Error);
-        line.meet();
-    }
-}
-
 /// It takes one, and reports in it.
 mod a_refused_write_with_immediate_data_is_told_in_its_receive {
     use super::*;
@@ -415,30 +314,6 @@ mod a_read_by_a_vi_without_reads_is_refused {
         let status = end.sent().result().expect_err("read all the same");
         assert!(!status.errors().contains(Status::DESC_FLUSHED_ERROR), "{status:?}");
         assert_eq!(end.bytes(0, 100), [0; 100]);
-        line.meet();
-    }
-}
-
-mod a_right_to_read_can_be_taken_away {
-    use super::*;
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let exposed = Exposed::new(cx, everything(cx));
-        exposed.expose(0);
-        exposed.line.meet();
-        let rights = MemAttributes { enable_rdma_read: false, ..everything(cx).1 };
-        cx.nic.set_mem_attributes(exposed.region, rights).unwrap();
-        exposed.expose(0);
-        exposed.refuses(ErrorCode::RdmarProt);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (line, end) = reach(cx);
-        end.post_read(0, 0, 100, Target::heard(&line.hear()).at(0));
-        assert_eq!(end.sent().result(), Ok(100));
-        assert_eq!(end.bytes(0, 100), [KEPT; 100]);
-        line.meet();
-        refused_read(&end, Target::heard(&line.hear()));
         line.meet();
     }
 }

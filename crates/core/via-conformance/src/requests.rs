@@ -7,16 +7,10 @@ group! { "connect, client-server":
     alone a_wait_without_time_only_looks,
     alone a_wait_at_a_strange_address_is_refused,
     both a_wait_that_is_over_leaves_nobody_there,
-    both the_reliability_levels_must_match [SeveralLevels],
     both discriminators_keep_requests_apart,
     both requests_are_held_and_answered_in_any_order,
     both a_request_is_taken_back_by_another_thread,
     both a_withdrawn_request_cannot_be_accepted,
-    both one_rejection_is_not_anothers,
-    both a_busy_vi_does_not_accept,
-    both a_request_is_left_to_another_vi,
-    both a_requester_is_told_what_did_not_match,
-    both a_refused_vi_keeps_its_receives,
     both both_ends_are_told_of_the_other,
     both a_vi_serves_after_it_was_a_client,
     alone a_nic_connects_to_itself,
@@ -56,38 +50,6 @@ mod a_wait_that_is_over_leaves_nobody_there {
         let refused = end.vi.connect_request(&cx.client(), &cx.server, SOON);
         assert_eq!(refused, Err(ConnectError::NoMatch));
         line.meet();
-    }
-}
-
-/// Each pair of different ones is refused, and both sides are told.
-mod the_reliability_levels_must_match {
-    use super::*;
-
-    fn different<N: Nic>(cx: &Context<'_, N>) -> Vec<(Reliability, Reliability)> {
-        let levels = || cx.nic.attributes().reliability.iter();
-        levels().flat_map(|a| levels().map(move |b| (a, b))).filter(|(a, b)| a != b).collect()
-    }
-
-    fn end<'n, N: Nic>(cx: &Context<'n, N>, reliability: Reliability) -> End<'n, N> {
-        End::with(cx, 100, ViAttributes { reliability, ..ViAttributes::default() })
-    }
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        for (mine, theirs) in different(cx) {
-            let end = end(cx, mine);
-            let connection = cx.nic.connect_wait(&cx.server, SOON).unwrap();
-            assert_eq!(connection.remote_attributes().reliability, theirs);
-            assert_eq!(connection.accept(&end.vi).unwrap_err().error, ConnectError::Reliability);
-            assert_eq!(end.vi.state(), ViState::Idle);
-        }
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        for (_, mine) in different(cx) {
-            let end = end(cx, mine);
-            assert_eq!(end.request(cx), Err(ConnectError::Reliability));
-            assert_eq!(end.vi.state(), ViState::Idle);
-        }
     }
 }
 
@@ -222,184 +184,6 @@ mod a_withdrawn_request_cannot_be_accepted {
         end.request(cx).unwrap();
         end.send(0, 0, 8);
         line.meet();
-    }
-}
-
-mod one_rejection_is_not_anothers {
-    use super::*;
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let line = Line::server(cx);
-        let end = End::new(cx);
-        let wait = |n| cx.nic.connect_wait(&cx.place(n), SOON).unwrap();
-        let (first, second) = (wait(1), wait(2));
-        first.reject();
-        second.accept(&end.vi).unwrap();
-        line.meet();
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let line = Line::client(cx);
-        let ends = [(); 2].map(|()| End::new(cx));
-        thread::scope(|s| {
-            let rejected = s.spawn(|| ends[0].request_at(cx, &cx.place(1)));
-            ends[1].request_at(cx, &cx.place(2)).unwrap();
-            assert_eq!(rejected.join().unwrap(), Err(ConnectError::Rejected));
-        });
-        assert_eq!([ViState::Idle, ViState::Connected], [0, 1].map(|i| ends[i].vi.state()));
-        line.meet();
-    }
-}
-
-/// Dropped after that, the request is rejected, and the connection that the VI has is none the
-/// worse.
-mod a_busy_vi_does_not_accept {
-    use super::*;
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let end = End::accepted(cx);
-        let again = cx.nic.connect_wait(&cx.server, SOON).unwrap().accept(&end.vi).unwrap_err();
-        assert!(matches!(again.error, ConnectError::State(_)), "{again:?}");
-        drop(again);
-        end.post_recv(0, 0, 8);
-        end.send(1, 0, 8);
-        assert_eq!(end.received().result(), Ok(8));
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let (end, other) = (End::new(cx), End::new(cx));
-        end.post_recv(0, 0, 8);
-        end.request(cx).unwrap();
-        assert_eq!(other.request(cx), Err(ConnectError::Rejected));
-        assert_eq!(end.received().result(), Ok(8));
-        end.send(1, 0, 8);
-        end.await_state(ViState::Error);
-    }
-}
-
-/// Nor does one that does not match; the request waits for one that does both.
-mod a_request_is_left_to_another_vi {
-    use super::*;
-
-    fn sized<'n, N: Nic>(cx: &Context<'n, N>, max_transfer_size: u32) -> End<'n, N> {
-        End::with(cx, 100, ViAttributes { max_transfer_size, ..ViAttributes::default() })
-    }
-
-    /// It is refused for this, and handed back.
-    #[track_caller]
-    fn refused<C>(accepted: Result<(), NotAccepted<C>>, is: fn(&ConnectError) -> bool) -> C {
-        let not = accepted.unwrap_err();
-        assert!(is(&not.error), "{not:?}");
-        not.request.expect("the request waits for another answer")
-    }
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let line = Line::server(cx);
-        let (busy, other, fit) = (End::accepted(cx), sized(cx, 2000), sized(cx, 1000));
-        for round in 0..3 {
-            let mut request = cx.nic.connect_wait(&cx.server, SOON).unwrap();
-            line.meet();
-            // In any order, and each again.
-            for _ in 0..=round {
-                let by_state = |error: &ConnectError| matches!(error, ConnectError::State(_));
-                request = refused(request.accept(&busy.vi), by_state);
-                request =
-                    refused(request.accept(&other.vi), |e| *e == ConnectError::MaxTransferSize);
-            }
-            assert_eq!((busy.vi.state(), other.vi.state()), (ViState::Connected, ViState::Idle));
-            assert_eq!(request.remote_attributes().max_transfer_size, 1000);
-            // The requester has not been told anything.
-            line.meet();
-            fit.post_recv(0, 0, 8);
-            request.accept(&fit.vi).unwrap();
-            assert_eq!(fit.received().result(), Ok(8));
-            fit.vi.disconnect();
-        }
-        // A VI can be made to fit.
-        let request = cx.nic.connect_wait(&cx.server, SOON).unwrap();
-        line.meet();
-        let request = refused(request.accept(&other.vi), |e| *e == ConnectError::MaxTransferSize);
-        other.vi.set_attributes(fit.vi.attributes()).unwrap();
-        line.meet();
-        other.post_recv(0, 0, 8);
-        request.accept(&other.vi).unwrap();
-        assert_eq!(other.received().result(), Ok(8));
-        line.meet();
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let line = Line::client(cx);
-        let (busy, end) = (End::requested(cx), sized(cx, 1000));
-        for _ in 0..4 {
-            thread::scope(|s| {
-                let request = s.spawn(|| end.request(cx));
-                line.meet();
-                line.meet();
-                request.join().unwrap().unwrap();
-            });
-            end.send(0, 0, 8);
-            end.vi.disconnect();
-        }
-        line.meet();
-        drop(busy);
-    }
-}
-
-/// After a VI was tried in vain the server rejects the request, or drops it. The requester is told what did
-/// not match in both cases.
-mod a_requester_is_told_what_did_not_match {
-    use super::*;
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        let end = End::with(cx, 100, longest(cx));
-        for rejects in [true, false] {
-            let request = cx.nic.connect_wait(&cx.server, SOON).unwrap();
-            let not = request.accept(&end.vi).unwrap_err();
-            assert_eq!(not.error, ConnectError::MaxTransferSize);
-            let request = not.request.unwrap();
-            if rejects {
-                request.reject();
-            }
-        }
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let max_transfer_size = cx.nic.attributes().max_transfer_size - 1;
-        let end = End::with(cx, 100, ViAttributes { max_transfer_size, ..ViAttributes::default() });
-        for _ in 0..2 {
-            assert_eq!(end.request(cx), Err(ConnectError::MaxTransferSize));
-            assert_eq!(end.vi.state(), ViState::Idle);
-        }
-    }
-}
-
-mod a_refused_vi_keeps_its_receives {
-    use super::*;
-
-    pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
-        cx.nic.connect_wait(&cx.server, SOON).unwrap().reject();
-        let end = End::accepted(cx);
-        for i in 0..3 {
-            end.send_pattern(0, 0, 8, i);
-        }
-        end.await_state(ViState::Error);
-    }
-
-    pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
-        let end = End::new(cx);
-        for i in 0..3 {
-            end.post_recv(i, i * 8, 8);
-        }
-        assert_eq!(
-            end.vi.connect_request(&cx.client(), &cx.place(1), SOON).err(),
-            Some(ConnectError::NoMatch)
-        );
-        assert_eq!(end.request(cx), Err(ConnectError::Rejected));
-        assert_eq!(end.vi.queues_empty(), (true, false));
-        end.request(cx).unwrap();
-        for i in 0..3 {
-            end.receives(i * 8, 8, i);
-        }
     }
 }
 

@@ -17,6 +17,7 @@ const LAYERS: &[&[&str]] = &[
         "nics",
         "peers",
         "peers_refused",
+        "posted",
         "progress",
         "protection",
         "rdma_read",
@@ -25,6 +26,7 @@ const LAYERS: &[&[&str]] = &[
         "reception",
         "regions",
         "requests",
+        "requests_refused",
         "states",
         "transfers",
         "unreliable",
@@ -32,7 +34,16 @@ const LAYERS: &[&[&str]] = &[
         "waiting",
     ],
     // Those that use other cases' parts.
-    &["cq_limits", "cq_signal", "cq_waiting", "notify"],
+    &[
+        "cq_limits",
+        "cq_shared",
+        "cq_signal",
+        "cq_waiting",
+        "notify",
+        "rdma_immediate",
+        "rdma_order",
+        "rdma_revoked",
+    ],
     &["run"],
 ];
 

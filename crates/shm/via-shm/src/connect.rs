@@ -12,9 +12,7 @@
 
 mod childless;
 pub(crate) mod hub;
-pub(crate) mod link;
 mod listen;
-pub(crate) mod reach;
 #[cfg(test)]
 mod tests;
 pub(crate) mod wire;
@@ -22,12 +20,13 @@ pub(crate) mod wire;
 pub(crate) use listen::Incoming;
 
 use crate::doorbell::is_doorbell;
+use crate::link::{Attachment, Link, Peer, Token};
+use crate::patience::{Deadline, left};
 use hub::Hub;
-use link::{Attachment, Link, Peer, Token};
 use sovia_sys::datagram::{Name, Received};
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::seqpacket::Packets;
-use sovia_sys::{Errno, Fd, call, clock};
+use sovia_sys::{Errno, Fd, call};
 use std::sync::Arc;
 use via::error::ConnectError;
 use via::{NetAddress, ViAttributes};
@@ -37,14 +36,6 @@ use wire::{Answer, Request};
 pub const DISCRIMINATOR_MAX: usize = 16;
 /// Bytes of a NIC's address.
 pub const HOST_LEN: usize = 6;
-
-/// A point in time (nanoseconds of the monotonic clock); `None`: never.
-pub(crate) type Deadline = Option<u64>;
-
-/// The time left until a deadline; `None` if there is none.
-pub(crate) fn left(deadline: Deadline) -> Option<u64> {
-    deadline.map(|at| at.saturating_sub(clock::now_ns()))
-}
 
 pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> ConnectError {
     move |errno| ConnectError::System { call, errno: errno.into_raw() }

@@ -14,7 +14,7 @@
 //! look is the VI *armed*, which makes senders wake the engine for it. A program that calls again
 //! and again disarms it. A process in which no thread posts, polls or sends is never woken.
 
-use crate::connect::link::{ENGINE, Link};
+use crate::link::{ENGINE, Link};
 use core::sync::atomic::{AtomicBool, Ordering};
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{Fd, call, process};

@@ -31,6 +31,10 @@ pub mod waiter;
 #[cfg(not(loom))]
 mod bias;
 #[cfg(not(loom))]
+mod card;
+#[cfg(not(loom))]
+mod completion;
+#[cfg(not(loom))]
 pub mod connect;
 #[cfg(not(loom))]
 pub mod cq;
@@ -48,7 +52,11 @@ mod hash;
 #[cfg(not(loom))]
 pub mod layout;
 #[cfg(not(loom))]
+mod link;
+#[cfg(not(loom))]
 pub mod nic;
+#[cfg(not(loom))]
+mod patience;
 #[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]
@@ -61,6 +69,8 @@ pub mod request;
 pub mod segment;
 #[cfg(not(loom))]
 pub mod vi;
+#[cfg(not(loom))]
+mod words;
 
 #[cfg(not(loom))]
 pub use cq::ShmCq;

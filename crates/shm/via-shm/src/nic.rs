@@ -1,24 +1,21 @@
 //! The shared-memory NIC.
 
-use crate::connect::hub::Hub;
+use crate::card::Card;
 use crate::connect::{DISCRIMINATOR_MAX, HOST_LEN, Incoming};
 use crate::cq::ShmCq;
-use crate::engine::Starts;
 use crate::hash;
+use crate::patience::deadline;
 use crate::ring::INLINE;
 use crate::vi::ShmVi;
 use crate::vi::inner::{Core, Queues};
-use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use sovia_sys::{call, process};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use via::cq::Attach;
 use via::error::{
     ConnectError, CqError, CreateViError, MemError, NotAccepted, PtagError, RegisterError,
 };
-use via::event::{AsyncError, Dispatcher, ErrorHandler, Job};
-use via::memory::{Limits, MemoryTable, Region};
+use via::event::{AsyncError, ErrorHandler};
+use via::memory::Limits;
 use via::{
     Capabilities, Connection, MemAttributes, MemHandle, Memory, NetAddress, Nic, NicAttributes,
     Ptag, Reliability, ViAttributes,
@@ -43,31 +40,7 @@ const LIMITS: Limits =
 /// Every process that opens a NIC by the same name has the same NIC; its address is made from
 /// the name.
 #[derive(Debug)]
-pub struct ShmNic(Arc<Shared>);
-
-/// What a NIC's VIs need of it.
-pub(crate) struct Shared {
-    pub(crate) attributes: NicAttributes,
-    pub(crate) table: MemoryTable,
-    pub(crate) hub: Arc<Hub>,
-    dispatcher: Dispatcher,
-    handler: Mutex<Option<ErrorHandler>>,
-    cqs: AtomicU32,
-    vis: Mutex<Vis>,
-}
-
-impl core::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Shared").field("name", &self.attributes.name).finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug, Default)]
-struct Vis {
-    last: u64,
-    /// A VI stays until its memory is touched no more, which is later than its last use.
-    by_id: HashMap<u64, Weak<Core>>,
-}
+pub struct ShmNic(Arc<Card>);
 
 /// Why a NIC is not opened.
 #[derive(Debug, thiserror::Error)]
@@ -116,23 +89,7 @@ impl ShmNic {
                 rdma_write: true,
             },
         };
-        let table = MemoryTable::new(LIMITS);
-        let hub = Hub::open()?;
-        let shared = Arc::new(Shared {
-            attributes,
-            table,
-            hub,
-            dispatcher: Dispatcher::new(|job| {
-                let thread = std::thread::Builder::new().name("via-callback".into());
-                process::without_signals(|| thread.spawn(job)).map(drop)
-            }),
-            handler: Mutex::new(None),
-            cqs: AtomicU32::new(0),
-            vis: Mutex::default(),
-        });
-        let weak: Weak<dyn Starts> = Arc::downgrade(&shared) as _;
-        shared.hub.engine.start_for(weak);
-        Ok(ShmNic(shared))
+        Ok(ShmNic(Card::open(attributes, LIMITS)?))
     }
 
     /// This NIC's address under a discriminator.
@@ -148,94 +105,6 @@ fn address_of(name: &str) -> [u8; HOST_LEN] {
     address.copy_from_slice(&hash.to_be_bytes()[..HOST_LEN]);
     address[0] = address[0] & 0xfc | 0x02;
     address
-}
-
-impl Shared {
-    fn vis(&self) -> MutexGuard<'_, Vis> {
-        self.vis.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A VI is no more.
-    pub(crate) fn vi_gone(&self, id: u64) {
-        self.vis().by_id.remove(&id);
-    }
-
-    /// Runs a callback in its turn. It may be asked for under any lock.
-    pub(crate) fn run(&self, job: Job) {
-        if !self.dispatcher.run(job) {
-            self.hub.engine.want_threads();
-        }
-    }
-
-    /// Tells the error handler, in its turn.
-    pub(crate) fn report(&self, error: AsyncError) {
-        let handler = self.handler.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(handler) = handler {
-            self.run(Box::new(move || handler(&error)));
-        }
-    }
-
-    /// One more completion queue, if the NIC has one.
-    pub(crate) fn cq_made(&self) -> Result<(), CqError> {
-        let more = |n| (n < self.attributes.max_cq).then_some(n + 1);
-        let made = self.cqs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        made.map(drop).map_err(|_| CqError::TooMany)
-    }
-
-    /// A completion queue is no more.
-    pub(crate) fn cq_gone(&self) {
-        self.cqs.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether a VI may have such attributes.
-    pub(crate) fn check_vi(&self, attributes: &ViAttributes) -> Result<(), CreateViError> {
-        let nic = &self.attributes;
-        if attributes.reliability.bits().count_ones() != 1
-            || !nic.reliability.contains(attributes.reliability)
-        {
-            return Err(CreateViError::Reliability);
-        }
-        if attributes.max_transfer_size == 0 || attributes.max_transfer_size > nic.max_transfer_size
-        {
-            return Err(CreateViError::MaxTransferSize);
-        }
-        if attributes.enable_rdma_read && !nic.rdma_read.contains(attributes.reliability) {
-            return Err(CreateViError::RdmaRead);
-        }
-        Ok(())
-    }
-
-    /// Waits until neither a peer nor a VI of this NIC uses what it has found of a region.
-    fn revoke(&self, region: &Region) {
-        let attributes = region.attributes();
-        if attributes.enable_rdma_write || attributes.enable_rdma_read {
-            self.hub.engine.links().iter().for_each(|link| link.revoke_regions());
-        }
-        self.quiesce();
-    }
-
-    /// Waits until no VI uses a region that it found before. Every use is under a queue's lock.
-    fn quiesce(&self) {
-        // A VI that is upgraded here may end here, which takes the lock.
-        let vis: Vec<_> = self.vis().by_id.iter().map(|(id, vi)| (*id, vi.clone())).collect();
-        for (id, vi) in vis {
-            match vi.upgrade() {
-                Some(vi) => vi.quiesce(),
-                // Another thread is just dropping it.
-                None => {
-                    while self.vis().by_id.contains_key(&id) {
-                        call::sched_yield();
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Starts for Shared {
-    fn start(&self) -> bool {
-        self.dispatcher.retry()
-    }
 }
 
 impl Nic for ShmNic {
@@ -285,7 +154,7 @@ impl Nic for ShmNic {
     }
 
     fn create_cq(&self, entries: u32, context: u64) -> Result<ShmCq, CqError> {
-        self.0.create_cq(entries, context)
+        ShmCq::create(&self.0, entries, context)
     }
 
     fn create_vi(&self, attributes: ViAttributes) -> Result<ShmVi, CreateViError> {
@@ -298,20 +167,14 @@ impl Nic for ShmNic {
         attach: Attach<'_, ShmCq>,
     ) -> Result<ShmVi, CreateViError> {
         self.0.check_vi(&attributes)?;
-        let mut vis = self.0.vis();
-        if vis.by_id.len() >= self.0.attributes.max_vi as usize {
-            return Err(CreateViError::TooMany);
-        }
-        let ptag =
-            self.0.table.hold_ptag(attributes.ptag).map_err(|_| CreateViError::UnknownPtag)?;
-        vis.last += 1;
-        let id = vis.last;
-        let of = |cq: Option<&ShmCq>| cq.map(|cq| cq.0.clone());
-        let queues = Queues { send: of(attach.send), recv: of(attach.recv) };
-        let vi = Core::new(self.0.clone(), id, attach.context, attributes, ptag, queues);
-        let vi = Arc::new(vi);
-        vis.by_id.insert(id, Arc::downgrade(&vi));
-        drop(vis);
+        let vi = self.0.add_vi(|id| {
+            let ptag = self.0.table.hold_ptag(attributes.ptag);
+            let ptag = ptag.map_err(|_| CreateViError::UnknownPtag)?;
+            let of = |cq: Option<&ShmCq>| cq.map(|cq| cq.0.clone());
+            let queues = Queues { send: of(attach.send), recv: of(attach.recv) };
+            let card = self.0.clone();
+            Ok(Arc::new(Core::new(card, id, attach.context, attributes, ptag, queues)))
+        })?;
         if let Some(cq) = attach.send {
             cq.0.join(None);
         }
@@ -322,7 +185,7 @@ impl Nic for ShmNic {
     }
 
     fn set_error_handler(&self, handler: Option<ErrorHandler>) {
-        *self.0.handler.lock().unwrap_or_else(PoisonError::into_inner) = handler;
+        self.0.set_handler(handler);
     }
 
     fn report(&self, error: AsyncError) {
@@ -330,11 +193,11 @@ impl Nic for ShmNic {
     }
 
     fn callbacks_wait(&self) -> bool {
-        self.0.dispatcher.waits()
+        self.0.callbacks_wait()
     }
 
     fn run_callbacks(&self) {
-        self.0.dispatcher.run_waiting();
+        self.0.run_callbacks();
     }
 
     fn connect_wait(
@@ -345,7 +208,7 @@ impl Nic for ShmNic {
         if local.host != self.0.attributes.local_address {
             return Err(ConnectError::InvalidParameter("not this NIC's address"));
         }
-        let until = crate::vi::deadline(timeout);
+        let until = deadline(timeout);
         Incoming::wait(&self.0.hub, local, until).map(Box::new).map(ShmConnection)
     }
 }

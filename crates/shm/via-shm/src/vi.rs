@@ -12,6 +12,7 @@ mod connection;
 pub(crate) mod inner;
 mod lane;
 mod machine;
+mod member;
 mod notice;
 mod peers;
 mod rdma;
@@ -19,9 +20,6 @@ mod recv;
 mod send;
 mod target;
 mod wait;
-pub(crate) mod words;
-
-pub(crate) use notice::Overrun;
 
 use core::time::Duration;
 use inner::Core;
@@ -32,7 +30,6 @@ use via::queue::{Completion, Done};
 use via::state::{Event, IllegalTransition};
 use via::{DescriptorAddress, NetAddress, Vi, ViAttributes, ViState};
 use wait::Side;
-pub(crate) use wait::{Budget, LOOKS, NAP_MAX, deadline};
 
 /// A VI of the shared-memory NIC.
 #[derive(Debug)]

@@ -203,6 +203,28 @@ impl Bell {
     }
 }
 
+/// Wakes the threads that sleep on `bell`, after news have been published; `ring` is called with the waiters
+/// that listen (a bitmap, never 0).
+#[cfg(not(loom))]
+#[inline]
+pub fn tell(bell: &Bell, ring: impl FnOnce(u32)) {
+    tell_found(bell, bell.look(), ring);
+}
+
+/// The same, once those that listen have been looked for.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) fn tell_found(bell: &Bell, found: Option<Listeners>, ring: impl FnOnce(u32)) {
+    if let Some(listeners) = found {
+        if listeners.sleepers {
+            bell.wake();
+        }
+        if listeners.waiters != 0 {
+            ring(listeners.waiters);
+        }
+    }
+}
+
 /// One that waits for many VIs.
 #[derive(Debug)]
 #[repr(C, align(64))]

@@ -18,10 +18,12 @@ mod write;
 pub(crate) use read::Borrowed;
 pub(crate) use wait::Patience;
 
+use crate::background::Tended;
+use crate::buffer::Buffer;
 use crate::error::{Reset, SetUpError};
-use crate::lent::Buffer;
+use crate::handler::Handled;
 use crate::memory::{Sizes, Slots};
-use crate::stack::Shared;
+use crate::shared::Shared;
 use crate::will::Will;
 use core::ops::{Deref, DerefMut};
 use sovia_proto::configuration::{Configuration, Handling, Transfer};
@@ -197,7 +199,7 @@ impl<N: Nic + 'static> Core<N> {
         });
         match configuration.handling {
             Handling::Single => {}
-            Handling::Handler => stack.handler().join(&core)?,
+            Handling::Handler => stack.handler().join(id, core.weak())?,
             Handling::Notify => (0..sizes.receives).for_each(|_| core.arm()),
         }
         Ok(core)
@@ -213,15 +215,6 @@ impl<N: Nic + 'static> Core<N> {
         }
         self.post_due(&mut held);
         for completion in core::mem::take(&mut held.early) {
-            self.received(&mut held, completion);
-        }
-        self.post_due(&mut held);
-    }
-
-    /// Handles one arrival, for which the completion queue had an entry.
-    pub(crate) fn handle(&self) {
-        let mut held = self.lock();
-        if let Done::Completion(completion) = self.vi.recv_done() {
             self.received(&mut held, completion);
         }
         self.post_due(&mut held);
@@ -324,6 +317,26 @@ impl<N: Nic + 'static> Drop for Held<'_, N> {
         self.guard = None;
         // What came in since then may have met the lock held.
         self.core.empty_mailbox();
+    }
+}
+
+impl<N: Nic + 'static> Handled for Core<N> {
+    fn handle(&self) {
+        let mut held = self.lock();
+        if let Done::Completion(completion) = self.vi.recv_done() {
+            self.received(&mut held, completion);
+        }
+        self.post_due(&mut held);
+    }
+}
+
+impl<N: Nic + 'static> Tended for Core<N> {
+    fn closed(&self) -> bool {
+        self.closed()
+    }
+
+    fn timer(&self) -> Option<Instant> {
+        self.timer()
     }
 }
 

@@ -1,8 +1,8 @@
 //! What becomes of bytes that a program writes.
 
 use super::{Core, Held, Inner, Patience, Sending};
+use crate::buffer::Buffer;
 use crate::error::{Reset, TransferError};
-use crate::lent::Buffer;
 use crate::register::Lease;
 use sovia_proto::configuration::Transfer;
 use sovia_proto::packet::Immediate;

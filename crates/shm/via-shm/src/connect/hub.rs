@@ -1,8 +1,8 @@
 //! What the NICs of a process have in common: the process's identity, its links, its listeners.
 
-use crate::connect::link::Token;
 use crate::connect::listen::Listeners;
 use crate::engine::Engine;
+use crate::link::Token;
 use sovia_sync::fences;
 use sovia_sys::call;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

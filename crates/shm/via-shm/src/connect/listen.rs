@@ -1,12 +1,13 @@
 //! Waiting for requests, and answering them.
 
 use super::wire::{self, Answer, Request};
-use super::{Deadline, left, name_of, system, wait_readable};
+use super::{name_of, system, wait_readable};
 use crate::Segment;
 use crate::connect::childless;
 use crate::connect::hub::Hub;
-use crate::connect::link::{Attachment, Link, Peer};
 use crate::doorbell::is_doorbell;
+use crate::link::{Attachment, Link, Peer};
+use crate::patience::{Deadline, left};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sys::datagram::Name;
 use sovia_sys::poll::{self, ppoll};

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ShmNic;
 use core::time::Duration;
-use sovia_sys::poll;
+use sovia_sys::{clock, poll};
 use std::thread;
 use via::{Connection, Nic, Vi};
 

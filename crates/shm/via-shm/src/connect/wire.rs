@@ -3,7 +3,7 @@
 //! Welcome from the waiting side, Request from the requester, Answer from the waiting side.
 
 use super::{DISCRIMINATOR_MAX, HOST_LEN};
-use crate::connect::link::Token;
+use crate::link::Token;
 use via::error::ConnectError;
 use via::{NetAddress, Reliability, ViAttributes};
 

@@ -1,7 +1,8 @@
 //! From a posted descriptor to the memory that it names, checked on the way.
 
-use crate::nic::Shared;
-use crate::vi::notice::{Notices, Overrun};
+use crate::card::Card;
+use crate::completion::Overrun;
+use crate::vi::notice::Notices;
 use core::ptr::NonNull;
 use via::memory::{Ptag, RegionCache};
 use via::queue::{Outcome, WorkQueue};
@@ -29,7 +30,7 @@ impl Queue {
     }
 
     /// The oldest descriptor is done. If its memory is gone, only the queue remembers how.
-    pub(crate) fn complete(&mut self, nic: &Shared, outcome: Outcome) -> Result<(), Overrun> {
+    pub(crate) fn complete(&mut self, nic: &Card, outcome: Outcome) -> Result<(), Overrun> {
         if let Some(front) = self.work.front()
             && let Some(descriptor) = descriptor(&mut self.descriptors, nic, self.ptag, front)
         {
@@ -41,7 +42,7 @@ impl Queue {
 
     /// Everything that is not done is done with now. `operation` is what descriptors ask for whose
     /// memory is gone. An entry for which a completion queue has no room is reported by its push.
-    pub(crate) fn flush(&mut self, nic: &Shared, operation: impl Fn(Control) -> Status) {
+    pub(crate) fn flush(&mut self, nic: &Card, operation: impl Fn(Control) -> Status) {
         while let Some(front) = self.work.front() {
             let descriptor = descriptor(&mut self.descriptors, nic, self.ptag, front);
             let control = descriptor.map_or(Control::empty(), |d| d.control());
@@ -55,7 +56,7 @@ impl Queue {
 #[inline(always)]
 pub(crate) fn descriptor<'a>(
     cache: &'a mut RegionCache,
-    nic: &Shared,
+    nic: &Card,
     ptag: Ptag,
     at: DescriptorAddress,
 ) -> Option<DescriptorRef<'a>> {
@@ -86,7 +87,7 @@ pub(crate) fn segment(
     i: usize,
     used: u32,
     cache: &mut RegionCache,
-    nic: &Shared,
+    nic: &Card,
     ptag: Ptag,
 ) -> Result<(NonNull<u8>, u32), Status> {
     let segment = descriptor.segment(i).ok_or(Status::FORMAT_ERROR)?;
@@ -103,7 +104,7 @@ pub(crate) fn segment(
 /// The data segments of a descriptor, from one on, as the one piece of memory that they stand for.
 pub(crate) struct Gather<'a> {
     pub(crate) descriptor: DescriptorRef<'a>,
-    pub(crate) nic: &'a Shared,
+    pub(crate) nic: &'a Card,
     pub(crate) ptag: Ptag,
     /// The first data segment, and the one behind the last.
     pub(crate) first: usize,

@@ -6,7 +6,7 @@
 //! descriptor that is posted (VIA 1.0, section 2.4.1); one that does finds its message in the
 //! memory that the descriptor named before, or after.
 
-use crate::nic::Shared;
+use crate::card::Card;
 use crate::vi::access::{self, Queue};
 use crate::vi::recv::FOREIGN;
 use core::ptr::NonNull;
@@ -60,14 +60,14 @@ impl Default for Ahead {
 impl Ahead {
     /// Looks at the oldest receive, unless that has been done.
     #[inline]
-    pub(crate) fn look(&mut self, queue: &mut Queue, nic: &Shared) {
+    pub(crate) fn look(&mut self, queue: &mut Queue, nic: &Card) {
         if !self.looked || self.position != queue.work.position() {
             self.look_now(queue, nic);
         }
     }
 
     #[inline(never)]
-    fn look_now(&mut self, queue: &mut Queue, nic: &Shared) {
+    fn look_now(&mut self, queue: &mut Queue, nic: &Card) {
         self.position = queue.work.position();
         self.changes = nic.table.changes();
         // Nothing is known of what is yet to be posted.
@@ -82,14 +82,14 @@ impl Ahead {
     /// The place of the queue's oldest receive, if it is known. Good while the queue's lock is
     /// held.
     #[inline(always)]
-    pub(crate) fn take(&mut self, queue: &Queue, nic: &Shared) -> Option<Place> {
+    pub(crate) fn take(&mut self, queue: &Queue, nic: &Card) -> Option<Place> {
         let control = self.control.take()?;
         let current = self.position == queue.work.position() && self.changes == nic.table.changes();
         current.then_some(Place { control, to: self.to, room: self.room })
     }
 }
 
-fn resolve(queue: &mut Queue, nic: &Shared) -> Option<Place> {
+fn resolve(queue: &mut Queue, nic: &Card) -> Option<Place> {
     let Queue { work, descriptors, data, ptag, .. } = queue;
     let descriptor = access::descriptor(descriptors, nic, *ptag, work.front()?)?;
     if access::form(&descriptor, descriptor.control(), FOREIGN) != Ok(1) {

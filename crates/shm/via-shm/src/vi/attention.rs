@@ -1,8 +1,8 @@
 //! Whether a thread looks at a receive queue; see [`crate::engine`].
 
 use crate::bias::Held;
-use crate::connect::link::ENGINE;
 use crate::engine::Listed;
+use crate::link::ENGINE;
 use crate::vi::inner::Core;
 use crate::vi::recv::RecvSide;
 use crate::vi::target::is_staged;
@@ -110,16 +110,6 @@ impl Core {
     pub(crate) fn arm(&self) {
         self.recv.lock().arm();
         self.receive_all();
-    }
-
-    /// The program polls, by a completion queue.
-    pub(crate) fn disarm(self: &Arc<Self>) {
-        let mut recv = self.recv.lock();
-        if recv.queue.notices.has_callbacks() {
-            return;
-        }
-        recv.disarm();
-        self.list_if_wanted(recv);
     }
 }
 

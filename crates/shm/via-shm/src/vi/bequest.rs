@@ -1,7 +1,7 @@
 //! What a process leaves to its peer: a part of the segment, which outlives them.
 
-use crate::connect::link::Attachment;
 use crate::layout::AREA;
+use crate::link::Attachment;
 use crate::segment::SideIndex;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! The life of a VI: connecting, accepting, disconnecting.
 
-use crate::connect::link::{Attachment, Close, End};
 use crate::connect::{Incoming, Outgoing};
+use crate::link::{Attachment, Close, End};
+use crate::patience::deadline;
 use crate::vi::inner::Core;
 use crate::vi::lane::{RxLane, TxLane};
 use crate::vi::machine::Machine;
 use crate::vi::target::Rights;
-use crate::vi::wait::deadline;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use sovia_sys::futex;

@@ -1,18 +1,19 @@
 //! What a VI is made of: two queues, a state, and what breaks them.
 
+mod breaking;
+
 use crate::bias::{Held, Lock};
-use crate::connect::link::{Attachment, Close, ENGINE, End, Link};
-use crate::cq::CqCore;
-use crate::nic::Shared;
+use crate::card::{Card, MemoryUser};
+use crate::completion::CqCore;
+use crate::link::{Attachment, Close, ENGINE, End, Link};
+use crate::patience::Budget;
 use crate::vi::access;
-use crate::vi::lane::RxLane;
 use crate::vi::machine::Machine;
 use crate::vi::notice::Notices;
 use crate::vi::peers::Peering;
 use crate::vi::recv::{News, RecvSide};
 use crate::vi::send::SendSide;
 use crate::vi::target::Target;
-use crate::vi::wait::Budget;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use via::cq::WorkQueueKind;
@@ -20,12 +21,12 @@ use via::error::{Cause, PostError};
 use via::memory::Ptag;
 use via::queue::Done;
 use via::state::Event;
-use via::{AsyncError, DescriptorAddress, Reliability, ViAttributes, ViState};
+use via::{DescriptorAddress, ViAttributes, ViState};
 
 /// What a VI is made of.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) nic: Arc<Shared>,
+    pub(crate) nic: Arc<Card>,
     /// The VI's number among the NIC's, for as long as it lives.
     pub(crate) id: u64,
     /// The program's name for it.
@@ -51,13 +52,13 @@ pub(crate) struct Core {
 /// The completion queues of a VI's queues.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    pub(crate) send: Option<Arc<CqCore>>,
-    pub(crate) recv: Option<Arc<CqCore>>,
+    pub(crate) send: Option<Arc<CqCore<Core>>>,
+    pub(crate) recv: Option<Arc<CqCore<Core>>>,
 }
 
 impl Core {
     pub(crate) fn new(
-        nic: Arc<Shared>,
+        nic: Arc<Card>,
         id: u64,
         context: u64,
         attributes: ViAttributes,
@@ -87,15 +88,6 @@ impl Core {
         }
     }
 
-    /// Waits until no thread uses a region that it found before.
-    pub(crate) fn quiesce(&self) {
-        drop(self.send.lock());
-        drop(self.recv.lock());
-        if self.target.quiesce() {
-            self.serve();
-        }
-    }
-
     pub(crate) fn attributes(&self) -> ViAttributes {
         self.machine().attributes
     }
@@ -114,74 +106,8 @@ impl Core {
     }
 
     #[inline]
-    fn is_broken(&self) -> bool {
+    pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
-    }
-
-    /// Breaks the connection of `attachment`. The caller holds the lock of a queue that has a
-    /// lane of it, and calls [`Core::settle`] without the lock.
-    #[cold]
-    fn break_up(&self, attachment: &Attachment, cause: Cause, close: Close) {
-        if matches!(cause, Cause::Damaged(_)) {
-            attachment.link.set_spoilt();
-        }
-        self.mark_broken(cause);
-        attachment.close(close);
-        attachment.wake_local();
-    }
-
-    /// Marks the connection broken; other threads learn of it from here.
-    pub(super) fn mark_broken(&self, cause: Cause) {
-        self.cause().get_or_insert(cause);
-        if !self.broken.swap(true, Ordering::SeqCst) {
-            self.report(cause);
-        }
-    }
-
-    /// Ends a connection that was broken for an RDMA that is not allowed.
-    pub(super) fn break_for_refusal(&self, attachment: &Attachment) {
-        attachment.close(Close::Broken);
-        attachment.wake_local();
-        self.settle();
-    }
-
-    fn report(&self, cause: Cause) {
-        self.nic.report(AsyncError::of_vi(self.context, cause.code()));
-    }
-
-    /// After [`Core::break_up`]: receives what has come, flushes the rest. Looked at anew under each
-    /// lock: the program may have disconnected and begun something new meanwhile.
-    #[cold]
-    fn settle(&self) {
-        let mut send = self.send.lock();
-        if self.is_broken() {
-            send.flush(&self.nic);
-        }
-        drop(send);
-        let mut recv = self.recv.lock();
-        if self.is_broken() {
-            recv.wind_up(&self.nic);
-        }
-    }
-
-    /// Looks for news from the far side, so that the state that is returned is the present one.
-    pub(crate) fn catch_up(&self) {
-        let recv = self.recv.lock();
-        if let Some(cause) = recv.lane().and_then(RxLane::peer_closed)
-            && !self.is_broken()
-        {
-            self.break_receiving(recv, cause, Close::Broken);
-        }
-    }
-
-    /// Breaks the connection that the receive queue has a lane of.
-    #[cold]
-    fn break_receiving(&self, recv: Held<'_, RecvSide>, cause: Cause, close: Close) {
-        if let Some(lane) = recv.lane() {
-            self.break_up(lane.attachment(), cause, close);
-        }
-        drop(recv);
-        self.settle();
     }
 
     pub(crate) fn state(&self) -> ViState {
@@ -314,25 +240,6 @@ impl Core {
         send.queue.work.take()
     }
 
-    /// Breaks the connection for what the send queue has found out.
-    #[cold]
-    fn give_up_sending(&self, mut send: Held<'_, SendSide>) {
-        let cause = send.trouble.take().unwrap_or(Cause::PeerBroke);
-        if let Some(lane) = &send.lane {
-            self.break_up(lane.attachment(), cause, closing(cause, None));
-        }
-        drop(send);
-        self.settle();
-    }
-
-    /// Breaks the connection for what the receive queue has found out.
-    #[cold]
-    fn give_up_receiving(&self, mut recv: Held<'_, RecvSide>) {
-        let cause = recv.trouble.take().unwrap_or(Cause::PeerBroke);
-        let close = closing(cause, Some(recv.level));
-        self.break_receiving(recv, cause, close);
-    }
-
     #[inline]
     pub(crate) fn recv_done(self: &Arc<Self>) -> Done {
         let mut guard = self.recv.lock();
@@ -375,36 +282,15 @@ impl Core {
         self.list_if_wanted(recv);
         self.serve_if_staged();
     }
-
-    /// For a completion queue that looks for news: receives the next message; whether its entry is
-    /// to be handed out at once, to a caller that may have it (`mine`). Entries of whatever else is
-    /// done enter the queue by themselves.
-    #[inline]
-    pub(crate) fn receive_for_cq(&self, mine: bool) -> bool {
-        let mut recv = self.recv.lock();
-        if self.is_broken() {
-            recv.wind_up(&self.nic);
-            return false;
-        }
-        match recv.receive_for_cq(&self.nic, mine) {
-            Ok(at_once) => at_once,
-            Err(News::Trouble) => {
-                self.give_up_receiving(recv);
-                false
-            }
-            Err(News::Message | News::Nothing) => false,
-        }
-    }
 }
 
-/// What is published to the far side of an end for `cause`, by a receive queue of that level if it is one.
-fn closing(cause: Cause, receiving: Option<Reliability>) -> Close {
-    match cause {
-        Cause::ReceiveQueueEmpty => Close::NoReceive,
-        Cause::Descriptor(_) if receiving == Some(Reliability::RELIABLE_RECEPTION) => {
-            Close::BadReceive
+impl MemoryUser for Core {
+    fn quiesce(&self) {
+        drop(self.send.lock());
+        drop(self.recv.lock());
+        if self.target.quiesce() {
+            self.serve();
         }
-        _ => Close::Broken,
     }
 }
 

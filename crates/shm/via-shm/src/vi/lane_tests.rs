@@ -1,7 +1,7 @@
 use super::*;
 use crate::Segment;
-use crate::connect::link::{Close, Link, Peer};
 use crate::layout::{Words, first_entry};
+use crate::link::{Close, Link, Peer};
 use crate::pool::POOL;
 use crate::ring::{Entry, INLINE};
 use core::sync::atomic::Ordering;

@@ -1,6 +1,6 @@
 //! The state of a VI and of its request for a connection, which move by the tables of `via`.
 
-use crate::connect::link::Attachment;
+use crate::link::Attachment;
 use sovia_sys::seqpacket::Packets;
 use std::sync::Arc;
 use via::connection::{Model, Requester};

@@ -1,21 +1,18 @@
 //! What is to happen when a descriptor is done, beside the program finding out by itself: an entry
 //! in a completion queue, a callback.
 
-use crate::cq::CqCore;
-use crate::nic::Shared;
+use crate::card::Card;
+use crate::completion::{CqCore, Overrun};
+use crate::vi::inner::Core;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use via::cq::{CqEntry, WorkQueueKind};
 use via::event::ViCallback;
 use via::queue::{Done, WorkQueue};
 
-/// A completion queue has no room for another entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Overrun;
-
 /// The completion queue and the callbacks that are notified of a work queue's completions.
 pub(crate) struct Notices {
-    pub(crate) cq: Option<Arc<CqCore>>,
+    pub(crate) cq: Option<Arc<CqCore<Core>>>,
     entry: CqEntry,
     /// `Some` once the program has asked for a callback.
     #[expect(clippy::box_collection, reason = "most queues have none, and there are many queues")]
@@ -31,7 +28,11 @@ impl core::fmt::Debug for Notices {
 }
 
 impl Notices {
-    pub(crate) fn new(cq: Option<Arc<CqCore>>, context: u64, queue: WorkQueueKind) -> Notices {
+    pub(crate) fn new(
+        cq: Option<Arc<CqCore<Core>>>,
+        context: u64,
+        queue: WorkQueueKind,
+    ) -> Notices {
         let wanted = cq.is_some();
         let entry = CqEntry { context, queue };
         Notices { cq, entry, callbacks: None, wanted }
@@ -44,7 +45,7 @@ impl Notices {
 
     /// The oldest descriptor of `work` that was not done is.
     #[inline]
-    pub(crate) fn completed(&mut self, work: &mut WorkQueue, nic: &Shared) -> Result<(), Overrun> {
+    pub(crate) fn completed(&mut self, work: &mut WorkQueue, nic: &Card) -> Result<(), Overrun> {
         if self.wanted { self.tell(work, nic) } else { Ok(()) }
     }
 
@@ -55,7 +56,7 @@ impl Notices {
     }
 
     #[inline(never)]
-    fn tell(&mut self, work: &mut WorkQueue, nic: &Shared) -> Result<(), Overrun> {
+    fn tell(&mut self, work: &mut WorkQueue, nic: &Card) -> Result<(), Overrun> {
         let told = self.enter();
         while self.has_callbacks()
             && let Done::Completion(completion) = work.take()
@@ -74,7 +75,7 @@ impl Notices {
     }
 
     /// Has the next completion handed to `callback`; one that is there already, at once.
-    pub(crate) fn notify(&mut self, work: &mut WorkQueue, nic: &Shared, callback: ViCallback) {
+    pub(crate) fn notify(&mut self, work: &mut WorkQueue, nic: &Card, callback: ViCallback) {
         if let Done::Completion(completion) = work.take() {
             nic.run(Box::new(move || callback(completion)));
         } else {

@@ -5,10 +5,10 @@
 //! pair; the other requests a connection there, again and again, until the first waits. Where the
 //! addresses are the same both ways, each does both in turn, for a time that differs.
 
-use crate::connect::{Incoming, Outgoing, left};
+use crate::connect::{Incoming, Outgoing};
 use crate::hash;
+use crate::patience::{deadline, left};
 use crate::vi::inner::Core;
-use crate::vi::wait::deadline;
 use core::cmp::Ordering as Order;
 use core::sync::atomic::Ordering;
 use core::time::Duration;

@@ -1,7 +1,7 @@
 //! RDMA, as its initiator carries it out.
 //!
 //! Two ways lead into the peer's memory. A few pages the initiator writes or reads by itself,
-//! where the system lets it ([`crate::connect::reach`]), and where it knows the region: the target
+//! where the system lets it ([`crate::link`]), and where it knows the region: the target
 //! tells address, length and rights with the first RDMA that it carries out, and counts the changes
 //! of its registered memory, so that nothing stale is used. Everything else is *staged*: it goes
 //! through the direction's area, from which, or to which, the target copies at the same time. The
@@ -11,12 +11,12 @@
 //! the queue's, and a fence (`VIP_CONTROL_QFENCE`) has nothing left to do.
 
 use crate::Damaged;
-use crate::connect::link::Attachment;
-use crate::connect::reach::Missed;
+use crate::link::Attachment;
+use crate::link::Missed;
 use crate::vi::access::Gather;
 use crate::vi::lane::TxLane;
 use crate::vi::send::{Gone, Obstacle, permit};
-use crate::vi::words;
+use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
 use via::memory::RegionCache;

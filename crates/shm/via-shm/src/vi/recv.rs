@@ -1,12 +1,13 @@
 //! The receive queue: messages are scattered into posted buffers when a thread looks.
 
 use crate::Damaged;
-use crate::nic::Shared;
+use crate::card::Card;
+use crate::completion::Overrun;
 use crate::vi::access::{self, Gather, Queue};
 use crate::vi::ahead::Ahead;
 use crate::vi::attention::Attention;
 use crate::vi::lane::{Piece, RxLane};
-use crate::vi::notice::{Notices, Overrun};
+use crate::vi::notice::Notices;
 use via::descriptor::ControlSegment;
 use via::error::Cause;
 use via::memory::Ptag;
@@ -90,7 +91,7 @@ impl RecvSide {
     }
 
     /// Receives one message, if one is there; its descriptor is done.
-    pub(crate) fn progress(&mut self, nic: &Shared) -> News {
+    pub(crate) fn progress(&mut self, nic: &Card) -> News {
         match self.meet_all(nic).and_then(|outcome| self.complete(nic, outcome)) {
             Ok(()) => News::Message,
             Err(news) => news,
@@ -99,7 +100,7 @@ impl RecvSide {
 
     /// Completes the oldest descriptor, and notifies the completion queue or the callbacks.
     #[inline]
-    fn complete(&mut self, nic: &Shared, outcome: Outcome) -> Result<(), News> {
+    fn complete(&mut self, nic: &Card, outcome: Outcome) -> Result<(), News> {
         self.queue.work.complete(outcome);
         let told = self.queue.notices.completed(&mut self.queue.work, nic);
         told.map_err(|Overrun| self.overrun())
@@ -108,7 +109,7 @@ impl RecvSide {
     /// As [`RecvSide::progress`], and the descriptor is taken. For a queue in which none waits to
     /// be taken.
     #[inline]
-    pub(crate) fn take_next(&mut self, nic: &Shared) -> Result<Completion, News> {
+    pub(crate) fn take_next(&mut self, nic: &Card) -> Result<Completion, News> {
         let outcome = self.meet_or_get_ready(nic)?;
         let completion = self.queue.work.pass(outcome);
         if self.queue.notices.passed().is_err() {
@@ -122,7 +123,7 @@ impl RecvSide {
     /// the message's without a detour, if it is the looker's (`mine`) and no other thread waits for
     /// the descriptor.
     #[inline]
-    pub(crate) fn receive_for_cq(&mut self, nic: &Shared, mine: bool) -> Result<bool, News> {
+    pub(crate) fn receive_for_cq(&mut self, nic: &Card, mine: bool) -> Result<bool, News> {
         let outcome = self.meet_or_get_ready(nic)?;
         if mine && !self.queue.notices.has_callbacks() {
             self.queue.work.complete(outcome);
@@ -134,7 +135,7 @@ impl RecvSide {
 
     /// As [`RecvSide::meet_all`]; if nothing has come, what the next message needs is looked up.
     #[inline(always)]
-    fn meet_or_get_ready(&mut self, nic: &Shared) -> Result<Outcome, News> {
+    fn meet_or_get_ready(&mut self, nic: &Card) -> Result<Outcome, News> {
         let met = self.meet_all(nic);
         if met == Err(News::Nothing) {
             self.ahead.look(&mut self.queue, nic);
@@ -144,7 +145,7 @@ impl RecvSide {
 
     /// As [`RecvSide::meet`], as long as there is a message that goes on.
     #[inline(always)]
-    fn meet_all(&mut self, nic: &Shared) -> Result<Outcome, News> {
+    fn meet_all(&mut self, nic: &Card) -> Result<Outcome, News> {
         loop {
             match self.meet(nic) {
                 Err(News::Message) if self.lane.as_ref().is_some_and(RxLane::has_news) => {}
@@ -155,7 +156,7 @@ impl RecvSide {
 
     /// Receives the next message by the next descriptor; the caller completes it in the queue.
     #[inline(always)]
-    fn meet(&mut self, nic: &Shared) -> Result<Outcome, News> {
+    fn meet(&mut self, nic: &Card) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
         let piece = match lane.head() {
             Ok(Some(piece)) => piece,
@@ -181,7 +182,7 @@ impl RecvSide {
 
     /// As [`RecvSide::meet`], for a message in one entry whose place is to be found first.
     #[inline]
-    fn meet_now(&mut self, nic: &Shared, piece: Piece) -> Result<Outcome, News> {
+    fn meet_now(&mut self, nic: &Card, piece: Piece) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
         let length = piece.len;
         let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
@@ -215,7 +216,7 @@ impl RecvSide {
 
     /// As [`RecvSide::meet`], for what is not a message in one entry.
     #[inline(never)]
-    fn meet_part(&mut self, nic: &Shared, piece: Piece) -> Result<Outcome, News> {
+    fn meet_part(&mut self, nic: &Card, piece: Piece) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
         let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
         let Some(front) = work.front() else {
@@ -297,7 +298,7 @@ impl RecvSide {
     /// The receive cannot take the message. That breaks a reliable connection; an unreliable one
     /// loses the message.
     #[cold]
-    fn fail(&mut self, nic: &Shared, piece: &Piece, status: Status) -> Result<Outcome, News> {
+    fn fail(&mut self, nic: &Card, piece: &Piece, status: Status) -> Result<Outcome, News> {
         if self.level == Reliability::UNRELIABLE {
             return self.lose(nic, piece, status);
         }
@@ -311,7 +312,7 @@ impl RecvSide {
     }
 
     #[cold]
-    fn lose(&mut self, nic: &Shared, piece: &Piece, status: Status) -> Result<Outcome, News> {
+    fn lose(&mut self, nic: &Card, piece: &Piece, status: Status) -> Result<Outcome, News> {
         let Some(lane) = &mut self.lane else { return Err(News::Nothing) };
         if lane.consume(piece).is_err() {
             return Err(self.damaged(Damaged("a message at an impossible place")));
@@ -332,7 +333,7 @@ impl RecvSide {
 
     /// An RDMA of the peer was not allowed; if it was to be `told` of by a message, the receive
     /// that the message would have taken reports it.
-    pub(super) fn refuse_write(&mut self, nic: &Shared, told: bool, cause: Cause) {
+    pub(super) fn refuse_write(&mut self, nic: &Card, told: bool, cause: Cause) {
         // What was sent before it comes first.
         while self.queue.work.outstanding() > 0 && self.progress(nic) == News::Message {}
         if told && self.trouble.is_none() {
@@ -348,7 +349,7 @@ impl RecvSide {
     /// Ends the queue of a broken connection: receives what the peer sent before, unless it was a
     /// receive that went wrong, and flushes the rest.
     #[cold]
-    pub(crate) fn wind_up(&mut self, nic: &Shared) {
+    pub(crate) fn wind_up(&mut self, nic: &Card) {
         if !self.ended {
             while self.queue.work.outstanding() > 0 && self.progress(nic) == News::Message {}
             self.ended = true;
@@ -357,7 +358,7 @@ impl RecvSide {
     }
 
     /// Flushes what is not done.
-    pub(crate) fn flush(&mut self, nic: &Shared) {
+    pub(crate) fn flush(&mut self, nic: &Card) {
         self.queue.flush(nic, |_| Status::OP_RECEIVE);
     }
 }

@@ -1,7 +1,9 @@
 //! The send queue: a send executes in the thread that posts it.
 
+mod failing;
+
 use crate::Damaged;
-use crate::nic::Shared;
+use crate::card::Card;
 use crate::ring::INLINE;
 use crate::vi::access::{self, Gather, Queue};
 use crate::vi::lane::{FRAGMENT, Permit, TxLane};
@@ -70,15 +72,6 @@ impl From<Damaged> for Obstacle {
     }
 }
 
-/// The kind of descriptor that the status names.
-pub(super) fn operation(control: Control) -> Status {
-    match control.operation() {
-        Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
-        Control::OP_RDMAREAD => Status::OP_RDMA_READ,
-        _ => Status::OP_SEND,
-    }
-}
-
 impl SendSide {
     pub(crate) fn new(
         capacity: u32,
@@ -126,7 +119,7 @@ impl SendSide {
     #[inline]
     pub(crate) fn post(
         &mut self,
-        nic: &Shared,
+        nic: &Card,
         at: DescriptorAddress,
         broken: bool,
     ) -> Result<bool, PostError> {
@@ -179,7 +172,7 @@ impl SendSide {
     }
 
     /// Sends what is posted, in order, as far as there is room. False if there is trouble.
-    pub(crate) fn progress(&mut self, nic: &Shared) -> bool {
+    pub(crate) fn progress(&mut self, nic: &Card) -> bool {
         if !self.flight.is_empty() && !self.land(nic) {
             return false;
         }
@@ -207,13 +200,13 @@ impl SendSide {
     }
 
     /// The oldest descriptor is done.
-    fn done(&mut self, nic: &Shared, outcome: Outcome) -> bool {
+    fn done(&mut self, nic: &Card, outcome: Outcome) -> bool {
         self.partial = Partial::default();
         self.queue.complete(nic, outcome).is_ok() || self.overrun()
     }
 
     /// Completes the sends that have been received (reliable reception).
-    fn land(&mut self, nic: &Shared) -> bool {
+    fn land(&mut self, nic: &Card) -> bool {
         match self.lane.as_ref().map(TxLane::delivered) {
             Some(Ok(delivered)) if !self.complete_up_to(nic, delivered) => false,
             Some(Ok(_)) => self.flight.is_empty() || self.check_ended(nic),
@@ -222,7 +215,7 @@ impl SendSide {
         }
     }
 
-    fn complete_up_to(&mut self, nic: &Shared, delivered: u32) -> bool {
+    fn complete_up_to(&mut self, nic: &Card, delivered: u32) -> bool {
         while let Some(&(number, length)) = self.flight.front()
             && delivered.wrapping_sub(number) as i32 >= 0
         {
@@ -236,114 +229,15 @@ impl SendSide {
     }
 
     /// Whether the peer still holds the connection up.
-    fn check_ended(&mut self, nic: &Shared) -> bool {
+    fn check_ended(&mut self, nic: &Card) -> bool {
         match self.lane.as_ref().and_then(TxLane::peer_closed) {
             Some(_) => self.fail(nic, Obstacle::Ended),
             None => true,
         }
     }
 
-    #[cold]
-    fn overrun(&mut self) -> bool {
-        self.trouble = Some(Cause::CqOverrun);
-        false
-    }
-
-    /// The oldest send ends in error, unless it is to be flushed with the others. True if the
-    /// connection goes on all the same, as an unreliable one does.
-    #[cold]
-    fn fail(&mut self, nic: &Shared, obstacle: Obstacle) -> bool {
-        let (status, cause) = match obstacle {
-            Obstacle::NoRoom | Obstacle::Ended => {
-                self.trouble = self.lane.as_ref().and_then(TxLane::peer_closed);
-                return false;
-            }
-            Obstacle::NoReceive if self.level == Reliability::UNRELIABLE => {
-                return self.drop_one(nic);
-            }
-            Obstacle::Descriptor(error) => (error, Cause::Descriptor(error)),
-            Obstacle::NoReceive => (Status::TRANSPORT_ERROR, Cause::ReceiveQueueEmpty),
-            Obstacle::Gone => (Status::TRANSPORT_ERROR, Cause::PeerDied),
-            Obstacle::Damaged => {
-                (Status::TRANSPORT_ERROR, Cause::Damaged("a word that cannot be true"))
-            }
-        };
-        let at_work = |lane| self.rdma.is_at_work(lane);
-        let begun = self.partial.sent != 0 || self.lane.as_ref().is_some_and(at_work);
-        self.end_with(nic, status);
-        // A message that has begun must end, or the stream of entries makes no sense; so must an
-        // RDMA that the target is at, because the next one takes its words.
-        let goes_on = self.level == Reliability::UNRELIABLE
-            && matches!(obstacle, Obstacle::Descriptor(_))
-            && !begun;
-        if !goes_on {
-            self.trouble = Some(cause);
-        }
-        goes_on
-    }
-
-    /// The oldest send is done with an error.
-    fn end_with(&mut self, nic: &Shared, status: Status) {
-        let control = self.front_control(nic);
-        self.rdma.forget();
-        let partial = if self.partial.sent != 0 { Status::PARTIAL_ERROR } else { Status::empty() };
-        self.partial = Partial::default();
-        let _ = self.queue.complete(nic, Outcome::error(operation(control) | status | partial));
-    }
-
-    fn front_control(&mut self, nic: &Shared) -> Control {
-        let Queue { work, descriptors, ptag, .. } = &mut self.queue;
-        let front = work.front();
-        let front = front.and_then(|at| access::descriptor(descriptors, nic, *ptag, at));
-        front.map_or(Control::empty(), |descriptor| descriptor.control())
-    }
-
-    /// The message goes nowhere, which on an unreliable connection is no error of its sender.
-    fn drop_one(&mut self, nic: &Shared) -> bool {
-        if let Some(lane) = &self.lane {
-            lane.drop_message();
-        }
-        let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
-        let front = work.front();
-        let front = front.and_then(|at| access::descriptor(descriptors, nic, *ptag, at));
-        let Some(descriptor) = front else { return self.fail(nic, Obstacle::NoRoom) };
-        let status = operation(descriptor.control());
-        let (first, count) = (usize::from(status != Status::OP_SEND), descriptor.seg_count());
-        let gather = Gather { descriptor, nic, ptag: *ptag, first, count };
-        let length = gather.total(data).unwrap_or(0);
-        self.rdma.forget();
-        self.done(nic, Outcome { status, length, immediate: None })
-    }
-
-    /// Flushes what is not done. The oldest descriptor ends in the status that the peer published before it
-    /// ended the connection, if there is one.
-    pub(crate) fn flush(&mut self, nic: &Shared) {
-        // The peer may have taken some before it ended the connection.
-        if !self.flight.is_empty()
-            && let Some(Ok(delivered)) = self.lane.as_ref().map(TxLane::delivered)
-        {
-            self.complete_up_to(nic, delivered);
-        }
-        if let Some(lane) = &self.lane
-            && self.queue.work.outstanding() > 0
-        {
-            let refused = self.rdma.verdict(lane).filter(|status| !status.is_empty());
-            let undelivered =
-                !self.flight.is_empty() && lane.peer_closed() == Some(Cause::RemoteDescriptor);
-            if let Some(status) = refused {
-                self.end_with(nic, status);
-            } else if undelivered {
-                self.flight.clear();
-                self.end_with(nic, Status::REMOTE_DESC_ERROR);
-            }
-        }
-        self.flight.clear();
-        self.rdma.forget();
-        self.queue.flush(nic, operation);
-    }
-
     /// Attempts the descriptor at `at`, which all before it have left to be attempted.
-    fn attempt(&mut self, nic: &Shared, at: DescriptorAddress) -> Result<Gone, Obstacle> {
+    fn attempt(&mut self, nic: &Card, at: DescriptorAddress) -> Result<Gone, Obstacle> {
         let lane = self.lane.as_mut().ok_or(Obstacle::NoRoom)?;
         if lane.peer_closed().is_some() {
             return Err(Obstacle::Ended);

@@ -1,12 +1,12 @@
 //! RDMA, as its target carries it out; see [`super::rdma`].
 
-use crate::connect::link::Attachment;
-use crate::connect::reach::LAST;
+use crate::card::Card;
 use crate::layout::Direction;
-use crate::nic::Shared;
+use crate::link::Attachment;
+use crate::link::LAST;
 use crate::vi::inner::Core;
 use crate::vi::rdma::{MAY_READ, MAY_WRITE, STEP, WINDOW};
-use crate::vi::words;
+use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -192,7 +192,7 @@ enum Step {
 }
 
 impl Serving {
-    fn step(&mut self, nic: &Shared, attachment: &Attachment, rights: &Rights) -> Step {
+    fn step(&mut self, nic: &Card, attachment: &Attachment, rights: &Rights) -> Step {
         let direction = attachment.back();
         let number = direction.writer.load(words::W_RDMA) as u32;
         if self.active.as_ref().is_none_or(|active| active.number != number) {
@@ -259,7 +259,7 @@ impl Serving {
 
 /// Whether what is staged is allowed; if not, whether it was a read.
 fn look_up(
-    nic: &Shared,
+    nic: &Card,
     attachment: &Attachment,
     direction: &Direction,
     number: u32,

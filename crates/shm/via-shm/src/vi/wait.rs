@@ -5,11 +5,11 @@
 //! ringer is the peer, with each message or with room, or this process, when the connection ends or
 //! the peer's process does.
 
-use crate::connect::{Deadline, left};
 use crate::layout::Direction;
+use crate::patience::{Deadline, LOOKS, NAP_MAX, deadline, left};
 use crate::vi::inner::Core;
-use crate::vi::words;
-use core::sync::atomic::{AtomicU32, Ordering};
+use crate::words;
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use sovia_sys::{Errno, call, clock, futex};
 use std::sync::Arc;
@@ -18,58 +18,12 @@ use via::queue::{Completion, Done};
 
 /// Looks at the queue before the clock is looked at for the first time.
 const QUICK_LOOKS: u32 = 64;
-/// Looks at the queue between two looks at the clock.
-pub(crate) const LOOKS: u32 = 16;
-/// Bounds of the time to spin (nanoseconds): what waking a sleeper costs, several times over; and
-/// what is never worth saving.
-const SPIN_MAX: u32 = 50_000;
-const SPIN_MIN: u32 = 2_000;
-/// A sleeper looks again after this time at the latest (nanoseconds): a peer may have spoiled the
-/// words by which it should have been woken.
-pub(crate) const NAP_MAX: u64 = 1_000_000_000;
 
 /// Which work queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Send,
     Recv,
-}
-
-/// When a timeout from now is over.
-pub(crate) fn deadline(timeout: Option<Duration>) -> Deadline {
-    let timeout = u64::try_from(timeout?.as_nanos()).ok()?;
-    clock::now_ns().checked_add(timeout)
-}
-
-/// For how long it has paid to spin on a queue (nanoseconds).
-#[derive(Debug)]
-pub(crate) struct Budget(AtomicU32);
-
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget(AtomicU32::new(SPIN_MAX))
-    }
-}
-
-impl Budget {
-    pub(crate) fn get(&self) -> u64 {
-        u64::from(self.0.load(Ordering::Relaxed))
-    }
-
-    /// A wait is over that took `waited` nanoseconds, asleep at its end or not.
-    pub(crate) fn learn(&self, waited: u64, slept: bool) {
-        let now = self.0.load(Ordering::Relaxed);
-        let next = if !slept {
-            now.saturating_mul(2).min(SPIN_MAX)
-        } else if waited < u64::from(SPIN_MAX) {
-            SPIN_MAX
-        } else {
-            (now / 2).max(SPIN_MIN)
-        };
-        if next != now {
-            self.0.store(next, Ordering::Relaxed);
-        }
-    }
 }
 
 /// The end of a look that settles a wait.

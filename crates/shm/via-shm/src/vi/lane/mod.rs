@@ -13,9 +13,9 @@ mod tx;
 pub(crate) use rx::{Piece, RxLane};
 pub(crate) use tx::{Permit, TxLane};
 
-use crate::connect::link::Attachment;
 use crate::endpoint::MESSAGE_MAX;
 use crate::layout::Direction;
+use crate::link::Attachment;
 use crate::ring::{SLOTS, Slot};
 use crate::segment::SideIndex;
 use core::ptr::NonNull;

@@ -1,12 +1,13 @@
 //! The receiving direction.
 
 use super::{BATCH, FRAGMENT, Half, IMMEDIATE, LENGTH, MORE, WRITTEN};
-use crate::connect::link::{Attachment, closed};
+use crate::Damaged;
 use crate::layout::{Direction, first_entry};
+use crate::link::{Attachment, closed};
 use crate::pool::{self, POOL};
 use crate::ring::{Entry, INLINE, SLOTS};
-use crate::vi::words;
-use crate::{Damaged, endpoint};
+use crate::waiter::tell;
+use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -184,7 +185,7 @@ impl RxLane {
     /// Wakes a sender that waits for room.
     #[inline]
     pub(crate) fn tell_room(&self) {
-        endpoint::tell(&self.direction().room, |waiters| self.attachment().notify(waiters));
+        tell(&self.direction().room, |waiters| self.attachment().notify(waiters));
     }
 
     /// Messages that the peer has dropped for want of a receive.

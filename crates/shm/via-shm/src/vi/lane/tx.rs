@@ -1,12 +1,12 @@
 //! The sending direction.
 
 use super::{FRAGMENT, Half, IMMEDIATE, MORE, WRITTEN};
-use crate::connect::link::{Attachment, closed};
-use crate::endpoint::tell_found;
 use crate::layout::{Direction, first_entry};
+use crate::link::{Attachment, closed};
 use crate::quiet::Quiet;
 use crate::ring::{Entry, INLINE, SLOTS};
-use crate::vi::words;
+use crate::waiter::tell_found;
+use crate::words;
 use crate::{Damaged, pool};
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! Completion queues of the shared-memory NIC.
+//! What a completion queue is made of.
 //!
 //! A send queue's entries are made when its sends are done. A receive queue's descriptors are done
 //! when a thread looks for messages, so a completion queue looks: at each of its VIs while they are
@@ -7,41 +7,72 @@
 //! that is found there is handed out as an entry at once, and received when the program takes the
 //! descriptor: in this way an entry costs little more than the message.
 //!
+//! It is made for any type of VI that is a [`Member`], and knows no more of VIs than that.
+//!
 //! Lock order: members, then a VI's queue, then entries.
 
 mod members;
 mod sleep;
+mod wait;
 
 use crate::bias::Lock;
-use crate::connect::link::Attachment;
-use crate::connect::{Deadline, left};
-use crate::nic::Shared;
-use crate::vi::inner::Core;
-use crate::vi::{Budget, LOOKS, NAP_MAX, Overrun, deadline};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use core::time::Duration;
+use crate::card::Card;
+use crate::engine::Listed;
+use crate::link::Attachment;
+use crate::patience::Budget;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use members::{Look, Members};
-use sleep::Announced;
-use sovia_sys::{Errno, clock, futex};
+use sovia_sys::futex;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use via::cq::{CqCallback, CqEntry, CqSignal, WorkQueueKind};
-use via::error::{CqError, WaitError};
-use via::{AsyncError, CompletionQueue, Control, ErrorCode, Resource};
+use via::error::CqError;
+use via::{AsyncError, Control, ErrorCode, Resource};
+
+/// A completion queue has no room for another entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Overrun;
+
+/// A VI, as the completion queue of its receives knows it.
+pub(crate) trait Member {
+    /// The program's name for it, which its entries have.
+    fn context(&self) -> u64;
+
+    /// The connection that it has.
+    fn attachment(&self) -> Option<Arc<Attachment>>;
+
+    /// Receives the next message; whether its entry is to be handed out at once, to a caller that may have it
+    /// (`mine`). Entries of whatever else is done enter the queue by themselves.
+    fn receive_for_cq(&self, mine: bool) -> bool;
+
+    /// Whether spinning can help: not if the far side's thread last waited on this very processor.
+    fn may_spin(&self) -> bool;
+
+    /// Has senders wake the engine for it, and looks at what has come before.
+    fn arm(&self);
+
+    /// The program polls, or senders wake it: they need not wake the engine.
+    fn disarm(self: &Arc<Self>);
+
+    /// A thread that slept on the queue is awake: what is to be listed, if that is wanted.
+    fn to_be_listed(self: &Arc<Self>) -> Option<Weak<dyn Listed>>;
+
+    /// Whether the peer has staged an RDMA that is not finished.
+    fn has_staged(&self) -> bool;
+
+    /// Carries out what the peer has staged.
+    fn serve(&self);
+}
 
 /// Looks in vain after which a program is taken to poll.
 const POLLS: u32 = 64;
 /// Looks from one turn to carry out RDMAs of peers to the next.
 const TURN: u32 = 64;
 
-/// A completion queue of the shared-memory NIC.
-#[derive(Debug)]
-pub struct ShmCq(pub(crate) Arc<CqCore>);
-
 /// What a completion queue is made of.
 #[derive(Debug)]
-pub(crate) struct CqCore {
-    nic: Arc<Shared>,
+pub(crate) struct CqCore<V> {
+    nic: Arc<Card>,
     context: u64,
     capacity: AtomicU32,
     /// Entries in the queue, to be looked at without its lock.
@@ -49,7 +80,7 @@ pub(crate) struct CqCore {
     /// Callbacks that wait for entries, likewise.
     wanted: AtomicU32,
     entries: Lock<Entries>,
-    members: Lock<Members>,
+    members: Lock<Members<V>>,
     /// Work queues attached, receiving or sending.
     attached: AtomicU32,
     /// The program's looks so far, for the engine.
@@ -86,8 +117,8 @@ impl Entries {
     }
 }
 
-impl CqCore {
-    fn new(nic: Arc<Shared>, capacity: u32, context: u64) -> CqCore {
+impl<V: Member> CqCore<V> {
+    pub(crate) fn new(nic: Arc<Card>, capacity: u32, context: u64) -> CqCore<V> {
         CqCore {
             nic,
             context,
@@ -108,7 +139,7 @@ impl CqCore {
     }
 
     /// A work queue is attached; `receiving`: the receive queue of `core`.
-    pub(crate) fn join(&self, core: Option<&Arc<Core>>) {
+    pub(crate) fn join(&self, core: Option<&Arc<V>>) {
         self.attached.fetch_add(1, Ordering::SeqCst);
         if let Some(core) = core {
             self.members.lock().join(core);
@@ -117,20 +148,20 @@ impl CqCore {
     }
 
     /// A VI is no more; called for each of its queues that is attached.
-    pub(crate) fn leave(&self, core: &Arc<Core>) {
+    pub(crate) fn leave(&self, core: &Arc<V>) {
         self.attached.fetch_sub(1, Ordering::SeqCst);
         self.members.lock().leave(core);
         self.members_changed();
     }
 
     /// A VI whose receive queue is attached is connected.
-    pub(crate) fn connected(&self, core: &Arc<Core>, attachment: &Arc<Attachment>) {
+    pub(crate) fn connected(&self, core: &Arc<V>, attachment: &Arc<Attachment>) {
         self.members.lock().connected(core, attachment);
         self.members_changed();
     }
 
     /// A VI whose receive queue is attached is connected no more.
-    pub(crate) fn disconnected(&self, core: &Core, attachment: &Attachment) {
+    pub(crate) fn disconnected(&self, core: &V, attachment: &Attachment) {
         self.members.lock().disconnected(core, attachment);
         self.members_changed();
     }
@@ -166,7 +197,9 @@ impl CqCore {
         self.armed.store(1, Ordering::Relaxed);
     }
 
-    /// A descriptor is done.
+    /// A descriptor is done. A call of its own: most work queues have no completion queue, and this would make
+    /// their receives longer.
+    #[inline(never)]
     pub(crate) fn push(&self, entry: CqEntry) -> Result<(), Overrun> {
         let mut entries = self.entries.lock();
         if let Some(callback) = entries.callbacks.pop_front() {
@@ -216,7 +249,7 @@ impl CqCore {
     }
 
     #[inline]
-    fn done(&self) -> Option<CqEntry> {
+    pub(crate) fn done(&self) -> Option<CqEntry> {
         if let Some(entry) = self.pop() {
             return Some(entry);
         }
@@ -225,7 +258,10 @@ impl CqCore {
         let mine = self.wanted.load(Ordering::Relaxed) == 0;
         let found = members.find(|core| {
             if core.receive_for_cq(mine) {
-                return Look::Found(CqEntry { context: core.context, queue: WorkQueueKind::Recv });
+                return Look::Found(CqEntry {
+                    context: core.context(),
+                    queue: WorkQueueKind::Recv,
+                });
             }
             self.pop().map_or(Look::Nothing, Look::Found)
         });
@@ -245,7 +281,7 @@ impl CqCore {
             }
         }
         if looks.is_multiple_of(TURN) {
-            let staged = |core: &&Arc<Core>| core.has_staged();
+            let staged = |core: &&Arc<V>| core.has_staged();
             let targets: Vec<_> = members.vis.iter().filter(staged).cloned().collect();
             // Others may look meanwhile.
             drop(members);
@@ -270,154 +306,42 @@ impl CqCore {
         }
     }
 
-    fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
-        for _ in 0..LOOKS {
-            if let Some(entry) = self.done() {
-                return Ok(entry);
-            }
-            core::hint::spin_loop();
-        }
-        let (start, until) = (clock::now_ns(), deadline(timeout));
-        if self.members.lock().may_spin() {
-            let spin = start + self.budget.get();
-            let spin = until.map_or(spin, |until| until.min(spin));
-            while clock::now_ns() < spin {
-                for _ in 0..LOOKS {
-                    if let Some(entry) = self.done() {
-                        self.budget.learn(0, false);
-                        return Ok(entry);
-                    }
-                    core::hint::spin_loop();
-                }
-            }
-        }
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        // SYNC: pairs with `push`, which stores the count of entries and then looks for sleepers.
-        fence(Ordering::SeqCst);
-        self.disarm();
-        let entry = self.sleep(until);
-        let last = self.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last && self.unlisted.swap(false, Ordering::SeqCst) {
-            let vis = self.members.lock().vis.clone();
-            self.nic
-                .hub
-                .engine
-                .list_all(vis.iter().filter_map(|core| core.to_be_listed()).collect());
-        }
-        let entry = entry.ok_or(WaitError::Timeout)?;
-        self.budget.learn(clock::now_ns() - start, true);
-        Ok(entry)
+    /// How many entries it has room for.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until there is an entry, or the time is over.
-    fn sleep(&self, until: Deadline) -> Option<CqEntry> {
-        loop {
-            let seen = self.word.load(Ordering::SeqCst);
-            // Under the lock it is clear which VIs there are; one that comes later changes the word.
-            let announced = Announced::to(&self.members.lock());
-            let Some(announced) = announced else { return self.sleep_by_engine(until) };
-            if let Some(entry) = self.done() {
-                return Some(entry);
-            }
-            let time = left(until).unwrap_or(NAP_MAX).min(NAP_MAX);
-            if time == 0 {
-                return None;
-            }
-            match announced.sleep(&self.word, seen, time) {
-                // A peer may have spoilt the bits by which its VIs are found.
-                Err(Errno::ETIMEDOUT) => self.members.lock().suspect_all(),
-                Err(Errno::ENOSYS) => {
-                    drop(announced);
-                    return self.sleep_by_engine(until);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// As [`CqCore::sleep`], where senders wake the NIC's thread, which makes the entries.
-    fn sleep_by_engine(&self, until: Deadline) -> Option<CqEntry> {
-        self.by_engine.fetch_add(1, Ordering::SeqCst);
-        self.arm();
-        let entry = loop {
-            let seen = self.word.load(Ordering::SeqCst);
-            let entry = self.done();
-            let time = left(until).unwrap_or(NAP_MAX).min(NAP_MAX);
-            if entry.is_some() || time == 0 {
-                break entry;
-            }
-            if futex::wait(&self.word, seen, Some(time)) == Err(Errno::ETIMEDOUT) {
-                self.members.lock().suspect_all();
-            }
-        };
-        self.by_engine.fetch_sub(1, Ordering::SeqCst);
-        entry
-    }
-}
-
-impl Drop for CqCore {
-    fn drop(&mut self) {
-        self.nic.cq_gone();
-    }
-}
-
-impl Shared {
-    /// A new completion queue.
-    pub(crate) fn create_cq(
-        self: &Arc<Self>,
-        entries: u32,
-        context: u64,
-    ) -> Result<ShmCq, CqError> {
-        if entries == 0 || entries > self.attributes.max_cq_entries {
+    /// Makes room for so many entries.
+    pub(crate) fn resize(&self, entries: u32) -> Result<(), CqError> {
+        if entries == 0 || entries > self.nic.attributes.max_cq_entries {
             return Err(CqError::Entries);
         }
-        self.cq_made()?;
-        Ok(ShmCq(Arc::new(CqCore::new(self.clone(), entries, context))))
-    }
-}
-
-impl CompletionQueue for ShmCq {
-    fn capacity(&self) -> u32 {
-        self.0.capacity.load(Ordering::Relaxed)
-    }
-
-    fn resize(&self, entries: u32) -> Result<(), CqError> {
-        if entries == 0 || entries > self.0.nic.attributes.max_cq_entries {
-            return Err(CqError::Entries);
-        }
-        let held = self.0.entries.lock();
+        let held = self.entries.lock();
         if held.queue.len() > entries as usize {
             return Err(CqError::Entries);
         }
-        self.0.capacity.store(entries, Ordering::Relaxed);
+        self.capacity.store(entries, Ordering::Relaxed);
         Ok(())
     }
 
-    #[inline]
-    fn done(&self) -> Option<CqEntry> {
-        self.0.done()
-    }
-
-    fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
-        self.0.wait(timeout)
-    }
-
-    fn notify(&self, callback: CqCallback) {
-        let mut entries = self.0.entries.lock();
+    /// Has the next entry handed to `callback`; one that is there already, at once.
+    pub(crate) fn notify(&self, callback: CqCallback) {
+        let mut entries = self.entries.lock();
         if let Some(entry) = entries.queue.pop_front() {
-            self.0.held.store(entries.queue.len() as u32, Ordering::SeqCst);
+            self.held.store(entries.queue.len() as u32, Ordering::SeqCst);
             drop(entries);
-            self.0.nic.run(Box::new(move || callback(entry)));
+            self.nic.run(Box::new(move || callback(entry)));
             return;
         }
         entries.callbacks.push_back(callback);
-        self.0.wanted.store(entries.callbacks.len() as u32, Ordering::Relaxed);
+        self.wanted.store(entries.callbacks.len() as u32, Ordering::Relaxed);
         drop(entries);
-        self.0.arm();
+        self.arm();
     }
 
-    fn signal(&self, signal: CqSignal) {
-        let mut entries = self.0.entries.lock();
+    /// Has `signal` called at the next entry; at once if there is one.
+    pub(crate) fn signal(&self, signal: CqSignal) {
+        let mut entries = self.entries.lock();
         if !entries.queue.is_empty() {
             drop(entries);
             signal();
@@ -425,25 +349,27 @@ impl CompletionQueue for ShmCq {
         }
         entries.signals.push(signal);
         drop(entries);
-        self.0.arm();
+        self.arm();
     }
 
-    fn in_use(&self) -> bool {
-        self.0.attached.load(Ordering::SeqCst) > 0
+    /// Whether a work queue is attached.
+    pub(crate) fn in_use(&self) -> bool {
+        self.attached.load(Ordering::SeqCst) > 0
     }
 
-    fn destroy(self) -> Result<(), Self> {
-        if self.in_use() { Err(self) } else { Ok(()) }
-    }
-}
-
-impl Drop for ShmCq {
-    fn drop(&mut self) {
+    /// Forgets the callbacks and signals that wait.
+    pub(crate) fn cancel(&self) {
         // Not under the lock: a callback may hold a VI, whose end leaves entries here.
-        let mut entries = self.0.entries.lock();
+        let mut entries = self.entries.lock();
         let cancelled =
             (core::mem::take(&mut entries.callbacks), core::mem::take(&mut entries.signals));
         drop(entries);
         drop(cancelled);
+    }
+}
+
+impl<V> Drop for CqCore<V> {
+    fn drop(&mut self) {
+        self.nic.cq_gone();
     }
 }

@@ -1,9 +1,9 @@
 //! The VIs of a completion queue, and how it looks for those with news.
 
-use crate::connect::link::{Attachment, Link};
-use crate::cq::sleep::Place;
+use super::Member;
+use super::sleep::Place;
+use crate::link::{Attachment, Link};
 use crate::segment::SideIndex;
-use crate::vi::inner::Core;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use std::sync::Arc;
 const FEW: usize = 8;
 
 /// The VIs whose receive queues are attached, until each is dropped.
-#[derive(Debug, Default)]
-pub(super) struct Members {
-    pub(super) vis: Vec<Arc<Core>>,
+#[derive(Debug)]
+pub(super) struct Members<V> {
+    pub(super) vis: Vec<Arc<V>>,
     /// Where the next look at one after the other begins.
     next: usize,
     /// Segments in which senders set a bit for this queue, once there are many VIs. A place stays
     /// while `ready` may name it, and is used again.
-    watched: Vec<Option<Watched>>,
+    watched: Vec<Option<Watched<V>>>,
     /// VIs whose bit was set, by place in `watched` and number: to be looked at until nothing is
     /// found. Some may be gone.
     ready: VecDeque<(usize, u32)>,
     /// Connected VIs for which there was no waiter left in their segment.
-    unwatched: Vec<(Arc<Core>, Ident)>,
+    unwatched: Vec<(Arc<V>, Ident)>,
     /// The program's looks in vain while the members are armed.
     pub(super) polls: u32,
 }
@@ -38,12 +38,12 @@ fn place_of(attachment: &Attachment) -> Ident {
 
 /// A waiter of this side of a segment, and the VIs that it watches.
 #[derive(Debug)]
-struct Watched {
+struct Watched<V> {
     link: Arc<Link>,
     side: SideIndex,
     index: u32,
     /// By their numbers in the segment, and whether each is in `ready`.
-    vis: Vec<Option<(Arc<Core>, bool)>>,
+    vis: Vec<Option<(Arc<V>, bool)>>,
 }
 
 /// What a look at one VI has brought.
@@ -52,18 +52,31 @@ pub(super) enum Look<T> {
     Nothing,
 }
 
-impl Watched {
+impl<V> Watched<V> {
     fn is_of(&self, attachment: &Attachment) -> bool {
         Arc::ptr_eq(&self.link, &attachment.link) && self.side == attachment.side
     }
 }
 
-impl Members {
+impl<V> Default for Members<V> {
+    fn default() -> Members<V> {
+        Members {
+            vis: Vec::new(),
+            next: 0,
+            watched: Vec::new(),
+            ready: VecDeque::new(),
+            unwatched: Vec::new(),
+            polls: 0,
+        }
+    }
+}
+
+impl<V: Member> Members<V> {
     fn many(&self) -> bool {
         self.vis.len() > FEW
     }
 
-    pub(super) fn join(&mut self, core: &Arc<Core>) {
+    pub(super) fn join(&mut self, core: &Arc<V>) {
         let few = !self.many();
         self.vis.push(core.clone());
         if few && self.many() {
@@ -77,7 +90,7 @@ impl Members {
     }
 
     /// A VI, which is not connected, is no more.
-    pub(super) fn leave(&mut self, core: &Arc<Core>) {
+    pub(super) fn leave(&mut self, core: &Arc<V>) {
         self.vis.retain(|member| !Arc::ptr_eq(member, core));
         self.unwatched.retain(|(member, _)| !Arc::ptr_eq(member, core));
         for watched in self.watched.iter_mut().flatten() {
@@ -103,15 +116,15 @@ impl Members {
     }
 
     /// A VI is connected.
-    pub(super) fn connected(&mut self, core: &Arc<Core>, attachment: &Arc<Attachment>) {
+    pub(super) fn connected(&mut self, core: &Arc<V>, attachment: &Arc<Attachment>) {
         if self.many() {
             self.watch(core, attachment);
         }
     }
 
     /// A VI's connection is over.
-    pub(super) fn disconnected(&mut self, core: &Core, attachment: &Attachment) {
-        let this = |member: &Arc<Core>| core::ptr::eq(&**member, core);
+    pub(super) fn disconnected(&mut self, core: &V, attachment: &Attachment) {
+        let this = |member: &Arc<V>| core::ptr::eq(&**member, core);
         let gone = place_of(attachment);
         self.unwatched.retain(|(member, place)| !(this(member) && *place == gone));
         for watched in self.watched.iter_mut().flatten() {
@@ -130,8 +143,8 @@ impl Members {
         self.let_go();
     }
 
-    fn watch(&mut self, core: &Arc<Core>, attachment: &Arc<Attachment>) {
-        let known = |w: &Option<Watched>| w.as_ref().is_some_and(|w| w.is_of(attachment));
+    fn watch(&mut self, core: &Arc<V>, attachment: &Arc<Attachment>) {
+        let known = |w: &Option<Watched<V>>| w.as_ref().is_some_and(|w| w.is_of(attachment));
         let place = self.watched.iter().position(known).or_else(|| self.begin(attachment));
         let Some((place, watched)) =
             place.and_then(|place| Some((place, self.watched[place].as_mut()?)))
@@ -208,7 +221,7 @@ impl Members {
 
     /// Looks at the VIs that may have news, until `look` finds something.
     #[inline]
-    pub(super) fn find<T>(&mut self, mut look: impl FnMut(&Arc<Core>) -> Look<T>) -> Option<T> {
+    pub(super) fn find<T>(&mut self, mut look: impl FnMut(&Arc<V>) -> Look<T>) -> Option<T> {
         if self.many() {
             return self.find_among_many(look);
         }
@@ -224,7 +237,7 @@ impl Members {
         None
     }
 
-    fn find_among_many<T>(&mut self, mut look: impl FnMut(&Arc<Core>) -> Look<T>) -> Option<T> {
+    fn find_among_many<T>(&mut self, mut look: impl FnMut(&Arc<V>) -> Look<T>) -> Option<T> {
         for (place, watched) in self.watched.iter_mut().enumerate() {
             let Some(watched) = watched else { continue };
             let waiter = watched.link.segment.waiter(watched.side, watched.index);
@@ -257,7 +270,7 @@ impl Members {
     }
 }
 
-impl Drop for Members {
+impl<V> Drop for Members<V> {
     fn drop(&mut self) {
         for watched in self.watched.iter().flatten() {
             watched.link.give_waiter(watched.side, watched.index);

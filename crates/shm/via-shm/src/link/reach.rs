@@ -11,7 +11,7 @@
 //! `SOVIA_DIRECT=off` forbids it, as do a tracing restriction of the system, another PID
 //! namespace or a missing /proc. Then the peer's engine copies.
 
-use crate::connect::link::Token;
+use crate::link::Token;
 use sovia_sys::poll::probe;
 use sovia_sys::{Errno, Fd, call};
 use std::ffi::CString;

@@ -1,66 +1,13 @@
-//! Buffers that travel without being copied: a [`Buffer`] is filled, lent to a stream and handed
-//! back when it has been sent; a [`Received`] is an arrived packet where it arrived.
+//! Arrived packets where they arrived, which a program reads without copying them.
 //!
-//! This and `register` are the only places with unsafe code.
+//! This, `buffer` and `register` are the only places with unsafe code.
 #![allow(unsafe_code)]
 
 use crate::core::Core;
-use crate::error::SetUpError;
-use crate::memory::Registered;
-use crate::stack::Shared;
 use core::fmt;
-use core::ops::{Deref, DerefMut};
+use core::ops::Deref;
 use core::ptr::NonNull;
-use std::sync::Arc;
-use via::{DataSegment, Memory, Nic};
-
-/// Registered memory to be filled and sent. Read and written as a slice.
-pub struct Buffer<N: Nic + 'static> {
-    registered: Registered<N>,
-    len: usize,
-    /// Has the tag, which must outlive what is registered with it.
-    _stack: Arc<Shared<N>>,
-}
-
-impl<N: Nic + 'static> Buffer<N> {
-    pub(crate) fn new(stack: &Arc<Shared<N>>, len: usize) -> Result<Buffer<N>, SetUpError> {
-        let registered = Registered::new(&stack.nic, Memory::zeroed(len), stack.ptag)?;
-        Ok(Buffer { registered, len, _stack: stack.clone() })
-    }
-
-    /// Bytes of it, for a descriptor.
-    pub(crate) fn segment(&self, at: usize, len: usize) -> DataSegment {
-        self.registered.memory.segment(at, len as u32, self.registered.handle)
-    }
-
-    fn start(&self) -> NonNull<u8> {
-        let memory = &self.registered.memory;
-        memory.range(memory.address(0), 0).unwrap_or(NonNull::dangling())
-    }
-}
-
-impl<N: Nic + 'static> Deref for Buffer<N> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes of memory that this value owns and no other code touches: the NIC does
-        // only while a send is posted, and then the stream owns the value.
-        unsafe { core::slice::from_raw_parts(self.start().as_ptr(), self.len) }
-    }
-}
-
-impl<N: Nic + 'static> DerefMut for Buffer<N> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`.
-        unsafe { core::slice::from_raw_parts_mut(self.start().as_ptr(), self.len) }
-    }
-}
-
-impl<N: Nic + 'static> fmt::Debug for Buffer<N> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer").field("len", &self.len).finish_non_exhaustive()
-    }
-}
+use via::Nic;
 
 /// An arrived packet, or the rest of one, as a slice. Dropping it gives its place back to the peer.
 pub struct Received<'s, N: Nic + 'static> {

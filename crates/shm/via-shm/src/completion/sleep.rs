@@ -6,9 +6,9 @@
 //! each VI that comes or goes. The NIC's thread has no part in it. Where the kernel cannot have a thread
 //! sleep on several words, or there are too many, it has: the queue's VIs are armed then.
 
-use crate::connect::link::{Attachment, Link};
-use crate::cq::CqCore;
-use crate::cq::members::Members;
+use super::members::Members;
+use super::{CqCore, Member};
+use crate::link::{Attachment, Link};
 use crate::segment::SideIndex;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sovia_sys::Errno;
@@ -59,7 +59,7 @@ pub(super) struct Announced {
 
 impl Announced {
     /// Announces a sleep to the senders of a queue's VIs. `None` where that is not possible.
-    pub(super) fn to(members: &Members) -> Option<Announced> {
+    pub(super) fn to<V: Member>(members: &Members<V>) -> Option<Announced> {
         if UNKNOWN.load(Ordering::Relaxed) || members.places() >= WORDS_MAX {
             return None;
         }
@@ -88,7 +88,7 @@ impl Announced {
     }
 }
 
-impl CqCore {
+impl<V: Member> CqCore<V> {
     /// The VIs are other ones: a sleeper looks which.
     pub(super) fn members_changed(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {

@@ -1,0 +1,137 @@
+//! epoll's calls.
+
+use super::{limit, ms};
+use crate::boundary::{finish, give, outcome, take, take_mask};
+use libc::{c_int, epoll_event, sigset_t, timespec};
+use sovia_sockets::epoll;
+use sovia_sockets::process::PLAIN;
+use sovia_sockets::table::{self, Entry};
+
+/// The epoll instance's index, if it is followed.
+fn followed(epfd: c_int) -> Option<u32> {
+    match table::get(epfd) {
+        Entry::Epoll(index) => Some(index),
+        _ => None,
+    }
+}
+
+/// The program's array of events, as far as it can be written, if that is an entry at least.
+///
+/// # Safety
+/// What can be written of `max` entries is the caller's to write.
+unsafe fn slice<'a>(events: *mut epoll_event, max: c_int) -> Option<&'a mut [epoll_event]> {
+    let max = usize::try_from(max).ok()?;
+    let is_there = |i: usize| {
+        let event = events.wrapping_add(i);
+        // SAFETY: any bits are an event, which is put back as it was.
+        unsafe { take(event).and_then(|was| give(event, was)) }.is_ok()
+    };
+    let count = if max == 0 || is_there(0) && is_there(max - 1) {
+        max
+    } else {
+        (0..max).take_while(|&i| is_there(i)).count()
+    };
+    if count == 0 && max > 0 {
+        return None;
+    }
+    // SAFETY: the caller's contract; just tried.
+    Some(if max == 0 { &mut [] } else { unsafe { core::slice::from_raw_parts_mut(events, count) } })
+}
+
+/// A wait on a followed instance; `kernel` makes the real call.
+///
+/// # Safety
+/// As for [`slice`].
+unsafe fn epoll_any(
+    index: u32,
+    events: *mut epoll_event,
+    max: c_int,
+    timeout: Option<u64>,
+    mask: *const sigset_t,
+    kernel: impl FnOnce() -> c_int,
+) -> c_int {
+    if max <= 0 || max as usize > (c_int::MAX as usize) / size_of::<epoll_event>() {
+        return kernel();
+    }
+    let mut kernel = Some(kernel);
+    if !epoll::is_ours(index)
+        && let Some(kernel) = kernel.take()
+    {
+        let n = kernel();
+        if n <= 0 {
+            return n;
+        }
+        // SAFETY: the kernel has just written them.
+        let kept = epoll::filter(unsafe { core::slice::from_raw_parts_mut(events, n as usize) });
+        if kept > 0 || timeout == Some(0) {
+            return kept as c_int;
+        }
+        // Only our own doorbell: a connection was attached meanwhile.
+    }
+    // SAFETY: the caller's contract.
+    let (out, mask) = match unsafe { (slice(events, max), take_mask(mask)) } {
+        (Some(out), Ok(mask)) => (out, mask),
+        _ => return finish(Err(libc::EFAULT)) as c_int,
+    };
+    match epoll::wait(index, out, timeout, mask.as_ref()) {
+        Err(PLAIN) => kernel.take().map_or(0, |kernel| kernel()),
+        result => finish(result) as c_int,
+    }
+}
+
+calls! {
+    fn epoll_create(real, size: c_int) -> c_int {
+        let epfd = real(size);
+        if epfd >= 0 {
+            epoll::created(epfd);
+        }
+        epfd
+    }
+
+    fn epoll_create1(real, flags: c_int) -> c_int {
+        let epfd = real(flags);
+        if epfd >= 0 {
+            epoll::created(epfd);
+        }
+        epfd
+    }
+
+    fn epoll_ctl(real, epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+        let Some(index) = followed(epfd) else { return real(epfd, op, fd, event) };
+        let wanted = take(event).ok().map(|event| (event.events, event.u64));
+        let kernel = || outcome(real(epfd, op, fd, event) as isize);
+        finish(epoll::control(index, op, fd, wanted, kernel)) as c_int
+    }
+
+    fn epoll_wait(real, epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int {
+        let kernel = || real(epfd, events, max, timeout);
+        match followed(epfd) {
+            Some(index) => epoll_any(index, events, max, ms(timeout), core::ptr::null(), kernel),
+            None => kernel(),
+        }
+    }
+
+    fn epoll_pwait(real,
+        epfd: c_int, events: *mut epoll_event, max: c_int, timeout: c_int, mask: *const sigset_t,
+    ) -> c_int {
+        let kernel = || real(epfd, events, max, timeout, mask);
+        match followed(epfd) {
+            // SAFETY: epoll_pwait's own contract.
+            Some(index) => epoll_any(index, events, max, ms(timeout), mask, kernel),
+            None => kernel(),
+        }
+    }
+
+    fn epoll_pwait2(real,
+        epfd: c_int, events: *mut epoll_event, max: c_int, timeout: *const timespec,
+        mask: *const sigset_t,
+    ) -> c_int {
+        let kernel = || real(epfd, events, max, timeout, mask);
+        let Some(index) = followed(epfd) else { return kernel() };
+        match limit(timeout) {
+            Ok(limit) => epoll_any(index, events, max, limit, mask, kernel),
+            // A time that makes no sense is the kernel's to refuse.
+            Err(_) => kernel(),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Files: their bytes, their size, and what kind they are.
+
+use super::{RawFd, Result, Sysno};
+
+/// Reads into `buf`; returns the bytes read.
+pub fn read(fd: RawFd, buf: &mut [u8]) -> Result<usize> {
+    sys!(read, fd, buf.as_mut_ptr(), buf.len())
+}
+
+/// Writes from `buf`; returns the bytes written.
+pub fn write(fd: RawFd, buf: &[u8]) -> Result<usize> {
+    sys!(write, fd, buf.as_ptr(), buf.len())
+}
+
+/// Reads at `offset` without moving the file position.
+pub fn pread(fd: RawFd, buf: &mut [u8], offset: i64) -> Result<usize> {
+    sys!(pread64, fd, buf.as_mut_ptr(), buf.len(), offset)
+}
+
+/// Writes two pieces, one after the other, from `offset` on.
+pub fn pwrite_both(fd: RawFd, first: &[u8], second: &[u8], offset: i64) -> Result<usize> {
+    let piece =
+        |buf: &[u8]| libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
+    let pieces = [piece(first), piece(second)];
+    // On 64-bit machines the offset is the fourth argument alone.
+    sys!(pwritev, fd, pieces.as_ptr(), pieces.len(), offset, 0usize)
+}
+
+/// Moves the file position (`lseek`).
+pub fn seek(fd: RawFd, offset: i64, whence: i32) -> Result<usize> {
+    sys!(lseek, fd, offset, whence)
+}
+
+/// Opens a path.
+pub fn open(path: &core::ffi::CStr, flags: i32, mode: u32) -> Result<RawFd> {
+    sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags, mode).map(|n| n as RawFd)
+}
+
+/// Anonymous memory as a file; `name` only shows in `/proc`.
+pub fn memfd_create(name: &core::ffi::CStr, flags: u32) -> Result<RawFd> {
+    sys!(memfd_create, name.as_ptr(), flags).map(|n| n as RawFd)
+}
+
+/// Sets a file's size.
+pub fn ftruncate(fd: RawFd, len: u64) -> Result<()> {
+    sys!(ftruncate, fd, len).map(drop)
+}
+
+/// A file's size in bytes.
+pub fn file_size(fd: RawFd) -> Result<u64> {
+    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    sys!(fstat, fd, &raw mut st)?;
+    Ok(st.st_size as u64)
+}
+
+/// Which file a descriptor is of: device and inode.
+pub fn file_id(fd: RawFd) -> Result<(u64, u64)> {
+    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    sys!(fstat, fd, &raw mut st)?;
+    Ok((st.st_dev as u64, st.st_ino as u64))
+}
+
+/// The kind of file system that a descriptor's file lies on (`statfs.f_type`).
+pub fn file_system(fd: RawFd) -> Result<i64> {
+    // SAFETY: an all-zero statfs is a valid value of a plain C struct.
+    let mut st: libc::statfs = unsafe { core::mem::zeroed() };
+    sys!(fstatfs, fd, &raw mut st)?;
+    Ok(st.f_type)
+}
+
+/// Whether a descriptor is a block device or a regular file: what `sendfile` reads from. Files that are made
+/// while they are read, as those of /proc, cannot be sent, or some of them: these are none.
+pub fn is_plain_file(fd: RawFd) -> Result<bool> {
+    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    sys!(fstat, fd, &raw mut st)?;
+    Ok(match st.st_mode & libc::S_IFMT {
+        libc::S_IFREG => !is_made_when_read(fd)?,
+        kind => kind == libc::S_IFBLK,
+    })
+}
+
+/// Whether a file is of a file system whose files say themselves how they are read.
+fn is_made_when_read(fd: RawFd) -> Result<bool> {
+    const TRACEFS: u64 = 0x7472_6163;
+    const DEBUGFS: u64 = 0x6462_6720;
+    // SAFETY: an all-zero statfs is a valid value of a plain C struct.
+    let mut fs: libc::statfs = unsafe { core::mem::zeroed() };
+    sys!(fstatfs, fd, &raw mut fs)?;
+    Ok([libc::PROC_SUPER_MAGIC as u64, TRACEFS, DEBUGFS].contains(&(fs.f_type as u64)))
+}
+
+/// The target of a symbolic link; its length.
+pub(crate) fn read_link_at(path: &core::ffi::CStr, out: &mut [u8]) -> Result<usize> {
+    sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
+}

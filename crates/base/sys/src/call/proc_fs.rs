@@ -1,0 +1,81 @@
+//! What /proc lists, and its paths, written without allocating.
+
+use super::{RawFd, Result, Sysno, close, open};
+
+/// The target of the symbolic link that `/proc` has for a descriptor; its length.
+pub fn read_link(fd: RawFd, out: &mut [u8]) -> Result<usize> {
+    let mut path = [0u8; 32];
+    let mut at = 0;
+    put(&mut path, &mut at, b"/proc/self/fd/");
+    put_number(&mut path, &mut at, fd.unsigned_abs());
+    sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
+}
+
+/// Calls `each` with every open descriptor of the calling process; false if /proc cannot say.
+pub fn each_descriptor(each: impl FnMut(RawFd)) -> bool {
+    each_number(c"/proc/self/fd", each)
+}
+
+/// Calls `each` with every thread of the calling process; false if /proc cannot say.
+pub fn each_thread(each: impl FnMut(i32)) -> bool {
+    each_number(c"/proc/self/task", each)
+}
+
+/// Calls `each` with every entry of a directory whose name is a number, but for the descriptor by which
+/// it is read itself.
+fn each_number(path: &core::ffi::CStr, mut each: impl FnMut(i32)) -> bool {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let Ok(directory) = open(path, flags, 0) else { return false };
+    let mut entries = [0u8; 1024];
+    let mut whole = true;
+    loop {
+        let n = match sys!(getdents64, directory, entries.as_mut_ptr(), entries.len()) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(_) => {
+                whole = false;
+                break;
+            }
+        };
+        let mut rest = &entries[..n];
+        // Of each: inode and offset (8 bytes each), length of the whole (2), kind (1), name.
+        while let [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, low, high, _, name @ ..] = rest {
+            let mut number = 0;
+            let mut digits = name.iter().take_while(|c| c.is_ascii_digit()).peekable();
+            if digits.peek().is_some() {
+                for digit in digits {
+                    number = number * 10 + i32::from(digit - b'0');
+                }
+                if number != directory {
+                    each(number);
+                }
+            }
+            let len = usize::from(u16::from_ne_bytes([*low, *high]));
+            match rest.get(len..) {
+                Some(next) if len > 0 => rest = next,
+                _ => break,
+            }
+        }
+    }
+    let _ = close(directory);
+    whole
+}
+
+pub(crate) fn put(out: &mut [u8], at: &mut usize, bytes: &[u8]) {
+    out[*at..*at + bytes.len()].copy_from_slice(bytes);
+    *at += bytes.len();
+}
+
+pub(crate) fn put_number(out: &mut [u8], at: &mut usize, mut n: u32) {
+    let mut digits = [0u8; 10];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    put(out, at, &digits[first..]);
+}

@@ -1,0 +1,115 @@
+//! Sockets of any kind: what is sent and received, options, names.
+
+use super::{Errno, RawFd, Result, Sysno};
+
+/// Receives with `flags` (`MSG_*`).
+pub fn recv(fd: RawFd, buf: &mut [u8], flags: i32) -> Result<usize> {
+    sys!(recvfrom, fd, buf.as_mut_ptr(), buf.len(), flags, 0usize, 0usize)
+}
+
+/// Sends with `flags` (`MSG_*`).
+pub fn send(fd: RawFd, buf: &[u8], flags: i32) -> Result<usize> {
+    sys!(sendto, fd, buf.as_ptr(), buf.len(), flags, 0usize, 0usize)
+}
+
+/// `recvmsg`, for scattered buffers and ancillary data.
+///
+/// # Safety
+/// Every pointer in `msg` must be valid for what the kernel does with it.
+pub unsafe fn recvmsg(fd: RawFd, msg: *mut libc::msghdr, flags: i32) -> Result<usize> {
+    sys!(recvmsg, fd, msg, flags)
+}
+
+/// `sendmsg`, for gathered buffers and ancillary data.
+///
+/// # Safety
+/// Every pointer in `msg` must be valid for what the kernel does with it.
+pub unsafe fn sendmsg(fd: RawFd, msg: *const libc::msghdr, flags: i32) -> Result<usize> {
+    sys!(sendmsg, fd, msg, flags)
+}
+
+/// A socket; `kind` may carry `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
+pub fn socket(domain: i32, kind: i32, protocol: i32) -> Result<RawFd> {
+    sys!(socket, domain, kind, protocol).map(|n| n as RawFd)
+}
+
+/// Two connected sockets, by their numbers.
+pub fn socketpair(domain: i32, kind: i32) -> Result<[RawFd; 2]> {
+    let mut fds = [0; 2];
+    sys!(socketpair, domain, kind, 0usize, fds.as_mut_ptr())?;
+    Ok(fds)
+}
+
+/// Shuts one or both directions of a socket down.
+pub fn shutdown(fd: RawFd, how: i32) -> Result<()> {
+    sys!(shutdown, fd, how).map(drop)
+}
+
+/// Takes a stream socket's connection away.
+pub fn disconnect(fd: RawFd) -> Result<()> {
+    let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
+    sys!(connect, fd, &raw const nowhere, size_of::<libc::sockaddr>()).map(drop)
+}
+
+/// Reads a socket option of a plain type.
+pub fn getsockopt<T: Copy + Default>(fd: RawFd, level: i32, name: i32) -> Result<T> {
+    let mut value = T::default();
+    let mut len = size_of::<T>() as u32;
+    sys!(getsockopt, fd, level, name, &raw mut value, &raw mut len)?;
+    Ok(value)
+}
+
+/// Sets a socket option of a plain type.
+pub fn setsockopt<T: Copy>(fd: RawFd, level: i32, name: i32, value: &T) -> Result<()> {
+    sys!(setsockopt, fd, level, name, core::ptr::from_ref(value), size_of::<T>()).map(drop)
+}
+
+/// A timeout option of a socket (`SO_RCVTIMEO`, `SO_SNDTIMEO`) in nanoseconds; 0 for none.
+pub fn timeout_ns(fd: RawFd, option: i32) -> Result<u64> {
+    let [seconds, micros] = getsockopt::<[i64; 2]>(fd, libc::SOL_SOCKET, option)?;
+    Ok(seconds.max(0) as u64 * 1_000_000_000 + micros.max(0) as u64 * 1000)
+}
+
+/// Whether a filter decides what a socket receives.
+pub fn has_filter(fd: RawFd) -> bool {
+    const SO_GET_FILTER: i32 = 26;
+    // The length that comes back is the number of the filter's instructions.
+    let mut len = 0u32;
+    let asked =
+        sys!(getsockopt, fd, libc::SOL_SOCKET, SO_GET_FILTER, 0usize, &raw mut len).map(drop);
+    // One that has no such instructions is not told of.
+    len != 0 || asked == Err(Errno::EACCES)
+}
+
+/// The address of a TCP socket, or of its peer.
+///
+/// # Errors
+/// `ENOTCONN`, or `EAFNOSUPPORT` for another family.
+pub fn socket_name(fd: RawFd, peer: bool) -> Result<core::net::SocketAddr> {
+    use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+    let mut a = [0u8; 28];
+    let mut len = a.len() as u32;
+    if peer {
+        sys!(getpeername, fd, a.as_mut_ptr(), &raw mut len)?;
+    } else {
+        sys!(getsockname, fd, a.as_mut_ptr(), &raw mut len)?;
+    }
+    let port = u16::from_be_bytes([a[2], a[3]]);
+    let ip = match i32::from(u16::from_ne_bytes([a[0], a[1]])) {
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::new(a[4], a[5], a[6], a[7])),
+        libc::AF_INET6 => {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&a[8..24]);
+            IpAddr::V6(Ipv6Addr::from(octets))
+        }
+        _ => return Err(Errno::EAFNOSUPPORT),
+    };
+    Ok(SocketAddr::new(ip, port))
+}
+
+/// The number of bytes that a read would give at once (`FIONREAD`).
+pub fn bytes_unread(fd: RawFd) -> Result<usize> {
+    let mut n: i32 = 0;
+    sys!(ioctl, fd, libc::FIONREAD, &raw mut n)?;
+    Ok(n.max(0) as usize)
+}

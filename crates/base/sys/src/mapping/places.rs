@@ -1,0 +1,110 @@
+//! Where this crate's mappings are, and with which processes each is shared.
+
+use crate::call::{self, Result};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// A mapping of ours.
+pub(super) struct Place {
+    /// Its address; 0 for a free place.
+    pub(super) base: AtomicUsize,
+    pub(super) len: AtomicUsize,
+    /// A [`Sharing`] as a number.
+    sharing: AtomicUsize,
+}
+
+/// With which processes a mapping is shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// With none, or with all for good.
+    Settled = 0,
+    /// With a process that has the file.
+    File = 1,
+    /// With forked children.
+    Family = 2,
+    /// Its pages are just being replaced.
+    Replaced = 3,
+}
+
+/// Where mappings are. Sparse ones are much larger than what they use: what would fill all memory of
+/// the program must leave them out.
+pub(super) static PLACES: [Place; 2048] = [const {
+    Place { base: AtomicUsize::new(0), len: AtomicUsize::new(0), sharing: AtomicUsize::new(0) }
+}; 2048];
+
+pub(super) fn note(base: usize, len: usize, sharing: Sharing) -> Result<()> {
+    let free = PLACES.iter().find(|place| {
+        place.base.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    });
+    let place = free.ok_or(call::Errno::ENOMEM)?;
+    place.sharing.store(sharing as usize, Ordering::Release);
+    place.len.store(len, Ordering::Release);
+    Ok(())
+}
+
+pub(super) fn place_of(base: usize) -> Option<&'static Place> {
+    PLACES.iter().find(|place| place.base.load(Ordering::Acquire) == base)
+}
+
+impl Place {
+    /// Whether it is of that kind; if so, it is not unmapped until [`Place::settle`].
+    pub(super) fn hold(&self, sharing: Sharing) -> bool {
+        let (from, to) = (sharing as usize, Sharing::Replaced as usize);
+        self.sharing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    pub(super) fn settle(&self, sharing: Sharing) {
+        self.sharing.store(sharing as usize, Ordering::Release);
+    }
+
+    /// Waits until its pages are not being replaced, and keeps them from being replaced from here on.
+    fn await_settled(&self) {
+        let is_settled = || {
+            [Sharing::Settled, Sharing::File, Sharing::Family].into_iter().any(|sharing| {
+                let (from, to) = (sharing as usize, Sharing::Settled as usize);
+                self.sharing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            })
+        };
+        while !is_settled() {
+            call::sched_yield();
+        }
+    }
+}
+
+pub(super) fn forget(base: usize) {
+    if let Some(place) = place_of(base) {
+        place.await_settled();
+        place.len.store(0, Ordering::Release);
+        place.base.store(0, Ordering::Release);
+    }
+}
+
+/// The parts of an address range that lie in no mapping of ours.
+pub(crate) fn outside(from: usize, to: usize, mut each: impl FnMut(usize, usize)) {
+    let mut at = from;
+    while at < to {
+        let mut end = to;
+        let mut next = to;
+        for place in &PLACES {
+            let len = place.len.load(Ordering::Acquire);
+            let base = place.base.load(Ordering::Acquire);
+            if len != 0 && base < end && base + len > at {
+                end = base.max(at);
+                next = (base + len).min(to);
+            }
+        }
+        if end > at {
+            each(at, end - at);
+        }
+        at = next;
+    }
+}
+
+/// Every mapping of ours.
+pub(crate) fn each(mut each: impl FnMut(usize, usize)) {
+    for place in &PLACES {
+        let len = place.len.load(Ordering::Acquire);
+        if len != 0 {
+            each(place.base.load(Ordering::Acquire), len);
+        }
+    }
+}

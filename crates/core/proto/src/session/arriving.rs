@@ -1,0 +1,97 @@
+//! What a packet that has arrived means.
+
+use super::{Arrival, Session, exchange};
+use crate::Violation;
+use crate::configuration::Handshake;
+use crate::flow::Flow;
+use crate::packet::{Immediate, Kind};
+use crate::state::{Event, State};
+use crate::wakeup::Terms;
+
+impl Session {
+    /// A packet of `len` bytes has arrived; `body` is what it brings if it is not data.
+    ///
+    /// # Errors
+    /// [`Violation`]: the connection is to be given up.
+    pub fn arrived(
+        &mut self,
+        immediate: Option<u32>,
+        len: u32,
+        body: &[u8],
+    ) -> Result<Arrival, Violation> {
+        let bits = immediate.ok_or(Violation("a packet without immediate data"))?;
+        let packet = Immediate::decode(bits)?;
+        if self.state.is_over() {
+            // On its way when the connection was given up.
+            return Ok(Arrival::Nothing);
+        }
+        match (packet.kind, self.state) {
+            (Kind::Wakeup, State::Opening) => return self.woken(packet, body),
+            (_, State::Opening | State::Connecting) => {
+                return Err(Violation("a packet before WAKEUP"));
+            }
+            (Kind::Wakeup, _) => return Err(Violation("a second WAKEUP")),
+            _ => {}
+        }
+        self.flow.arrived(packet)?;
+        let three = self.configuration.handshake == Handshake::ThreeWay;
+        match packet.kind {
+            Kind::Data => return self.data(len),
+            Kind::Ack if three => self.exchange.granted(exchange::number(body)?)?,
+            Kind::Req if three => {
+                self.exchange.requested(exchange::number(body)?)?;
+                if self.deaf {
+                    self.exchange.reading(self.configuration.chunk);
+                }
+            }
+            Kind::Ack | Kind::Fin | Kind::FinAck if len > 0 => {
+                return Err(Violation("a body where none belongs"));
+            }
+            Kind::Ack => {}
+            Kind::Fin => {
+                self.step(Event::Fin).map_err(|_| Violation("a second FIN"))?;
+                self.finack_due = true;
+            }
+            Kind::FinAck => {
+                self.step(Event::FinAck).map_err(|_| Violation("FINACK without a FIN"))?;
+            }
+            Kind::ToTcp | Kind::Wakeup | Kind::Req => {
+                return Err(Violation("a packet of another configuration"));
+            }
+        }
+        Ok(Arrival::Nothing)
+    }
+
+    fn woken(&mut self, packet: Immediate, body: &[u8]) -> Result<Arrival, Violation> {
+        if packet.acks != 0 {
+            return Err(Violation("acknowledges more than was sent"));
+        }
+        let agreed = Terms::of(&self.configuration).agree(Terms::decode(body)?)?;
+        self.step(Event::Wakeup).map_err(|_| Violation("a second WAKEUP"))?;
+        self.agreed = Some(agreed);
+        self.flow = Flow::new(agreed.flow);
+        self.combiner.limit(agreed.chunk);
+        if core::mem::take(&mut self.shut_early) {
+            self.shutdown();
+        }
+        Ok(Arrival::Nothing)
+    }
+
+    fn data(&mut self, len: u32) -> Result<Arrival, Violation> {
+        if !self.state.hears_data() {
+            return Err(Violation("data after FIN"));
+        }
+        if len == 0 || len > self.configuration.chunk {
+            return Err(Violation("a data packet of impossible length"));
+        }
+        if self.configuration.handshake == Handshake::ThreeWay {
+            self.exchange.delivered(len)?;
+        }
+        self.received += u64::from(len);
+        if self.deaf {
+            self.consumed();
+            return Ok(Arrival::Nothing);
+        }
+        Ok(Arrival::Data)
+    }
+}

@@ -1,0 +1,35 @@
+//! An end that is about to be connected.
+
+use crate::core::Core;
+use crate::error::SetUpError;
+use crate::shared::Shared;
+use crate::stream::Stream;
+use sovia_proto::configuration::Configuration;
+use std::sync::Arc;
+use via::Nic;
+
+/// An end with its receives posted, whose VI is to be connected by the caller: for connections that
+/// both ends request ([`via::Vi::connect_peer_request`]), and for programs that step a simulated
+/// network themselves.
+#[derive(Debug)]
+pub struct Unconnected<N: Nic + 'static>(Arc<Core<N>>);
+
+impl<N: Nic + 'static> Unconnected<N> {
+    pub(crate) fn new(
+        stack: &Arc<Shared<N>>,
+        configuration: &Configuration,
+    ) -> Result<Unconnected<N>, SetUpError> {
+        Ok(Unconnected(Core::new(stack, configuration)?))
+    }
+
+    /// Its VI, to be connected. Nothing else may be done with it.
+    pub fn vi(&self) -> &N::Vi {
+        &self.0.vi
+    }
+
+    /// The VI is connected: the stream, which sends its terms to the peer now.
+    pub fn connected(self) -> Stream<N> {
+        self.0.begin();
+        Stream(self.0)
+    }
+}

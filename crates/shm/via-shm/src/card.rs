@@ -1,0 +1,188 @@
+//! What a NIC is to its VIs and completion queues: its attributes, its table of registered memory, its hub, and
+//! the thread of its callbacks.
+
+use crate::connect::hub::Hub;
+use crate::engine::Starts;
+use core::sync::atomic::{AtomicU32, Ordering};
+use sovia_sys::{call, process};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use via::error::{CqError, CreateViError};
+use via::event::{AsyncError, Dispatcher, ErrorHandler, Job};
+use via::memory::{Limits, MemoryTable, Region};
+use via::{NicAttributes, ViAttributes};
+
+/// A VI, as the card knows it.
+pub(crate) trait MemoryUser: Send + Sync {
+    /// Waits until no thread uses a region that it found before.
+    fn quiesce(&self);
+}
+
+/// What a NIC's VIs and completion queues need of it.
+pub(crate) struct Card {
+    pub(crate) attributes: NicAttributes,
+    pub(crate) table: MemoryTable,
+    pub(crate) hub: Arc<Hub>,
+    dispatcher: Dispatcher,
+    handler: Mutex<Option<ErrorHandler>>,
+    cqs: AtomicU32,
+    vis: Mutex<Vis>,
+}
+
+impl core::fmt::Debug for Card {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Card").field("name", &self.attributes.name).finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct Vis {
+    last: u64,
+    /// A VI stays until its memory is touched no more, which is later than its last use.
+    by_id: HashMap<u64, Weak<dyn MemoryUser>>,
+}
+
+impl Card {
+    /// A card with those attributes, without VIs and completion queues, and with a table of memory that keeps
+    /// to `limits`.
+    ///
+    /// # Errors
+    /// What the system says where it has no more descriptors or threads.
+    pub(crate) fn open(attributes: NicAttributes, limits: Limits) -> std::io::Result<Arc<Card>> {
+        let table = MemoryTable::new(limits);
+        let hub = Hub::open()?;
+        let card = Arc::new(Card {
+            attributes,
+            table,
+            hub,
+            dispatcher: Dispatcher::new(|job| {
+                let thread = std::thread::Builder::new().name("via-callback".into());
+                process::without_signals(|| thread.spawn(job)).map(drop)
+            }),
+            handler: Mutex::new(None),
+            cqs: AtomicU32::new(0),
+            vis: Mutex::default(),
+        });
+        let weak: Weak<dyn Starts> = Arc::downgrade(&card) as _;
+        card.hub.engine.start_for(weak);
+        Ok(card)
+    }
+
+    fn vis(&self) -> MutexGuard<'_, Vis> {
+        self.vis.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more VI, if the card has one, as `make` makes it of its number.
+    pub(crate) fn add_vi<V: MemoryUser + 'static>(
+        &self,
+        make: impl FnOnce(u64) -> Result<Arc<V>, CreateViError>,
+    ) -> Result<Arc<V>, CreateViError> {
+        let mut vis = self.vis();
+        if vis.by_id.len() >= self.attributes.max_vi as usize {
+            return Err(CreateViError::TooMany);
+        }
+        let id = vis.last + 1;
+        let vi = make(id)?;
+        vis.last = id;
+        let weak: Weak<dyn MemoryUser> = Arc::downgrade(&vi) as _;
+        vis.by_id.insert(id, weak);
+        Ok(vi)
+    }
+
+    /// A VI is no more.
+    pub(crate) fn vi_gone(&self, id: u64) {
+        self.vis().by_id.remove(&id);
+    }
+
+    /// Runs a callback in its turn. It may be asked for under any lock.
+    pub(crate) fn run(&self, job: Job) {
+        if !self.dispatcher.run(job) {
+            self.hub.engine.want_threads();
+        }
+    }
+
+    /// Tells the error handler, in its turn.
+    pub(crate) fn report(&self, error: AsyncError) {
+        let handler = self.handler.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(handler) = handler {
+            self.run(Box::new(move || handler(&error)));
+        }
+    }
+
+    /// Sets or removes the error handler.
+    pub(crate) fn set_handler(&self, handler: Option<ErrorHandler>) {
+        *self.handler.lock().unwrap_or_else(PoisonError::into_inner) = handler;
+    }
+
+    /// Whether callbacks wait for a thread.
+    pub(crate) fn callbacks_wait(&self) -> bool {
+        self.dispatcher.waits()
+    }
+
+    /// Runs the callbacks that wait.
+    pub(crate) fn run_callbacks(&self) {
+        self.dispatcher.run_waiting();
+    }
+
+    /// One more completion queue, if the NIC has one.
+    pub(crate) fn cq_made(&self) -> Result<(), CqError> {
+        let more = |n| (n < self.attributes.max_cq).then_some(n + 1);
+        let made = self.cqs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        made.map(drop).map_err(|_| CqError::TooMany)
+    }
+
+    /// A completion queue is no more.
+    pub(crate) fn cq_gone(&self) {
+        self.cqs.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether a VI may have such attributes.
+    pub(crate) fn check_vi(&self, attributes: &ViAttributes) -> Result<(), CreateViError> {
+        let nic = &self.attributes;
+        if attributes.reliability.bits().count_ones() != 1
+            || !nic.reliability.contains(attributes.reliability)
+        {
+            return Err(CreateViError::Reliability);
+        }
+        if attributes.max_transfer_size == 0 || attributes.max_transfer_size > nic.max_transfer_size
+        {
+            return Err(CreateViError::MaxTransferSize);
+        }
+        if attributes.enable_rdma_read && !nic.rdma_read.contains(attributes.reliability) {
+            return Err(CreateViError::RdmaRead);
+        }
+        Ok(())
+    }
+
+    /// Waits until neither a peer nor a VI of this NIC uses what it has found of a region.
+    pub(crate) fn revoke(&self, region: &Region) {
+        let attributes = region.attributes();
+        if attributes.enable_rdma_write || attributes.enable_rdma_read {
+            self.hub.engine.links().iter().for_each(|link| link.revoke_regions());
+        }
+        self.quiesce();
+    }
+
+    /// Waits until no VI uses a region that it found before. Every use is under a queue's lock.
+    fn quiesce(&self) {
+        // A VI that is upgraded here may end here, which takes the lock.
+        let vis: Vec<_> = self.vis().by_id.iter().map(|(id, vi)| (*id, vi.clone())).collect();
+        for (id, vi) in vis {
+            match vi.upgrade() {
+                Some(vi) => vi.quiesce(),
+                // Another thread is just dropping it.
+                None => {
+                    while self.vis().by_id.contains_key(&id) {
+                        call::sched_yield();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Starts for Card {
+    fn start(&self) -> bool {
+        self.dispatcher.retry()
+    }
+}

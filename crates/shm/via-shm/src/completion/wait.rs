@@ -1,0 +1,97 @@
+//! Waiting for an entry: spinning for a while, then sleeping.
+
+use super::sleep::Announced;
+use super::{CqCore, Member};
+use crate::patience::{Deadline, LOOKS, NAP_MAX, deadline, left};
+use core::sync::atomic::{Ordering, fence};
+use core::time::Duration;
+use sovia_sys::{Errno, clock, futex};
+use via::cq::CqEntry;
+use via::error::WaitError;
+
+impl<V: Member> CqCore<V> {
+    /// The next entry, waiting for it.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> Result<CqEntry, WaitError> {
+        for _ in 0..LOOKS {
+            if let Some(entry) = self.done() {
+                return Ok(entry);
+            }
+            core::hint::spin_loop();
+        }
+        let (start, until) = (clock::now_ns(), deadline(timeout));
+        if self.members.lock().may_spin() {
+            let spin = start + self.budget.get();
+            let spin = until.map_or(spin, |until| until.min(spin));
+            while clock::now_ns() < spin {
+                for _ in 0..LOOKS {
+                    if let Some(entry) = self.done() {
+                        self.budget.learn(0, false);
+                        return Ok(entry);
+                    }
+                    core::hint::spin_loop();
+                }
+            }
+        }
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        // SYNC: pairs with `push`, which stores the count of entries and then looks for sleepers.
+        fence(Ordering::SeqCst);
+        self.disarm();
+        let entry = self.sleep(until);
+        let last = self.sleepers.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && self.unlisted.swap(false, Ordering::SeqCst) {
+            let vis = self.members.lock().vis.clone();
+            self.nic
+                .hub
+                .engine
+                .list_all(vis.iter().filter_map(|core| core.to_be_listed()).collect());
+        }
+        let entry = entry.ok_or(WaitError::Timeout)?;
+        self.budget.learn(clock::now_ns() - start, true);
+        Ok(entry)
+    }
+
+    /// Sleeps until there is an entry, or the time is over.
+    fn sleep(&self, until: Deadline) -> Option<CqEntry> {
+        loop {
+            let seen = self.word.load(Ordering::SeqCst);
+            // Under the lock it is clear which VIs there are; one that comes later changes the word.
+            let announced = Announced::to(&self.members.lock());
+            let Some(announced) = announced else { return self.sleep_by_engine(until) };
+            if let Some(entry) = self.done() {
+                return Some(entry);
+            }
+            let time = left(until).unwrap_or(NAP_MAX).min(NAP_MAX);
+            if time == 0 {
+                return None;
+            }
+            match announced.sleep(&self.word, seen, time) {
+                // A peer may have spoilt the bits by which its VIs are found.
+                Err(Errno::ETIMEDOUT) => self.members.lock().suspect_all(),
+                Err(Errno::ENOSYS) => {
+                    drop(announced);
+                    return self.sleep_by_engine(until);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// As [`CqCore::sleep`], where senders wake the NIC's thread, which makes the entries.
+    fn sleep_by_engine(&self, until: Deadline) -> Option<CqEntry> {
+        self.by_engine.fetch_add(1, Ordering::SeqCst);
+        self.arm();
+        let entry = loop {
+            let seen = self.word.load(Ordering::SeqCst);
+            let entry = self.done();
+            let time = left(until).unwrap_or(NAP_MAX).min(NAP_MAX);
+            if entry.is_some() || time == 0 {
+                break entry;
+            }
+            if futex::wait(&self.word, seen, Some(time)) == Err(Errno::ETIMEDOUT) {
+                self.members.lock().suspect_all();
+            }
+        };
+        self.by_engine.fetch_sub(1, Ordering::SeqCst);
+        entry
+    }
+}

@@ -1,0 +1,136 @@
+//! How the bytes of an inline message lie in an entry's words: eight to a word, and the last ones in what of a
+//! word they need. Once for memory of this crate's, and once for the program's, which may not be there.
+
+use crate::sync::{AtomicU64, Ordering};
+use sovia_signal::access;
+
+/// Stores bytes as words; what does not fit is left out.
+#[inline]
+pub(super) fn store(words: &[AtomicU64], bytes: &[u8]) {
+    let mut words = words.iter();
+    let mut chunks = bytes.chunks_exact(8);
+    for (chunk, word) in (&mut chunks).zip(&mut words) {
+        let mut buf = [0; 8];
+        buf.copy_from_slice(chunk);
+        word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
+    }
+    let rest = chunks.remainder();
+    if let (false, Some(word)) = (rest.is_empty(), words.next()) {
+        word.store(pack(rest), Ordering::Relaxed);
+    }
+}
+
+/// Up to 7 bytes as a word. From overlapping pieces: a loop over bytes would go through memory,
+/// and the load of the whole would have to wait for the stores of the parts.
+#[inline]
+fn pack(bytes: &[u8]) -> u64 {
+    let len = bytes.len();
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(low), Some(high)) => {
+            let high = u64::from(u32::from_le_bytes(*high));
+            u64::from(u32::from_le_bytes(*low)) | high << (8 * (len & 7) - 32)
+        }
+        _ => {
+            let at = |i: usize| bytes.get(i).map_or(0, |&b| u64::from(b) << (8 * i));
+            at(0) | at(1) | at(2)
+        }
+    }
+}
+
+/// A word as up to 7 bytes; see [`pack`].
+#[inline]
+pub(super) fn unpack(word: u64, bytes: &mut [u8]) {
+    let len = bytes.len();
+    if let Some(low) = bytes.first_chunk_mut::<4>() {
+        *low = (word as u32).to_le_bytes();
+        if let Some(high) = bytes.last_chunk_mut::<4>() {
+            *high = ((word >> (8 * (len & 7) - 32)) as u32).to_le_bytes();
+        }
+        return;
+    }
+    for (i, byte) in bytes.iter_mut().take(3).enumerate() {
+        *byte = (word >> (8 * i)) as u8;
+    }
+}
+
+/// Like [`store`], from the program's memory.
+#[inline]
+pub(super) fn store_checked(words: &[AtomicU64], bytes: &[u8], fault: &mut access::Fault) {
+    let mut at = 0;
+    let mut words = words.iter();
+    let from = bytes.as_ptr();
+    while bytes.len() - at >= 8 {
+        let Some(word) = words.next() else { return };
+        // SAFETY: within the program's buffer.
+        let value: u64 = unsafe { access::load_word(from.add(at).cast(), fault) };
+        word.store(value.to_le(), Ordering::Relaxed);
+        at += 8;
+    }
+    if let (true, Some(word)) = (at < bytes.len(), words.next()) {
+        // SAFETY: as above.
+        let value = unsafe { pack_checked(from.add(at), bytes.len() - at, fault) };
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Like [`pack`], from the program's memory.
+///
+/// # Safety
+/// `from` is the program's, for `len` bytes, of which there are 1 to 7.
+#[inline]
+unsafe fn pack_checked(from: *const u8, len: usize, fault: &mut access::Fault) -> u64 {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if len >= 4 {
+            let low: u32 = access::load_word(from.cast(), fault);
+            let high: u32 = access::load_word(from.add(len - 4).cast(), fault);
+            u64::from(u32::from_le(low)) | u64::from(u32::from_le(high)) << (8 * len - 32)
+        } else {
+            let mut at = |i: usize| -> u64 {
+                if i >= len {
+                    return 0;
+                }
+                let byte: u8 = access::load_word(from.add(i), fault);
+                u64::from(byte) << (8 * i)
+            };
+            at(0) | at(1) | at(2)
+        }
+    }
+}
+
+/// Like [`unpack`], to the program's memory.
+///
+/// # Safety
+/// `to` is the program's, for `len` bytes, of which there are 1 to 7.
+#[inline]
+pub(super) unsafe fn unpack_checked(word: u64, to: *mut u8, len: usize, fault: &mut access::Fault) {
+    // SAFETY: the caller's contract.
+    unsafe {
+        if len >= 4 {
+            access::store_word(to.cast(), (word as u32).to_le(), fault);
+            let high = (word >> (8 * len - 32)) as u32;
+            access::store_word(to.add(len - 4).cast(), high.to_le(), fault);
+        } else {
+            for i in 0..len.min(3) {
+                access::store_word(to.add(i), (word >> (8 * i)) as u8, fault);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_survive_a_word() {
+        for len in 0..8 {
+            let bytes: Vec<u8> = (1..=len).collect();
+            let word = pack(&bytes);
+            assert_eq!(word.to_le_bytes()[..bytes.len()], bytes);
+            let mut out = vec![0; bytes.len()];
+            unpack(word | u64::MAX.checked_shl(8 * u32::from(len)).unwrap_or(0), &mut out);
+            assert_eq!(out, bytes);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What becomes of sends that are not carried out: one ends in error, one is dropped, all are flushed.
+
+use super::{Obstacle, Partial, SendSide};
+use crate::card::Card;
+use crate::vi::access::{self, Gather, Queue};
+use crate::vi::lane::TxLane;
+use via::error::Cause;
+use via::queue::Outcome;
+use via::{Control, Reliability, Status};
+
+/// The kind of descriptor that the status names.
+pub(super) fn operation(control: Control) -> Status {
+    match control.operation() {
+        Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
+        Control::OP_RDMAREAD => Status::OP_RDMA_READ,
+        _ => Status::OP_SEND,
+    }
+}
+
+impl SendSide {
+    #[cold]
+    pub(super) fn overrun(&mut self) -> bool {
+        self.trouble = Some(Cause::CqOverrun);
+        false
+    }
+
+    /// The oldest send ends in error, unless it is to be flushed with the others. True if the
+    /// connection goes on all the same, as an unreliable one does.
+    #[cold]
+    pub(super) fn fail(&mut self, nic: &Card, obstacle: Obstacle) -> bool {
+        let (status, cause) = match obstacle {
+            Obstacle::NoRoom | Obstacle::Ended => {
+                self.trouble = self.lane.as_ref().and_then(TxLane::peer_closed);
+                return false;
+            }
+            Obstacle::NoReceive if self.level == Reliability::UNRELIABLE => {
+                return self.drop_one(nic);
+            }
+            Obstacle::Descriptor(error) => (error, Cause::Descriptor(error)),
+            Obstacle::NoReceive => (Status::TRANSPORT_ERROR, Cause::ReceiveQueueEmpty),
+            Obstacle::Gone => (Status::TRANSPORT_ERROR, Cause::PeerDied),
+            Obstacle::Damaged => {
+                (Status::TRANSPORT_ERROR, Cause::Damaged("a word that cannot be true"))
+            }
+        };
+        let at_work = |lane| self.rdma.is_at_work(lane);
+        let begun = self.partial.sent != 0 || self.lane.as_ref().is_some_and(at_work);
+        self.end_with(nic, status);
+        // A message that has begun must end, or the stream of entries makes no sense; so must an
+        // RDMA that the target is at, because the next one takes its words.
+        let goes_on = self.level == Reliability::UNRELIABLE
+            && matches!(obstacle, Obstacle::Descriptor(_))
+            && !begun;
+        if !goes_on {
+            self.trouble = Some(cause);
+        }
+        goes_on
+    }
+
+    /// The oldest send is done with an error.
+    fn end_with(&mut self, nic: &Card, status: Status) {
+        let control = self.front_control(nic);
+        self.rdma.forget();
+        let partial = if self.partial.sent != 0 { Status::PARTIAL_ERROR } else { Status::empty() };
+        self.partial = Partial::default();
+        let _ = self.queue.complete(nic, Outcome::error(operation(control) | status | partial));
+    }
+
+    fn front_control(&mut self, nic: &Card) -> Control {
+        let Queue { work, descriptors, ptag, .. } = &mut self.queue;
+        let front = work.front();
+        let front = front.and_then(|at| access::descriptor(descriptors, nic, *ptag, at));
+        front.map_or(Control::empty(), |descriptor| descriptor.control())
+    }
+
+    /// The message goes nowhere, which on an unreliable connection is no error of its sender.
+    fn drop_one(&mut self, nic: &Card) -> bool {
+        if let Some(lane) = &self.lane {
+            lane.drop_message();
+        }
+        let Queue { work, descriptors, data, ptag, .. } = &mut self.queue;
+        let front = work.front();
+        let front = front.and_then(|at| access::descriptor(descriptors, nic, *ptag, at));
+        let Some(descriptor) = front else { return self.fail(nic, Obstacle::NoRoom) };
+        let status = operation(descriptor.control());
+        let (first, count) = (usize::from(status != Status::OP_SEND), descriptor.seg_count());
+        let gather = Gather { descriptor, nic, ptag: *ptag, first, count };
+        let length = gather.total(data).unwrap_or(0);
+        self.rdma.forget();
+        self.done(nic, Outcome { status, length, immediate: None })
+    }
+
+    /// Flushes what is not done. The oldest descriptor ends in the status that the peer published before it
+    /// ended the connection, if there is one.
+    pub(crate) fn flush(&mut self, nic: &Card) {
+        // The peer may have taken some before it ended the connection.
+        if !self.flight.is_empty()
+            && let Some(Ok(delivered)) = self.lane.as_ref().map(TxLane::delivered)
+        {
+            self.complete_up_to(nic, delivered);
+        }
+        if let Some(lane) = &self.lane
+            && self.queue.work.outstanding() > 0
+        {
+            let refused = self.rdma.verdict(lane).filter(|status| !status.is_empty());
+            let undelivered =
+                !self.flight.is_empty() && lane.peer_closed() == Some(Cause::RemoteDescriptor);
+            if let Some(status) = refused {
+                self.end_with(nic, status);
+            } else if undelivered {
+                self.flight.clear();
+                self.end_with(nic, Status::REMOTE_DESC_ERROR);
+            }
+        }
+        self.flight.clear();
+        self.rdma.forget();
+        self.queue.flush(nic, operation);
+    }
+}
