@@ -96,7 +96,7 @@ fn a_run_is_compared_with_a_stored_one_and_no_difference_fails() {
     let args = ["latency", "--size", "4", "--layers", "tcp,sovia", "--json"];
     let measured = measure(&bench, &args);
     assert_eq!(measured.code(), 0, "{measured:?}");
-    let slow = r#"{"scenario":"latency","layer":"sovia","wait":"poll","cpus":"apart","size_bytes":4,"metric":"half_round_trip","against":{"tcp":{"ratio":1e-9,"least":1e-9,"most":1e-9}}}"#;
+    let slow = r#"{"scenario":"latency","layer":"sovia","wait":"poll","cpus":"apart","size_bytes":4,"metric":"half_round_trip","against":{"tcp":{"ratio":1e-9,"quarter":1e-9,"three_quarters":1e-9}}}"#;
     bench.file("slow.jsonl", slow, 0o600);
     bench.file("run.jsonl", &measured.out, 0o600);
     for (args, verdict) in [
@@ -128,7 +128,7 @@ fn the_machine_is_a_line_that_a_stored_run_may_have() {
     );
     let line = &lines(&said)[0];
     assert_eq!(line["scenario"], "machine");
-    let ratio = r#"{"scenario":"latency","layer":"sovia","wait":"poll","cpus":"apart","size_bytes":4,"metric":"half_round_trip","against":{"tcp":{"ratio":1,"least":1,"most":1}}}"#;
+    let ratio = r#"{"scenario":"latency","layer":"sovia","wait":"poll","cpus":"apart","size_bytes":4,"metric":"half_round_trip","against":{"tcp":{"ratio":1,"quarter":1,"three_quarters":1}}}"#;
     bench.file("run.jsonl", format!("{}{ratio}", said.out), 0o600);
     let compared = compare(&bench, &["run.jsonl", "run.jsonl"]);
     let machine = line["machine"].as_str().unwrap();

@@ -161,9 +161,9 @@ mod tests {
             }
         }
         let ratio = |metric| series.ratio(metric, 4, Layer::Sovia, Layer::Tcp).unwrap();
-        let expected = Ratio { ratio: 4.0, least: 3.0, most: 4.0 };
+        let expected = Ratio { ratio: 4.0, quarter: 3.0, three_quarters: 4.0 };
         assert_eq!(ratio(Metric::HalfRoundTrip), expected);
-        let expected = Ratio { ratio: 0.25, least: 0.25, most: 3.0 / 9.0 };
+        let expected = Ratio { ratio: 0.25, quarter: 0.25, three_quarters: 3.0 / 9.0 };
         assert_eq!(ratio(Metric::Bandwidth), expected);
         assert_eq!(series.ratio(Metric::Bandwidth, 4, Layer::Sovia, Layer::Ring), None);
     }

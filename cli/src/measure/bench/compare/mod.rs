@@ -2,8 +2,8 @@
 //!
 //! Times of two machines, or of one machine in two minutes, say nothing beside each other. Ratios of layers
 //! that were measured in the same run do, mostly. So what is compared is how Sovia stood to the bare ring and to
-//! TCP in the stored run, and how it stands to them in the new one, each with its spread over the runs. A ratio
-//! counts as changed where the two spreads do not touch. No difference makes the command fail.
+//! TCP in the stored run, and how it stands to them in the new one, each with its spread: from a quarter of the runs
+//! to three quarters. A ratio counts as changed where the two spreads do not touch. No difference makes the command fail.
 
 mod read;
 
@@ -58,9 +58,9 @@ enum Verdict {
 
 impl Verdict {
     fn of(before: Ratio, now: Ratio) -> Self {
-        if now.least > before.most {
+        if now.quarter > before.three_quarters {
             Self::Better
-        } else if now.most < before.least {
+        } else if now.three_quarters < before.quarter {
             Self::Worse
         } else {
             Self::Same
@@ -152,7 +152,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         }
     }
     println!(
-        "How many times as good the first layer is as the second, with the least and the most of the runs.\n{}",
+        "How many times as good the first layer is as the second, and at a quarter and three quarters of the runs.\n{}",
         table(&comparison, args.changed)
     );
     println!("\n{}", comparison.summary());
@@ -163,8 +163,9 @@ fn table(comparison: &Comparison, changed: bool) -> comfy_table::Table {
     let header =
         ["scenario", "size", "metric", "layers", "stored", "spread", "new", "spread", "change", ""];
     let mut table = table::new(header.map(str::to_owned).to_vec(), &[0, 2, 3, 9]);
-    let spread =
-        |ratio: Ratio| format!("{} - {}", number(Some(ratio.least)), number(Some(ratio.most)));
+    let spread = |ratio: Ratio| {
+        format!("{} - {}", number(Some(ratio.quarter)), number(Some(ratio.three_quarters)))
+    };
     for row in &comparison.rows {
         if changed && row.verdict() == Verdict::Same {
             continue;
@@ -190,8 +191,8 @@ fn table(comparison: &Comparison, changed: bool) -> comfy_table::Table {
 mod tests {
     use super::*;
 
-    fn ratio(ratio: f64, least: f64, most: f64) -> Ratio {
-        Ratio { ratio, least, most }
+    fn ratio(ratio: f64, quarter: f64, three_quarters: f64) -> Ratio {
+        Ratio { ratio, quarter, three_quarters }
     }
 
     fn measured(ratios: &[(&str, Ratio)]) -> Measured {

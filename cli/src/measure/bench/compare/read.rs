@@ -178,10 +178,11 @@ fn connections(line: &Connections) -> Vec<(Name, Ratio)> {
         layers: "sovia / tcp".to_owned(),
     };
     let Quartiles { median, quarter, three_quarters } = *connections_ratio;
-    let rate = Ratio { ratio: median, least: quarter, most: three_quarters };
+    let rate = Ratio { ratio: median, quarter, three_quarters };
     // Of processor time less is better, and of a ratio more.
     let Quartiles { median, quarter, three_quarters } = *cpu_ratio;
-    let thrift = Ratio { ratio: 1.0 / median, least: 1.0 / three_quarters, most: 1.0 / quarter };
+    let thrift =
+        Ratio { ratio: 1.0 / median, quarter: 1.0 / three_quarters, three_quarters: 1.0 / quarter };
     vec![(named("connections"), rate), (named("thrift of processor time"), thrift)]
 }
 
@@ -189,7 +190,7 @@ fn connections(line: &Connections) -> Vec<(Name, Ratio)> {
 mod tests {
     use super::*;
 
-    const LATENCY: &str = r#"{"scenario":"latency","layer":"sovia","provider":"shm","wait":"poll","cpus":"apart","size_bytes":4,"metric":"half_round_trip","unit":"us","median":0.07,"p99":null,"p999":null,"min":0.06,"max":0.08,"runs":5,"accelerated_runs":5,"against":{"ring":{"ratio":0.7,"least":0.6,"most":0.8},"tcp":{"ratio":90.0,"least":80.0,"most":99.0}}}"#;
+    const LATENCY: &str = r#"{"scenario":"latency","layer":"sovia","provider":"shm","wait":"poll","cpus":"apart","size_bytes":4,"metric":"half_round_trip","unit":"us","median":0.07,"p99":null,"p999":null,"min":0.06,"max":0.08,"runs":5,"accelerated_runs":5,"against":{"ring":{"ratio":0.7,"quarter":0.6,"three_quarters":0.8},"tcp":{"ratio":90.0,"quarter":80.0,"three_quarters":99.0}}}"#;
     const TCP: &str = r#"{"scenario":"latency","layer":"tcp","provider":"kernel","wait":"poll","cpus":"apart","size_bytes":4,"metric":"half_round_trip","unit":"us","median":7.0,"p99":null,"p999":null,"min":6.0,"max":8.0,"runs":5}"#;
     const CONNECTIONS: &str = r#"{"scenario":"connections","clients":8,"nodelay":"both","messages":3,"size_bytes":64,"runs":7,"connections_ratio":{"median":0.98,"quarter":0.9,"three_quarters":1.1},"p50_ratio":{"median":1.0,"quarter":0.9,"three_quarters":1.1},"p99_ratio":{"median":1.0,"quarter":0.9,"three_quarters":1.1},"cpu_ratio":{"median":2.0,"quarter":1.0,"three_quarters":4.0}}"#;
 
@@ -214,8 +215,8 @@ mod tests {
                 "connections, clients 8, nodelay both, 3 messages, thrift of processor time, sovia / tcp",
             ]
         );
-        assert_eq!(measured.ratios[0].1, Ratio { ratio: 0.7, least: 0.6, most: 0.8 });
-        assert_eq!(measured.ratios[3].1, Ratio { ratio: 0.5, least: 0.25, most: 1.0 });
+        assert_eq!(measured.ratios[0].1, Ratio { ratio: 0.7, quarter: 0.6, three_quarters: 0.8 });
+        assert_eq!(measured.ratios[3].1, Ratio { ratio: 0.5, quarter: 0.25, three_quarters: 1.0 });
     }
 
     #[test]
