@@ -30,6 +30,25 @@ impl Parameters {
 }
 
 /// One end's counts.
+///
+/// ```
+/// use sovia_proto::flow::{Flow, Parameters};
+/// use sovia_proto::packet::Kind;
+///
+/// let parameters = Parameters { window: 2, threshold: 2 };
+/// let (mut sender, mut receiver) = (Flow::new(parameters), Flow::new(parameters));
+/// while sender.can_send() {
+///     receiver.arrived(sender.send(Kind::Data))?;
+/// }
+/// assert_eq!((sender.unacked(), receiver.held()), (2, 2));
+///
+/// // The program consumes both packets; then acknowledgements are to go alone.
+/// assert!(!receiver.consumed());
+/// assert!(receiver.consumed());
+/// sender.arrived(receiver.send(Kind::Ack))?;
+/// assert_eq!(sender.unacked(), 0);
+/// # Ok::<(), sovia_proto::Violation>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Flow {

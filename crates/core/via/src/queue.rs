@@ -9,6 +9,22 @@ use crate::descriptor::DescriptorAddress;
 use crate::flags::Status;
 
 /// A descriptor that is done.
+///
+/// ```
+/// use via::{Completion, Status};
+///
+/// fn received(completion: Completion) -> Result<u32, String> {
+///     completion.result().map_err(|status| match status {
+///         status if status.contains(Status::DESC_FLUSHED_ERROR) => "the connection has ended".into(),
+///         status => format!("{status:?}"),
+///     })
+/// }
+/// # let handle = via::MemHandle::from_raw(1).unwrap();
+/// # let descriptor = via::DescriptorAddress { address: 0, handle };
+/// # let status = Status::DONE | Status::DESC_FLUSHED_ERROR;
+/// # let completion = Completion { descriptor, status, length: 0, immediate: None };
+/// # assert_eq!(received(completion).unwrap_err(), "the connection has ended");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
     /// Which descriptor.
@@ -71,6 +87,23 @@ impl Outcome {
 }
 
 /// A work queue without its wire.
+///
+/// ```
+/// use via::queue::{Outcome, WorkQueue};
+/// use via::{DescriptorAddress, Done, MemHandle, Status};
+///
+/// # let handle = MemHandle::from_raw(1).unwrap();
+/// let mut queue = WorkQueue::new(2);
+/// queue.post(DescriptorAddress { address: 0x1000, handle })?;
+/// queue.post(DescriptorAddress { address: 0x2000, handle })?;
+/// assert!(queue.post(DescriptorAddress { address: 0x3000, handle }).is_err(), "it is full");
+///
+/// assert_eq!(queue.take(), Done::NotDone);
+/// queue.complete(Outcome { status: Status::DONE, length: 5, immediate: None });
+/// let done = queue.take().completion().unwrap();
+/// assert_eq!((done.descriptor.address, done.result()), (0x1000, Ok(5)));
+/// # Ok::<(), via::queue::Full>(())
+/// ```
 #[derive(Debug)]
 pub struct WorkQueue {
     /// No entries at first, then a power of two, which grows with need.

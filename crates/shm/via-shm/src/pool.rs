@@ -22,6 +22,22 @@ const SOFT: u64 = 1 << 20;
 const ALIGN: u64 = 64;
 
 /// The writer's side of a pool.
+///
+/// ```
+/// use via_shm::pool::{Reader, Writer};
+///
+/// let (mut writer, mut reader) = (Writer::default(), Reader::default());
+/// let released = 0;
+/// let first = writer.place(5000, || released)?.expect("the pool is empty");
+/// let second = writer.place(100, || released)?.expect("there is room");
+/// assert!(second >= first + 5000);
+///
+/// // The reader has consumed both: so much it publishes, and the writer may use again.
+/// reader.take(first, 5000)?;
+/// let released = reader.take(second, 100)?;
+/// assert!(writer.is_empty(released));
+/// # Ok::<(), via_shm::Damaged>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Writer {
