@@ -622,6 +622,9 @@ pub(crate) fn tell_found(bell: &Bell, found: Option<Listeners>, ring: impl FnOnc
 }
 
 #[cfg(test)]
+mod wrap_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
