@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install uninstall setup test checked soak stall fuzz miri check-builds nics ci-extra demo bench papers clean
+.PHONY: build install uninstall setup test checked soak stall fuzz miri check-builds check-glibc deny nics ci-extra demo bench baseline compare papers clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -93,6 +93,14 @@ miri:
 check-builds:
 	scripts/check-builds
 
+# That what is built asks for no newer glibc than README.md promises.
+check-glibc: build
+	scripts/check-glibc
+
+# Licences, sources and known faults of the crates that it is built from, by cargo-deny where that is installed.
+deny:
+	scripts/deny
+
 # What is too long for every change, and asks the same each time.
 # The scenarios between two NICs in software, over a way that loses frames.
 nics: setup build
@@ -106,6 +114,17 @@ demo: setup build
 
 bench: build
 	scripts/bench $(BUILT)/sovia
+
+# How Sovia stands to the bare ring and to TCP, stored; and the same of now, beside what is stored. Ratios of one
+# run, with their spread: no difference fails. Some minutes; RUNS=n for fewer.
+BASELINE ?= bench/baseline.jsonl
+baseline: build
+	scripts/baseline $(BUILT)/sovia >$(TARGET)/baseline.jsonl
+	install -D -m 644 $(TARGET)/baseline.jsonl $(BASELINE)
+
+compare: build
+	scripts/baseline $(BUILT)/sovia >$(TARGET)/compared.jsonl
+	$(BUILT)/sovia bench compare $(BASELINE) $(TARGET)/compared.jsonl
 
 # The papers' benchmarks, as a page with pictures.
 papers: build

@@ -57,6 +57,8 @@ fn every_layer_size_and_metric_gets_a_line() {
                 [Some(p99), Some(p999)] => assert!(args[0] == "latency" && p99 <= p999, "{line}"),
                 _ => assert!(args[0] != "latency" && tail == [None, None], "{line}"),
             }
+            let is_ours = line["layer"] == "sovia" || line["layer"] == "via";
+            assert_eq!(is_ours, line.get("against").is_some(), "{line}");
         }
     }
 }
@@ -80,6 +82,57 @@ fn a_layer_that_was_not_accelerated_is_told() {
         lines(&measure(&bench, &["latency", "--size", "4", "--layers", "tcp,sovia", "--json"]));
     assert_eq!(json[1]["accelerated_runs"].as_u64(), Some(0));
     assert!(json[0].get("accelerated_runs").is_none());
+}
+
+fn compare(bench: &Bench, args: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
+    command.args(["bench", "compare"]).args(args).current_dir(bench.path("."));
+    Said::from(command.stdin(std::process::Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn a_run_is_compared_with_a_stored_one_and_no_difference_fails() {
+    let bench = Bench::new();
+    let args = ["latency", "--size", "4", "--layers", "tcp,sovia", "--json"];
+    let measured = measure(&bench, &args);
+    assert_eq!(measured.code(), 0, "{measured:?}");
+    let slow = r#"{"scenario":"latency","layer":"sovia","wait":"poll","cpus":"apart","size_bytes":4,"metric":"half_round_trip","against":{"tcp":{"ratio":1e-9,"quarter":1e-9,"three_quarters":1e-9}}}"#;
+    bench.file("slow.jsonl", slow, 0o600);
+    bench.file("run.jsonl", &measured.out, 0o600);
+    for (args, verdict) in [
+        (["slow.jsonl", "run.jsonl"], "1 better and 0 worse"),
+        (["run.jsonl", "slow.jsonl"], "0 better and 1 worse"),
+    ] {
+        let said = compare(&bench, &args);
+        assert_eq!(said.code(), 0, "{said:?}");
+        assert!(said.out.contains("sovia / tcp") && said.out.contains(verdict), "{said:?}");
+    }
+    assert!(compare(&bench, &["run.jsonl", "run.jsonl"]).out.contains("0 better and 0 worse"));
+
+    for (args, why) in [
+        (&["run.jsonl"][..], "standard input has no ratios"),
+        (&["run.jsonl", "none.jsonl"], "cannot read none.jsonl: No such file"),
+        (&["run.jsonl", "preload.so.c"], "line 2 of preload.so.c is no line of"),
+    ] {
+        let said = compare(&bench, args);
+        assert_eq!(said.code(), 1, "{said:?}");
+        assert!(said.err.contains(why), "{said:?}");
+    }
+}
+
+#[test]
+fn the_machine_is_a_line_that_a_stored_run_may_have() {
+    let bench = Bench::new();
+    let said = Said::from(
+        Command::new(env!("CARGO_BIN_EXE_sovia")).args(["bench", "machine"]).output().unwrap(),
+    );
+    let line = &lines(&said)[0];
+    assert_eq!(line["scenario"], "machine");
+    let ratio = r#"{"scenario":"latency","layer":"sovia","wait":"poll","cpus":"apart","size_bytes":4,"metric":"half_round_trip","against":{"tcp":{"ratio":1,"quarter":1,"three_quarters":1}}}"#;
+    bench.file("run.jsonl", format!("{}{ratio}", said.out), 0o600);
+    let compared = compare(&bench, &["run.jsonl", "run.jsonl"]);
+    let machine = line["machine"].as_str().unwrap();
+    assert_eq!(compared.out.matches(machine).count(), 2, "{compared:?}");
 }
 
 #[test]

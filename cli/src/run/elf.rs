@@ -29,10 +29,14 @@ impl Elf {
     /// Reads the headers; `None` for what is not ELF, or too broken to say anything about.
     pub(super) fn read(file: &File) -> Option<Self> {
         // Reads only what is asked for: executables of hundreds of megabytes exist.
-        let data = ReadCache::new(file);
-        match FileKind::parse(&data).ok()? {
-            FileKind::Elf32 => headers::<FileHeader32<Endianness>, _>(&data).ok(),
-            FileKind::Elf64 => headers::<FileHeader64<Endianness>, _>(&data).ok(),
+        Self::parse(&ReadCache::new(file))
+    }
+
+    /// Likewise, from wherever the bytes are.
+    pub(super) fn parse<'data, R: ReadRef<'data>>(data: R) -> Option<Self> {
+        match FileKind::parse(data).ok()? {
+            FileKind::Elf32 => headers::<FileHeader32<Endianness>, _>(data).ok(),
+            FileKind::Elf64 => headers::<FileHeader64<Endianness>, _>(data).ok(),
             _ => None,
         }
     }

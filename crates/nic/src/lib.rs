@@ -42,6 +42,18 @@ pub enum OpenError {
 const PROVIDERS: &str = if cfg!(feature = "shm") { "shm" } else { "none" };
 
 /// A NIC of any provider.
+///
+/// ```
+/// use sovia_nic::AnyNic;
+/// use via::{Nic, Vi, ViAttributes, ViState};
+///
+/// let provider = std::env::var("PROVIDER").unwrap_or_else(|_| "shm".to_owned());
+/// let nic = AnyNic::open(&provider, "example")?;
+/// let vi = nic.create_vi(ViAttributes::default())?;
+/// assert_eq!(vi.state(), ViState::Idle);
+/// println!("{} has {} VIs", nic.attributes().name, nic.attributes().max_vi);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub enum AnyNic {
     /// In shared memory.

@@ -15,12 +15,43 @@ pub const BUFFER_MAX: usize = sovia_sockets::loan::MAX;
 /// A message to be written in its place, and sent: [`TcpStream::reserve`]. Dropped, it is not sent.
 ///
 /// What is in it at first is left from earlier messages, or zero.
+///
+/// ```
+/// # let listener = sovia::TcpListener::bind("127.0.0.1:0")?;
+/// # let sender = sovia::TcpStream::connect(listener.local_addr()?)?;
+/// # let receiver = listener.accept()?.0;
+/// let mut message = sender.reserve(4096)?;
+/// message[..5].copy_from_slice(b"hello");
+/// message.commit(5)?;
+/// # drop(message);
+/// # assert_eq!(&receiver.borrow()?[..], b"hello");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct SendBuffer<'a> {
     stream: &'a TcpStream,
     loan: Loan,
 }
 
 /// Bytes that have arrived, where they lie: [`TcpStream::borrow`]. Empty at the end of the stream.
+///
+/// ```
+/// # use std::io::Write;
+/// # let listener = sovia::TcpListener::bind("127.0.0.1:0")?;
+/// # let mut sender = sovia::TcpStream::connect(listener.local_addr()?)?;
+/// # let receiver = listener.accept()?.0;
+/// # sender.write_all(b"1, 2, 3")?;
+/// # drop(sender);
+/// let mut sum = 0;
+/// loop {
+///     let bytes = receiver.borrow()?;
+///     if bytes.is_empty() {
+///         break;
+///     }
+///     sum += bytes.iter().filter(|byte| byte.is_ascii_digit()).count();
+/// }
+/// assert_eq!(sum, 3);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct RecvBuffer<'a> {
     loan: Loan,
     stream: PhantomData<&'a TcpStream>,

@@ -9,6 +9,21 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 /// A socket that listens, as [`std::net::TcpListener`] is; what it accepts are Sovia's streams. It
 /// is an ordinary socket of the kernel's, so any event loop can wait for it.
+///
+/// ```
+/// use sovia::{TcpListener, TcpStream};
+/// use std::io::Write;
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let address = listener.local_addr()?;
+/// let client = std::thread::spawn(move || TcpStream::connect(address)?.write_all(b"one\n"));
+///
+/// for stream in listener.incoming().take(1) {
+///     assert_eq!(std::io::read_to_string(stream?)?, "one\n");
+/// }
+/// # client.join().unwrap()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct TcpListener {
     inner: net::TcpListener,
 }

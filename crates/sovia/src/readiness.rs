@@ -16,6 +16,31 @@ use std::sync::Arc;
 ///
 /// News take one hop more than to a thread that is blocked in a read: the peer wakes a thread of
 /// Sovia's, which makes the edge. On TCP it is the same thread that waits for the kernel's socket.
+///
+/// ```
+/// use mio::unix::SourceFd;
+/// use mio::{Events, Interest, Poll, Token};
+/// use std::io::{Read, Write};
+/// use std::os::fd::AsRawFd;
+///
+/// # let listener = sovia::TcpListener::bind("127.0.0.1:0")?;
+/// # let mut peer = sovia::TcpStream::connect(listener.local_addr()?)?;
+/// # let mut stream = listener.accept()?.0;
+/// let (mut poll, mut events) = (Poll::new()?, Events::with_capacity(8));
+/// let readiness = stream.readiness()?;
+/// let both = Interest::READABLE | Interest::WRITABLE;
+/// poll.registry().register(&mut SourceFd(&readiness.as_raw_fd()), Token(0), both)?;
+///
+/// stream.set_nonblocking(true)?;
+/// peer.write_all(b"x")?;
+/// let mut byte = [0];
+/// while let Err(error) = stream.read(&mut byte) {
+///     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+///     poll.poll(&mut events, None)?;
+/// }
+/// assert_eq!(&byte, b"x");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Readiness(Kind);
 

@@ -18,6 +18,22 @@ pub enum Path {
 }
 
 /// Where a stream runs, and what went over its VI since it has one.
+///
+/// ```
+/// use sovia::{Path, TcpStream};
+///
+/// fn describe(stream: &TcpStream) -> String {
+///     let stats = stream.stats();
+///     match stats.path {
+///         Path::Via => format!("in shared memory, {} bytes so far", stats.bytes_sent),
+///         Path::Tcp(Some(reason)) => format!("on TCP: {}", reason.describe()),
+///         path => format!("{path:?}"),
+///     }
+/// }
+/// # let listener = sovia::TcpListener::bind("127.0.0.1:0")?;
+/// # println!("{}", describe(&TcpStream::connect(listener.local_addr()?)?));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

@@ -16,6 +16,37 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A TCP stream that runs over a VI wherever it can: [`std::net::TcpStream`] in every other respect.
+///
+/// ```
+/// use sovia::{TcpListener, TcpStream};
+/// use std::io::{Read, Write};
+///
+/// # let listener = TcpListener::bind("127.0.0.1:0")?;
+/// # let address = listener.local_addr()?;
+/// # let server = std::thread::spawn(move || {
+/// #     let (mut stream, _) = listener.accept()?;
+/// #     let mut request = [0; 4];
+/// #     while stream.read_exact(&mut request).is_ok() {
+/// #         stream.write_all(&request)?;
+/// #     }
+/// #     std::io::Result::Ok(())
+/// # });
+/// let mut stream = TcpStream::connect(address)?;
+/// stream.set_nodelay(true)?;
+/// let mut answer = [0; 4];
+/// for number in 0..100u32 {
+///     stream.write_all(&number.to_le_bytes())?;
+///     stream.read_exact(&mut answer)?;
+///     assert_eq!(u32::from_le_bytes(answer), number);
+/// }
+/// println!("{} requests went over shared memory", stream.stats().messages_sent);
+///
+/// // For code that knows the kernel's sockets only.
+/// let stream = std::net::TcpStream::from(stream);
+/// # drop(stream);
+/// # server.join().unwrap()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct TcpStream {
     anchor: net::TcpStream,
     readiness: OnceLock<Readiness>,

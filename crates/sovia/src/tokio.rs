@@ -11,6 +11,29 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 /// A stream with [`AsyncRead`] and [`AsyncWrite`]. All its methods are to be called within a tokio
 /// runtime.
+///
+/// ```
+/// use sovia::tokio::{TcpListener, TcpStream};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().build()?;
+/// # runtime.block_on(async {
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let address = listener.local_addr()?;
+/// let client = tokio::spawn(async move {
+///     let mut stream = TcpStream::connect(address).await?;
+///     stream.write_all(b"ping").await?;
+///     stream.shutdown().await
+/// });
+/// let (mut stream, _peer) = listener.accept().await?;
+/// let mut said = String::new();
+/// stream.read_to_string(&mut said).await?;
+/// assert_eq!(said, "ping");
+/// # client.await??;
+/// # Ok::<(), std::io::Error>(())
+/// # })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct TcpStream {
     // First: it is let go before the stream.

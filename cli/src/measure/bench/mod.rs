@@ -5,16 +5,19 @@
 //! processes of this executable (see [`endpoint`]), and what is reported is the median of the
 //! runs. The layer `sovia` is the very processes of the layer `tcp` with the library in them.
 
+mod compare;
 mod connections;
 mod cpu_time;
 mod cpus;
 mod endpoint;
 mod layer;
 mod link;
+mod machine;
 mod measure;
 mod pace;
 mod papers;
 mod process;
+mod ratio;
 mod report;
 mod scenario;
 mod series;
@@ -25,6 +28,7 @@ use anyhow::{Context, bail};
 use clap::Subcommand;
 
 use self::layer::Layer;
+use self::machine::Machine;
 use self::measure::{Measured, Measurer};
 use self::series::Series;
 use self::task::{Cpus, Scenario, Task, Wait};
@@ -53,6 +57,10 @@ enum What {
     Start(start::Args),
     /// Processor time of a stream that offers a part of what TCP can carry, by blocking calls
     Load(Load),
+    /// The ratios of a stored run beside those of another one; says what differs, and never fails for it
+    Compare(compare::Args),
+    /// The machine that figures are of, as one line of JSON
+    Machine,
     #[command(flatten)]
     Papers(papers::What),
 }
@@ -127,6 +135,12 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
         }
         What::Connections(args) => return connections::bench(&args),
         What::Start(args) => return start::bench(&args),
+        What::Compare(args) => return compare::bench(&args),
+        What::Machine => {
+            let machine = Machine::this(cpus::two().unwrap_or((0, 0)));
+            println!("{}", serde_json::to_string(&compare::MachineLine::new(&machine))?);
+            return Ok(0);
+        }
         What::Papers(what) => return papers::bench(&what),
     };
     let json = how.common.json;

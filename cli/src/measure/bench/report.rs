@@ -1,10 +1,13 @@
 //! Results as a table for people, or as JSON for programs.
 
+use std::collections::BTreeMap;
+
 use comfy_table::Table;
 use serde::Serialize;
 
 use super::Plan;
 use super::layer::Layer;
+use super::ratio::Ratio;
 use super::series::Series;
 use super::task::{Cpus, Metric, Scenario, Wait};
 use crate::table::number;
@@ -29,6 +32,9 @@ struct Line<'a> {
     /// Of the layer `sovia`: in how many runs the connection left TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     accelerated_runs: Option<u32>,
+    /// Of layers that are Sovia's: how many times as good they are as other layers of the same run.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    against: BTreeMap<Layer, Ratio>,
 }
 
 /// One object a line, for every metric, size and layer.
@@ -53,11 +59,29 @@ pub(super) fn json(plan: &Plan, series: &Series) -> anyhow::Result<()> {
             max: rounded(summary.max),
             runs: plan.runs,
             accelerated_runs: is_sovia.then(|| plan.runs - series.stays(size_bytes)),
+            against: against(plan, series, metric, size_bytes, layer),
         };
         println!("{}", serde_json::to_string(&line)?);
     }
     series.notes().for_each(|note| eprintln!("sovia: {note}"));
     Ok(())
+}
+
+/// The ratios of a layer that is Sovia's to each layer that it is compared with.
+fn against(
+    plan: &Plan,
+    series: &Series,
+    metric: Metric,
+    size: usize,
+    layer: Layer,
+) -> BTreeMap<Layer, Ratio> {
+    if !matches!(layer, Layer::Via | Layer::Sovia) {
+        return BTreeMap::new();
+    }
+    let others = bases(plan.wait).iter().filter(|&&base| base != layer);
+    let ratios = others
+        .filter_map(|&base| Some((base, series.ratio(metric, size, layer, base)?.map(rounded))));
+    ratios.collect()
 }
 
 /// A table for every metric, with how fast each layer is against the limit and against TCP.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sovia_control::Reason;
 
 use super::layer::Layer;
+use super::ratio::Ratio;
 use super::task::{Figure, Metric, Tail};
 
 /// All figures, by metric, message size and layer.
@@ -82,6 +83,26 @@ impl Series {
             max: values.iter().copied().reduce(f64::max)?,
         })
     }
+
+    /// How many times as good a layer is as another one, taken within each run; `None` where a run has only one
+    /// of the two.
+    pub(super) fn ratio(
+        &self,
+        metric: Metric,
+        size: usize,
+        layer: Layer,
+        base: Layer,
+    ) -> Option<Ratio> {
+        let ours = self.figures.get(&(metric, size, layer))?;
+        let theirs = self.figures.get(&(metric, size, base))?;
+        if ours.len() != theirs.len() {
+            return None;
+        }
+        let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| {
+            if metric.is_cost() { theirs.value / ours.value } else { ours.value / theirs.value }
+        });
+        Ratio::of(ratios.collect())
+    }
 }
 
 fn tail(figures: &[Figure]) -> Option<Tail> {
@@ -126,5 +147,24 @@ mod tests {
         let expected = Summary { median: 2.0, tail, min: 1.0, max: 9.0 };
         assert_eq!(series.summary(Metric::Messages, 4, Layer::Tcp), Some(expected));
         assert_eq!(series.summary(Metric::Messages, 8, Layer::Tcp), None);
+    }
+
+    #[test]
+    fn ratio_is_taken_within_each_run_and_more_is_better() {
+        let mut series = Series::default();
+        // The machine was ten times as slow in the second run.
+        for (tcp, sovia) in [(8.0, 2.0), (80.0, 20.0), (9.0, 3.0)] {
+            for metric in [Metric::HalfRoundTrip, Metric::Bandwidth] {
+                let figure = |value| vec![Figure { metric, value, tail: None }];
+                series.add(4, Layer::Tcp, figure(tcp));
+                series.add(4, Layer::Sovia, figure(sovia));
+            }
+        }
+        let ratio = |metric| series.ratio(metric, 4, Layer::Sovia, Layer::Tcp).unwrap();
+        let expected = Ratio { ratio: 4.0, quarter: 3.0, three_quarters: 4.0 };
+        assert_eq!(ratio(Metric::HalfRoundTrip), expected);
+        let expected = Ratio { ratio: 0.25, quarter: 0.25, three_quarters: 3.0 / 9.0 };
+        assert_eq!(ratio(Metric::Bandwidth), expected);
+        assert_eq!(series.ratio(Metric::Bandwidth, 4, Layer::Sovia, Layer::Ring), None);
     }
 }

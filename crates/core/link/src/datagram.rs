@@ -10,6 +10,17 @@ const INCOMPLETE_MAX: usize = 64;
 const WINDOW: u64 = 1024;
 
 /// Puts parts together in whatever order they come, and forgets messages that lack some.
+///
+/// ```
+/// use sovia_link::datagram::Datagrams;
+/// use sovia_link::wire::{Operation, Part};
+///
+/// let mut datagrams = Datagrams::new(1000);
+/// let part = |start, bytes| Part { operation: Operation::Send, immediate: None, total: 8, start, bytes };
+/// assert!(datagrams.add(1, &part(4, b"gram")).is_none());
+/// let whole = datagrams.add(1, &part(0, b"data")).expect("all parts are there");
+/// assert_eq!(whole.bytes[..], *b"datagram");
+/// ```
 #[derive(Debug)]
 pub struct Datagrams {
     /// Bytes of the longest message.

@@ -21,6 +21,23 @@ mod tests {
         }
     }
 
+    /// Where the lower half wraps, and at the ends of what can be told apart.
+    #[test]
+    fn every_number_near_a_wrap_is_found_again() {
+        let far = [-(1i64 << 31) + 1, -(1 << 31) + 2, (1 << 31) - 1, 1 << 31];
+        for lap in 0..3u64 {
+            for near in (lap << 32).saturating_sub(150)..(lap << 32) + 150 {
+                for ahead in (-150..150).chain(far) {
+                    let number = near.checked_add_signed(ahead);
+                    let low = (near as u32).wrapping_add(ahead as u32);
+                    // At most 2^31 ahead, which as a difference of 32 bits is the same as behind.
+                    let told = if ahead == 1 << 31 { near.checked_sub(1 << 31) } else { number };
+                    assert_eq!(expand(low, near), told, "{near} {ahead}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn the_lower_half_wraps() {
         assert_eq!(expand(2, u64::from(u32::MAX) - 1), Some((1 << 32) + 2));

@@ -4,6 +4,15 @@ use core::fmt;
 use core::time::Duration;
 
 /// A moment: nanoseconds since an origin that the port chooses. It must never go back.
+///
+/// ```
+/// use core::time::Duration;
+/// use sovia_link::Time;
+///
+/// let start = Time::ZERO;
+/// let deadline = start.after(Duration::from_millis(5));
+/// assert_eq!(deadline.since(start), Duration::from_millis(5));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 

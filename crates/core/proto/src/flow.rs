@@ -30,6 +30,25 @@ impl Parameters {
 }
 
 /// One end's counts.
+///
+/// ```
+/// use sovia_proto::flow::{Flow, Parameters};
+/// use sovia_proto::packet::Kind;
+///
+/// let parameters = Parameters { window: 2, threshold: 2 };
+/// let (mut sender, mut receiver) = (Flow::new(parameters), Flow::new(parameters));
+/// while sender.can_send() {
+///     receiver.arrived(sender.send(Kind::Data))?;
+/// }
+/// assert_eq!((sender.unacked(), receiver.held()), (2, 2));
+///
+/// // The program consumes both packets; then acknowledgements are to go alone.
+/// assert!(!receiver.consumed());
+/// assert!(receiver.consumed());
+/// sender.arrived(receiver.send(Kind::Ack))?;
+/// assert_eq!(sender.unacked(), 0);
+/// # Ok::<(), sovia_proto::Violation>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Flow {
@@ -122,6 +141,8 @@ impl Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::{HashSet, VecDeque};
+    use std::vec::Vec;
 
     const DATA: Immediate = Immediate { kind: Kind::Data, acks: 0 };
 
@@ -179,6 +200,76 @@ mod tests {
         receiver.face(32);
         (0..32).for_each(|_| receiver.arrived(DATA).unwrap());
         assert!(receiver.arrived(DATA).is_err());
+    }
+
+    /// Two honest ends and what is on its way between them.
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Ends {
+        flows: [Flow; 2],
+        /// To the end of that number.
+        coming: [VecDeque<(Kind, u16)>; 2],
+    }
+
+    impl Ends {
+        fn send(&mut self, from: usize, kind: Kind) {
+            let Immediate { kind, acks } = self.flows[from].send(kind);
+            self.coming[1 - from].push_back((kind, acks));
+        }
+
+        /// Everything that may happen next.
+        fn next(&self) -> Vec<Ends> {
+            let mut all = Vec::new();
+            for end in [0, 1] {
+                if self.flows[end].can_send() {
+                    let mut next = self.clone();
+                    next.send(end, Kind::Data);
+                    all.push(next);
+                }
+                if let Some(&(kind, acks)) = self.coming[end].front() {
+                    let mut next = self.clone();
+                    next.coming[end].pop_front();
+                    let arrived = next.flows[end].arrived(Immediate { kind, acks });
+                    arrived.expect("the peer is honest");
+                    all.push(next);
+                }
+                if self.flows[end].held() > 0 {
+                    let mut next = self.clone();
+                    if next.flows[end].consumed() {
+                        next.send(end, Kind::Ack);
+                    }
+                    all.push(next);
+                }
+            }
+            all
+        }
+    }
+
+    /// Every order of events between two ends with small windows: neither takes the other for a liar, what is on its
+    /// way fits the receives, and where nothing is on its way or held, both may send.
+    #[test]
+    fn no_order_of_events_breaks_the_protocol_or_stops_it() {
+        let parameters =
+            |window| (1..=window).map(move |threshold| Parameters { window, threshold });
+        let all: Vec<_> = (1..=3).flat_map(parameters).collect();
+        for (&a, &b) in all.iter().flat_map(|a| all.iter().map(move |b| (a, b))) {
+            let mut flows = [Flow::new(a), Flow::new(b)];
+            flows[0].face(b.window);
+            flows[1].face(a.window);
+            // What two ends agree on: the receives of each cover what the other one may send.
+            let receives = [b, a].map(|peer| peer.window + a.window.max(b.window) + 3);
+            let mut known = HashSet::from([Ends { flows, coming: Default::default() }]);
+            let mut open: Vec<_> = known.iter().cloned().collect();
+            while let Some(ends) = open.pop() {
+                for end in [0, 1] {
+                    assert!(ends.coming[end].len() <= usize::from(receives[end]));
+                }
+                let quiet = ends.coming.iter().all(VecDeque::is_empty)
+                    && ends.flows.iter().all(|flow| flow.held() == 0);
+                assert!(!quiet || ends.flows.iter().all(Flow::can_send), "{:?}", ends.flows);
+                open.extend(ends.next().into_iter().filter(|next| known.insert(next.clone())));
+            }
+            assert!(known.len() > 10);
+        }
     }
 
     #[test]

@@ -17,6 +17,16 @@ pub struct Process {
 }
 
 /// A connection by its addresses, and the kernel's cookie of the speaker's end of it.
+///
+/// ```
+/// use sovia_proto::meeting::Link;
+///
+/// let connector = "127.0.0.1:40000".parse()?;
+/// let acceptor = "127.0.0.1:6379".parse()?;
+/// let link = Link { connector, acceptor, cookie: 7 };
+/// assert_eq!(Link::decode(&link.encode()), Some(link));
+/// # Ok::<(), core::net::AddrParseError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     /// The address of the end that connected.

@@ -11,6 +11,22 @@
 //! and the last two are never both there.
 
 /// The sender's side of a gathering.
+///
+/// ```
+/// use sovia_proto::order::{Gatherer, Next, Take, Taker};
+///
+/// // Four packets are sent; then the window is used up, and 100 bytes are gathered behind them.
+/// let mut sender = Gatherer { packets: 4, ..Gatherer::default() };
+/// sender.tail += 100;
+/// assert_eq!(sender.next(0), Next::Gather);
+///
+/// let mut receiver = Taker { packets: 3, ..Taker::default() };
+/// assert_eq!(receiver.next(sender.tail, sender.packets), Take::Packet);
+/// receiver.packets += 1;
+/// assert_eq!(receiver.next(sender.tail, sender.packets), Take::Gathered(100));
+/// receiver.head += 100;
+/// assert_eq!(sender.next(receiver.head), Next::Packet);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub struct Gatherer {

@@ -32,6 +32,15 @@ impl Kind {
 }
 
 /// A packet's immediate data, taken apart.
+///
+/// ```
+/// use sovia_proto::packet::{Immediate, Kind};
+///
+/// let bits = Immediate { kind: Kind::Data, acks: 3 }.encode();
+/// assert_eq!(Immediate::decode(bits)?.acks, 3);
+/// assert!(Immediate::decode(0xff << 24).is_err());
+/// # Ok::<(), sovia_proto::Violation>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Immediate {
     /// The kind.

@@ -9,6 +9,14 @@ use crate::packet::Kind;
 use core::fmt;
 
 /// The state of a stream.
+///
+/// ```
+/// use sovia_proto::state::{Event, State};
+///
+/// let state = State::Closed.after(Event::Connect).unwrap();
+/// assert_eq!(state.after(Event::Refused), Ok(State::Closed));
+/// assert!(state.after(Event::Shutdown).is_err());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
     /// There is no VI connection, and none is sought.

@@ -17,6 +17,18 @@ pub const LEN: usize = 16;
 const VERSION: u32 = 0x534f_5601;
 
 /// What an end says of itself.
+///
+/// ```
+/// use sovia_proto::configuration::Configuration;
+/// use sovia_proto::wakeup::Terms;
+///
+/// let ours = Terms::of(&"w=32,t=16".parse::<Configuration>()?);
+/// let theirs = Terms::of(&"w=8,t=2".parse::<Configuration>()?);
+/// let agreed = ours.agree(Terms::decode(&theirs.encode())?)?;
+/// assert_eq!((agreed.flow.window, agreed.flow.threshold), (8, 8));
+/// assert_eq!(theirs.agree(ours)?, agreed);
+/// # Ok::<(), Box<dyn core::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Terms {
     /// Packets that it has receives posted for, and when it acknowledges them.

@@ -14,6 +14,28 @@ use std::sync::Arc;
 use via::{DataSegment, Memory, Nic};
 
 /// Registered memory to be filled and sent. Read and written as a slice.
+///
+/// ```
+/// # use sovia_stream::{Configuration, Stack};
+/// # use via_sim::{Config, Network};
+/// # let network = Network::new(1, Config::default().live());
+/// # let (server, client) = (network.nic("server"), network.nic("client"));
+/// # let address = server.address(b"example");
+/// # let server = Stack::new(server)?;
+/// # let listener = server.listen(&address, &Configuration::default())?;
+/// # let stack = Stack::new(client)?;
+///
+/// # let accepted = std::thread::spawn(move || listener.accept().map(|peer| (peer, listener)));
+/// # let stream = stack.connect(&address, &Configuration::default(), None)?;
+/// # let (peer, listener) = accepted.join().unwrap()?;
+/// let mut buffer = stack.buffer(4096)?;
+/// buffer[..12].copy_from_slice(b"in its place");
+/// stream.lend(buffer, 12).map_err(|(_buffer, error)| error)?;
+///
+/// let received = peer.borrow()?.expect("no end yet");
+/// assert_eq!(received[..], *b"in its place");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Buffer<N: Nic + 'static> {
     registered: Registered<N>,
     len: usize,

@@ -21,6 +21,28 @@ const NAP: Duration = Duration::from_millis(200);
 
 /// Waits for connections at an address, by a thread of its own (the papers' connection thread).
 /// Dropping it ends that; streams that have not been accepted are closed.
+///
+/// ```
+/// # use sovia_stream::{Configuration, Stack};
+/// # use via_sim::{Config, Network};
+/// # let network = Network::new(1, Config::default().live());
+/// # let (server, client) = (network.nic("server"), network.nic("client"));
+/// # let address = server.address(b"example");
+/// # let server = Stack::new(server)?;
+/// # let listener = server.listen(&address, &Configuration::default())?;
+/// # let stack = Stack::new(client)?;
+///
+/// let client = std::thread::spawn(move || {
+///     let stream = stack.connect(&address, &Configuration::default(), None).unwrap();
+///     stream.write(b"hello").unwrap();
+/// });
+/// let (stream, peer) = listener.accept_within(std::time::Duration::from_secs(60))?;
+/// println!("a stream from {peer}");
+/// let mut bytes = [0; 5];
+/// assert_eq!(stream.read(&mut bytes)?, 5);
+/// # client.join().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Listener<N: Nic + 'static> {
     shared: Arc<Waiting<N>>,

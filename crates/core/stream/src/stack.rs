@@ -30,6 +30,18 @@ const PAUSE: Duration = Duration::from_micros(200);
 
 /// Streams over a NIC. It may be dropped before they are; but a program that drops a stack which is to be
 /// stepped gives up what its closed streams have not sent yet.
+///
+/// ```
+/// use sovia_stream::{Configuration, Stack};
+/// use via_shm::ShmNic;
+///
+/// let stack = Stack::new(ShmNic::open("stack-example")?)?;
+/// // What suits this provider; a listener or a stream may be given another one.
+/// let configuration = Configuration { chunk: 16 << 10, ..stack.recommended() };
+/// let listener = stack.listen(&stack.nic().address(b"echo"), &configuration)?;
+/// println!("listening at {}", listener.local_address());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Stack<N: Nic + 'static>(pub(crate) Arc<Shared<N>>);
 

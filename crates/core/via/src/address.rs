@@ -4,6 +4,14 @@ use core::fmt;
 
 /// A NIC's address and a discriminator: VIA's counterpart of a host and a port
 /// (`VIP_NET_ADDRESS`). Both are opaque bytes whose lengths the NIC's attributes limit.
+///
+/// ```
+/// use via::NetAddress;
+///
+/// let address = NetAddress::new(&[2, 0, 0, 0, 0, 1], b"echo");
+/// assert_eq!(address.to_string(), "02:00:00:00:00:01/6563686f");
+/// assert_eq!(address.with_discriminator(b"time").host, address.host);
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NetAddress {
     /// The NIC's address.

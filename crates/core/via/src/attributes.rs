@@ -81,6 +81,16 @@ pub struct Capabilities {
 
 /// What a VI is like (`VIP_VI_ATTRIBUTES`). Both ends of a connection must agree on the
 /// reliability level and the maximum transfer size.
+///
+/// ```
+/// use via::error::ConnectError;
+/// use via::{Reliability, ViAttributes};
+///
+/// let ours = ViAttributes { max_transfer_size: 1 << 20, ..ViAttributes::default() };
+/// let theirs = ViAttributes { reliability: Reliability::UNRELIABLE, ..ours };
+/// assert_eq!(ours.fit(&theirs), Err(ConnectError::Reliability));
+/// assert_eq!(ours.fit(&ours), Ok(()));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ViAttributes {
     /// Exactly one level.

@@ -94,6 +94,19 @@ pub struct DescriptorAddress {
 }
 
 /// A descriptor with as many segments as its region has room for.
+///
+/// ```
+/// use via::{MemHandle, Memory};
+///
+/// let memory = Memory::zeroed(8192);
+/// # let handle = MemHandle::from_raw(17).unwrap();
+/// // The descriptor lies at byte 0, the message at byte 4096 of a region that is registered as `handle`.
+/// let descriptor = memory.descriptor(0).unwrap();
+/// descriptor.prepare(&[memory.segment(4096, 100, handle)], Some(7))?;
+/// assert_eq!((descriptor.length(), descriptor.immediate()), (100, 7));
+/// assert!(descriptor.status().is_empty(), "not done");
+/// # Ok::<(), via::descriptor::TooManySegments>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct DescriptorRef<'m> {
     control: &'m ControlSegment,

@@ -9,6 +9,22 @@ use crate::descriptor::DescriptorAddress;
 use crate::flags::Status;
 
 /// A descriptor that is done.
+///
+/// ```
+/// use via::{Completion, Status};
+///
+/// fn received(completion: Completion) -> Result<u32, String> {
+///     completion.result().map_err(|status| match status {
+///         status if status.contains(Status::DESC_FLUSHED_ERROR) => "the connection has ended".into(),
+///         status => format!("{status:?}"),
+///     })
+/// }
+/// # let handle = via::MemHandle::from_raw(1).unwrap();
+/// # let descriptor = via::DescriptorAddress { address: 0, handle };
+/// # let status = Status::DONE | Status::DESC_FLUSHED_ERROR;
+/// # let completion = Completion { descriptor, status, length: 0, immediate: None };
+/// # assert_eq!(received(completion).unwrap_err(), "the connection has ended");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
     /// Which descriptor.
@@ -71,6 +87,23 @@ impl Outcome {
 }
 
 /// A work queue without its wire.
+///
+/// ```
+/// use via::queue::{Outcome, WorkQueue};
+/// use via::{DescriptorAddress, Done, MemHandle, Status};
+///
+/// # let handle = MemHandle::from_raw(1).unwrap();
+/// let mut queue = WorkQueue::new(2);
+/// queue.post(DescriptorAddress { address: 0x1000, handle })?;
+/// queue.post(DescriptorAddress { address: 0x2000, handle })?;
+/// assert!(queue.post(DescriptorAddress { address: 0x3000, handle }).is_err(), "it is full");
+///
+/// assert_eq!(queue.take(), Done::NotDone);
+/// queue.complete(Outcome { status: Status::DONE, length: 5, immediate: None });
+/// let done = queue.take().completion().unwrap();
+/// assert_eq!((done.descriptor.address, done.result()), (0x1000, Ok(5)));
+/// # Ok::<(), via::queue::Full>(())
+/// ```
 #[derive(Debug)]
 pub struct WorkQueue {
     /// No entries at first, then a power of two, which grows with need.
@@ -234,6 +267,65 @@ mod tests {
 
     fn descriptor(n: u64) -> DescriptorAddress {
         DescriptorAddress { address: n, handle: MemHandle::from_raw(1).unwrap() }
+    }
+
+    /// All histories of so many steps of a queue whose counters begin at `start`, beside a model without counters.
+    fn every_history(queue: &WorkQueue, model: &VecDeque<(u64, bool)>, n: u64, steps: u32) {
+        if steps == 0 {
+            return;
+        }
+        let copy = || WorkQueue { ring: queue.ring.clone(), ..*queue };
+
+        let (mut posted, mut after) = (copy(), model.clone());
+        if posted.post(descriptor(n)).is_ok() {
+            after.push_back((n, false));
+        } else {
+            assert_eq!(model.len(), queue.capacity as usize);
+        }
+        assert_eq!(posted.is_empty(), after.is_empty());
+        every_history(&posted, &after, n + 1, steps - 1);
+
+        let pending = model.iter().position(|&(_, done)| !done);
+        assert_eq!(queue.front(), pending.map(|at| descriptor(model[at].0)));
+        assert_eq!(queue.outstanding() as usize, model.len() - pending.unwrap_or(model.len()));
+        if let Some(at) = pending {
+            let (mut done, mut after) = (copy(), model.clone());
+            after[at].1 = true;
+            done.complete(Outcome {
+                status: Status::DONE,
+                length: after[at].0 as u32,
+                immediate: None,
+            });
+            assert!(done.has_done());
+            every_history(&done, &after, n, steps - 1);
+        }
+
+        let (mut taken, mut after) = (copy(), model.clone());
+        match (taken.take(), model.front()) {
+            (Done::Completion(completion), Some(&(n, true))) => {
+                assert_eq!((completion.descriptor, completion.length), (descriptor(n), n as u32));
+                after.pop_front();
+                every_history(&taken, &after, n, steps - 1);
+            }
+            (Done::NotDone, Some((_, false))) | (Done::Empty, None) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn counters_wrap_around_at_every_point_of_every_short_history() {
+        for before in 0..6u32 {
+            let start = 0u32.wrapping_sub(before);
+            for capacity in [1, 2, 3] {
+                let queue = WorkQueue {
+                    posted: start,
+                    done: start,
+                    taken: start,
+                    ..WorkQueue::new(capacity)
+                };
+                every_history(&queue, &VecDeque::new(), 0, 9);
+            }
+        }
     }
 
     proptest! {

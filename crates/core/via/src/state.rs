@@ -8,6 +8,17 @@
 use core::fmt;
 
 /// The state of a VI, with VIPL's values (`VIP_STATE_*`).
+///
+/// ```
+/// use via::ViState;
+/// use via::state::Event;
+///
+/// let state = ViState::Idle.after(Event::Request)?.after(Event::Accepted)?;
+/// assert_eq!(state, ViState::Connected);
+/// let error = state.after(Event::Destroy).unwrap_err();
+/// assert_eq!(error.to_string(), "destroy is not possible in state CONNECTED");
+/// # Ok::<(), via::state::IllegalTransition>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ViState {

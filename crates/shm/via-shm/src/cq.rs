@@ -10,6 +10,37 @@ use via::cq::{CqCallback, CqEntry, CqSignal};
 use via::error::{CqError, WaitError};
 
 /// A completion queue of the shared-memory NIC.
+///
+/// ```
+/// use via::{Attach, CompletionQueue, CqEntry, MemAttributes, Memory, Nic, Vi, ViAttributes, WorkQueueKind};
+/// use via_shm::ShmNic;
+///
+/// # let nic = ShmNic::open("example-cq")?;
+/// # let at = |end: &[u8]| nic.address(end);
+/// let queue = nic.create_cq(64, 0)?;
+/// // What either VI receives leaves an entry with the VI's number.
+/// let vi = |context| {
+///     let attach = Attach { recv: Some(&queue), context, ..Attach::default() };
+///     nic.create_vi_with(ViAttributes::default(), attach)
+/// };
+/// let (first, second) = (vi(1)?, vi(2)?);
+/// # first.connect_peer_request(&at(b"1"), &at(b"2"), None)?;
+/// # second.connect_peer_request(&at(b"2"), &at(b"1"), None)?;
+/// # (first.connect_peer_wait()?, second.connect_peer_wait()?);
+/// # let memory = Memory::zeroed(4096);
+/// # let handle = nic.register_mem(&memory, MemAttributes::default())?;
+/// # let descriptor = |at| {
+/// #     memory.descriptor(at).unwrap().prepare(&[], Some(5)).unwrap();
+/// #     via::DescriptorAddress { address: memory.address(at), handle }
+/// # };
+/// second.post_recv(descriptor(0))?;
+/// first.post_send(descriptor(64))?;
+///
+/// assert_eq!(queue.wait(None)?, CqEntry { context: 2, queue: WorkQueueKind::Recv });
+/// let done = second.recv_done().completion().expect("there is an entry for it");
+/// # assert_eq!(done.immediate, Some(5));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct ShmCq(pub(crate) Arc<CqCore<Core>>);
 

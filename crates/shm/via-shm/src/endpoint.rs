@@ -10,6 +10,8 @@ mod receiver;
 mod sender;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wrap_tests;
 
 pub use crate::range::{Area, Bulk, Range};
 use crate::segment::{Segment, SideIndex};

@@ -39,6 +39,40 @@ const LIMITS: Limits =
 ///
 /// Every process that opens a NIC by the same name has the same NIC; its address is made from
 /// the name.
+///
+/// ```
+/// use via::{DescriptorAddress, MemAttributes, Memory, Nic, Vi, ViAttributes};
+/// use via_shm::ShmNic;
+///
+/// // Both ends in one process here; mostly they are in two.
+/// let (a, b) = (ShmNic::open("example-a")?, ShmNic::open("example-b")?);
+/// let (at_a, at_b) = (a.address(b"greeting"), b.address(b"greeting"));
+/// let (sender, receiver) =
+///     (a.create_vi(ViAttributes::default())?, b.create_vi(ViAttributes::default())?);
+/// sender.connect_peer_request(&at_a, &at_b, None)?;
+/// receiver.connect_peer_request(&at_b, &at_a, None)?;
+/// sender.connect_peer_wait()?;
+/// receiver.connect_peer_wait()?;
+///
+/// // A receive for up to 100 bytes is posted before anything is sent: the descriptor at byte 0, the message at 4096.
+/// let target = Memory::zeroed(8192);
+/// let handle = b.register_mem(&target, MemAttributes::default())?;
+/// target.descriptor(0).unwrap().prepare(&[target.segment(4096, 100, handle)], None)?;
+/// receiver.post_recv(DescriptorAddress { address: target.address(0), handle })?;
+///
+/// let source = Memory::zeroed(8192);
+/// let handle = a.register_mem(&source, MemAttributes::default())?;
+/// source.write(4096, b"hello");
+/// source.descriptor(0).unwrap().prepare(&[source.segment(4096, 5, handle)], Some(7))?;
+/// sender.post_send(DescriptorAddress { address: source.address(0), handle })?;
+///
+/// let done = receiver.recv_wait(None)?;
+/// assert_eq!((done.length, done.immediate), (5, Some(7)));
+/// let mut bytes = [0; 5];
+/// target.read(4096, &mut bytes);
+/// assert_eq!(&bytes, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct ShmNic(Arc<Card>);
 
@@ -214,6 +248,30 @@ impl Nic for ShmNic {
 }
 
 /// A request for a connection to a shared-memory NIC.
+///
+/// ```
+/// use via::error::ConnectError;
+/// use via::{Connection, Nic, Vi, ViAttributes, ViState};
+/// use via_shm::ShmNic;
+///
+/// let (server, client) = (ShmNic::open("example-server")?, ShmNic::open("example-client")?);
+/// let (address, from) = (server.address(b"service"), client.address(b""));
+/// let requester = std::thread::spawn(move || {
+///     let vi = client.create_vi(ViAttributes::default()).unwrap();
+///     // Until the server waits there.
+///     while let Err(error) = vi.connect_request(&from, &address, None) {
+///         assert_eq!(error, ConnectError::NoMatch);
+///         std::thread::yield_now();
+///     }
+///     vi.state()
+/// });
+/// let request = server.connect_wait(&server.address(b"service"), None)?;
+/// let vi = server.create_vi(*request.remote_attributes())?;
+/// request.accept(&vi).map_err(|refused| refused.error)?;
+/// assert_eq!(vi.state(), ViState::Connected);
+/// # requester.join().unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct ShmConnection(Box<Incoming>);
 

@@ -22,6 +22,22 @@ const SOFT: u64 = 1 << 20;
 const ALIGN: u64 = 64;
 
 /// The writer's side of a pool.
+///
+/// ```
+/// use via_shm::pool::{Reader, Writer};
+///
+/// let (mut writer, mut reader) = (Writer::default(), Reader::default());
+/// let released = 0;
+/// let first = writer.place(5000, || released)?.expect("the pool is empty");
+/// let second = writer.place(100, || released)?.expect("there is room");
+/// assert!(second >= first + 5000);
+///
+/// // The reader has consumed both: so much it publishes, and the writer may use again.
+/// reader.take(first, 5000)?;
+/// let released = reader.take(second, 100)?;
+/// assert!(writer.is_empty(released));
+/// # Ok::<(), via_shm::Damaged>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Writer {
@@ -186,7 +202,7 @@ impl Reader {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::VecDeque;
+    use std::collections::{HashSet, VecDeque};
 
     proptest! {
         /// Whatever is placed and released in whatever rhythm: live messages never overlap.
@@ -218,6 +234,78 @@ mod tests {
                 released = reader.take(o, l).unwrap();
             }
             prop_assert!(writer.place(1 << 20, || released).unwrap().is_some());
+        }
+    }
+
+    /// A writer, a reader and the messages between them, with positions counted from the lap in which the reader is.
+    #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+    struct Ends {
+        writer: (u64, u64),
+        reader: u64,
+        published: u64,
+        live: VecDeque<(u32, u32)>,
+    }
+
+    impl Ends {
+        fn writer(&self, limit: u32) -> Writer {
+            Writer { position: self.writer.0, released: self.writer.1, limit, used: 0 }
+        }
+
+        /// The same, as many laps earlier as can be.
+        fn normal(mut self) -> Ends {
+            let Ends { writer: (position, released), reader, published, .. } = &mut self;
+            let laps = lap((*released).min(*published).min(*reader)) * POOL;
+            for place in [position, released, reader, published] {
+                *place -= laps;
+            }
+            self
+        }
+
+        /// After a message of that length has been placed, if there is room.
+        fn placed(&self, limit: u32, len: u32) -> Option<Ends> {
+            let mut writer = self.writer(limit);
+            let at = writer.place(len, || self.published).expect("the reader is honest");
+            let mut next = Ends { writer: (writer.position, writer.released), ..self.clone() };
+            let Some(at) = at else {
+                assert!(!self.live.is_empty(), "an empty pool has room for {len}: {self:?}");
+                return None;
+            };
+            assert!(at + len <= limit, "{at} + {len}");
+            for &(o, l) in &self.live {
+                assert!(at >= o + l || o >= at + len, "{at} + {len} over {o} + {l}: {self:?}");
+            }
+            next.live.push_back((at, len));
+            Some(next)
+        }
+
+        /// After the oldest message has been consumed and its place given back.
+        fn consumed(&self) -> Option<Ends> {
+            let mut next = self.clone();
+            let (at, len) = next.live.pop_front()?;
+            let mut reader = Reader { position: self.reader };
+            next.published = reader.take(at, len).expect("the writer is honest");
+            next.reader = next.published;
+            Some(next)
+        }
+    }
+
+    /// Every history of messages of a few lengths, however long: a pool comes back to places where it has been, so
+    /// there are only so many.
+    #[test]
+    fn no_history_lets_messages_overlap_or_the_pool_stand_still() {
+        const LENGTHS: [u32; 3] = [150 << 10, 400 << 10, 1 << 20];
+        for limit in [POOL as u32, 1536 << 10, 500 << 10] {
+            let lengths: Vec<_> = LENGTHS.into_iter().filter(|&len| len <= limit).collect();
+            let empty = Ends { writer: (0, 0), reader: 0, published: 0, live: VecDeque::new() };
+            let mut known = HashSet::from([empty.clone()]);
+            let mut open = vec![empty];
+            while let Some(ends) = open.pop() {
+                let placed = lengths.iter().filter_map(|&len| ends.placed(limit, len));
+                let next: Vec<_> = placed.chain(ends.consumed()).map(Ends::normal).collect();
+                open.extend(next.into_iter().filter(|next| known.insert(next.clone())));
+                assert!(known.len() < 2_000_000, "there are more places than there can be");
+            }
+            assert!(known.len() > 40, "{} places", known.len());
         }
     }
 

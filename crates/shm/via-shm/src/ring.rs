@@ -275,3 +275,29 @@ impl Credit {
         self.released.store(position, Ordering::Release);
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A slot's tags in their order, far from the wrap and over it: of all tags that a slot can have, a reader takes
+    /// one for the entry that it expects, and one for what goes before it.
+    #[test]
+    fn tags_tell_entries_apart_where_they_wrap() {
+        for n in (0..4 * SLOTS).map(|n| n.wrapping_sub(2 * SLOTS)) {
+            for lap in -3..=3i32 {
+                let other = n.wrapping_add_signed(lap * SLOTS as i32);
+                let slot = Slot {
+                    head: AtomicU64::new(u64::from(other.wrapping_add(1))),
+                    more: AtomicU64::new(0),
+                    words: Default::default(),
+                };
+                assert_eq!(slot.holds(n), lap == 0, "{n}, {lap}");
+                assert_eq!(slot.read(n).is_some(), lap == 0, "{n}, {lap}");
+                // In the first lap slots are empty. After 2^32 entries that of number 2^32 - 1 looks the same.
+                let empty = n < SLOTS && other == u32::MAX;
+                assert_eq!(slot.awaits(n), lap == -1 || empty, "{n}, {lap}");
+            }
+        }
+    }
+}

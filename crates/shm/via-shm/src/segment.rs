@@ -17,6 +17,17 @@ use sovia_sys::{Fd, Mapping, mapping};
 pub type SideIndex = usize;
 
 /// A mapped segment.
+///
+/// ```
+/// use via_shm::Segment;
+///
+/// let (segment, fd) = Segment::create().expect("memory");
+/// // What another process does with the descriptor that it is given.
+/// let same = Segment::attach(&fd)?;
+/// same.direction(3, 0).path.store(0, 17);
+/// assert_eq!(segment.direction(3, 0).path.load(0), 17);
+/// # Ok::<(), via_shm::segment::AttachError>(())
+/// ```
 #[derive(Debug)]
 pub struct Segment {
     mapping: Mapping,

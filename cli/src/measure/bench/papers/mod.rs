@@ -11,7 +11,6 @@ mod charts;
 mod clock;
 mod compare;
 mod control;
-mod machine;
 mod page;
 mod pair;
 mod plan;
@@ -29,11 +28,11 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 
-use self::machine::Machine;
 use self::pair::Pairs;
 use self::plan::Effort;
 use self::results::Results;
 use self::work::Scenario;
+use super::machine::Machine;
 
 pub(super) use self::play::endpoint;
 

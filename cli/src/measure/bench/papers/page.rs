@@ -8,12 +8,12 @@ use anyhow::Context;
 
 use super::charts::{self, Picture};
 use super::compare::{self, Row};
-use super::machine::Machine;
 use super::plot::escaped;
 use super::published::PAPERS;
 use super::results::Results;
 use super::tables::{self, Table};
 use super::work::Scenario;
+use crate::bench::machine::Machine;
 
 /// The page, and the data beside it.
 const PAGE: &str = "index.html";

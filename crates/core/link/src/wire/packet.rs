@@ -6,6 +6,19 @@ use super::meeting::{POKED, REQUEST};
 use super::{EndId, Frame, Item, Malformed, Meeting, Part};
 
 /// What a frame says; `B` are the bytes of messages.
+///
+/// ```
+/// use sovia_link::Malformed;
+/// use sovia_link::wire::{EndId, Packet};
+///
+/// let ack: Packet<&[u8]> = Packet::Ack { to: EndId::default(), from: EndId::default(), ack: 17 };
+/// let mut frame = Vec::new();
+/// ack.emit(&mut frame);
+/// assert_eq!(Packet::parse(&frame), Ok(ack));
+///
+/// frame[30] ^= 1;
+/// assert_eq!(Packet::parse(&frame), Err(Malformed::Checksum));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Packet<B> {
     /// Part of a connection's stream, with an acknowledgement of the other direction's.

@@ -80,6 +80,16 @@ impl Combine {
 
 /// Everything that may be chosen about a stream. Build one from a preset or from text; those are
 /// valid, and [`Configuration::check`] says whether any other is.
+///
+/// ```
+/// use sovia_proto::configuration::{Configuration, Transfer};
+///
+/// let configuration: Configuration = "SOVIA_COMBINE,copy,w=8,t=4".parse()?;
+/// assert_eq!((configuration.transfer, configuration.flow.window), (Transfer::Copy, 8));
+/// let error = "w=8,t=9".parse::<Configuration>().unwrap_err();
+/// println!("{error}");
+/// # Ok::<(), sovia_proto::configuration::text::ParseError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Configuration {
     /// The thread that handles arriving packets.

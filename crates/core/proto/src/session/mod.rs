@@ -34,6 +34,38 @@ use exchange::Exchange;
 pub const BODY_MAX: usize = 16;
 
 /// One end of a stream.
+///
+/// ```
+/// use sovia_proto::configuration::Configuration;
+/// use sovia_proto::session::{Arrival, Body, Offer, Session};
+///
+/// /// Everything that an end has to say goes to the other one.
+/// fn pass(from: &mut Session, to: &mut Session) {
+///     while let Some(packet) = from.outgoing() {
+///         let body = match packet.body {
+///             Body::Terms(terms) => terms.encode().to_vec(),
+///             _ => Vec::new(),
+///         };
+///         to.arrived(Some(packet.immediate.encode()), body.len() as u32, &body).unwrap();
+///     }
+/// }
+///
+/// let configuration: Configuration = "SOVIA_DACKS,copy".parse()?;
+/// let mut ends = [Session::new(&configuration), Session::new(&configuration)];
+/// for end in &mut ends {
+///     end.connecting().unwrap();
+///     end.connected().unwrap();
+/// }
+/// let [a, b] = &mut ends;
+/// pass(a, b);
+/// pass(b, a);
+///
+/// let Ok(Offer::Copy { len, immediate }) = a.write(100, None) else { panic!("the window is open") };
+/// assert_eq!(b.arrived(Some(immediate.encode()), len, &[]), Ok(Arrival::Data));
+/// b.consumed();
+/// assert_eq!((a.sent(), b.received()), (100, 100));
+/// # Ok::<(), sovia_proto::configuration::text::ParseError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Session {
     state: State,

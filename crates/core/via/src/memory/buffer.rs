@@ -17,6 +17,17 @@ use std::sync::Arc;
 ///
 /// While a descriptor that names some bytes is posted, they belong to the NIC (VIA 1.0): a
 /// program that reads or writes them then finds, or sends, bytes of no particular value.
+///
+/// ```
+/// use via::Memory;
+///
+/// let memory = Memory::zeroed(8192);
+/// assert!(memory.write(4096, b"message"));
+/// let mut bytes = [0; 7];
+/// assert!(memory.read(4096, &mut bytes));
+/// assert_eq!(&bytes, b"message");
+/// assert!(!memory.write(8190, b"message"), "not all of it is within");
+/// ```
 #[derive(Debug, Clone)]
 pub struct Memory {
     base: NonNull<u8>,

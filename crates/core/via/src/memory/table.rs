@@ -23,6 +23,24 @@ pub struct Limits {
 }
 
 /// Tags and registered regions of one NIC.
+///
+/// ```
+/// use via::memory::{Limits, MemoryTable};
+/// use via::{MemAttributes, Memory};
+///
+/// let table = MemoryTable::new(Limits { regions: 8, bytes: 1 << 20, block_bytes: 1 << 20, ptags: 4 });
+/// let tag = table.create_ptag()?;
+/// let memory = Memory::zeroed(4096);
+/// let attributes = MemAttributes { ptag: Some(tag), ..MemAttributes::default() };
+/// let handle = table.register(&memory, attributes)?;
+///
+/// // What a NIC asks of a handle that a descriptor names.
+/// let region = table.find(handle.raw()).expect("a live region");
+/// assert_eq!(region.ptag(), tag);
+/// table.deregister(handle)?;
+/// assert!(!region.is_live() && table.find(handle.raw()).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct MemoryTable {
     limits: Limits,

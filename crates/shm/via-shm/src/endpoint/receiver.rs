@@ -22,9 +22,9 @@ pub struct Receiver {
     pool: NonNull<u8>,
     remains: Remains,
     /// Number of the next entry.
-    next: u32,
+    pub(super) next: u32,
     /// Receives that have been published to the peer.
-    posted: u32,
+    pub(super) posted: u32,
     /// Pool position that has been published to the peer.
     released: u64,
     place: pool::Reader,

@@ -41,9 +41,9 @@ pub struct Sender {
     pool: NonNull<u8>,
     remains: Remains,
     /// Number of the next entry.
-    next: u32,
+    pub(super) next: u32,
     /// Receives that the peer is known to have posted.
-    credit: u32,
+    pub(super) credit: u32,
     place: pool::Writer,
     lent: Lent,
     quiet: Quiet,
