@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install uninstall setup test checked soak stall fuzz miri check-builds check-glibc deny nics ci-extra demo bench baseline compare papers clean
+.PHONY: build install uninstall setup test checked soak stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare papers clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -88,6 +88,10 @@ fuzz:
 # The crates without system calls, under an interpreter that sees undefined behaviour.
 miri:
 	scripts/miri
+
+# The engine's unit tests, both ends of a connection in one process, under ThreadSanitizer.
+tsan:
+	scripts/tsan
 
 # That it compiles for each processor, and with the oldest compiler.
 check-builds:
