@@ -54,13 +54,13 @@ pub fn may_look() -> bool {
 /// What the program's pointer points to, however it is aligned.
 ///
 /// # Safety
-/// Every pattern of bits is a `T`.
+/// Every pattern of bits is a `T`. The memory is the program's; it may be unmapped.
 ///
 /// # Errors
 /// `EFAULT` if it cannot be read.
 #[inline]
 pub unsafe fn take<T: Copy>(from: *const T) -> Result<T, Errno> {
-    // SAFETY: the memory is the program's; the caller's contract.
+    // SAFETY: the caller's contract.
     unsafe { access::load(from) }.map_err(|BadAddress| libc::EFAULT)
 }
 

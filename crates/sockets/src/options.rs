@@ -1,8 +1,9 @@
 //! Socket options and the VI: under which of them a connection may be on one.
 //!
 //! The kernel's socket keeps every option. Most say nothing about the bytes, or something that a VI keeps to.
-//! The others ask something of the kernel that it can do only for bytes that pass through it: what the list
-//! below does not name is taken to be such a one.
+//! The others ask something of the kernel that it can do only for bytes that pass through it. What is set on a connection on
+//! record, and the list below does not name, is taken to be such a one. Of what was set before, on the socket or its listener,
+//! those with a harmless value in the list are looked at.
 
 use crate::conn::{Conn, flag};
 use sovia_sys::call;

@@ -46,9 +46,9 @@ pub fn thread_id() -> i32 {
     state::current(record::thread_id)
 }
 
-/// Where, in the block `sovia_thread_state` of thread-local storage, lies the count of children that run
-/// on the thread's memory while it waits for them (vfork, and vfork again in such a child): what makes
-/// them counts it up before and down after.
+/// The offset, in the block `sovia_thread_state` of thread-local storage, of the number of children that run on the
+/// thread's memory while it waits for them (vfork, and vfork again in such a child). The hook that makes such a child counts
+/// it up before and down after.
 pub const LENT: usize = core::mem::offset_of!(State, lent);
 
 /// Whether the caller is such a child.

@@ -2,7 +2,7 @@
 //!
 //! Nothing in here does I/O, reads a clock or starts a thread. A *port* drives it: it hands in the frames that have
 //! come, with the time, sends the frames that come out, and calls again when a deadline has come. The simulator
-//! (`via-sim`) is one port; Unix datagrams, UDP and Ethernet are others.
+//! (`via-sim`) is one port, the agent's Unix datagrams are another.
 //!
 //! - [`wire`]: frames as bytes, with everything in them checked once;
 //! - [`stream`]: items in order and exactly once: numbers, acknowledgements, retransmission, the measured round

@@ -31,7 +31,7 @@ pub(crate) struct Outgoing {
     ordered: u32,
     /// Gathered bytes that have been sent.
     tail: u64,
-    /// The receiver, as it was published.
+    /// The far receiver's words, as its last message said them.
     receiver: Receiver,
     /// Answers to the receiver that have been decided, and those that have been sent.
     decided: u64,

@@ -29,13 +29,13 @@ const LIVES: u32 = !(LIFE - 1);
 pub enum Progress {
     /// The other end has not answered yet.
     Pending,
-    /// The other end has taken its VI.
+    /// The other end has accepted the request.
     Accepted,
     /// Withdrawn, closed, or overwritten.
     Gone,
 }
 
-/// A request as it was read.
+/// A request of the other side, with the state in which it was read: [`Segment::accept`] fails if that has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
     /// The VI that it is for.

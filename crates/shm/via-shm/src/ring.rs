@@ -17,7 +17,7 @@ pub const SLOTS: u32 = 64;
 /// Bytes that travel inside an entry.
 pub const INLINE: usize = 8 * WORDS;
 const WORDS: usize = 14;
-/// Bytes of them in an entry's first cache line.
+/// Of the [`INLINE`] bytes, how many lie in the entry's first cache line.
 const FIRST_LINE: usize = 48;
 const POOLED: u32 = 1 << 31;
 const LEN_MAX: u32 = (1 << 24) - 1;

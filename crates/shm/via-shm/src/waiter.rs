@@ -1,4 +1,4 @@
-//! Doorbells: which threads and waiters wait for a direction of a VI, and how they are woken.
+//! Bells and waiters: which threads and waiters wait for a direction of a VI, and how they are woken.
 //!
 //! There are two kinds of sleepers. A thread blocked on one VI sleeps on that direction's own futex word
 //! ([`Bell`]). What waits for many VIs (an epoll instance, a call of poll or select) is a
@@ -135,7 +135,7 @@ impl Bell {
         }
     }
 
-    /// The word to sleep on, and its present value; taken before the last look.
+    /// The word to sleep on. Its value is loaded before the last look.
     pub fn word(&self) -> &AtomicU32 {
         &self.word
     }

@@ -39,7 +39,7 @@ fn deregistered_memory_is_touched_no_more() {
     for round in 0..ROUNDS {
         let discriminator = format!("round {round}");
         let cx = Context { nic: &nic, server: nic.address(discriminator.as_bytes()) };
-        // A receiver that has no time to post receives breaks nothing.
+        // Unreliable: a message that meets no posted receive breaks no connection.
         let attributes = ViAttributes {
             reliability: Reliability::UNRELIABLE,
             max_transfer_size: LEN as u32,

@@ -423,7 +423,7 @@ impl Conn {
 
     /// Whether a call of a signal handler must not go on here, because the handler has interrupted a
     /// call on the same connection. One that finds it so a thousand times in a row has left the
-    /// interrupted call by `longjmp`; then the lock is taken over.
+    /// interrupted call by `longjmp`; then the call goes on under the lock that the thread still has.
     #[inline]
     pub fn is_interrupted(&self) -> bool {
         // A thread that has the lock is in a section.

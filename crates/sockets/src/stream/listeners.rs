@@ -18,7 +18,7 @@ pub(super) struct Listeners {
     pub(super) writer: u32,
 }
 
-/// Those that there should be.
+/// Those that the segment should name.
 pub(super) fn of(guard: &Guard<'_>) -> Listeners {
     let program = guard.own.watchers;
     match guard.handler.waiter() {
@@ -30,7 +30,7 @@ pub(super) fn of(guard: &Guard<'_>) -> Listeners {
     }
 }
 
-/// Those that there are, as the segment says.
+/// Those that the segment names.
 pub(super) fn found(guard: &Guard<'_>) -> Listeners {
     let endpoint = guard.endpoint_ref();
     Listeners {

@@ -14,7 +14,7 @@ static STARTING: AtomicBool = AtomicBool::new(false);
 static LEFT: AtomicU32 = AtomicU32::new(0);
 static LONGEST_MS: AtomicU64 = AtomicU64::new(0);
 static DICE: AtomicU64 = AtomicU64::new(0);
-/// How many children have been forked on the way from the first process to this one.
+/// How many forks lie between the first process and this one, as far as each process in between came to a point.
 static CHILD: AtomicU64 = AtomicU64::new(0);
 
 /// One kind of point.

@@ -96,7 +96,7 @@ pub(crate) fn begin(w: &mut World, g: &Precautions) {
 /// Its thread goes away.
 pub(crate) fn abandon(w: &mut World, g: &Precautions) {
     match w.r.retreat {
-        // The next thread that takes the lock finds that it was about to return the bytes, and that it has.
+        // The thread has ended between returning the bytes and noting it. The next one that takes the lock finishes that.
         RetreatAt::Return if g.finish_return => {
             w.r.rx = Rx::Back;
             keep(w);

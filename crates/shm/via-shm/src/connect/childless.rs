@@ -14,8 +14,8 @@ thread_local! {
     static HELD: RefCell<Option<MutexGuard<'static, Vec<RawFd>>>> = const { RefCell::new(None) };
 }
 
-/// The descriptors. While this is held no child is forked: for making one and entering it, or for taking it
-/// out and closing it.
+/// The list, locked; libc's `fork` waits for it. A thread holds it from before it makes such a descriptor until that is in
+/// the list, and from before it takes one out until that is closed.
 pub(crate) fn all() -> MutexGuard<'static, Vec<RawFd>> {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {

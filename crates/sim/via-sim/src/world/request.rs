@@ -19,7 +19,7 @@ pub(crate) struct Incoming {
     pub(crate) acceptor: Acceptor,
     /// What the requester is told, once that is known.
     pub(crate) answer: Option<Answer>,
-    /// Whether a connection has come of it, once the requester has the answer or never will.
+    /// Whether a connection has come of it; `None` until it is known whether the requester has the answer.
     pub(crate) settled: Option<bool>,
     /// Times that the answer has been sent.
     pub(crate) tries: u32,
