@@ -107,9 +107,7 @@ per_engine! {
         nics: Nics::new(),
         owner: 0,
     });
-}
 
-per_engine! {
     /// Steps of connections: one thread at a time takes one for a connection. Another one that comes
     /// meanwhile, or a signal handler, goes on on TCP.
     static STEPS: [RobustLock<Local, { rank::STEP }>; 64] = [const { RobustLock::new() }; 64];

@@ -47,9 +47,6 @@ per_engine! {
     /// Guards additions and removals.
     static CHANGE: RobustLock<Local, { rank::PAIRS }> = RobustLock::new();
     static ME: AtomicU64 = AtomicU64::new(0);
-}
-
-per_engine! {
     /// Pairs that have been complete.
     static COMPLETED: AtomicU32 = AtomicU32::new(0);
 }

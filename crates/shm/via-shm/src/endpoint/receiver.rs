@@ -1,14 +1,12 @@
 //! The receiving half.
 
-use super::CREDIT_BATCH;
+use super::{CREDIT_BATCH, Half};
 use crate::Damaged;
-use crate::layout::Direction;
 use crate::pool::{self, POOL};
-use crate::range::{Area, Bulk, Range};
-use crate::remains::Remains;
 use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use crate::waiter::tell;
+use core::ops::Deref;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_signal::access::{self, BadAddress};
@@ -17,10 +15,7 @@ use sovia_signal::access::{self, BadAddress};
 #[derive(Debug)]
 #[repr(C)]
 pub struct Receiver {
-    direction: NonNull<Direction>,
-    slots: NonNull<[Slot; SLOTS as usize]>,
-    pool: NonNull<u8>,
-    remains: Remains,
+    half: Half,
     /// Number of the next entry.
     pub(super) next: u32,
     /// Receives that have been published to the peer.
@@ -48,6 +43,15 @@ impl Expected<'_> {
     }
 }
 
+impl Deref for Receiver {
+    type Target = Half;
+
+    #[inline]
+    fn deref(&self) -> &Half {
+        &self.half
+    }
+}
+
 impl Receiver {
     /// The half of `vi` in which `from` sends, fresh.
     ///
@@ -55,10 +59,8 @@ impl Receiver {
     /// The contract of [`super::Endpoint::new`].
     pub(super) unsafe fn new(segment: &Segment, vi: u32, from: SideIndex) -> Receiver {
         Receiver {
-            direction: NonNull::from(segment.direction(vi, from)),
-            slots: NonNull::from(segment.slots(vi, from)),
-            pool: NonNull::new(segment.pool(vi, from)).unwrap_or(NonNull::dangling()),
-            remains: Remains(NonNull::from(segment.remains(vi, from))),
+            // SAFETY: the caller's contract, which is the same.
+            half: unsafe { Half::new(segment, vi, from) },
             next: 0,
             posted: SLOTS,
             released: 0,
@@ -66,34 +68,6 @@ impl Receiver {
             taking: u32::MAX,
             before: pool::Reader::default(),
         }
-    }
-
-    /// The direction's control block.
-    #[inline]
-    pub fn direction(&self) -> &Direction {
-        // SAFETY: `Endpoint::new`'s contract keeps the segment mapped; the block is all atomics.
-        unsafe { self.direction.as_ref() }
-    }
-
-    #[inline]
-    fn slot(&self, n: u32) -> &Slot {
-        // SAFETY: as for `direction`.
-        unsafe { &self.slots.as_ref()[(n % SLOTS) as usize] }
-    }
-
-    /// The upper layer's area of this direction.
-    pub fn area(&self) -> Area {
-        Range(NonNull::new(self.pool.as_ptr().wrapping_add(POOL as usize)).unwrap_or(self.pool))
-    }
-
-    /// What this end has left unread.
-    pub fn remains(&self) -> Remains {
-        self.remains
-    }
-
-    /// The pool and the area of this direction as one piece.
-    pub fn bulk(&self) -> Bulk {
-        Range(self.pool)
     }
 
     /// Where the next message will lie; to have it fetched, no more.

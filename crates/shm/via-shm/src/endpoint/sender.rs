@@ -1,15 +1,14 @@
 //! The sending half.
 
-use super::MESSAGE_MAX;
+use super::{Half, MESSAGE_MAX};
 use crate::Damaged;
-use crate::layout::{AREA, Direction};
+use crate::layout::AREA;
 use crate::pool::{self, POOL};
 use crate::quiet::Quiet;
-use crate::range::{Area, Bulk, Range};
-use crate::remains::Remains;
-use crate::ring::{Entry, INLINE, SLOTS, Slot};
+use crate::ring::{Entry, INLINE, SLOTS};
 use crate::segment::{Segment, SideIndex};
 use crate::waiter::tell_found;
+use core::ops::Deref;
 use core::ptr::NonNull;
 use sovia_signal::access::{self, BadAddress};
 use sovia_sys::{cache, mapping};
@@ -36,10 +35,7 @@ impl From<Damaged> for Unsent {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Sender {
-    direction: NonNull<Direction>,
-    slots: NonNull<[Slot; SLOTS as usize]>,
-    pool: NonNull<u8>,
-    remains: Remains,
+    half: Half,
     /// Number of the next entry.
     pub(super) next: u32,
     /// Receives that the peer is known to have posted.
@@ -60,6 +56,15 @@ struct Lent {
     before: pool::Writer,
 }
 
+impl Deref for Sender {
+    type Target = Half;
+
+    #[inline]
+    fn deref(&self) -> &Half {
+        &self.half
+    }
+}
+
 impl Sender {
     /// The half of `vi` in which `from` sends, fresh.
     ///
@@ -67,44 +72,14 @@ impl Sender {
     /// The contract of [`super::Endpoint::new`].
     pub(super) unsafe fn new(segment: &Segment, vi: u32, from: SideIndex) -> Sender {
         Sender {
-            direction: NonNull::from(segment.direction(vi, from)),
-            slots: NonNull::from(segment.slots(vi, from)),
-            pool: NonNull::new(segment.pool(vi, from)).unwrap_or(NonNull::dangling()),
-            remains: Remains(NonNull::from(segment.remains(vi, from))),
+            // SAFETY: the caller's contract, which is the same.
+            half: unsafe { Half::new(segment, vi, from) },
             next: 0,
             credit: SLOTS,
             place: pool::Writer::default(),
             lent: Lent::default(),
             quiet: Quiet::default(),
         }
-    }
-
-    /// The direction's control block.
-    #[inline]
-    pub fn direction(&self) -> &Direction {
-        // SAFETY: `Endpoint::new`'s contract keeps the segment mapped; the block is all atomics.
-        unsafe { self.direction.as_ref() }
-    }
-
-    #[inline]
-    fn slot(&self, n: u32) -> &Slot {
-        // SAFETY: as for `direction`.
-        unsafe { &self.slots.as_ref()[(n % SLOTS) as usize] }
-    }
-
-    /// The upper layer's area of this direction.
-    pub fn area(&self) -> Area {
-        Range(NonNull::new(self.pool.as_ptr().wrapping_add(POOL as usize)).unwrap_or(self.pool))
-    }
-
-    /// The pool and the area of this direction as one piece.
-    pub fn bulk(&self) -> Bulk {
-        Range(self.pool)
-    }
-
-    /// What the reader of this direction has left unread.
-    pub fn remains(&self) -> Remains {
-        self.remains
     }
 
     /// The message of that number, as this end has sent it. Only while the reader has consumed none.
