@@ -5,7 +5,7 @@
 //! library's own data; those of higher numbers are mapped, a chunk at a time, when the first of them is
 //! entered.
 
-use crate::conn::{Conn, Guard, Phase, Role};
+use crate::conn::{Conn, Favoured, Guard, Phase, Role};
 use crate::per_engine::per_engine;
 use crate::{family, members, process, stats};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -71,6 +71,12 @@ impl Ref {
     #[inline]
     pub fn attached(self) -> Option<Guard<'static>> {
         self.conn.attached().filter(|_| self.conn.is_generation(self.generation))
+    }
+
+    /// The same, if the lock favours the calling thread, which is under no lock.
+    #[inline(always)]
+    pub(crate) fn favoured(self) -> Option<Favoured<'static>> {
+        self.conn.favoured(self.generation)
     }
 
     /// Whether the connection still lives that life, on a VI and in this process.

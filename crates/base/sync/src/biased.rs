@@ -83,15 +83,14 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     /// Takes the lock.
     #[inline(always)]
     pub fn lock(&self) -> Acquired {
-        state::current(|state| {
-            section::enter_on(state);
-            if self.enter(state, K::me(state)) {
-                rank::taken_on(state, RANK);
-                return Acquired::Clean;
-            }
-            // Without a limit it is taken in the end.
-            self.lock_as_others(state, None).unwrap_or(Acquired::Clean)
-        })
+        let state = state::here();
+        section::enter_on(state);
+        if self.enter(state, K::me(state)) {
+            rank::taken_on(state, RANK);
+            return Acquired::Clean;
+        }
+        // Without a limit it is taken in the end.
+        self.lock_as_others(state, None).unwrap_or(Acquired::Clean)
     }
 
     /// Like [`BiasedLock::lock`], but waits for so many nanoseconds at most; `None` if others hold it for longer.
@@ -120,6 +119,37 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
             }
             taken
         })
+    }
+
+    /// Takes the lock if it favours the calling thread and that is in no section, so neither under another lock nor in
+    /// a handler that has interrupted it under one. [`BiasedLock::unlock_favoured`] gives it back.
+    #[inline(always)]
+    pub fn lock_favoured(&self) -> bool {
+        let favoured = self.favoured.load(Ordering::Relaxed);
+        let state = state::here();
+        // One look at the thread's words before anything is written: a thread that is not favoured loses nothing else by
+        // asking.
+        if favoured == 0 || K::known(state) != favoured || state.depth.get() != 0 {
+            return false;
+        }
+        section::enter_on(state);
+        let taken = self.enter(state, favoured);
+        if taken {
+            rank::taken_on(state, RANK);
+        } else {
+            section::leave_on(state);
+        }
+        taken
+    }
+
+    /// Gives the lock back that [`BiasedLock::lock_favoured`] has taken.
+    #[inline(always)]
+    pub fn unlock_favoured(&self) {
+        let state = state::here();
+        debug_assert!(self.is_inside(state), "not the favoured thread, or not inside");
+        if let Some(inside) = K::inside(state) {
+            self.give_back_favoured(state, inside);
+        }
     }
 
     /// Takes the lock if it favours the calling thread, which is not inside it, nor any other in this way.
@@ -154,6 +184,14 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
         self.lock.given_back(u32::MAX >> 1);
     }
 
+    #[inline(always)]
+    fn give_back_favoured(&self, state: &State, inside: &AtomicUsize) {
+        point(At::Unlocking);
+        rank::given_back(RANK);
+        self.leave(inside);
+        section::leave_on(state);
+    }
+
     /// Whether the calling thread is inside as the favoured one.
     #[inline(always)]
     fn is_inside(&self, state: &State) -> bool {
@@ -163,18 +201,14 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
     /// Gives the lock back.
     #[inline(always)]
     pub fn unlock(&self) {
-        state::current(|state| {
-            if let Some(inside) = K::inside(state)
-                && inside.load(Ordering::Relaxed) == self.place()
-            {
-                point(At::Unlocking);
-                rank::given_back(RANK);
-                self.leave(inside);
-                section::leave_on(state);
-            } else {
-                self.lock.unlock();
-            }
-        });
+        let state = state::here();
+        if let Some(inside) = K::inside(state)
+            && inside.load(Ordering::Relaxed) == self.place()
+        {
+            self.give_back_favoured(state, inside);
+        } else {
+            self.lock.unlock();
+        }
     }
 
     /// Whether the calling thread holds the lock: it is in a signal handler that has interrupted the critical

@@ -32,6 +32,9 @@ pub trait Owners {
     /// The calling thread's word.
     #[doc(hidden)]
     fn me(state: &State) -> u32;
+    /// The same, but 0 if the thread has none yet.
+    #[doc(hidden)]
+    fn known(state: &State) -> u32;
     /// Whether the thread of a word lives.
     #[doc(hidden)]
     fn lives(owner: u32) -> bool;
@@ -59,6 +62,11 @@ impl Owners for Local {
     #[inline(always)]
     fn me(state: &State) -> u32 {
         record::local(state)
+    }
+
+    #[inline(always)]
+    fn known(state: &State) -> u32 {
+        state.local.get()
     }
 
     fn lives(owner: u32) -> bool {
@@ -89,6 +97,11 @@ impl Owners for Family {
     #[inline(always)]
     fn me(state: &State) -> u32 {
         record::shared(state)
+    }
+
+    #[inline(always)]
+    fn known(state: &State) -> u32 {
+        state.family.get()
     }
 
     fn lives(owner: u32) -> bool {

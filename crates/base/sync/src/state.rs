@@ -67,10 +67,11 @@ core::arch::global_asm!(
 
 const _: () = assert!(size_of::<State>() == 64);
 
-/// The calling thread's words. All zero in a new thread.
+/// The calling thread's words. All zero in a new thread. The reference stays with the thread, as a `State` may be touched
+/// by no other, and so do the words.
 #[cfg(all(not(loom), not(miri), target_arch = "x86_64"))]
 #[inline(always)]
-pub(crate) fn current<R>(f: impl FnOnce(&State) -> R) -> R {
+pub(crate) fn here() -> &'static State {
     let state: *const State;
     // SAFETY: reads the thread pointer and the linker's constant for the symbol above, which no
     // instruction of the thread ever changes.
@@ -83,13 +84,14 @@ pub(crate) fn current<R>(f: impl FnOnce(&State) -> R) -> R {
         );
     }
     // SAFETY: 64 bytes of the calling thread's own, aligned; all-zero bytes are a valid State.
-    f(unsafe { &*state })
+    unsafe { &*state }
 }
 
-/// The calling thread's words. All zero in a new thread.
+/// The calling thread's words. All zero in a new thread. The reference stays with the thread, as a `State` may be touched
+/// by no other, and so do the words.
 #[cfg(all(not(loom), not(miri), target_arch = "aarch64"))]
 #[inline(always)]
-pub(crate) fn current<R>(f: impl FnOnce(&State) -> R) -> R {
+pub(crate) fn here() -> &'static State {
     let state: *const State;
     // SAFETY: reads the thread pointer and the linker's constant for the symbol above, which no
     // instruction of the thread ever changes.
@@ -105,7 +107,7 @@ pub(crate) fn current<R>(f: impl FnOnce(&State) -> R) -> R {
         );
     }
     // SAFETY: 64 bytes of the calling thread's own, aligned; all-zero bytes are a valid State.
-    f(unsafe { &*state })
+    unsafe { &*state }
 }
 
 #[cfg(any(loom, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
@@ -138,10 +140,17 @@ mod fallback {
     }
 
     /// The calling thread's words. All zero in a new thread.
-    pub(crate) fn current<R>(f: impl FnOnce(&State) -> R) -> R {
-        STATE.with(f)
+    pub(crate) fn here() -> &'static State {
+        // SAFETY: what has no destructor lies there until the thread has ended.
+        STATE.with(|state| unsafe { &*core::ptr::from_ref(state) })
     }
 }
 
 #[cfg(any(loom, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub(crate) use fallback::current;
+pub(crate) use fallback::here;
+
+/// Calls `f` with the calling thread's words.
+#[inline(always)]
+pub(crate) fn current<R>(f: impl FnOnce(&State) -> R) -> R {
+    f(here())
+}

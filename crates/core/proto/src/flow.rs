@@ -109,6 +109,15 @@ impl Flow {
         Immediate { kind, acks }
     }
 
+    /// The packet of the last [`Flow::send`] could not be sent.
+    #[inline]
+    pub const fn unsend(&mut self, packet: Immediate) {
+        if matches!(packet.kind, Kind::Data) {
+            self.unacked -= 1;
+        }
+        self.owed = packet.acks;
+    }
+
     /// A packet has arrived.
     ///
     /// # Errors
@@ -171,6 +180,20 @@ mod tests {
         assert!(!flow.consumed());
         assert_eq!(flow.send(Kind::Data).acks, 1);
         assert_eq!(flow.send(Kind::Fin).acks, 0);
+    }
+
+    #[test]
+    fn what_could_not_be_sent_leaves_the_counts_as_they_were() {
+        let mut flow = Flow::new(DACKS);
+        flow.arrived(DATA).unwrap();
+        flow.consumed();
+        let before = flow;
+        for kind in [Kind::Data, Kind::Ack] {
+            let packet = flow.send(kind);
+            assert_eq!(packet.acks, 1);
+            flow.unsend(packet);
+            assert_eq!(flow, before);
+        }
     }
 
     #[test]

@@ -40,10 +40,18 @@ impl Quiet {
         if self.looks.get() < ENOUGH {
             return self.look_fenced(bell);
         }
+        if self.finds_none(bell) { None } else { self.take_back(bell) }
+    }
+
+    /// The same for a ringer that has left its fence to sleepers: whether it finds none. False for any other.
+    #[inline(always)]
+    pub fn finds_none(&self, bell: &Bell) -> bool {
+        if self.looks.get() < ENOUGH {
+            return false;
+        }
         // SYNC: with `heavy` in the thread that announces its sleep.
         fences::light();
-        let found = bell.listeners();
-        if found.is_none() && bell.is_fence_left() { None } else { self.take_back(bell) }
+        bell.listeners().is_none() && bell.is_fence_left()
     }
 
     #[inline]

@@ -7,6 +7,7 @@
 mod approach;
 mod body;
 mod choice;
+mod favoured;
 pub mod flag;
 mod own;
 
@@ -15,6 +16,7 @@ pub(crate) use body::{Bell, HasEndpoint, INLINE_MAX, PACKET_MAX};
 pub use body::{Body, HELD, Held, Taking};
 pub use choice::Protocol;
 pub(crate) use choice::{Choice, WINDOW_MAX, translated};
+pub use favoured::Favoured;
 pub(crate) use own::Place;
 pub use own::{Handler, Own, Seen};
 

@@ -92,7 +92,7 @@ pub(crate) fn deadline(timeout: &AtomicU64) -> Option<u64> {
 
 /// read, readv, recv, recvfrom, recvmsg: fills `parts` one after the other.
 /// `kernel` makes the program's own call, for a connection on TCP.
-#[inline]
+#[inline(always)]
 pub fn receive(
     fd: i32,
     at: Ref,
@@ -101,6 +101,37 @@ pub fn receive(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     wait::cancellation_point();
+    if let [part] = parts
+        && !part.is_empty()
+        && !flags.peek
+        && !flags.wait_all
+        && let Some(mut guard) = at.favoured()
+    {
+        match stream::single::receive(&mut guard, fd, part) {
+            Some(Got::Bytes(n)) => return Ok(n),
+            Some(Got::Nothing) if flags.dont_wait || at.conn.has(flag::NONBLOCK) => {
+                drop(guard);
+                anchors::ensure_for_a_look();
+                if !retreat::concerns(at.conn) {
+                    return Err(libc::EAGAIN);
+                }
+            }
+            Some(Got::Failed(e)) => return Err(e),
+            Some(Got::Nothing | Got::End) | None => {}
+        }
+    }
+    receive_generally(fd, at, parts, flags, kernel)
+}
+
+/// The same, whatever there is.
+#[inline(never)]
+fn receive_generally(
+    fd: i32,
+    at: Ref,
+    parts: &mut [&mut [u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
     let conn = at.conn;
     let kernel = match conn.phase() {
         Phase::Attached => kernel,
@@ -324,8 +355,26 @@ fn peek(guard: &mut crate::conn::Guard<'_>, fd: i32, parts: &mut [&mut [u8]]) ->
 
 /// write, writev, send, sendto, sendmsg: takes `parts` one after the other.
 /// `kernel` makes the program's own call, for a connection on TCP.
-#[inline]
+#[inline(always)]
 pub fn send(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    if let [part] = parts
+        && let Some(mut guard) = at.favoured()
+        && stream::single::send(&mut guard, part)
+    {
+        return Ok(part.len());
+    }
+    send_generally(fd, at, parts, flags, kernel)
+}
+
+/// The same, whatever there is.
+#[inline(never)]
+fn send_generally(
     fd: i32,
     at: Ref,
     parts: &[&[u8]],

@@ -8,6 +8,7 @@
 //! - `entering`, `leaving`, `anchor`, `returned`: between TCP and the VI: the way in, the way back, what the kernel
 //!   says, and what the way back asks of a sender;
 //! - `reflected`: what differs where a NIC in software is between the two ends;
+//! - `single`: a message that is one packet, where nothing else is to be known;
 //! - `take`: bytes off the VI, from where they lie;
 //! - `ending`: how the peer's end came, and what is reported of it;
 //! - `state`: what flags, paths and the words of the peer come to for a call;
@@ -36,6 +37,7 @@ pub(crate) mod reflected;
 pub(crate) mod remains;
 pub(crate) mod returned;
 mod send;
+pub(crate) mod single;
 pub(crate) mod state;
 mod take;
 mod transfer;

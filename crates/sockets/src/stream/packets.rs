@@ -9,7 +9,7 @@ use sovia_proto::path::{Grant, Rx, Seen};
 use via_shm::ring::Entry;
 
 /// Takes the head message off the queue; the pool's position to release, if its bytes are there.
-#[inline]
+#[inline(always)]
 pub(super) fn advance(
     guard: &mut Guard<'_>,
     entry: &Entry,
@@ -35,6 +35,7 @@ pub(super) fn packet_of(entry: &Entry) -> Result<Immediate, Fault> {
 
 /// Counts the arrival of the entry at the ring's head, once, however often it is looked at and by
 /// whomever.
+#[inline(always)]
 pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<(), Fault> {
     let n = guard.endpoint_ref().rx.received();
     if guard.arrivals == n {

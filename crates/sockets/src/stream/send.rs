@@ -49,20 +49,37 @@ pub(super) fn said(
             Put::Full
         }
         Ok(n) => {
-            guard.traffic.bytes_sent += n as u64;
             if n == bytes.len() && combine::wants(guard, n) {
+                guard.traffic.bytes_sent += n as u64;
                 combine::wait(guard, n);
             } else {
-                guard.untold = 0;
-                tell_reader(guard);
-                if CLAIMED.contains(&n) && is_stream(guard) {
-                    guard.endpoint_ref().tx.claim_ahead(n);
-                }
+                is_told(guard, n);
             }
             Put::Bytes(n)
         }
         Err(fault) => Put::Failed(failed(guard.conn, fd, fault)),
     }
+}
+
+/// A message of `n` bytes has been sent, of which the reader is told now.
+#[inline(always)]
+pub(super) fn is_told(guard: &mut Guard<'_>, n: usize) {
+    guard.traffic.bytes_sent += n as u64;
+    guard.untold = 0;
+    if !guard.endpoint_ref().tx.has_no_listener() {
+        tell_reader(guard);
+    }
+    if CLAIMED.contains(&n) && is_stream(guard) {
+        guard.endpoint_ref().tx.claim_ahead(n);
+    }
+}
+
+/// A packet of `n` bytes has been posted.
+#[inline(always)]
+pub(super) fn posted(guard: &mut Guard<'_>, n: usize) {
+    guard.count_sent(1);
+    guard.bytes_sent = guard.bytes_sent.wrapping_add(n as u32);
+    guard.traffic.messages_sent += 1;
 }
 
 /// Whether packet goes after packet, without an answer in between.
@@ -102,7 +119,7 @@ pub(super) fn cannot(guard: &mut Guard<'_>, fd: i32) -> Option<Put> {
 
 /// What the receiver of the direction says in the segment.
 #[inline]
-fn receiver(guard: &Guard<'_>) -> Receiver {
+pub(super) fn receiver(guard: &Guard<'_>) -> Receiver {
     if has_shut(guard) {
         return Receiver::HasShut;
     }
@@ -252,9 +269,7 @@ fn put(guard: &mut Guard<'_>, bytes: &[u8], done: &mut usize) -> Result<(), Faul
                 return Err(unsent.into());
             }
         }
-        guard.count_sent(1);
-        guard.bytes_sent = guard.bytes_sent.wrapping_add(chunk.len() as u32);
-        guard.traffic.messages_sent += 1;
+        posted(guard, chunk.len());
         *done += chunk.len();
         if *done < bytes.len() {
             // The receiver copies the first chunk while we copy the next.

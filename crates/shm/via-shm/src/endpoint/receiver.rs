@@ -120,7 +120,7 @@ impl Receiver {
     ///
     /// # Errors
     /// [`Damaged`] if its header makes no sense.
-    #[inline]
+    #[inline(always)]
     pub fn head(&self) -> Result<Option<Entry>, Damaged> {
         // One load: a second look at a line that is just being written would wait for it.
         let entry = match self.slot(self.next).read_or(self.next) {
@@ -168,7 +168,7 @@ impl Receiver {
     ///
     /// # Errors
     /// [`BadAddress`] if `out` cannot be written: it may be the program's.
-    #[inline]
+    #[inline(always)]
     pub fn copy_head(&self, entry: &Entry, from: usize, out: &mut [u8]) -> Result<(), BadAddress> {
         match entry.pool_offset {
             None => self.slot(self.next).copy_out_checked(from, out),
@@ -212,7 +212,7 @@ impl Receiver {
     ///
     /// # Errors
     /// [`Damaged`] if its place makes no sense.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self, entry: &Entry) -> Result<Option<u64>, Damaged> {
         let position = match entry.pool_offset {
             None => None,

@@ -128,7 +128,7 @@ impl Sender {
     /// # Errors
     /// [`Unsent`] if the peer's credit is one that it cannot have given, or `bytes` cannot be read: it
     /// may be the program's.
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, immediate: u32, bytes: &[u8]) -> Result<bool, Unsent> {
         debug_assert!(bytes.len() <= MESSAGE_MAX);
         if self.credit.wrapping_sub(self.next) == 0 && !self.refresh_credit()? {
@@ -282,6 +282,13 @@ impl Sender {
             self.slot(n).awaits(n)
         };
         if (0..SLOTS).all(untouched) { Ok(()) } else { Err(Damaged("own entry overwritten")) }
+    }
+
+    /// Whether no reader waits for news of what has been sent, as it has long been: there is none to be told. Otherwise
+    /// [`Sender::news`] finds out.
+    #[inline(always)]
+    pub fn has_no_listener(&self) -> bool {
+        self.quiet.finds_none(&self.direction().bell)
     }
 
     /// Tells the reader that there is news: wakes sleepers, marks waiters; `ring` is called with

@@ -1,0 +1,109 @@
+//! A message that is one packet, on a connection of which nothing else is to be known: most calls of most programs, in
+//! few instructions.
+//!
+//! Where anything is out of the ordinary, nothing is done here, and the general way ([`super::send`],
+//! [`super::receive`]) finds out what there is.
+
+use super::packets::{advance, consumed, count_arrival, packet_of};
+use super::send::{is_told, posted, receiver};
+use super::state::{self, Receiver};
+use super::take::receive_vi;
+use super::{Fault, Got, failed, rx, word};
+use crate::conn::{Guard, HasEndpoint, Taking, flag};
+use sovia_proto::configuration::Transfer;
+use sovia_proto::packet::{Immediate, Kind};
+use sovia_proto::path::{Rx, Tx};
+use sovia_sys::cache;
+use via_shm::ring::Entry;
+
+/// Flags with which a send is more than its packet.
+const SENDS_MORE: u32 = state::SENDS | flag::COMBINES | flag::UNTIL_FULL;
+/// Flags with which a receive is more than its packet.
+const RECEIVES_MORE: u32 = state::RECEIVES | flag::RETURNING | flag::WITHHELD | flag::HANDLED;
+
+/// Sends `bytes` as one packet; false where that is not all there is to do, and then nothing has been done.
+#[inline(always)]
+pub(crate) fn send(guard: &mut Guard<'_>, bytes: &[u8]) -> bool {
+    let conn = guard.conn;
+    if conn.has(SENDS_MORE)
+        || conn.tx() != Tx::Vi
+        || bytes.is_empty()
+        || bytes.len() > guard.protocol.chunk as usize
+        || guard.protocol.transfer != Transfer::Auto
+        || guard.gatherer.is_gathering()
+        || !guard.flow.can_send()
+        || receiver(guard) != Receiver::Listens
+    {
+        return false;
+    }
+    let packet = guard.flow.send(Kind::Data);
+    if !matches!(guard.endpoint().tx.send(packet.encode(), bytes), Ok(true)) {
+        // What kept it back the general way finds again.
+        guard.flow.unsend(packet);
+        return false;
+    }
+    posted(guard, bytes.len());
+    is_told(guard, bytes.len());
+    true
+}
+
+/// Receives into `out` (not empty) what is there; `None` where more than a packet is to be looked at.
+#[inline(always)]
+pub(crate) fn receive(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
+    let conn = guard.conn;
+    if conn.has(RECEIVES_MORE)
+        || conn.rx() != Rx::Vi
+        || guard.untold != 0
+        || guard.front != 0
+        || guard.held_first != guard.held_end
+        || rx(guard).writer.load(word::TAIL) != guard.taker.head
+    {
+        return None;
+    }
+    let Some(entry) = guard.endpoint_ref().rx.head().ok()? else {
+        cache::look_in_turn();
+        return Some(Got::Nothing);
+    };
+    let n = entry.len as usize;
+    let packet =
+        packet_of(&entry).ok().filter(|packet| packet.kind == Kind::Data && n <= out.len())?;
+    match take(guard, &entry, packet, &mut out[..n]) {
+        Ok(()) => {}
+        // The packet lies there still, and its arrival has been counted.
+        Err(Fault::BadAddress) => return None,
+        Err(fault) => return Some(Got::Failed(failed(conn, fd, fault))),
+    }
+    guard.traffic.bytes_received += n as u64;
+    if n < out.len() && guard.endpoint_ref().rx.has_message() {
+        return Some(and_more(guard, fd, out, n));
+    }
+    Some(Got::Bytes(n))
+}
+
+/// Takes the packet at the head of the ring, all of it.
+#[inline(always)]
+fn take(
+    guard: &mut Guard<'_>,
+    entry: &Entry,
+    packet: Immediate,
+    out: &mut [u8],
+) -> Result<(), Fault> {
+    count_arrival(guard, packet)?;
+    guard.endpoint_ref().rx.copy_head(entry, 0, out)?;
+    let packets = guard.taker.packets.wrapping_add(1);
+    let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
+    guard.take(taking);
+    let release = advance(guard, entry)?;
+    consumed(guard, entry.len, release)
+}
+
+/// Receives what has come behind a packet of `n` bytes.
+#[inline(never)]
+fn and_more(guard: &mut Guard<'_>, fd: i32, out: &mut [u8], n: usize) -> Got {
+    match receive_vi(guard, &mut out[n..]) {
+        Ok(more) => Got::Bytes(n + more),
+        // Of the first packet all was there.
+        Err(Fault::BadAddress) => Got::Bytes(n),
+        Err(fault) => Got::Failed(failed(guard.conn, fd, fault)),
+    }
+}
