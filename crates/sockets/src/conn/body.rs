@@ -71,6 +71,7 @@ pub struct Note {
 }
 
 impl Note {
+    #[inline(always)]
     fn parts(taking: Taking) -> (u32, [u32; 2]) {
         match taking {
             Taking::Nothing => (0, [0; 2]),
@@ -215,7 +216,7 @@ impl Body {
 
     /// Notes what is about to be done in several steps, for the relative that must finish it should this
     /// process die in between; or that all of them are done.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, taking: Taking) {
         // In this order in memory, whatever the compiler would like to leave out: a process is killed
         // between any two instructions.

@@ -30,6 +30,14 @@ impl Conn {
     }
 }
 
+impl Favoured<'_> {
+    /// Gives the lock back: the same as letting it go, in place.
+    #[inline(always)]
+    pub(crate) fn leave(self) {
+        ManuallyDrop::new(self).0.conn.lock.unlock_favoured();
+    }
+}
+
 impl Drop for Favoured<'_> {
     #[inline(always)]
     fn drop(&mut self) {

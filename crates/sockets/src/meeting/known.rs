@@ -7,7 +7,8 @@
 //! TCP both directions are on the VI.
 
 use super::attach::{Attached, attach, attach_as_acceptor, find_request, has_requests};
-use super::{give_up, habit, permitted};
+use super::permit::permitted;
+use super::{give_up, habit};
 use crate::config;
 use crate::conn::{Phase, Stage};
 use crate::message::Link;

@@ -7,7 +7,7 @@
 
 use super::attach::{Attached, attach};
 use super::offer::{are_descriptors_of_a_peer, keep, own_descriptors};
-use super::permitted;
+use super::permit::permitted;
 use crate::conn::{Phase, Role, Stage};
 use crate::message::{Link, Process};
 use crate::pair::{self, Requested};

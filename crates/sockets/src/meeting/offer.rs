@@ -1,8 +1,9 @@
 //! The first meeting of two processes: Hello, Ask, Show, Offer, Accept.
 
+use super::first::Stage;
+use super::junk;
 use super::proof::{hear, proven};
 use super::trial::Trials;
-use super::{Stage, junk};
 use crate::conn::Role;
 use crate::message::{Link, Message, Process, Step};
 use crate::{anchors, pair, peers, sets};

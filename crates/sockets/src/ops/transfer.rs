@@ -108,9 +108,12 @@ pub fn receive(
         && let Some(mut guard) = at.favoured()
     {
         match stream::single::receive(&mut guard, fd, part) {
-            Some(Got::Bytes(n)) => return Ok(n),
+            Some(Got::Bytes(n)) => {
+                guard.leave();
+                return Ok(n);
+            }
             Some(Got::Nothing) if flags.dont_wait || at.conn.has(flag::NONBLOCK) => {
-                drop(guard);
+                guard.leave();
                 anchors::ensure_for_a_look();
                 if !retreat::concerns(at.conn) {
                     return Err(libc::EAGAIN);
@@ -367,6 +370,7 @@ pub fn send(
         && let Some(mut guard) = at.favoured()
         && stream::single::send(&mut guard, part)
     {
+        guard.leave();
         return Ok(part.len());
     }
     send_generally(fd, at, parts, flags, kernel)

@@ -1,6 +1,6 @@
 //! This process's doorbells, by which its threads that sleep in epoll or poll are woken.
 
-use super::CHANGE;
+use super::table::CHANGE;
 use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicI32, Ordering};
 use sovia_sync::{RobustBox, rank};

@@ -1,7 +1,8 @@
 //! Pairs that have been taken out of the table: their peers have died, or this process has left them. Each
 //! stays mapped until no thread uses it any more.
 
-use super::{CHANGE, OUT, Pair, TABLE, TOP};
+use super::table::{CHANGE, TABLE, TOP};
+use super::{OUT, Pair};
 use crate::per_engine::per_engine;
 use core::sync::atomic::Ordering;
 use sovia_sync::hazard;

@@ -6,13 +6,22 @@
 mod doors;
 mod left;
 pub(crate) mod lent;
+mod news;
 mod places;
+mod request;
+mod table;
 mod waiters;
 
 pub(crate) use doors::{
     door, door_for, doors, epoll_of_door, leave_door, renew as renew_doors, ring_own,
 };
 pub(crate) use left::{collect, leave_all, pause};
+pub(crate) use news::{notify, notify_own};
+pub(crate) use request::{
+    Requested, is_served_by, offered, request_at, request_of, request_of_nic,
+};
+pub use table::{Using, get};
+pub(crate) use table::{each, is_current, keep, of, share};
 pub use via_shm::Segment;
 pub(crate) use via_shm::layout::{DOORBELLS, VIS};
 pub(crate) use via_shm::request::{Pending, Progress};
@@ -20,32 +29,19 @@ pub use via_shm::segment::SideIndex;
 pub(crate) use via_shm::waiter::Waiter;
 
 use crate::config;
-use crate::conn::Guard;
 use crate::message::{Link, Process};
 use crate::peers::{self, Life};
 use crate::per_engine::per_engine;
 use core::net::SocketAddr;
-use core::ops::Deref;
-use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use sovia_sync::hazard::{self, Hazard, Waits};
-use sovia_sync::section::{self, Inside};
-use sovia_sync::{Local, RobustBox, RobustLock, rank};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use sovia_sync::{RobustBox, rank};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{Fd, call};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
+use table::{CHANGE, insert};
 use via_shm::layout::WAITERS;
-use via_shm::request::DISCRIMINATOR;
-
-/// Processes that one can be paired with at a time.
-const PAIRS: usize = 1024;
 
 per_engine! {
-    static TABLE: [AtomicPtr<Pair>; PAIRS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; PAIRS];
-    /// One above the highest index in use.
-    static TOP: AtomicU32 = AtomicU32::new(0);
-    /// Guards additions and removals.
-    static CHANGE: RobustLock<Local, { rank::PAIRS }> = RobustLock::new();
     static ME: AtomicU64 = AtomicU64::new(0);
     /// Pairs that have been complete.
     static COMPLETED: AtomicU32 = AtomicU32::new(0);
@@ -58,9 +54,6 @@ pub(crate) fn completed() -> u32 {
 
 /// What a VI's last connection may leave in memory, in each range of the segment (bytes).
 pub(crate) const KEPT: usize = 4 << 10;
-
-/// A NIC's waiter in each segment.
-const NIC_WAITER: u32 = 0;
 
 /// In the count of attached connections: no further one is attached.
 const OUT: u32 = 1 << 31;
@@ -131,68 +124,6 @@ pub(crate) fn forked() {
     });
 }
 
-/// A pair of the table that stays mapped for as long as this lives. No signal handler of the program runs
-/// meanwhile, so none leaves it behind.
-#[derive(Debug)]
-pub struct Using {
-    pair: NonNull<Pair>,
-    _hazard: Hazard,
-    _inside: Inside,
-}
-
-impl Deref for Using {
-    type Target = Pair;
-
-    #[inline]
-    fn deref(&self) -> &Pair {
-        // SAFETY: the pair was in the table after the hazard had been published, so it is not dropped
-        // before the hazard is (`left`).
-        unsafe { self.pair.as_ref() }
-    }
-}
-
-/// The pair with that index.
-#[inline]
-pub fn get(index: u32) -> Option<Using> {
-    let slot = TABLE.get(index as usize)?;
-    let inside = section::inside();
-    loop {
-        let pair = NonNull::new(slot.load(Ordering::Acquire))?;
-        let hazard = hazard::publish(pair.addr().get());
-        if slot.load(Ordering::Acquire) == pair.as_ptr() {
-            return Some(Using { pair, _hazard: hazard, _inside: inside });
-        }
-    }
-}
-
-/// The pair of a connection that this process has on a VI. No hazard is needed: a pair is in the table for
-/// as long as a connection is on one of its VIs, and under the connection's lock that lasts.
-#[inline]
-pub(crate) fn of<'g>(guard: &'g Guard<'_>) -> Option<&'g Pair> {
-    let slot = TABLE.get(guard.conn.pair.load(Ordering::Relaxed) as usize)?;
-    // SAFETY: null, or from Arc::into_raw. The table's count of it goes only after the last of its
-    // connections has been counted out (`Pair::vacate`, `Pair::leave`), each of which comes after the last
-    // use of the connection's guard.
-    unsafe { slot.load(Ordering::Acquire).as_ref() }
-}
-
-/// Has the pair of a connection stay mapped while a thread waits for the connection without its lock.
-#[inline]
-pub(crate) fn keep(guard: &Guard<'_>, waits: &Waits) {
-    if let Some(pair) = of(guard) {
-        waits.keep(core::ptr::from_ref(pair).addr());
-    }
-}
-
-/// All pairs with their indices.
-pub(crate) fn each(mut f: impl FnMut(u32, &Pair)) {
-    for index in 0..TOP.load(Ordering::Acquire) {
-        if let Some(pair) = get(index) {
-            f(index, &pair);
-        }
-    }
-}
-
 /// Adds a pair; its index. Its caller has collected what the dead have left ([`collect`]).
 pub(crate) fn add(
     segment: Segment,
@@ -209,40 +140,6 @@ pub(crate) fn add_nic(segment: Segment, file_id: (u64, u64), nic: Process) -> Op
     insert(Pair { is_nic: true, ..Pair::new(segment, file_id, 0, nic, None) })
 }
 
-fn insert(pair: Pair) -> Option<u32> {
-    let pair = Arc::new(pair);
-    CHANGE.lock();
-    let free = TABLE.iter().position(|p| p.load(Ordering::Acquire).is_null());
-    if let Some(index) = free {
-        TABLE[index].store(Arc::into_raw(pair).cast_mut(), Ordering::Release);
-        TOP.fetch_max(index as u32 + 1, Ordering::AcqRel);
-    }
-    CHANGE.unlock();
-    free.map(|index| index as u32)
-}
-
-/// The pair with that index, kept mapped for as long as the result lives.
-pub(crate) fn share(index: u32) -> Option<Arc<Pair>> {
-    CHANGE.lock();
-    let raw =
-        TABLE.get(index as usize).map_or(core::ptr::null_mut(), |p| p.load(Ordering::Acquire));
-    let shared = (!raw.is_null()).then(|| {
-        // SAFETY: from Arc::into_raw; the table's own count cannot go while the lock is held.
-        unsafe {
-            Arc::increment_strong_count(raw.cast_const());
-            Arc::from_raw(raw.cast_const())
-        }
-    });
-    CHANGE.unlock();
-    shared
-}
-
-/// Whether a pair is still in the table.
-pub(crate) fn is_current(pair: &Arc<Pair>) -> bool {
-    let raw = Arc::as_ptr(pair).cast_mut();
-    TABLE[..TOP.load(Ordering::Acquire) as usize].iter().any(|p| p.load(Ordering::Acquire) == raw)
-}
-
 /// Fork prepare: no thread changes the table until [`release`].
 pub(crate) fn hold() {
     CHANGE.lock();
@@ -255,110 +152,6 @@ pub(crate) fn release() {
     left::release();
     doors::release();
     CHANGE.unlock();
-}
-
-/// Requests a connection of a process that this one has segments with as the connector, in the first
-/// that has room: in one that both ends have, or in one that is on offer. Two processes have as many
-/// segments as their connections need. A pair that a parent made is not enough: the peer knows the parent.
-pub(crate) fn request_of(
-    process: Process,
-    is_complete: bool,
-    discriminator: &[u8; DISCRIMINATOR],
-) -> Option<Requested> {
-    let asked = |pair: &Pair| {
-        pair.peer == process && pair.side == 0 && pair.is_own() && pair.has_doors() == is_complete
-    };
-    request_where(asked, discriminator)
-}
-
-/// Requests a connection of the process that has accepted connections at that address, the latest if
-/// there were several. As [`request_of`].
-pub(crate) fn request_at(
-    server: SocketAddr,
-    is_complete: bool,
-    discriminator: &[u8; DISCRIMINATOR],
-) -> Option<Requested> {
-    let may_be = |pair: &Pair| pair.server == Some(server) && (pair.is_own() || pair.has_doors());
-    let mut latest = None;
-    each(|_, pair| {
-        if may_be(pair) && (latest == Some(pair.peer) || pair.peer_seems_there()) {
-            latest = Some(pair.peer);
-        }
-    });
-    let process = latest?;
-    let asked =
-        |pair: &Pair| pair.peer == process && pair.has_doors() == is_complete && may_be(pair);
-    request_where(asked, discriminator)
-}
-
-/// Requests a VI of a NIC, in the first segment that this process has made for it and that has one.
-pub(crate) fn request_of_nic(
-    nic: Process,
-    discriminator: &[u8; DISCRIMINATOR],
-) -> Option<Requested> {
-    request_where(|pair| pair.is_nic && pair.peer == nic && pair.is_own(), discriminator)
-}
-
-/// Whether a NIC serves this process still.
-pub(crate) fn is_served_by(nic: Process) -> bool {
-    let mut serves = false;
-    each(|_, pair| {
-        serves |= pair.is_nic && pair.peer == nic && pair.is_own() && pair.peer_seems_there();
-    });
-    serves
-}
-
-/// A request that has been made.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Requested {
-    /// The pair's index.
-    pub(crate) pair: u32,
-    pub(crate) vi: u32,
-}
-
-fn request_where(
-    asked: impl Fn(&Pair) -> bool,
-    discriminator: &[u8; DISCRIMINATOR],
-) -> Option<Requested> {
-    let mut made = None;
-    each(|index, pair| {
-        if made.is_none() && asked(pair) {
-            made = pair.request(discriminator).map(|vi| Requested { pair: index, vi });
-        }
-    });
-    made
-}
-
-/// The pair of this process with that one, as the acceptor, whose segment is that file.
-pub(crate) fn offered(process: Process, file_id: (u64, u64)) -> Option<Using> {
-    let mut found = None;
-    each(|index, pair| {
-        if pair.peer == process && pair.side == 1 && pair.file_id == file_id && pair.is_own() {
-            found = Some(index);
-        }
-    });
-    get(found?)
-}
-
-/// Tells waiters of the peer that a connection has news for it; rings those asleep.
-#[inline]
-pub(crate) fn notify(guard: &Guard<'_>, waiters: u32) {
-    if let Some(pair) = of(guard) {
-        let vi = guard.conn.vi.load(Ordering::Relaxed);
-        pair.mark(pair.side ^ 1, vi, waiters, |door| pair.ring(door));
-    }
-}
-
-/// Tells waiters of this process (and its family) that a connection has news.
-pub(crate) fn notify_own(guard: &Guard<'_>, waiters: u32) {
-    if let Some(pair) = of(guard) {
-        let vi = guard.conn.vi.load(Ordering::Relaxed);
-        pair.mark(pair.side, vi, waiters, |index| {
-            if let Some(fd) = door(index as usize) {
-                let _ = call::write(fd, &1u64.to_ne_bytes());
-            }
-        });
-    }
 }
 
 impl Pair {
@@ -394,24 +187,6 @@ impl Pair {
         self.is_nic
     }
 
-    /// Notifies a NIC that a VI has news for which no bell was rung. Other peers are not notified.
-    pub(crate) fn tell_nic(&self, vi: u32) {
-        if self.is_nic {
-            self.mark(self.side ^ 1, vi, 1 << NIC_WAITER, |door| self.ring(door));
-        }
-    }
-
-    #[inline]
-    fn mark(&self, side: SideIndex, vi: u32, mut waiters: u32, mut ring: impl FnMut(u32)) {
-        while waiters != 0 {
-            let index = waiters.trailing_zeros();
-            waiters &= waiters - 1;
-            if let Some(door) = self.segment.waiter(side, index).notify(vi) {
-                ring(door);
-            }
-        }
-    }
-
     /// Whether the peer lives, and has not left, as far as this process knows. A request to one that has just died
     /// stays without an answer.
     fn peer_seems_there(&self) -> bool {
@@ -445,14 +220,6 @@ impl Pair {
         self.file.with(|file| *file = None);
         for door in self.doors.get().into_iter().flatten() {
             sovia_sys::fd::sever(door.raw());
-        }
-    }
-
-    /// Rings one of the peer's doorbells.
-    pub(crate) fn ring(&self, index: u32) {
-        if let Some(doors) = self.doors.get() {
-            crate::stats::rang();
-            let _ = call::write(doors[index as usize % DOORBELLS].raw(), &1u64.to_ne_bytes());
         }
     }
 

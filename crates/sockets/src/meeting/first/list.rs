@@ -1,6 +1,7 @@
 //! The first meetings that are under way in a process.
 
-use super::{Meeting, Role};
+use super::Meeting;
+use crate::conn::Role;
 use crate::table::Ref;
 use core::ops::{Index, IndexMut};
 use std::collections::BTreeMap;

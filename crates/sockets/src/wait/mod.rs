@@ -1,23 +1,25 @@
 //! Waiting for one connection: spin for a while, then sleep.
 //!
 //! A peer that answers within microseconds is worth spinning for (a sleep and a wake cost a
-//! hundred hand-overs); one that does not is not. Each thread keeps a budget: a wait that turned
-//! out short puts it to its maximum, a long one halves it, so an idle thread spins for a
-//! microsecond or two and then sleeps without using the processor. Where other threads wait for the
-//! processor it sleeps at once: one of them may be the one that it waits for.
+//! hundred hand-overs); one that does not is not. How long a thread spins, `spin` decides.
+
+mod cancel;
+mod spin;
+
+pub use cancel::cancelling;
+pub(crate) use cancel::{cancellable, cancellation_point, ignore_cancellation};
+pub(crate) use spin::Spin;
 
 use crate::conn::{Bell, Guard};
 use crate::pair::{self, Pair};
 use crate::stream::{Watch, combine, listeners};
 use crate::table::{self, Ref};
-use crate::{Errno, anchors, config};
-use core::cell::Cell;
-use core::ops::RangeInclusive;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::{Errno, anchors};
+use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_signal::chain;
 use sovia_signal::interrupt::Moment;
 use sovia_sync::hazard::Waits;
-use sovia_sys::{cache, call, clock, futex};
+use sovia_sys::{call, clock, futex};
 
 /// Which direction is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,143 +39,12 @@ pub enum Ended {
     Plain,
 }
 
-/// Spins without looking at the clock.
-const FIRST: u32 = 64;
-/// Never spin less than this, in nanoseconds, unless spinning is off.
-const LEAST_NS: u64 = 2_000;
-
 /// How often a spin looks at TCP while a direction is there, in nanoseconds.
 const TCP_NS: u64 = 8_000;
 
 /// Finds of something with which nothing could be done, in a row: then a wait sleeps. What was found
 /// is none of ours, or nonsense that a process has written.
 pub(crate) const FRUITLESS: u32 = 64;
-
-/// A spin asks this often whether another thread wants the processor, in nanoseconds.
-const ASK_NS: u64 = 8_000;
-/// None does if the spinner has the processor again after so long.
-const ALONE_NS: u64 = 4_000;
-/// For so long a thread that has met others does not spin for more than a moment; twice as long each time that
-/// it meets them again, but no longer than that.
-const CROWDED_NS: RangeInclusive<u64> = 2_000_000..=32_000_000;
-
-thread_local! {
-    static BUDGET: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// Until when others are taken to want the thread's processor, and for how long the next time.
-    static CROWDED: Cell<(u64, u64)> = const { Cell::new((0, *CROWDED_NS.start())) };
-}
-
-/// Whether other threads want the processor of the calling one, which offers it to them. Twice: one that has run
-/// and sleeps again is none.
-#[cold]
-fn is_crowded() -> bool {
-    let crowded = (0..2).all(|_| {
-        let offered = clock::now_ns();
-        call::sched_yield();
-        clock::now_ns() - offered > ALONE_NS
-    });
-    CROWDED.set(if crowded {
-        let (_, period) = CROWDED.get();
-        (clock::now_ns() + period, (2 * period).min(*CROWDED_NS.end()))
-    } else {
-        (0, *CROWDED_NS.start())
-    });
-    crowded
-}
-
-/// A spin's budget, and what it learns.
-pub(crate) struct Spin {
-    max: u64,
-    start: u64,
-}
-
-impl Spin {
-    /// A wait begins. `worth` says whether spinning can help at all.
-    pub(crate) fn begin(worth: bool) -> Spin {
-        Spin { max: if worth { config::spin_max_ns() } else { 0 }, start: 0 }
-    }
-
-    /// Spins until `found`, or until the budget is used up; true if found.
-    /// `also` is called about every `also_ns`, for what only a system call can tell.
-    #[inline]
-    pub(crate) fn run(
-        &mut self,
-        mut found: impl FnMut() -> bool,
-        also_ns: u64,
-        also: impl FnMut() -> bool,
-    ) -> bool {
-        self.first(&mut found) || self.rest(found, also_ns, also)
-    }
-
-    /// The beginning of a spin: a moment in which nothing is asked for, not even the time.
-    #[inline]
-    pub(crate) fn first(&self, mut found: impl FnMut() -> bool) -> bool {
-        if self.max == 0 {
-            return found();
-        }
-        for _ in 0..FIRST {
-            if found() {
-                return true;
-            }
-            cache::look_in_turn();
-        }
-        false
-    }
-
-    /// What follows the beginning, if that has found nothing.
-    #[inline]
-    pub(crate) fn rest(
-        &mut self,
-        mut found: impl FnMut() -> bool,
-        also_ns: u64,
-        mut also: impl FnMut() -> bool,
-    ) -> bool {
-        if self.max == 0 {
-            return false;
-        }
-        self.start = clock::now_ns();
-        if self.start < CROWDED.get().0 {
-            return found();
-        }
-        let mut next_ask = self.start + LEAST_NS / 2;
-        let budget = BUDGET.get().clamp(LEAST_NS, self.max.max(LEAST_NS));
-        let mut next_also = self.start + also_ns / 4;
-        loop {
-            for _ in 0..16 {
-                if found() {
-                    return true;
-                }
-                core::hint::spin_loop();
-            }
-            let now = clock::now_ns();
-            if now >= next_also {
-                if also() {
-                    return true;
-                }
-                next_also = now + also_ns;
-            }
-            if now >= next_ask {
-                if is_crowded() {
-                    return found();
-                }
-                next_ask = now + ASK_NS;
-            }
-            if now - self.start > budget {
-                return false;
-            }
-        }
-    }
-
-    /// The wait is over, after a sleep if the spin had failed.
-    pub(crate) fn learn(&self) {
-        if self.max == 0 || self.start == 0 {
-            return;
-        }
-        let took = clock::now_ns() - self.start;
-        let budget = BUDGET.get().min(self.max);
-        BUDGET.set(if took <= self.max { self.max } else { (budget / 2).max(LEAST_NS) });
-    }
-}
 
 /// A call of the program's that may have to wait.
 #[derive(Debug)]
@@ -378,53 +249,6 @@ fn once<T>(
 ) -> Result<Option<T>, Ended> {
     let mut guard = attached(at)?;
     Ok(attempt(&mut guard))
-}
-
-unsafe extern "C" {
-    fn pthread_setcanceltype(kind: i32, old: *mut i32) -> i32;
-    fn pthread_setcancelstate(state: i32, old: *mut i32) -> i32;
-    fn pthread_testcancel();
-}
-
-/// Whether the program cancels threads.
-static CANCELS: AtomicBool = AtomicBool::new(false);
-
-/// The program is about to cancel a thread: from now on calls look whether theirs is to end.
-pub fn cancelling() {
-    CANCELS.store(true, Ordering::Relaxed);
-}
-
-/// The calling thread is Sovia's from here on: that the program has cancelled it, before it was forked perhaps,
-/// does not end it.
-pub(crate) fn ignore_cancellation() {
-    const DISABLE: i32 = 1;
-    // SAFETY: takes a number; what was chosen before is not asked for.
-    unsafe { pthread_setcancelstate(DISABLE, core::ptr::null_mut()) };
-}
-
-/// Where a call begins that POSIX lets `pthread_cancel` end, though it need not wait. In no section.
-#[inline]
-pub(crate) fn cancellation_point() {
-    if CANCELS.load(Ordering::Relaxed) {
-        // SAFETY: takes nothing; the thread holds nothing of the library's.
-        unsafe { pthread_testcancel() };
-    }
-}
-
-/// Sleeps so that `pthread_cancel` ends the thread, as it would in the kernel's call. What the
-/// sleeper had announced stays announced then: others look once too often for it, no more.
-pub(crate) fn cancellable<T>(sleep: impl FnOnce() -> T) -> T {
-    const ASYNCHRONOUS: i32 = 1;
-    let mut old = 0;
-    // SAFETY: in between runs one system call only, which holds no lock and no memory.
-    unsafe {
-        pthread_testcancel();
-        pthread_setcanceltype(ASYNCHRONOUS, &raw mut old);
-    }
-    let result = sleep();
-    // SAFETY: puts the program's own choice back.
-    unsafe { pthread_setcanceltype(old, core::ptr::null_mut()) };
-    result
 }
 
 fn sleep(word: &AtomicU32, before: u32, of: &Call) -> Result<(), Errno> {

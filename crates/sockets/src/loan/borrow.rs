@@ -1,0 +1,121 @@
+//! Lends the next message received: where it lies, or a copy of it.
+
+use super::{Kind, Loan, MAX, give_back};
+use crate::conn::{Guard, INLINE_MAX, Phase, flag};
+use crate::ops::{self, Flags, keep};
+use crate::stream::{self, Find, Got};
+use crate::table::{self, Ref};
+use crate::wait::{self, Call, Ended, Want};
+use crate::{Errno, errno, family, process};
+use sovia_sys::call;
+
+/// Waits for bytes, and lends them where they lie; 0 at the end of the stream. How many there are is
+/// not known before: at most [`MAX`].
+///
+/// # Errors
+/// What `recv` would say.
+pub fn borrow(fd: i32, flags: Flags) -> Result<Loan, Errno> {
+    let result = borrow_any(fd, flags);
+    keep::leave();
+    result
+}
+
+fn borrow_any(fd: i32, flags: Flags) -> Result<Loan, Errno> {
+    let at = table::conn(fd);
+    if let Some(at) = at
+        && at.conn.phase() == Phase::Attached
+        && !family::is_shared(at.conn)
+    {
+        if at.conn.is_interrupted() {
+            return Err(libc::EINTR);
+        }
+        if let Some(loan) = borrow_here(fd, at, flags)? {
+            return Ok(loan);
+        }
+    }
+    let mut loan = Loan::private(MAX);
+    let dont_wait = if flags.dont_wait { libc::MSG_DONTWAIT } else { 0 };
+    loan.kind = Kind::Received;
+    let room = loan.room();
+    let memory = room.as_mut_ptr();
+    let kernel = || {
+        // SAFETY: the room of the loan, for a call that is made instead of the engine's own.
+        let room = unsafe { core::slice::from_raw_parts_mut(memory, MAX) };
+        call::recv(fd, room, dont_wait).map_err(errno)
+    };
+    let received = match at {
+        Some(at) => ops::receive(fd, at, &mut [room], flags, kernel),
+        None => kernel(),
+    };
+    match received {
+        Ok(n) => {
+            loan.len = n;
+            Ok(loan)
+        }
+        Err(e) => {
+            give_back(&mut loan);
+            Err(e)
+        }
+    }
+}
+
+/// `None` if the VI is not where to look.
+fn borrow_here(fd: i32, at: Ref, flags: Flags) -> Result<Option<Loan>, Errno> {
+    let conn = at.conn;
+    let attempt = |guard: &mut Guard<'_>| {
+        let fd = keep::descriptor(fd, at);
+        match stream::borrow(guard, fd) {
+            Find::Here(memory, n) => {
+                Some(Ok(Some(Loan::here(Kind::Message, guard, at, memory.as_ptr(), n))))
+            }
+            Find::Bulk | Find::Elsewhere => Some(Ok(None)),
+            Find::Failed(e) => Some(Err(e)),
+            Find::Small => {
+                let mut loan = Loan {
+                    kind: Kind::Small,
+                    owner: process::owner(),
+                    len: INLINE_MAX,
+                    ..Loan::default()
+                };
+                match stream::receive(guard, fd, &mut loan.small) {
+                    Got::Bytes(n) => {
+                        loan.len = n;
+                        Some(Ok(Some(loan)))
+                    }
+                    Got::End => {
+                        loan.len = 0;
+                        Some(Ok(Some(loan)))
+                    }
+                    Got::Failed(e) => Some(Err(e)),
+                    Got::Nothing => None,
+                }
+            }
+        }
+    };
+    {
+        match wait::look(at, attempt) {
+            Ok(result) => return result,
+            Err(Ended::Plain) => return Ok(None),
+            Err(Ended::Failed(libc::EAGAIN)) => {}
+            Err(Ended::Failed(e)) => return Err(e),
+        }
+    }
+    if flags.dont_wait || conn.has(flag::NONBLOCK) {
+        return Err(libc::EAGAIN);
+    }
+    let mut call = Call::begin(fd, at, ops::deadline(&conn.receive_timeout));
+    match wait::until(&mut call, Want::Receive, attempt) {
+        Ok(result) => result,
+        Err(Ended::Plain) => Ok(None),
+        Err(Ended::Failed(e)) => Err(e),
+    }
+}
+
+impl Loan {
+    /// The private memory of a loan, to receive into.
+    fn room(&mut self) -> &mut [u8] {
+        debug_assert!(matches!(self.kind, Kind::Private | Kind::Received));
+        // SAFETY: the loan's own memory, `len` bytes long.
+        unsafe { core::slice::from_raw_parts_mut(self.memory(), self.len) }
+    }
+}

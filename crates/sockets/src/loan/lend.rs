@@ -1,0 +1,188 @@
+//! Lends buffers to be sent, and sends them: places in the pool, or private memory.
+
+use super::{Kind, Loan, MAX, give_back};
+use crate::conn::{Guard, Phase, flag};
+use crate::ops::{self, Flags, keep};
+use crate::stream::{self, Place, Put};
+use crate::table::{self, Ref};
+use crate::wait::{self, Call, Ended, Want};
+use crate::{Errno, Outcome, errno, family};
+use core::sync::atomic::Ordering;
+use sovia_sys::{call, clock, diag};
+
+/// Lends a buffer of `len` bytes (1 to [`MAX`]), to be sent to `fd` with [`commit`].
+///
+/// # Errors
+/// `EINVAL` for no bytes, `EMSGSIZE` for too many, `EBADF` and `ENOTSOCK` for what is no socket.
+pub fn lend(fd: i32, len: usize) -> Result<Loan, Errno> {
+    match len {
+        0 => return Err(libc::EINVAL),
+        1..=MAX => {}
+        _ => return Err(libc::EMSGSIZE),
+    }
+    if let Some(at) = table::conn(fd)
+        && at.conn.phase() == Phase::Attached
+        && !at.conn.is_interrupted()
+        && !family::is_shared(at.conn)
+        && let Some(loan) = lend_here(fd, at, len)
+    {
+        return Ok(loan);
+    }
+    Ok(Loan { cookie: diag::cookie(fd).map_err(errno)?, ..Loan::private(len) })
+}
+
+/// How long a sender waits for a place while its receiver does nothing.
+const STALL_NS: u64 = 5_000_000;
+
+/// A place in the pool. A sender that is faster than its receiver waits for one: a copy would cost both
+/// of them more. But it waits once only for a receiver that does something else.
+fn lend_here(fd: i32, at: Ref, len: usize) -> Option<Loan> {
+    let conn = at.conn;
+    let attempt = |guard: &mut Guard<'_>| match stream::lend(guard, len as u32) {
+        Place::Here(memory) => Some(Some(Loan::here(Kind::Place, guard, at, memory.as_ptr(), len))),
+        Place::Nowhere => Some(None),
+        Place::NotNow(seen) => {
+            keep::descriptor(fd, at);
+            (conn.has(flag::NONBLOCK) || guard.stalled == seen).then_some(None)
+        }
+    };
+    {
+        let mut guard = at.attached()?;
+        if let Some(loan) = attempt(&mut guard) {
+            return loan;
+        }
+    }
+    let mut call = Call::begin(fd, at, Some(clock::now_ns() + STALL_NS));
+    let waited = wait::until(&mut call, Want::Send, attempt);
+    keep::leave();
+    waited.unwrap_or_else(|_| {
+        if let Some(mut guard) = at.attached() {
+            guard.stalled = stream::lend_progress(&guard);
+        }
+        None
+    })
+}
+
+/// What became of an attempt to send from a place.
+enum Sent {
+    Bytes(usize),
+    /// The stream is not on the VI.
+    Plain,
+    Failed(Errno),
+}
+
+/// Sends the first `n` bytes of a lent buffer as one send, and takes the buffer back. In
+/// non-blocking mode, if there is not room for all of them, the buffer stays lent, and the same call
+/// goes on where this one stopped.
+///
+/// # Errors
+/// `EINVAL` for a buffer that is spent, was not lent to be sent, or has fewer bytes; `EAGAIN`: see above;
+/// what `send` would say, and then the buffer is taken back.
+pub fn commit(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Outcome {
+    let sendable = matches!(loan.kind, Kind::Place | Kind::Private);
+    if !sendable || n > loan.len || n < loan.done || !loan.is_ours() {
+        return Err(libc::EINVAL);
+    }
+    let result = commit_rest(fd, loan, n, flags);
+    keep::leave();
+    match result {
+        Ok(()) => {
+            give_back(loan);
+            Ok(n)
+        }
+        Err(libc::EAGAIN | libc::EINTR) => result.map(|()| 0),
+        Err(e) => {
+            give_back(loan);
+            Err(e)
+        }
+    }
+}
+
+fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), Errno> {
+    let at = table::conn(fd);
+    while loan.done < n && loan.cookie == 0 {
+        let Some(at) = at else { return Err(libc::EBADF) };
+        if at.index != loan.index || !at.conn.is_generation(loan.generation) {
+            // Lent by another stream, which is closed, or is still there.
+            return Err(libc::EBADF);
+        }
+        match commit_place(fd, at, loan, n, flags)? {
+            Sent::Bytes(sent) => {
+                loan.done += sent;
+                if loan.done == n {
+                    // Its place went with the last bytes.
+                    loan.kind = Kind::Spent;
+                }
+            }
+            // The stream has left the VI, which is not given up under the buffer.
+            Sent::Plain => loan.cookie = diag::cookie(fd).map_err(errno)?,
+            Sent::Failed(e) => return Err(e),
+        }
+    }
+    if loan.done < n && diag::cookie(fd).map_err(errno)? != loan.cookie {
+        return Err(libc::EBADF);
+    }
+    while loan.done < n {
+        let no_signal = if flags.no_signal { libc::MSG_NOSIGNAL } else { 0 };
+        let dont_wait = if flags.dont_wait { libc::MSG_DONTWAIT } else { 0 };
+        let rest = loan.rest(n);
+        let kernel = || call::send(fd, rest, no_signal | dont_wait).map_err(errno);
+        let sent = match at {
+            Some(at) => ops::send(fd, at, &[rest], flags, kernel)?,
+            None => kernel()?,
+        };
+        loan.done += sent;
+    }
+    Ok(())
+}
+
+fn commit_place(fd: i32, at: Ref, loan: &Loan, n: usize, flags: Flags) -> Result<Sent, Errno> {
+    let conn = at.conn;
+    if conn.is_interrupted() {
+        return Err(libc::EINTR);
+    }
+    let attempt = |guard: &mut Guard<'_>| {
+        if !loan.is_current(at) {
+            return Some(Sent::Plain);
+        }
+        let fd = keep::descriptor(fd, at);
+        match stream::commit(guard, fd, loan.rest(n), n) {
+            Put::Bytes(sent) => {
+                if loan.done + sent == n {
+                    conn.loans.fetch_sub(1, Ordering::AcqRel);
+                }
+                Some(Sent::Bytes(sent))
+            }
+            Put::Full => None,
+            Put::AskKernel => Some(Sent::Plain),
+            Put::Failed(e) => Some(Sent::Failed(e)),
+        }
+    };
+    {
+        let Some(mut guard) = at.attached() else { return Ok(Sent::Plain) };
+        if let Some(sent) = attempt(&mut guard) {
+            return Ok(sent);
+        }
+    }
+    if flags.dont_wait || conn.has(flag::NONBLOCK) {
+        return Err(libc::EAGAIN);
+    }
+    let mut call = Call::begin(fd, at, ops::deadline(&conn.send_timeout));
+    match wait::until(&mut call, Want::Send, attempt) {
+        Ok(sent) => Ok(sent),
+        Err(Ended::Plain) => Ok(Sent::Plain),
+        Err(Ended::Failed(e)) => Err(e),
+    }
+}
+
+impl Loan {
+    /// Bytes not sent yet of the first `n`.
+    fn rest(&self, n: usize) -> &[u8] {
+        let n = n.min(self.len);
+        let from = self.done.min(n);
+        // SAFETY: the loan's memory, which is mapped or allocated until it is given back, and from
+        // which this only reads. What lies in the segment the peer could write to: these are bytes
+        // for it, and nothing is decided by them.
+        unsafe { core::slice::from_raw_parts(self.memory().add(from), n - from) }
+    }
+}

@@ -1,0 +1,49 @@
+//! After which transfers a candidate takes a step towards its VI.
+
+use super::known;
+use crate::config;
+use crate::conn::Role;
+use crate::table::Ref;
+use core::sync::atomic::Ordering;
+
+/// Whether a candidate is to take a step towards its VI after so many transfers.
+pub(super) fn is_due(fd: i32, at: Ref, n: u32) -> bool {
+    let approach = &at.conn.approach;
+    if approach.habit.load(Ordering::Acquire) == 0 {
+        known::prepare(fd, at);
+    }
+    // A request costs an acceptor one look, so it looks from the beginning.
+    let first = match at.conn.role() {
+        Role::Connector => approach.known_after.load(Ordering::Relaxed),
+        Role::Acceptor => config::meet_after().unwrap_or(0),
+    };
+    let Some(since) = n.checked_sub(first) else { return false };
+    is_look_due(since)
+}
+
+/// Whether an end looks after so many transfers since it began to: each time for a while, then more seldom, for a
+/// look is a system call or two. One that sends and receives in turn is asked before each odd transfer, or before
+/// each even one.
+fn is_look_due(since: u32) -> bool {
+    match since {
+        0..96 => true,
+        96..1024 => since % 16 < 2,
+        _ => since % 256 < 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_sends_and_receives_in_turn_goes_on_looking() {
+        for first in 0..2 {
+            let looks = |from: u32, to: u32| {
+                (from + first..to).step_by(2).filter(|&since| is_look_due(since)).count()
+            };
+            assert_eq!(looks(96, 1024), 58);
+            assert_eq!(looks(1024, 1024 + 2560), 10);
+        }
+    }
+}

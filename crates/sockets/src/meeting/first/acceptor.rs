@@ -1,0 +1,82 @@
+//! An acceptor's steps to a first meeting.
+
+use super::{Meetings, RETRY_NS, Stage};
+use crate::conn::Role;
+use crate::meeting::attach::{Attached, attach_as_acceptor, find_request};
+use crate::meeting::offer::{show, take_offer};
+use crate::meeting::proof::{hear, rendezvous};
+use crate::meeting::{DATAGRAMS, junk};
+use crate::message::{Message, Step};
+use crate::pair;
+use sovia_control::Junk;
+use sovia_sys::clock;
+use sovia_sys::datagram::Datagram;
+
+impl Meetings {
+    #[inline(never)]
+    pub(super) fn step_acceptor(&mut self, fd: i32, i: u32) -> Attached {
+        let at = self.list[i].at;
+        self.hear_offers();
+        // Unless an offer has put an end to it.
+        let Some(i) = self.find(at) else { return Attached::No };
+        if let Some((pair, vi)) = find_request(&self.list[i].link) {
+            let attached = attach_as_acceptor(fd, at, pair, vi);
+            if attached != Attached::No {
+                self.list.remove(i);
+            }
+            return attached;
+        }
+        self.greet(i);
+        Attached::No
+    }
+
+    /// An acceptor says where it is, from time to time.
+    #[inline(never)]
+    fn greet(&mut self, i: u32) {
+        let meeting = &mut self.list[i];
+        let Stage::Looking { greeted } = meeting.stage else { return };
+        if !greeted || clock::now_ns() - meeting.since >= RETRY_NS {
+            if self.inbox.is_none() {
+                self.inbox = Datagram::bind(None).ok();
+            }
+            let hello = Message::new(Step::Hello, pair::me(), meeting.link);
+            if let (Some(inbox), Some(name)) = (&self.inbox, rendezvous(&meeting.link))
+                && inbox.send_to(&name, &hello.encode(), &[]).is_ok()
+            {
+                meeting.stage = Stage::Looking { greeted: true };
+                meeting.since = clock::now_ns();
+            }
+        }
+    }
+
+    /// Takes offers for any connection of this process off the inbox.
+    #[inline(never)]
+    fn hear_offers(&mut self) {
+        let Some(inbox) = &self.inbox else { return };
+        for _ in 0..DATAGRAMS {
+            let Some((message, received)) = hear(inbox) else { return };
+            // A process that has connected to itself has a meeting for each end, and these are for one.
+            let known = self.list.position(|meeting| {
+                meeting.role == Role::Acceptor && meeting.link.same_connection(&message.link)
+            });
+            match (message.step, known) {
+                (Step::Ask, Some(i)) => {
+                    let link = &self.list[i].link;
+                    if let Err(refusal) = show(inbox, link, &mut self.trials, &message, &received) {
+                        self.refuse(i, refusal);
+                        return;
+                    }
+                }
+                (Step::Offer, Some(i)) => {
+                    let link = &self.list[i].link;
+                    let taken = take_offer(inbox, link, &mut self.trials, &message, received);
+                    if let Err(refusal) = taken {
+                        self.refuse(i, refusal);
+                        return;
+                    }
+                }
+                _ => junk(Junk::Stale),
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A connector's steps to a first meeting.
+
+use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage};
+use crate::conn::Phase;
+use crate::meeting::attach::{Attached, attach};
+use crate::meeting::offer::{Answer, answer, hear_accept, send_offer, take_name_back};
+use crate::meeting::proof::{hear, rendezvous};
+use crate::meeting::{DATAGRAMS, give_up};
+use crate::message::{Link, Message, Step};
+use crate::pair::{self, Progress};
+use core::sync::atomic::Ordering;
+use sovia_control::Reason;
+use sovia_sys::clock;
+use sovia_sys::datagram::Datagram;
+
+impl Meetings {
+    // Each for itself: all of them together would take much of the program's stack.
+    #[inline(never)]
+    pub(super) fn step_connector(&mut self, fd: i32, i: u32) -> Attached {
+        let mut attached = Attached::No;
+        let meeting = &mut self.list[i];
+        match &meeting.stage {
+            Stage::Requested { pair: index, vi } => {
+                let (index, vi) = (*index, *vi);
+                let Some(pair) = pair::get(index) else { return attached };
+                match pair.progress(vi) {
+                    Progress::Accepted => {
+                        if !pair.has_doors() {
+                            hear_accept(index);
+                        }
+                        if pair.has_doors() {
+                            attached = attach(fd, meeting.at, index, vi);
+                        }
+                        if attached != Attached::No {
+                            self.list.remove(i);
+                        } else if meeting.at.conn.phase() == Phase::Plain {
+                            self.end(i);
+                        }
+                    }
+                    Progress::Gone => {
+                        let at = meeting.at;
+                        pair.free(vi);
+                        self.list.remove(i);
+                        give_up(at, Reason::PeerPlain);
+                    }
+                    Progress::Pending => {
+                        if !pair.has_doors() {
+                            // Whatever else has come to the name must not fill it.
+                            hear_accept(index);
+                        }
+                        // Another process may have accepted this connection: meet that one. Or our
+                        // offer was lost: the name is there still, for another.
+                        // Not before the acceptor can have looked, however long that takes: it may
+                        // be about to answer the offer, and would answer a name that is not heard.
+                        let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
+                        if transfers.wrapping_sub(meeting.asked_at) >= ANSWERED_BY
+                            && clock::now_ns() - meeting.since >= RETRY_NS
+                            && pair.withdraw(vi)
+                        {
+                            let name = take_name_back(index, &meeting.link);
+                            meeting.since = clock::now_ns();
+                            match name.map(Stage::Bound).or_else(|| bind(&meeting.link)) {
+                                Some(stage) => meeting.stage = stage,
+                                None => {
+                                    self.list.remove(i);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            Stage::Bound(_) => self.hear_at_name(i),
+            Stage::Looking { .. } => {}
+        }
+        attached
+    }
+
+    /// What has come to a connector's name.
+    #[inline(never)]
+    fn hear_at_name(&mut self, i: u32) {
+        let meeting = &mut self.list[i];
+        let Stage::Bound(name) = &meeting.stage else { return };
+        for _ in 0..DATAGRAMS {
+            let Some((message, received)) = hear(name) else { break };
+            let answer = answer(name, &meeting.link, &mut self.trials, &message, &received);
+            let (stage, shown) = match answer {
+                Ok(Answer::Ignored) => continue,
+                Ok(Answer::Requested(stage)) => (stage, None),
+                Ok(Answer::Offered(stage, shown)) => (stage, Some(shown)),
+                Err(refusal) => {
+                    self.refuse(i, refusal);
+                    break;
+                }
+            };
+            let Stage::Requested { pair, .. } = stage else { break };
+            let old = core::mem::replace(&mut meeting.stage, stage);
+            meeting.since = clock::now_ns();
+            meeting.asked_at = meeting.at.conn.transfers.load(Ordering::Relaxed);
+            if let (Stage::Bound(name), Some(pair), Some(shown)) = (old, pair::get(pair), shown) {
+                let offer = Message::new(Step::Offer, pair::me(), meeting.link);
+                send_offer(&pair, name, &Message { shown, ..offer }, &received);
+            }
+            break;
+        }
+    }
+}
+
+fn bind(link: &Link) -> Option<Stage> {
+    let name = Datagram::bind(Some(&rendezvous(link)?)).ok()?;
+    Some(Stage::Bound(name))
+}
+
+pub(super) fn request_or_bind(link: &Link) -> Option<Stage> {
+    // Those that have their doorbells have been asked already.
+    match pair::request_at(link.acceptor, false, &link.encode()) {
+        Some(pair::Requested { pair, vi }) => Some(Stage::Requested { pair, vi }),
+        None => bind(link),
+    }
+}

@@ -1,0 +1,266 @@
+//! First meetings: of processes that share no segment yet, or none with room.
+//!
+//! All that are under way in a process are behind one lock, and so is what it knows of its NICs.
+
+mod acceptor;
+mod connector;
+mod list;
+
+use super::attach::Attached;
+use super::nic::Nics;
+use super::offer::Refusal;
+use super::permit::permitted;
+use super::trial::Trials;
+use super::{PATIENCE, give_up, why};
+use crate::conn::{Phase, Role, Stage as Approaching};
+use crate::message::Link;
+use crate::per_engine::per_engine;
+use crate::table::Ref;
+use crate::{pair, process, stats};
+use connector::request_or_bind;
+use core::sync::atomic::Ordering;
+use list::List;
+use sovia_control::{NicName, Reason};
+use sovia_sync::{RobustBox, rank};
+use sovia_sys::datagram::Datagram;
+use sovia_sys::{call, clock, fd};
+
+const PATIENCE_NS: u64 = 200_000_000;
+
+/// Nanoseconds after which an end tries the other way: another process may have the other end.
+const RETRY_NS: u64 = 5_000_000;
+
+/// Transfers of a connector after its request by which the acceptor has looked for one.
+const ANSWERED_BY: u32 = 8;
+
+/// Nanoseconds without a step after which a meeting makes room for another one.
+const IDLE_NS: u64 = 1_000_000_000;
+
+struct Meeting {
+    at: Ref,
+    role: Role,
+    link: Link,
+    stage: Stage,
+    begun: u64,
+    /// When a call last took a step.
+    stepped: u64,
+    /// When the present stage was reached.
+    since: u64,
+    /// After how many transfers the meeting began, or a connector had made its request.
+    asked_at: u32,
+    /// Why a process that answered has been refused, should no better one answer.
+    doubt: Option<Reason>,
+}
+
+pub(super) enum Stage {
+    /// Connector: bound to the rendezvous name.
+    Bound(Datagram),
+    /// Connector: request made.
+    Requested { pair: u32, vi: u32 },
+    /// Acceptor: looking; whether a Hello has been taken.
+    Looking { greeted: bool },
+}
+
+pub(super) struct Meetings {
+    list: List,
+    inbox: Option<Datagram>,
+    trials: Trials,
+    nics: Nics,
+    owner: i32,
+}
+
+per_engine! {
+    pub(super) static MEETINGS_STATE: RobustBox<Meetings, { rank::MEETINGS }> = RobustBox::new(Meetings {
+        list: List::new(),
+        inbox: None,
+        trials: Trials::new(),
+        nics: Nics::new(),
+        owner: 0,
+    });
+}
+
+/// Apart, for its stack is not that of every meeting.
+#[cold]
+#[inline(never)]
+pub(super) fn step_by_nic(fd: i32, at: Ref, n: u32, name: &'static NicName) -> Attached {
+    MEETINGS_STATE.with(|meetings| {
+        meetings.belong_to_this_process();
+        meetings.nics.step(fd, at, n, name)
+    })
+}
+
+/// Returns why the connection has not met.
+pub(super) fn forget(at: Ref) -> Reason {
+    MEETINGS_STATE.with(|meetings| {
+        if meetings.owner != call::getpid() {
+            // A forked child's copy is its parent's business.
+            return Reason::ShortLived;
+        }
+        let Some(i) = meetings.find(at) else { return Reason::ShortLived };
+        let reason = meetings.reason(i);
+        meetings.end(i);
+        reason
+    })
+}
+
+impl Meetings {
+    fn find(&self, at: Ref) -> Option<u32> {
+        self.list.find(at)
+    }
+
+    /// The connection has its VI.
+    pub(super) fn over(&mut self, at: Ref) {
+        if let Some(i) = self.find(at) {
+            self.list.remove(i);
+        }
+    }
+
+    /// Makes room for another meeting; false if all are under way. One that no call has taken a step in for
+    /// a while, as those of idle connections with a peer that never answers, can begin again.
+    fn has_room(&mut self) -> bool {
+        if self.list.has_room() {
+            return true;
+        }
+        let now = clock::now_ns();
+        let idle = |meeting: &Meeting| {
+            matches!(meeting.stage, Stage::Bound(_))
+                && now.saturating_sub(meeting.stepped) >= IDLE_NS
+        };
+        let Some(i) = self.list.position(idle) else { return false };
+        self.end(i);
+        true
+    }
+
+    /// Forgets all of them, and what the process knows of its NICs.
+    pub(super) fn leave_all(&mut self) {
+        // A forked child's copy is its parent's business.
+        if self.owner == call::getpid() {
+            while let Some(i) = self.list.any() {
+                self.end(i);
+            }
+        }
+        self.list.clear();
+        self.trials.clear();
+        self.nics.clear();
+        self.inbox = None;
+    }
+
+    fn end(&mut self, i: u32) {
+        let Some(meeting) = self.list.remove(i) else { return };
+        if let Stage::Requested { pair, vi } = meeting.stage
+            && let Some(pair) = pair::get(pair)
+        {
+            pair.abandon(vi);
+        }
+    }
+
+    /// A forked child begins anew; its parent's names are not its own.
+    fn belong_to_this_process(&mut self) {
+        let pid = call::getpid();
+        if self.owner != pid {
+            self.owner = pid;
+            self.list.clear();
+            self.trials.clear();
+            self.nics.clear();
+            self.inbox = None;
+        }
+    }
+
+    pub(super) fn step(&mut self, fd: i32, at: Ref, n: u32) -> Attached {
+        self.belong_to_this_process();
+        // Decided meanwhile by another thread.
+        if at.conn.phase() != Phase::Candidate || process::is_changing() {
+            return Attached::No;
+        }
+        let Some(i) = self.find(at).or_else(|| self.begin(fd, at)) else { return Attached::No };
+        self.list[i].stepped = clock::now_ns();
+        let attached = match at.conn.role() {
+            Role::Connector => self.step_connector(fd, i),
+            Role::Acceptor => self.step_acceptor(fd, i),
+        };
+        if let Some(i) = self.find(at)
+            && n >= PATIENCE
+            && clock::now_ns() - self.list[i].begun >= PATIENCE_NS
+        {
+            self.give_up(i, self.list[i].doubt.unwrap_or(Reason::PeerPlain));
+        }
+        attached
+    }
+
+    /// A process that answered has been refused.
+    fn refuse(&mut self, i: u32, refusal: Refusal) {
+        match refusal {
+            Refusal::Final(reason) => self.give_up(i, reason),
+            Refusal::Doubt(reason) => self.list[i].doubt = Some(reason),
+        }
+    }
+
+    /// Why a meeting has come to nothing so far.
+    fn reason(&self, i: u32) -> Reason {
+        let meeting = &self.list[i];
+        if let Some(doubt) = meeting.doubt {
+            return doubt;
+        }
+        // Too few transfers for the other end to have come so far, however long they took; or there is no
+        // page of counters in which to note the reason.
+        let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
+        if transfers.wrapping_sub(meeting.asked_at) < ANSWERED_BY || stats::page().is_none() {
+            return Reason::ShortLived;
+        }
+        why::plain(&meeting.link, meeting.at.conn.role())
+    }
+
+    #[inline(never)]
+    fn give_up(&mut self, i: u32, reason: Reason) {
+        let at = self.list[i].at;
+        let reason = match reason {
+            Reason::PeerPlain => why::plain(&self.list[i].link, at.conn.role()),
+            other => other,
+        };
+        self.end(i);
+        give_up(at, reason);
+    }
+
+    #[inline(never)]
+    fn begin(&mut self, fd: i32, at: Ref) -> Option<u32> {
+        if !fd::can_be_spared() {
+            give_up(at, Reason::NoDescriptors);
+            return None;
+        }
+        let link = permitted(fd, at)?;
+        if at.conn.is_connector() && !self.has_room() {
+            // Those under way may meet the very process that this one is looking for.
+            at.conn.approach.reach(Approaching::Idle);
+            return None;
+        }
+        let stage = match at.conn.role() {
+            Role::Connector => match request_or_bind(&link) {
+                Some(stage) => stage,
+                None => {
+                    // Another process holds the name.
+                    if at.conn.transfers.load(Ordering::Relaxed) >= PATIENCE {
+                        give_up(at, Reason::PeerPlain);
+                    }
+                    return None;
+                }
+            },
+            Role::Acceptor => Stage::Looking { greeted: false },
+        };
+        let begun = clock::now_ns();
+        let transfers = at.conn.transfers.load(Ordering::Relaxed);
+        let meeting = Meeting {
+            at,
+            role: at.conn.role(),
+            link,
+            stage,
+            begun,
+            stepped: begun,
+            since: begun,
+            asked_at: transfers,
+            doubt: None,
+        };
+        // What stood in its place belonged to a connection that is no more.
+        self.end(meeting.at.index);
+        Some(self.list.insert(meeting))
+    }
+}

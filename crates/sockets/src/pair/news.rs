@@ -1,0 +1,61 @@
+//! Tells the waiters of either side that a connection has news, and rings those asleep.
+
+use super::doors::door;
+use super::table::of;
+use super::{Pair, SideIndex};
+use crate::conn::Guard;
+use core::sync::atomic::Ordering;
+use sovia_sys::call;
+use via_shm::layout::DOORBELLS;
+
+/// A NIC's waiter in each segment.
+const NIC_WAITER: u32 = 0;
+
+/// Tells waiters of the peer that a connection has news for it; rings those asleep.
+#[inline]
+pub(crate) fn notify(guard: &Guard<'_>, waiters: u32) {
+    if let Some(pair) = of(guard) {
+        let vi = guard.conn.vi.load(Ordering::Relaxed);
+        pair.mark(pair.side ^ 1, vi, waiters, |door| pair.ring(door));
+    }
+}
+
+/// Tells waiters of this process (and its family) that a connection has news.
+pub(crate) fn notify_own(guard: &Guard<'_>, waiters: u32) {
+    if let Some(pair) = of(guard) {
+        let vi = guard.conn.vi.load(Ordering::Relaxed);
+        pair.mark(pair.side, vi, waiters, |index| {
+            if let Some(fd) = door(index as usize) {
+                let _ = call::write(fd, &1u64.to_ne_bytes());
+            }
+        });
+    }
+}
+
+impl Pair {
+    /// Notifies a NIC that a VI has news for which no bell was rung. Other peers are not notified.
+    pub(crate) fn tell_nic(&self, vi: u32) {
+        if self.is_nic {
+            self.mark(self.side ^ 1, vi, 1 << NIC_WAITER, |door| self.ring(door));
+        }
+    }
+
+    #[inline]
+    fn mark(&self, side: SideIndex, vi: u32, mut waiters: u32, mut ring: impl FnMut(u32)) {
+        while waiters != 0 {
+            let index = waiters.trailing_zeros();
+            waiters &= waiters - 1;
+            if let Some(door) = self.segment.waiter(side, index).notify(vi) {
+                ring(door);
+            }
+        }
+    }
+
+    /// Rings one of the peer's doorbells.
+    pub(crate) fn ring(&self, index: u32) {
+        if let Some(doors) = self.doors.get() {
+            crate::stats::rang();
+            let _ = call::write(doors[index as usize % DOORBELLS].raw(), &1u64.to_ne_bytes());
+        }
+    }
+}

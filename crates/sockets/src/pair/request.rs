@@ -1,0 +1,90 @@
+//! Requests of connections: in which pair one is made, and which pair an offer is about.
+
+use super::Pair;
+use super::table::{Using, each, get};
+use crate::message::Process;
+use core::net::SocketAddr;
+use via_shm::request::DISCRIMINATOR;
+
+/// Requests a connection of a process that this one has segments with as the connector, in the first
+/// that has room: in one that both ends have, or in one that is on offer. Two processes have as many
+/// segments as their connections need. A pair that a parent made is not enough: the peer knows the parent.
+pub(crate) fn request_of(
+    process: Process,
+    is_complete: bool,
+    discriminator: &[u8; DISCRIMINATOR],
+) -> Option<Requested> {
+    let asked = |pair: &Pair| {
+        pair.peer == process && pair.side == 0 && pair.is_own() && pair.has_doors() == is_complete
+    };
+    request_where(asked, discriminator)
+}
+
+/// Requests a connection of the process that has accepted connections at that address, the latest if
+/// there were several. As [`request_of`].
+pub(crate) fn request_at(
+    server: SocketAddr,
+    is_complete: bool,
+    discriminator: &[u8; DISCRIMINATOR],
+) -> Option<Requested> {
+    let may_be = |pair: &Pair| pair.server == Some(server) && (pair.is_own() || pair.has_doors());
+    let mut latest = None;
+    each(|_, pair| {
+        if may_be(pair) && (latest == Some(pair.peer) || pair.peer_seems_there()) {
+            latest = Some(pair.peer);
+        }
+    });
+    let process = latest?;
+    let asked =
+        |pair: &Pair| pair.peer == process && pair.has_doors() == is_complete && may_be(pair);
+    request_where(asked, discriminator)
+}
+
+/// Requests a VI of a NIC, in the first segment that this process has made for it and that has one.
+pub(crate) fn request_of_nic(
+    nic: Process,
+    discriminator: &[u8; DISCRIMINATOR],
+) -> Option<Requested> {
+    request_where(|pair| pair.is_nic && pair.peer == nic && pair.is_own(), discriminator)
+}
+
+/// Whether a NIC serves this process still.
+pub(crate) fn is_served_by(nic: Process) -> bool {
+    let mut serves = false;
+    each(|_, pair| {
+        serves |= pair.is_nic && pair.peer == nic && pair.is_own() && pair.peer_seems_there();
+    });
+    serves
+}
+
+/// A request that has been made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Requested {
+    /// The pair's index.
+    pub(crate) pair: u32,
+    pub(crate) vi: u32,
+}
+
+fn request_where(
+    asked: impl Fn(&Pair) -> bool,
+    discriminator: &[u8; DISCRIMINATOR],
+) -> Option<Requested> {
+    let mut made = None;
+    each(|index, pair| {
+        if made.is_none() && asked(pair) {
+            made = pair.request(discriminator).map(|vi| Requested { pair: index, vi });
+        }
+    });
+    made
+}
+
+/// The pair of this process with that one, as the acceptor, whose segment is that file.
+pub(crate) fn offered(process: Process, file_id: (u64, u64)) -> Option<Using> {
+    let mut found = None;
+    each(|index, pair| {
+        if pair.peer == process && pair.side == 1 && pair.file_id == file_id && pair.is_own() {
+            found = Some(index);
+        }
+    });
+    get(found?)
+}

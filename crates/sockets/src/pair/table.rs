@@ -1,0 +1,119 @@
+//! The table of pairs, and what keeps a pair mapped while a thread looks into it.
+
+use super::Pair;
+use crate::conn::Guard;
+use crate::per_engine::per_engine;
+use core::ops::Deref;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use sovia_sync::hazard::{self, Hazard, Waits};
+use sovia_sync::section::{self, Inside};
+use sovia_sync::{Local, RobustLock, rank};
+use std::sync::Arc;
+
+/// Processes that one can be paired with at a time.
+const PAIRS: usize = 1024;
+
+per_engine! {
+    pub(super) static TABLE: [AtomicPtr<Pair>; PAIRS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; PAIRS];
+    /// One above the highest index in use.
+    pub(super) static TOP: AtomicU32 = AtomicU32::new(0);
+    /// Guards additions and removals.
+    pub(super) static CHANGE: RobustLock<Local, { rank::PAIRS }> = RobustLock::new();
+}
+
+/// A pair of the table that stays mapped for as long as this lives. No signal handler of the program runs
+/// meanwhile, so none leaves it behind.
+#[derive(Debug)]
+pub struct Using {
+    pair: NonNull<Pair>,
+    _hazard: Hazard,
+    _inside: Inside,
+}
+
+impl Deref for Using {
+    type Target = Pair;
+
+    #[inline]
+    fn deref(&self) -> &Pair {
+        // SAFETY: the pair was in the table after the hazard had been published, so it is not dropped
+        // before the hazard is (`left`).
+        unsafe { self.pair.as_ref() }
+    }
+}
+
+/// The pair with that index.
+#[inline]
+pub fn get(index: u32) -> Option<Using> {
+    let slot = TABLE.get(index as usize)?;
+    let inside = section::inside();
+    loop {
+        let pair = NonNull::new(slot.load(Ordering::Acquire))?;
+        let hazard = hazard::publish(pair.addr().get());
+        if slot.load(Ordering::Acquire) == pair.as_ptr() {
+            return Some(Using { pair, _hazard: hazard, _inside: inside });
+        }
+    }
+}
+
+/// The pair of a connection that this process has on a VI. No hazard is needed: a pair is in the table for
+/// as long as a connection is on one of its VIs, and under the connection's lock that lasts.
+#[inline]
+pub(crate) fn of<'g>(guard: &'g Guard<'_>) -> Option<&'g Pair> {
+    let slot = TABLE.get(guard.conn.pair.load(Ordering::Relaxed) as usize)?;
+    // SAFETY: null, or from Arc::into_raw. The table's count of it goes only after the last of its
+    // connections has been counted out (`Pair::vacate`, `Pair::leave`), each of which comes after the last
+    // use of the connection's guard.
+    unsafe { slot.load(Ordering::Acquire).as_ref() }
+}
+
+/// Has the pair of a connection stay mapped while a thread waits for the connection without its lock.
+#[inline]
+pub(crate) fn keep(guard: &Guard<'_>, waits: &Waits) {
+    if let Some(pair) = of(guard) {
+        waits.keep(core::ptr::from_ref(pair).addr());
+    }
+}
+
+/// All pairs with their indices.
+pub(crate) fn each(mut f: impl FnMut(u32, &Pair)) {
+    for index in 0..TOP.load(Ordering::Acquire) {
+        if let Some(pair) = get(index) {
+            f(index, &pair);
+        }
+    }
+}
+
+pub(super) fn insert(pair: Pair) -> Option<u32> {
+    let pair = Arc::new(pair);
+    CHANGE.lock();
+    let free = TABLE.iter().position(|p| p.load(Ordering::Acquire).is_null());
+    if let Some(index) = free {
+        TABLE[index].store(Arc::into_raw(pair).cast_mut(), Ordering::Release);
+        TOP.fetch_max(index as u32 + 1, Ordering::AcqRel);
+    }
+    CHANGE.unlock();
+    free.map(|index| index as u32)
+}
+
+/// The pair with that index, kept mapped for as long as the result lives.
+pub(crate) fn share(index: u32) -> Option<Arc<Pair>> {
+    CHANGE.lock();
+    let raw =
+        TABLE.get(index as usize).map_or(core::ptr::null_mut(), |p| p.load(Ordering::Acquire));
+    let shared = (!raw.is_null()).then(|| {
+        // SAFETY: from Arc::into_raw; the table's own count cannot go while the lock is held.
+        unsafe {
+            Arc::increment_strong_count(raw.cast_const());
+            Arc::from_raw(raw.cast_const())
+        }
+    });
+    CHANGE.unlock();
+    shared
+}
+
+/// Whether a pair is still in the table.
+pub(crate) fn is_current(pair: &Arc<Pair>) -> bool {
+    let raw = Arc::as_ptr(pair).cast_mut();
+    TABLE[..TOP.load(Ordering::Acquire) as usize].iter().any(|p| p.load(Ordering::Acquire) == raw)
+}

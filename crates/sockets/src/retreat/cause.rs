@@ -1,0 +1,57 @@
+//! Why a connection goes back to TCP.
+
+use sovia_control::Reason;
+
+/// Why a connection goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// It is inherited by another program, which this process becomes.
+    Exec,
+    /// It is inherited by another program, which a child becomes.
+    Spawn,
+    /// It becomes standard input, output or error.
+    Stdio,
+    /// It becomes a stdio stream, or libc prints to it.
+    Stream,
+    /// The kernel is to process the stream.
+    Ulp,
+    /// It is sent to another process.
+    Passed,
+    /// A call that Sovia does not carry.
+    Call,
+    /// It is in an epoll instance that others wait for as well, or wait for itself: of that the kernel alone
+    /// can tell.
+    Set,
+    /// The process changes its user or its rights.
+    Credentials,
+    /// The process limits its address space.
+    AddressSpace,
+    /// The process puts itself under a filter of system calls.
+    Filter,
+    /// A thread gets a table of descriptors of its own, and another one goes on with the old.
+    Table,
+    /// The peer asks for it.
+    Peer,
+}
+
+impl Cause {
+    /// Whether the process has no part in any VI afterwards.
+    pub(super) fn leaves_everything(self) -> bool {
+        matches!(self, Cause::Credentials | Cause::AddressSpace | Cause::Filter | Cause::Table)
+    }
+
+    pub(crate) fn reason(self) -> Reason {
+        match self {
+            Cause::Exec | Cause::Spawn => Reason::RetreatExec,
+            Cause::Stdio => Reason::RetreatStdio,
+            Cause::Stream => Reason::RetreatStream,
+            Cause::Ulp => Reason::RetreatUlp,
+            Cause::Passed => Reason::RetreatPassed,
+            Cause::Call | Cause::Set | Cause::Table => Reason::RetreatCall,
+            Cause::Credentials => Reason::RetreatCredentials,
+            Cause::AddressSpace => Reason::AddressSpace,
+            Cause::Filter => Reason::Filter,
+            Cause::Peer => Reason::RetreatPeer,
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Connections that another program inherits go back to TCP before it begins.
+
+use super::{Cause, all};
+use crate::conn::Phase;
+use crate::process;
+use crate::table::{self, Ref};
+use sovia_sys::call;
+
+/// This process is about to become another program: all that this would inherit goes back to TCP.
+pub fn before_exec() {
+    leave_inherited(Cause::Exec);
+}
+
+/// The same before a child is started that becomes one.
+pub fn before_spawn() {
+    leave_inherited(Cause::Spawn);
+}
+
+fn leave_inherited(cause: Cause) {
+    let mut inherited = Vec::new();
+    let look = |fd, at: Ref| {
+        let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);
+        if flags & libc::FD_CLOEXEC as usize == 0 && at.conn.phase() == Phase::Attached {
+            inherited.push((fd, at));
+        }
+    };
+    if process::is_borrowed() {
+        table::for_each_conn_elsewhere(look);
+    } else {
+        table::for_each_conn(look);
+    }
+    all(&inherited, cause);
+}

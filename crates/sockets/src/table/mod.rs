@@ -1,0 +1,238 @@
+//! Which descriptors are Sovia's business.
+//!
+//! One word for each descriptor number: what it is, and an index. A look-up is one load; a
+//! descriptor without an entry goes to libc untouched. The words of low numbers are part of the
+//! library's own data; those of higher numbers are mapped, a chunk at a time, when the first of them is
+//! entered.
+
+mod private;
+mod slots;
+mod socket;
+mod tcp;
+mod word;
+
+pub use private::start;
+pub(crate) use private::{for_each_inherited, forked};
+pub use slots::FDS;
+pub use socket::for_each_conn_elsewhere;
+pub(crate) use socket::{conn_of_socket, is_socket_of};
+pub use tcp::{forget_tcp, is_noted_tcp, is_tcp, note_tcp};
+
+use crate::conn::{Conn, Favoured, Guard, Phase, Role};
+use crate::per_engine::per_engine;
+use crate::{family, members, process, stats};
+use core::sync::atomic::{AtomicU32, Ordering};
+use slots::{FIRST, for_each_word, slot, slot_to_enter};
+use socket::get_elsewhere;
+use sovia_control::Reason;
+use sovia_sys::diag;
+use sovia_sys::stall::{At, point};
+use word::{CONN, EPOLL, KIND, conn_at_once, decode};
+
+/// What a descriptor is.
+#[derive(Debug, Clone, Copy)]
+pub enum Entry {
+    /// Nothing of ours.
+    Foreign,
+    /// A stream socket on record.
+    Conn(Ref),
+    /// An epoll instance, by its index in [`crate::epoll`].
+    Epoll(u32),
+    /// A descriptor of the library itself.
+    Private,
+}
+
+/// A connection as a descriptor refers to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Ref {
+    /// Slot number.
+    pub index: u32,
+    /// The slot's generation when the descriptor was entered.
+    pub generation: u32,
+    /// The slot.
+    pub conn: &'static Conn,
+}
+
+impl Ref {
+    /// Takes the lock of the connection if it still lives the life that is meant, on a VI and in this process.
+    #[inline]
+    pub fn attached(self) -> Option<Guard<'static>> {
+        self.conn.attached().filter(|_| self.conn.is_generation(self.generation))
+    }
+
+    /// The same, if the lock favours the calling thread, which is under no lock.
+    #[inline(always)]
+    pub(crate) fn favoured(self) -> Option<Favoured<'static>> {
+        self.conn.favoured(self.generation)
+    }
+
+    /// Whether the connection still lives that life, on a VI and in this process.
+    pub(crate) fn is_attached_here(self) -> bool {
+        self.conn.is_attached_here() && self.conn.is_generation(self.generation)
+    }
+
+    /// Whether both mean the same connection in the same life.
+    pub fn same(self, other: Ref) -> bool {
+        self.word() == other.word()
+    }
+}
+
+per_engine! {
+    /// Descriptors of this process for each connection.
+    static REFS: [AtomicU32; family::CONNS] = [const { AtomicU32::new(0) }; family::CONNS];
+}
+
+fn refs(index: u32) -> Option<&'static AtomicU32> {
+    REFS.get(index as usize)
+}
+
+/// What `fd` is.
+#[inline]
+pub fn get(fd: i32) -> Entry {
+    let word = FIRST.get(fd as u32 as usize).map(|slot| slot.load(Ordering::Acquire));
+    if word == Some(0) {
+        return Entry::Foreign;
+    }
+    match conn_at_once(word.unwrap_or(0)) {
+        Some(at) => Entry::Conn(at),
+        None => get_rare(fd),
+    }
+}
+
+#[inline(never)]
+fn get_rare(fd: i32) -> Entry {
+    match slot(fd) {
+        Some(slot) => match slot.load(Ordering::Acquire) {
+            0 => Entry::Foreign,
+            _ if process::is_elsewhere() => get_elsewhere(fd),
+            word => decode(word),
+        },
+        None => Entry::Foreign,
+    }
+}
+
+/// The connection behind `fd`, if it is one.
+#[inline(always)]
+pub fn conn(fd: i32) -> Option<Ref> {
+    let word = FIRST.get(fd as u32 as usize).map(|slot| slot.load(Ordering::Acquire));
+    if word == Some(0) {
+        return None;
+    }
+    point(At::LookedUp);
+    let at = match conn_at_once(word.unwrap_or(0)) {
+        Some(at) => at,
+        None => conn_rare(fd)?,
+    };
+    at.conn.is_generation(at.generation).then_some(at)
+}
+
+#[inline(never)]
+fn conn_rare(fd: i32) -> Option<Ref> {
+    match get_rare(fd) {
+        Entry::Conn(at) => Some(at),
+        _ => None,
+    }
+}
+
+/// Whether `fd` means that connection.
+#[inline]
+pub fn refers(fd: i32, to: Ref) -> bool {
+    slot(fd).is_some_and(|slot| slot.load(Ordering::Acquire) == to.word())
+}
+
+/// Whether nothing is known of `fd`.
+#[inline]
+pub fn is_blank(fd: i32) -> bool {
+    slot(fd).is_none_or(|slot| slot.load(Ordering::Acquire) == 0)
+}
+
+/// Records a new stream socket. `place`: where the lengths of connections like this one are counted, if that is
+/// known.
+pub fn enter_conn(fd: i32, role: Role, place: Option<u32>) {
+    if slot_to_enter(fd).is_none() || !members::is_known() {
+        return;
+    }
+    let Some((index, conn)) = family::take() else {
+        stats::reason(Reason::TableFull);
+        return;
+    };
+    let generation = conn.open(role);
+    conn.approach.told.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
+    // Without one (0) it never meets.
+    conn.cookie.store(diag::cookie(fd).unwrap_or(0), Ordering::Relaxed);
+    refer(fd, Ref { index, generation, conn });
+    stats::recorded();
+}
+
+/// Makes `fd` refer to a connection (`dup`, or a new one).
+pub fn refer(fd: i32, to: Ref) {
+    if let (Some(slot), Some(refs)) = (slot_to_enter(fd), refs(to.index)) {
+        refs.fetch_add(1, Ordering::AcqRel);
+        point(At::Taking);
+        slot.store(to.word(), Ordering::Release);
+    }
+}
+
+/// Records an epoll instance.
+pub fn enter_epoll(fd: i32, index: u32) {
+    if !process::is_borrowed()
+        && let Some(slot) = slot_to_enter(fd)
+    {
+        slot.store(EPOLL | u64::from(index), Ordering::Release);
+    }
+}
+
+/// Removes the entry of `fd`; returns what it was.
+pub fn remove(fd: i32) -> Entry {
+    match slot(fd) {
+        Some(slot) => {
+            point(At::GivingBack);
+            decode(slot.swap(0, Ordering::AcqRel))
+        }
+        None => Entry::Foreign,
+    }
+}
+
+/// One descriptor fewer for a connection; true if this process has none left.
+pub fn release(index: u32) -> bool {
+    refs(index).is_some_and(|refs| refs.fetch_sub(1, Ordering::AcqRel) == 1)
+}
+
+/// Descriptors that this process has for a connection.
+pub fn references(index: u32) -> u32 {
+    refs(index).map_or(0, |refs| refs.load(Ordering::Acquire))
+}
+
+/// Calls `each` for every descriptor of a connection. Makes no system call.
+pub fn for_each_conn(mut each: impl FnMut(i32, Ref)) {
+    for_each_word(|fd, slot| {
+        let word = slot.load(Ordering::Acquire);
+        if word & KIND == CONN
+            && let Entry::Conn(r) = decode(word)
+            && r.conn.is_generation(r.generation)
+            && r.conn.phase() != Phase::Free
+        {
+            each(fd, r);
+        }
+    });
+}
+
+/// Calls `each` for every descriptor of an epoll instance that is followed.
+pub(crate) fn for_each_epoll(mut each: impl FnMut(i32, u32)) {
+    for_each_word(|fd, slot| {
+        if let Entry::Epoll(index) = decode(slot.load(Ordering::Acquire)) {
+            each(fd, index);
+        }
+    });
+}
+
+/// A descriptor that this process has for a connection.
+pub fn descriptor_of(conn: &Conn) -> Option<i32> {
+    let mut found = None;
+    for_each_conn(|fd, at| {
+        if core::ptr::eq(at.conn, conn) {
+            found = Some(fd);
+        }
+    });
+    found
+}

@@ -1,0 +1,77 @@
+//! Which descriptors are the socket of a connection, whatever the table says of them: the kernel is asked.
+
+use super::slots::{FDS, slot};
+use super::word::decode;
+use super::{Entry, Ref, for_each_conn};
+use crate::conn::{Conn, Phase};
+use core::sync::atomic::Ordering;
+use sovia_sys::call;
+
+/// Whether a descriptor is a connection's socket. Asks the kernel. Another one is it when the program has
+/// closed that by a system call of its own and opened another, which has got the number, in the same way;
+/// or in a child that has descriptors of its own.
+pub(crate) fn is_socket_of(fd: i32, conn: &Conn) -> bool {
+    let cookie = conn.cookie.load(Ordering::Relaxed);
+    cookie != 0 && sovia_sys::diag::cookie(fd) == Ok(cookie)
+}
+
+/// The connection of this process whose socket `fd` is as well, by whatever way that has come to it, and another
+/// descriptor of it. Asks the kernel.
+pub(crate) fn conn_of_socket(fd: i32) -> Option<(i32, Ref)> {
+    let cookie = sovia_sys::diag::cookie(fd).ok()?;
+    let mut found = None;
+    for_each_conn(|own, at| {
+        let is_same = own != fd && at.conn.cookie.load(Ordering::Relaxed) == cookie;
+        if is_same && is_socket_of(own, at.conn) {
+            found = Some((own, at));
+        }
+    });
+    found
+}
+
+/// In a child that runs on this process's memory, with descriptors of its own: a number means what it
+/// means here only while it is the same socket there.
+#[cold]
+#[inline(never)]
+pub(super) fn get_elsewhere(fd: i32) -> Entry {
+    match slot(fd).map(|slot| decode(slot.load(Ordering::Acquire))) {
+        Some(Entry::Conn(at)) if is_socket_of(fd, at.conn) => Entry::Conn(at),
+        _ => Entry::Foreign,
+    }
+}
+
+/// Calls `each` for every descriptor of the caller's, a child on this process's memory, that is the socket
+/// of an accelerated connection of this process, under whatever number.
+pub fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
+    let mut known = Vec::new();
+    for_each_conn(|_, at| {
+        let cookie = at.conn.cookie.load(Ordering::Relaxed);
+        if at.conn.phase() == Phase::Attached && cookie != 0 {
+            known.push((cookie, at));
+        }
+    });
+    if known.is_empty() {
+        return;
+    }
+    known.sort_unstable_by_key(|&(cookie, _)| cookie);
+    let look = |fd| {
+        if let Ok(cookie) = sovia_sys::diag::cookie(fd)
+            && let Ok(found) = known.binary_search_by_key(&cookie, |&(cookie, _)| cookie)
+        {
+            each(fd, known[found].1);
+        }
+    };
+    let mut open = Vec::new();
+    if call::each_descriptor(|fd| open.push(fd)) {
+        open.into_iter().for_each(look);
+    } else {
+        (0..highest()).for_each(look);
+    }
+}
+
+/// No descriptor has this number, or a higher one.
+fn highest() -> i32 {
+    let limit = sovia_sys::call::soft_limit(libc::RLIMIT_NOFILE).unwrap_or(FDS as u64);
+    // Descriptors above a lowered limit may exist still, but they are few: look at 64 Ki at least.
+    (limit.max(1 << 16) as usize).min(FDS) as i32
+}
