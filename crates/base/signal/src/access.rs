@@ -71,11 +71,22 @@ mod machine {
         "movups [r8], xmm4",
         "xor eax, eax",
         "ret",
+        // Many. AMD's Zen 3 moves 2 bytes a nanosecond, and not 60, where the target lies 1 to 31 bytes behind the
+        // source in its page: each load then waits for a store that only looks as if it were to the same place.
         "6:",
+        "lea eax, [edi - 1]",
+        "sub eax, esi",
+        "and eax, 4095",
+        "cmp eax, 64",
+        "jb 10f",
         "mov rcx, rdx",
         "rep movsb",
         "xor eax, eax",
         "ret",
+        "10:",
+        "movups xmm4, [rsi + rdx - 16]",
+        "lea r8, [rdi + rdx - 16]",
+        "jmp 3b",
         // Fewer than 16.
         "7:",
         "cmp rdx, 8",
@@ -189,6 +200,18 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> Result<(), BadAd
     }
 }
 
+/// Copies `len` bytes between memory that is there, for what must be fast at every alignment: of two addresses that lie
+/// badly to each other, glibc's memcpy makes the processor copy at a twentieth of its speed (see the code above).
+///
+/// # Safety
+/// The two ranges do not overlap, and are valid.
+#[inline(always)]
+pub unsafe fn copy_valid(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller's contract.
+    let failed = unsafe { machine::sovia_copy(to, from, len) };
+    debug_assert_eq!(failed, 0, "memory that is said to be there");
+}
+
 /// A copy of what the program's pointer points to, however it is aligned.
 ///
 /// # Safety
@@ -238,6 +261,26 @@ mod tests {
                 assert_eq!(to[3..3 + n], from[shift..shift + n]);
                 assert!(to[3 + n..].iter().all(|&b| b == 0xee) && to[..3] == [0xee; 3]);
             }
+        }
+    }
+
+    #[test]
+    fn long_copies_are_exact_however_the_two_lie_to_each_other_in_their_pages() {
+        const LEN: usize = 3001;
+        let bytes: Vec<u8> = (0..LEN as u32).map(|i| (i * 13 + i / 256) as u8).collect();
+        let mut from = vec![0; LEN + 8192];
+        let mut to = vec![0xee; LEN + 16384];
+        let start = |of: &[u8]| of.as_ptr().align_offset(4096);
+        for (at, behind) in
+            (0..80).map(|behind| (behind * 7 % 64, behind)).chain([(5, 4095), (0, 2048)])
+        {
+            let (source, target) = (start(&from) + at, start(&to) + at + behind);
+            from[source..source + LEN].copy_from_slice(&bytes);
+            to.fill(0xee);
+            // SAFETY: both are live and long enough.
+            unsafe { copy_valid(to.as_mut_ptr().add(target), from.as_ptr().add(source), LEN) };
+            assert_eq!(to[target..target + LEN], bytes, "{at}, {behind}");
+            assert_eq!([to[target - 1], to[target + LEN]], [0xee; 2], "{at}, {behind}");
         }
     }
 }

@@ -52,28 +52,29 @@ impl Parameters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Flow {
-    window: u16,
+    // As wide as a load of the processor: it loads narrower neighbours together, and waits for each that was just stored.
+    window: u32,
     /// The peer's window.
-    allowed: u16,
-    threshold: u16,
+    allowed: u32,
+    threshold: u32,
     /// Data packets sent and not yet acknowledged.
-    unacked: u16,
+    unacked: u32,
     /// Data packets consumed and not yet acknowledged to the peer.
-    owed: u16,
+    owed: u32,
     /// Data packets arrived and not yet consumed.
-    held: u16,
+    held: u32,
 }
 
 impl Flow {
     /// An end with nothing on its way, whose peer has the same window.
     pub const fn new(parameters: Parameters) -> Flow {
-        let Parameters { window, threshold } = parameters;
+        let (window, threshold) = (parameters.window as u32, parameters.threshold as u32);
         Flow { window, allowed: window, threshold, unacked: 0, owed: 0, held: 0 }
     }
 
     /// The peer's window is another one. A threshold beyond it would never be reached.
     pub const fn face(&mut self, window: u16) {
-        self.allowed = if window == 0 { 1 } else { window };
+        self.allowed = if window == 0 { 1 } else { window as u32 };
         if self.threshold > self.allowed {
             self.threshold = self.allowed;
         }
@@ -88,13 +89,13 @@ impl Flow {
     /// How much of the window is in use.
     #[inline]
     pub const fn unacked(&self) -> u16 {
-        self.unacked
+        self.unacked as u16
     }
 
     /// Data packets that have arrived and wait for the program.
     #[inline]
     pub const fn held(&self) -> u16 {
-        self.held
+        self.held as u16
     }
 
     /// The immediate data of a packet that is sent now. Whatever is owed rides along.
@@ -104,7 +105,7 @@ impl Flow {
         if matches!(kind, Kind::Data) {
             self.unacked += 1;
         }
-        let acks = self.owed;
+        let acks = self.owed as u16;
         self.owed = 0;
         Immediate { kind, acks }
     }
@@ -115,7 +116,7 @@ impl Flow {
         if matches!(packet.kind, Kind::Data) {
             self.unacked -= 1;
         }
-        self.owed = packet.acks;
+        self.owed = packet.acks as u32;
     }
 
     /// A packet has arrived.
@@ -125,10 +126,11 @@ impl Flow {
     /// allows.
     #[inline]
     pub const fn arrived(&mut self, packet: Immediate) -> Result<(), Violation> {
-        if packet.acks > self.unacked {
+        let acks = packet.acks as u32;
+        if acks > self.unacked {
             return Err(Violation("acknowledges more than was sent"));
         }
-        self.unacked -= packet.acks;
+        self.unacked -= acks;
         if matches!(packet.kind, Kind::Data) {
             if self.held + self.owed >= self.allowed {
                 return Err(Violation("sends beyond the window"));

@@ -19,6 +19,7 @@ use crate::vi::send::{Gone, Obstacle, permit};
 use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::{Ordering, fence};
+use sovia_signal::access;
 use via::memory::RegionCache;
 use via::queue::Outcome;
 use via::{Control, Reliability, RemoteSegment, Status};
@@ -258,7 +259,7 @@ impl Rdma {
             unsafe {
                 let area = area.add((at - from) as usize);
                 let (source, target) = if reading { (area, part) } else { (part, area) };
-                core::ptr::copy_nonoverlapping(source.as_ptr(), target.as_ptr(), len as usize);
+                access::copy_valid(target.as_ptr(), source.as_ptr(), len as usize);
             }
             Ok(())
         })

@@ -378,5 +378,5 @@ pub(super) fn permit(lane: &mut TxLane) -> Result<(), Obstacle> {
 #[inline]
 unsafe fn copy(from: NonNull<u8>, to: NonNull<u8>, len: u32) {
     // SAFETY: by contract.
-    unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), len as usize) }
+    unsafe { sovia_signal::access::copy_valid(to.as_ptr(), from.as_ptr(), len as usize) }
 }

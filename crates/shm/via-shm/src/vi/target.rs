@@ -9,6 +9,7 @@ use crate::vi::rdma::{MAY_READ, MAY_WRITE, STEP, WINDOW};
 use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
+use sovia_signal::access;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use via::error::{Cause, ErrorCode};
 use via::memory::{Ptag, Region};
@@ -301,10 +302,10 @@ fn copy(reading: bool, memory: NonNull<u8>, area: NonNull<u8>, len: usize) {
     // checked and the region is live, which `quiesce` waits for; the one is shared memory and the
     // other is not. The program may use the bytes meanwhile: that is what it allows its peer to do.
     unsafe {
-        core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), last);
+        access::copy_valid(to.as_ptr(), from.as_ptr(), last);
         // SYNC: a thread that sees the last bytes sees those before them.
         fence(Ordering::Release);
         let (from, to) = (from.add(last), to.add(last));
-        core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), len - last);
+        access::copy_valid(to.as_ptr(), from.as_ptr(), len - last);
     }
 }

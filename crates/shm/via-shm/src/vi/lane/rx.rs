@@ -10,6 +10,7 @@ use crate::waiter::tell;
 use crate::words;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
+use sovia_signal::access;
 use std::sync::Arc;
 use via::error::Cause;
 
@@ -142,7 +143,7 @@ impl RxLane {
             // nothing is decided by the bytes.
             Some(at) => unsafe {
                 let source = self.half.pool.add(at as usize + from as usize);
-                core::ptr::copy_nonoverlapping(source.as_ptr(), to.as_ptr(), len as usize);
+                access::copy_valid(to.as_ptr(), source.as_ptr(), len as usize);
             },
         }
     }
