@@ -55,6 +55,33 @@ fn a_thread_that_takes_it_often_is_favoured_until_another_takes_it() {
 }
 
 #[test]
+fn the_favoured_thread_alone_takes_it_in_place_and_under_no_other_lock() {
+    let lock = favouring();
+    let other = favouring();
+    let favoured = favours_me(&lock);
+    for _ in 0..3 {
+        assert_eq!(lock.lock_favoured(), favoured);
+        if !favoured {
+            return;
+        }
+        assert!(lock.is_mine() && section::depth() == 1);
+        // As in a signal handler that interrupts it here.
+        assert!(!lock.lock_favoured() && !other.lock_favoured());
+        assert_eq!(lock.lock(), Acquired::Reentered);
+        lock.unlock_favoured();
+        assert!(!lock.is_mine() && !section::is_inside());
+    }
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            assert!(!lock.lock_favoured());
+            assert_eq!(lock.lock(), Acquired::Clean);
+            lock.unlock();
+        });
+    });
+    assert!(!lock.lock_favoured() && !section::is_inside());
+}
+
+#[test]
 fn the_favoured_thread_is_told_that_it_has_the_lock() {
     let lock = favouring();
     let other = favouring();
