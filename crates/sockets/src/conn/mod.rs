@@ -3,13 +3,24 @@
 //! It lies in the family's memory ([`crate::family`]), so it holds no pointer but those into a
 //! segment that every process with this connection has mapped at the same address. The atomics
 //! may be read by any thread; the [`Body`] belongs to the holder of the lock.
+//!
+//! - `life`: where one begins and ends in its slot; `flag`: its flags; `stay`: why it stays on TCP;
+//! - `locked`: its lock, and what the lock's holder has; `favoured`: the lock for the thread that it favours;
+//! - `body`, `own`: what belongs to the lock's holder;
+//! - `waiting`: who waits for it; `error`: the error that the next call is to return;
+//! - `approach`: how far it is on the way to its VI; `choice`: what the program has chosen for it.
 
 mod approach;
 mod body;
 mod choice;
+mod error;
 mod favoured;
 pub mod flag;
+mod life;
+mod locked;
 mod own;
+mod stay;
+mod waiting;
 
 pub(crate) use approach::{Approach, Stage};
 pub(crate) use body::{Bell, HasEndpoint, INLINE_MAX, PACKET_MAX};
@@ -17,20 +28,18 @@ pub use body::{Body, HELD, Held, Taking};
 pub use choice::Protocol;
 pub(crate) use choice::{Choice, WINDOW_MAX, translated};
 pub use favoured::Favoured;
+pub(crate) use locked::repair_by;
+pub use locked::{Guard, Locked};
 pub(crate) use own::Place;
 pub use own::{Handler, Own, Seen};
 
-use crate::Errno;
 use crate::members::{self, MEMBERS};
 use core::cell::UnsafeCell;
-use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 use sovia_sync::presence::Presence;
-use sovia_sync::{Acquired, BiasedLock, Family, rank, section, thread};
+use sovia_sync::{BiasedLock, Family, rank};
 use sovia_sys::cache;
-use std::sync::OnceLock;
 
 /// How far a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +113,7 @@ pub struct Conn {
     pub(crate) choice: Choice,
     /// The thread that hands the connection to a relay; 0 if none does.
     pub(crate) relaying: AtomicU32,
-    /// Why this end takes it back to TCP: a [`Reason`] plus one; 0 if it does not.
+    /// Why this end takes it back to TCP: a [`sovia_control::Reason`] plus one; 0 if it does not.
     pub(crate) leaves_for: AtomicU32,
     /// Entries of epoll sets that are the kernel's since it has left its VI: the numbers of some, 0 for none. A
     /// relative's copy of such an entry is no more to be given to the kernel.
@@ -125,83 +134,6 @@ pub struct Conn {
 unsafe impl Sync for Conn {}
 
 impl Conn {
-    /// Makes a taken slot a new connection on TCP.
-    pub fn open(&self, role: Role) -> u32 {
-        let generation = self.generation.load(Ordering::Relaxed);
-        self.flags
-            .store(if role == Role::Connector { flag::CONNECTOR } else { 0 }, Ordering::Relaxed);
-        self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
-        self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
-        self.holders.store(members::my_bit(), Ordering::Relaxed);
-        self.use_memory(0);
-        self.rx_pins.clear();
-        self.tx_pins.clear();
-        for word in [
-            &self.transfers,
-            &self.sleeps,
-            &self.stay,
-            &self.loans,
-            &self.error,
-            &self.relaying,
-            &self.leaves_for,
-        ] {
-            word.store(0, Ordering::Relaxed);
-        }
-        self.lock.begin_anew();
-        self.approach.forget();
-        self.news.clear();
-        self.choice.forget();
-        let counters = [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout];
-        for counter in counters.into_iter().chain(&self.gone_over) {
-            counter.store(0, Ordering::Relaxed);
-        }
-        self.phase.store(Phase::Candidate as u32, Ordering::Release);
-        generation
-    }
-
-    /// Makes this slot, all zero, what another one has become for calls that are still under way on it: a
-    /// connection on TCP for good, whose slot is not used again.
-    pub(crate) fn retire(&self, other: &Conn) {
-        let copy = |to: &AtomicU32, from: &AtomicU32| {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        };
-        copy(&self.generation, &other.generation);
-        copy(&self.flags, &other.flags);
-        copy(&self.stay, &other.stay);
-        self.rx_pins.copy_from(&other.rx_pins);
-        self.tx_pins.copy_from(&other.tx_pins);
-        self.set_tx(Tx::Back);
-        self.set_rx(Rx::Back);
-        for (to, from) in self.waiting.iter().zip(&other.waiting) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        self.set_phase(Phase::Plain);
-    }
-
-    /// Ends the slot's present life; references with the old generation are void from here.
-    pub fn end(&self) {
-        sovia_sys::stall::point(sovia_sys::stall::At::GivingBack);
-        self.use_memory(0);
-        self.phase.store(Phase::Free as u32, Ordering::Release);
-        self.generation.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// The life that the slot lives.
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation.load(Ordering::Acquire)
-    }
-
-    /// Whether the slot still lives the life with that generation.
-    #[inline]
-    pub fn is_generation(&self, generation: u32) -> bool {
-        self.generation.load(Ordering::Acquire) & 0xff_ffff == generation & 0xff_ffff
-    }
-
-    /// Like [`Conn::is_generation`], by the lowest 12 bits.
-    pub(crate) fn is_generation_low(&self, generation: u32) -> bool {
-        self.generation.load(Ordering::Acquire) & 0xfff == generation & 0xfff
-    }
-
     /// How far it has come.
     #[inline]
     pub fn phase(&self) -> Phase {
@@ -251,40 +183,9 @@ impl Conn {
         self.phase.store(phase as u32, Ordering::Release);
     }
 
-    /// Stays on TCP for good, unless it has been given a VI meanwhile.
-    pub(crate) fn stay_plain(&self) -> bool {
-        // It may be about to be given one, under the lock.
-        let _locked = self.lock();
-        let (from, to) = (Phase::Candidate as u32, Phase::Plain as u32);
-        self.phase.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    /// Notes why it stays on TCP; the first reason is the one.
-    pub(crate) fn stays(&self, reason: Reason) {
-        let _ =
-            self.stay.compare_exchange(0, reason as u32 + 1, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Counts its stay on TCP, once.
-    pub(crate) fn count_stay(&self, reason: Reason) {
-        self.stays(reason);
-        if self.is_first_count() {
-            crate::stats::reason(reason);
-        }
-    }
-
     /// Whether it was opened by `connect`.
     pub(crate) fn is_connector(&self) -> bool {
         self.has(flag::CONNECTOR)
-    }
-
-    /// Whether what became of it has not been counted yet: it is from here on.
-    pub(crate) fn is_first_count(&self) -> bool {
-        let first = self.set(flag::COUNTED) & flag::COUNTED == 0;
-        if first {
-            crate::stats::decided();
-        }
-        first
     }
 
     /// Which end opened it.
@@ -335,29 +236,6 @@ impl Conn {
         self.flags.fetch_and(!flags, Ordering::AcqRel)
     }
 
-    /// Notes an error that is to be reported to the program once, unless there is one.
-    pub(crate) fn keep_error(&self, error: Errno) {
-        let _ = self.error.compare_exchange(0, error as u32, Ordering::AcqRel, Ordering::Acquire);
-        self.set(flag::ERROR);
-    }
-
-    /// The error that is to be reported to the program once, if there is one.
-    pub(crate) fn error(&self) -> Option<Errno> {
-        Some(self.error.load(Ordering::Acquire) as Errno).filter(|&error| error != 0)
-    }
-
-    /// Takes the error that is to be reported to the program once.
-    pub(crate) fn take_error(&self) -> Option<Errno> {
-        if !self.has(flag::ERROR) {
-            return None;
-        }
-        self.clear(flag::ERROR);
-        match self.error.swap(0, Ordering::AcqRel) {
-            0 => None,
-            error => Some(error as Errno),
-        }
-    }
-
     /// How much it uses of its segment, beyond what is for nothing (KiB).
     pub(crate) fn memory(&self) -> u32 {
         self.backlog.load(Ordering::Relaxed)
@@ -379,31 +257,6 @@ impl Conn {
         may
     }
 
-    /// Takes the lock and with it the body.
-    #[inline]
-    pub fn lock(&self) -> Locked<'_> {
-        self.taken(self.lock.lock())
-    }
-
-    /// Takes the lock, unless others hold it for so many nanoseconds.
-    pub(crate) fn lock_within(&self, ns: u64) -> Option<Locked<'_>> {
-        self.lock.lock_within(ns).map(|acquired| self.taken(acquired))
-    }
-
-    #[inline]
-    fn taken(&self, acquired: Acquired) -> Locked<'_> {
-        if acquired == Acquired::FromTheDead {
-            self.set(flag::TORN);
-        }
-        Locked { conn: self, is_outermost: acquired.is_held() }
-    }
-
-    /// Takes the lock of a connection that this process has on a VI; `None` if it has not, or no more.
-    #[inline]
-    pub fn attached(&self) -> Option<Guard<'_>> {
-        self.lock().attached()
-    }
-
     /// Whether this process has the connection, so that the segment stays mapped while it is attached.
     #[inline]
     fn is_here(&self) -> bool {
@@ -417,80 +270,6 @@ impl Conn {
         self.phase() == Phase::Attached && self.is_here()
     }
 
-    /// Whether the calling thread is in the middle of a call on it, which a signal handler has
-    /// interrupted.
-    pub(crate) fn is_mine(&self) -> bool {
-        self.lock.is_mine()
-    }
-
-    /// Whether a call of a signal handler must not go on here, because the handler has interrupted a
-    /// call on the same connection. One that finds it so a thousand times in a row has left the
-    /// interrupted call by `longjmp`; then the call goes on under the lock that the thread still has.
-    #[inline]
-    pub fn is_interrupted(&self) -> bool {
-        // A thread that has the lock is in a section.
-        if !section::is_inside() && !thread::is_refused() {
-            return false;
-        }
-        self.is_refused()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn is_refused(&self) -> bool {
-        const PATIENCE: u32 = 1000;
-        let mine = self.lock.is_mine();
-        let before = thread::count_refusal(mine);
-        mine && before < PATIENCE
-    }
-
-    /// By what a thread that waits for the connection is known to ([`sovia_sync::hazard`]).
-    pub(crate) fn place(&self) -> usize {
-        core::ptr::from_ref(self).addr()
-    }
-
-    /// Counts the calling thread among those that wait for the connection.
-    #[inline]
-    pub fn begin_waiting(&self) {
-        self.waiting[members::place()].fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Counts it out. In a child that was forked in the middle of a wait, it has not been counted in.
-    #[inline]
-    pub fn end_waiting(&self) {
-        let less = |count: u16| count.checked_sub(1);
-        let counter = &self.waiting[members::place()];
-        let _ = counter.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
-    }
-
-    /// No thread of the process that has that place in the family waits: it is a new one.
-    pub(crate) fn forget_waiting(&self, place: usize) {
-        self.waiting[place].store(0, Ordering::Relaxed);
-    }
-
-    /// Whether any thread of the family waits.
-    pub fn is_awaited(&self) -> bool {
-        self.waiting.iter().any(|count| count.load(Ordering::Acquire) != 0)
-    }
-
-    /// How many threads of this process wait, at most.
-    pub fn waiting_here(&self) -> usize {
-        if !members::is_known() {
-            return 0;
-        }
-        usize::from(self.waiting[members::place()].load(Ordering::Acquire))
-    }
-
-    /// Counts a sleep for it.
-    pub(crate) fn sleeping(&self) {
-        self.sleeps.store(self.sleeps.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-    }
-
-    /// How often threads have slept for it.
-    pub(crate) fn sleeps(&self) -> u64 {
-        u64::from(self.sleeps.load(Ordering::Relaxed))
-    }
-
     /// Notes where the next message will lie.
     #[inline]
     pub(crate) fn expect_at(&self, place: usize) {
@@ -502,134 +281,5 @@ impl Conn {
     #[inline]
     pub(crate) fn fetch_next(&self) {
         cache::will_read(core::ptr::without_provenance(self.next_at.load(Ordering::Relaxed)));
-    }
-
-    /// Takes the lock if it is free.
-    #[inline]
-    pub fn try_lock(&self) -> Option<Locked<'_>> {
-        // Made only once the lock is held: one that is dropped gives the lock back, whichever thread has it.
-        self.lock.try_lock().then(|| Locked { conn: self, is_outermost: true })
-    }
-}
-
-/// Makes a body whole whose last owner died in the middle of something.
-static REPAIR: OnceLock<fn(&mut Guard<'_>)> = OnceLock::new();
-
-/// Has `repair` make bodies whole that the dead have left: what that takes is known to
-/// [`crate::stream`] alone. Said once, at the start.
-pub(crate) fn repair_by(repair: fn(&mut Guard<'_>)) {
-    let _ = REPAIR.set(repair);
-}
-
-#[cold]
-#[inline(never)]
-fn repair(guard: &mut Guard<'_>) {
-    if let Some(repair) = REPAIR.get() {
-        repair(guard);
-    }
-}
-
-/// The locked body of a connection, wherever that runs.
-#[derive(Debug)]
-pub struct Locked<'a> {
-    /// The connection.
-    pub conn: &'a Conn,
-    /// Whether the lock was free before.
-    is_outermost: bool,
-}
-
-impl Deref for Locked<'_> {
-    type Target = Body;
-
-    #[inline]
-    fn deref(&self) -> &Body {
-        // SAFETY: a Locked exists only while the lock is held.
-        unsafe { &*self.conn.body.get() }
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Body {
-        // SAFETY: as for `deref`, and it is borrowed mutably.
-        unsafe { &mut *self.conn.body.get() }
-    }
-}
-
-/// The locked body of a connection that this process has on a VI: its endpoint may be used. The segment
-/// stays mapped meanwhile, because the process leaves the VI only under the lock ([`crate::ops`]'s close,
-/// [`crate::retreat`]).
-#[derive(Debug)]
-pub struct Guard<'a>(Locked<'a>);
-
-impl<'a> Deref for Guard<'a> {
-    type Target = Locked<'a>;
-
-    #[inline]
-    fn deref(&self) -> &Locked<'a> {
-        &self.0
-    }
-}
-
-impl<'a> DerefMut for Guard<'a> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Locked<'a> {
-        &mut self.0
-    }
-}
-
-impl<'a> Locked<'a> {
-    /// The same, if this process has the connection on a VI.
-    #[inline]
-    pub(crate) fn attached(self) -> Option<Guard<'a>> {
-        let conn = self.conn;
-        if !conn.is_attached_here() {
-            return None;
-        }
-        let mut guard = Guard(self);
-        if conn.has(flag::TORN) {
-            conn.clear(flag::TORN);
-            repair(&mut guard);
-        }
-        Some(guard)
-    }
-}
-
-impl Locked<'_> {
-    /// What has been counted since the last time goes to the statistics.
-    pub(crate) fn settle_traffic(&mut self) {
-        let traffic = core::mem::take(&mut self.traffic);
-        self.past += traffic;
-        if let Some(page) = crate::stats::page() {
-            page.add(&traffic);
-        }
-    }
-}
-
-impl Drop for Locked<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.is_outermost {
-            self.conn.lock.unlock();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lock_that_another_thread_holds_is_not_given_back_by_trying() {
-        // SAFETY: connections are made of zeroed memory of the family's.
-        let conn: Box<Conn> = unsafe { Box::<Conn>::new_zeroed().assume_init() };
-        let guard = conn.lock();
-        std::thread::scope(|scope| {
-            scope.spawn(|| assert!(conn.try_lock().is_none()));
-        });
-        assert!(conn.is_mine());
-        drop(guard);
-        assert!(conn.try_lock().is_some());
-        assert!(!conn.is_mine());
     }
 }

@@ -2,10 +2,16 @@
 //!
 //! The preload library decodes a call's arguments and comes here for descriptors that
 //! [`crate::table`] knows; `kernel` is always the real call.
+//!
+//! - `receive`, `send`: the calls that move bytes; `transfer`: what those have in common;
+//! - `close`: how descriptors come, are copied and go; `option`: options, modes and errors of a socket;
+//! - `keep`: connections that calls are still under way on, when their descriptors are gone.
 
 mod close;
 pub(crate) mod keep;
 mod option;
+mod receive;
+mod send;
 mod transfer;
 
 pub(crate) use close::leave_to_relay;
@@ -13,8 +19,10 @@ pub use close::{
     close, dup, forget, keep_only, leaving, opened, opening, received, shutdown, staying,
 };
 pub use option::{fionread, keep_error, nonblocking, note_option, pending_error, socket_error};
+pub use receive::receive;
+pub use send::{send, send_file};
+pub use transfer::Flags;
 pub(crate) use transfer::deadline;
-pub use transfer::{Flags, receive, send, send_file};
 
 /// `mlockall`. What the library has mapped is far more than is used, and none of the program's.
 pub fn lock_all(flags: i32) -> crate::Outcome {

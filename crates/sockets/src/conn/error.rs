@@ -1,0 +1,30 @@
+//! The error of a connection that the program is still to hear of, once.
+
+use super::{Conn, flag};
+use crate::Errno;
+use core::sync::atomic::Ordering;
+
+impl Conn {
+    /// Notes an error that is to be reported to the program once, unless there is one.
+    pub(crate) fn keep_error(&self, error: Errno) {
+        let _ = self.error.compare_exchange(0, error as u32, Ordering::AcqRel, Ordering::Acquire);
+        self.set(flag::ERROR);
+    }
+
+    /// The error that is to be reported to the program once, if there is one.
+    pub(crate) fn error(&self) -> Option<Errno> {
+        Some(self.error.load(Ordering::Acquire) as Errno).filter(|&error| error != 0)
+    }
+
+    /// Takes the error that is to be reported to the program once.
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        if !self.has(flag::ERROR) {
+            return None;
+        }
+        self.clear(flag::ERROR);
+        match self.error.swap(0, Ordering::AcqRel) {
+            0 => None,
+            error => Some(error as Errno),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The lives of a connection's slot: where one begins and ends, and which one it is.
+
+use super::{Conn, Phase, Role, flag};
+use crate::members;
+use core::sync::atomic::{AtomicU32, Ordering};
+use sovia_proto::path::{Rx, Tx};
+
+impl Conn {
+    /// Makes a taken slot a new connection on TCP.
+    pub fn open(&self, role: Role) -> u32 {
+        let generation = self.generation.load(Ordering::Relaxed);
+        self.flags
+            .store(if role == Role::Connector { flag::CONNECTOR } else { 0 }, Ordering::Relaxed);
+        self.tx.store(Tx::Tcp as u32, Ordering::Relaxed);
+        self.rx.store(Rx::Tcp as u32, Ordering::Relaxed);
+        self.holders.store(members::my_bit(), Ordering::Relaxed);
+        self.use_memory(0);
+        self.rx_pins.clear();
+        self.tx_pins.clear();
+        for word in [
+            &self.transfers,
+            &self.sleeps,
+            &self.stay,
+            &self.loans,
+            &self.error,
+            &self.relaying,
+            &self.leaves_for,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.lock.begin_anew();
+        self.approach.forget();
+        self.news.clear();
+        self.choice.forget();
+        let counters = [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout];
+        for counter in counters.into_iter().chain(&self.gone_over) {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.phase.store(Phase::Candidate as u32, Ordering::Release);
+        generation
+    }
+
+    /// Makes this slot, all zero, what another one has become for calls that are still under way on it: a
+    /// connection on TCP for good, whose slot is not used again.
+    pub(crate) fn retire(&self, other: &Conn) {
+        let copy = |to: &AtomicU32, from: &AtomicU32| {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        copy(&self.generation, &other.generation);
+        copy(&self.flags, &other.flags);
+        copy(&self.stay, &other.stay);
+        self.rx_pins.copy_from(&other.rx_pins);
+        self.tx_pins.copy_from(&other.tx_pins);
+        self.set_tx(Tx::Back);
+        self.set_rx(Rx::Back);
+        for (to, from) in self.waiting.iter().zip(&other.waiting) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.set_phase(Phase::Plain);
+    }
+
+    /// Ends the slot's present life; references with the old generation are void from here.
+    pub fn end(&self) {
+        sovia_sys::stall::point(sovia_sys::stall::At::GivingBack);
+        self.use_memory(0);
+        self.phase.store(Phase::Free as u32, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The life that the slot lives.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Whether the slot still lives the life with that generation.
+    #[inline]
+    pub fn is_generation(&self, generation: u32) -> bool {
+        self.generation.load(Ordering::Acquire) & 0xff_ffff == generation & 0xff_ffff
+    }
+
+    /// Like [`Conn::is_generation`], by the lowest 12 bits.
+    pub(crate) fn is_generation_low(&self, generation: u32) -> bool {
+        self.generation.load(Ordering::Acquire) & 0xfff == generation & 0xfff
+    }
+}

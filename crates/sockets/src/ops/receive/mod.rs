@@ -1,0 +1,227 @@
+//! The calls that receive: read, readv, recv, recvfrom, recvmsg.
+//!
+//! A message that is one packet first, then what else can be had at once, then a wait; the kernel's call where the
+//! connection is on TCP. What becomes of a call's parts: `parts`.
+
+mod parts;
+
+use super::keep;
+use super::transfer::{Flags, back, deadline, keep_error, make};
+use crate::conn::{Phase, flag};
+use crate::retreat;
+use crate::stream::{self, Got};
+use crate::table::Ref;
+use crate::wait::{self, Call, Ended, Want};
+use crate::{Outcome, anchors, meeting};
+use parts::{peek, scatter};
+use sovia_proto::path::Rx;
+use sovia_sys::call;
+
+/// read, readv, recv, recvfrom, recvmsg: fills `parts` one after the other.
+/// `kernel` makes the program's own call, for a connection on TCP.
+#[inline(always)]
+pub fn receive(
+    fd: i32,
+    at: Ref,
+    parts: &mut [&mut [u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    wait::cancellation_point();
+    if let [part] = parts
+        && !part.is_empty()
+        && !flags.peek
+        && !flags.wait_all
+        && let Some(mut guard) = at.favoured()
+    {
+        match stream::single::receive(&mut guard, fd, part) {
+            Some(Got::Bytes(n)) => {
+                guard.leave();
+                return Ok(n);
+            }
+            Some(Got::Nothing) if flags.dont_wait || at.conn.has(flag::NONBLOCK) => {
+                guard.leave();
+                anchors::ensure_for_a_look();
+                if !retreat::concerns(at.conn) {
+                    return Err(libc::EAGAIN);
+                }
+            }
+            Some(Got::Failed(e)) => return Err(e),
+            Some(Got::Nothing | Got::End) | None => {}
+        }
+    }
+    receive_generally(fd, at, parts, flags, kernel)
+}
+
+/// The same, whatever there is.
+#[inline(never)]
+fn receive_generally(
+    fd: i32,
+    at: Ref,
+    parts: &mut [&mut [u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let conn = at.conn;
+    let kernel = match conn.phase() {
+        Phase::Attached => kernel,
+        Phase::Candidate => {
+            let is_on_tcp = || conn.phase() != Phase::Attached || conn.rx() == Rx::Tcp;
+            let counter = (!flags.peek).then_some(&conn.rx_tcp);
+            match make(kernel, &conn.rx_pins, is_on_tcp, counter) {
+                Ok(result) => {
+                    let n = result?;
+                    if n > 0 && conn.phase() == Phase::Candidate {
+                        received(fd, at);
+                    }
+                    return Ok(n);
+                }
+                Err(kernel) => kernel,
+            }
+        }
+        _ => return kernel(),
+    };
+    if conn.rx() == Rx::Back {
+        retreat::settle(at);
+        // While it has its VI still no thread sleeps in the kernel's call: a relay would read beside it.
+        if !conn.is_attached() {
+            return kernel();
+        }
+    }
+    if conn.is_interrupted() {
+        return Err(libc::EINTR);
+    }
+    // The common case: one part, something there.
+    if let [part] = parts
+        && !flags.peek
+        && !flags.wait_all
+        && let Some(mut guard) = at.attached()
+    {
+        match stream::receive(&mut guard, fd, part) {
+            Got::Bytes(n) => return Ok(n),
+            Got::End => return Ok(0),
+            Got::Failed(e) => return Err(e),
+            Got::Nothing if part.is_empty() && !flags.empty_waits => return Ok(0),
+            Got::Nothing => {}
+        }
+        if flags.dont_wait || conn.has(flag::NONBLOCK) {
+            drop(guard);
+            anchors::ensure_for_a_look();
+            if !retreat::concerns(conn) {
+                return Err(libc::EAGAIN);
+            }
+            retreat::settle(at);
+            if !retreat::is_bringing(fd, at) {
+                return Err(libc::EAGAIN);
+            }
+        }
+    }
+    let result = receive_slowly(fd, at, parts, flags, kernel);
+    keep::leave();
+    result
+}
+
+/// A candidate has received. Grants the VI if it has been given one: the program reads.
+#[inline]
+fn received(fd: i32, at: Ref) {
+    if meeting::received(fd, at) {
+        back(fd, at);
+    } else if at.conn.phase() == Phase::Attached
+        && let Some(mut guard) = at.attached()
+    {
+        stream::grant(&mut guard);
+    }
+}
+
+fn receive_slowly(
+    fd: i32,
+    at: Ref,
+    parts: &mut [&mut [u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let conn = at.conn;
+    let wanted: usize = parts.iter().map(|part| part.len()).sum();
+    if wanted == 0 && !flags.empty_waits {
+        return Ok(0);
+    }
+    let mut call = Call::begin(fd, at, deadline(&conn.receive_timeout));
+    let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
+    let mut done = 0;
+    loop {
+        let attempt = |guard: &mut crate::conn::Guard<'_>| {
+            let fd = keep::descriptor(fd, at);
+            let got =
+                if flags.peek { peek(guard, fd, parts) } else { scatter(guard, fd, parts, done) };
+            match got {
+                Got::Bytes(n) => Some(Ok(n)),
+                Got::End => Some(Ok(0)),
+                Got::Failed(e) => {
+                    if done > 0 {
+                        // The call returns what it has; the next one returns the error.
+                        keep_error(guard.conn, e);
+                    }
+                    Some(Err(e))
+                }
+                Got::Nothing => {
+                    // The thread that takes the connection back may have ended.
+                    retreat::go_on_under(guard, fd);
+                    None
+                }
+            }
+        };
+        let waited = if patient {
+            call.ends_at_handler = done > 0 || wanted == 0;
+            wait::until(&mut call, Want::Receive, attempt)
+        } else {
+            wait::look(at, attempt)
+        };
+        let result = match waited {
+            Ok(result) => result,
+            Err(Ended::Plain) if done == 0 => {
+                let now = keep::descriptor(fd, at);
+                return if now == fd { kernel() } else { receive_plainly(now, parts, flags) };
+            }
+            Err(Ended::Plain) => return Ok(done),
+            // Whatever ends the wait, the kernel has then received all that was asked for.
+            Err(Ended::Failed(libc::EAGAIN | libc::EINTR)) if patient && wanted == 0 => {
+                return Ok(0);
+            }
+            Err(Ended::Failed(e)) => Err(e),
+        };
+        match result {
+            Ok(n) if flags.peek => {
+                if !flags.wait_all || !patient || n == wanted {
+                    return Ok(n);
+                }
+                // To wait for more without taking what is there is left to the kernel.
+                back(fd, at);
+                return kernel();
+            }
+            Ok(0) => return Ok(done),
+            Ok(n) => {
+                done += n;
+                if done == wanted || !flags.wait_all || !patient {
+                    return Ok(done);
+                }
+            }
+            Err(_) if done > 0 => return Ok(done),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// A receive whose connection has gone back to TCP, and whose descriptor is no more.
+fn receive_plainly(fd: i32, parts: &mut [&mut [u8]], flags: Flags) -> Outcome {
+    let part = parts.iter_mut().find(|part| !part.is_empty());
+    let part = part.map_or(&mut [] as &mut [u8], |part| part);
+    let mut how = 0;
+    for (wanted, flag) in [
+        (flags.peek, libc::MSG_PEEK),
+        (flags.wait_all, libc::MSG_WAITALL),
+        (flags.dont_wait, libc::MSG_DONTWAIT),
+    ] {
+        how |= if wanted { flag } else { 0 };
+    }
+    call::recv(fd, part, how).map_err(crate::errno)
+}

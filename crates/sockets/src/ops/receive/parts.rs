@@ -1,0 +1,82 @@
+//! The parts of the program's memory that a receive fills, one after the other.
+
+use crate::ops::transfer::keep_error;
+use crate::stream::{self, Got};
+use sovia_signal::access::{self, Fault};
+
+pub(super) fn scatter(
+    guard: &mut crate::conn::Guard<'_>,
+    fd: i32,
+    parts: &mut [&mut [u8]],
+    mut skip: usize,
+) -> Got {
+    let mut done = 0;
+    if parts.iter().all(|part| part.is_empty()) {
+        return stream::receive(guard, fd, &mut []);
+    }
+    if skip == 0 && parts.len() > 1 && !parts.iter().all(|part| is_there(part)) {
+        // Perhaps a part is needed that is not there: then nothing is consumed, as in the kernel.
+        match peek(guard, fd, parts) {
+            Got::Bytes(_) => {}
+            other => return other,
+        }
+    }
+    for part in parts {
+        if skip >= part.len() {
+            skip -= part.len();
+            continue;
+        }
+        let out = &mut part[skip..];
+        skip = 0;
+        match stream::receive(guard, fd, out) {
+            Got::Bytes(n) => {
+                done += n;
+                if n < out.len() {
+                    break;
+                }
+            }
+            Got::Failed(e) if done > 0 => {
+                keep_error(guard.conn, e);
+                break;
+            }
+            _ if done > 0 => break,
+            other => return other,
+        }
+    }
+    Got::Bytes(done)
+}
+
+/// Whether the program's part can be written, as far as its ends show.
+fn is_there(part: &[u8]) -> bool {
+    let mut fault = Fault::none();
+    for byte in [part.first(), part.last()].into_iter().flatten() {
+        let at = core::ptr::from_ref(byte).cast_mut();
+        // SAFETY: the program's byte is put back as it was.
+        unsafe {
+            let was: u8 = access::load_word(at.cast_const(), &mut fault);
+            access::store_word(at, was, &mut fault);
+        }
+    }
+    fault.check().is_ok()
+}
+
+pub(super) fn peek(guard: &mut crate::conn::Guard<'_>, fd: i32, parts: &mut [&mut [u8]]) -> Got {
+    if let [part] = parts {
+        return stream::peek(guard, fd, part);
+    }
+    let wanted = parts.iter().map(|part| part.len()).sum();
+    let mut all = vec![0; wanted];
+    let got = stream::peek(guard, fd, &mut all);
+    if let Got::Bytes(n) = got {
+        let mut from = &all[..n];
+        for part in parts {
+            let n = part.len().min(from.len());
+            // SAFETY: both have `n` bytes, and one is ours.
+            if unsafe { access::copy(part.as_mut_ptr(), from.as_ptr(), n) }.is_err() {
+                return Got::Failed(libc::EFAULT);
+            }
+            from = &from[n..];
+        }
+    }
+    got
+}

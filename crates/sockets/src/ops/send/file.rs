@@ -1,0 +1,76 @@
+//! sendfile to a connection.
+
+use super::on_tcp::send_on_tcp;
+use super::{send, send_off_vi};
+use crate::Outcome;
+use crate::ops::transfer::{Flags, back};
+use crate::table::Ref;
+use sovia_sys::call;
+
+/// sendfile to a connection: on a VI the file is read, and sent as bytes.
+pub fn send_file(
+    fd: i32,
+    at: Ref,
+    from: i32,
+    mut place: Option<&mut i64>,
+    count: usize,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    if count == 0 {
+        // Of nothing, the kernel does not even ask the socket.
+        return kernel();
+    }
+    // The path may be switched before the kernel is asked; then the VI takes the file.
+    let asked =
+        send_off_vi(fd, at, || count, kernel).or_else(|kernel| send_on_tcp(fd, at, count, kernel));
+    let kernel = match asked {
+        Ok(result) => return result,
+        Err(kernel) => kernel,
+    };
+    // Which other files can be sent is the kernel's to know.
+    if !call::is_plain_file(from).map_err(crate::errno)? {
+        back(fd, at);
+        return kernel();
+    }
+    const PIECE: usize = 128 << 10;
+    let mut piece = vec![0u8; PIECE.min(count)];
+    let mut done = 0;
+    while done < count {
+        let want = piece.len().min(count - done);
+        let read = match &place {
+            Some(offset) => call::pread(from, &mut piece[..want], **offset),
+            None => call::read(from, &mut piece[..want]),
+        };
+        let got = match read {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(_) if done > 0 => break,
+            Err(e) => return Err(crate::errno(e)),
+        };
+        let sent = send(fd, at, &[&piece[..got]], Flags::default(), || Err(libc::EAGAIN));
+        let n = match sent {
+            Ok(n) => n,
+            Err(e) => {
+                put_back(from, place.is_none(), got);
+                return if done > 0 { Ok(done) } else { Err(e) };
+            }
+        };
+        if let Some(offset) = &mut place {
+            **offset += n as i64;
+        } else if n < got {
+            put_back(from, true, got - n);
+        }
+        done += n;
+        if n < got {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Bytes that were read and could not be sent are to be read again.
+fn put_back(from: i32, moved: bool, n: usize) {
+    if moved {
+        let _ = call::seek(from, -(n as i64), libc::SEEK_CUR);
+    }
+}

@@ -1,0 +1,158 @@
+//! The calls that send: write, writev, send, sendto, sendmsg, sendfile.
+//!
+//! A message that is one packet first, then what else there is room for at once.
+//!
+//! - `parts`: the parts of the program's memory, and a short write of several as one packet;
+//! - `on_tcp`: the kernel's call, where a connection is on TCP;
+//! - `rest`: what there was no room for at once;
+//! - `file`: sendfile.
+
+mod file;
+mod on_tcp;
+mod parts;
+mod rest;
+
+pub use file::send_file;
+
+use super::transfer::{Flags, back, make};
+use crate::conn::{Phase, flag};
+use crate::retreat;
+use crate::stream::{self, Put};
+use crate::table::Ref;
+use crate::{Outcome, anchors, meeting, wait};
+use on_tcp::{send_on_tcp, send_tcp, watch_room_after};
+use parts::{SHORT, length, send_short};
+use rest::{leave_if_full, send_slowly};
+
+/// write, writev, send, sendto, sendmsg: takes `parts` one after the other.
+/// `kernel` makes the program's own call, for a connection on TCP.
+#[inline(always)]
+pub fn send(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    if let [part] = parts
+        && let Some(mut guard) = at.favoured()
+        && stream::single::send(&mut guard, part)
+    {
+        guard.leave();
+        return Ok(part.len());
+    }
+    send_generally(fd, at, parts, flags, kernel)
+}
+
+/// The same, whatever there is.
+#[inline(never)]
+fn send_generally(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let conn = at.conn;
+    let kernel = match send_off_vi(fd, at, || length(parts), kernel) {
+        Ok(result) => return result,
+        Err(kernel) => kernel,
+    };
+    if let [part] = parts
+        && let Some(mut guard) = at.attached()
+    {
+        match stream::send(&mut guard, fd, part) {
+            Put::Bytes(n) if n == part.len() => {
+                if conn.has(flag::UNTIL_FULL) {
+                    drop(guard);
+                    leave_if_full(fd, at);
+                }
+                return Ok(n);
+            }
+            Put::Bytes(n) => {
+                drop(guard);
+                if flags.dont_wait || conn.has(flag::NONBLOCK) {
+                    leave_if_full(fd, at);
+                    return Ok(n);
+                }
+                return send_slowly(fd, at, parts, flags, n);
+            }
+            Put::Failed(e) => return Err(e),
+            Put::AskKernel => {
+                drop(guard);
+                retreat::settle(at);
+                return send_tcp(fd, at, length(parts), kernel)
+                    .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
+            }
+            Put::Full => {
+                if flags.dont_wait || conn.has(flag::NONBLOCK) {
+                    drop(guard);
+                    leave_if_full(fd, at);
+                    anchors::ensure_for_a_look();
+                    return Err(libc::EAGAIN);
+                }
+            }
+        }
+    }
+    // A short gathered write goes as one packet.
+    let total = length(parts);
+    if parts.len() > 1 && total <= SHORT {
+        return send_short(fd, at, parts, flags, kernel);
+    }
+    send_or_kernel(fd, at, parts, flags, kernel)
+}
+
+/// Where every send of `total` bytes begins. On a connection that has no VI the kernel's call is made; it comes back
+/// where there is one.
+#[inline]
+fn send_off_vi<K: FnOnce() -> Outcome>(
+    fd: i32,
+    at: Ref,
+    total: impl FnOnce() -> usize,
+    kernel: K,
+) -> Result<Outcome, K> {
+    wait::cancellation_point();
+    let conn = at.conn;
+    let kernel = match conn.phase() {
+        Phase::Attached => kernel,
+        Phase::Candidate => {
+            before_send(fd, at);
+            let is_on_tcp = || conn.phase() != Phase::Attached;
+            let sent = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp));
+            if let Ok(sent) = &sent {
+                if conn.phase() == Phase::Attached {
+                    // Another thread has given it its VI meanwhile.
+                    watch_room_after(fd, at, sent, total());
+                }
+                if matches!(sent, Ok(1..)) && conn.phase() == Phase::Candidate {
+                    meeting::sent(at);
+                }
+            }
+            match sent {
+                Ok(sent) => return Ok(sent),
+                Err(kernel) => kernel,
+            }
+        }
+        _ => return Ok(kernel()),
+    };
+    if conn.is_interrupted() { Ok(Err(libc::EINTR)) } else { Err(kernel) }
+}
+
+/// A candidate is about to send: it may have been given a VI.
+#[inline]
+fn before_send(fd: i32, at: Ref) {
+    if meeting::before_send(fd, at) {
+        back(fd, at);
+    }
+}
+
+fn send_or_kernel(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    send_on_tcp(fd, at, length(parts), kernel)
+        .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0))
+}

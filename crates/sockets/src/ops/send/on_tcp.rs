@@ -1,0 +1,91 @@
+//! Sends that the kernel's call makes, because the connection is on TCP.
+
+use crate::conn::Conn;
+use crate::ops::transfer::{Flags, make};
+use crate::stream::{self, Way};
+use crate::table::{self, Ref};
+use crate::{Outcome, anchors};
+use core::sync::atomic::Ordering;
+use sovia_sys::call;
+
+/// The kernel's own call serves a connection that is on TCP all through. It comes back if there is a VI to send on.
+pub(super) fn send_on_tcp<K: FnOnce() -> Outcome>(
+    fd: i32,
+    at: Ref,
+    total: usize,
+    kernel: K,
+) -> Result<Outcome, K> {
+    let Some(mut guard) = at.attached() else { return Ok(kernel()) };
+    match stream::way(&mut guard, fd) {
+        Way::Vi => Err(kernel),
+        Way::Failed(e) => Ok(Err(e)),
+        Way::Kernel => {
+            drop(guard);
+            send_tcp(fd, at, total, kernel)
+        }
+    }
+}
+
+/// The kernel's call on an attached connection that is on TCP now. It comes back if another thread has switched the
+/// path between the look and the call.
+pub(super) fn send_tcp<K: FnOnce() -> Outcome>(
+    fd: i32,
+    at: Ref,
+    total: usize,
+    kernel: K,
+) -> Result<Outcome, K> {
+    let conn = at.conn;
+    let is_on_tcp = || !stream::goes_over_vi(conn);
+    let result = make(kernel, &conn.tx_pins, is_on_tcp, Some(&conn.tx_tcp))?;
+    watch_room_after(fd, at, &result, total);
+    Ok(result)
+}
+
+/// TCP has had no room for all of `total`: the program is to hear of it when it has.
+pub(super) fn watch_room_after(fd: i32, at: Ref, sent: &Outcome, total: usize) {
+    let had_room = match sent {
+        Ok(n) => *n >= total,
+        Err(error) => *error != libc::EAGAIN,
+    };
+    if !had_room
+        && let Some(guard) = at.attached()
+        && let Some(fd) = number_of(fd, at)
+    {
+        anchors::watch_room(&guard, fd);
+    }
+}
+
+/// A descriptor of the connection: the number of a call's may be another one's by now.
+pub(super) fn number_of(fd: i32, at: Ref) -> Option<i32> {
+    if table::refers(fd, at) { Some(fd) } else { table::descriptor_of(at.conn) }
+}
+
+/// The rest of a send whose connection has gone back to TCP in the middle.
+pub(super) fn send_plainly(fd: i32, bytes: &[u8], flags: Flags) -> Outcome {
+    let mut how = 0;
+    for (wanted, flag) in
+        [(flags.no_signal, libc::MSG_NOSIGNAL), (flags.dont_wait, libc::MSG_DONTWAIT)]
+    {
+        how |= if wanted { flag } else { 0 };
+    }
+    call::send(fd, bytes, how).map_err(crate::errno)
+}
+
+/// The kernel's verdict on a send whose path has ended. Never blocks. `partly`: the call has sent
+/// something, so an error is the next call's.
+pub(super) fn raw_send(conn: &Conn, fd: i32, bytes: &[u8], flags: Flags, partly: bool) -> Outcome {
+    let no_signal = if flags.no_signal || partly { libc::MSG_NOSIGNAL } else { 0 };
+    match call::send(fd, bytes, libc::MSG_DONTWAIT | no_signal) {
+        Ok(n) => {
+            conn.tx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+            Ok(n)
+        }
+        Err(error) => {
+            // The kernel reports any error but these two once.
+            if partly && !matches!(error, call::Errno::EPIPE | call::Errno::EAGAIN) {
+                conn.keep_error(crate::errno(error));
+            }
+            Err(crate::errno(error))
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The parts of the program's memory that a send takes, one after the other, and a short write of several parts, which
+//! goes as one packet.
+
+use super::rest::send_slowly;
+use super::send_or_kernel;
+use crate::conn::{INLINE_MAX, flag};
+use crate::ops::transfer::Flags;
+use crate::stream::{self, Put};
+use crate::table::Ref;
+use crate::{Errno, Outcome};
+use sovia_signal::access::{self, BadAddress};
+
+/// A write of several parts that have no more bytes than this goes as one packet.
+pub(super) const SHORT: usize = 4096;
+
+#[inline(never)]
+pub(super) fn send_short(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let total = length(parts);
+    if total <= INLINE_MAX {
+        let mut short = [0u8; INLINE_MAX];
+        join(parts, &mut short)?;
+        return send_or_kernel(fd, at, &[&short[..total]], flags, kernel);
+    }
+    match send_in_place(fd, at, parts, total) {
+        Some(Ok(done)) if done < total => {
+            if flags.dont_wait || at.conn.has(flag::NONBLOCK) {
+                return Ok(done);
+            }
+            send_slowly(fd, at, parts, flags, done)
+        }
+        Some(result) => result,
+        None => send_or_kernel(fd, at, parts, flags, kernel),
+    }
+}
+
+/// Gathers the parts where the packet lies. `None` if there is no place for one now, or the packet is not
+/// to be sent at once.
+#[inline(never)]
+fn send_in_place(fd: i32, at: Ref, parts: &[&[u8]], total: usize) -> Option<Outcome> {
+    let mut guard = at.attached()?;
+    if !stream::packets_go_at_once(&guard, total) {
+        return None;
+    }
+    let stream::Place::Here(memory) = stream::lend(&mut guard, total as u32) else { return None };
+    // SAFETY: a lent place has as many bytes, and no other thread uses it while the lock is held; any
+    // bytes are valid.
+    let place = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), total) };
+    let put = match join(parts, place) {
+        Ok(()) => stream::commit(&mut guard, fd, place, total),
+        Err(error) => Put::Failed(error),
+    };
+    if put != Put::Bytes(total) {
+        stream::take_back(&mut guard);
+    }
+    match put {
+        Put::Bytes(n) => Some(Ok(n)),
+        Put::Failed(e) => Some(Err(e)),
+        Put::AskKernel | Put::Full => None,
+    }
+}
+
+/// Copies the program's parts one after the other; as many bytes as `out` has room for.
+fn join(parts: &[&[u8]], mut out: &mut [u8]) -> Result<(), Errno> {
+    for part in parts {
+        let (place, rest) = out.split_at_mut(part.len().min(out.len()));
+        // SAFETY: the place is ours, and no longer than the part.
+        unsafe { access::copy(place.as_mut_ptr(), part.as_ptr(), place.len()) }
+            .map_err(|BadAddress| libc::EFAULT)?;
+        out = rest;
+    }
+    Ok(())
+}
+
+pub(super) fn length(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|part| part.len()).sum()
+}
+
+/// What is left of the first part that has not been sent, where so many bytes have been.
+pub(super) fn rest_of<'a>(parts: &[&'a [u8]], mut done: usize) -> Option<&'a [u8]> {
+    parts.iter().find_map(|part| match part.get(done..) {
+        Some(rest) if !rest.is_empty() => Some(rest),
+        _ => {
+            done -= part.len();
+            None
+        }
+    })
+}

@@ -1,0 +1,108 @@
+//! The rest of a send, for which there was no room at once: it waits for room, or goes to TCP.
+
+use super::on_tcp::{number_of, raw_send, send_plainly};
+use super::parts::{length, rest_of};
+use crate::conn::flag;
+use crate::ops::keep;
+use crate::ops::transfer::{Flags, deadline, keep_error};
+use crate::stream::{self, Put};
+use crate::table::Ref;
+use crate::wait::{self, Call, Ended, Want};
+use crate::{Outcome, anchors, retreat};
+use sovia_proto::path::Tx;
+
+/// Sends the rest, waiting for room.
+pub(super) fn send_slowly(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, done: usize) -> Outcome {
+    let result = send_rest(fd, at, parts, flags, done);
+    keep::leave();
+    result
+}
+
+fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -> Outcome {
+    let conn = at.conn;
+    let total = length(parts);
+    let mut call = Call::begin(fd, at, deadline(&conn.send_timeout));
+    let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
+    let mut may_leave = true;
+    while done < total {
+        let Some(rest) = rest_of(parts, done) else { break };
+        let mut is_full = false;
+        let attempt = |guard: &mut crate::conn::Guard<'_>| {
+            let fd = keep::descriptor(fd, at);
+            // As many parts as there is room for: nothing that another thread sends comes in between.
+            let mut sent = 0;
+            let put = loop {
+                let Some(rest) = rest_of(parts, done + sent) else { return Some(Ok(sent)) };
+                match stream::send(guard, fd, rest) {
+                    Put::Bytes(n) if n == rest.len() => sent += n,
+                    Put::Bytes(n) => return Some(Ok(sent + n)),
+                    _ if sent > 0 => return Some(Ok(sent)),
+                    put => break put,
+                }
+            };
+            match put {
+                Put::Bytes(n) => Some(Ok(n)),
+                Put::Failed(e) => {
+                    if done > 0 {
+                        // The call returns how much it has sent; the next one returns the error.
+                        keep_error(guard.conn, e);
+                    }
+                    Some(Err(e))
+                }
+                Put::AskKernel => match raw_send(guard.conn, fd, rest, flags, done > 0) {
+                    Err(libc::EAGAIN) => {
+                        anchors::watch_room(guard, fd);
+                        None
+                    }
+                    result => Some(result),
+                },
+                Put::Full if may_leave && guard.conn.has(flag::UNTIL_FULL) => {
+                    is_full = true;
+                    Some(Ok(0))
+                }
+                Put::Full => None,
+            }
+        };
+        let waited = if patient {
+            call.ends_at_handler = done > 0;
+            wait::until(&mut call, Want::Send, attempt)
+        } else {
+            wait::look(at, attempt)
+        };
+        let result = match waited {
+            Ok(result) => result,
+            Err(Ended::Plain) => send_plainly(keep::descriptor(fd, at), rest, flags),
+            Err(Ended::Failed(e)) => Err(e),
+        };
+        match result {
+            Ok(n) => done += n,
+            Err(_) if done > 0 => return Ok(done),
+            Err(e) => return Err(e),
+        }
+        if is_full {
+            may_leave = false;
+            leave_if_full(fd, at);
+        }
+    }
+    if conn.has(flag::UNTIL_FULL) {
+        leave_if_full(fd, at);
+    }
+    Ok(done)
+}
+
+/// If the program has the kernel watch for how long the peer leaves no room: as soon as there is none, TCP has the
+/// next bytes.
+#[cold]
+#[inline(never)]
+pub(super) fn leave_if_full(fd: i32, at: Ref) {
+    if !at.conn.has(flag::UNTIL_FULL) {
+        return;
+    }
+    let Some(fd) = number_of(fd, at) else { return };
+    let is_full = at
+        .attached()
+        .is_some_and(|mut guard| at.conn.tx() == Tx::Vi && !stream::writable(&mut guard, fd));
+    if is_full {
+        retreat::sending(fd, at);
+    }
+}
