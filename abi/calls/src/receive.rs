@@ -35,7 +35,7 @@ calls! {
         // SAFETY: read's own contract.
         let Some(part) = buffer(buf, len) else { return finish(Err(libc::EFAULT)) };
         let kernel = || outcome(real(fd, buf, len));
-        finish(ops::receive(fd, at, &mut [part], Flags::default(), kernel))
+        finish(ops::receive(fd, at, part, Flags::default(), kernel))
     }
 
     fn recv(real, fd: c_int, buf: *mut c_void, len: size_t, how: c_int) -> isize {
@@ -47,7 +47,7 @@ calls! {
         }
         // SAFETY: recv's own contract.
         let Some(part) = buffer(buf, len) else { return finish(Err(libc::EFAULT)) };
-        finish(ops::receive(fd, at, &mut [part], flags(how), kernel))
+        finish(ops::receive(fd, at, part, flags(how), kernel))
     }
 
     fn readv(real, fd: c_int, iov: *const iovec, count: c_int) -> isize {
@@ -57,7 +57,7 @@ calls! {
             // Of nothing, the kernel does not even ask the socket.
             Ok(list) => finish(list.with(|list| match list.iter().all(|part| part.is_empty()) {
                 true => kernel(),
-                false => ops::receive(fd, at, list, Flags::default(), kernel),
+                false => ops::receive_parts(fd, at, list, Flags::default(), kernel),
             })),
             Err(e) => finish(Err(e)),
         }
@@ -84,7 +84,7 @@ calls! {
             Err(e) => return finish(Err(e)),
         };
         let attached = at.conn.phase() == sovia_sockets::conn::Phase::Attached;
-        let result = list.with(|list| ops::receive(fd, at, list, flags(how), kernel));
+        let result = list.with(|list| ops::receive_parts(fd, at, list, flags(how), kernel));
         if result.is_ok() && attached {
             let named = !header.msg_name.is_null();
             let told = [

@@ -24,7 +24,7 @@ calls! {
         // SAFETY: write's own contract.
         let Some(part) = bytes(buf, len) else { return finish(Err(libc::EFAULT)) };
         let kernel = || outcome(real(fd, buf, len));
-        finish(ops::send(fd, at, &[part], Flags::default(), kernel))
+        finish(ops::send(fd, at, part, Flags::default(), kernel))
     }
 
     fn send(real, fd: c_int, buf: *const c_void, len: size_t, how: c_int) -> isize {
@@ -39,7 +39,7 @@ calls! {
         }
         // SAFETY: send's own contract.
         let Some(part) = bytes(buf, len) else { return finish(Err(libc::EFAULT)) };
-        finish(ops::send(fd, at, &[part], flags(how), kernel))
+        finish(ops::send(fd, at, part, flags(how), kernel))
     }
 
     fn writev(real, fd: c_int, iov: *const iovec, count: c_int) -> isize {
@@ -49,7 +49,7 @@ calls! {
             // Of nothing, the kernel does not even ask the socket.
             Ok(list) => finish(list.with_bytes(|list| match list.iter().all(|part| part.is_empty()) {
                 true => kernel(),
-                false => ops::send(fd, at, list, Flags::default(), kernel),
+                false => ops::send_parts(fd, at, list, Flags::default(), kernel),
             })),
             Err(e) => finish(Err(e)),
         }
@@ -78,7 +78,7 @@ calls! {
         let (iov, count) = (header.msg_iov, header.msg_iovlen);
         match parts(iov, count) {
             Ok(list) => {
-                finish(list.with_bytes(|list| ops::send(fd, at, list, flags(how), kernel)))
+                finish(list.with_bytes(|list| ops::send_parts(fd, at, list, flags(how), kernel)))
             }
             Err(libc::EINVAL) => finish(Err(libc::EMSGSIZE)),
             Err(e) => finish(Err(e)),

@@ -266,7 +266,7 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd) {
         let taken = outbound.give(|bytes| {
             let kernel = || call::send(fd, bytes, flags).map_err(crate::errno);
             let how = Flags { no_signal: true, dont_wait: true, ..Flags::default() };
-            ops::send(fd, at, &[bytes], how, kernel)
+            ops::send(fd, at, bytes, how, kernel)
         });
         if !given || !taken {
             return;
@@ -284,7 +284,7 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd) {
 fn receive(fd: i32, at: Ref, piece: &mut [u8]) -> Outcome {
     let kernel_piece: *mut [u8] = piece;
     let flags = Flags { dont_wait: true, ..Flags::default() };
-    ops::receive(fd, at, &mut [piece], flags, || {
+    ops::receive(fd, at, piece, flags, || {
         // SAFETY: the closure runs instead of any other use of the same buffer, within this call.
         let piece = unsafe { &mut *kernel_piece };
         call::recv(fd, piece, libc::MSG_DONTWAIT).map_err(crate::errno)

@@ -18,9 +18,10 @@
 //! No thread is favoured where the kernel puts no fences.
 
 use crate::lock::STEP_NS;
+use crate::owners::Owners;
 use crate::shim::{AtomicU32, AtomicUsize, Ordering, SPINS, now_ns, spin_loop};
 use crate::state::{self, State};
-use crate::{Acquired, Local, RobustLock, fences, lock::Owners, rank, section};
+use crate::{Acquired, Local, RobustLock, fences, rank, section};
 use sovia_sys::stall::{At, point};
 
 /// How often in a row a thread takes the lock before it is favoured: as often as saves what taking the favour

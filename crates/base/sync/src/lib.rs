@@ -19,6 +19,7 @@ pub mod fences;
 pub mod hazard;
 pub mod lock;
 pub mod once;
+mod owners;
 pub mod presence;
 pub mod rank;
 pub mod record;
@@ -32,8 +33,9 @@ pub mod value;
 mod words;
 
 pub use biased::BiasedLock;
-pub use lock::{Acquired, Family, Held, Local, RobustLock};
+pub use lock::{Acquired, Held, RobustLock};
 pub use once::OncePerProcess;
+pub use owners::{Family, Local};
 pub use value::RobustBox;
 
 #[cfg(loom)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::{Family, record};
 
 fn a_dead_owners_lock_is_taken_over<K: Owners + Sync>() {
     let lock = RobustLock::<K>::default();

@@ -1,6 +1,7 @@
 //! A thread that each process has once.
 
-use crate::lock::{Local, RobustLock};
+use crate::lock::RobustLock;
+use crate::owners::Local;
 use crate::rank;
 use crate::shim::{AtomicI32, AtomicU32, Ordering};
 use crate::thread;

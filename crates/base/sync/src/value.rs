@@ -1,6 +1,7 @@
 //! Values behind robust locks: a thread that dies inside does not keep the others out.
 
-use crate::lock::{Local, RobustLock};
+use crate::lock::RobustLock;
+use crate::owners::Local;
 use crate::rank;
 use core::cell::UnsafeCell;
 

@@ -32,7 +32,7 @@ impl End {
         let fd = self.fd();
         let kernel = || call::send(fd, bytes, libc::MSG_NOSIGNAL).map_err(crate::errno);
         self.engine.run(|| match table::conn(fd) {
-            Some(at) => ops::send(fd, at, &[bytes], Flags::default(), kernel),
+            Some(at) => ops::send(fd, at, bytes, Flags::default(), kernel),
             None => kernel(),
         })
     }
@@ -50,7 +50,7 @@ impl End {
         // SAFETY: the engine makes the kernel's call in the place of its own copying, never beside it.
         let kernel = || call::recv(fd, unsafe { &mut *all }, 0).map_err(crate::errno);
         self.engine.run(|| match table::conn(fd) {
-            Some(at) => ops::receive(fd, at, &mut [out], Flags::default(), kernel),
+            Some(at) => ops::receive(fd, at, out, Flags::default(), kernel),
             None => kernel(),
         })
     }

@@ -44,7 +44,7 @@ fn borrow_any(fd: i32, flags: Flags) -> Result<Loan, Errno> {
         call::recv(fd, room, dont_wait).map_err(errno)
     };
     let received = match at {
-        Some(at) => ops::receive(fd, at, &mut [room], flags, kernel),
+        Some(at) => ops::receive(fd, at, room, flags, kernel),
         None => kernel(),
     };
     match received {

@@ -128,7 +128,7 @@ fn commit_rest(fd: i32, loan: &mut Loan, n: usize, flags: Flags) -> Result<(), E
         let rest = loan.rest(n);
         let kernel = || call::send(fd, rest, no_signal | dont_wait).map_err(errno);
         let sent = match at {
-            Some(at) => ops::send(fd, at, &[rest], flags, kernel)?,
+            Some(at) => ops::send(fd, at, rest, flags, kernel)?,
             None => kernel()?,
         };
         loan.done += sent;

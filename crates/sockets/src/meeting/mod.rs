@@ -50,7 +50,7 @@ use sovia_control::{Junk, Reason};
 use sovia_signal::chain::is_in_handler;
 use sovia_sync::{Local, RobustLock, rank};
 
-/// Transfers after which an end gives its peer up, if as many nanoseconds have passed as well.
+/// Transfers after which an end gives up what only another process's end could change.
 const PATIENCE: u32 = 4096;
 /// Junk datagrams that one look takes off a socket; more wait for the next look.
 const DATAGRAMS: usize = 16;

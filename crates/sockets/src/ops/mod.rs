@@ -19,8 +19,8 @@ pub use close::{
     close, dup, forget, keep_only, leaving, opened, opening, received, shutdown, staying,
 };
 pub use option::{fionread, keep_error, nonblocking, note_option, pending_error, socket_error};
-pub use receive::receive;
-pub use send::{send, send_file};
+pub use receive::{receive, receive_parts};
+pub use send::{send, send_file, send_parts};
 pub use transfer::Flags;
 pub(crate) use transfer::deadline;
 

@@ -25,7 +25,6 @@ const RECEIVES_MORE: u32 = state::RECEIVES | flag::RETURNING | flag::WITHHELD | 
 #[inline(always)]
 pub(crate) fn send(guard: &mut Guard<'_>, bytes: &[u8]) -> bool {
     let conn = guard.conn;
-    guard.endpoint_ref().tx.claim_next();
     if conn.has(SENDS_MORE)
         || conn.tx() != Tx::Vi
         || bytes.is_empty()

@@ -42,7 +42,7 @@ impl TcpStream {
         // On TCP a part at a time is enough: a read may be short.
         // SAFETY: the first part that has room, which stays borrowed for the call.
         let kernel = || engine::outcome(unsafe { libc::recv(fd, first.0.cast(), first.1, how) });
-        engine::result(ops::receive(fd, at, parts, flags, kernel))
+        engine::result(ops::receive_parts(fd, at, parts, flags, kernel))
     }
 
     #[inline]
@@ -58,7 +58,7 @@ impl TcpStream {
             // SAFETY: a live slice.
             engine::outcome(unsafe { libc::send(fd, from, len, libc::MSG_NOSIGNAL) })
         };
-        engine::result(ops::send(fd, at, parts, SEND, kernel))
+        engine::result(ops::send_parts(fd, at, parts, SEND, kernel))
     }
 }
 

@@ -117,12 +117,6 @@ impl Sender {
         }
     }
 
-    /// Has the line fetched that the next message will be written to.
-    #[inline(always)]
-    pub fn claim_next(&self) {
-        cache::will_write(core::ptr::from_ref(self.slot(self.next)).cast());
-    }
-
     /// Entries sent so far.
     pub fn sent(&self) -> u32 {
         self.next

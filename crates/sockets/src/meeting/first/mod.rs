@@ -25,7 +25,9 @@ use sovia_sync::{RobustBox, rank};
 use sovia_sys::datagram::Datagram;
 use sovia_sys::{call, clock, fd};
 
-const PATIENCE_NS: u64 = 200_000_000;
+/// Transfers after which an end gives up a peer that has not answered. Not the time decides: a peer that gets no processor
+/// meanwhile has not looked yet. A look costs less than a transfer, and the later ones are seldom.
+const ANSWERED_AT_LAST: u32 = 1 << 15;
 
 /// Nanoseconds after which an end tries the other way: another process may have the other end.
 const RETRY_NS: u64 = 5_000_000;
@@ -41,7 +43,6 @@ struct Meeting {
     role: Role,
     link: Link,
     stage: Stage,
-    begun: u64,
     /// When a call last took a step.
     stepped: u64,
     /// When the present stage was reached.
@@ -178,9 +179,8 @@ impl Meetings {
             Role::Connector => self.step_connector(fd, i),
             Role::Acceptor => self.step_acceptor(fd, i),
         };
-        if let Some(i) = self.find(at)
-            && n >= PATIENCE
-            && clock::now_ns() - self.list[i].begun >= PATIENCE_NS
+        if n >= ANSWERED_AT_LAST
+            && let Some(i) = self.find(at)
         {
             self.give_up(i, self.list[i].doubt.unwrap_or(Reason::PeerPlain));
         }
@@ -246,16 +246,15 @@ impl Meetings {
             },
             Role::Acceptor => Stage::Looking { greeted: false },
         };
-        let begun = clock::now_ns();
+        let now = clock::now_ns();
         let transfers = at.conn.transfers.load(Ordering::Relaxed);
         let meeting = Meeting {
             at,
             role: at.conn.role(),
             link,
             stage,
-            begun,
-            stepped: begun,
-            since: begun,
+            stepped: now,
+            since: now,
             asked_at: transfers,
             doubt: None,
         };

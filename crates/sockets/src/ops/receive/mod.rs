@@ -17,44 +17,78 @@ use parts::{peek, scatter};
 use sovia_proto::path::Rx;
 use sovia_sys::call;
 
-/// read, readv, recv, recvfrom, recvmsg: fills `parts` one after the other.
-/// `kernel` makes the program's own call, for a connection on TCP.
+/// read and recv: fills `out`. `kernel` makes the program's own call, for a connection on TCP.
 #[inline(always)]
 pub fn receive(
+    fd: i32,
+    at: Ref,
+    out: &mut [u8],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    wait::cancellation_point();
+    if let Some(result) = receive_at_once(fd, at, out, flags) {
+        return result;
+    }
+    // Apart: in the frame of a call that has found its way there is no place for any other.
+    #[inline(never)]
+    fn generally<K: FnOnce() -> Outcome>(
+        fd: i32,
+        at: Ref,
+        out: &mut [u8],
+        flags: Flags,
+        kernel: K,
+    ) -> Outcome {
+        receive_generally(fd, at, &mut [out], flags, kernel)
+    }
+    generally(fd, at, out, flags, kernel)
+}
+
+/// readv, recvmsg and their like: fills `parts` one after the other, as [`receive`] does with one.
+#[inline]
+pub fn receive_parts(
     fd: i32,
     at: Ref,
     parts: &mut [&mut [u8]],
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
+    // Apart, for the call has a list of parts on its stack already.
+    #[inline(never)]
+    fn apart(fd: i32, at: Ref, out: &mut [u8], flags: Flags) -> Option<Outcome> {
+        receive_at_once(fd, at, out, flags)
+    }
     wait::cancellation_point();
     if let [part] = parts
-        && !part.is_empty()
-        && !flags.peek
-        && !flags.wait_all
-        && let Some(mut guard) = at.favoured()
+        && let Some(result) = apart(fd, at, part, flags)
     {
-        match stream::single::receive(&mut guard, fd, part) {
-            Some(Got::Bytes(n)) => {
-                guard.leave();
-                return Ok(n);
-            }
-            Some(Got::Nothing) if flags.dont_wait || at.conn.has(flag::NONBLOCK) => {
-                guard.leave();
-                anchors::ensure_for_a_look();
-                if !retreat::concerns(at.conn) {
-                    return Err(libc::EAGAIN);
-                }
-            }
-            Some(Got::Failed(e)) => return Err(e),
-            Some(Got::Nothing | Got::End) | None => {}
-        }
+        return result;
     }
     receive_generally(fd, at, parts, flags, kernel)
 }
 
-/// The same, whatever there is.
-#[inline(never)]
+/// Receives a packet, or finds none, where there is nothing else to find out.
+#[inline(always)]
+fn receive_at_once(fd: i32, at: Ref, out: &mut [u8], flags: Flags) -> Option<Outcome> {
+    if out.is_empty() || flags.peek || flags.wait_all {
+        return None;
+    }
+    let mut guard = at.favoured()?;
+    let got = stream::single::receive(&mut guard, fd, out);
+    guard.leave();
+    match got? {
+        Got::Bytes(n) => Some(Ok(n)),
+        Got::Failed(e) => Some(Err(e)),
+        Got::Nothing if flags.dont_wait || at.conn.has(flag::NONBLOCK) => {
+            anchors::ensure_for_a_look();
+            (!retreat::concerns(at.conn)).then_some(Err(libc::EAGAIN))
+        }
+        Got::Nothing | Got::End => None,
+    }
+}
+
+/// Receives whatever there is to find out.
+#[inline]
 fn receive_generally(
     fd: i32,
     at: Ref,

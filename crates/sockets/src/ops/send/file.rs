@@ -47,7 +47,7 @@ pub fn send_file(
             Err(_) if done > 0 => break,
             Err(e) => return Err(crate::errno(e)),
         };
-        let sent = send(fd, at, &[&piece[..got]], Flags::default(), || Err(libc::EAGAIN));
+        let sent = send(fd, at, &piece[..got], Flags::default(), || Err(libc::EAGAIN));
         let n = match sent {
             Ok(n) => n,
             Err(e) => {

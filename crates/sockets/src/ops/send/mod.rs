@@ -15,37 +15,75 @@ mod rest;
 pub use file::send_file;
 
 use super::transfer::{Flags, back, make};
-use crate::conn::{Phase, flag};
+use crate::conn::{INLINE_MAX, Phase, flag};
 use crate::retreat;
 use crate::stream::{self, Put};
 use crate::table::Ref;
 use crate::{Outcome, anchors, meeting, wait};
 use on_tcp::{send_on_tcp, send_tcp, watch_room_after};
-use parts::{SHORT, length, send_short};
+use parts::{SHORT, length, send_joined, send_short};
 use rest::{leave_if_full, send_slowly};
 
-/// write, writev, send, sendto, sendmsg: takes `parts` one after the other.
-/// `kernel` makes the program's own call, for a connection on TCP.
+/// write and send: takes `bytes`. `kernel` makes the program's own call, for a connection on TCP.
 #[inline(always)]
 pub fn send(
+    fd: i32,
+    at: Ref,
+    bytes: &[u8],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    if is_sent_at_once(at, bytes) {
+        return Ok(bytes.len());
+    }
+    // Apart: in the frame of a call that has found its way there is no place for any other.
+    #[inline(never)]
+    fn generally<K: FnOnce() -> Outcome>(
+        fd: i32,
+        at: Ref,
+        bytes: &[u8],
+        flags: Flags,
+        kernel: K,
+    ) -> Outcome {
+        send_generally(fd, at, &[bytes], flags, kernel)
+    }
+    generally(fd, at, bytes, flags, kernel)
+}
+
+/// writev, sendmsg and their like: takes `parts` one after the other, as [`send`] does with one.
+#[inline]
+pub fn send_parts(
     fd: i32,
     at: Ref,
     parts: &[&[u8]],
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
-    if let [part] = parts
-        && let Some(mut guard) = at.favoured()
-        && stream::single::send(&mut guard, part)
-    {
-        guard.leave();
-        return Ok(part.len());
+    // Apart, for the call has a list of parts on its stack already.
+    #[inline(never)]
+    fn apart(at: Ref, bytes: &[u8]) -> bool {
+        is_sent_at_once(at, bytes)
     }
-    send_generally(fd, at, parts, flags, kernel)
+    match parts {
+        [part] if apart(at, part) => Ok(part.len()),
+        [_, _, ..] if at.conn.is_attached() && length(parts) <= INLINE_MAX => {
+            send_joined(fd, at, parts, flags, kernel)
+        }
+        _ => send_generally(fd, at, parts, flags, kernel),
+    }
 }
 
-/// The same, whatever there is.
-#[inline(never)]
+/// Sends `bytes` as one packet, where there is nothing else to find out; false otherwise.
+#[inline(always)]
+fn is_sent_at_once(at: Ref, bytes: &[u8]) -> bool {
+    let Some(mut guard) = at.favoured() else { return false };
+    let is_sent = stream::single::send(&mut guard, bytes);
+    guard.leave();
+    is_sent
+}
+
+/// Sends whatever there is to find out.
+#[inline]
 fn send_generally(
     fd: i32,
     at: Ref,

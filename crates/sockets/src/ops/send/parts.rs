@@ -2,7 +2,7 @@
 //! goes as one packet.
 
 use super::rest::send_slowly;
-use super::send_or_kernel;
+use super::{is_sent_at_once, send_generally, send_or_kernel};
 use crate::conn::{INLINE_MAX, flag};
 use crate::ops::transfer::Flags;
 use crate::stream::{self, Put};
@@ -13,6 +13,26 @@ use sovia_signal::access::{self, BadAddress};
 /// A write of several parts that have no more bytes than this goes as one packet.
 pub(super) const SHORT: usize = 4096;
 
+/// Sends parts that fit into an entry of the queue together, on a connection that has a VI.
+#[inline(never)]
+pub(super) fn send_joined(
+    fd: i32,
+    at: Ref,
+    parts: &[&[u8]],
+    flags: Flags,
+    kernel: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let mut joined = [0u8; INLINE_MAX];
+    let total = length(parts);
+    join(parts, &mut joined)?;
+    let bytes = &joined[..total];
+    if is_sent_at_once(at, bytes) {
+        return Ok(total);
+    }
+    send_generally(fd, at, &[bytes], flags, kernel)
+}
+
+/// Sends a few parts that need a place in the pool, as one packet.
 #[inline(never)]
 pub(super) fn send_short(
     fd: i32,
@@ -22,11 +42,6 @@ pub(super) fn send_short(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let total = length(parts);
-    if total <= INLINE_MAX {
-        let mut short = [0u8; INLINE_MAX];
-        join(parts, &mut short)?;
-        return send_or_kernel(fd, at, &[&short[..total]], flags, kernel);
-    }
     match send_in_place(fd, at, parts, total) {
         Some(Ok(done)) if done < total => {
             if flags.dont_wait || at.conn.has(flag::NONBLOCK) {
