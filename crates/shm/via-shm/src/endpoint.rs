@@ -6,7 +6,6 @@
 //! be received whatever becomes of the sender. Receives are posted for the whole ring at the
 //! beginning, and again as entries are consumed; their memory is lent by the ring and the pool.
 
-mod half;
 mod receiver;
 mod sender;
 #[cfg(test)]
@@ -14,10 +13,10 @@ mod tests;
 #[cfg(test)]
 mod wrap_tests;
 
+pub use crate::half::Half;
 pub use crate::range::{Area, Bulk, Range};
 use crate::segment::{Segment, SideIndex};
 pub use crate::waiter::tell;
-pub use half::Half;
 pub use receiver::{Expected, Receiver};
 pub use sender::{Sender, Unsent};
 

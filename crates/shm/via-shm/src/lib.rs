@@ -48,6 +48,8 @@ mod engine;
 #[doc(hidden)]
 pub mod fuzzing;
 #[cfg(not(loom))]
+mod half;
+#[cfg(not(loom))]
 mod hash;
 #[cfg(not(loom))]
 pub mod layout;

@@ -8,6 +8,7 @@ const LAYERS: &[&[&str]] = &[
     &["layout", "quiet", "remains"],
     &["range"],
     &["segment"],
+    &["half"],
     &["endpoint", "request"],
     // What a pair of processes shares; the thread that looks after it; how the two find each other.
     &["link"],

@@ -3,6 +3,7 @@
 use super::{CREDIT_BATCH, Half};
 use crate::Damaged;
 use crate::pool::{self, POOL};
+use crate::remains::Remains;
 use crate::ring::{self, Entry, INLINE, SLOTS, Slot};
 use crate::segment::{Segment, SideIndex};
 use crate::waiter::tell;
@@ -16,6 +17,7 @@ use sovia_signal::access::{self, BadAddress};
 #[repr(C)]
 pub struct Receiver {
     half: Half,
+    remains: Remains,
     /// Number of the next entry.
     pub(super) next: u32,
     /// Receives that have been published to the peer.
@@ -61,6 +63,7 @@ impl Receiver {
         Receiver {
             // SAFETY: the caller's contract, which is the same.
             half: unsafe { Half::new(segment, vi, from) },
+            remains: Remains(NonNull::from(segment.remains(vi, from))),
             next: 0,
             posted: SLOTS,
             released: 0,
@@ -68,6 +71,11 @@ impl Receiver {
             taking: u32::MAX,
             before: pool::Reader::default(),
         }
+    }
+
+    /// What this end has left unread.
+    pub fn remains(&self) -> Remains {
+        self.remains
     }
 
     /// Where the next message will lie; to have it fetched, no more.

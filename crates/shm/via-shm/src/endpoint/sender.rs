@@ -1,10 +1,12 @@
 //! The sending half.
 
-use super::{Half, MESSAGE_MAX};
+use super::MESSAGE_MAX;
 use crate::Damaged;
+use crate::half::{Entries, Half};
 use crate::layout::AREA;
 use crate::pool::{self, POOL};
 use crate::quiet::Quiet;
+use crate::remains::Remains;
 use crate::ring::{Entry, INLINE, SLOTS};
 use crate::segment::{Segment, SideIndex};
 use crate::waiter::tell_found;
@@ -36,10 +38,8 @@ impl From<Damaged> for Unsent {
 #[repr(C)]
 pub struct Sender {
     half: Half,
-    /// Number of the next entry.
-    pub(super) next: u32,
-    /// Receives that the peer is known to have posted.
-    pub(super) credit: u32,
+    remains: Remains,
+    pub(super) entries: Entries,
     place: pool::Writer,
     lent: Lent,
     quiet: Quiet,
@@ -74,12 +74,17 @@ impl Sender {
         Sender {
             // SAFETY: the caller's contract, which is the same.
             half: unsafe { Half::new(segment, vi, from) },
-            next: 0,
-            credit: SLOTS,
+            remains: Remains(NonNull::from(segment.remains(vi, from))),
+            entries: Entries::from(0),
             place: pool::Writer::default(),
             lent: Lent::default(),
             quiet: Quiet::default(),
         }
+    }
+
+    /// What the reader of this direction has left unread.
+    pub fn remains(&self) -> Remains {
+        self.remains
     }
 
     /// The message of that number, as this end has sent it. Only while the reader has consumed none.
@@ -108,7 +113,7 @@ impl Sender {
     /// read long ago, as the reader lets only so many be on their way.
     #[inline]
     pub fn claim_ahead(&self, len: usize) {
-        let slot = self.slot(self.next.wrapping_add(AHEAD));
+        let slot = self.slot(self.entries.next.wrapping_add(AHEAD));
         cache::will_write(core::ptr::from_ref(slot).cast());
         let size = len.next_multiple_of(cache::LINE);
         let place = self.pool.as_ptr().wrapping_add(self.place.offset() + AHEAD as usize * size);
@@ -119,7 +124,7 @@ impl Sender {
 
     /// Entries sent so far.
     pub fn sent(&self) -> u32 {
-        self.next
+        self.entries.next
     }
 
     /// Sends one message; false if the peer has no receive posted for it, or no pool left.
@@ -131,10 +136,10 @@ impl Sender {
     #[inline(always)]
     pub fn send(&mut self, immediate: u32, bytes: &[u8]) -> Result<bool, Unsent> {
         debug_assert!(bytes.len() <= MESSAGE_MAX);
-        if self.credit.wrapping_sub(self.next) == 0 && !self.refresh_credit()? {
+        if !self.entries.is_free(self.half.direction())? {
             return Ok(false);
         }
-        let slot = self.slot(self.next);
+        let slot = self.slot(self.entries.next);
         let len = bytes.len() as u32;
         let pool_offset = if bytes.len() <= INLINE {
             slot.copy_in_checked(bytes).map_err(|BadAddress| Unsent::BadAddress)?;
@@ -153,8 +158,9 @@ impl Sender {
             }
             Some(at)
         };
-        self.slot(self.next).publish(self.next, Entry { immediate, len, pool_offset });
-        self.next = self.next.wrapping_add(1);
+        self.slot(self.entries.next)
+            .publish(self.entries.next, Entry { immediate, len, pool_offset });
+        self.entries.next = self.entries.next.wrapping_add(1);
         Ok(true)
     }
 
@@ -205,14 +211,14 @@ impl Sender {
     /// [`Damaged`] if the peer's credit is one that it cannot have given.
     pub fn commit(&mut self, immediate: u32, len: u32) -> Result<bool, Damaged> {
         debug_assert!(len > 0 && len <= self.lent.len);
-        if self.credit.wrapping_sub(self.next) == 0 && !self.refresh_credit()? {
+        if !self.entries.is_free(self.half.direction())? {
             return Ok(false);
         }
         let lent = core::mem::take(&mut self.lent);
         self.place.shorten(lent.len, len);
         let entry = Entry { immediate, len, pool_offset: Some(lent.at) };
-        self.slot(self.next).publish(self.next, entry);
-        self.next = self.next.wrapping_add(1);
+        self.slot(self.entries.next).publish(self.entries.next, entry);
+        self.entries.next = self.entries.next.wrapping_add(1);
         Ok(true)
     }
 
@@ -255,20 +261,10 @@ impl Sender {
         unsafe { mapping::discard(self.pool.as_ptr().add(POOL as usize + keep), AREA - keep) };
     }
 
-    #[cold]
-    fn refresh_credit(&mut self) -> Result<bool, Damaged> {
-        let posted = self.direction().credit.posted();
-        if posted.wrapping_sub(self.next) > SLOTS {
-            return Err(Damaged("posted receives out of range"));
-        }
-        self.credit = posted;
-        Ok(posted != self.next)
-    }
-
     /// Makes the half whole after its user died between two steps of [`Sender::send`].
     pub fn repair(&mut self) {
-        while self.slot(self.next).holds(self.next) {
-            self.next = self.next.wrapping_add(1);
+        while self.slot(self.entries.next).holds(self.entries.next) {
+            self.entries.next = self.entries.next.wrapping_add(1);
         }
     }
 
@@ -278,7 +274,7 @@ impl Sender {
     /// [`Damaged`] if another writer has written there: an entry may be lost to the reader.
     pub fn audit(&self) -> Result<(), Damaged> {
         let untouched = |i| {
-            let n = self.next.wrapping_add(i);
+            let n = self.entries.next.wrapping_add(i);
             self.slot(n).awaits(n)
         };
         if (0..SLOTS).all(untouched) { Ok(()) } else { Err(Damaged("own entry overwritten")) }

@@ -16,7 +16,7 @@ fn after(n: u32) -> (Segment, Sender, Receiver) {
         let entry = Entry { immediate: 0, len: 0, pool_offset: None };
         segment.slots(4, 0)[(earlier % SLOTS) as usize].publish(earlier, entry);
     }
-    (tx.next, tx.credit) = (n, n.wrapping_add(SLOTS));
+    (tx.entries.next, tx.entries.credit) = (n, n.wrapping_add(SLOTS));
     (rx.next, rx.posted) = (n, n.wrapping_add(SLOTS));
     rx.repair();
     (segment, tx, rx)
@@ -77,10 +77,10 @@ fn full_ring_is_full_and_a_lie_is_a_lie_while_the_numbers_wrap() {
         assert!(tx.send(SLOTS, &[SLOTS as u8]).unwrap());
 
         // More receives than there are entries, or fewer than have been used.
-        let (next, credit) = (tx.next, &segment.direction(4, 0).credit);
+        let (next, credit) = (tx.entries.next, &segment.direction(4, 0).credit);
         for posted in [next.wrapping_add(SLOTS + 1), next.wrapping_sub(1)] {
             credit.post(posted);
-            tx.credit = next;
+            tx.entries.credit = next;
             assert!(tx.send(0, &[]).is_err(), "{posted} posted, {next} sent");
         }
     }
@@ -95,7 +95,7 @@ fn repaired_sender_counts_the_entries_that_are_there_while_the_numbers_wrap() {
         tx.repair();
         assert_eq!(tx.sent(), start);
         assert!(tx.send(1, b"x").unwrap());
-        tx.next = start;
+        tx.entries.next = start;
         tx.repair();
         assert_eq!(tx.sent(), start.wrapping_add(1));
     }

@@ -4,6 +4,7 @@ use crate::layout::{Words, first_entry};
 use crate::link::{Close, Link, Peer};
 use crate::pool::POOL;
 use crate::ring::{Entry, INLINE};
+use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 use via::error::Cause;
 

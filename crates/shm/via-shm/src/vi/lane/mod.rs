@@ -14,11 +14,11 @@ pub(crate) use rx::{Piece, RxLane};
 pub(crate) use tx::{Permit, TxLane};
 
 use crate::endpoint::MESSAGE_MAX;
-use crate::layout::Direction;
+use crate::half::Half;
 use crate::link::Attachment;
-use crate::ring::{SLOTS, Slot};
+use crate::ring::SLOTS;
 use crate::segment::SideIndex;
-use core::ptr::NonNull;
+use core::ops::Deref;
 use std::sync::Arc;
 
 /// Bytes of a message that one entry carries at most.
@@ -35,42 +35,32 @@ const WRITTEN: u32 = 1 << 22;
 const LENGTH: u32 = IMMEDIATE - 1;
 const _: () = assert!(FRAGMENT <= LENGTH as usize);
 
-/// One direction, seen from either end.
+/// One direction, seen from either end, and what keeps it where it is.
 #[derive(Debug)]
-struct Half {
+struct Kept {
     /// Keeps the segment mapped and the VI taken.
     attachment: Arc<Attachment>,
-    direction: NonNull<Direction>,
-    slots: NonNull<[Slot; SLOTS as usize]>,
-    pool: NonNull<u8>,
+    half: Half,
 }
 
-// SAFETY: the pointers lead into a segment that `attachment` keeps mapped and that is made for
-// several threads, of several processes even: atomics, and pool bytes copied by their owner.
-unsafe impl Send for Half {}
+// SAFETY: the half leads into a segment that `attachment` keeps mapped and that is made for several threads, of several
+// processes even: atomics, and pool bytes copied by their owner.
+unsafe impl Send for Kept {}
 
-impl Half {
-    fn new(attachment: &Arc<Attachment>, from: SideIndex) -> Half {
-        let segment = &attachment.link.segment;
-        let vi = attachment.vi;
-        Half {
-            direction: NonNull::from(segment.direction(vi, from)),
-            slots: NonNull::from(segment.slots(vi, from)),
-            pool: NonNull::new(segment.pool(vi, from)).unwrap_or(NonNull::dangling()),
-            attachment: attachment.clone(),
-        }
+impl Kept {
+    fn new(attachment: &Arc<Attachment>, from: SideIndex) -> Kept {
+        // SAFETY: the segment stays mapped as long as the attachment, which is kept beside the half.
+        let half = unsafe { Half::new(&attachment.link.segment, attachment.vi, from) };
+        Kept { attachment: attachment.clone(), half }
     }
+}
 
-    #[inline]
-    fn direction(&self) -> &Direction {
-        // SAFETY: `attachment` keeps the segment mapped; the block is all atomics.
-        unsafe { self.direction.as_ref() }
-    }
+impl Deref for Kept {
+    type Target = Half;
 
-    #[inline]
-    fn slot(&self, n: u32) -> &Slot {
-        // SAFETY: as for `direction`.
-        unsafe { &self.slots.as_ref()[(n % SLOTS) as usize] }
+    #[inline(always)]
+    fn deref(&self) -> &Half {
+        &self.half
     }
 }
 

@@ -1,6 +1,6 @@
 //! The receiving direction.
 
-use super::{BATCH, FRAGMENT, Half, IMMEDIATE, LENGTH, MORE, WRITTEN};
+use super::{BATCH, FRAGMENT, IMMEDIATE, Kept, LENGTH, MORE, WRITTEN};
 use crate::Damaged;
 use crate::layout::{Direction, first_entry};
 use crate::link::{Attachment, closed};
@@ -30,7 +30,7 @@ pub(crate) struct Piece {
 /// The receiving direction.
 #[derive(Debug)]
 pub(crate) struct RxLane {
-    half: Half,
+    half: Kept,
     /// Number of the next entry, and how many the peer knows that it may send.
     next: u32,
     given: u32,
@@ -46,7 +46,7 @@ impl RxLane {
         let from = attachment.side ^ 1;
         let next = first_entry(from);
         RxLane {
-            half: Half::new(attachment, from),
+            half: Kept::new(attachment, from),
             next,
             given: next + SLOTS,
             messages: 0,
@@ -197,7 +197,7 @@ impl RxLane {
 
 #[cfg(test)]
 impl RxLane {
-    pub(super) fn half(&self) -> &Half {
+    pub(super) fn half(&self) -> &Kept {
         &self.half
     }
 }
