@@ -80,14 +80,14 @@ impl Honest {
             Ok(filled)
         };
         let flags = Flags { peek, ..FLAGS };
-        let result = ops::receive(self.fd(), self.at, &mut [&mut *out], flags, kernel);
+        let result = ops::receive(self.fd(), self.at, out, flags, kernel);
         out[..filled].copy_from_slice(&by_kernel[..filled]);
         result
     }
 
     /// `send`.
     pub fn send(&self, bytes: &[u8]) -> Outcome {
-        ops::send(self.fd(), self.at, &[bytes], FLAGS, || {
+        ops::send(self.fd(), self.at, bytes, FLAGS, || {
             (&self.socket).write(bytes).map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
         })
     }
