@@ -197,11 +197,21 @@ static void unknown_flags_server(struct peer *p) {
     meet(p);
 }
 
+/* What the connection has to say comes first. */
+static void bad_part_after_the_end(struct peer *p) {
+    MUST(shutdown(p->fd, SHUT_WR));
+    struct iovec parts[2] = {{bad, 10}, {buffer, 10}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    CALL(sendmsg(p->fd, &message, MSG_NOSIGNAL));
+    meet(p);
+}
+
 static const struct scenario scenarios[] = {
     {"reading_into_a_bad_pointer", send_and_wait, bad_read},
     {"scattering_into_bad_pointers", send_and_wait, bad_readv},
     {"a_buffer_half_of_which_is_missing", send_and_wait, bad_second_page},
     {"writing_from_a_bad_pointer", bad_write_server, bad_write},
+    {"a_bad_part_after_the_end", idle, bad_part_after_the_end},
     {"writing_from_half_a_buffer", half_bad_write_server, half_bad_write},
     {"descriptors_that_are_closed_or_no_stream", bad_descriptors, idle},
     {"a_socket_that_is_not_connected", unconnected, idle, RAW},

@@ -413,6 +413,45 @@ static void cancelled(struct peer *p) {
     }
 }
 
+/* So many that what a thread gains by writing often, it has gained. */
+enum { WRITES = 5000 };
+static int written;
+
+static void *writes_when_cancelled(void *argument) {
+    struct peer *p = argument;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    for (int i = 0; i < WRITES; i++) MUST(write(p->fd, "w", 1));
+    pthread_cancel(pthread_self());
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    for (;;) {
+        MUST(write(p->fd, "x", 1));
+        written++;
+    }
+}
+
+static void cancelled_in_a_write(struct peer *p) {
+    meet(p);
+    pthread_t thread;
+    void *result;
+    pthread_create(&thread, NULL, writes_when_cancelled, p);
+    pthread_join(thread, &result);
+    say("cancelled %d, after %d writes more", result == PTHREAD_CANCELED, written);
+    MUST(write(p->fd, "e", 1));
+    meet(p);
+}
+
+static void reads_what_is_written(struct peer *p) {
+    meet(p);
+    char bytes[64];
+    int of[256] = {0};
+    while (!of['e']) {
+        ssize_t n = MUST(read(p->fd, bytes, sizeof bytes));
+        for (ssize_t i = 0; i < n; i++) of[(unsigned char)bytes[i]]++;
+    }
+    say("%d before, %d after", of['w'], of['x']);
+    meet(p);
+}
+
 static const struct scenario scenarios[] = {
     {"a_signal_interrupts", answers, interrupted},
     {"a_signal_that_restarts", feeds_late, restarted},
@@ -428,5 +467,6 @@ static const struct scenario scenarios[] = {
     {"a_storm_of_signals", answers_silently, signal_storm},
     {"writing_in_a_handler", answers, writes_in_handler},
     {"cancelling_a_waiting_thread", answers, cancelled},
+    {"a_write_is_where_a_thread_is_cancelled", reads_what_is_written, cancelled_in_a_write},
 };
 SCENARIO_MAIN(scenarios)

@@ -36,6 +36,7 @@ scenarios!("bad_arguments":
     reading_into_a_bad_pointer,
     scattering_into_bad_pointers,
     writing_from_a_bad_pointer,
+    a_bad_part_after_the_end,
     descriptors_that_are_closed_or_no_stream,
     calls_that_are_not_for_sockets,
     flags_of_every_kind,

@@ -96,4 +96,5 @@ scenarios!("signals":
     a_storm_of_signals,
     writing_in_a_handler,
     cancelling_a_waiting_thread,
+    a_write_is_where_a_thread_is_cancelled,
 );

@@ -134,7 +134,9 @@ impl<K: Owners, const RANK: u8> BiasedLock<K, RANK> {
             return false;
         }
         section::enter_on(state);
-        let taken = self.enter(state, favoured);
+        // Once more: a handler that ran before the section may have forked, and the child has another word.
+        let me = K::known(state);
+        let taken = me != 0 && self.enter(state, me);
         if taken {
             rank::taken_on(state, RANK);
         } else {

@@ -33,6 +33,7 @@ pub fn send(
     flags: Flags,
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
+    wait::cancellation_point();
     if is_sent_at_once(at, bytes) {
         return Ok(bytes.len());
     }
@@ -64,6 +65,7 @@ pub fn send_parts(
     fn apart(at: Ref, bytes: &[u8]) -> bool {
         is_sent_at_once(at, bytes)
     }
+    wait::cancellation_point();
     match parts {
         [part] if apart(at, part) => Ok(part.len()),
         [_, _, ..] if at.conn.is_attached() && length(parts) <= INLINE_MAX => {
@@ -134,7 +136,7 @@ fn send_generally(
     }
     // A short gathered write goes as one packet.
     let total = length(parts);
-    if parts.len() > 1 && total <= SHORT {
+    if parts.len() > 1 && (1..=SHORT).contains(&total) {
         return send_short(fd, at, parts, flags, kernel);
     }
     send_or_kernel(fd, at, parts, flags, kernel)

@@ -24,7 +24,10 @@ pub(super) fn send_joined(
 ) -> Outcome {
     let mut joined = [0u8; INLINE_MAX];
     let total = length(parts);
-    join(parts, &mut joined)?;
+    if join(parts, &mut joined).is_err() {
+        // What the connection has to say comes before what the memory has.
+        return send_generally(fd, at, parts, flags, kernel);
+    }
     let bytes = &joined[..total];
     if is_sent_at_once(at, bytes) {
         return Ok(total);
