@@ -7,7 +7,7 @@
 //! - `life`: where one begins and ends in its slot; `flag`: its flags; `stay`: why it stays on TCP;
 //! - `locked`: its lock, and what the lock's holder has; `favoured`: the lock for the thread that it favours;
 //! - `body`, `own`: what belongs to the lock's holder;
-//! - `waiting`: who waits for it; `error`: the error that the next call is to return;
+//! - `waiting`: threads that wait for it; `error`: the error that the next call is to return;
 //! - `approach`: how far it is on the way to its VI; `choice`: what the program has chosen for it.
 
 mod approach;

@@ -1,4 +1,4 @@
-//! Who waits for a connection outside its lock, and how often threads have slept for it.
+//! Threads that wait for a connection outside its lock, and how often threads have slept for it.
 
 use super::Conn;
 use crate::members;

@@ -6,7 +6,7 @@
 
 use super::hold::{kind_of, look};
 use super::packets::{advance, consumed, count_arrival, packet_of};
-use super::send::{cannot, goes_over_vi, said, send_vi};
+use super::send::{cannot, goes_over_vi, posted, said, send_vi};
 use super::{Fault, Put, backlog, failed, rx, tx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
 use core::ptr::NonNull;
@@ -92,15 +92,12 @@ pub(crate) fn commit(guard: &mut Guard<'_>, fd: i32, bytes: &[u8], all: usize) -
 
 fn commit_vi(guard: &mut Guard<'_>, bytes: &[u8], all: usize) -> Result<usize, Fault> {
     if bytes.len() == all && all > INLINE && may_send(guard)? {
-        let before = guard.flow;
-        let packet = guard.flow.send(Kind::Data).encode();
-        if guard.endpoint().tx.commit(packet, all as u32)? {
-            guard.count_sent(1);
-            guard.bytes_sent = guard.bytes_sent.wrapping_add(all as u32);
-            guard.traffic.messages_sent += 1;
+        let packet = guard.flow.send(Kind::Data);
+        if guard.endpoint().tx.commit(packet.encode(), all as u32)? {
+            posted(guard, all);
             return Ok(all);
         }
-        guard.flow = before;
+        guard.flow.unsend(packet);
     }
     // The place stays lent, so nothing is copied to where it lies: it goes into the queue's entry,
     // or is gathered.

@@ -47,6 +47,16 @@ pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<
     Ok(())
 }
 
+/// Takes the data packet at the ring's head off, which has been read to its end.
+#[inline(always)]
+pub(super) fn take_off(guard: &mut Guard<'_>, entry: &Entry) -> Result<(), Fault> {
+    let packets = guard.taker.packets.wrapping_add(1);
+    let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
+    guard.take(taking);
+    let release = advance(guard, entry)?;
+    consumed(guard, entry.len, release)
+}
+
 /// A data packet has been read to its end.
 #[inline(always)]
 pub(super) fn consumed(guard: &mut Guard<'_>, len: u32, release: Option<u64>) -> Result<(), Fault> {
@@ -130,13 +140,12 @@ fn finish_control(guard: &mut Guard<'_>, kind: Kind, packets: u32) {
 
 /// Sends what is owed, alone.
 fn acknowledge(guard: &mut Guard<'_>) -> Result<(), Fault> {
-    let before = guard.flow;
-    let packet = guard.flow.send(Kind::Ack).encode();
-    if guard.endpoint().tx.send(packet, &[])? {
+    let packet = guard.flow.send(Kind::Ack);
+    if guard.endpoint().tx.send(packet.encode(), &[])? {
         guard.count_sent(0);
         tell_writer(guard);
     } else {
-        guard.flow = before;
+        guard.flow.unsend(packet);
     }
     Ok(())
 }

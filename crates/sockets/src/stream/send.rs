@@ -253,19 +253,18 @@ fn put(guard: &mut Guard<'_>, bytes: &[u8], done: &mut usize) -> Result<(), Faul
             }
         }
         let chunk = &bytes[*done..bytes.len().min(*done + most)];
-        let before = guard.flow;
-        let packet = guard.flow.send(Kind::Data).encode();
-        match transfer::post(guard, packet, chunk) {
+        let packet = guard.flow.send(Kind::Data);
+        match transfer::post(guard, packet.encode(), chunk) {
             Ok(true) => {}
             Ok(false) => {
-                guard.flow = before;
+                guard.flow.unsend(packet);
                 if backlog::more_pool(guard) {
                     continue;
                 }
                 return gather(guard, bytes, done);
             }
             Err(unsent) => {
-                guard.flow = before;
+                guard.flow.unsend(packet);
                 return Err(unsent.into());
             }
         }

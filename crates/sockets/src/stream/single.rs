@@ -4,12 +4,12 @@
 //! Where anything is out of the ordinary, nothing is done here, and the general way ([`super::send`],
 //! [`super::receive`]) finds out what there is.
 
-use super::packets::{advance, consumed, count_arrival, packet_of};
+use super::packets::{count_arrival, packet_of, take_off};
 use super::send::{is_told, posted, receiver};
 use super::state::{self, Receiver};
 use super::take::receive_vi;
 use super::{Fault, Got, failed, rx, word};
-use crate::conn::{Guard, HasEndpoint, Taking, flag};
+use crate::conn::{Guard, HasEndpoint, flag};
 use sovia_proto::configuration::Transfer;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::{Rx, Tx};
@@ -90,11 +90,7 @@ fn take(
 ) -> Result<(), Fault> {
     count_arrival(guard, packet)?;
     guard.endpoint_ref().rx.copy_head(entry, 0, out)?;
-    let packets = guard.taker.packets.wrapping_add(1);
-    let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
-    guard.take(taking);
-    let release = advance(guard, entry)?;
-    consumed(guard, entry.len, release)
+    take_off(guard, entry)
 }
 
 /// Receives what has come behind a packet of `n` bytes.

@@ -30,18 +30,7 @@ pub fn receive(
     if let Some(result) = receive_at_once(fd, at, out, flags) {
         return result;
     }
-    // Apart: in the frame of a call that has found its way there is no place for any other.
-    #[inline(never)]
-    fn generally<K: FnOnce() -> Outcome>(
-        fd: i32,
-        at: Ref,
-        out: &mut [u8],
-        flags: Flags,
-        kernel: K,
-    ) -> Outcome {
-        receive_generally(fd, at, &mut [out], flags, kernel)
-    }
-    generally(fd, at, out, flags, kernel)
+    receive_generally(fd, at, &mut [out], flags, kernel)
 }
 
 /// readv, recvmsg and their like: fills `parts` one after the other, as [`receive`] does with one.
@@ -87,8 +76,9 @@ fn receive_at_once(fd: i32, at: Ref, out: &mut [u8], flags: Flags) -> Option<Out
     }
 }
 
-/// Receives whatever there is to find out.
-#[inline]
+/// Receives whatever there is to find out. Apart: in the frame of a call that has found its way there is no place for any
+/// other.
+#[inline(never)]
 fn receive_generally(
     fd: i32,
     at: Ref,

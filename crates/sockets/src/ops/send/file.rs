@@ -2,9 +2,9 @@
 
 use super::on_tcp::send_on_tcp;
 use super::{send, send_off_vi};
-use crate::Outcome;
 use crate::ops::transfer::{Flags, back};
 use crate::table::Ref;
+use crate::{Outcome, wait};
 use sovia_sys::call;
 
 /// sendfile to a connection: on a VI the file is read, and sent as bytes.
@@ -20,6 +20,7 @@ pub fn send_file(
         // Of nothing, the kernel does not even ask the socket.
         return kernel();
     }
+    wait::cancellation_point();
     // The path may be switched before the kernel is asked; then the VI takes the file.
     let asked =
         send_off_vi(fd, at, || count, kernel).or_else(|kernel| send_on_tcp(fd, at, count, kernel));

@@ -37,18 +37,7 @@ pub fn send(
     if is_sent_at_once(at, bytes) {
         return Ok(bytes.len());
     }
-    // Apart: in the frame of a call that has found its way there is no place for any other.
-    #[inline(never)]
-    fn generally<K: FnOnce() -> Outcome>(
-        fd: i32,
-        at: Ref,
-        bytes: &[u8],
-        flags: Flags,
-        kernel: K,
-    ) -> Outcome {
-        send_generally(fd, at, &[bytes], flags, kernel)
-    }
-    generally(fd, at, bytes, flags, kernel)
+    send_generally(fd, at, &[bytes], flags, kernel)
 }
 
 /// writev, sendmsg and their like: takes `parts` one after the other, as [`send`] does with one.
@@ -84,8 +73,8 @@ fn is_sent_at_once(at: Ref, bytes: &[u8]) -> bool {
     is_sent
 }
 
-/// Sends whatever there is to find out.
-#[inline]
+/// Sends whatever there is to find out. Apart: in the frame of a call that has found its way there is no place for any other.
+#[inline(never)]
 fn send_generally(
     fd: i32,
     at: Ref,
@@ -151,7 +140,6 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     total: impl FnOnce() -> usize,
     kernel: K,
 ) -> Result<Outcome, K> {
-    wait::cancellation_point();
     let conn = at.conn;
     let kernel = match conn.phase() {
         Phase::Attached => kernel,
