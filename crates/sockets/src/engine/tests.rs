@@ -1,11 +1,13 @@
 //! Two engines in one process: the ends of a connection, each as in a program of its own.
 
-use crate::conn::Role;
+use crate::conn::{Role, flag};
 use crate::meeting::Server;
 use crate::native::{self, Info};
 use crate::ops::{self, Flags};
 use crate::per_engine::Engine;
-use crate::{Outcome, epoll, pollset, sets, table};
+use crate::stream::handled;
+use crate::{Outcome, epoll, pair, pollset, sets, table};
+use core::sync::atomic::Ordering;
 use sovia_sys::{call, poll};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -45,12 +47,16 @@ impl End {
     }
 
     fn read(&self, out: &mut [u8]) -> Outcome {
+        self.receive(out, Flags::default())
+    }
+
+    fn receive(&self, out: &mut [u8], flags: Flags) -> Outcome {
         let fd = self.fd();
         let all: *mut [u8] = out;
         // SAFETY: the engine makes the kernel's call in the place of its own copying, never beside it.
         let kernel = || call::recv(fd, unsafe { &mut *all }, 0).map_err(crate::errno);
         self.engine.run(|| match table::conn(fd) {
-            Some(at) => ops::receive(fd, at, out, Flags::default(), kernel),
+            Some(at) => ops::receive(fd, at, out, flags, kernel),
             None => kernel(),
         })
     }
@@ -166,6 +172,32 @@ fn what_is_unread_on_the_vi_is_read_in_its_place_after_either_end_went_back() {
             assert_eq!(a.read_exact(1), b"y");
         }
     }
+}
+
+#[test]
+fn gathered_bytes_behind_packets_that_no_thread_has_handled_are_not_the_end_of_the_stream() {
+    const LEN: usize = 64 * 200;
+    let [a, b] = &met();
+    let at = b.engine.run(|| table::conn(b.fd())).unwrap();
+    // A thread that handles messages and stands still.
+    b.engine.run(|| {
+        let pair = pair::share(at.conn.pair.load(Ordering::Relaxed)).unwrap();
+        let waiter = pair.take_waiter(0).unwrap();
+        handled::begin(&mut at.attached().unwrap(), waiter, 0);
+    });
+    // More packets than the window has: what comes behind them is gathered.
+    for from in (0..LEN).step_by(64) {
+        a.write_all(&pattern(from, 64));
+    }
+    let read = |how: Flags| {
+        // News of the socket have a call look closely.
+        at.conn.set(flag::ANCHOR);
+        b.receive(&mut [0; 64], Flags { dont_wait: true, ..how })
+    };
+    assert_eq!(read(Flags::default()), Err(libc::EAGAIN));
+    assert_eq!(read(Flags { peek: true, ..Flags::default() }), Err(libc::EAGAIN));
+    b.engine.run(|| handled::handle_own(&mut at.attached().unwrap()));
+    assert_eq!(b.read_exact(LEN), pattern(0, LEN));
 }
 
 #[test]

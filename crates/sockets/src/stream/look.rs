@@ -4,28 +4,18 @@ use super::entering::{Origin, next_from};
 use super::hold::scan;
 use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
-use super::take::is_returning;
-use super::{Got, ROOM, backlog, ending, reflected, returned, rx, tx, word};
+use super::take::{has_kept, is_returning};
+use super::{Got, ROOM, backlog, ending, reflected, returned, tx, word};
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
-use sovia_proto::order::{Next, Take};
+use sovia_proto::order::Next;
 use sovia_proto::packet::Immediate;
 use sovia_proto::path::Rx;
 use sovia_sync::hazard::Waits;
 use sovia_sys::{call, poll};
 use via_shm::endpoint::{Expected, Receiver};
 use via_shm::layout::Direction;
-
-/// Whether gathered bytes come next. In front of them packets may lie that a thread of Sovia's has yet
-/// to handle; others are found by the call.
-fn gathered_next(guard: &Guard<'_>) -> bool {
-    let line = &rx(guard).writer;
-    let tail = line.load(word::TAIL);
-    tail != guard.taker.head
-        && (!guard.conn.is_handled()
-            || guard.taker.next(tail, line.load(word::AFTER) as u32) != Take::Packet)
-}
 
 /// Whether a receive would find something (bytes, the end, an error).
 pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
@@ -36,7 +26,7 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
     is_returning(guard);
     match conn.rx() {
         Rx::Vi => {
-            if guard.held_first != guard.held_end || guard.front != 0 || gathered_next(guard) {
+            if guard.front != 0 || has_kept(guard) {
                 return true;
             }
             while !conn.is_handled() {

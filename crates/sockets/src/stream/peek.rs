@@ -5,7 +5,7 @@ use super::entering::{Origin, grant, next_from, switched};
 use super::hold::{copy_held, kind_of, look, scan};
 use super::receive::{end, idle, limit_on_tcp, rescue};
 use super::remains::unread_packets;
-use super::take::is_returning;
+use super::take::{is_ending, is_returning};
 use super::{Fault, Got, damaged, ending, failed, reflected, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};
@@ -112,7 +112,8 @@ fn peek_left(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
         return None;
     }
     Some(match peek_vi(guard, out) {
-        Ok(0) if !out.is_empty() => Got::End,
+        Ok(0) if !out.is_empty() && is_ending(guard) => Got::End,
+        Ok(0) if !out.is_empty() => Got::Nothing,
         Ok(n) => Got::Bytes(n),
         Err(fault) => Got::Failed(failed(guard.conn, fd, fault)),
     })

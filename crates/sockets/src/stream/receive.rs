@@ -4,7 +4,7 @@ use super::anchor::{acknowledge, anchor_has_ended};
 use super::entering::{Origin, grant, next_from};
 use super::hold::scan;
 use super::state::{self, Receives};
-use super::take::{receive_vi, receive_vi_here};
+use super::take::{has_kept, is_ending, receive_vi, receive_vi_here};
 use super::{Fault, Got, damaged, failed, rx, word};
 use super::{combine, ending, reflected};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
@@ -79,8 +79,9 @@ fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
                 got => return got,
             }
             match receive_on_vi(guard, fd, out) {
-                None if conn.rx() == Rx::Vi => return Got::End,
-                None => {}
+                None if conn.rx() != Rx::Vi => {}
+                None if is_ending(guard) => return Got::End,
+                None => return Got::Nothing,
                 Some(got) => return got,
             }
         }
@@ -124,8 +125,7 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
     if (gone || conn.has(flag::ANCHOR)) && scan(guard).is_err() {
         return Got::Failed(damaged(conn, fd));
     }
-    let gathered = rx(guard).writer.load(word::TAIL) != guard.taker.head;
-    if guard.held_first != guard.held_end || gathered {
+    if has_kept(guard) {
         return Got::Bytes(0);
     }
     match state::receives(conn.flags(), true) {

@@ -2,7 +2,7 @@
 
 use super::hold::{copy_held, hold, kind_of, scan};
 use super::packets::{
-    advance, consumed, count_arrival, packet_of, take_control, take_held_control,
+    consumed, count_arrival, packet_of, take_control, take_held_control, take_off,
 };
 use super::{Fault, ROOM, reflected, rx, tell_writer, word};
 use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
@@ -45,6 +45,17 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
     let tail = line.load(word::TAIL);
     let after = line.load(word::AFTER) as u32;
     guard.taker.next(tail, after) == Take::Packet
+}
+
+/// Whether a receive finds something without the packets that a thread of Sovia's has yet to handle: packets that are held,
+/// or gathered bytes that come next. Gathered bytes behind such packets are not to be had before them.
+pub(super) fn has_kept(guard: &Guard<'_>) -> bool {
+    let line = &rx(guard).writer;
+    let tail = line.load(word::TAIL);
+    guard.held_first != guard.held_end
+        || tail != guard.taker.head
+            && (!guard.conn.is_handled()
+                || guard.taker.next(tail, line.load(word::AFTER) as u32) != Take::Packet)
 }
 
 /// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
@@ -109,11 +120,7 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
                 guard.endpoint_ref().rx.copy_head(&entry, from, &mut out[done..done + n])?;
                 *count += n;
                 if from + n == entry.len as usize {
-                    let packets = guard.taker.packets.wrapping_add(1);
-                    let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
-                    guard.take(taking);
-                    let release = advance(guard, &entry)?;
-                    consumed(guard, entry.len, release)?;
+                    take_off(guard, &entry)?;
                 } else {
                     guard.front = (from + n) as u32;
                 }
