@@ -10,6 +10,13 @@ scenarios_across_the_switch!("stream_calls":
     waitall_waits_for_all,
 );
 
+scenarios_across_the_switch!("handlers":
+    jumping_out_of_writes,
+    jumping_out_of_reads,
+    cancelling_writers,
+    cancelling_readers,
+);
+
 scenarios_across_the_switch!("shutdown":
     the_client_closes_half,
     writing_after_the_peer_closed,

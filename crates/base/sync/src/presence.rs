@@ -1,7 +1,8 @@
 //! Threads that are inside something which must not change under them, in memory that processes share.
 //!
 //! Each of the first few is known by its record ([`crate::record`]), so one that has been killed or cancelled
-//! inside is there no more. What is beyond them is only counted.
+//! inside is there no more. What is beyond them is only counted. A thread that has been killed inside, or has left
+//! by `longjmp`, may have left unfinished what it did there ([`Presence::was_abandoned`]).
 
 use crate::record;
 use crate::shim::{AtomicU32, Ordering};
@@ -9,6 +10,8 @@ use crate::state;
 
 /// Threads that are known one by one.
 const KNOWN: usize = 3;
+/// Of `others`: a thread has taken the place of one that was killed inside or had left by `longjmp`.
+const ABANDONED: u32 = 1 << 31;
 
 /// The threads inside. All-zero memory: none.
 #[derive(Debug)]
@@ -46,6 +49,9 @@ impl Presence {
         for at in &self.known {
             let seen = at.load(Ordering::Relaxed);
             let may = seen == 0 || is_first && seen == me || !record::shared_lives(seen);
+            if may && seen != 0 {
+                self.others.fetch_or(ABANDONED, Ordering::SeqCst);
+            }
             if may && at.compare_exchange(seen, me, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                 return Present { at, is_known: true };
             }
@@ -61,7 +67,13 @@ impl Presence {
             0 => true,
             owner => !record::shared_lives(owner),
         };
-        self.known.iter().all(is_free) && self.others.load(Ordering::SeqCst) == 0
+        self.known.iter().all(is_free) && self.others.load(Ordering::SeqCst) & !ABANDONED == 0
+    }
+
+    /// Whether a thread has been killed inside or has left by `longjmp`, where no living one is inside.
+    pub fn was_abandoned(&self) -> bool {
+        let is_taken = |at: &AtomicU32| at.load(Ordering::SeqCst) != 0;
+        self.known.iter().any(is_taken) || self.others.load(Ordering::SeqCst) & ABANDONED != 0
     }
 
     /// For something new: no thread is inside.
@@ -107,7 +119,7 @@ mod tests {
         drop(first);
         assert!(!room.is_empty());
         drop(all);
-        assert!(room.is_empty());
+        assert!(room.is_empty() && !room.was_abandoned());
     }
 
     #[test]
@@ -122,6 +134,7 @@ mod tests {
         while !room.is_empty() {
             std::thread::yield_now();
         }
+        assert!(room.was_abandoned());
         let mine = room.enter(true);
         assert!(!room.is_empty() && mine.is_known);
     }
@@ -131,7 +144,7 @@ mod tests {
         let room = nobody();
         core::mem::forget(room.enter(true));
         drop(room.enter(true));
-        assert!(room.is_empty());
+        assert!(room.is_empty() && room.was_abandoned());
         core::mem::forget(room.enter(true));
         let handlers = room.enter(false);
         drop(handlers);

@@ -45,7 +45,9 @@ pub use task::{
     is_stopped, is_thread_of, pidfd_of_self, raise, reap, robust_list, sched_yield,
     set_robust_list, task_exists,
 };
-pub use tcp::{TcpState, bytes_unsent, is_tcp, tcp_bytes_received, tcp_bytes_written, tcp_state};
+pub use tcp::{
+    TcpState, bytes_unsent, is_tcp, tcp_bytes_read, tcp_bytes_sent, tcp_bytes_written, tcp_state,
+};
 
 /// A system call with its arguments. A function of this crate has made it out of references that live as long
 /// as the function runs, and the function that it is given to makes the call before it returns.

@@ -1,6 +1,6 @@
 //! The receiver's steps from TCP to the VI: it grants, and at the sender's switch it enters.
 
-use super::{Fault, handled, reflected, rx, tell_writer, word};
+use super::{Fault, handled, reflected, rx, tell_writer, uncounted, word};
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::reflected::Next;
@@ -118,14 +118,14 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
 }
 
 /// Grants the VI, unless another thread is inside a kernel receive.
-pub(crate) fn grant(guard: &mut Guard<'_>) {
+pub(crate) fn grant(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     if conn.rx() != Rx::Tcp || conn.has(flag::RETREATING) {
         return;
     }
     conn.set_rx(Rx::Granted);
     core::sync::atomic::fence(Ordering::SeqCst);
-    if !conn.rx_pins.is_empty() {
+    if !conn.rx_pins.is_empty() || !uncounted::read(conn, fd) {
         conn.set_rx(Rx::Tcp);
         return;
     }

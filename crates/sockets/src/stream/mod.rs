@@ -15,6 +15,7 @@
 //! - `remains`: what is unread on a VI that a receiver leaves, or that it has never entered;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
 //! - `handled`, `listeners`: messages that a thread of Sovia's handles, and which waiters are notified;
+//! - `uncounted`: bytes on TCP that the kernel alone has counted;
 //! - `backlog`: the memory that may hold what the peer has not read;
 //! - `audit`: whether the segment is as this end has left it.
 
@@ -41,6 +42,7 @@ pub(crate) mod single;
 pub(crate) mod state;
 mod take;
 mod transfer;
+mod uncounted;
 
 pub(crate) use anchor::anchor_has_ended;
 pub(crate) use ending::peer_has_ended;
@@ -220,12 +222,9 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if let Some(fd) = crate::table::descriptor_of(conn) {
         returned::repair(guard, fd);
-    }
-    if (conn.rx() == Rx::Granted || conn.has(flag::RETURNING))
-        && let Some(fd) = crate::table::descriptor_of(conn)
-        && let (Ok(received), Ok(unread)) = (call::tcp_bytes_received(fd), call::bytes_unread(fd))
-    {
-        conn.rx_tcp.fetch_max(received.saturating_sub(unread as u64), Ordering::AcqRel);
+        if conn.rx() == Rx::Granted || conn.has(flag::RETURNING) {
+            uncounted::repair(conn, fd);
+        }
     }
 }
 

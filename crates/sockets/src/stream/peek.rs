@@ -55,7 +55,7 @@ fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
 /// Looks at TCP; `None` if that has been read up to the switch, so that the direction has gone over to the VI.
 fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
-    grant(guard);
+    grant(guard, fd);
     let limit = match limit_on_tcp(guard, fd) {
         ControlFlow::Continue(limit) => limit.min(out.len()),
         ControlFlow::Break(got) => return got,

@@ -52,7 +52,7 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
     let conn = guard.conn;
     combine::tell(guard);
     if out.is_empty() {
-        grant(guard);
+        grant(guard, fd);
         return if super::readable(guard, fd) { Got::Bytes(0) } else { Got::Nothing };
     }
     if let Some(got) = reflected::instead(guard) {
@@ -177,7 +177,7 @@ pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option
 /// Receives from TCP; `None` if the direction has gone over to the VI.
 fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
-    grant(guard);
+    grant(guard, fd);
     let limit = match limit_on_tcp(guard, fd) {
         ControlFlow::Continue(limit) => limit.min(out.len()),
         ControlFlow::Break(got) => return got,

@@ -7,7 +7,7 @@ use super::state::{self, Receiver, Sends};
 use super::{
     Fault, Put, backlog, failed, returned, rx, send_control, tell_reader, transfer, tx, word,
 };
-use super::{combine, ending, listeners, reflected};
+use super::{combine, ending, listeners, reflected, uncounted};
 use crate::Errno;
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use core::ops::RangeInclusive;
@@ -189,7 +189,7 @@ fn switch(guard: &mut Guard<'_>, fd: i32) {
     }
     conn.set_tx(Tx::Vi);
     core::sync::atomic::fence(Ordering::SeqCst);
-    if !conn.tx_pins.is_empty() {
+    if !conn.tx_pins.is_empty() || !uncounted::sent(conn, fd) {
         conn.set_tx(Tx::Tcp);
         return;
     }

@@ -1,6 +1,6 @@
 //! What the kernel says of a TCP connection.
 
-use super::{Errno, RawFd, Result, Sysno, getsockopt};
+use super::{Errno, RawFd, Result, Sysno, bytes_unread, getsockopt};
 
 /// Whether it is a TCP socket.
 pub fn is_tcp(fd: RawFd) -> bool {
@@ -51,17 +51,19 @@ pub fn tcp_state(fd: RawFd) -> Option<TcpState> {
     getsockopt::<u8>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok().map(TcpState)
 }
 
-/// Bytes that a connected TCP socket has received in order so far (`tcpi_bytes_received`).
+/// Bytes that the program has read of a connected TCP socket so far: those that have come in order
+/// (`tcpi_bytes_received`) without those that are unread.
 ///
 /// # Errors
 /// `ENOTCONN` unless it is in state ESTABLISHED: a FIN would count as a byte.
-pub fn tcp_bytes_received(fd: RawFd) -> Result<u64> {
+pub fn tcp_bytes_read(fd: RawFd) -> Result<u64> {
     // The counter lies at byte 128 of struct tcp_info; the state is its first byte.
-    let info = getsockopt::<[u64; 17]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
-    if info[0] & 0xff != 1 {
-        return Err(Errno::ENOTCONN);
-    }
-    Ok(info[16])
+    let received = || {
+        let info = getsockopt::<[u64; 17]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+        if info[0] & 0xff == 1 { Ok(info[16]) } else { Err(Errno::ENOTCONN) }
+    };
+    let unread = || bytes_unread(fd).map(|n| n as u64);
+    settled(received, unread, u64::saturating_sub)
 }
 
 /// Bytes that have been written to a connected TCP socket so far, from some beginning that is always the same:
@@ -73,12 +75,32 @@ pub fn tcp_bytes_written(fd: RawFd) -> Result<u64> {
     // The counter lies at byte 120 of struct tcp_info.
     let acknowledged =
         || getsockopt::<[u64; 16]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).map(|info| info[15]);
-    let mut before = acknowledged()?;
+    let on_their_way = || bytes_in_queue(fd).map(|n| n as u64);
+    settled(acknowledged, on_their_way, u64::saturating_add)
+}
+
+/// Bytes that the program has written to a connected TCP socket so far. `connects`: the socket has called connect, and
+/// its SYN counts among what the peer has acknowledged (`tcp_ack`; the socket that accept returns begins behind it,
+/// `tcp_create_openreq_child`).
+///
+/// # Errors
+/// As for [`tcp_bytes_written`].
+pub fn tcp_bytes_sent(fd: RawFd, connects: bool) -> Result<u64> {
+    tcp_bytes_written(fd).map(|n| n.saturating_sub(u64::from(connects)))
+}
+
+/// Two counters of one socket put together, of which bytes may go from the one to the other meanwhile: then `first` has
+/// changed, and both are asked again.
+fn settled(
+    first: impl Fn() -> Result<u64>,
+    second: impl Fn() -> Result<u64>,
+    together: fn(u64, u64) -> u64,
+) -> Result<u64> {
+    let mut before = first()?;
     loop {
-        let on_their_way = bytes_in_queue(fd)?;
-        // Unless some have been acknowledged meanwhile, which would have been counted twice.
-        match acknowledged()? {
-            now if now == before => return Ok(now + on_their_way as u64),
+        let other = second()?;
+        match first()? {
+            now if now == before => return Ok(together(now, other)),
             now => before = now,
         }
     }
@@ -97,4 +119,37 @@ fn bytes_in_queue(fd: RawFd) -> Result<usize> {
     let mut n: i32 = 0;
     sys!(ioctl, fd, libc::TIOCOUTQ, &raw mut n)?;
     Ok(n.max(0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn the_kernel_counts_what_each_end_has_written_and_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut connector = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut acceptor, _) = listener.accept().unwrap();
+        let sent = |connector: &TcpStream, acceptor: &TcpStream| {
+            let of = |socket: &TcpStream, connects| tcp_bytes_sent(socket.as_raw_fd(), connects);
+            (of(connector, true).unwrap(), of(acceptor, false).unwrap())
+        };
+        assert_eq!(sent(&connector, &acceptor), (0, 0));
+        connector.write_all(&[1; 5_000]).unwrap();
+        acceptor.write_all(&[2; 70]).unwrap();
+        assert_eq!(sent(&connector, &acceptor), (5_000, 70));
+        assert_eq!(tcp_bytes_read(acceptor.as_raw_fd()), Ok(0));
+        acceptor.read_exact(&mut [0; 1_200]).unwrap();
+        assert_eq!(tcp_bytes_read(acceptor.as_raw_fd()), Ok(1_200));
+        connector.read_exact(&mut [0; 70]).unwrap();
+        assert_eq!(sent(&connector, &acceptor), (5_000, 70));
+        assert_eq!(tcp_bytes_read(connector.as_raw_fd()), Ok(70));
+        drop(connector);
+        acceptor.read_exact(&mut [0; 3_800]).unwrap();
+        assert_eq!(acceptor.read(&mut [0; 1]).unwrap(), 0);
+        assert_eq!(tcp_bytes_read(acceptor.as_raw_fd()), Err(Errno::ENOTCONN));
+    }
 }

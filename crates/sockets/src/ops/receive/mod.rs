@@ -153,7 +153,7 @@ fn received(fd: i32, at: Ref) {
     } else if at.conn.phase() == Phase::Attached
         && let Some(mut guard) = at.attached()
     {
-        stream::grant(&mut guard);
+        stream::grant(&mut guard, fd);
     }
 }
 
