@@ -164,6 +164,9 @@ impl Scenario {
     }
 
     fn run_in(&self, others: &[Pairing]) {
+        if env::var_os("SOVIA_TESTS_ACROSS").is_some() {
+            return self.run_across_the_switch();
+        }
         let reference = self.reference();
         let runs = others.iter().flat_map(|&pairing| (0..repetitions()).map(move |_| pairing));
         let complaints: Vec<String> = runs

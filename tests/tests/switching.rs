@@ -17,6 +17,27 @@ scenarios_across_the_switch!("handlers":
     cancelling_readers,
 );
 
+scenarios_across_the_switch!("kills":
+    a_relative_is_killed_sending,
+    a_relative_is_killed_receiving,
+);
+
+scenarios_across_the_switch!("dying":
+    a_death_ends_a_long_write,
+    an_edge_is_told_of_a_reset,
+    an_exec_shows_in_poll_for_room,
+);
+
+scenarios_across_the_switch!("death":
+    going_back_after_a_reset,
+);
+
+scenarios_across_the_switch!("exec":
+    a_child_becomes_another_program,
+    a_child_leaves_the_library,
+    vfork_and_exec,
+);
+
 scenarios_across_the_switch!("shutdown":
     the_client_closes_half,
     writing_after_the_peer_closed,

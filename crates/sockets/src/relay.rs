@@ -8,7 +8,7 @@
 
 use crate::conn::{Guard, flag};
 use crate::ops::{self, Flags};
-use crate::stream;
+use crate::stream::{self, Got};
 use crate::table::{self, Ref};
 use crate::{Outcome, family, pollset, process, retreat, wait};
 use core::hash::{Hash, Hasher};
@@ -72,7 +72,7 @@ fn take_over(fd: i32, at: Ref) -> bool {
             let _ = call::fcntl(fd, libc::F_SETFD, cloexec);
         }
         // After that: it may be the last of what is on the VI, and calls go to the kernel from there on.
-        put_first(&ours, guard);
+        put_first(&ours, guard, anchor.raw());
     });
     let _ = call::write(begin.raw(), &[0]);
     true
@@ -137,15 +137,26 @@ fn is_settled(fd: i32, at: Ref) -> bool {
 }
 
 /// Puts what comes next into the relay's socket: what the program has been told is there must not be missing until
-/// the relay runs.
-fn put_first(socket: &Fd, guard: &mut Guard<'_>) {
+/// the relay runs. `fd`: a descriptor of the connection.
+fn put_first(socket: &Fd, guard: &mut Guard<'_>, fd: i32) {
+    if !guard.conn.rx_pins.is_empty() {
+        // What comes next on TCP is that call's.
+        return;
+    }
     let mut piece = vec![0u8; PIECE];
-    loop {
-        let n = stream::peek_on_vi(guard, &mut piece);
+    // Only then: at the end, a look would take the error that is the program's.
+    while stream::unread(guard, fd).is_ok_and(|n| n > 0)
+        && let Got::Bytes(n @ 1..) = stream::peek(guard, fd, &mut piece)
+    {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         let put = call::send(socket.raw(), &piece[..n], flags).unwrap_or(0);
-        stream::take_on_vi(guard, &mut piece[..put]);
-        if put < n || n == 0 {
+        let mut left = put;
+        while left > 0
+            && let Got::Bytes(taken @ 1..) = stream::receive(guard, fd, &mut piece[..left])
+        {
+            left -= taken;
+        }
+        if put < n {
             break;
         }
     }

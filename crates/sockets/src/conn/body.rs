@@ -48,10 +48,10 @@ pub enum Taking {
     /// None is under way.
     #[default]
     Nothing,
-    /// The entry of that number from the ring; ordered packets consumed afterwards.
-    FromRing(u32, u32),
-    /// The held packet of that number; ordered packets consumed afterwards.
-    FromHeld(u32, u32),
+    /// The entry of that number from the ring; ordered packets consumed afterwards, and the bytes in them.
+    FromRing(u32, u32, u32),
+    /// The held packet of that number, likewise.
+    FromHeld(u32, u32, u32),
     /// The entry of that number from the ring to the held packets; the number after the last of those
     /// before.
     ToHeld(u32, u32),
@@ -67,28 +67,28 @@ pub enum Taking {
 #[repr(C)]
 pub struct Note {
     kind: u32,
-    values: [u32; 2],
+    values: [u32; 3],
 }
 
 impl Note {
     #[inline(always)]
-    fn parts(taking: Taking) -> (u32, [u32; 2]) {
+    fn parts(taking: Taking) -> (u32, [u32; 3]) {
         match taking {
-            Taking::Nothing => (0, [0; 2]),
-            Taking::FromRing(n, packets) => (1, [n, packets]),
-            Taking::FromHeld(n, packets) => (2, [n, packets]),
-            Taking::ToHeld(n, end) => (3, [n, end]),
-            Taking::Control(n, kind, packets) => (0x100 | kind as u32, [n, packets]),
-            Taking::HeldControl(n, kind, packets) => (0x200 | kind as u32, [n, packets]),
+            Taking::Nothing => (0, [0; 3]),
+            Taking::FromRing(n, packets, bytes) => (1, [n, packets, bytes]),
+            Taking::FromHeld(n, packets, bytes) => (2, [n, packets, bytes]),
+            Taking::ToHeld(n, end) => (3, [n, end, 0]),
+            Taking::Control(n, kind, packets) => (0x100 | kind as u32, [n, packets, 0]),
+            Taking::HeldControl(n, kind, packets) => (0x200 | kind as u32, [n, packets, 0]),
         }
     }
 
     fn taking(self) -> Taking {
-        let [n, m] = self.values;
+        let [n, m, bytes] = self.values;
         let kind = || Immediate::decode((self.kind & 0xff) << 24).ok().map(|packet| packet.kind);
         match self.kind {
-            1 => Taking::FromRing(n, m),
-            2 => Taking::FromHeld(n, m),
+            1 => Taking::FromRing(n, m, bytes),
+            2 => Taking::FromHeld(n, m, bytes),
             3 => Taking::ToHeld(n, m),
             0x100..0x200 => kind().map_or(Taking::Nothing, |kind| Taking::Control(n, kind, m)),
             0x200..0x300 => kind().map_or(Taking::Nothing, |kind| Taking::HeldControl(n, kind, m)),

@@ -55,6 +55,13 @@ pub enum Phase {
     Plain = 3,
 }
 
+impl Phase {
+    /// Whether its bytes go over a VI, or may come to: for what no other than the kernel may move them beside Sovia.
+    pub(crate) fn may_be_on_vi(self) -> bool {
+        matches!(self, Phase::Candidate | Phase::Attached)
+    }
+}
+
 /// Which end opened the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {

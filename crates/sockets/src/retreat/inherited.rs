@@ -1,7 +1,6 @@
 //! Connections that another program inherits go back to TCP before it begins.
 
 use super::{Cause, all};
-use crate::conn::Phase;
 use crate::process;
 use crate::table::{self, Ref};
 use sovia_sys::call;
@@ -20,7 +19,8 @@ fn leave_inherited(cause: Cause) {
     let mut inherited = Vec::new();
     let look = |fd, at: Ref| {
         let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);
-        if flags & libc::FD_CLOEXEC as usize == 0 && at.conn.phase() == Phase::Attached {
+        // One that has not met must not meet later: what the new program moves over TCP is not counted here.
+        if at.conn.phase().may_be_on_vi() && flags & libc::FD_CLOEXEC as usize == 0 {
             inherited.push((fd, at));
         }
     };

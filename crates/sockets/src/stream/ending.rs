@@ -48,10 +48,11 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
         return is_broken(guard, fd);
     }
     let reset = ended && is_reset(conn, fd);
-    // A FIN of the anchor alone says nothing of a peer whose bytes come on TCP: it may have closed one
-    // half, and read on.
+    // A FIN of the anchor says nothing of a peer whose bytes come on TCP and that has announced it: it may have closed
+    // one half, and read on. One that has died has announced nothing.
     let on_vi = conn.rx() == Rx::Vi || conn.rx() == Rx::Granted && switched(guard) != 0;
-    if !(dead || reset || ended && on_vi) {
+    let announced = is_announced_on_tcp(guard);
+    if !(dead || reset || ended && (on_vi || !announced)) {
         // The next news are other ones.
         conn.clear(flag::ANCHOR);
         return false;
@@ -60,7 +61,7 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     if scan(guard).is_err() {
         return false;
     }
-    let finished = has_finished(guard) || ended && !on_vi;
+    let finished = has_finished(guard) || ended && !on_vi && announced;
     // It may have closed just before the last bytes were put on the VI for it.
     let refused = tx(guard).path.load(word::GRANT) == word::LEFT && leaves_unread(guard);
     if !dead && !reset && !refused && finished {
@@ -172,6 +173,11 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
 /// Whether the peer has announced on the VI that it sends no more, however much of what it sent is unread.
 pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
     guard.conn.rx() == Rx::Vi && rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
+}
+
+/// Whether the peer has announced that it sends no more on TCP. What a NIC is still to pass on counts as announced.
+fn is_announced_on_tcp(guard: &Guard<'_>) -> bool {
+    guard.conn.has(flag::REFLECTED) || rx(guard).writer.load(word::FIN) != 0
 }
 
 /// Whether the end that the peer has announced on the VI is to be reported to the program.

@@ -5,10 +5,12 @@
 //! borrowed to be read, what is consumed after it is released with it.
 
 use super::hold::{kind_of, look};
-use super::packets::{advance, consumed, count_arrival, packet_of};
+use super::packets::{
+    advance, consumed, count_arrival, packet_of, taking_from_held, taking_from_ring,
+};
 use super::send::{cannot, goes_over_vi, posted, said, send_vi};
 use super::{Fault, Put, backlog, failed, rx, tx, word};
-use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
+use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use core::ptr::NonNull;
 use sovia_proto::configuration::Transfer;
 use sovia_proto::order::{Next, Take};
@@ -149,7 +151,6 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
             return Ok(Find::Bulk);
         }
     }
-    let packets = guard.taker.packets.wrapping_add(1);
     let from = guard.front;
     let (at, len, release);
     if guard.held_first != guard.held_end {
@@ -161,8 +162,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
         if from >= len {
             return Err(Fault::Damaged);
         }
-        let taking = Taking::FromHeld(guard.held_first, packets);
-        guard.take(taking);
+        taking_from_held(guard, len);
         guard.held_first = guard.held_first.wrapping_add(1);
     } else if guard.conn.is_handled() {
         return Ok(Find::Small);
@@ -176,8 +176,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
             return Err(Fault::Damaged);
         }
         count_arrival(guard, packet)?;
-        let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
-        guard.take(taking);
+        taking_from_ring(guard, entry.len);
         let position = advance(guard, &entry)?;
         (at, len, release) = (place, entry.len, position.unwrap_or(0));
     }

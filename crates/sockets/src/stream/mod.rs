@@ -52,12 +52,10 @@ pub(crate) use lend::{
 };
 pub use look::{Watch, readable, writable};
 use packets::send_control;
-pub(crate) use peek::peek_on_vi;
 pub use peek::{peek, unread};
 pub use receive::receive;
 pub(crate) use send::{Way, goes_over_vi, way};
 pub use send::{finish, leave, send, shut};
-pub(crate) use take::take_on_vi;
 pub use take::{is_ending, is_returning};
 pub(crate) use via_shm::Damaged;
 

@@ -50,11 +50,30 @@ pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<
 /// Takes the data packet at the ring's head off, which has been read to its end.
 #[inline(always)]
 pub(super) fn take_off(guard: &mut Guard<'_>, entry: &Entry) -> Result<(), Fault> {
-    let packets = guard.taker.packets.wrapping_add(1);
-    let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets);
-    guard.take(taking);
+    taking_from_ring(guard, entry.len);
     let release = advance(guard, entry)?;
     consumed(guard, entry.len, release)
+}
+
+/// Notes that the ring's head, which is data of that length, is about to be taken off.
+#[inline(always)]
+pub(super) fn taking_from_ring(guard: &mut Guard<'_>, len: u32) {
+    let (packets, bytes) = once_consumed(guard, len);
+    let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets, bytes);
+    guard.take(taking);
+}
+
+/// The same of the first of the held packets.
+pub(super) fn taking_from_held(guard: &mut Guard<'_>, len: u32) {
+    let (packets, bytes) = once_consumed(guard, len);
+    let taking = Taking::FromHeld(guard.held_first, packets, bytes);
+    guard.take(taking);
+}
+
+/// The ordered packets consumed once the next one has been, which is data of that length, and the bytes in them.
+#[inline(always)]
+fn once_consumed(guard: &Guard<'_>, len: u32) -> (u32, u32) {
+    (guard.taker.packets.wrapping_add(1), guard.bytes_taken.wrapping_add(len))
 }
 
 /// A data packet has been read to its end.
@@ -86,19 +105,19 @@ pub(super) fn finish_taking(guard: &mut Guard<'_>) {
     let received = guard.endpoint_ref().rx.received();
     match taking {
         Taking::Nothing => return,
-        Taking::FromRing(n, packets) => {
+        Taking::FromRing(n, packets, bytes) => {
             if received == n
                 && let Ok(Some(entry)) = guard.endpoint_ref().rx.head()
                 && let Ok(Some(position)) = advance(guard, &entry)
             {
                 guard.endpoint().rx.release(position);
             }
-            guard.taker.packets = packets;
+            (guard.taker.packets, guard.bytes_taken) = (packets, bytes);
             guard.front = 0;
         }
-        Taking::FromHeld(n, packets) => {
+        Taking::FromHeld(n, packets, bytes) => {
             guard.held_first = n.wrapping_add(1);
-            guard.taker.packets = packets;
+            (guard.taker.packets, guard.bytes_taken) = (packets, bytes);
             guard.front = 0;
         }
         Taking::ToHeld(n, end) => {

@@ -90,18 +90,13 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
         (Ok(Origin::Nowhere), _) => Got::Nothing,
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
         (_, Ok(_)) if out.is_empty() => Got::Bytes(0),
-        (_, Ok(_)) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
+        (_, Ok(_)) => {
+            ending::has_gone(guard, fd);
+            ending::receive_error(conn).map_or(Got::End, Got::Failed)
+        }
         (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
         (_, Err(e)) => Got::Failed(errno(e)),
     })
-}
-
-/// Copies unread bytes of the VI without consuming them, and never looks at TCP; how many.
-pub(crate) fn peek_on_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> usize {
-    match guard.conn.rx() {
-        Rx::Vi => peek_vi(guard, out).unwrap_or(0),
-        _ => 0,
-    }
 }
 
 /// What a peer that has gone or ended has left behind: it may have come after the look at the VI, or a

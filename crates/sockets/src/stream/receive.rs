@@ -216,7 +216,11 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
                 (Ok(Origin::Vi), _) => return None,
                 (Ok(Origin::Nowhere), _) => Got::Nothing,
                 (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
-                (_, Ok(_)) => ending::receive_error(conn).map_or(Got::End, Got::Failed),
+                (_, Ok(_)) => {
+                    // Of bytes that it left unread on the VI the kernel knows nothing.
+                    ending::has_gone(guard, fd);
+                    ending::receive_error(conn).map_or(Got::End, Got::Failed)
+                }
                 (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
                 (_, Err(e)) => Got::Failed(errno(e)),
             }

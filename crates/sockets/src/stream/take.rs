@@ -2,10 +2,10 @@
 
 use super::hold::{copy_held, hold, kind_of, scan};
 use super::packets::{
-    consumed, count_arrival, packet_of, take_control, take_held_control, take_off,
+    consumed, count_arrival, packet_of, take_control, take_held_control, take_off, taking_from_held,
 };
-use super::{Fault, ROOM, reflected, rx, tell_writer, word};
-use crate::conn::{Guard, HELD, HasEndpoint, Taking, flag};
+use super::{Fault, ROOM, rx, tell_writer, word};
+use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use sovia_proto::order::Take;
 use sovia_proto::packet::{Immediate, Kind};
 use sovia_proto::path::Rx;
@@ -186,22 +186,11 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
     let n = (held.len as usize - from).min(out.len());
     copy_held(guard, &held, from, &mut out[..n])?;
     if from + n == held.len as usize {
-        let packets = guard.taker.packets.wrapping_add(1);
-        let taking = Taking::FromHeld(guard.held_first, packets);
-        guard.take(taking);
+        taking_from_held(guard, held.len);
         guard.held_first = guard.held_first.wrapping_add(1);
         consumed(guard, held.len, held.pooled.then_some(held.release))?;
     } else {
         guard.front = (from + n) as u32;
     }
     Ok(n)
-}
-
-/// Takes bytes off the VI, and never looks at TCP; how many.
-pub(crate) fn take_on_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> usize {
-    match guard.conn.rx() {
-        Rx::Vi if reflected::instead(guard).is_some() => 0,
-        Rx::Vi => receive_vi(guard, out).unwrap_or(0),
-        _ => 0,
-    }
 }

@@ -3,7 +3,7 @@
 use super::slots::{FDS, slot};
 use super::word::decode;
 use super::{Entry, Ref, for_each_conn};
-use crate::conn::{Conn, Phase};
+use crate::conn::Conn;
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 
@@ -41,12 +41,12 @@ pub(super) fn get_elsewhere(fd: i32) -> Entry {
 }
 
 /// Calls `each` for every descriptor of the caller's, a child on this process's memory, that is the socket
-/// of an accelerated connection of this process, under whatever number.
+/// of a connection of this process that is accelerated or may come to be, under whatever number.
 pub fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
     let mut known = Vec::new();
     for_each_conn(|_, at| {
         let cookie = at.conn.cookie.load(Ordering::Relaxed);
-        if at.conn.phase() == Phase::Attached && cookie != 0 {
+        if at.conn.phase().may_be_on_vi() && cookie != 0 {
             known.push((cookie, at));
         }
     });

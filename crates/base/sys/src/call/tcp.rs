@@ -18,6 +18,15 @@ impl TcpState {
         self.0 == ESTABLISHED
     }
 
+    /// Whether the socket has been connected: not one that listens, or whose connect is under way.
+    fn is_connected(self) -> bool {
+        const SYN_SENT: u8 = 2;
+        const SYN_RECV: u8 = 3;
+        const LISTEN: u8 = 10;
+        const NEW_SYN_RECV: u8 = 12;
+        !matches!(self.0, SYN_SENT | SYN_RECV | LISTEN | NEW_SYN_RECV)
+    }
+
     /// Whether the socket is connected no more: both ends have ended, or it was reset.
     pub fn is_closed(self) -> bool {
         const CLOSE: u8 = 7;
@@ -52,15 +61,19 @@ pub fn tcp_state(fd: RawFd) -> Option<TcpState> {
 }
 
 /// Bytes that the program has read of a connected TCP socket so far: those that have come in order
-/// (`tcpi_bytes_received`) without those that are unread.
+/// (`tcpi_bytes_received`, among which a FIN counts as one) without those that are unread.
 ///
 /// # Errors
-/// `ENOTCONN` unless it is in state ESTABLISHED: a FIN would count as a byte.
+/// `ENOTCONN` if it is closed, or was never connected: the kernel does not say then whether a FIN has come.
 pub fn tcp_bytes_read(fd: RawFd) -> Result<u64> {
     // The counter lies at byte 128 of struct tcp_info; the state is its first byte.
     let received = || {
         let info = getsockopt::<[u64; 17]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
-        if info[0] & 0xff == 1 { Ok(info[16]) } else { Err(Errno::ENOTCONN) }
+        let state = TcpState(info[0] as u8);
+        if !state.is_connected() || state.is_closed() {
+            return Err(Errno::ENOTCONN);
+        }
+        Ok(info[16] - u64::from(state.peer_has_ended()))
     };
     let unread = || bytes_unread(fd).map(|n| n as u64);
     settled(received, unread, u64::saturating_sub)
@@ -148,8 +161,14 @@ mod tests {
         assert_eq!(sent(&connector, &acceptor), (5_000, 70));
         assert_eq!(tcp_bytes_read(connector.as_raw_fd()), Ok(70));
         drop(connector);
+        while !tcp_state(acceptor.as_raw_fd()).unwrap().peer_has_ended() {
+            std::thread::yield_now();
+        }
+        assert_eq!(tcp_bytes_read(acceptor.as_raw_fd()), Ok(1_200));
         acceptor.read_exact(&mut [0; 3_800]).unwrap();
+        assert_eq!(tcp_bytes_read(acceptor.as_raw_fd()), Ok(5_000));
         assert_eq!(acceptor.read(&mut [0; 1]).unwrap(), 0);
-        assert_eq!(tcp_bytes_read(acceptor.as_raw_fd()), Err(Errno::ENOTCONN));
+        assert_eq!(tcp_bytes_read(acceptor.as_raw_fd()), Ok(5_000));
+        assert_eq!(tcp_bytes_read(listener.as_raw_fd()), Err(Errno::ENOTCONN));
     }
 }
