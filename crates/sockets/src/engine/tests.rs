@@ -9,7 +9,7 @@ use crate::stream::handled;
 use crate::{Outcome, epoll, pair, pollset, sets, table};
 use core::sync::atomic::Ordering;
 use sovia_sys::{call, poll};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread;
 
@@ -198,6 +198,31 @@ fn gathered_bytes_behind_packets_that_no_thread_has_handled_are_not_the_end_of_t
     assert_eq!(read(Flags { peek: true, ..Flags::default() }), Err(libc::EAGAIN));
     b.engine.run(|| handled::handle_own(&mut at.attached().unwrap()));
     assert_eq!(b.read_exact(LEN), pattern(0, LEN));
+}
+
+#[test]
+fn bytes_of_tcp_that_were_read_and_not_counted_are_counted_where_tcp_ends() {
+    let engines = engines();
+    let mut connections = core::iter::repeat_with(|| connected(engines));
+    let switched = |[a, b]: &[End; 2]| loop {
+        a.write_all(b"ping");
+        match (a.info(), b.info()) {
+            (a, b) if a.sends == 1 && b.receives == 0 => return true,
+            (a, _) if a.sends == 1 || a.state == native::State::Tcp as u32 => return false,
+            _ => {}
+        }
+        assert_eq!(b.read_exact(4), b"ping");
+        b.write_all(b"pong");
+        assert_eq!(a.read_exact(4), b"pong");
+    };
+    // The one sends over the VI, and the other has not come there yet.
+    let [a, b] = connections.find(switched).expect("an endless search");
+    b.engine.run(|| table::conn(b.fd()).unwrap().conn.rx_tcp.fetch_sub(3, Ordering::Relaxed));
+    a.write_all(b"the rest");
+    let kernel = || a.socket.shutdown(Shutdown::Write).map(|()| 0).map_err(|_| libc::EIO);
+    let shut = || ops::shutdown(a.fd(), table::conn(a.fd()).unwrap(), libc::SHUT_WR, kernel);
+    a.engine.run(shut).unwrap();
+    assert_eq!(b.read_exact(20), b"pingthe rest");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::anchor::acknowledge;
 use super::entering::{Origin, grant, next_from, switched};
 use super::hold::{copy_held, kind_of, look, scan};
-use super::receive::{end, idle, limit_on_tcp, rescue};
+use super::receive::{end, idle, limit_on_tcp, rescue, up_to_the_switch};
 use super::remains::unread_packets;
 use super::take::{is_ending, is_returning};
 use super::{Fault, Got, damaged, ending, failed, reflected, rx, word};
@@ -81,7 +81,10 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
             let is_all = reflected::tcp_tells_the_end(guard);
             match next_from(guard) {
                 Ok(Origin::Tcp(_)) if !is_all => return Some(Got::Nothing),
-                from => from.and_then(|from| rescue(guard, fd, from)),
+                from => {
+                    let from = from.and_then(|from| rescue(guard, fd, from));
+                    from.and_then(|from| up_to_the_switch(guard, fd, from))
+                }
             }
         }
     };

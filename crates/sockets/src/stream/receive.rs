@@ -6,7 +6,7 @@ use super::hold::scan;
 use super::state::{self, Receives};
 use super::take::{has_kept, is_ending, receive_vi, receive_vi_here};
 use super::{Fault, Got, damaged, failed, rx, word};
-use super::{combine, ending, reflected};
+use super::{combine, ending, reflected, uncounted};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::errno;
 use core::ops::ControlFlow;
@@ -208,7 +208,8 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
                     Ok(Origin::Tcp(_)) if !is_all => return Some(Got::Nothing),
                     from => {
                         conn.set(flag::ANCHOR);
-                        from.and_then(|from| rescue(guard, fd, from))
+                        let from = from.and_then(|from| rescue(guard, fd, from));
+                        from.and_then(|from| up_to_the_switch(guard, fd, from))
                     }
                 }
             };
@@ -263,4 +264,25 @@ pub(super) fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Ori
         }
     }
     Ok(Origin::Vi)
+}
+
+/// TCP has ended. All that the sender had put there before it switched has come by then: what is missing has been read
+/// and not counted. More than that cannot be missing, and must not look like the end of the stream.
+#[cold]
+pub(super) fn up_to_the_switch(
+    guard: &mut Guard<'_>,
+    fd: i32,
+    from: Origin,
+) -> Result<Origin, Fault> {
+    let is_before_switch = matches!(from, Origin::Tcp(limit) if limit != usize::MAX);
+    let by_fin = || call::tcp_state(fd).is_some_and(|tcp| tcp.peer_has_ended() && !tcp.is_closed());
+    // This end may have shut its receiving half itself, and a reset takes away what was there.
+    if !is_before_switch || guard.conn.has(flag::SHUT_RD) || !by_fin() {
+        return Ok(from);
+    }
+    uncounted::repair(guard.conn, fd);
+    match next_from(guard)? {
+        Origin::Tcp(limit) if limit != usize::MAX => Err(Fault::Damaged),
+        from => Ok(from),
+    }
 }
