@@ -50,7 +50,7 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     let reset = ended && is_reset(conn, fd);
     // A FIN of the anchor says nothing of a peer whose bytes come on TCP and that has announced it: it may have closed
     // one half, and read on. One that has died has announced nothing.
-    let on_vi = conn.rx() == Rx::Vi || conn.rx() == Rx::Granted && switched(guard) != 0;
+    let on_vi = is_on_vi(guard);
     let announced = is_announced_on_tcp(guard);
     if !(dead || reset || ended && (on_vi || !announced)) {
         // The next news are other ones.
@@ -170,9 +170,19 @@ pub(crate) fn events(guard: &mut Guard<'_>, fd: i32) -> i16 {
     events | state::events(conn.flags())
 }
 
-/// Whether the peer has announced on the VI that it sends no more, however much of what it sent is unread.
+/// Whether the peer has announced on the VI that it sends no more, however much of what it sent is unread, and whether
+/// this end has come to the VI or not: the announcement is told once.
 pub(crate) fn is_announced(guard: &Guard<'_>) -> bool {
-    guard.conn.rx() == Rx::Vi && rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
+    is_on_vi(guard) && rx(guard).writer.load(word::FIN) == word::FIN_ON_VI
+}
+
+/// Whether the last that the peer has sent came on the VI, as far as this end can see.
+fn is_on_vi(guard: &Guard<'_>) -> bool {
+    match guard.conn.rx() {
+        Rx::Vi => true,
+        Rx::Granted => switched(guard) != 0,
+        _ => false,
+    }
 }
 
 /// Whether the peer has announced that it sends no more on TCP. What a NIC is still to pass on counts as announced.
