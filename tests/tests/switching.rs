@@ -8,6 +8,11 @@ scenarios_across_the_switch!("stream_calls":
     writev_and_sendmsg_gather,
     recvmmsg_takes_several,
     waitall_waits_for_all,
+    peek_leaves_the_bytes,
+);
+
+scenarios_across_the_switch!("ends":
+    a_hangup_alone_is_told_to_another_thread,
 );
 
 scenarios_across_the_switch!("handlers":
@@ -68,10 +73,6 @@ known_limits!("epoll_modes", "one more edge than the kernel's at the switch", ru
 
 known_limits!("epoll_sets", "one more edge than the kernel's at the switch", run_across_the_switch:
     a_stream_in_several_sets,
-);
-
-known_limits!("stream_calls", "MSG_PEEK ends at the switch", run_across_the_switch:
-    peek_leaves_the_bytes,
 );
 
 scenarios_across_the_switch!("epoll_sets":

@@ -1,7 +1,7 @@
 //! Looking at unread bytes without consuming them.
 
 use super::anchor::acknowledge;
-use super::entering::{Origin, grant, next_from, switched};
+use super::entering::{Origin, claim, grant, next_from, switched};
 use super::hold::{copy_held, kind_of, look, scan};
 use super::receive::{end, idle, limit_on_tcp, rescue, up_to_the_switch};
 use super::remains::unread_packets;
@@ -47,9 +47,36 @@ fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
             Got::End if !out.is_empty() && !conn.has(flag::EOF) => end(conn, fd),
             got => got,
         },
-        Ok(n) => Got::Bytes(n),
+        Ok(n) => Got::Bytes(n + peek_after_way_back(guard, fd, &mut out[n..])),
         Err(fault) => Got::Failed(failed(conn, fd, fault)),
     })
+}
+
+/// Goes on behind the switch, which lies `left` bytes behind what has been looked at on TCP; how many. A program that
+/// looks until there is enough would find the same bytes for ever.
+fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: &mut [u8]) -> usize {
+    let switch = switched(guard);
+    if left != 0 || out.is_empty() || switch == 0 || reflected::is_reflected(guard) {
+        return 0;
+    }
+    // What has been looked at is not taken back: the sender must not put it on TCP.
+    match claim(guard, switch) {
+        Ok(true) => peek_vi(guard, out).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// Goes on on TCP, if all that is unread on the VI has been looked at and the peer has gone back; how many.
+fn peek_after_way_back(guard: &Guard<'_>, fd: i32, out: &mut [u8]) -> usize {
+    if out.is_empty() || !goes_on_on_tcp(guard) {
+        return 0;
+    }
+    call::recv(fd, out, libc::MSG_DONTWAIT | libc::MSG_PEEK).unwrap_or(0)
+}
+
+/// Whether the stream goes on on TCP behind what is unread on the VI.
+fn goes_on_on_tcp(guard: &Guard<'_>) -> bool {
+    unread_packets(guard).any(|held| held.kind == Kind::ToTcp as u8)
 }
 
 /// Looks at TCP; `None` if that has been read up to the switch, so that the direction has gone over to the VI.
@@ -57,13 +84,13 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
     grant(guard, fd);
     let limit = match limit_on_tcp(guard, fd) {
-        ControlFlow::Continue(limit) => limit.min(out.len()),
+        ControlFlow::Continue(limit) => limit,
         ControlFlow::Break(got) => return got,
     };
-    // Behind the switch newer bytes may lie than those on the VI.
-    let out = &mut out[..limit];
+    let here = limit.min(out.len());
     conn.clear(flag::ANCHOR);
-    let result = call::recv(fd, out, libc::MSG_DONTWAIT | libc::MSG_PEEK);
+    // Behind the switch newer bytes may lie than those on the VI.
+    let result = call::recv(fd, &mut out[..here], libc::MSG_DONTWAIT | libc::MSG_PEEK);
     if result != Err(call::Errno::EAGAIN) {
         conn.set(flag::ANCHOR);
     }
@@ -72,7 +99,7 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
             // A program that looks until there is more waits for what the peer holds back.
             acknowledge(fd);
         }
-        return Some(Got::Bytes(n));
+        return Some(Got::Bytes(n + peek_behind_switch(guard, limit - n, &mut out[n..])));
     }
     // As in `receive_tcp`: the switch may be newer than the look at it.
     let from = match result {
@@ -186,11 +213,7 @@ pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     let sum = held_bytes(guard);
     let gathered = rx(guard).writer.load(word::TAIL).wrapping_sub(guard.taker.head);
     // The sender may have gone on on TCP.
-    let on_tcp = if unread_packets(guard).any(|held| held.kind == Kind::ToTcp as u8) {
-        call::bytes_unread(fd).map_err(errno)?
-    } else {
-        0
-    };
+    let on_tcp = if goes_on_on_tcp(guard) { call::bytes_unread(fd).map_err(errno)? } else { 0 };
     Ok(sum - (guard.front as usize).min(sum) + gathered.min(Area::LEN as u64) as usize + on_tcp)
 }
 

@@ -61,11 +61,28 @@ fn receive_what_is_there(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got 
     if conn.rx() == Rx::Vi {
         match receive_vi_here(guard, out) {
             Ok(0) => {}
+            Ok(n) if n < out.len() && conn.rx() != Rx::Vi => {
+                return Got::Bytes(n + receive_after_way_back(guard, fd, &mut out[n..]));
+            }
             Ok(n) => return Got::Bytes(n),
             Err(fault) => return Got::Failed(failed(conn, fd, fault)),
         }
     }
     receive_elsewhere(guard, fd, out)
+}
+
+/// Goes on on TCP, where the peer has gone back to after what has just been received; how many bytes. Only for bytes: an
+/// end or an error is the next call's.
+#[cold]
+#[inline(never)]
+fn receive_after_way_back(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> usize {
+    if !call::bytes_unread(fd).is_ok_and(|n| n > 0) {
+        return 0;
+    }
+    match receive_tcp(guard, fd, out) {
+        Some(Got::Bytes(n)) => n,
+        _ => 0,
+    }
 }
 
 /// Receives where the VI has nothing, or the direction is not on it. Apart, for its stack is not that of every receive.

@@ -27,7 +27,7 @@ use sovia_sys::{call, clock, fd};
 
 /// Transfers after which an end gives up a peer that has not answered. Not the time decides: a peer that gets no processor
 /// meanwhile has not looked yet. A look costs less than a transfer, and the later ones are seldom.
-const ANSWERED_AT_LAST: u32 = 1 << 15;
+const ANSWERED_AT_LAST: u32 = 1 << 18;
 
 /// Nanoseconds after which an end tries the other way: another process may have the other end.
 const RETRY_NS: u64 = 5_000_000;
