@@ -16,6 +16,7 @@ mod programs;
 mod scenario;
 mod summary;
 mod transcript;
+pub mod walk;
 mod workspace;
 
 pub use launch::{Launch, Outcome, Running, finish};

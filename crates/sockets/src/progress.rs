@@ -67,7 +67,10 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let mut death = false;
         for event in &events[..n] {
             match event.u64 {
-                anchors::DOOR => epoll::leave_shared(),
+                anchors::DOOR => {
+                    sets::look_for_gone();
+                    epoll::leave_shared();
+                }
                 deaths::DEATH => death = true,
                 token => anchor_event(token, event.events),
             }

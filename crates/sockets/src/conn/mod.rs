@@ -56,7 +56,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether its bytes go over a VI, or may come to: for what no other than the kernel may move them beside Sovia.
+    /// Whether its bytes go over a VI, or may come to. Sovia must see every byte of it then: a program without Sovia
+    /// must not read or write it.
     pub(crate) fn may_be_on_vi(self) -> bool {
         matches!(self, Phase::Candidate | Phase::Attached)
     }

@@ -63,7 +63,7 @@ pub fn wait(
         if n > 0 || look {
             if look && n < out.len() {
                 let more = set
-                    .kernel(&mut out[n..], Some(0), mask)
+                    .kernel(&mut out[n..], mask)
                     .or_else(|e| if n > 0 { Ok(0) } else { Err(e) })?;
                 n = match set.gone_over.load(Ordering::Acquire) == gone_over {
                     true => n + more,
@@ -84,7 +84,7 @@ pub fn wait(
         }
         anchors::ensure_for_a_look();
         if timeout == Some(0) {
-            return set.kernel(out, Some(0), mask);
+            return set.kernel(out, mask);
         }
         let until = match (timeout, deadline) {
             (None, _) => None,
@@ -138,18 +138,13 @@ fn merge(events: &mut [Event], n: usize) -> usize {
 }
 
 impl Set {
-    /// Asks the kernel's instance; the doorbell's event is taken out.
-    fn kernel(
-        &self,
-        out: &mut [Event],
-        timeout: Option<u64>,
-        mask: Option<&libc::sigset_t>,
-    ) -> Outcome {
+    /// Asks the kernel's instance for what it has now; the doorbell's event is taken out.
+    fn kernel(&self, out: &mut [Event], mask: Option<&libc::sigset_t>) -> Outcome {
         loop {
-            let n = poll::epoll_wait(self.epfd(), out, timeout, mask).map_err(errno)?;
+            let n = poll::epoll_wait(self.epfd(), out, Some(0), mask).map_err(errno)?;
             let kept = filter(&mut out[..n]);
             // The doorbell may have had the only place. It is an edge: the next look finds what else there is.
-            if kept > 0 || n < out.len() || out.is_empty() {
+            if kept > 0 || n < out.len() {
                 return Ok(kept);
             }
         }
@@ -189,7 +184,7 @@ impl Set {
         }
         let mut from_kernel = Ok(0);
         let found = spin.rest(news, KERNEL_NS, || {
-            from_kernel = self.kernel(out, Some(0), mask);
+            from_kernel = self.kernel(out, mask);
             !matches!(from_kernel, Ok(0))
         });
         drop(waits);

@@ -177,12 +177,14 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         stream::ending::has_gone_by_now(&mut guard, fd);
         // The kernel refuses it for a connection that is over, and the peer is not told of it.
         let is_refused = call::tcp_state(fd).is_none_or(call::TcpState::is_closed);
-        if !is_refused && (how == libc::SHUT_WR || how == libc::SHUT_RDWR) {
-            stream::finish(&mut guard, fd);
-            conn.set(flag::SHUT_WR);
-        }
-        if !is_refused && (how == libc::SHUT_RD || how == libc::SHUT_RDWR) {
-            conn.set(flag::SHUT_RD);
+        if !is_refused {
+            if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
+                stream::finish(&mut guard, fd);
+                conn.set(flag::SHUT_WR);
+            }
+            if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
+                conn.set(flag::SHUT_RD);
+            }
         }
         let result = kernel();
         if conn.has(flag::SHUT_WR) && conn.has(flag::SHUT_RD) {

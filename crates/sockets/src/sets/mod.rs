@@ -17,8 +17,8 @@ pub(crate) use shared::{is_shared, is_shared_by_users};
 
 use crate::pair::{self, Pair};
 use crate::per_engine::per_engine;
-use crate::process;
 use crate::table::{self, Ref};
+use crate::{anchors, process};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use entries::unlink;
@@ -212,6 +212,7 @@ pub(crate) fn attached(at: Ref) -> bool {
 /// A connection is back on TCP: puts it where the program believes it to be, unless a relative has, by its copy
 /// of an entry.
 pub(crate) fn detached(at: Ref) {
+    let mut others = false;
     each_with_index(|index, set| {
         set.with(|inner| {
             for i in 0..inner.entries.len() {
@@ -220,8 +221,9 @@ pub(crate) fn detached(at: Ref) {
                     entry.attached = false;
                     set.attached.fetch_sub(1, Ordering::AcqRel);
                     set.gone_over.fetch_add(1, Ordering::AcqRel);
-                    let is_given = at.conn.has_gone_over(entry.number) || shared::is_others(index);
-                    if entry.registered && !is_given {
+                    let is_others = shared::is_others(index);
+                    others |= is_others;
+                    if entry.registered && !is_others && !at.conn.has_gone_over(entry.number) {
                         let oneshot = libc::EPOLLONESHOT as u32;
                         let events = if entry.armed { entry.events } else { oneshot };
                         let _ = poll::epoll_ctl(
@@ -238,6 +240,10 @@ pub(crate) fn detached(at: Ref) {
             }
         });
     });
+    if others {
+        // The relatives' progress threads have the same doorbell, and give the kernel what it is to watch now.
+        anchors::nudge();
+    }
 }
 
 /// Gives the kernel the entries of connections that have left their VIs. A relative that has taken one back may have

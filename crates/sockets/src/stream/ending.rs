@@ -50,9 +50,8 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     let reset = ended && is_reset(conn, fd);
     // A FIN of the anchor says nothing of a peer whose bytes come on TCP and that has announced it: it may have closed
     // one half, and read on. One that has died has announced nothing.
-    let on_vi = is_on_vi(guard);
-    let announced = is_announced_on_tcp(guard);
-    if !(dead || reset || ended && (on_vi || !announced)) {
+    let half_closed = ended && !is_on_vi(guard) && is_announced_on_tcp(guard);
+    if !(dead || reset || ended && !half_closed) {
         // The next news are other ones.
         conn.clear(flag::ANCHOR);
         return false;
@@ -61,7 +60,7 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     if scan(guard).is_err() {
         return false;
     }
-    let finished = has_finished(guard) || ended && !on_vi && announced;
+    let finished = has_finished(guard) || half_closed;
     // It may have closed just before the last bytes were put on the VI for it.
     let refused = tx(guard).path.load(word::GRANT) == word::LEFT && leaves_unread(guard);
     if !dead && !reset && !refused && finished {

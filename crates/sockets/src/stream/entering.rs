@@ -125,7 +125,7 @@ pub(crate) fn grant(guard: &mut Guard<'_>, fd: i32) {
     }
     conn.set_rx(Rx::Granted);
     core::sync::atomic::fence(Ordering::SeqCst);
-    if !conn.rx_pins.is_empty() || !uncounted::read(conn, fd) {
+    if !conn.rx_pins.is_empty() || !uncounted::is_read_counted(conn, fd) {
         conn.set_rx(Rx::Tcp);
         return;
     }

@@ -5,9 +5,7 @@
 //! borrowed to be read, what is consumed after it is released with it.
 
 use super::hold::{kind_of, look};
-use super::packets::{
-    advance, consumed, count_arrival, packet_of, taking_from_held, taking_from_ring,
-};
+use super::packets::{consumed, count_arrival, packet_of, take_data, take_held_data};
 use super::send::{cannot, goes_over_vi, posted, said, send_vi};
 use super::{Fault, Put, backlog, failed, rx, tx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
@@ -162,8 +160,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
         if from >= len {
             return Err(Fault::Damaged);
         }
-        taking_from_held(guard, len);
-        guard.held_first = guard.held_first.wrapping_add(1);
+        take_held_data(guard, len);
     } else if guard.conn.is_handled() {
         return Ok(Find::Small);
     } else {
@@ -176,8 +173,7 @@ fn borrow_vi(guard: &mut Guard<'_>) -> Result<Find, Fault> {
             return Err(Fault::Damaged);
         }
         count_arrival(guard, packet)?;
-        taking_from_ring(guard, entry.len);
-        let position = advance(guard, &entry)?;
+        let position = take_data(guard, &entry)?;
         (at, len, release) = (place, entry.len, position.unwrap_or(0));
     }
     let memory = guard.endpoint_ref().rx.pooled(at, len, from).ok_or(Fault::Damaged)?;

@@ -41,6 +41,7 @@ mod send;
 pub(crate) mod single;
 pub(crate) mod state;
 mod take;
+mod tcp_end;
 mod transfer;
 mod uncounted;
 
@@ -221,7 +222,7 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     if let Some(fd) = crate::table::descriptor_of(conn) {
         returned::repair(guard, fd);
         if conn.rx() == Rx::Granted || conn.has(flag::RETURNING) {
-            uncounted::repair(conn, fd);
+            uncounted::count_read(conn, fd);
         }
     }
 }

@@ -50,24 +50,25 @@ pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<
 /// Takes the data packet at the ring's head off, which has been read to its end.
 #[inline(always)]
 pub(super) fn take_off(guard: &mut Guard<'_>, entry: &Entry) -> Result<(), Fault> {
-    taking_from_ring(guard, entry.len);
-    let release = advance(guard, entry)?;
+    let release = take_data(guard, entry)?;
     consumed(guard, entry.len, release)
 }
 
-/// Notes that the ring's head, which is data of that length, is about to be taken off.
+/// The first half of that: [`consumed`] is to follow, with the pool's position that this gives.
 #[inline(always)]
-pub(super) fn taking_from_ring(guard: &mut Guard<'_>, len: u32) {
-    let (packets, bytes) = once_consumed(guard, len);
+pub(super) fn take_data(guard: &mut Guard<'_>, entry: &Entry) -> Result<Option<u64>, Fault> {
+    let (packets, bytes) = once_consumed(guard, entry.len);
     let taking = Taking::FromRing(guard.endpoint_ref().rx.received(), packets, bytes);
     guard.take(taking);
+    Ok(advance(guard, entry)?)
 }
 
-/// The same of the first of the held packets.
-pub(super) fn taking_from_held(guard: &mut Guard<'_>, len: u32) {
+/// The same of the first of the held packets, which is data of that length.
+pub(super) fn take_held_data(guard: &mut Guard<'_>, len: u32) {
     let (packets, bytes) = once_consumed(guard, len);
     let taking = Taking::FromHeld(guard.held_first, packets, bytes);
     guard.take(taking);
+    guard.held_first = guard.held_first.wrapping_add(1);
 }
 
 /// The ordered packets consumed once the next one has been, which is data of that length, and the bytes in them.

@@ -1,12 +1,13 @@
 //! Looking at unread bytes without consuming them.
 
 use super::anchor::acknowledge;
-use super::entering::{Origin, claim, grant, next_from, switched};
+use super::entering::{claim, grant, switched};
 use super::hold::{copy_held, kind_of, look, scan};
-use super::receive::{end, idle, limit_on_tcp, rescue, up_to_the_switch};
+use super::receive::{end, idle};
 use super::remains::unread_packets;
 use super::take::{is_ending, is_returning};
-use super::{Fault, Got, damaged, ending, failed, reflected, rx, word};
+use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
+use super::{Fault, Got, damaged, failed, reflected, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};
 use core::ops::ControlFlow;
@@ -101,32 +102,10 @@ fn peek_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
         }
         return Some(Got::Bytes(n + peek_behind_switch(guard, limit - n, &mut out[n..])));
     }
-    // As in `receive_tcp`: the switch may be newer than the look at it.
-    let from = match result {
-        Err(call::Errno::EAGAIN) => next_from(guard),
-        _ => {
-            let is_all = reflected::tcp_tells_the_end(guard);
-            match next_from(guard) {
-                Ok(Origin::Tcp(_)) if !is_all => return Some(Got::Nothing),
-                from => {
-                    let from = from.and_then(|from| rescue(guard, fd, from));
-                    from.and_then(|from| up_to_the_switch(guard, fd, from))
-                }
-            }
-        }
-    };
-    Some(match (from, result) {
-        (Ok(Origin::Vi), _) => return None,
-        (Ok(Origin::Nowhere), _) => Got::Nothing,
-        (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
-        (_, Ok(_)) if out.is_empty() => Got::Bytes(0),
-        (_, Ok(_)) => {
-            ending::has_gone(guard, fd);
-            ending::receive_error(conn).map_or(Got::End, Got::Failed)
-        }
-        (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
-        (_, Err(e)) => Got::Failed(errno(e)),
-    })
+    if out.is_empty() && result.is_ok() {
+        return Some(Got::Bytes(0));
+    }
+    tcp_gave_nothing(guard, fd, result)
 }
 
 /// What a peer that has gone or ended has left behind: it may have come after the look at the VI, or a

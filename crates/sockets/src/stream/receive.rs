@@ -1,19 +1,18 @@
 //! Receiving: from TCP up to the switch, then from the VI.
 
-use super::anchor::{acknowledge, anchor_has_ended};
+use super::anchor::acknowledge;
 use super::entering::{Origin, grant, next_from};
 use super::hold::scan;
 use super::state::{self, Receives};
 use super::take::{has_kept, is_ending, receive_vi, receive_vi_here};
-use super::{Fault, Got, damaged, failed, rx, word};
-use super::{combine, ending, reflected, uncounted};
+use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
+use super::{Got, combine, damaged, ending, failed, reflected, rx, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::errno;
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering;
-use sovia_proto::path::{self, Rx, Tx};
+use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{cache, call};
-use via_shm::endpoint::Bulk;
 
 /// Receives into `out` whatever is there. Grants the VI to the sender if the connection has one:
 /// the caller is the program itself, reading.
@@ -178,19 +177,6 @@ fn anchor(fd: i32) -> Got {
     }
 }
 
-/// Bytes that may be read of TCP; else what a look at TCP has found, with `None` if the direction has gone over to
-/// the VI.
-pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option<Got>, usize> {
-    let conn = guard.conn;
-    ControlFlow::Break(match next_from(guard) {
-        Ok(Origin::Tcp(limit)) => return ControlFlow::Continue(limit),
-        Ok(Origin::Vi) => None,
-        Ok(Origin::Nowhere) if conn.has(flag::SHUT_RD) => Some(Got::End),
-        Ok(Origin::Nowhere) => Some(Got::Nothing),
-        Err(fault) => Some(Got::Failed(failed(conn, fd, fault))),
-    })
-}
-
 /// Receives from TCP; `None` if the direction has gone over to the VI.
 fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     let conn = guard.conn;
@@ -202,7 +188,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
     conn.clear(flag::ANCHOR);
     let got = match call::recv(fd, &mut out[..limit], libc::MSG_DONTWAIT) {
         Ok(0) if limit == 0 => Got::Bytes(0),
-        Ok(n) if n > 0 => {
+        Ok(n @ 1..) => {
             conn.set(flag::ANCHOR);
             conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             if conn.tx() == Tx::Vi {
@@ -213,93 +199,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
             let more = if is_at_switch { receive_vi(guard, &mut out[n..]) } else { Ok(0) };
             Got::Bytes(n + more.unwrap_or(0))
         }
-        // Nothing more on TCP, now or ever. The switch may have been made, and the connection
-        // even closed, after the switch was looked at: what is on the VI comes first.
-        other => {
-            let from = if other == Err(call::Errno::EAGAIN) {
-                next_from(guard)
-            } else {
-                // First: the switch that is seen after it is the sender's last word.
-                let is_all = reflected::tcp_tells_the_end(guard);
-                match next_from(guard) {
-                    Ok(Origin::Tcp(_)) if !is_all => return Some(Got::Nothing),
-                    from => {
-                        conn.set(flag::ANCHOR);
-                        let from = from.and_then(|from| rescue(guard, fd, from));
-                        from.and_then(|from| up_to_the_switch(guard, fd, from))
-                    }
-                }
-            };
-            match (from, other) {
-                (Ok(Origin::Vi), _) => return None,
-                (Ok(Origin::Nowhere), _) => Got::Nothing,
-                (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
-                (_, Ok(_)) => {
-                    // Of bytes that it left unread on the VI the kernel knows nothing.
-                    ending::has_gone(guard, fd);
-                    ending::receive_error(conn).map_or(Got::End, Got::Failed)
-                }
-                (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
-                (_, Err(e)) => Got::Failed(errno(e)),
-            }
-        }
+        nothing => return tcp_gave_nothing(guard, fd, nothing),
     };
     Some(got)
-}
-
-/// TCP has ended before the sender had put all on it that lay unread on the VI: the rest of that is there still,
-/// after what made it to TCP.
-#[cold]
-pub(super) fn rescue(guard: &mut Guard<'_>, fd: i32, from: Origin) -> Result<Origin, Fault> {
-    let path = &rx(guard).path;
-    let conn = guard.conn;
-    let skip = path::rescue(
-        conn.rx(),
-        path.load(word::SWITCH),
-        path.load(word::TAKEN) != 0,
-        if conn.has(flag::RETURNING) { path.load(word::RETURNED) } else { 0 },
-        path.load(word::PUMPED) != 0,
-        path.load(word::FROM),
-        conn.rx_tcp.load(Ordering::Acquire),
-    );
-    // This end may have shut its receiving half, and nothing more.
-    let Some(skip) = skip.filter(|_| anchor_has_ended(fd)) else { return Ok(from) };
-    let mut skip = usize::try_from(skip).unwrap_or(usize::MAX);
-    if skip > Bulk::LEN {
-        // So many do not lie there.
-        return Err(Fault::Damaged);
-    }
-    conn.set_rx(Rx::Vi);
-    conn.clear(flag::RETURNING);
-    // On the program's stack.
-    let mut scrap = [0u8; 512];
-    while skip > 0 {
-        let part = scrap.len().min(skip);
-        match receive_vi(guard, &mut scrap[..part])? {
-            0 => break,
-            got => skip -= got,
-        }
-    }
-    Ok(Origin::Vi)
-}
-
-/// TCP has ended. All that the sender had put there before it switched has come by then: what is missing has been read
-/// and not counted. More than that cannot be missing, and must not look like the end of the stream.
-#[cold]
-pub(super) fn up_to_the_switch(
-    guard: &mut Guard<'_>,
-    fd: i32,
-    from: Origin,
-) -> Result<Origin, Fault> {
-    let is_before_switch = matches!(from, Origin::Tcp(limit) if limit != usize::MAX);
-    let by_fin = || call::tcp_state(fd).is_some_and(|tcp| tcp.peer_has_ended() && !tcp.is_closed());
-    // This end may have shut its receiving half itself, and a reset takes away what was there.
-    if !is_before_switch || guard.conn.has(flag::SHUT_RD) || !by_fin() {
-        return Ok(from);
-    }
-    uncounted::repair(guard.conn, fd);
-    match next_from(guard)? {
-        Origin::Tcp(limit) if limit != usize::MAX => Err(Fault::Damaged),
-        from => Ok(from),
-    }
 }

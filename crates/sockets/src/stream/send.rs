@@ -189,7 +189,7 @@ fn switch(guard: &mut Guard<'_>, fd: i32) {
     }
     conn.set_tx(Tx::Vi);
     core::sync::atomic::fence(Ordering::SeqCst);
-    if !conn.tx_pins.is_empty() || !uncounted::sent(conn, fd) {
+    if !conn.tx_pins.is_empty() || !uncounted::is_sent_counted(conn, fd) {
         conn.set_tx(Tx::Tcp);
         return;
     }

@@ -2,7 +2,7 @@
 
 use super::hold::{copy_held, hold, kind_of, scan};
 use super::packets::{
-    consumed, count_arrival, packet_of, take_control, take_held_control, take_off, taking_from_held,
+    consumed, count_arrival, packet_of, take_control, take_held_control, take_held_data, take_off,
 };
 use super::{Fault, ROOM, rx, tell_writer, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
@@ -41,21 +41,25 @@ fn is_next(guard: &mut Guard<'_>, wanted: Kind) -> bool {
         return false;
     }
     // What was gathered before the packet was sent is visible now that the packet is.
+    next(guard) == Take::Packet
+}
+
+/// What comes next of what has been published by now.
+fn next(guard: &Guard<'_>) -> Take {
     let line = &rx(guard).writer;
     let tail = line.load(word::TAIL);
     let after = line.load(word::AFTER) as u32;
-    guard.taker.next(tail, after) == Take::Packet
+    guard.taker.next(tail, after)
 }
 
 /// Whether a receive finds something without the packets that a thread of Sovia's has yet to handle: packets that are held,
 /// or gathered bytes that come next. Gathered bytes behind such packets are not to be had before them.
 pub(super) fn has_kept(guard: &Guard<'_>) -> bool {
-    let line = &rx(guard).writer;
-    let tail = line.load(word::TAIL);
-    guard.held_first != guard.held_end
-        || tail != guard.taker.head
-            && (!guard.conn.is_handled()
-                || guard.taker.next(tail, line.load(word::AFTER) as u32) != Take::Packet)
+    if guard.held_first != guard.held_end {
+        return true;
+    }
+    let has_gathered = rx(guard).writer.load(word::TAIL) != guard.taker.head;
+    has_gathered && (!guard.conn.is_handled() || next(guard) != Take::Packet)
 }
 
 /// Takes bytes from the VI; 0 if there are none now, or the direction has gone back to TCP.
@@ -129,9 +133,7 @@ fn take(guard: &mut Guard<'_>, out: &mut [u8], count: &mut usize) -> Result<(), 
                 if kind.is_ordered() {
                     // What was gathered before it was sent is there by now, though perhaps not
                     // yet when the tail was loaded above.
-                    let tail = direction.writer.load(word::TAIL);
-                    let after = direction.writer.load(word::AFTER) as u32;
-                    if let Take::Gathered(n) = guard.taker.next(tail, after) {
+                    if let Take::Gathered(n) = next(guard) {
                         *count += take_gathered(guard, direction, n, &mut out[done..])?;
                         // Its arrival has been counted already, if it carries acknowledgements.
                         hold(guard, &entry, kind)?;
@@ -186,8 +188,7 @@ pub(super) fn take_held(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, 
     let n = (held.len as usize - from).min(out.len());
     copy_held(guard, &held, from, &mut out[..n])?;
     if from + n == held.len as usize {
-        taking_from_held(guard, held.len);
-        guard.held_first = guard.held_first.wrapping_add(1);
+        take_held_data(guard, held.len);
         consumed(guard, held.len, held.pooled.then_some(held.release))?;
     } else {
         guard.front = (from + n) as u32;

@@ -4,36 +4,26 @@
 
 use crate::conn::{Conn, flag};
 use core::sync::atomic::{AtomicU64, Ordering};
-use sovia_sync::presence::Presence;
 use sovia_sys::call;
 
 /// Whether the bytes that this end has sent over TCP are counted, where no thread is inside a kernel send.
-pub(super) fn sent(conn: &Conn, fd: i32) -> bool {
+pub(super) fn is_sent_counted(conn: &Conn, fd: i32) -> bool {
     let count = || call::tcp_bytes_sent(fd, conn.has(flag::CONNECTOR));
-    is_counted(&conn.tx_pins, &conn.tx_tcp, count)
+    !conn.tx_pins.was_abandoned() || take(&conn.tx_tcp, count())
 }
 
 /// Whether the bytes that it has read of TCP are counted, where no thread is inside a kernel receive.
-pub(super) fn read(conn: &Conn, fd: i32) -> bool {
-    is_counted(&conn.rx_pins, &conn.rx_tcp, || call::tcp_bytes_read(fd))
+pub(super) fn is_read_counted(conn: &Conn, fd: i32) -> bool {
+    !conn.rx_pins.was_abandoned() || count_read(conn, fd)
 }
 
-#[inline]
-fn is_counted(
-    pins: &Presence,
-    counter: &AtomicU64,
-    count: impl FnOnce() -> call::Result<u64>,
-) -> bool {
-    !pins.was_abandoned() || recount(counter, count)
+/// Counts the bytes read of TCP anew; false if the kernel cannot say.
+pub(super) fn count_read(conn: &Conn, fd: i32) -> bool {
+    take(&conn.rx_tcp, call::tcp_bytes_read(fd))
 }
 
 #[cold]
-fn recount(counter: &AtomicU64, count: impl FnOnce() -> call::Result<u64>) -> bool {
+fn take(counter: &AtomicU64, kernel: call::Result<u64>) -> bool {
     // A kernel that says fewer counts something else.
-    count().is_ok_and(|n| n >= counter.fetch_max(n, Ordering::AcqRel))
-}
-
-/// A thread has been killed under the connection's lock, in the middle of a receive from TCP perhaps.
-pub(super) fn repair(conn: &Conn, fd: i32) {
-    recount(&conn.rx_tcp, || call::tcp_bytes_read(fd));
+    kernel.is_ok_and(|n| n >= counter.fetch_max(n, Ordering::AcqRel))
 }

@@ -142,7 +142,11 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
 ) -> Result<Outcome, K> {
     let conn = at.conn;
     let kernel = match conn.phase() {
-        Phase::Attached => kernel,
+        Phase::Attached => {
+            // A forked child that only sends must learn that its peer has died, or waits for it to go back to TCP.
+            anchors::ensure_for_a_look();
+            kernel
+        }
         Phase::Candidate => {
             before_send(fd, at);
             let is_on_tcp = || conn.phase() != Phase::Attached;

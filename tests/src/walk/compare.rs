@@ -1,0 +1,73 @@
+//! Compares a walk over the kernel with the same over Sovia, and shortens one in which they differ.
+
+use super::run::{Pace, walk};
+use super::script::Script;
+use crate::pairing::Stack;
+use crate::transcript::difference;
+use std::path::Path;
+use std::time::Duration;
+
+/// What goes on between processes has no bound. A difference counts when it stays however long the walkers rest.
+const RESTS: [Duration; 3] =
+    [Duration::from_millis(2), Duration::from_millis(20), Duration::from_millis(200)];
+
+/// What came of a comparison.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Both see the same.
+    Same,
+    /// The kernel does not see the same twice.
+    Undecided,
+    /// They differ in what docs/surface.md says that may: how an end or a reset shows once another program has had the
+    /// connection, or it is behind a relay. The bytes are the same.
+    Known(String),
+    /// They differ: how.
+    Differ(String),
+}
+
+/// Compares the two stacks on a walk.
+pub fn compare(program: &Path, script: &Script) -> Verdict {
+    let mut verdict = Verdict::Same;
+    let has_programs = script.steps.iter().any(|step| step.action.starts_with("child"));
+    for rest in RESTS {
+        let on = |stack| walk(program, script, Pace { stack, rest });
+        let (kernel, sovia) = (on(Stack::Kernel), on(Stack::Sovia));
+        let Some(text) = difference(&kernel.text, &sovia.text) else { return Verdict::Same };
+        verdict = if kernel.text != on(Stack::Kernel).text {
+            Verdict::Undecided
+        } else if sovia.relayed || has_programs && bytes(&kernel.text) == bytes(&sovia.text) {
+            Verdict::Known(text)
+        } else {
+            Verdict::Differ(text)
+        };
+    }
+    verdict
+}
+
+/// The bytes that the walkers have received, in order; and what must not be.
+fn bytes(text: &str) -> Vec<&str> {
+    let tells =
+        |line: &&str| line.contains(" bytes ") || line.contains("HANGS") || line.contains("DIED");
+    text.lines().filter(tells).map(|line| line.rsplit(": ").next().unwrap_or(line)).collect()
+}
+
+/// A shorter walk in which the two stacks still differ: no single step of it can be left out.
+pub fn shorten(program: &Path, script: &Script) -> Script {
+    let differs = |script: &Script| matches!(compare(program, script), Verdict::Differ(_));
+    let mut shortest = script.clone();
+    let mut part = shortest.steps.len().div_ceil(2);
+    while part > 0 {
+        let mut from = 0;
+        while from < shortest.steps.len() {
+            let mut shorter = shortest.clone();
+            shorter.steps.drain(from..(from + part).min(shorter.steps.len()));
+            if differs(&shorter) {
+                shortest = shorter;
+            } else {
+                from += part;
+            }
+        }
+        part /= 2;
+    }
+    shortest
+}

@@ -1,0 +1,9 @@
+//! Random walks: two ends take one step at a time, over the kernel and over Sovia, and must see the same.
+//!
+//! [`script`] makes a walk from a seed, [`end`] takes the steps of one end, [`run`] lets both ends walk and writes down
+//! what they see, [`compare`] compares the two stacks and shortens a walk in which they differ.
+
+pub mod compare;
+pub mod end;
+pub mod run;
+pub mod script;

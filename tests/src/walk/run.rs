@@ -1,0 +1,237 @@
+//! Lets both ends walk and writes down what they see.
+
+use super::script::{Script, Walker};
+use crate::pairing::Stack;
+use crate::workspace::{kernel_only, sovia};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How a walk is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// What carries the streams of both ends.
+    pub stack: Stack,
+    /// Time for what goes on between processes to come to rest, after each step.
+    pub rest: Duration,
+}
+
+/// A process without an answer for so long hangs.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// What came of a walk.
+#[derive(Debug)]
+pub struct Seen {
+    /// What the walkers have seen, a line a step.
+    pub text: String,
+    /// Whether a walker has its connection behind a relay at the end. That is a Unix socket, and shows it.
+    pub relayed: bool,
+}
+
+/// Takes a walk, with `program` at both ends.
+pub fn walk(program: &Path, script: &Script, pace: Pace) -> Seen {
+    let mut party = Party::start(program, pace);
+    let mut text = String::new();
+    let port = party.ask(Walker(0), "listen");
+    party.say(Walker(0), "accept");
+    party.ask(Walker(1), &format!("connect {port}"));
+    party.answer(Walker(0));
+    party.say(Walker(0), &format!("answer {}", script.warmup));
+    party.ask(Walker(1), &format!("ask {}", script.warmup));
+    party.answer(Walker(0));
+    for (number, step) in script.steps.iter().enumerate() {
+        let seen = party.step(step.walker, &step.action, number);
+        text.push_str(&format!("{step}: {seen}\n"));
+        sleep(pace.rest);
+    }
+    // What is left, for each that is still there.
+    for walker in (0..Walker::COUNT).map(Walker) {
+        for _ in 0..3 {
+            let seen = party.step(walker, "await 300000", script.steps.len());
+            text.push_str(&format!("{walker} at the end: {seen}\n"));
+        }
+    }
+    let unix = libc::AF_UNIX.to_string();
+    let is_relayed = |walker| party.step(walker, "family", 0) == unix;
+    let relayed = (0..Walker::COUNT).map(Walker).any(is_relayed);
+    Seen { text, relayed }
+}
+
+/// The processes of a walk.
+struct Party {
+    ends: [Child; 2],
+    pipes: [Option<Pipes>; Walker::COUNT],
+    pids: [i32; Walker::COUNT],
+}
+
+struct Pipes {
+    commands: File,
+    answers: BufReader<File>,
+}
+
+impl Party {
+    fn start(program: &Path, pace: Pace) -> Self {
+        let mut pipes = [const { None }; Walker::COUNT];
+        let mut end = |walker: usize| {
+            let (mut own, of_child) = (Channel::new(), Channel::new());
+            let numbers = [&own, &of_child]
+                .map(|pipe| [pipe.commands_read.as_raw_fd(), pipe.answers_write.as_raw_fd()]);
+            let numbers = numbers.concat();
+            let mut command = match pace.stack {
+                Stack::Sovia if !kernel_only() => {
+                    let mut command = Command::new(sovia());
+                    command.args(["run", "--"]).arg(program);
+                    command
+                }
+                _ => Command::new(program),
+            };
+            command.arg("end").args(numbers.iter().map(ToString::to_string));
+            command.stdin(Stdio::null()).stderr(Stdio::null()).process_group(0);
+            // SAFETY: calls that take numbers, in a child that has no other thread.
+            unsafe {
+                command.pre_exec(move || {
+                    numbers.iter().for_each(|&fd| {
+                        libc::fcntl(fd, libc::F_SETFD, 0);
+                    });
+                    Ok(())
+                });
+            }
+            let child = command.spawn().expect("the walker starts");
+            pipes[walker + 2] = Some(of_child.mine());
+            pipes[walker] = Some(own.take());
+            child
+        };
+        let ends = [end(0), end(1)];
+        let mut pids = [0; Walker::COUNT];
+        for (pid, end) in pids.iter_mut().zip(&ends) {
+            *pid = end.id().cast_signed();
+        }
+        Self { ends, pipes, pids }
+    }
+
+    fn say(&mut self, walker: Walker, line: &str) -> bool {
+        let Some(pipes) = &mut self.pipes[walker.0] else { return false };
+        writeln!(pipes.commands, "{line}").is_ok()
+    }
+
+    fn answer(&mut self, walker: Walker) -> String {
+        let Some(pipes) = &mut self.pipes[walker.0] else { return "not there".into() };
+        if !is_readable(pipes.answers.get_ref(), WATCHDOG) {
+            self.end(walker);
+            return "HANGS".into();
+        }
+        let mut line = String::new();
+        match pipes.answers.read_line(&mut line) {
+            Ok(1..) => line.trim_end().into(),
+            _ => {
+                self.pipes[walker.0] = None;
+                "DIED".into()
+            }
+        }
+    }
+
+    fn ask(&mut self, walker: Walker, line: &str) -> String {
+        if self.say(walker, line) { self.answer(walker) } else { "not there".into() }
+    }
+
+    fn step(&mut self, walker: Walker, action: &str, number: usize) -> String {
+        if walker.is_child() && self.pids[walker.0] == 0 {
+            return "not there".into();
+        }
+        match action {
+            "kill" => self.end(walker),
+            "exit" => {
+                self.say(walker, "exit");
+                self.wait(walker);
+                "exits".into()
+            }
+            "fork" => {
+                let answer = self.ask(walker, "fork");
+                self.pids[walker.child().0] = answer.parse().unwrap_or(0);
+                "forks".into()
+            }
+            _ => self.ask(walker, &format!("{action} {number}")),
+        }
+    }
+
+    fn end(&mut self, walker: Walker) -> String {
+        // SAFETY: the process is this one's child, or that child's, and nothing has waited for it.
+        unsafe { libc::kill(self.pids[walker.0], libc::SIGKILL) };
+        self.wait(walker);
+        "killed".into()
+    }
+
+    /// Waits for the end of a walker: a dead process answers no more, and holds no connection.
+    fn wait(&mut self, walker: Walker) {
+        if let Some(mut pipes) = self.pipes[walker.0].take() {
+            if let Some(end) = self.ends.get_mut(walker.0) {
+                let _ = end.wait();
+            }
+            let _ = is_readable(pipes.answers.get_ref(), WATCHDOG);
+            let _ = pipes.answers.read_line(&mut String::new());
+        }
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        self.pipes = [const { None }; Walker::COUNT];
+        for end in &mut self.ends {
+            // SAFETY: the group is that of a child that this process started.
+            unsafe { libc::kill(-end.id().cast_signed(), libc::SIGKILL) };
+            let _ = end.wait();
+        }
+    }
+}
+
+/// Two pipes between this process and a walker.
+struct Channel {
+    commands_read: OwnedFd,
+    commands_write: Option<OwnedFd>,
+    answers_read: Option<OwnedFd>,
+    answers_write: OwnedFd,
+}
+
+impl Channel {
+    fn new() -> Self {
+        let (commands_read, commands_write) = pipe();
+        let (answers_read, answers_write) = pipe();
+        Self {
+            commands_read,
+            commands_write: Some(commands_write),
+            answers_read: Some(answers_read),
+            answers_write,
+        }
+    }
+
+    fn take(&mut self) -> Pipes {
+        Pipes {
+            commands: self.commands_write.take().expect("taken once").into(),
+            answers: BufReader::new(self.answers_read.take().expect("taken once").into()),
+        }
+    }
+
+    fn mine(mut self) -> Pipes {
+        self.take()
+    }
+}
+
+fn pipe() -> (OwnedFd, OwnedFd) {
+    let mut fds = [0; 2];
+    // SAFETY: the call writes two numbers.
+    let result = unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) };
+    assert_eq!(result, 0, "pipe2");
+    // SAFETY: they are new, and nothing else has them.
+    fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).into()
+}
+
+fn is_readable(file: &File, limit: Duration) -> bool {
+    let mut one = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: there is one entry, as the call is told.
+    unsafe { libc::poll(&mut one, 1, limit.as_millis() as i32) > 0 }
+}
