@@ -1,7 +1,7 @@
 //! Random walks of two ends: the same seeds every time, so that a failure comes again.
 
 use sovia_tests::walk::compare::{Verdict, compare, shorten};
-use sovia_tests::walk::script::{Kind, of_seed};
+use sovia_tests::walk::script::{Kind, Script, of_seed};
 use std::ops::Range;
 use std::path::Path;
 
@@ -24,6 +24,26 @@ fn walk(kind: Kind, seeds: Range<u64>) {
     // A walk that the kernel does not repeat shows nothing.
     let walks = seeds.end - seeds.start;
     assert!(undecided * 4 < walks, "{undecided} of {walks} walks differ over the kernel itself");
+}
+
+/// Walks in which Sovia once differed, shortened.
+#[test]
+fn walks_that_once_differed() {
+    let program = Path::new(env!("CARGO_BIN_EXE_walk"));
+    for text in [
+        // A forked child that only sent did not learn of its peer's death.
+        "5; A fork; A kill; B kill; A2 write 112",
+        // A child took a connection back, and the set that it had inherited had it only a second later.
+        "5; B watch; B fork; A kill; B2 child spawn kernel poll 8; B2 events",
+        "5; B watch; B fork; A write 3; B2 child spawn kernel poll 8; B2 events",
+        // The peer's end, on the VI, hid the reset for what it had sent before.
+        "10; B shutdown 2; A write 100; A close; B read 10",
+    ] {
+        let script: Script = text.parse().expect("a walk");
+        if let Verdict::Differ(text) | Verdict::Known(text) = compare(program, &script) {
+            panic!("walk script '{script}':\n{text}");
+        }
+    }
 }
 
 #[test]

@@ -18,8 +18,8 @@ pub enum Verdict {
     Same,
     /// The kernel does not see the same twice.
     Undecided,
-    /// They differ in what docs/surface.md says that may: how an end or a reset shows once another program has had the
-    /// connection, or it is behind a relay. The bytes are the same.
+    /// They differ in what docs/surface.md says that may: how an end or a reset shows once the connection has gone back to
+    /// TCP, or is behind a relay. The bytes are the same.
     Known(String),
     /// They differ: how.
     Differ(String),
@@ -28,14 +28,15 @@ pub enum Verdict {
 /// Compares the two stacks on a walk.
 pub fn compare(program: &Path, script: &Script) -> Verdict {
     let mut verdict = Verdict::Same;
-    let has_programs = script.steps.iter().any(|step| step.action.starts_with("child"));
+    let has = |action: &str| script.steps.iter().any(|step| step.action.starts_with(action));
+    let goes_back = has("child") || has("watch") && has("fork");
     for rest in RESTS {
         let on = |stack| walk(program, script, Pace { stack, rest });
         let (kernel, sovia) = (on(Stack::Kernel), on(Stack::Sovia));
         let Some(text) = difference(&kernel.text, &sovia.text) else { return Verdict::Same };
         verdict = if kernel.text != on(Stack::Kernel).text {
             Verdict::Undecided
-        } else if sovia.relayed || has_programs && bytes(&kernel.text) == bytes(&sovia.text) {
+        } else if sovia.relayed || goes_back && bytes(&kernel.text) == bytes(&sovia.text) {
             Verdict::Known(text)
         } else {
             Verdict::Differ(text)

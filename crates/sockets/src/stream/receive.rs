@@ -128,6 +128,8 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
     let conn = guard.conn;
     match state::receives(conn.flags(), false) {
         Receives::Waits => return Got::Nothing,
+        // What the peer has sent to an end that is shut has gone over TCP, and has reset that.
+        Receives::End if takes && conn.has(flag::SHUT_RD) => return end_or_error(fd),
         Receives::End => return Got::End,
         Receives::Fails => return Got::Failed(libc::ECONNRESET),
         Receives::Asks | Receives::Gone => {}
@@ -145,10 +147,11 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
         return Got::Bytes(0);
     }
     match state::receives(conn.flags(), true) {
-        Receives::Gone if takes => match end(conn, fd) {
-            Got::Nothing if conn.has(flag::SHUT_RD) => Got::End,
-            found => found,
+        Receives::Gone if takes && conn.has(flag::SHUT_RD) => match ending::receive_error(conn) {
+            Some(error) => Got::Failed(error),
+            None => end_or_error(fd),
         },
+        Receives::Gone if takes => end(conn, fd),
         Receives::Gone | Receives::End => Got::End,
         Receives::Fails => Got::Failed(libc::ECONNRESET),
         Receives::Asks | Receives::Waits => Got::Nothing,
@@ -163,6 +166,14 @@ pub(super) fn end(conn: &Conn, fd: i32) -> Got {
     match anchor(fd) {
         // Its FIN is still to come.
         Got::Nothing if conn.has(flag::DEAD) => Got::End,
+        got => got,
+    }
+}
+
+/// The end that this end has made itself, or an error of the anchor's, which comes before that.
+fn end_or_error(fd: i32) -> Got {
+    match anchor(fd) {
+        Got::Nothing => Got::End,
         got => got,
     }
 }
