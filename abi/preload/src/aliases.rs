@@ -1,11 +1,11 @@
 //! glibc's second names: the same functions, under the names by which some libraries call them.
 
 use crate::creating::several;
-use crate::{descriptors, poll, receive, send, sockets};
+use crate::{children, descriptors, poll, receive, send, sockets};
 use libc::timeval;
 use libc::{
     FILE, c_char, c_int, c_uint, c_void, fd_set, mmsghdr, nfds_t, pollfd, size_t, sockaddr,
-    socklen_t,
+    pid_t, socklen_t,
 };
 
 /// Defines functions that are others under a second name, and so stand before nothing of their own.
@@ -50,6 +50,21 @@ aliases! {
 
     fn __libc_system(command: *const c_char) -> c_int {
         crate::process::system(command)
+    }
+
+    fn __fork() -> pid_t {
+        children::fork()
+    }
+
+    fn __clone(
+        main: Option<children::Main>, stack: *mut c_void, flags: c_int, argument: *mut c_void,
+        parent_id: *mut pid_t, tls: *mut c_void, child_id: *mut pid_t,
+    ) -> c_int {
+        children::clone(main, stack, flags, argument, parent_id, tls, child_id)
+    }
+
+    fn __backtrace_symbols_fd(addresses: *const *mut c_void, count: c_int, fd: c_int) -> () {
+        crate::process::backtrace_symbols_fd(addresses, count, fd)
     }
 
     fn __dup2(fd: c_int, to: c_int) -> c_int {

@@ -28,7 +28,7 @@ impl Prepared {
     }
 }
 
-type Main = extern "C" fn(*mut c_void) -> c_int;
+pub(crate) type Main = extern "C" fn(*mut c_void) -> c_int;
 
 /// What a child of `clone` begins with. It has a copy, on its copy of its parent's stack.
 struct Start {
@@ -205,4 +205,14 @@ pub unsafe extern "C" fn vfork() -> pid_t {
         number = const libc::SYS_clone,
         failed = sym failed,
     );
+}
+
+/// glibc's second name for it.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn __vfork() -> pid_t {
+    #[cfg(target_arch = "x86_64")]
+    core::arch::naked_asm!("jmp {vfork}", vfork = sym vfork);
+    #[cfg(target_arch = "aarch64")]
+    core::arch::naked_asm!("b {vfork}", vfork = sym vfork);
 }

@@ -142,6 +142,15 @@ fn kernels(action: &Action) -> libc::sigaction {
     given
 }
 
+/// What the kernel leaves of a handler that it resets.
+fn used_up(action: &Action) -> libc::sigaction {
+    let mut left = unset();
+    left.sa_flags = action.flags;
+    // SAFETY: as above.
+    unsafe { (&raw mut left.sa_mask).cast::<u64>().write(action.mask) };
+    left
+}
+
 fn unset() -> libc::sigaction {
     // SAFETY: plain data, for which all zero is the default disposition.
     unsafe { core::mem::zeroed() }
@@ -297,7 +306,7 @@ unsafe fn run(state: &State, signal: c_int, info: *mut siginfo_t, context: &mut 
         return;
     }
     if once {
-        let _ = install(signal, &unset(), core::ptr::null_mut());
+        let _ = install(signal, &used_up(&action), core::ptr::null_mut());
     }
     interrupt::count(state, action.flags & libc::SA_RESTART != 0);
     let outer = begin(state, context);

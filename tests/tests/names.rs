@@ -1,0 +1,14 @@
+//! Every name by which a program reaches a call: second names, fortified and 64-bit forms.
+
+use sovia_tests::scenarios;
+
+scenarios!("names":
+    names_that_receive,
+    names_that_send,
+    names_that_wait,
+    names_that_make_children,
+    names_that_catch_signals,
+    names_that_change_limits,
+    names_that_return_descriptors,
+    closefrom_leaves_what_is_below,
+);
