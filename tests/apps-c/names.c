@@ -54,6 +54,10 @@ static ssize_t by_aio_read(const char *name, int fd) {
     return aio_return(&block);
 }
 
+static ssize_t by_eventfd_read(const char *name, int fd) {
+    return NAMED(name, int, int, void *)(fd, text);
+}
+
 struct way {
     const char *name;
     ssize_t (*call)(const char *, int);
@@ -64,7 +68,7 @@ static const struct way receives[] = {
     {"__recv", by_recv},           {"__recv_chk", by_recv_chk},  {"recvfrom", by_recvfrom},
     {"__recvfrom_chk", by_recvfrom_chk}, {"preadv2", by_preadv2}, {"preadv64v2", by_preadv2},
     // Back to TCP from here on.
-    {"aio_read64", by_aio_read},
+    {"aio_read64", by_aio_read},     {"eventfd_read", by_eventfd_read},
 };
 
 #define COUNT(table) (sizeof table / sizeof table[0])
@@ -131,6 +135,11 @@ static ssize_t with_list(const char *name, int fd, bool fortified, ...) {
 }
 static ssize_t by_vdprintf(const char *name, int fd) { return with_list(name, fd, false, "word"); }
 static ssize_t by_vdprintf_chk(const char *name, int fd) { return with_list(name, fd, true, "word"); }
+static ssize_t by_eventfd_write(const char *name, int fd) {
+    uint64_t word;
+    memcpy(&word, "8 bytes\n", 8);
+    return NAMED(name, int, int, uint64_t)(fd, word);
+}
 // A line that no two runs have in common.
 static ssize_t by_backtrace(const char *name, int fd) {
     void *here = NULL;
@@ -145,6 +154,7 @@ static const struct way sends[] = {
     // Back to TCP, each on a connection of its own.
     {"aio_write64", by_aio_write},   {"lio_listio", by_lio_listio},      {"lio_listio64", by_lio_listio},
     {"__dprintf_chk", by_dprintf_chk}, {"vdprintf", by_vdprintf},        {"__vdprintf_chk", by_vdprintf_chk},
+    {"eventfd_write", by_eventfd_write},
     {"backtrace_symbols_fd", by_backtrace}, {"__backtrace_symbols_fd", by_backtrace},
 };
 
@@ -367,6 +377,44 @@ static void sets_by_each(struct peer *p) {
     }
 }
 
+// --- calls that block signals, one of which a bad pointer would raise
+
+static void hold(const char *name) { NAMED(name, int, int)(SIGUSR1), NAMED(name, int, int)(SIGSEGV); }
+static void block(const char *name) { NAMED(name, int, int)(1 << (SIGUSR1 - 1) | 1 << (SIGSEGV - 1)); }
+
+static const struct {
+    const char *name, *undo;
+    void (*block)(const char *);
+} masks[] = {{"sighold", "sigrelse", hold}, {"sigblock", "sigsetmask", block}, {"sigsetmask", "sigsetmask", block}};
+
+static void answers_masks(struct peer *p) {
+    for (size_t i = 0; i < COUNT(masks); i++) {
+        recv_all(p->fd, text, 1);
+        send_all(p->fd, "y", 1);
+    }
+}
+
+static void blocks_by_each(struct peer *p) {
+    signal(SIGUSR1, count);
+    for (size_t i = 0; i < COUNT(masks); i++) {
+        caught = 0;
+        masks[i].block(masks[i].name);
+        raise(SIGUSR1);
+        say("%s: caught %d, blocked %x", masks[i].name, (int)caught, (unsigned)NAMED("siggetmask", int, void)());
+        send_all(p->fd, "x", 1);
+        char *volatile bad = (char *)16;
+        CALL(write(p->fd, bad, 8));
+        CALL(recv(p->fd, bad, 1, 0));
+        recv_all(p->fd, text, 1);
+        if (!strcmp(masks[i].undo, "sigrelse"))
+            hold("sigrelse");
+        else
+            NAMED(masks[i].undo, int, int)(0);
+        say("%s: caught %d, blocked %x", masks[i].undo, (int)caught, (unsigned)NAMED("siggetmask", int, void)());
+    }
+    CALL(NAMED("sighold", int, int)(65));
+}
+
 // --- limits, which come to what they were
 
 static void changes_limits(struct peer *p) {
@@ -580,6 +628,7 @@ static const struct scenario all[] = {
     {"names_that_wait", sends_when_asked, waits_by_each},
     {"names_that_make_children", hears_from_children, starts_by_each, RAW},
     {"names_that_catch_signals", asks_for_signals, sets_by_each},
+    {"names_that_block_signals", answers_masks, blocks_by_each},
     {"names_that_change_limits", is_alive, changes_limits},
     {"names_that_return_descriptors", sees_ends, makes_by_each, RAW},
     {"closefrom_leaves_what_is_below", hears_one_more, closes_from},

@@ -33,6 +33,32 @@ fn program(folder: &Path) -> PathBuf {
     program
 }
 
+/// What newer versions of liburing have, and the one that is installed need not: a program that looks the functions up.
+#[test]
+fn newer_functions_say_the_same() {
+    let folder = TempDir::new();
+    let (source, program) = (folder.path().join("newer.c"), folder.path().join("newer"));
+    let text = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdio.h>
+        int main(void) {
+            char place[4096] = {0};
+            int (*by_memory)(unsigned, void *, void *, void *, size_t) = dlsym(RTLD_DEFAULT, "io_uring_queue_init_mem");
+            int (*setup)(unsigned, void *) = dlsym(RTLD_DEFAULT, "io_uring_setup");
+            if (!by_memory || !setup)
+                puts("not there");
+            else
+                printf("%d %d\n", by_memory(8, place, place, place, sizeof place), setup(8, place));
+        }"#;
+    fs::write(&source, text).expect("a source file");
+    let mut cc = Command::new("cc");
+    cc.arg(&source).arg("-o").arg(&program);
+    assert!(cc.status().expect("a C compiler named cc").success());
+    let outcome = Launch::new(Stack::Sovia, [&program]).start().finish(Duration::from_secs(60));
+    assert_eq!(outcome.stdout, "-38 -38\n", "{outcome:#?}");
+}
+
 /// Programs are told that there are no rings, however they ask, unless the user allows them.
 #[test]
 fn there_are_no_rings_unless_they_are_allowed() {

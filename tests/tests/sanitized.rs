@@ -1,4 +1,5 @@
-//! Programs built with AddressSanitizer, whose runtime stands before libc as Sovia does.
+//! Programs built with AddressSanitizer, whose runtime stands before libc as Sovia does. They start at all because the
+//! library's `__asan_default_options` tells it so.
 
 use sovia_tests::{Launch, Scenario, Stack, TempDir};
 use std::fs;

@@ -4,8 +4,8 @@ use crate::creating::several;
 use crate::{children, descriptors, poll, receive, send, sockets};
 use libc::timeval;
 use libc::{
-    FILE, c_char, c_int, c_uint, c_void, fd_set, mmsghdr, nfds_t, pollfd, size_t, sockaddr,
-    pid_t, socklen_t,
+    FILE, c_char, c_int, c_uint, c_void, fd_set, mmsghdr, nfds_t, pid_t, pollfd, size_t, sockaddr,
+    socklen_t,
 };
 
 /// Defines functions that are others under a second name, and so stand before nothing of their own.

@@ -69,19 +69,29 @@ hooks! {
     }
 
     fn backtrace_symbols_fd(addresses: *const *mut c_void, count: c_int, fd: c_int) -> () {
-        before_print(fd);
+        before_libc(fd);
         real!()(addresses, count, fd)
     }
 
+    fn eventfd_read(fd: c_int, value: *mut u64) -> c_int {
+        before_libc(fd);
+        real!()(fd, value)
+    }
+
+    fn eventfd_write(fd: c_int, value: u64) -> c_int {
+        before_libc(fd);
+        real!()(fd, value)
+    }
+
     fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
-        before_print(fd);
+        before_libc(fd);
         real!()(fd, format, arguments)
     }
 
     fn __vdprintf_chk(
         fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void,
     ) -> c_int {
-        before_print(fd);
+        before_libc(fd);
         real!()(fd, flag, format, arguments)
     }
 
@@ -188,12 +198,12 @@ variadic!(
     execlp after before_exec,
     execle after before_exec,
     pthread_exit after before_leaving,
-    dprintf after before_print,
-    __dprintf_chk after before_print
+    dprintf after before_libc,
+    __dprintf_chk after before_libc
 );
 
 /// libc prints to a descriptor past every hook.
-extern "C" fn before_print(fd: c_int) {
+extern "C" fn before_libc(fd: c_int) {
     if let Some(at) = table::conn(fd) {
         retreat::now(fd, at, Cause::Stream);
     }

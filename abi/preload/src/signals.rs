@@ -132,6 +132,22 @@ unsafe fn mask(
     }
 }
 
+/// Changes the calling thread's mask by those signals; the mask that it had.
+fn mask_bits(how: c_int, bits: u64) -> Option<u64> {
+    // SAFETY: zeros are an empty mask; a mask begins with its first 64 signals.
+    unsafe {
+        let (mut set, mut before): (sigset_t, sigset_t) = core::mem::zeroed();
+        (&raw mut set).cast::<u64>().write(bits);
+        let done = sigprocmask(how, &raw const set, &raw mut before) == 0;
+        done.then(|| (&raw const before).cast::<u64>().read())
+    }
+}
+
+fn invalid() -> c_int {
+    set_errno(libc::EINVAL);
+    -1
+}
+
 hooks! {
     fn sigaction(
         signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction,
@@ -202,6 +218,26 @@ hooks! {
             now.sa_flags |= libc::SA_RESTART;
         }
         action(signal, Some(&now), None)
+    }
+
+    fn sighold(signal: c_int) -> c_int {
+        if is_signal(signal) { mask_bits(libc::SIG_BLOCK, bit(signal)).map_or(-1, |_| 0) } else { invalid() }
+    }
+
+    fn sigrelse(signal: c_int) -> c_int {
+        if is_signal(signal) { mask_bits(libc::SIG_UNBLOCK, bit(signal)).map_or(-1, |_| 0) } else { invalid() }
+    }
+
+    fn sigblock(signals: c_int) -> c_int {
+        mask_bits(libc::SIG_BLOCK, u64::from(signals as u32)).map_or(-1, |before| before as c_int)
+    }
+
+    fn sigsetmask(signals: c_int) -> c_int {
+        mask_bits(libc::SIG_SETMASK, u64::from(signals as u32)).map_or(-1, |before| before as c_int)
+    }
+
+    fn siggetmask() -> c_int {
+        mask_bits(libc::SIG_BLOCK, 0).map_or(-1, |before| before as c_int)
     }
 
     fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
