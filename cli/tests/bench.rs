@@ -206,3 +206,33 @@ fn each_way_to_start_a_program_gets_a_line() {
     // The stand-in for the library is small, and mapped by both.
     assert!(more(0) == 0 && more(1) > 0 && more(3) > 0, "{lines:?}");
 }
+
+/// TCP and Sovia, a line each for every size; that a layer was not accelerated is told.
+#[test]
+fn calls_over_rpc_get_a_line_each() {
+    if !is_there_a_library("libtirpc.so.3") {
+        println!("SKIPPED: calls_over_rpc_get_a_line_each: not installed: libtirpc3");
+        return;
+    }
+    let bench = Bench::new();
+    bench.cc("preload.so", "int nothing;", &["-shared", "-fPIC"]);
+    let lines = lines(&measure(&bench, &["rpc", "--size", "0,100,4K", "--json"]));
+    assert_eq!(lines.len(), 6, "{lines:#?}");
+    for line in &lines {
+        let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"));
+        assert!(0.0 < number("min_us") && number("min_us") <= number("median_us"), "{line}");
+        assert!(number("median_us") <= number("max_us") && number("runs") == 2.0, "{line}");
+    }
+    assert!(lines[0].get("accelerated_runs").is_none(), "{lines:#?}");
+    assert_eq!(lines[1]["accelerated_runs"].as_u64(), Some(0));
+    let said = measure(&bench, &["rpc", "--size", "4"]);
+    assert!(said.out.contains("sovia stayed on TCP in 2 of 2 runs"), "{said:?}");
+    let said = measure(&bench, &["rpc", "--size", "1M"]);
+    assert!(said.code() == 1 && said.err.contains("at most 65536 bytes, not 1048576"), "{said:?}");
+}
+
+fn is_there_a_library(name: &str) -> bool {
+    ["/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64"]
+        .iter()
+        .any(|folder| std::path::Path::new(folder).join(name).exists())
+}

@@ -29,6 +29,8 @@ enum Command {
     Demo(demo::Args),
     #[command(hide = true)]
     Endpoint(bench::EndpointArgs),
+    #[command(hide = true)]
+    RpcEnd(bench::RpcEndArgs),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(args),
         Command::Demo(args) => demo::demo(&args),
         Command::Endpoint(args) => bench::endpoint(&args),
+        Command::RpcEnd(args) => bench::rpc_end(&args),
     };
     match status {
         Ok(status) => ExitCode::from(status as u8),

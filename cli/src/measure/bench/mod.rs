@@ -19,6 +19,7 @@ mod papers;
 mod process;
 mod ratio;
 mod report;
+mod rpc;
 mod scenario;
 mod series;
 mod start;
@@ -34,6 +35,7 @@ use self::series::Series;
 use self::task::{Cpus, Scenario, Task, Wait};
 
 pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
+pub(crate) use self::rpc::{EndArgs as RpcEndArgs, end as rpc_end};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -53,6 +55,8 @@ enum What {
     Connect(Common),
     /// Connections of a few small messages each way: TCP and Sovia in pairs
     Connections(connections::Args),
+    /// Calls over Sun RPC by their size: TCP and Sovia in turn
+    Rpc(rpc::Args),
     /// What `sovia run` adds to a program's start
     Start(start::Args),
     /// Processor time of a stream that offers a part of what TCP can carry, by blocking calls
@@ -134,6 +138,7 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
             (Scenario::Load, Messages { size, wait: Wait::Block, cpus: None, common })
         }
         What::Connections(args) => return connections::bench(&args),
+        What::Rpc(args) => return rpc::bench(&args),
         What::Start(args) => return start::bench(&args),
         What::Compare(args) => return compare::bench(&args),
         What::Machine => {

@@ -1,0 +1,227 @@
+//! libtirpc, as far as the measurement calls it: found when the measurement runs, for nothing else of Sovia needs it.
+//!
+//! Names and layouts are those of its headers (`rpc/clnt.h`, `rpc/svc.h`, `rpc/xdr.h`), which its version number (3) fixes.
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::net::{SocketAddrV4, TcpListener};
+use std::os::fd::IntoRawFd;
+use std::sync::OnceLock;
+
+use anyhow::{Context, bail, ensure};
+
+/// The most bytes that an argument has.
+pub(super) const MOST: usize = 65536;
+
+const PROGRAM: c_ulong = 0x2000_0f02;
+const VERSION: c_ulong = 1;
+/// The procedure: it takes an array of bytes, and returns an integer.
+const COUNTED: c_uint = 1;
+
+/// `xdrproc_t`.
+type Xdr = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+
+/// `CLIENT`, as far as it is read.
+#[repr(C)]
+struct ClientHandle {
+    auth: *mut c_void,
+    ops: *const ClientOps,
+}
+
+/// `struct clnt_ops`, as far as it is read.
+#[repr(C)]
+struct ClientOps {
+    call: unsafe extern "C" fn(
+        *mut ClientHandle,
+        c_uint,
+        Xdr,
+        *mut c_void,
+        Xdr,
+        *mut c_void,
+        libc::timeval,
+    ) -> c_int,
+}
+
+/// `struct svc_req`, as far as it is read.
+#[repr(C)]
+struct Request {
+    program: c_uint,
+    version: c_uint,
+    procedure: c_uint,
+}
+
+/// `SVCXPRT`, as far as it is read.
+#[repr(C)]
+struct Transport {
+    fd: c_int,
+    port: u16,
+    ops: *const TransportOps,
+}
+
+/// `struct xp_ops`, as far as it is read.
+#[repr(C)]
+struct TransportOps {
+    receive: *const c_void,
+    state: *const c_void,
+    arguments: unsafe extern "C" fn(*mut Transport, Xdr, *mut c_void) -> c_int,
+}
+
+type Dispatch = unsafe extern "C" fn(*mut Request, *mut Transport);
+
+/// The functions that are called.
+#[derive(Clone, Copy)]
+pub(super) struct Library {
+    xdr_int: Xdr,
+    xdr_bytes: unsafe extern "C" fn(*mut c_void, *mut *mut c_char, *mut c_uint, c_uint) -> c_int,
+    create_client: unsafe extern "C" fn(
+        *mut libc::sockaddr_in,
+        c_ulong,
+        c_ulong,
+        *mut c_int,
+        c_uint,
+        c_uint,
+    ) -> *mut ClientHandle,
+    create_transport: unsafe extern "C" fn(c_int, c_uint, c_uint) -> *mut Transport,
+    register: unsafe extern "C" fn(*mut Transport, c_ulong, c_ulong, Dispatch, c_int) -> c_int,
+    reply: unsafe extern "C" fn(*mut Transport, Xdr, *mut c_void) -> c_int,
+    run: unsafe extern "C" fn(),
+}
+
+/// For what libtirpc calls back, which gets nothing of ours.
+static LIBRARY: OnceLock<Library> = OnceLock::new();
+
+/// An argument: what `xdr_bytes` is given.
+#[repr(C)]
+struct Bytes {
+    at: *mut c_char,
+    len: c_uint,
+}
+
+impl Library {
+    /// Finds libtirpc.
+    #[expect(clippy::missing_transmute_annotations, reason = "the fields say the types")]
+    pub(super) fn open() -> anyhow::Result<Self> {
+        if let Some(library) = LIBRARY.get() {
+            return Ok(*library);
+        }
+        // SAFETY: the library's constructors are those of any program that links it.
+        let handle = unsafe { libc::dlopen(c"libtirpc.so.3".as_ptr(), libc::RTLD_NOW) };
+        ensure!(!handle.is_null(), "libtirpc.so.3 is not installed (Debian: libtirpc3)");
+        let find = |name: &CStr| {
+            // SAFETY: a handle that is never closed.
+            let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+            if found.is_null() {
+                bail!("libtirpc.so.3 has no {}", name.to_string_lossy())
+            }
+            Ok(found)
+        };
+        // SAFETY: the functions of these names have these types, by the headers of version 3.
+        let library = unsafe {
+            Self {
+                xdr_int: core::mem::transmute::<*mut c_void, Xdr>(find(c"xdr_int")?),
+                xdr_bytes: core::mem::transmute(find(c"xdr_bytes")?),
+                create_client: core::mem::transmute(find(c"clnttcp_create")?),
+                create_transport: core::mem::transmute(find(c"svc_vc_create")?),
+                register: core::mem::transmute(find(c"svc_register")?),
+                reply: core::mem::transmute(find(c"svc_sendreply")?),
+                run: core::mem::transmute(find(c"svc_run")?),
+            }
+        };
+        Ok(*LIBRARY.get_or_init(|| library))
+    }
+
+    /// Serves on a listener; returns where serving cannot go on.
+    pub(super) fn serve(&self, listener: TcpListener) -> anyhow::Result<()> {
+        // SAFETY: the descriptor is the transport's from here on, and both live as long as the process.
+        unsafe {
+            let transport = (self.create_transport)(listener.into_raw_fd(), 0, 0);
+            ensure!(!transport.is_null(), "libtirpc makes no transport of the listener");
+            let registered = (self.register)(transport, PROGRAM, VERSION, answer, 0);
+            ensure!(registered != 0, "libtirpc does not register the service");
+            (self.run)();
+        }
+        Ok(())
+    }
+
+    /// A client of the server there.
+    pub(super) fn client(&self, server: SocketAddrV4) -> anyhow::Result<Client> {
+        let mut fd: c_int = -1;
+        // SAFETY: zeros are an address; both locals live as long as the call.
+        let handle = unsafe {
+            let mut address: libc::sockaddr_in = core::mem::zeroed();
+            address.sin_family = libc::AF_INET as libc::sa_family_t;
+            address.sin_addr.s_addr = u32::from(*server.ip()).to_be();
+            address.sin_port = server.port().to_be();
+            (self.create_client)(&raw mut address, PROGRAM, VERSION, &raw mut fd, 0, 0)
+        };
+        ensure!(!handle.is_null(), "libtirpc does not connect to {server}");
+        Ok(Client { library: *self, handle, bytes: vec![7; MOST] })
+    }
+}
+
+/// A connection for calls; it lives as long as the process.
+pub(super) struct Client {
+    library: Library,
+    handle: *mut ClientHandle,
+    bytes: Vec<c_char>,
+}
+
+impl Client {
+    /// Makes a call with so many bytes, at most [`MOST`], and waits for the answer.
+    pub(super) fn call(&mut self, size_bytes: usize) -> anyhow::Result<()> {
+        let bytes = self.bytes.get_mut(..size_bytes).context("too large an argument")?;
+        let mut argument = Bytes { at: bytes.as_mut_ptr(), len: size_bytes as c_uint };
+        let mut counted: c_int = -1;
+        let patience = libc::timeval { tv_sec: 60, tv_usec: 0 };
+        // SAFETY: the handle is a client's; argument and answer live as long as the call and are what the two
+        // functions take.
+        let status = unsafe {
+            ((*(*self.handle).ops).call)(
+                self.handle,
+                COUNTED,
+                xdr_argument,
+                (&raw mut argument).cast(),
+                self.library.xdr_int,
+                (&raw mut counted).cast(),
+                patience,
+            )
+        };
+        ensure!(status == 0, "a call of {size_bytes} bytes fails: clnt_stat {status}");
+        ensure!(counted == size_bytes as c_int, "{size_bytes} bytes sent, {counted} counted");
+        Ok(())
+    }
+}
+
+/// # Safety
+/// To be called by libtirpc, with [`Bytes`].
+unsafe extern "C" fn xdr_argument(stream: *mut c_void, argument: *mut c_void) -> c_int {
+    let Some(library) = LIBRARY.get() else { return 0 };
+    let argument = argument.cast::<Bytes>();
+    // SAFETY: the contract.
+    unsafe {
+        (library.xdr_bytes)(
+            stream,
+            &raw mut (*argument).at,
+            &raw mut (*argument).len,
+            MOST as c_uint,
+        )
+    }
+}
+
+/// # Safety
+/// To be called by libtirpc, with a call of this program's.
+unsafe extern "C" fn answer(request: *mut Request, transport: *mut Transport) {
+    let Some(library) = LIBRARY.get() else { return };
+    let mut place = [0 as c_char; MOST];
+    let mut argument = Bytes { at: place.as_mut_ptr(), len: 0 };
+    // SAFETY: the contract. The argument has a place for as many bytes as it may have.
+    unsafe {
+        if (*request).procedure == COUNTED
+            && ((*(*transport).ops).arguments)(transport, xdr_argument, (&raw mut argument).cast())
+                == 0
+        {
+            return;
+        }
+        let mut counted = argument.len as c_int;
+        (library.reply)(transport, library.xdr_int, (&raw mut counted).cast());
+    }
+}
