@@ -38,6 +38,9 @@ fn walks_that_once_differed() {
         "5; B watch; B fork; A write 3; B2 child spawn kernel poll 8; B2 events",
         // The peer's end, on the VI, hid the reset for what it had sent before.
         "10; B shutdown 2; A write 100; A close; B read 10",
+        // The peer put what was unread on a TCP that was shut.
+        "11; A fork; B write 113; A shutdown 2; A2 child system kernel write 48",
+        "11; B write 113; A shutdown 2; A child spawn kernel poll 1",
     ] {
         let script: Script = text.parse().expect("a walk");
         if let Verdict::Differ(text) | Verdict::Known(text) = compare(program, &script) {

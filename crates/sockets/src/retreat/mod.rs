@@ -128,8 +128,8 @@ fn give_up(guard: &mut Guard<'_>, came: Step) {
 }
 
 /// Whether a connection must stay on its VI, because a relative has the same descriptor, and bytes that the
-/// peer cannot put on TCP any more, because it has finished, are still unread: one of the two only could
-/// have them.
+/// peer cannot put on TCP any more, because it has finished or this end takes none, are still unread: one of the two
+/// only could have them.
 ///
 /// Of a forked process that execs, a descriptor that merely leaks into the new program is by far the
 /// likelier case than one that both read, so the relative keeps the connection.
@@ -138,7 +138,7 @@ fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
     (family::is_shared(conn) || process::is_borrowed())
         && matches!(conn.rx(), Rx::Vi | Rx::Granted)
         && stream::unread(guard, fd).is_ok_and(|n| n > 0)
-        && stream::anchor_has_ended(fd)
+        && (stream::anchor_has_ended(fd) || step::is_shut(conn))
 }
 
 /// The kernel watches a connection that must stay on its VI. What it says of the anchor, which has ended, holds
