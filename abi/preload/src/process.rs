@@ -202,7 +202,7 @@ variadic!(
     __dprintf_chk after before_libc
 );
 
-/// libc prints to a descriptor past every hook.
+/// libc reads or writes a descriptor past every hook.
 extern "C" fn before_libc(fd: c_int) {
     if let Some(at) = table::conn(fd) {
         retreat::now(fd, at, Cause::Stream);

@@ -132,6 +132,15 @@ unsafe fn mask(
     }
 }
 
+/// Blocks or unblocks one signal. Not one that libc has for itself, which its users may not name.
+fn mask_one(how: c_int, signal: c_int) -> c_int {
+    if !is_signal(signal) || (32..libc::SIGRTMIN()).contains(&signal) {
+        set_errno(libc::EINVAL);
+        return -1;
+    }
+    mask_bits(how, bit(signal)).map_or(-1, |_| 0)
+}
+
 /// Changes the calling thread's mask by those signals; the mask that it had.
 fn mask_bits(how: c_int, bits: u64) -> Option<u64> {
     // SAFETY: zeros are an empty mask; a mask begins with its first 64 signals.
@@ -141,11 +150,6 @@ fn mask_bits(how: c_int, bits: u64) -> Option<u64> {
         let done = sigprocmask(how, &raw const set, &raw mut before) == 0;
         done.then(|| (&raw const before).cast::<u64>().read())
     }
-}
-
-fn invalid() -> c_int {
-    set_errno(libc::EINVAL);
-    -1
 }
 
 hooks! {
@@ -221,11 +225,11 @@ hooks! {
     }
 
     fn sighold(signal: c_int) -> c_int {
-        if is_signal(signal) { mask_bits(libc::SIG_BLOCK, bit(signal)).map_or(-1, |_| 0) } else { invalid() }
+        mask_one(libc::SIG_BLOCK, signal)
     }
 
     fn sigrelse(signal: c_int) -> c_int {
-        if is_signal(signal) { mask_bits(libc::SIG_UNBLOCK, bit(signal)).map_or(-1, |_| 0) } else { invalid() }
+        mask_one(libc::SIG_UNBLOCK, signal)
     }
 
     fn sigblock(signals: c_int) -> c_int {

@@ -91,6 +91,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         return true;
     }
     if matches!(cause, Cause::Exec | Cause::Spawn) && must_stay(&mut guard, fd) {
+        leave_to_program(&mut guard, fd);
         return false;
     }
     if cause == Cause::Set && must_stay(&mut guard, fd) {
@@ -128,8 +129,8 @@ fn give_up(guard: &mut Guard<'_>, came: Step) {
 }
 
 /// Whether a connection must stay on its VI, because a relative has the same descriptor, and bytes that the
-/// peer cannot put on TCP any more, because it has finished or this end takes none, are still unread: one of the two
-/// only could have them.
+/// peer cannot put on TCP any more, because it has finished or this end takes none, are still unread: only one
+/// of the two could have them.
 ///
 /// Of a forked process that execs, a descriptor that merely leaks into the new program is by far the
 /// likelier case than one that both read, so the relative keeps the connection.
@@ -139,6 +140,20 @@ fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
         && matches!(conn.rx(), Rx::Vi | Rx::Granted)
         && stream::unread(guard, fd).is_ok_and(|n| n > 0)
         && (stream::anchor_has_ended(fd) || step::is_shut(conn))
+}
+
+/// Another program gets a connection that must stay on its VI. What it writes goes over TCP, and so does, from here on, what
+/// this process and its relatives send: in one order.
+fn leave_to_program(guard: &mut Guard<'_>, fd: i32) {
+    if leaving::leave_sending(guard).is_err() {
+        stream::damaged(guard.conn, fd);
+        return;
+    }
+    // What the peer has not come to see of the VI goes to TCP first.
+    stream::returned::debt(guard, fd);
+    anchors::watch_room(guard, fd);
+    // Threads that wait for room on the VI.
+    listeners::tell_all(guard);
 }
 
 /// The kernel watches a connection that must stay on its VI. What it says of the anchor, which has ended, holds

@@ -3,7 +3,7 @@
 use super::anchor::acknowledge;
 use super::entering::{claim, grant, switched};
 use super::hold::{copy_held, kind_of, look, scan};
-use super::receive::{end, idle};
+use super::receive::{at_fin, idle};
 use super::remains::unread_packets;
 use super::take::{is_ending, is_returning};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
@@ -43,9 +43,9 @@ fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
         Ok(0) if !out.is_empty() && guard.held_first != guard.held_end => {
             return peek_left(guard, fd, out);
         }
-        Ok(0) => match idle(guard, fd, false) {
+        // A look that asks for bytes is told of an error, once, as a receive is.
+        Ok(0) => match idle(guard, fd, !out.is_empty()) {
             Got::Bytes(_) => return peek_left(guard, fd, out),
-            Got::End if !out.is_empty() && !conn.has(flag::EOF) => end(conn, fd),
             got => got,
         },
         Ok(n) => Got::Bytes(n + peek_after_way_back(guard, fd, &mut out[n..])),
@@ -116,7 +116,7 @@ fn peek_left(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
         return None;
     }
     Some(match peek_vi(guard, out) {
-        Ok(0) if !out.is_empty() && is_ending(guard) => Got::End,
+        Ok(0) if !out.is_empty() && is_ending(guard) => at_fin(guard.conn, fd),
         Ok(0) if !out.is_empty() => Got::Nothing,
         Ok(n) => Got::Bytes(n),
         Err(fault) => Got::Failed(failed(guard.conn, fd, fault)),

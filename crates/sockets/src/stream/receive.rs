@@ -96,7 +96,7 @@ fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
             }
             match receive_on_vi(guard, fd, out) {
                 None if conn.rx() != Rx::Vi => {}
-                None if is_ending(guard) => return Got::End,
+                None if is_ending(guard) => return at_fin(conn, fd),
                 None => return Got::Nothing,
                 Some(got) => return got,
             }
@@ -128,8 +128,7 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
     let conn = guard.conn;
     match state::receives(conn.flags(), false) {
         Receives::Waits => return Got::Nothing,
-        // What the peer has sent to an end that is shut has gone over TCP, and has reset that.
-        Receives::End if takes && conn.has(flag::SHUT_RD) => return end_or_error(fd),
+        Receives::End if takes => return at_fin(conn, fd),
         Receives::End => return Got::End,
         Receives::Fails => return Got::Failed(libc::ECONNRESET),
         Receives::Asks | Receives::Gone => {}
@@ -168,6 +167,12 @@ pub(super) fn end(conn: &Conn, fd: i32) -> Got {
         Got::Nothing if conn.has(flag::DEAD) => Got::End,
         got => got,
     }
+}
+
+/// The end of the stream that the peer has sent on the VI. What it had sent to an end that was shut has gone over TCP, and
+/// has reset that.
+pub(super) fn at_fin(conn: &Conn, fd: i32) -> Got {
+    if conn.has(flag::SHUT_RD) { end_or_error(fd) } else { Got::End }
 }
 
 /// The end that this end has made itself, or an error of the anchor's, which comes before that.

@@ -40,8 +40,8 @@ pub(super) fn tcp_gave_nothing(
     };
     Some(match (from, nothing) {
         (Ok(Origin::Vi), _) => return None,
-        (Ok(Origin::Nowhere), _) | (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
+        (Ok(Origin::Nowhere), _) | (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
         (_, Ok(_)) => {
             // Of bytes that it left unread on the VI the kernel knows nothing.
             ending::has_gone(guard, fd);

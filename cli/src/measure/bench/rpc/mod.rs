@@ -47,7 +47,8 @@ pub(super) struct Args {
 
 /// A size, which may be 0.
 fn parse_argument(text: &str) -> Result<usize, String> {
-    if text == "0" { Ok(0) } else { parse_size(text) }
+    let size = if text == "0" { Ok(0) } else { parse_size(text) };
+    size.map_err(|_| "expected a number of bytes from 0 to 64K, such as 64 or 16K".to_owned())
 }
 
 /// What carries the calls.
@@ -83,7 +84,9 @@ struct Line {
 
 /// Measures and reports; returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
-    let sizes = if args.size.is_empty() { SIZES.to_vec() } else { args.size.clone() };
+    let mut sizes = if args.size.is_empty() { SIZES.to_vec() } else { args.size.clone() };
+    sizes.sort_unstable();
+    sizes.dedup();
     let most = sizes.iter().copied().max().unwrap_or(0);
     ensure!(most <= tirpc::MOST, "an argument has at most {} bytes, not {most}", tirpc::MOST);
     // Before any process is started: the error is said once.

@@ -105,7 +105,12 @@ impl Library {
         }
         // SAFETY: the library's constructors are those of any program that links it.
         let handle = unsafe { libc::dlopen(c"libtirpc.so.3".as_ptr(), libc::RTLD_NOW) };
-        ensure!(!handle.is_null(), "libtirpc.so.3 is not installed (Debian: libtirpc3)");
+        if handle.is_null() {
+            // SAFETY: after a call that has failed: a text, or null.
+            let why = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
+            let why = why.map_or_else(String::new, |why| why.to_string_lossy().into_owned());
+            bail!("cannot open libtirpc.so.3 (Debian: libtirpc3): {why}");
+        }
         let find = |name: &CStr| {
             // SAFETY: a handle that is never closed.
             let found = unsafe { libc::dlsym(handle, name.as_ptr()) };

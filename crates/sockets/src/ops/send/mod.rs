@@ -143,7 +143,7 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     let conn = at.conn;
     let kernel = match conn.phase() {
         Phase::Attached => {
-            // A forked child that only sends must learn that its peer has died, or waits for it to go back to TCP.
+            // A forked child that only sends must learn that its peer has died, and answer one that goes back to TCP.
             anchors::ensure_for_a_look();
             kernel
         }
