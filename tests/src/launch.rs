@@ -154,6 +154,11 @@ impl Running {
         self.child.id()
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// What it has written to stdout so far.
     pub fn stdout_so_far(&self) -> String {
         self.stdout.text()

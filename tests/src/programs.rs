@@ -1,11 +1,15 @@
 //! Real programs: whether they are there, ports for them, services and clients.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+use std::os::fd::IntoRawFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fs, process};
 
 use crate::launch::{Launch, Outcome, Running};
 use crate::pairing::{Pairing, Stack};
@@ -29,13 +33,28 @@ pub fn skipped(test: &str, programs: &[&str]) -> bool {
     !missing.is_empty()
 }
 
-/// A port that is free at the moment.
+/// A port that is free, and this process's until it ends: no other test gets it, and no connection, for it is below those
+/// that the kernel gives by itself.
 ///
 /// # Panics
 /// If there is none.
 pub fn free_port() -> u16 {
-    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port on loopback");
-    probe.local_addr().expect("a bound socket has an address").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const PORTS: Range<u32> = 20_000..32_000;
+    for _ in PORTS {
+        // Processes begin at different ones.
+        let turn =
+            process::id().wrapping_mul(37).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = (PORTS.start + turn % (PORTS.end - PORTS.start)) as u16;
+        let name = env::temp_dir().join(format!("sovia-tests-port-{port}"));
+        let mine = File::create(name).expect("a file that says whose a port is");
+        if mine.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            // Locked for as long as the process lives.
+            let _ = mine.into_raw_fd();
+            return port;
+        }
+    }
+    panic!("no port between {} and {} is free", PORTS.start, PORTS.end)
 }
 
 /// Whether a socket listens, waited for without connecting: a stray connection

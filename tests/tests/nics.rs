@@ -56,11 +56,12 @@ fn redis_is_served_over_frames_that_get_lost() {
             .env("SOVIA_RULES", &nics.rules())
             .current_dir(folder.path())
     };
-    let server = launch(&["redis-server", "--port", &port, "--save", ""]).start();
+    let mut server = launch(&["redis-server", "--port", &port, "--save", ""]).start();
     let benchmark =
         ["redis-benchmark", "-p", &port, "-n", "3000", "-c", "2", "-q", "-t", "set,get"];
     let port: u16 = port.parse().expect("a number");
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(!server.has_ended(), "the server does not listen: {}", server.stdout_so_far());
         sleep(Duration::from_millis(10));
     }
     let outcome = launch(&benchmark).start().finish(LIMIT);

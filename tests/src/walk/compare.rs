@@ -28,21 +28,30 @@ pub enum Verdict {
 /// Compares the two stacks on a walk.
 pub fn compare(program: &Path, script: &Script) -> Verdict {
     let mut verdict = Verdict::Same;
-    let has = |action: &str| script.steps.iter().any(|step| step.action.starts_with(action));
-    let goes_back = has("child") || has("watch") && has("fork");
     for rest in RESTS {
         let on = |stack| walk(program, script, Pace { stack, rest });
         let (kernel, sovia) = (on(Stack::Kernel), on(Stack::Sovia));
         let Some(text) = difference(&kernel.text, &sovia.text) else { return Verdict::Same };
         verdict = if kernel.text != on(Stack::Kernel).text {
             Verdict::Undecided
-        } else if sovia.relayed || goes_back && bytes(&kernel.text) == bytes(&sovia.text) {
+        } else if sovia.relayed
+            || goes_back(script, &kernel.text, &sovia.text)
+                && bytes(&kernel.text) == bytes(&sovia.text)
+        {
             Verdict::Known(text)
         } else {
             Verdict::Differ(text)
         };
     }
     verdict
+}
+
+/// Whether a connection may have gone back to TCP by the first step that is seen differently.
+fn goes_back(script: &Script, kernel: &str, sovia: &str) -> bool {
+    let same = kernel.lines().zip(sovia.lines()).take_while(|(one, other)| one == other).count();
+    let taken = &script.steps[..script.steps.len().min(same + 1)];
+    let has = |action: &str| taken.iter().any(|step| step.action.starts_with(action));
+    has("child") || has("watch") && has("fork")
 }
 
 /// The bytes that the walkers have received, in order; and what must not be.
