@@ -1,6 +1,7 @@
 #include "common.h"
 #include <dirent.h>
 #include <dlfcn.h>
+#include <sys/syscall.h>
 
 static int transcript = 1;
 // Milliseconds after which what has not come does not come, however busy the machine is.
@@ -443,4 +444,21 @@ void await_stopped(pid_t process) {
             die("no state of %d", process);
         fclose(stat);
     }
+}
+
+// --- descriptors
+
+void close_inline(int fd) {
+#if defined __x86_64__
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_close), "D"(fd) : "rcx", "r11", "memory");
+#elif defined __aarch64__
+    register long result __asm__("x0") = fd;
+    register long number __asm__("x8") = SYS_close;
+    __asm__ volatile("svc 0" : "+r"(result) : "r"(number) : "memory");
+#else
+#error another processor
+#endif
+    if (result < 0)
+        die("close: %ld", result);
 }

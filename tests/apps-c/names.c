@@ -24,7 +24,6 @@ static void *named(const char *name) {
 #define NAMED(name, result, ...) ((result(*)(__VA_ARGS__))named(name))
 
 static char text[64];
-static const char *dir;
 
 // --- calls that receive: a word for each, the peer's
 
@@ -237,6 +236,13 @@ static void waits_by_each(struct peer *p) {
 
 // --- calls that make children, which send
 
+// What a shell is to do: the same as `sends_a_byte`.
+static char *shell_line(int fd) {
+    static char line[40];
+    snprintf(line, sizeof line, "printf c >&%d; exit 7", fd);
+    return line;
+}
+
 static int sends_a_byte(void *fd) { return write(*(int *)fd, "c", 1) == 1 ? 7 : 8; }
 
 static pid_t by_fork(const char *name, int fd) {
@@ -246,12 +252,11 @@ static pid_t by_fork(const char *name, int fd) {
     return pid;
 }
 static pid_t by_vfork(const char *name, int fd) {
-    char number[40];
-    snprintf(number, sizeof number, "printf c >&%d; exit 7", fd);
+    const char *line = shell_line(fd);
     pid_t (*fork_here)(void) = NAMED(name, pid_t, void);
     pid_t pid = fork_here();
     if (pid == 0) {
-        execl("/bin/sh", "sh", "-c", number, (char *)NULL);
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
         _exit(99);
     }
     return pid;
@@ -260,9 +265,8 @@ static pid_t by_clone(const char *name, int fd) {
     static char stack[1 << 16] __attribute__((aligned(16)));
     return NAMED(name, int, int (*)(void *), void *, int, void *)(sends_a_byte, stack + sizeof stack, SIGCHLD, &fd);
 }
-static char line[60];
 static pid_t by_exec(const char *name, int fd) {
-    snprintf(line, sizeof line, "printf c >&%d; exit 7", fd);
+    char *line = shell_line(fd);
     char *words[] = {"sh", "-c", line, NULL};
     extern char **environ;
     pid_t pid = fork();
@@ -278,13 +282,11 @@ static pid_t by_exec(const char *name, int fd) {
     return pid;
 }
 static pid_t by_system(const char *name, int fd) {
-    snprintf(line, sizeof line, "printf c >&%d; exit 7", fd);
-    say_status(name, NAMED(name, int, const char *)(line));
+    say_status(name, NAMED(name, int, const char *)(shell_line(fd)));
     return 0;
 }
 static pid_t by_popen(const char *name, int fd) {
-    snprintf(line, sizeof line, "printf c >&%d; exit 7", fd);
-    FILE *pipe = NAMED(name, FILE *, const char *, const char *)(line, "r");
+    FILE *pipe = NAMED(name, FILE *, const char *, const char *)(shell_line(fd), "r");
     say_status(name, pclose(pipe));
     return 0;
 }
@@ -432,21 +434,6 @@ static void is_alive(struct peer *p) { say_alive(p->fd, p->server, "after all");
 
 // --- calls that return a descriptor, whose number a connection had that was closed past every function
 
-static void close_inline(int fd) {
-#if defined __x86_64__
-    long result;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_close), "D"(fd) : "rcx", "r11", "memory");
-#elif defined __aarch64__
-    register long result __asm__("x0") = fd;
-    register long number __asm__("x8") = SYS_close;
-    __asm__ volatile("svc 0" : "+r"(result) : "r"(number) : "memory");
-#else
-#error another processor
-#endif
-    if (result < 0)
-        die("close: %ld", result);
-}
-
 static char path[400], templates[420];
 static int folder;
 
@@ -570,13 +557,12 @@ static void sees_ends(struct peer *p) {
 
 static void makes_by_each(struct peer *p) {
     snprintf(path, sizeof path, "%s/file", p->dir);
-    dir = p->dir;
     close(MUST(open(path, O_RDWR | O_CREAT, 0600)));
     folder = fcntl(MUST(open(p->dir, O_RDONLY | O_DIRECTORY)), F_DUPFD, 110);
     signal(SIGPIPE, SIG_IGN);
     port_of(p, "port");
     for (size_t i = 0; i < COUNT(makes); i++) {
-        snprintf(templates, sizeof templates, "%s/tXXXXXX", dir);
+        snprintf(templates, sizeof templates, "%s/tXXXXXX", p->dir);
         int fd = connect_to(p, AF_INET, "port");
         warm(fd, false);
         close_inline(fd);

@@ -20,22 +20,6 @@ ssize_t __write(int, const void *, size_t);
 
 static int dir;
 
-// Past every function of libc.
-static void close_inline(int fd) {
-#if defined __x86_64__
-    long result;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_close), "D"(fd) : "rcx", "r11", "memory");
-#elif defined __aarch64__
-    register long result __asm__("x0") = fd;
-    register long number __asm__("x8") = SYS_close;
-    __asm__ volatile("svc 0" : "+r"(result) : "r"(number) : "memory");
-#else
-#error another processor
-#endif
-    if (result < 0)
-        die("close: %ld", result);
-}
-
 // --- what can get a number; each returns one that can be written and, at another, read back
 
 static const char *path;

@@ -50,7 +50,6 @@ static void say(const char *what, enum clnt_stat status) { printf("%s: %s\n", wh
 static enum clnt_stat late(CLIENT *client, int milliseconds, int patience) {
     int answer = 0;
     struct timeval limit = {patience / 1000, patience % 1000 * 1000};
-    // Once set for a client, its own limit counts, and no call's.
     return clnt_call(client, LATE, (xdrproc_t)xdr_int, (caddr_t)&milliseconds, (xdrproc_t)xdr_int, (caddr_t)&answer, limit);
 }
 

@@ -62,7 +62,8 @@ impl Launch {
         self
     }
 
-    fn words(&self) -> Vec<OsString> {
+    /// The words of the command that is run.
+    pub(crate) fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         if self.stack == Stack::Sovia && !kernel_only() {
             words.extend([sovia().into(), "run".into()]);

@@ -1,11 +1,10 @@
 //! Lets both ends walk and writes down what they see.
 
 use super::script::{Script, Walker};
+use crate::launch::Launch;
 use crate::pairing::Stack;
-use crate::workspace::{kernel_only, sovia};
-use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -70,27 +69,19 @@ struct Party {
 }
 
 struct Pipes {
-    commands: File,
-    answers: BufReader<File>,
+    commands: PipeWriter,
+    answers: BufReader<PipeReader>,
 }
 
 impl Party {
     fn start(program: &Path, pace: Pace) -> Self {
         let mut pipes = [const { None }; Walker::COUNT];
         let mut end = |walker: usize| {
-            let (mut own, of_child) = (Channel::new(), Channel::new());
-            let numbers = [&own, &of_child]
-                .map(|pipe| [pipe.commands_read.as_raw_fd(), pipe.answers_write.as_raw_fd()]);
-            let numbers = numbers.concat();
-            let mut command = match pace.stack {
-                Stack::Sovia if !kernel_only() => {
-                    let mut command = Command::new(sovia());
-                    command.args(["run", "--"]).arg(program);
-                    command
-                }
-                _ => Command::new(program),
-            };
-            command.arg("end").args(numbers.iter().map(ToString::to_string));
+            let (own, of_child) = (Channel::new(), Channel::new());
+            let numbers = [own.numbers(), of_child.numbers()].concat();
+            let words = Launch::new(pace.stack, [program]).words();
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]).arg("end").args(numbers.iter().map(ToString::to_string));
             command.stdin(Stdio::null()).stderr(Stdio::null()).process_group(0);
             // SAFETY: calls that take numbers, in a child that has no other thread.
             unsafe {
@@ -102,8 +93,8 @@ impl Party {
                 });
             }
             let child = command.spawn().expect("the walker starts");
-            pipes[walker + 2] = Some(of_child.mine());
-            pipes[walker] = Some(own.take());
+            pipes[walker] = Some(own.pipes);
+            pipes[walker + 2] = Some(of_child.pipes);
             child
         };
         let ends = [end(0), end(1)];
@@ -160,6 +151,9 @@ impl Party {
     }
 
     fn end(&mut self, walker: Walker) -> String {
+        if self.pipes[walker.0].is_none() {
+            return "not there".into();
+        }
         // SAFETY: the process is this one's child, or that child's, and nothing has waited for it.
         unsafe { libc::kill(self.pids[walker.0], libc::SIGKILL) };
         self.wait(walker);
@@ -191,46 +185,28 @@ impl Drop for Party {
 
 /// Two pipes between this process and a walker.
 struct Channel {
-    commands_read: OwnedFd,
-    commands_write: Option<OwnedFd>,
-    answers_read: Option<OwnedFd>,
-    answers_write: OwnedFd,
+    /// The walker's ends.
+    commands: PipeReader,
+    answers: PipeWriter,
+    /// This process's.
+    pipes: Pipes,
 }
 
 impl Channel {
     fn new() -> Self {
-        let (commands_read, commands_write) = pipe();
-        let (answers_read, answers_write) = pipe();
-        Self {
-            commands_read,
-            commands_write: Some(commands_write),
-            answers_read: Some(answers_read),
-            answers_write,
-        }
+        let (commands, to_walker) = io::pipe().expect("a pipe");
+        let (from_walker, answers) = io::pipe().expect("a pipe");
+        let pipes = Pipes { commands: to_walker, answers: BufReader::new(from_walker) };
+        Self { commands, answers, pipes }
     }
 
-    fn take(&mut self) -> Pipes {
-        Pipes {
-            commands: self.commands_write.take().expect("taken once").into(),
-            answers: BufReader::new(self.answers_read.take().expect("taken once").into()),
-        }
-    }
-
-    fn mine(mut self) -> Pipes {
-        self.take()
+    /// The numbers of the walker's ends.
+    fn numbers(&self) -> [i32; 2] {
+        [self.commands.as_raw_fd(), self.answers.as_raw_fd()]
     }
 }
 
-fn pipe() -> (OwnedFd, OwnedFd) {
-    let mut fds = [0; 2];
-    // SAFETY: the call writes two numbers.
-    let result = unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) };
-    assert_eq!(result, 0, "pipe2");
-    // SAFETY: they are new, and nothing else has them.
-    fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).into()
-}
-
-fn is_readable(file: &File, limit: Duration) -> bool {
+fn is_readable(file: &PipeReader, limit: Duration) -> bool {
     let mut one = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: there is one entry, as the call is told.
     unsafe { libc::poll(&mut one, 1, limit.as_millis() as i32) > 0 }

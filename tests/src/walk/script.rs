@@ -39,7 +39,7 @@ impl FromStr for Walker {
     }
 }
 
-/// One step: who takes it, and what it does, in the words that [`super::end`] understands.
+/// One step: the walker that takes it, and what it does, in the words that [`super::end`] understands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Takes it.
@@ -133,7 +133,7 @@ pub fn of_seed(seed: u64, kind: Kind) -> Script {
             take(end, "watch".into());
         }
     }
-    // Who lives and has the connection; whether an end has forked.
+    // The walkers that live and have the connection; whether an end has forked.
     let mut holds = [true, true, false, false];
     let mut has_forked = [false, false];
     for _ in 0..8 + dice.below(30) {

@@ -85,8 +85,7 @@ impl Measurer {
         process::without_library(&mut command);
         if let Some(board) = board {
             let library = self.library.as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
-            command.env("LD_PRELOAD", library::preload_value(library, None)?);
-            command.env(names::STATS, board.path());
+            process::with_library(&mut command, library, board)?;
             if task.wait == Wait::Sleep {
                 command.env(names::SPIN, "0");
             }

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, ensure};
@@ -10,6 +11,7 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
+use sovia_cli::{Board, library};
 use sovia_control::env as names;
 
 /// Keeps a program from what this one may run under: it gets no library, no rules and no page of counters.
@@ -17,6 +19,17 @@ pub(super) fn without_library(command: &mut Command) {
     for name in ["LD_PRELOAD", names::RULES, names::STATS] {
         command.env_remove(name);
     }
+}
+
+/// Has a program run with the library, which counts on a page of its own.
+pub(super) fn with_library(
+    command: &mut Command,
+    library: &Path,
+    board: &Board,
+) -> anyhow::Result<()> {
+    command.env("LD_PRELOAD", library::preload_value(library, None)?);
+    command.env(names::STATS, board.path());
+    Ok(())
 }
 
 /// A process of a measurement; does not outlive it.

@@ -173,6 +173,11 @@ impl Conn {
         self.phase() == Phase::Attached && (self.has(flag::RETREATING) || is_back())
     }
 
+    /// Whether this end has shut both halves of it.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.has(flag::SHUT_RD) && self.has(flag::SHUT_WR)
+    }
+
     /// Notes that the entry of that number is the kernel's. In the ninth of a connection's sets it is not noted.
     pub(crate) fn note_gone_over(&self, entry: u64) {
         let is_noted = |place: &AtomicU64| {

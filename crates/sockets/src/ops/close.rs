@@ -187,7 +187,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
             }
         }
         let result = kernel();
-        if conn.has(flag::SHUT_WR) && conn.has(flag::SHUT_RD) {
+        if conn.is_shut() {
             stream::shut(&mut guard);
         }
         // The kernel may not be done with a connection that counts as reset.

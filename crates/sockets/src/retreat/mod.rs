@@ -66,14 +66,22 @@ pub(crate) fn sending(fd: i32, at: Ref) {
     if at.conn.tx() != Tx::Vi || at.conn.has(flag::DAMAGED | flag::RETREATING) {
         return;
     }
-    if leaving::leave_sending(&mut guard).is_err() {
-        stream::damaged(at.conn, fd);
+    if !leave_sending(&mut guard, fd) {
         return;
     }
     stats::reason(Reason::RetreatCall);
     anchors::watch_room(&guard, fd);
     // Threads that wait for room on the VI.
     listeners::tell_all(&guard);
+}
+
+/// Ends this end's part on the VI in the direction in which it sends; false if the segment holds nonsense.
+fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let left = leaving::leave_sending(guard).is_ok();
+    if !left {
+        stream::damaged(guard.conn, fd);
+    }
+    left
 }
 
 /// Has the connection taken back from here on, by whichever thread comes by. False if it is back, or stays as it is.
@@ -139,14 +147,13 @@ fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
     (family::is_shared(conn) || process::is_borrowed())
         && matches!(conn.rx(), Rx::Vi | Rx::Granted)
         && stream::unread(guard, fd).is_ok_and(|n| n > 0)
-        && (stream::anchor_has_ended(fd) || step::is_shut(conn))
+        && (stream::anchor_has_ended(fd) || conn.is_shut())
 }
 
 /// Another program gets a connection that must stay on its VI. What it writes goes over TCP, and so does, from here on, what
 /// this process and its relatives send: in one order.
 fn leave_to_program(guard: &mut Guard<'_>, fd: i32) {
-    if leaving::leave_sending(guard).is_err() {
-        stream::damaged(guard.conn, fd);
+    if !leave_sending(guard, fd) {
         return;
     }
     // What the peer has not come to see of the VI goes to TCP first.
@@ -159,11 +166,8 @@ fn leave_to_program(guard: &mut Guard<'_>, fd: i32) {
 /// The kernel watches a connection that must stay on its VI. What it says of the anchor, which has ended, holds
 /// for what is unread on the VI as well; what is sent goes over TCP, so that the room is TCP's.
 fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
-    let conn = guard.conn;
-    if leaving::leave_sending(guard).is_err() {
-        stream::damaged(conn, fd);
-    }
-    conn.set(flag::LEFT_TO_SETS);
+    leave_sending(guard, fd);
+    guard.conn.set(flag::LEFT_TO_SETS);
 }
 
 /// Like [`now`], and the peer does the same first: what it has not read yet is on TCP before

@@ -4,7 +4,7 @@
 //! connection's state, so whichever thread takes the next step goes on from there, and one that ends, is
 //! killed or leaves by `longjmp` between two steps leaves nothing behind.
 
-use crate::conn::{Conn, Guard, flag};
+use crate::conn::{Guard, flag};
 use crate::stream::remains::{self, Next};
 use crate::stream::returned::{self, Debt};
 use crate::stream::{self, Damaged, leaving, listeners, tell_writer};
@@ -78,7 +78,8 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
         unread = remains::look(guard)?;
     }
     let seen = match unread.next {
-        Next::ToTcp if unread.bytes > 0 && is_shut(conn) => Seen::Ended,
+        // The kernel resets the connection for what the peer puts on TCP now: what is unread would be lost.
+        Next::ToTcp if unread.bytes > 0 && conn.is_shut() => Seen::Ended,
         Next::ToTcp => Seen::ToTcp,
         Next::Fin => Seen::Ended,
         Next::More if has_ended || conn.has(flag::EOF) => Seen::Ended,
@@ -105,12 +106,6 @@ fn leave_remains(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
             Ok(Step::Stays)
         }
     }
-}
-
-/// Whether this end has shut both halves of the connection. The kernel resets it for what the peer puts on TCP then, and
-/// what is unread on the VI would be lost.
-pub(super) fn is_shut(conn: &Conn) -> bool {
-    conn.has(flag::SHUT_RD) && conn.has(flag::SHUT_WR)
 }
 
 /// The peer does not end its part on the VI: what is there is read there.

@@ -146,11 +146,10 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
         return Got::Bytes(0);
     }
     match state::receives(conn.flags(), true) {
-        Receives::Gone if takes && conn.has(flag::SHUT_RD) => match ending::receive_error(conn) {
-            Some(error) => Got::Failed(error),
-            None => end_or_error(fd),
+        Receives::Gone if takes => match end(conn, fd) {
+            Got::Nothing if conn.has(flag::SHUT_RD) => Got::End,
+            found => found,
         },
-        Receives::Gone if takes => end(conn, fd),
         Receives::Gone | Receives::End => Got::End,
         Receives::Fails => Got::Failed(libc::ECONNRESET),
         Receives::Asks | Receives::Waits => Got::Nothing,
@@ -158,7 +157,7 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
 }
 
 /// The end of a stream whose peer has gone, after all that it had sent: an error, once, or end of file.
-pub(super) fn end(conn: &Conn, fd: i32) -> Got {
+fn end(conn: &Conn, fd: i32) -> Got {
     if let Some(error) = ending::receive_error(conn) {
         return Got::Failed(error);
     }
@@ -172,14 +171,9 @@ pub(super) fn end(conn: &Conn, fd: i32) -> Got {
 /// The end of the stream that the peer has sent on the VI. What it had sent to an end that was shut has gone over TCP, and
 /// has reset that.
 pub(super) fn at_fin(conn: &Conn, fd: i32) -> Got {
-    if conn.has(flag::SHUT_RD) { end_or_error(fd) } else { Got::End }
-}
-
-/// The end that this end has made itself, or an error of the anchor's, which comes before that.
-fn end_or_error(fd: i32) -> Got {
-    match anchor(fd) {
-        Got::Nothing => Got::End,
-        got => got,
+    match conn.has(flag::SHUT_RD).then(|| anchor(fd)) {
+        None | Some(Got::Nothing) => Got::End,
+        Some(found) => found,
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) fn tcp_tells_the_end(guard: &Guard<'_>) -> bool {
         // It never had leave to switch.
         || guard.conn.rx() == Rx::Tcp
         // What comes is thrown away.
-        || guard.conn.has(flag::SHUT_RD) && guard.conn.has(flag::SHUT_WR)
+        || guard.conn.is_shut()
 }
 
 /// What the receiver of a direction does next that has granted the VI.
@@ -125,7 +125,7 @@ fn found_instead(guard: &Guard<'_>) -> Option<Got> {
         return Some(Got::Nothing);
     }
     let had = amount(guard.bytes_taken.wrapping_add(guard.front), guard.taker.head);
-    let is_over = conn.has(flag::SHUT_RD) && conn.has(flag::SHUT_WR) && is_reflected(guard);
+    let is_over = conn.is_shut() && is_reflected(guard);
     // What has come since both halves were shut TCP would have thrown away.
     (is_over && rx(guard).path.load(word::SHUT) == had).then_some(Got::End)
 }

@@ -14,7 +14,6 @@ use std::process::Command;
 use anyhow::Context;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use sovia_control::env as names;
 
 use super::process::{self, Process};
 use sovia_cli::{Board, library};
@@ -178,8 +177,7 @@ fn start(errand: &Errand, board: Option<&Board>) -> anyhow::Result<Process> {
     command.args(["endpoint", "--connections", &serde_json::to_string(errand)?]);
     process::without_library(&mut command);
     if let Some(board) = board {
-        command.env("LD_PRELOAD", library::preload_value(&library::find()?, None)?);
-        command.env(names::STATS, board.path());
+        process::with_library(&mut command, &library::find()?, board)?;
     }
     Process::start(&mut command)
 }

@@ -68,7 +68,6 @@ fn call(library: &Library, port: u16, seconds: f64, sizes: &[usize]) -> anyhow::
         times.sort_by(f64::total_cmp);
         let measured = Measured {
             size_bytes,
-            calls: times.len(),
             median_us: times[times.len() / 2],
             p99_us: times[times.len() * 99 / 100],
         };

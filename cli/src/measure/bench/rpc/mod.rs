@@ -8,14 +8,14 @@ mod tirpc;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use sovia_cli::{Board, library};
-use sovia_control::env as names;
 
+use super::layer::Layer;
 use super::process::{self, Process};
 use super::series::median;
 use super::{parse_seconds, parse_size};
@@ -51,19 +51,10 @@ fn parse_argument(text: &str) -> Result<usize, String> {
     size.map_err(|_| "expected a number of bytes from 0 to 64K, such as 64 or 16K".to_owned())
 }
 
-/// What carries the calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Way {
-    Tcp,
-    Sovia,
-}
-
 /// What a client has measured for one size.
 #[derive(Serialize, Deserialize)]
 struct Measured {
     size_bytes: usize,
-    calls: usize,
     median_us: f64,
     p99_us: f64,
 }
@@ -71,7 +62,7 @@ struct Measured {
 #[derive(Serialize)]
 struct Line {
     scenario: &'static str,
-    layer: Way,
+    layer: Layer,
     size_bytes: usize,
     runs: usize,
     median_us: f64,
@@ -91,21 +82,21 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     ensure!(most <= tirpc::MOST, "an argument has at most {} bytes, not {most}", tirpc::MOST);
     // Before any process is started: the error is said once.
     tirpc::Library::open()?;
-    let preload = library::preload_value(&library::find()?, None)?;
-    let mut seen: BTreeMap<(usize, Way), Vec<Measured>> = BTreeMap::new();
+    let library = library::find()?;
+    let mut seen: BTreeMap<(usize, Layer), Vec<Measured>> = BTreeMap::new();
     let mut stayed = 0;
     for _ in 0..args.runs {
-        for way in [Way::Tcp, Way::Sovia] {
-            let board = if way == Way::Sovia { Some(Board::new()?) } else { None };
-            for measured in round(board.as_ref(), &preload, &sizes, args.seconds)? {
-                seen.entry((measured.size_bytes, way)).or_default().push(measured);
+        for layer in [Layer::Tcp, Layer::Sovia] {
+            let board = if layer == Layer::Sovia { Some(Board::new()?) } else { None };
+            for measured in round(board.as_ref(), &library, &sizes, args.seconds)? {
+                seen.entry((measured.size_bytes, layer)).or_default().push(measured);
             }
             stayed += u32::from(board.is_some_and(|board| board.page().accelerated() == 0));
         }
     }
     let lines: Vec<Line> = sizes
         .iter()
-        .flat_map(|&size| [(size, Way::Tcp), (size, Way::Sovia)])
+        .flat_map(|&size| [(size, Layer::Tcp), (size, Layer::Sovia)])
         .filter_map(|key| line(key, seen.get(&key)?, args.runs - stayed))
         .collect();
     if args.json {
@@ -124,7 +115,7 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
 /// A server and a client of their own, with the library where there is a board for it; what the client has measured.
 fn round(
     board: Option<&Board>,
-    preload: &OsString,
+    library: &Path,
     sizes: &[usize],
     seconds: f64,
 ) -> anyhow::Result<Vec<Measured>> {
@@ -134,7 +125,7 @@ fn round(
         process::without_library(&mut command);
         command.arg("rpc-end").args(words);
         if let Some(board) = board {
-            command.env("LD_PRELOAD", preload).env(names::STATS, board.path());
+            process::with_library(&mut command, library, board)?;
         }
         Process::start(&mut command)
     };
@@ -149,7 +140,7 @@ fn round(
     text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-fn line((size_bytes, layer): (usize, Way), runs: &[Measured], accelerated: u32) -> Option<Line> {
+fn line((size_bytes, layer): (usize, Layer), runs: &[Measured], accelerated: u32) -> Option<Line> {
     let medians: Vec<f64> = runs.iter().map(|run| run.median_us).collect();
     Some(Line {
         scenario: "rpc",
@@ -160,7 +151,7 @@ fn line((size_bytes, layer): (usize, Way), runs: &[Measured], accelerated: u32) 
         max_us: medians.iter().copied().fold(0.0, f64::max),
         median_us: median(medians)?,
         p99_us: median(runs.iter().map(|run| run.p99_us).collect())?,
-        accelerated_runs: (layer == Way::Sovia).then_some(accelerated),
+        accelerated_runs: (layer == Layer::Sovia).then_some(accelerated),
     })
 }
 
@@ -169,12 +160,12 @@ fn print(lines: &[Line], args: &Args) {
     let mut table = table::new(header.map(str::to_owned).to_vec(), &[1]);
     let mut tcp = None;
     for line in lines {
-        if line.layer == Way::Tcp {
+        if line.layer == Layer::Tcp {
             tcp = Some(line.median_us);
         }
         table.add_row(vec![
             line.size_bytes.to_string(),
-            if line.layer == Way::Tcp { "tcp".to_owned() } else { "sovia".to_owned() },
+            line.layer.to_string(),
             number(Some(line.median_us)),
             number(Some(line.min_us)),
             number(Some(line.max_us)),
