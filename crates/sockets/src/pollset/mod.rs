@@ -1,0 +1,192 @@
+//! poll and select over kernel descriptors and VIs at once.
+//!
+//! Nothing is registered between two calls, so each call looks at all its descriptors, as the
+//! kernel does. To sleep, a call borrows one of the process's sleepers: a waiter with an epoll
+//! instance of its own in which a doorbell lies, edge-triggered, and which the kernel's poll can
+//! wait on beside the program's descriptors.
+
+mod lists;
+mod sleeper;
+
+pub(crate) use sleeper::{begin_anew, forked};
+
+use crate::ops::keep;
+use crate::pair::{self, Pair};
+use crate::process::PLAIN;
+use crate::stream::{Watch, combine};
+use crate::table::{self, Ref};
+use crate::wait::{self, Call, Ended, FRUITLESS, Spin, Want};
+use crate::{Errno, Outcome, anchors, epoll, process, sets};
+use lists::Lists;
+use sleeper::Terms;
+use smallvec::SmallVec;
+use sovia_signal::interrupt::Moment;
+use sovia_sync::hazard::Waits;
+use sovia_sys::clock;
+use sovia_sys::poll::PollFd;
+
+/// While spinning the kernel is asked this often.
+const KERNEL_NS: u64 = 8_000;
+
+/// Whether any of the descriptors is an attached connection. An epoll instance among them is
+/// waited on from outside from here on.
+pub fn is_ours(fds: &[PollFd]) -> bool {
+    let mut ours = false;
+    for p in fds {
+        match table::get(p.fd) {
+            table::Entry::Foreign | table::Entry::Private => {}
+            table::Entry::Epoll(index) => epoll::polled(index),
+            table::Entry::Conn(_) => ours |= attached(p.fd).is_some(),
+        }
+    }
+    ours
+}
+
+fn attached(fd: i32) -> Option<Ref> {
+    table::conn(fd).filter(|at| at.conn.is_attached_here())
+}
+
+/// `ppoll`. `timeout` in nanoseconds, `None` for ever.
+pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset_t>) -> Outcome {
+    crate::wait::cancellation_point();
+    let until = timeout.map(|t| clock::now_ns().saturating_add(t));
+    let terms = Terms { until, mask, since: Moment::now() };
+    if let [one] = fds
+        && timeout != Some(0)
+        && mask.is_none()
+        && let Some(result) = wait_for_one(one, until)
+    {
+        return result;
+    }
+    let mut lists = Lists::new(fds);
+    let mut fruitless = 0;
+    let mut inside = None;
+    if lists.ours().len() > 0 {
+        anchors::ensure_for_a_look();
+    }
+    loop {
+        if process::is_confined() {
+            return Err(PLAIN);
+        }
+        lists.settle();
+        let only_ours = lists.are_all_ours();
+        let n = lists.look();
+        if lists.any_has_left() {
+            continue;
+        }
+        if n > 0 || timeout == Some(0) {
+            if !only_ours || n == 0 {
+                lists.ask_kernel(mask)?;
+            }
+            return Ok(n + lists.merge());
+        }
+        if inside.is_none() {
+            inside = Some(process::begin_waiting()?);
+        }
+        let (spin, found) = spin(&mut lists, mask)?;
+        if found {
+            spin.learn();
+            let n = lists.look() + lists.merge();
+            if n > 0 || until.is_some_and(|until| clock::now_ns() >= until) {
+                return Ok(n);
+            }
+            fruitless += 1;
+            if fruitless < FRUITLESS {
+                continue;
+            }
+        }
+        fruitless = 0;
+        anchors::ensure();
+        let slept = sleeper::sleep(&mut lists, &terms)?;
+        spin.learn();
+        let n = lists.look() + lists.merge();
+        if n > 0 || (!slept && until.is_some_and(|until| clock::now_ns() >= until)) {
+            return Ok(n);
+        }
+    }
+}
+
+/// Spins for as long as it pays; whether it has found something, of which the kernel's part is in the lists.
+fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, bool), Errno> {
+    // A mask may let a signal come, also where no descriptor is the kernel's.
+    let asks = mask.is_some() || !lists.are_all_ours();
+    let waits = wait::begin();
+    let (mut spin, watches) = begin_spin(lists, &waits);
+    let mut from_kernel = Ok(0);
+    let found = spin.run(
+        || watches.iter().any(Watch::changed),
+        KERNEL_NS,
+        || {
+            if asks {
+                from_kernel = lists.ask_kernel(mask);
+            }
+            from_kernel != Ok(0)
+        },
+    );
+    drop(watches);
+    drop(waits);
+    for at in lists.ours() {
+        at.conn.end_waiting();
+    }
+    if found && asks && from_kernel == Ok(0) {
+        // News that turn out to be none must not starve the kernel's descriptors.
+        from_kernel = lists.ask_kernel(mask);
+    }
+    from_kernel.map(|_| (spin, found))
+}
+
+fn begin_spin<'w>(
+    lists: &Lists<'_>,
+    waits: &'w Waits,
+) -> (Spin, SmallVec<[Watch<'w>; lists::FEW]>) {
+    combine::before_waiting();
+    let mut worth = false;
+    let mut watches = SmallVec::with_capacity(lists.ours().len());
+    for at in lists.ours() {
+        at.conn.begin_waiting();
+        if let Some(guard) = at.attached() {
+            watches.push(Watch::new(&guard, waits));
+            worth |= pair::of(&guard).is_some_and(Pair::worth_spinning);
+        }
+    }
+    (Spin::begin(worth), watches)
+}
+
+/// A call about one connection and one direction sleeps as a receive or a send would, on the
+/// direction's own word: no sleeper, no doorbell, one system call. `None` if it is not such a call, or
+/// no more.
+fn wait_for_one(one: &mut PollFd, until: Option<u64>) -> Option<Outcome> {
+    const IN: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP;
+    const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
+    let want = match one.events {
+        0 | libc::POLLRDHUP => return None,
+        events if events & !IN == 0 => Want::Receive,
+        events if events & !OUT == 0 => Want::Send,
+        _ => return None,
+    };
+    let at = attached(one.fd)?;
+    crate::retreat::settle(at);
+    let (fd, interest) = (one.fd, one.events as u16 as u32);
+    let told = one.events | libc::POLLERR | libc::POLLHUP;
+    let mut call = Call::begin(fd, at, until);
+    call.ends_at_handler = true;
+    let result = wait::until(&mut call, want, |guard| {
+        let fd = keep::descriptor(fd, at);
+        let mask = sets::readiness_under(guard, at, fd, interest) as u16 as i16 & told;
+        (mask != 0).then_some(mask)
+    });
+    keep::leave();
+    match result {
+        Ok(mask) => {
+            one.revents = mask;
+            Some(Ok(1))
+        }
+        Err(Ended::Failed(libc::EAGAIN)) => {
+            one.revents = 0;
+            Some(Ok(0))
+        }
+        Err(Ended::Failed(libc::EINTR)) => Some(Err(libc::EINTR)),
+        // Back on TCP, or closed meanwhile by another thread.
+        Err(_) => None,
+    }
+}
