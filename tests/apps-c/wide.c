@@ -1,4 +1,4 @@
-// Wide characters on streams of connections: libc's own streams carry them, so the connections go back.
+// Wide characters on streams of connections.
 #include "common.h"
 
 #include <wchar.h>

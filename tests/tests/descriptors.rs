@@ -79,20 +79,76 @@ scenarios!("wide":
     wide_characters_are_written,
 );
 
-scenarios!("wide_unlocked":
-    wide_characters_without_locks,
+scenarios!("standard":
+    a_service_on_0_1_and_2,
+    a_service_of_wide_characters,
+    prints_without_a_stream,
+    prints_without_a_stream_checked,
+    logs_to_standard_error,
+    logs_by_syslog_chk,
+    logs_by_vsyslog,
+    logs_by_vsyslog_chk,
+    a_terminal_takes_0_1_and_2,
+    words_are_expanded_by_a_command,
+    libc_prints_past_its_streams,
+    two_files_on_one_number,
+    files_and_calls_in_turn,
+    what_a_fork_finds_unflushed,
+    standard_streams_are_reopened,
+    standard_streams_cannot_be_reopened,
+    a_handler_interrupts_a_stream,
+    a_thread_is_cancelled_in_a_stream,
+    threads_share_a_file,
+    a_stream_to_nobody,
+    a_connection_takes_the_number_of_a_pipe,
 );
 
-/// As FTP's ends use their connections.
+/// As a service of inetd's uses its connection, and FTP's ends theirs.
 #[test]
 fn stdio_streams_stay_accelerated() {
-    for case in
-        ["fdopen_reads_and_writes", "reads_and_writes_in_turn", "much_through_fwrite_and_fread"]
-    {
-        let seen = Scenario::c("stdio", case).observe(Pairing::SOVIA);
-        for (role, outcome) in &seen.ends {
-            assert!(outcome.success(), "{case}, {role}: {outcome:#?}");
-            assert!(!outcome.stderr.contains("went back to TCP"), "{case}, {role}: {outcome:#?}");
+    let of = |program, cases: &[&str]| {
+        for case in cases {
+            let seen = Scenario::c(program, case).observe(Pairing::SOVIA);
+            for (role, outcome) in &seen.ends {
+                assert!(outcome.success(), "{case}, {role}: {outcome:#?}");
+                assert!(
+                    !outcome.stderr.contains("went back to TCP"),
+                    "{case}, {role}: {outcome:#?}"
+                );
+            }
         }
-    }
+    };
+    of(
+        "stdio",
+        &[
+            "printf_and_fgets_on_0_and_1",
+            "fdopen_reads_and_writes",
+            "one_unbuffered_file_for_both",
+            "much_through_fwrite_and_fread",
+            "reads_and_writes_in_turn",
+            "exit_flushes_a_file",
+            "a_file_is_reopened",
+            "a_file_in_a_child",
+            "a_file_that_must_wait",
+            "modes_of_a_file",
+            "a_file_before_the_connection",
+            "a_connection_takes_the_number_of_a_file",
+        ],
+    );
+    of("wide", &["wide_characters_are_read", "wide_characters_are_written"]);
+    of(
+        "standard",
+        &[
+            "a_service_on_0_1_and_2",
+            "a_service_of_wide_characters",
+            "prints_without_a_stream",
+            "prints_without_a_stream_checked",
+            "two_files_on_one_number",
+            "files_and_calls_in_turn",
+            "what_a_fork_finds_unflushed",
+            "a_handler_interrupts_a_stream",
+            "a_thread_is_cancelled_in_a_stream",
+            "threads_share_a_file",
+        ],
+    );
 }

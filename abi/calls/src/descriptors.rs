@@ -1,7 +1,6 @@
 //! Descriptors are duplicated, closed and configured.
 
 use crate::boundary::{errno, finish, give, outcome, set_errno, take};
-use core::sync::atomic::{AtomicU64, Ordering};
 use libc::{c_int, c_ulong};
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
@@ -13,53 +12,11 @@ fn is_private(fd: c_int) -> bool {
     matches!(table::get(fd), Entry::Private)
 }
 
-/// Numbers that streams of libc's own read and write, past every hook, besides the standard ones: a bit for each.
-static STREAMS: [AtomicU64; table::FDS / 64] = [const { AtomicU64::new(0) }; table::FDS / 64];
-
-/// A number's word, and its bit there.
-#[inline]
-fn stream(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
-    let fd = fd as u32 as usize;
-    STREAMS.get(fd / 64).map(|word| (word, 1 << (fd % 64)))
-}
-
-#[inline]
-fn has_stream(fd: c_int) -> bool {
-    stream(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
-}
-
-/// A stream of libc's own has the number from here on.
-pub fn libcs_stream(fd: c_int) {
-    if let Some((word, bit)) = stream(fd) {
-        word.fetch_or(bit, Ordering::Relaxed);
-    }
-}
-
-/// It has not, any more.
-#[inline]
-pub fn no_libcs_stream(fd: c_int) {
-    if has_stream(fd)
-        && let Some((word, bit)) = stream(fd)
-    {
-        word.fetch_and(!bit, Ordering::Relaxed);
-    }
-}
-
-/// Read and written by libc itself, past every hook: standard input, output and error, and its other streams.
-fn is_libcs(fd: c_int) -> bool {
-    is_standard(fd) || has_stream(fd)
-}
-
-fn is_standard(fd: c_int) -> bool {
-    (0..=2).contains(&fd)
-}
-
 /// The kernel has returned `fd` as a new descriptor. What the table holds of that number is of a
 /// descriptor that the program has closed past every hook: its connection ends now, as if it had been
 /// closed then. Returns `fd`.
 #[inline]
 pub fn created(fd: c_int) -> c_int {
-    no_libcs_stream(fd);
     if fd >= 0 && !table::is_blank(fd) {
         drop_stale(fd);
     }
@@ -69,7 +26,7 @@ pub fn created(fd: c_int) -> c_int {
 /// The same for one that has come in a message. It may be another descriptor of a connection that this process has.
 pub fn received(fd: c_int) {
     created(fd);
-    if fd >= 0 && !is_standard(fd) && !is_borrowed() {
+    if fd >= 0 && !is_borrowed() {
         let before = errno();
         ops::received(fd);
         set_errno(before);
@@ -180,24 +137,22 @@ calls! {
 
 fn duplicated(fd: c_int, new: c_int) {
     created(new);
-    // What a child on this memory (vfork) does with a second number is not seen.
-    if (is_libcs(new) || is_borrowed())
+    before_a_childs(fd);
+    replaced(fd, new);
+}
+
+/// What a child on this memory (vfork) does with a second number of `fd` is not seen.
+fn before_a_childs(fd: c_int) {
+    if is_borrowed()
         && let Some(at) = table::conn(fd)
     {
-        retreat::now(fd, at, Cause::Stdio);
-    }
-    if !is_borrowed() {
-        ops::dup(fd, new);
+        retreat::now(fd, at, Cause::Spawn);
     }
 }
 
 /// `to` is about to become `fd`.
 fn before_replacing(fd: c_int, to: c_int) {
-    if (is_libcs(to) || is_borrowed())
-        && let Some(at) = table::conn(fd)
-    {
-        retreat::now(fd, at, Cause::Stdio);
-    }
+    before_a_childs(fd);
     // SAFETY: takes and gives numbers only.
     let valid = unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
     if valid && !table::is_blank(to) && !is_borrowed() {

@@ -32,16 +32,8 @@ aliases! {
         descriptors::close(fd)
     }
 
-    fn _IO_fclose(file: *mut FILE) -> c_int {
-        crate::stdio::fclose(file)
-    }
-
     fn _IO_fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
         several::fopen(path, mode)
-    }
-
-    fn _IO_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-        crate::stdio::fdopen(fd, mode)
     }
 
     fn _IO_popen(command: *const c_char, mode: *const c_char) -> *mut FILE {

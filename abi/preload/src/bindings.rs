@@ -5,13 +5,13 @@
 //! must be entered from the program's code, so this library does not learn when it is done.
 
 use crate::objects::{hook_of, is_libcs, is_own, real_dlsym};
+use crate::read_only;
 use crate::tables::{Table, extent, headers};
 use core::ffi::CStr;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{c_char, c_int, c_void, dl_phdr_info, size_t};
 use sovia_sockets::process::is_confined;
-use sovia_sync::RobustLock;
 use std::ffi::CString;
 
 /// An object whose table may have to be renewed.
@@ -33,9 +33,6 @@ static DONE: AtomicU64 = AtomicU64::new(0);
 fn done(closed: u64, count: usize) -> u64 {
     closed << 32 | count as u64
 }
-
-/// While a page is made writable and read-only again.
-static WRITING: RobustLock = RobustLock::new();
 
 /// Gives the hooks to objects that have come since the last time. Several threads may be at it.
 pub(crate) fn renew() {
@@ -85,10 +82,7 @@ fn describe(info: &dl_phdr_info) -> Option<Object> {
     let base = info.dlpi_addr as usize;
     let part = |kind| headers(info).iter().find(|header| header.p_type == kind);
     let dynamic = base + part(libc::PT_DYNAMIC)?.p_vaddr as usize;
-    let read_only = part(libc::PT_GNU_RELRO).map_or(0..0, |relro| {
-        let begin = base + relro.p_vaddr as usize;
-        begin..begin + relro.p_memsz as usize
-    });
+    let read_only = read_only::of(info);
     let writable = |header: &&libc::Elf64_Phdr| {
         header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0
     };
@@ -154,26 +148,7 @@ unsafe fn write(object: &Object, slot: *const AtomicUsize, old: usize, new: usiz
         // In the code, which the linker has changed by itself.
         return;
     }
-    // SAFETY: `sysconf` takes a number.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    // The linker makes whole pages read-only.
-    let read_only = object.read_only.start & !(page - 1)..object.read_only.end & !(page - 1);
-    let protect = |how| {
-        let begin = (at & !(page - 1)) as *mut c_void;
-        // SAFETY: one page of the object's, which the program does not write to.
-        unsafe { libc::mprotect(begin, page, how) == 0 }
-    };
-    // SAFETY: the caller's word; where it is called the page is writable. A slot that has changed meanwhile is the
-    // linker's or the program's.
-    let exchange = || unsafe {
-        let _ = (*slot).compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
-    };
-    if !read_only.contains(&at) {
-        return exchange();
-    }
-    let _writing = WRITING.guard();
-    if protect(libc::PROT_READ | libc::PROT_WRITE) {
-        exchange();
-        protect(libc::PROT_READ);
-    }
+    // A slot that has changed meanwhile is the linker's or the program's.
+    // SAFETY: the caller's word; it is not in the code.
+    unsafe { read_only::exchange(&object.read_only, slot, old, new) };
 }

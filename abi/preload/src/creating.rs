@@ -2,7 +2,7 @@
 //! the program has closed it past every hook: then the entry is dropped.
 
 use libc::{DIR, FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, pid_t, sigset_t};
-use sovia_calls::descriptors::{created, libcs_stream};
+use sovia_calls::descriptors::created;
 use sovia_sockets::retreat;
 
 /// Hooks that pass a call on and drop the entry of the number that it returns.
@@ -135,6 +135,17 @@ pub(crate) mod several {
             result
         }
 
+        /// Makes a terminal the three standard descriptors, past every hook, and closes its own number.
+        fn login_tty(terminal: c_int) -> c_int {
+            let result = real!()(terminal);
+            if result == 0 {
+                (0..=2).chain([terminal]).for_each(|fd| {
+                    created(fd);
+                });
+            }
+            result
+        }
+
         fn opendir(path: *const c_char) -> *mut DIR {
             let folder = real!()(path);
             if !folder.is_null() {
@@ -152,12 +163,12 @@ pub(crate) mod several {
         }
 
         fn freopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-            crate::stdio::reopening(file);
+            crate::stdio::gives_up(file);
             opened(real!()(path, mode, file))
         }
 
         fn freopen64(path: *const c_char, mode: *const c_char, file: *mut FILE) -> *mut FILE {
-            crate::stdio::reopening(file);
+            crate::stdio::gives_up(file);
             opened(real!()(path, mode, file))
         }
 
@@ -174,9 +185,7 @@ pub(crate) mod several {
     fn opened(file: *mut FILE) -> *mut FILE {
         if !file.is_null() {
             // SAFETY: a stream that libc has just opened.
-            let fd = unsafe { libc::fileno(file) };
-            created(fd);
-            libcs_stream(fd);
+            created(unsafe { libc::fileno(file) });
         }
         file
     }

@@ -26,6 +26,7 @@ mod objects;
 mod poll;
 mod process;
 mod raw;
+mod read_only;
 mod receive;
 mod rings;
 mod send;
@@ -34,7 +35,6 @@ mod sockets;
 mod spawning;
 mod stdio;
 mod tables;
-mod wide;
 
 use sovia_calls::boundary::{errno, finish, outcome, set_errno};
 
@@ -46,6 +46,7 @@ extern "C" fn start() {
     handles::start();
     signals::start();
     heap::start();
+    stdio::start();
     sovia_sockets::start();
     set_errno(before);
 }

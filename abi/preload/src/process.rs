@@ -1,11 +1,11 @@
 //! Processes: fork, exec, and what they take along.
 
+use crate::stdio::{before_libc, before_log};
 use libc::{FILE, c_char, c_int, c_long, c_void};
-use sovia_calls::descriptors::{created, libcs_stream};
+use sovia_calls::descriptors::created;
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
-use sovia_sockets::retreat::{self, Cause};
-use sovia_sockets::table;
+use sovia_sockets::retreat;
 
 /// A system call that makes a child or becomes another program, made by `kernel`.
 ///
@@ -83,30 +83,22 @@ hooks! {
         real!()(fd, value)
     }
 
-    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
-        before_libc(fd);
-        real!()(fd, format, arguments)
-    }
-
-    fn __vdprintf_chk(
-        fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void,
-    ) -> c_int {
-        before_libc(fd);
-        real!()(fd, flag, format, arguments)
-    }
-
     fn system(command: *const c_char) -> c_int {
         retreat::before_spawn();
         real!()(command)
+    }
+
+    /// Commands in the text read and write what they inherit.
+    fn wordexp(text: *const c_char, words: *mut c_void, flags: c_int) -> c_int {
+        retreat::before_spawn();
+        real!()(text, words, flags)
     }
 
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
         retreat::before_spawn();
         let file = real!()(command, mode);
         if !file.is_null() {
-            let fd = libc::fileno(file);
-            created(fd);
-            libcs_stream(fd);
+            created(libc::fileno(file));
         }
         file
     }
@@ -198,16 +190,9 @@ variadic!(
     execlp after before_exec,
     execle after before_exec,
     pthread_exit after before_leaving,
-    dprintf after before_libc,
-    __dprintf_chk after before_libc
+    syslog after before_log,
+    __syslog_chk after before_log
 );
-
-/// libc reads or writes a descriptor past every hook.
-extern "C" fn before_libc(fd: c_int) {
-    if let Some(at) = table::conn(fd) {
-        retreat::now(fd, at, Cause::Stream);
-    }
-}
 
 /// The calling thread of the program's leaves.
 extern "C" fn before_leaving() {

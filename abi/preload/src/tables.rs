@@ -58,17 +58,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The table of an object as the linker describes it. `None` if it has none.
-    ///
-    /// # Safety
-    /// The object stays as long as the result.
-    pub(crate) unsafe fn of(info: &dl_phdr_info) -> Option<Table> {
-        let dynamic = headers(info).iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
-        let base = info.dlpi_addr as usize;
-        // SAFETY: the caller's word.
-        unsafe { Table::read(base, base + dynamic.p_vaddr as usize) }
-    }
-
     /// The table of an object that lies at `base`, and its dynamic section at `dynamic`.
     ///
     /// # Safety
@@ -120,15 +109,6 @@ impl Table {
 
     fn name(&self, symbol: &Elf64_Sym) -> *const c_char {
         self.names.wrapping_add(symbol.st_name as usize)
-    }
-
-    /// Calls `each` with the name of everything that the linker has looked up for the object, functions or not.
-    ///
-    /// # Safety
-    /// The object stays while this runs.
-    pub(crate) unsafe fn each_name(&self, mut each: impl FnMut(*const c_char)) {
-        // SAFETY: the caller's word.
-        unsafe { self.look_ups() }.for_each(|(_, symbol)| each(self.name(&symbol)));
     }
 
     /// Calls `each` with every place that gets the address of a function of another object, the function's name,

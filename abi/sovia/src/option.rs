@@ -202,10 +202,10 @@ macro_rules! sentences {
 }
 
 sentences! {
-    PeerNotLocal PeerPlain ShortLived Rule SharedByProcesses RetreatExec RetreatStdio RetreatUlp
+    PeerNotLocal PeerPlain ShortLived Rule SharedByProcesses RetreatExec RetreatUlp
     RetreatPassed RetreatCall VersionMismatch NoMemory TableFull Corrupt NoDescriptors NotTraceable
-    UnknownUser RetreatCredentials Replaced NotConnected Filter OtherUser RetreatStream AddressSpace
-    NoThread NeverConnected Relayed RetreatPeer HalfClosed
+    UnknownUser RetreatCredentials Replaced NotConnected Filter OtherUser AddressSpace
+    NoThread NeverConnected Relayed RetreatPeer HalfClosed UnknownLibc
 }
 
 /// What a value of SOV_REASON means, as a sentence; null for one that means nothing.

@@ -46,8 +46,6 @@ counters! {
         SharedByProcesses = 5, "shared by several processes";
         /// The program handed it to another one by exec.
         RetreatExec = 6, "went back to TCP: the program replaced itself by another";
-        /// It became standard input, output or error.
-        RetreatStdio = 8, "went back to TCP: used as standard input or output";
         /// An upper-layer protocol or a socket filter was attached in the kernel.
         RetreatUlp = 9, "went back to TCP: the kernel was asked to process the stream";
         /// The descriptor was sent to another process by SCM_RIGHTS.
@@ -79,8 +77,6 @@ counters! {
         Filter = 23, "went back to TCP: the program put itself under a seccomp filter";
         /// Another user's memory is not shared; [`StatsPage`](crate::StatsPage) has which.
         OtherUser = 25, "the other end belongs to another user";
-        /// The program made a stdio stream of it.
-        RetreatStream = 26, "went back to TCP: used as a stdio stream";
         /// RLIMIT_AS is lower than what a shared segment takes.
         AddressSpace = 27, "a limit on address space (ulimit -v) leaves no room for shared memory";
         /// No thread could be started for it.
@@ -93,6 +89,8 @@ counters! {
         RetreatPeer = 31, "went back to TCP: the peer took it back";
         /// One direction had ended before the two ends had met.
         HalfClosed = 32, "one side was shut before the two ends had met";
+        /// The streams of this libc read and write past the library.
+        UnknownLibc = 33, "this libc's stdio is not known, and would go past Sovia";
     }
 }
 

@@ -14,7 +14,7 @@ use crate::per_engine::per_engine;
 use core::ffi::CStr;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use sovia_control::{End, NicName, Rules};
+use sovia_control::{End, NicName, Reason, Rules};
 use sovia_proto::configuration::Configuration;
 
 per_engine! {
@@ -27,6 +27,8 @@ static CPUS: AtomicU32 = AtomicU32::new(1);
 per_engine! {
     static RULES: AtomicPtr<Rules> = AtomicPtr::new(core::ptr::null_mut());
 }
+/// Whether libc reads and writes by streams that go past the hooks.
+static HAS_STRANGE_STREAMS: AtomicBool = AtomicBool::new(false);
 static PROGRAM: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
 
 unsafe extern "C" {
@@ -108,6 +110,16 @@ pub fn cpus() -> u32 {
 /// Whether the rules let a connection be accelerated.
 pub fn allows(end: End, local: SocketAddr, peer: SocketAddr) -> bool {
     rules().is_none_or(|rules| rules.allows(program(), end, local, peer))
+}
+
+/// Streams of this libc read and write past the hooks: no connection of this process is accelerated.
+pub fn has_strange_streams() {
+    HAS_STRANGE_STREAMS.store(true, Ordering::Relaxed);
+}
+
+/// Why no connection of this process may be accelerated, if so, whatever the rules say.
+pub(crate) fn keeps_on_tcp() -> Option<Reason> {
+    HAS_STRANGE_STREAMS.load(Ordering::Relaxed).then_some(Reason::UnknownLibc)
 }
 
 /// The NIC in software by which a connection is to be accelerated, if the rules name one.

@@ -30,6 +30,10 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
         give_up(at, Reason::PeerNotLocal);
         return None;
     }
+    if let Some(reason) = config::keeps_on_tcp() {
+        give_up(at, reason);
+        return None;
+    }
     if !config::allows(end, local, peer) {
         give_up(at, Reason::Rule);
         return None;

@@ -9,10 +9,6 @@ pub enum Cause {
     Exec,
     /// It is inherited by another program, which a child becomes.
     Spawn,
-    /// It becomes standard input, output or error.
-    Stdio,
-    /// It becomes a stdio stream, or libc prints to it.
-    Stream,
     /// The kernel is to process the stream.
     Ulp,
     /// It is sent to another process.
@@ -43,8 +39,6 @@ impl Cause {
     pub(crate) fn reason(self) -> Reason {
         match self {
             Cause::Exec | Cause::Spawn => Reason::RetreatExec,
-            Cause::Stdio => Reason::RetreatStdio,
-            Cause::Stream => Reason::RetreatStream,
             Cause::Ulp => Reason::RetreatUlp,
             Cause::Passed => Reason::RetreatPassed,
             Cause::Call | Cause::Set | Cause::Table => Reason::RetreatCall,

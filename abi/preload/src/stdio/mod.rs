@@ -1,0 +1,125 @@
+//! stdio over a connection: libc's own streams carry it ([`jumps`]), the standard ones too. What prints to a descriptor
+//! without a stream, or takes a stream's descriptor away, is hooked here.
+
+mod jumps;
+mod print;
+mod stream;
+mod variadic;
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use libc::{FILE, c_char, c_int, c_void};
+use sovia_calls::boundary::{errno, set_errno};
+use sovia_sockets::process::is_borrowed;
+use sovia_sockets::retreat::{self, Cause};
+use sovia_sockets::table::{self, Entry};
+use sovia_sockets::{config, ops};
+
+/// Before the program's own code.
+pub(crate) fn start() {
+    if !jumps::replace() {
+        config::has_strange_streams();
+    }
+}
+
+/// libc reads or writes a descriptor past every hook.
+pub(crate) extern "C" fn before_libc(fd: c_int) {
+    if let Some(at) = table::conn(fd) {
+        retreat::now(fd, at, Cause::Call);
+    }
+}
+
+/// A stream is about to give up its descriptor, which libc closes or uses for something else.
+///
+/// # Safety
+/// The stream is open, or null.
+pub(crate) unsafe fn gives_up(file: *mut FILE) {
+    if file.is_null() {
+        return;
+    }
+    // SAFETY: the caller's word.
+    unsafe {
+        let fd = libc::fileno(file);
+        if !matches!(table::get(fd), Entry::Foreign | Entry::Private) && !is_borrowed() {
+            libc::fflush(file);
+            ops::close(fd);
+        }
+    }
+}
+
+unsafe extern "C" {
+    static stderr: *mut FILE;
+    fn fwide(file: *mut FILE, mode: c_int) -> c_int;
+}
+
+/// Whether what is logged is printed, too (LOG_PERROR), which libc does past every hook.
+static LOGS_ARE_PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Something is about to be logged.
+pub(crate) extern "C" fn before_log(_: c_int) {
+    if LOGS_ARE_PRINTED.load(Ordering::Relaxed) {
+        before_libc(libc::STDERR_FILENO);
+    }
+}
+
+hooks! {
+    fn pclose(file: *mut FILE) -> c_int {
+        gives_up(file);
+        real!()(file)
+    }
+
+    /// libc prints to a duplicate of the descriptor, so as to leave open whether the stream is of bytes.
+    fn perror(text: *const c_char) -> () {
+        let number = errno();
+        let fd = if stderr.is_null() { -1 } else { libc::fileno(stderr) };
+        if !stream::is_ours(fd) || fwide(stderr, 0) != 0 {
+            set_errno(number);
+            return real!()(text);
+        }
+        if !print::error(fd, text, number) {
+            stream::fails(stderr);
+        }
+    }
+
+    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+        if !stream::is_ours(fd) {
+            return real!()(fd, format, arguments);
+        }
+        print::formatted(fd, None, format, arguments)
+    }
+
+    fn __vdprintf_chk(
+        fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void,
+    ) -> c_int {
+        if !stream::is_ours(fd) {
+            return real!()(fd, flag, format, arguments);
+        }
+        print::formatted(fd, Some(flag), format, arguments)
+    }
+
+    fn herror(text: *const c_char) -> () {
+        before_libc(libc::STDERR_FILENO);
+        real!()(text)
+    }
+
+    fn psiginfo(info: *const libc::siginfo_t, text: *const c_char) -> () {
+        before_libc(libc::STDERR_FILENO);
+        real!()(info, text)
+    }
+
+    fn openlog(name: *const c_char, options: c_int, facility: c_int) -> () {
+        LOGS_ARE_PRINTED.store(options & libc::LOG_PERROR != 0, Ordering::Relaxed);
+        real!()(name, options, facility)
+    }
+
+    fn vsyslog(priority: c_int, format: *const c_char, arguments: *mut c_void) -> () {
+        before_log(priority);
+        real!()(priority, format, arguments)
+    }
+
+    fn __vsyslog_chk(
+        priority: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void,
+    ) -> () {
+        before_log(priority);
+        real!()(priority, flag, format, arguments)
+    }
+}
