@@ -455,6 +455,52 @@ static void sees_no_gap(struct peer *p) {
     say_alive(p->fd, p->server, "afterwards");
 }
 
+static void (*volatile jump)(jmp_buf, int);
+
+static void on_jump_by(int signal) {
+    (void)signal;
+    if (may_jump)
+        jump(back, 1);
+}
+
+// Deeper on the stack than a handler that has interrupted the caller.
+__attribute__((noinline)) static int polls_deep(struct pollfd *one) {
+    volatile char room[1 << 16];
+    room[0] = 1;
+    return poll(one, 1, -1) - 1 + room[0];
+}
+
+extern void __longjmp_chk(jmp_buf, int);
+
+// Each function that jumps, out of calls that are made from deep on the stack: each call begins as in no handler.
+static void jumps_out_of_deep_calls(struct peer *p) {
+    static struct record one;
+    static void (*const all[])(jmp_buf, int) = {longjmp, _longjmp, siglongjmp, __longjmp_chk};
+    volatile int jumps = 0;
+    jump = all[0];
+    pthread_t thread = begin_storm(p, on_jump_by, SA_RESTART | SA_NODEFER, 50000);
+    if (sigsetjmp(back, 1))
+        jump = all[++jumps % 4];
+    may_jump = true;
+    for (;;) {
+        struct pollfd ready = {.fd = p->fd, .events = POLLIN};
+        if (polls_deep(&ready) < 0)
+            continue;
+        ssize_t got = recv(p->fd, &one, sizeof one, MSG_DONTWAIT);
+        if (got == 0)
+            break;
+        if (got > 0) {
+            may_jump = false;
+            highest = one.number;
+            tell_progress(p->fd);
+            may_jump = true;
+        }
+    }
+    may_jump = false;
+    end_storm(thread);
+    say("left often: %d", jumps > 20);
+}
+
 // Records that a call had taken when it was left are gone, as over the kernel; the others are in order.
 static void jumps_out_of_reads(struct peer *p) {
     static struct record one;
@@ -578,6 +624,7 @@ static const struct scenario scenarios[] = {
     {"a_handler_is_the_first_to_write", echoes, mallocs_meanwhile, COLD},
     {"jumping_out_of_writes", sees_no_gap, jumps_out_of_writes},
     {"jumping_out_of_reads", writes_records, jumps_out_of_reads},
+    {"jumping_out_of_deep_calls", writes_records, jumps_out_of_deep_calls},
     {"cancelling_writers", sees_no_gap, cancels_writers},
     {"cancelling_readers", feeds_until_told, cancels_readers},
 };

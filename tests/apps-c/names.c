@@ -379,6 +379,31 @@ static void sets_by_each(struct peer *p) {
     }
 }
 
+// What the kernel says of a mask of all signals, by both ways of asking.
+static void shows_a_full_mask(struct peer *p) {
+    struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART | SA_RESETHAND}, now;
+    struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        uint64_t mask;
+    } raw;
+    recv_all(p->fd, text, 1);
+    sigfillset(&action.sa_mask);
+    MUST(sigaction(SIGUSR1, &action, NULL));
+    MUST(sigaction(SIGUSR1, NULL, &now));
+    MUST(syscall(SYS_rt_sigaction, SIGUSR1, NULL, &raw, sizeof raw.mask));
+    say("kill %d, stop %d, term %d", sigismember(&now.sa_mask, SIGKILL), sigismember(&now.sa_mask, SIGSTOP),
+        sigismember(&now.sa_mask, SIGTERM));
+    say("flags %x, %lx, mask %jx", now.sa_flags, raw.flags, (uintmax_t)raw.mask);
+    send_all(p->fd, "y", 1);
+}
+
+static void asks_for_a_mask(struct peer *p) {
+    send_all(p->fd, "x", 1);
+    recv_all(p->fd, text, 1);
+}
+
 // --- calls that block signals, one of which a bad pointer would raise
 
 static void hold(const char *name) { NAMED(name, int, int)(SIGUSR1), NAMED(name, int, int)(SIGSEGV); }
@@ -614,6 +639,7 @@ static const struct scenario all[] = {
     {"names_that_wait", sends_when_asked, waits_by_each},
     {"names_that_make_children", hears_from_children, starts_by_each, RAW},
     {"names_that_catch_signals", asks_for_signals, sets_by_each},
+    {"a_mask_of_all_signals", asks_for_a_mask, shows_a_full_mask},
     {"names_that_block_signals", answers_masks, blocks_by_each},
     {"names_that_change_limits", is_alive, changes_limits},
     {"names_that_return_descriptors", sees_ends, makes_by_each, RAW},

@@ -8,6 +8,7 @@ scenarios!("names":
     names_that_wait,
     names_that_make_children,
     names_that_catch_signals,
+    a_mask_of_all_signals,
     names_that_block_signals,
     names_that_change_limits,
     names_that_return_descriptors,

@@ -11,6 +11,7 @@ scenarios!("handlers":
     handlers_close_what_they_interrupt,
     jumping_out_of_writes,
     jumping_out_of_reads,
+    jumping_out_of_deep_calls,
     cancelling_writers,
     cancelling_readers,
 );

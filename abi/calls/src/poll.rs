@@ -22,7 +22,7 @@ fn ms(timeout: c_int) -> Option<u64> {
 }
 
 /// Descriptors in a list that needs no memory of the heap.
-const FEW: usize = 32;
+const FEW: usize = 16;
 
 const NONE: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 

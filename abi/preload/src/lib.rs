@@ -20,6 +20,7 @@ mod credentials;
 mod descriptors;
 mod handles;
 mod heap;
+mod jumps;
 mod limits;
 mod memory;
 mod objects;
@@ -45,6 +46,7 @@ extern "C" fn start() {
     process::resolve_variadic();
     handles::start();
     signals::start();
+    jumps::start();
     heap::start();
     stdio::start();
     sovia_sockets::start();

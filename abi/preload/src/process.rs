@@ -1,5 +1,6 @@
 //! Processes: fork, exec, and what they take along.
 
+use crate::jumps::before_jump;
 use crate::stdio::{before_libc, before_log};
 use libc::{FILE, c_char, c_int, c_long, c_void};
 use sovia_calls::descriptors::created;
@@ -191,7 +192,11 @@ variadic!(
     execle after before_exec,
     pthread_exit after before_leaving,
     syslog after before_log,
-    __syslog_chk after before_log
+    __syslog_chk after before_log,
+    longjmp after before_jump,
+    _longjmp after before_jump,
+    siglongjmp after before_jump,
+    __longjmp_chk after before_jump
 );
 
 /// The calling thread of the program's leaves.

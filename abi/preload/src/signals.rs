@@ -328,7 +328,7 @@ unsafe fn kernel_action(signal: c_int, new: *const Kernel, old: *mut Kernel) -> 
         {
             *old = Kernel {
                 handler: before.sa_sigaction,
-                flags: before.sa_flags as c_ulong,
+                flags: c_ulong::from(before.sa_flags as u32),
                 restorer: before.sa_restorer.map_or(core::ptr::null_mut(), |f| f as *mut c_void),
                 mask: (&raw const before.sa_mask).cast::<u64>().read(),
             };

@@ -13,7 +13,7 @@ type Arguments = [u64; 3];
 type Arguments = [u64; 4];
 
 /// Bytes that are formatted without memory of the heap: what a handler prints must not wait for malloc's locks.
-const SHORT: usize = 4096;
+const SHORT: usize = 1024;
 
 unsafe extern "C" {
     fn vsnprintf(

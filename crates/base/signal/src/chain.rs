@@ -57,6 +57,9 @@ const FAULTS: u64 = bit(SIGSEGV)
 /// Faults of memory: these must reach us whatever the program blocks.
 pub const MEMORY_FAULTS: u64 = bit(SIGSEGV) | bit(SIGBUS);
 
+/// What the kernel takes out of every mask.
+const NEVER_BLOCKED: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
+
 /// What is blocked from when a signal is put off until it is let in.
 const HELD_BACK: u64 = !(FAULTS | bit(SIGSETXID));
 
@@ -207,7 +210,12 @@ pub fn change(
             *old = before;
             slot.answer(old, trampoline as *const () as usize);
         }
-        slot.show(&Action { flags: action.flags | SA_RESTORER, ..action });
+        let shown = Action {
+            flags: action.flags | SA_RESTORER,
+            mask: action.mask & !NEVER_BLOCKED,
+            ..action
+        };
+        slot.show(&shown);
         slot.take(action.is_handler() || guarded);
         return true;
     } else if install(signal, core::ptr::null(), &raw mut before) != 0 {
@@ -298,14 +306,16 @@ unsafe fn run(state: &State, signal: c_int, info: *mut siginfo_t, context: &mut 
     // SAFETY: as above.
     let code = unsafe { (*info).si_code };
     let once = action.flags & libc::SA_RESETHAND != 0;
-    if !action.is_handler() || once && !slot.use_up() {
+    // The handler for faults stays, and does as the kernel would.
+    let stays = bit(signal) & MEMORY_FAULTS != 0 && GUARDED.load(Ordering::Acquire);
+    if !action.is_handler() || once && !slot.use_up(stays) {
         if action.handler == SIG_IGN && !(code > 0 && bit(signal) & FAULTS != 0) {
             return;
         }
         default(signal, info, code);
         return;
     }
-    if once {
+    if once && !stays {
         let _ = install(signal, &used_up(&action), core::ptr::null_mut());
     }
     interrupt::count(state, action.flags & libc::SA_RESTART != 0);
@@ -335,20 +345,24 @@ fn begin(state: &State, context: &ucontext_t) -> usize {
     outer
 }
 
-/// Whether the calling thread runs a handler of the program: not after it has left one by
-/// `siglongjmp`, as far as its stack shows.
+/// Whether the calling thread runs a handler of the program: not after it has left one by `longjmp`, as far as
+/// [`goes_on_at`] or its stack shows.
 pub fn is_in_handler() -> bool {
+    let place = 0u8;
+    goes_on_at((&raw const place) as usize)
+}
+
+/// The calling thread goes on where its stack is at an address; whether it runs a handler there.
+pub fn goes_on_at(stack: usize) -> bool {
     let state = state();
     let began = state.handler_stack.load(Ordering::Relaxed);
     if began == 0 {
         return false;
     }
-    let place = 0u8;
-    let here = (&raw const place) as usize;
     let len = state.alternate_len.load(Ordering::Relaxed);
     let inside = match len {
-        0 => here < began,
-        len => here.wrapping_sub(state.alternate.load(Ordering::Relaxed)) < len,
+        0 => stack < began,
+        len => stack.wrapping_sub(state.alternate.load(Ordering::Relaxed)) < len,
     };
     if !inside {
         state.handler_stack.store(0, Ordering::Relaxed);

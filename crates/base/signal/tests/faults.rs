@@ -154,3 +154,42 @@ fn the_program_is_shown_what_it_asked_for() {
     assert!(chain::change(libc::SIGUSR2, None, Some(&mut seen), false));
     assert_eq!((SEEN.load(Ordering::Relaxed), seen.sa_sigaction), (1, libc::SIG_DFL));
 }
+
+static REACHED: AtomicU32 = AtomicU32::new(0);
+
+/// Makes the page accessible.
+extern "C" fn on_fault(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    REACHED.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the signal of a fault in one of this test's pages.
+    unsafe {
+        let page = ((*info).si_addr() as usize & !4095) as *mut libc::c_void;
+        assert_eq!(libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_WRITE), 0);
+    }
+}
+
+#[test]
+fn bad_addresses_are_reported_after_a_handler_for_one_fault() {
+    let _one = ONE_AT_A_TIME.lock();
+    assert!(guards());
+    let (first, second) = (pages(), pages());
+    // SAFETY: plain data, and a page that the handler makes accessible.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = on_fault as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESETHAND;
+        assert!(chain::change(libc::SIGSEGV, Some(&action), None, false));
+        first.add(4096).write_volatile(1);
+    }
+    assert_eq!(REACHED.load(Ordering::Relaxed), 1);
+    let bytes = [1u8; 16];
+    // SAFETY: one range is live; the other is inaccessible.
+    let copied = unsafe { access::copy(second.add(4096), bytes.as_ptr(), bytes.len()) };
+    assert_eq!(copied, Err(BadAddress));
+    // SAFETY: plain data.
+    let mut seen: libc::sigaction = unsafe { core::mem::zeroed() };
+    assert!(chain::change(libc::SIGSEGV, None, Some(&mut seen), false));
+    assert_eq!(seen.sa_sigaction, libc::SIG_DFL);
+    assert_eq!(REACHED.load(Ordering::Relaxed), 1);
+    seen.sa_sigaction = libc::SIG_DFL;
+    assert!(chain::change(libc::SIGSEGV, Some(&seen), None, false));
+}

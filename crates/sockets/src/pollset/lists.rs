@@ -6,21 +6,22 @@ use crate::{Outcome, errno, sets};
 use smallvec::SmallVec;
 use sovia_sys::poll::{self, PollFd};
 
-/// Descriptors whose lists need no memory of the heap.
-pub(super) const FEW: usize = 32;
+/// Accelerated connections, and descriptors, whose lists need no memory of the heap. A call may have little stack.
+pub(super) const FEW_OURS: usize = 3;
+const FEW: usize = 8;
 
 /// The program's list, and what becomes of it.
 pub(super) struct Lists<'p> {
     fds: &'p mut [PollFd],
     /// Accelerated connections, by their places in the list.
-    ours: SmallVec<[(usize, Ref); FEW]>,
+    ours: SmallVec<[(usize, Ref); FEW_OURS]>,
     /// The same list as the kernel gets it: without ours, and with room for one more.
     kernel: SmallVec<[PollFd; FEW + 1]>,
 }
 
 impl<'p> Lists<'p> {
     pub(super) fn new(fds: &'p mut [PollFd]) -> Lists<'p> {
-        let ours: SmallVec<[_; FEW]> =
+        let ours: SmallVec<[_; FEW_OURS]> =
             fds.iter().enumerate().filter_map(|(i, p)| Some((i, attached(p.fd)?))).collect();
         let mut kernel: SmallVec<[_; FEW + 1]> = SmallVec::with_capacity(fds.len() + 1);
         kernel.extend_from_slice(fds);

@@ -21,7 +21,6 @@ use lists::Lists;
 use sleeper::Terms;
 use smallvec::SmallVec;
 use sovia_signal::interrupt::Moment;
-use sovia_sync::hazard::Waits;
 use sovia_sys::clock;
 use sovia_sys::poll::PollFd;
 
@@ -106,12 +105,24 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
     }
 }
 
-/// Spins for as long as it pays; whether it has found something, of which the kernel's part is in the lists.
+/// Spins for as long as it pays; whether it has found something, of which the kernel's part is in the lists. What it
+/// needs of the stack is not the caller's while that sleeps.
+#[inline(never)]
 fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, bool), Errno> {
     // A mask may let a signal come, also where no descriptor is the kernel's.
     let asks = mask.is_some() || !lists.are_all_ours();
     let waits = wait::begin();
-    let (mut spin, watches) = begin_spin(lists, &waits);
+    let mut watches: SmallVec<[Watch<'_>; lists::FEW_OURS]> = SmallVec::new();
+    combine::before_waiting();
+    let mut worth = false;
+    for at in lists.ours() {
+        at.conn.begin_waiting();
+        if let Some(guard) = at.attached() {
+            watches.push(Watch::new(&guard, &waits));
+            worth |= pair::of(&guard).is_some_and(Pair::worth_spinning);
+        }
+    }
+    let mut spin = Spin::begin(worth);
     let mut from_kernel = Ok(0);
     let found = spin.run(
         || watches.iter().any(Watch::changed),
@@ -133,23 +144,6 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
         from_kernel = lists.ask_kernel(mask);
     }
     from_kernel.map(|_| (spin, found))
-}
-
-fn begin_spin<'w>(
-    lists: &Lists<'_>,
-    waits: &'w Waits,
-) -> (Spin, SmallVec<[Watch<'w>; lists::FEW]>) {
-    combine::before_waiting();
-    let mut worth = false;
-    let mut watches = SmallVec::with_capacity(lists.ours().len());
-    for at in lists.ours() {
-        at.conn.begin_waiting();
-        if let Some(guard) = at.attached() {
-            watches.push(Watch::new(&guard, waits));
-            worth |= pair::of(&guard).is_some_and(Pair::worth_spinning);
-        }
-    }
-    (Spin::begin(worth), watches)
 }
 
 /// A call about one connection and one direction sleeps as a receive or a send would, on the

@@ -133,10 +133,10 @@ impl Slot {
         self.ours.store(ours, Ordering::Release);
     }
 
-    /// Whether a handler that is called once is called now.
-    pub(super) fn use_up(&self) -> bool {
+    /// Whether a handler that is called once is called now. Unless the trampoline `stays`, the kernel is to be told.
+    pub(super) fn use_up(&self, stays: bool) -> bool {
         let first = self.unused.swap(false, Ordering::AcqRel);
-        if first {
+        if first && !stays {
             self.ours.store(false, Ordering::Release);
         }
         first
@@ -146,7 +146,10 @@ impl Slot {
     pub(super) fn answer(&self, kernel: &mut libc::sigaction, ours: usize) {
         if kernel.sa_sigaction == ours {
             let shown = self.shown.get();
-            kernel.sa_sigaction = shown.handler;
+            let is_used_up = shown.flags & libc::SA_RESETHAND != 0
+                && shown.is_handler()
+                && !self.unused.load(Ordering::Acquire);
+            kernel.sa_sigaction = if is_used_up { SIG_DFL } else { shown.handler };
             kernel.sa_flags = shown.flags;
             // SAFETY: a signal mask begins with its first 64 signals.
             unsafe { (&raw mut kernel.sa_mask).cast::<u64>().write(shown.mask) };
