@@ -64,3 +64,21 @@ scenarios!("urgent":
     the_urgent_byte_in_line,
     the_urgent_byte_from_the_client,
 );
+
+scenarios!("long":
+    many_megabytes_in_one_write,
+    many_megabytes_in_one_writev,
+    many_megabytes_in_one_fwrite,
+);
+
+scenarios!("long", Scenario::may_stay_on_tcp:
+    a_signal_ends_a_long_write,
+    a_signal_with_restart_ends_a_long_write,
+    a_timeout_ends_a_long_write,
+    a_long_send_that_does_not_wait,
+    a_long_write_without_blocking,
+    a_long_write_from_bad_memory,
+    a_long_write_to_a_peer_that_leaves,
+    a_long_write_whose_number_is_closed,
+    a_long_write_is_cancelled,
+);

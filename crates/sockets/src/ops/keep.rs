@@ -52,7 +52,7 @@ pub(super) fn close(fd: i32) -> bool {
     let Entry::Conn(at) = table::get(fd) else { return false };
     let conn = at.conn;
     if conn.waiting_here() == 0
-        || conn.phase() != Phase::Attached
+        || !matches!(conn.phase(), Phase::Attached | Phase::Candidate)
         || !conn.is_generation(at.generation)
     {
         return false;

@@ -87,7 +87,13 @@ fn receive_generally(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let conn = at.conn;
-    let kernel = match conn.phase() {
+    let phase = conn.phase();
+    if phase != Phase::Attached
+        && let Some(error) = conn.take_error()
+    {
+        return Err(error);
+    }
+    let kernel = match phase {
         Phase::Attached => kernel,
         Phase::Candidate => {
             let is_on_tcp = || conn.phase() != Phase::Attached || conn.rx() == Rx::Tcp;

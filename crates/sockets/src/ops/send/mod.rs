@@ -4,10 +4,12 @@
 //!
 //! - `parts`: the parts of the program's memory, and a short write of several as one packet;
 //! - `on_tcp`: the kernel's call, where a connection is on TCP;
+//! - `long`: the pieces of a send during which the ends may meet;
 //! - `rest`: what there was no room for at once;
 //! - `file`: sendfile.
 
 mod file;
+mod long;
 mod on_tcp;
 mod parts;
 mod rest;
@@ -20,6 +22,7 @@ use crate::retreat;
 use crate::stream::{self, Put};
 use crate::table::Ref;
 use crate::{Outcome, anchors, meeting, wait};
+use long::{LONG, send_long};
 use on_tcp::{send_on_tcp, send_tcp, watch_room_after};
 use parts::{SHORT, length, send_joined, send_short};
 use rest::{leave_if_full, send_slowly};
@@ -83,6 +86,9 @@ fn send_generally(
     kernel: impl FnOnce() -> Outcome,
 ) -> Outcome {
     let conn = at.conn;
+    if conn.phase() == Phase::Candidate && length(parts) > LONG {
+        return send_long(fd, at, parts, flags);
+    }
     let kernel = match send_off_vi(fd, at, || length(parts), kernel) {
         Ok(result) => return result,
         Err(kernel) => kernel,
@@ -110,6 +116,9 @@ fn send_generally(
             Put::AskKernel => {
                 drop(guard);
                 retreat::settle(at);
+                if part.len() > LONG {
+                    return send_slowly(fd, at, parts, flags, 0);
+                }
                 return send_tcp(fd, at, length(parts), kernel)
                     .unwrap_or_else(|_| send_slowly(fd, at, parts, flags, 0));
             }
@@ -141,7 +150,13 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     kernel: K,
 ) -> Result<Outcome, K> {
     let conn = at.conn;
-    let kernel = match conn.phase() {
+    let phase = conn.phase();
+    if phase != Phase::Attached
+        && let Some(error) = conn.take_error()
+    {
+        return Ok(Err(error));
+    }
+    let kernel = match phase {
         Phase::Attached => {
             // A forked child that only sends must learn that its peer has died, and answer one that goes back to TCP.
             anchors::ensure_for_a_look();

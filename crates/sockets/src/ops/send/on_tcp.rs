@@ -1,10 +1,10 @@
 //! Sends that the kernel's call makes, because the connection is on TCP.
 
 use crate::conn::Conn;
-use crate::ops::transfer::{Flags, make};
+use crate::ops::transfer::{Flags, keep_error, make};
 use crate::stream::{self, Way};
 use crate::table::{self, Ref};
-use crate::{Outcome, anchors};
+use crate::{Errno, Outcome, anchors};
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 
@@ -60,12 +60,11 @@ pub(super) fn number_of(fd: i32, at: Ref) -> Option<i32> {
     if table::refers(fd, at) { Some(fd) } else { table::descriptor_of(at.conn) }
 }
 
-/// The rest of a send whose connection has gone back to TCP in the middle.
-pub(super) fn send_plainly(fd: i32, bytes: &[u8], flags: Flags) -> Outcome {
+/// The rest of a send whose connection has gone back to TCP in the middle. `partly`: the call has sent something.
+pub(super) fn send_plainly(fd: i32, bytes: &[u8], flags: Flags, partly: bool) -> Outcome {
     let mut how = 0;
-    for (wanted, flag) in
-        [(flags.no_signal, libc::MSG_NOSIGNAL), (flags.dont_wait, libc::MSG_DONTWAIT)]
-    {
+    let no_signal = flags.no_signal || partly;
+    for (wanted, flag) in [(no_signal, libc::MSG_NOSIGNAL), (flags.dont_wait, libc::MSG_DONTWAIT)] {
         how |= if wanted { flag } else { 0 };
     }
     call::send(fd, bytes, how).map_err(crate::errno)
@@ -81,11 +80,16 @@ pub(super) fn raw_send(conn: &Conn, fd: i32, bytes: &[u8], flags: Flags, partly:
             Ok(n)
         }
         Err(error) => {
-            // The kernel reports any error but these two once.
-            if partly && !matches!(error, call::Errno::EPIPE | call::Errno::EAGAIN) {
-                conn.keep_error(crate::errno(error));
-            }
+            keep_kernels_error(conn, crate::errno(error), partly);
             Err(crate::errno(error))
         }
+    }
+}
+
+/// An error that the kernel reports once, to a call that has sent something: the next one returns it.
+pub(super) fn keep_kernels_error(conn: &Conn, error: Errno, partly: bool) {
+    let is_told_again = matches!(error, libc::EPIPE | libc::EAGAIN | libc::EINTR);
+    if partly && !is_told_again {
+        keep_error(conn, error);
     }
 }

@@ -1,0 +1,119 @@
+//! A long send of a candidate. The kernel would take it in one call that lasts until the peer has read nearly all of it: the
+//! ends could not meet meanwhile, though most of the stream were still to come. So it goes to TCP in pieces, between which
+//! they may.
+
+use super::before_send;
+use super::on_tcp::raw_send;
+use super::parts::rest_of;
+use super::rest::send_slowly;
+use crate::conn::Phase;
+use crate::ops::keep;
+use crate::ops::transfer::Flags;
+use crate::table::{self, Ref};
+use crate::{Errno, Outcome, errno, meeting, wait};
+use sovia_signal::interrupt::Moment;
+use sovia_sys::poll::{self, PollFd};
+use sovia_sys::{call, clock};
+
+/// A send of more bytes is long; and the bytes of a piece.
+pub(super) const LONG: usize = 256 << 10;
+
+/// Sends all of `parts`, or as many bytes as the kernel would.
+pub(super) fn send_long(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags) -> Outcome {
+    let conn = at.conn;
+    conn.begin_waiting();
+    let waits = wait::begin();
+    waits.keep(conn.place());
+    let mut call = Call { fd, at, began: clock::now_ns(), since: Moment::now() };
+    let sent = call.send(parts, flags);
+    drop(waits);
+    conn.end_waiting();
+    keep::leave();
+    match sent {
+        Ok(done) => Ok(done),
+        // It has been given its VI, or stays on TCP for good.
+        Err(Ended::NoCandidate(done)) => send_slowly(fd, at, parts, flags, done),
+        Err(Ended::Failed(error)) => Err(error),
+    }
+}
+
+/// Why no more pieces are sent.
+enum Ended {
+    /// After so many bytes the connection is no candidate any more.
+    NoCandidate(usize),
+    Failed(Errno),
+}
+
+struct Call {
+    fd: i32,
+    at: Ref,
+    began: u64,
+    /// Since when handlers interrupt it.
+    since: Moment,
+}
+
+impl Call {
+    fn send(&mut self, parts: &[&[u8]], flags: Flags) -> Result<usize, Ended> {
+        let mut done = 0;
+        while let Some(rest) = rest_of(parts, done) {
+            if table::refers(self.fd, self.at) {
+                before_send(self.fd, self.at);
+            }
+            let piece = &rest[..rest.len().min(LONG)];
+            let Some(sent) = self.send_piece(piece, flags, done > 0) else {
+                return Err(Ended::NoCandidate(done));
+            };
+            let failed = match sent {
+                Ok(n) => {
+                    done += n;
+                    meeting::sent(self.at);
+                    None
+                }
+                Err(libc::EAGAIN) if !flags.dont_wait => self.wait_for_room(done > 0).err(),
+                Err(error) => Some(error),
+            };
+            match failed {
+                None => {}
+                Some(_) if done > 0 => return Ok(done),
+                Some(error) => return Err(Ended::Failed(error)),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Gives TCP as much of a piece as it has room for. `None` if the connection is no candidate any more.
+    fn send_piece(&self, piece: &[u8], flags: Flags, partly: bool) -> Option<Outcome> {
+        let conn = self.at.conn;
+        // A thread that closes the number meanwhile waits for the lock, and keeps another one.
+        let _lock = conn.lock();
+        let is_candidate =
+            conn.phase() == Phase::Candidate && conn.is_generation(self.at.generation);
+        is_candidate
+            .then(|| raw_send(conn, keep::descriptor(self.fd, self.at), piece, flags, partly))
+    }
+
+    /// Waits until TCP has room.
+    fn wait_for_room(&mut self, partly: bool) -> Result<(), Errno> {
+        let fd = keep::descriptor(self.fd, self.at);
+        if call::is_nonblocking(fd) {
+            return Err(libc::EAGAIN);
+        }
+        let timeout = call::timeout_ns(fd, libc::SO_SNDTIMEO).ok().filter(|&ns| ns != 0);
+        let until = timeout.map(|ns| self.began.saturating_add(ns));
+        let left = until.map(|until| until.saturating_sub(clock::now_ns()));
+        let mut one = [PollFd { fd, events: libc::POLLOUT, revents: 0 }];
+        let waited = wait::cancellable(|| {
+            poll::ppoll_by(|call| self.since.make(call), &mut one, left, None)
+        });
+        match waited.map_err(errno) {
+            Ok(0) => Err(libc::EAGAIN),
+            Ok(_) => Ok(()),
+            // The kernel makes a call anew that has sent nothing.
+            Err(libc::EINTR) if !partly && until.is_none() && !self.since.is_not_to_restart() => {
+                self.since = Moment::now();
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
