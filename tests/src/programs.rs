@@ -174,6 +174,17 @@ impl Client {
         self.run_with_input(line, None)
     }
 
+    /// The same under `sovia run -v`; returns what that reports.
+    ///
+    /// # Panics
+    /// If it does not end by itself with status 0.
+    pub fn run_verbose(&self, line: &str) -> String {
+        let launch = launch(self.pairing.client, line).verbose(true);
+        let outcome = launch.start().finish(Duration::from_secs(120));
+        assert!(outcome.success(), "{}\n{}: {outcome:#?}", launch.shell(), self.pairing);
+        outcome.stderr
+    }
+
     /// The same with a file as standard input.
     ///
     /// # Panics

@@ -15,6 +15,8 @@ pub(crate) struct Approach {
     pub(crate) known_after: AtomicU32,
     /// Transfers after which another process is looked for.
     pub(crate) unknown_after: AtomicU32,
+    /// Transfers before which each is a reason to look: a message has just gone between the two processes.
+    eager_until: AtomicU32,
     /// A hash of the connection's addresses; 0 if they have not been looked up.
     pub(crate) link: AtomicU32,
     /// [`Stage`], and the process that has come so far.
@@ -36,10 +38,24 @@ pub(crate) enum Stage {
 impl Approach {
     /// A new connection.
     pub(crate) fn forget(&self) {
-        for word in [&self.habit, &self.told, &self.known_after, &self.unknown_after, &self.link] {
+        let counts = [&self.known_after, &self.unknown_after, &self.eager_until];
+        for word in [&self.habit, &self.told, &self.link].into_iter().chain(counts) {
             word.store(0, Ordering::Relaxed);
         }
         self.stage.store(0, Ordering::Relaxed);
+    }
+
+    /// After so many transfers a message has gone between the two processes: the next one is soon to come.
+    pub(crate) fn is_going_on(&self, transfers: u32) {
+        /// Transfers in which it is looked for each time.
+        const EAGER: u32 = 64;
+        self.eager_until.store(transfers.saturating_add(EAGER), Ordering::Relaxed);
+    }
+
+    /// Whether a message is soon to come, after so many transfers.
+    #[inline]
+    pub(crate) fn is_eager(&self, transfers: u32) -> bool {
+        transfers < self.eager_until.load(Ordering::Relaxed)
     }
 
     /// The stage that this process has come to.

@@ -18,7 +18,7 @@ pub(super) fn is_due(fd: i32, at: Ref, n: u32) -> bool {
         Role::Acceptor => config::meet_after().unwrap_or(0),
     };
     let Some(since) = n.checked_sub(first) else { return false };
-    is_look_due(since)
+    is_look_due(since) || approach.is_eager(n)
 }
 
 /// Whether an end looks after so many transfers since it began to: each time for a while, then more seldom, for a

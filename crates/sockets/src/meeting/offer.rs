@@ -21,6 +21,8 @@ use via_shm::segment::AttachError;
 pub(super) enum Answer {
     /// Nothing comes of it.
     Ignored,
+    /// The acceptor has been asked to show that it could trace this process.
+    Asked,
     /// A request has been put into a segment that both processes have.
     Requested(Stage),
     /// A request has been put into a segment that the acceptor is to be offered, which has passed its
@@ -58,6 +60,7 @@ pub(super) fn answer(
         if let (Some(place), Some(to)) = (trials.place_for(message.from), received.sender) {
             let ask = Message { place, ..Message::new(Step::Ask, pair::me(), *link) };
             let _ = name.send_to(&to, &ask.encode(), &[]);
+            return Ok(Answer::Asked);
         }
         return Ok(Answer::Ignored);
     }

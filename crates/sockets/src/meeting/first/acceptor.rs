@@ -45,6 +45,7 @@ impl Meetings {
             {
                 meeting.stage = Stage::Looking { greeted: true };
                 meeting.since = clock::now_ns();
+                meeting.is_going_on();
             }
         }
     }
@@ -59,6 +60,9 @@ impl Meetings {
             let known = self.list.position(|meeting| {
                 meeting.role == Role::Acceptor && meeting.link.same_connection(&message.link)
             });
+            if let Some(i) = known {
+                self.list[i].is_going_on();
+            }
             match (message.step, known) {
                 (Step::Ask, Some(i)) => {
                     let link = &self.list[i].link;

@@ -1,11 +1,11 @@
 //! A connector's steps to a first meeting.
 
-use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage};
-use crate::conn::Phase;
+use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage, WITHDRAWN_MOST};
+use crate::conn::{Phase, Role};
 use crate::meeting::attach::{Attached, attach};
 use crate::meeting::offer::{Answer, answer, hear_accept, send_offer, take_name_back};
 use crate::meeting::proof::{hear, rendezvous};
-use crate::meeting::{DATAGRAMS, give_up};
+use crate::meeting::{DATAGRAMS, give_up, why};
 use crate::message::{Link, Message, Step};
 use crate::pair::{self, Progress};
 use core::sync::atomic::Ordering;
@@ -53,10 +53,13 @@ impl Meetings {
                         // Not before the acceptor can have looked, however long that takes: it may
                         // be about to answer the offer, and would answer a name that is not heard.
                         let transfers = meeting.at.conn.transfers.load(Ordering::Relaxed);
-                        if transfers.wrapping_sub(meeting.asked_at) >= ANSWERED_BY
-                            && clock::now_ns() - meeting.since >= RETRY_NS
+                        // One that sends much in few calls looks seldom: each time it gets longer.
+                        let times = 1 << meeting.withdrawn;
+                        if transfers.wrapping_sub(meeting.asked_at) >= times * ANSWERED_BY
+                            && clock::now_ns() - meeting.since >= u64::from(times) * RETRY_NS
                             && pair.withdraw(vi)
                         {
+                            meeting.withdrawn = (meeting.withdrawn + 1).min(WITHDRAWN_MOST);
                             let name = take_name_back(index, &meeting.link);
                             meeting.since = clock::now_ns();
                             match name.map(Stage::Bound).or_else(|| bind(&meeting.link)) {
@@ -84,7 +87,15 @@ impl Meetings {
             let Some((message, received)) = hear(name) else { break };
             let answer = answer(name, &meeting.link, &mut self.trials, &message, &received);
             let (stage, shown) = match answer {
-                Ok(Answer::Ignored) => continue,
+                Ok(Answer::Ignored) => {
+                    // Perhaps of another user's process, whose end may be gone when the reason is asked for.
+                    meeting.stranger.get_or_init(|| why::stranger(&meeting.link, Role::Connector));
+                    continue;
+                }
+                Ok(Answer::Asked) => {
+                    meeting.is_going_on();
+                    continue;
+                }
                 Ok(Answer::Requested(stage)) => (stage, None),
                 Ok(Answer::Offered(stage, shown)) => (stage, Some(shown)),
                 Err(refusal) => {
@@ -92,6 +103,7 @@ impl Meetings {
                     break;
                 }
             };
+            meeting.is_going_on();
             let Stage::Requested { pair, .. } = stage else { break };
             let old = core::mem::replace(&mut meeting.stage, stage);
             meeting.since = clock::now_ns();

@@ -18,6 +18,7 @@ use crate::per_engine::per_engine;
 use crate::table::Ref;
 use crate::{pair, process, stats};
 use connector::request_or_bind;
+use core::cell::OnceCell;
 use core::sync::atomic::Ordering;
 use list::List;
 use sovia_control::{NicName, Reason};
@@ -34,6 +35,8 @@ const RETRY_NS: u64 = 5_000_000;
 
 /// Transfers of a connector after its request by which the acceptor has looked for one.
 const ANSWERED_BY: u32 = 8;
+/// Each withdrawn request doubles what the next one gets, at most so often.
+const WITHDRAWN_MOST: u32 = 8;
 
 /// Nanoseconds without a step after which a meeting makes room for another one.
 const IDLE_NS: u64 = 1_000_000_000;
@@ -49,6 +52,10 @@ struct Meeting {
     since: u64,
     /// After how many transfers the meeting began, or a connector had made its request.
     asked_at: u32,
+    /// The user who has the other end, if that is not this process's, as far as it has been asked.
+    stranger: OnceCell<Option<u32>>,
+    /// How many requests a connector has withdrawn, as far as it counts.
+    withdrawn: u32,
     /// Why a process that answered has been refused, should no better one answer.
     doubt: Option<Reason>,
 }
@@ -102,6 +109,22 @@ pub(super) fn forget(at: Ref) -> Reason {
         meetings.end(i);
         reason
     })
+}
+
+impl Meeting {
+    /// Why the other end has not answered.
+    fn why_plain(&self) -> Reason {
+        match self.stranger.get() {
+            Some(&Some(user)) => why::other_user(user),
+            _ => why::plain(&self.link, self.at.conn.role()),
+        }
+    }
+
+    /// A message has gone between the two processes.
+    fn is_going_on(&self) {
+        let conn = self.at.conn;
+        conn.approach.is_going_on(conn.transfers.load(Ordering::Relaxed));
+    }
 }
 
 impl Meetings {
@@ -207,14 +230,14 @@ impl Meetings {
         if transfers.wrapping_sub(meeting.asked_at) < ANSWERED_BY || stats::page().is_none() {
             return Reason::ShortLived;
         }
-        why::plain(&meeting.link, meeting.at.conn.role())
+        meeting.why_plain()
     }
 
     #[inline(never)]
     fn give_up(&mut self, i: u32, reason: Reason) {
         let at = self.list[i].at;
         let reason = match reason {
-            Reason::PeerPlain => why::plain(&self.list[i].link, at.conn.role()),
+            Reason::PeerPlain => self.list[i].why_plain(),
             other => other,
         };
         self.end(i);
@@ -256,6 +279,8 @@ impl Meetings {
             stepped: now,
             since: now,
             asked_at: transfers,
+            stranger: OnceCell::new(),
+            withdrawn: 0,
             doubt: None,
         };
         // What stood in its place belonged to a connection that is no more.
