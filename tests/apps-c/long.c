@@ -133,6 +133,8 @@ static void to_a_peer_that_leaves(struct peer *p) {
 static void leaves(struct peer *p) {
     static char buffer[1 << 20];
     recv_all(p->fd, buffer, sizeof buffer);
+    // With nothing unread it would be an end first, and a reset later: EPIPE.
+    await_bytes(p->fd, 1);
     MUST(close(p->fd));
 }
 
