@@ -73,8 +73,11 @@ static void until_a_signal(struct peer *p, int flags) {
     struct sigaction action = {.sa_handler = handled, .sa_flags = flags};
     MUST(sigaction(SIGALRM, &action, NULL));
     char *all = pattern();
-    ualarm(300000, 0);
-    say_part(p, write(p->fd, all, TOTAL));
+    // Again and again: the first one may come before the call.
+    ualarm(300000, 300000);
+    ssize_t sent = write(p->fd, all, TOTAL);
+    ualarm(0, 0);
+    say_part(p, sent);
 }
 
 static void until_a_signal_that_ends_calls(struct peer *p) { until_a_signal(p, 0); }
@@ -161,7 +164,7 @@ static void reads_once_it_is_closed(struct peer *p) {
     reads_all(p);
 }
 
-static void *cancels_nothing(void *argument) {
+static void *writes_all(void *argument) {
     struct peer *p = argument;
     char *all = pattern();
     write(p->fd, all, TOTAL);
@@ -171,14 +174,14 @@ static void *cancels_nothing(void *argument) {
 static void until_it_is_cancelled(struct peer *p) {
     pthread_t thread;
     void *result;
-    pthread_create(&thread, NULL, cancels_nothing, p);
+    pthread_create(&thread, NULL, writes_all, p);
     nap(200);
     pthread_cancel(thread);
     pthread_join(thread, &result);
     say("cancelled: %s", result == PTHREAD_CANCELED ? "yes" : "NO");
     MUST(shutdown(p->fd, SHUT_WR));
     meet(p);
-    say("a part was read: %s", hear(p) > 0 ? "yes" : "NO");
+    hear(p);
 }
 
 static const struct scenario scenarios[] = {

@@ -59,6 +59,10 @@ impl Call {
             if table::refers(self.fd, self.at) {
                 before_send(self.fd, self.at);
             }
+            if done > 0 && has_ended(poll::probe(keep::descriptor(self.fd, self.at), libc::POLLOUT))
+            {
+                return Ok(done);
+            }
             let piece = &rest[..rest.len().min(LONG)];
             let Some(sent) = self.send_piece(piece, flags, done > 0) else {
                 return Err(Ended::NoCandidate(done));
@@ -107,6 +111,8 @@ impl Call {
         });
         match waited.map_err(errno) {
             Ok(0) => Err(libc::EAGAIN),
+            // Any error ends a call that has sent something.
+            Ok(_) if partly && has_ended(one[0].revents) => Err(libc::EPIPE),
             Ok(_) => Ok(()),
             // The kernel makes a call anew that has sent nothing.
             Err(libc::EINTR) if !partly && until.is_none() && !self.since.is_not_to_restart() => {
@@ -116,4 +122,10 @@ impl Call {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether the kernel has an error or an end to tell, which the program's next call, or its poll, is to find: a piece more
+/// would take it.
+fn has_ended(events: i16) -> bool {
+    events & (libc::POLLERR | libc::POLLHUP) != 0
 }
