@@ -9,8 +9,12 @@ use common::{Bench, Said, is_there, skipped};
 use serde_json::Value;
 
 fn measure(bench: &Bench, args: &[&str]) -> Said {
+    measure_once(bench, &[args, &["--runs", "2", "--seconds", "0.02"]].concat())
+}
+
+fn measure_once(bench: &Bench, args: &[&str]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sovia"));
-    command.arg("bench").args(args).args(["--runs", "2", "--seconds", "0.02"]);
+    command.arg("bench").args(args);
     // The layer `sovia` runs as well with a library that does nothing, which is then told.
     command.env("SOVIA_PRELOAD", bench.path("preload.so"));
     Said::from(command.output().unwrap())
@@ -229,6 +233,42 @@ fn calls_over_rpc_get_a_line_each() {
     assert!(said.out.contains("sovia stayed on TCP in 2 of 2 runs"), "{said:?}");
     let said = measure(&bench, &["rpc", "--size", "1M"]);
     assert!(said.code() == 1 && said.err.contains("at most 65536 bytes, not 1048576"), "{said:?}");
+}
+
+/// TCP and Sovia, a line each for every way.
+#[test]
+fn files_by_ftp_get_a_line_each() {
+    // Beside the build, where `make setup` has unpacked it.
+    let own = std::env::current_exe().expect("a running program has a path");
+    let programs = own.ancestors().nth(3).expect("a build is three folders deep").join("unpacked");
+    // SAFETY: reads nothing but this process's user id.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root || !programs.join("inetutils-ftpd").exists() {
+        println!(
+            "SKIPPED: files_by_ftp_get_a_line_each: not root, or no ftpd in {}",
+            programs.display()
+        );
+        return;
+    }
+    let bench = Bench::new();
+    bench.cc("preload.so", "int nothing;", &["-shared", "-fPIC"]);
+    let programs = programs.display().to_string();
+    let asked = ["ftp", "--size", "100K", "--runs", "1", "--client", "inetutils-ftp", "--programs"];
+    let lines = lines(&measure_once(&bench, &[&asked[..], &[&programs, "--json"]].concat()));
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+    let ways: Vec<_> =
+        lines.iter().map(|line| text(line, "way") + " " + &text(line, "layer")).collect();
+    assert_eq!(ways, ["get tcp", "get sovia", "put tcp", "put sovia"]);
+    for line in &lines {
+        let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"));
+        assert!(
+            0.0 < number("min_mbit_s") && number("min_mbit_s") <= number("median_mbit_s"),
+            "{line}"
+        );
+        assert!(number("copy_mbit_s") > 0.0 && number("accelerated_runs") == 0.0, "{line}");
+    }
+    let said = measure_once(&bench, &["ftp", "--programs", "/nowhere"]);
+    assert!(said.code() == 1 && said.err.contains("/nowhere/inetutils-ftpd"), "{said:?}");
 }
 
 fn is_there_a_library(name: &str) -> bool {

@@ -31,6 +31,8 @@ enum Command {
     Endpoint(bench::EndpointArgs),
     #[command(hide = true)]
     RpcEnd(bench::RpcEndArgs),
+    #[command(hide = true)]
+    FtpEnd(bench::FtpEndArgs),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::demo(&args),
         Command::Endpoint(args) => bench::endpoint(&args),
         Command::RpcEnd(args) => bench::rpc_end(&args),
+        Command::FtpEnd(args) => bench::ftp_end(&args),
     };
     match status {
         Ok(status) => ExitCode::from(status as u8),

@@ -10,6 +10,7 @@ mod connections;
 mod cpu_time;
 mod cpus;
 mod endpoint;
+mod ftp;
 mod layer;
 mod link;
 mod machine;
@@ -35,6 +36,7 @@ use self::series::Series;
 use self::task::{Cpus, Scenario, Task, Wait};
 
 pub(crate) use self::endpoint::{Args as EndpointArgs, endpoint};
+pub(crate) use self::ftp::{EndArgs as FtpEndArgs, end as ftp_end};
 pub(crate) use self::rpc::{EndArgs as RpcEndArgs, end as rpc_end};
 
 #[derive(clap::Args)]
@@ -55,6 +57,8 @@ enum What {
     Connect(Common),
     /// Connections of a few small messages each way: TCP and Sovia in pairs
     Connections(connections::Args),
+    /// Files by FTP between folders in memory: TCP and Sovia in turn
+    Ftp(ftp::Args),
     /// Calls over Sun RPC by their size: TCP and Sovia in turn
     Rpc(rpc::Args),
     /// What `sovia run` adds to a program's start
@@ -138,6 +142,7 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
             (Scenario::Load, Messages { size, wait: Wait::Block, cpus: None, common })
         }
         What::Connections(args) => return connections::bench(&args),
+        What::Ftp(args) => return ftp::bench(&args),
         What::Rpc(args) => return rpc::bench(&args),
         What::Start(args) => return start::bench(&args),
         What::Compare(args) => return compare::bench(&args),
