@@ -9,6 +9,7 @@ const LAYERS: &[&[&str]] = &[
         "credentials",
         "descriptors",
         "heap",
+        "jumps",
         "limits",
         "memory",
         "poll",
@@ -21,7 +22,7 @@ const LAYERS: &[&[&str]] = &[
         "tables",
     ],
     // Hooks that call others.
-    &["children", "objects", "wide"],
+    &["children", "objects", "read_only"],
     &["bindings", "stdio"],
     &["creating", "process"],
     &["aliases", "raw"],
@@ -32,6 +33,6 @@ const LAYERS: &[&[&str]] = &[
 
 #[test]
 fn each_module_imports_only_what_is_below_it() {
-    let known = [("wide", "tables"), ("handles", "bindings")];
+    let known = [("read_only", "tables"), ("handles", "bindings")];
     sovia_layers::check(concat!(env!("CARGO_MANIFEST_DIR"), "/../../abi/preload"), LAYERS, &known);
 }
