@@ -145,8 +145,12 @@ static void *closes(void *argument) {
     struct peer *p = argument;
     nap(100);
     MUST(close(p->fd));
-    // Another file gets the number.
-    say("number taken: %s", open("/dev/null", O_RDWR) == p->fd ? "yes" : "NO");
+    // Another file gets the number: one that can always be written, or never.
+    int ends[2];
+    bool taken = !strcmp(p->name, "a_long_write_whose_number_is_closed") ? open("/dev/null", O_RDWR) == p->fd
+               : !strcmp(p->name, "a_long_write_whose_number_is_a_pipes") ? pipe(ends) == 0 && ends[0] == p->fd
+                                                                         : socket(AF_INET, SOCK_STREAM, 0) == p->fd;
+    say("number taken: %s", taken ? "yes" : "NO");
     tell(p, 1);
     return NULL;
 }
@@ -196,6 +200,8 @@ static const struct scenario scenarios[] = {
     {"a_long_write_from_bad_memory", reads_zeros, until_bad_memory, COLD},
     {"a_long_write_to_a_peer_that_leaves", leaves, to_a_peer_that_leaves, COLD},
     {"a_long_write_whose_number_is_closed", reads_once_it_is_closed, while_it_is_closed, COLD},
+    {"a_long_write_whose_number_is_a_pipes", reads_once_it_is_closed, while_it_is_closed, COLD},
+    {"a_long_write_whose_number_is_a_sockets", reads_once_it_is_closed, while_it_is_closed, COLD},
     {"a_long_write_is_cancelled", reads_and_tells, until_it_is_cancelled, COLD},
 };
 SCENARIO_MAIN(scenarios)

@@ -381,7 +381,7 @@ static void sets_by_each(struct peer *p) {
 
 // What the kernel says of a mask of all signals, by both ways of asking.
 static void shows_a_full_mask(struct peer *p) {
-    struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART | SA_RESETHAND}, now;
+    struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART | SA_RESETHAND | 0x400}, now;
     struct {
         void *handler;
         unsigned long flags;

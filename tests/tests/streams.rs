@@ -80,5 +80,7 @@ scenarios!("long", Scenario::may_stay_on_tcp:
     a_long_write_from_bad_memory,
     a_long_write_to_a_peer_that_leaves,
     a_long_write_whose_number_is_closed,
+    a_long_write_whose_number_is_a_pipes,
+    a_long_write_whose_number_is_a_sockets,
     a_long_write_is_cancelled,
 );

@@ -98,3 +98,10 @@ scenarios!("signals":
     cancelling_a_waiting_thread,
     a_write_is_where_a_thread_is_cancelled,
 );
+
+scenarios!("sleepers":
+    waits_for_several_are_cancelled,
+    a_limited_wait_beside_many,
+    waits_for_several_are_left_by_jumps,
+    a_signal_that_only_a_mask_lets_in,
+);

@@ -8,6 +8,9 @@ use sovia_signal::chain;
 /// Where the kernel's own addresses begin, on every machine.
 const USER_END: usize = 1 << 56;
 
+/// The most bytes that one call of the kernel's moves: what is longer it shortens (MAX_RW_COUNT, fs/read_write.c).
+const MOST: usize = 0x7fff_f000;
+
 /// The program's buffer. It may not be there: nothing here touches it but by
 /// [`sovia_signal::access`], which reports that. What the kernel refuses at sight is refused.
 ///
@@ -23,6 +26,7 @@ pub unsafe fn buffer<'a>(buf: *mut c_void, len: size_t) -> Option<&'a mut [u8]> 
     {
         return None;
     }
+    let len = len.min(MOST);
     // As bad an address as none at all, for a slice cannot begin there.
     let buf = if buf.is_null() { core::ptr::without_provenance_mut(1) } else { buf.cast() };
     // SAFETY: the caller's contract.
@@ -55,12 +59,16 @@ pub unsafe fn parts<'a>(iov: *const iovec, count: usize) -> Result<Parts<'a>, c_
         }
         // SAFETY: just copied, and any bits are an entry.
         let part = unsafe { entries[i % FEW].assume_init() };
+        let room = MOST.saturating_sub(sum);
         sum = sum
             .checked_add(part.iov_len)
             .filter(|&n| n <= isize::MAX as usize)
             .ok_or(libc::EINVAL)?;
         // SAFETY: as above.
-        let part = unsafe { buffer(part.iov_base, part.iov_len) }.ok_or(libc::EFAULT)?;
+        let mut part = unsafe { buffer(part.iov_base, part.iov_len) }.ok_or(libc::EFAULT)?;
+        if part.len() > room {
+            part = &mut part[..room];
+        }
         match all.few.get_mut(i) {
             Some(place) if count <= FEW => *place = Some(part),
             _ => all.many.push(part),

@@ -111,6 +111,8 @@ fn forking() -> bool {
     if whole {
         // The thread that would do it later stays with the parent, which may end.
         stream::combine::before_waiting();
+        // A handler that forks would wait for what this thread holds, and not every part of that is a lock.
+        section::enter();
         credentials::hold();
         meeting::hold();
         reactor::hold();
@@ -153,6 +155,7 @@ fn fork_done(whole: bool) {
     reactor::release();
     meeting::release();
     credentials::release();
+    section::leave();
 }
 
 /// After fork, in the child.

@@ -75,9 +75,7 @@ hooks! {
             set_errno(number);
             return real!()(text);
         }
-        if !print::error(fd, text, number) {
-            stream::fails(stderr);
-        }
+        print::error(fd, text, number);
     }
 
     fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {

@@ -70,11 +70,11 @@ pub(super) unsafe fn formatted(
     if len < 0 { len } else { all_written(long.as_ptr(), len) }
 }
 
-/// What `perror` prints; false if it could not be written.
+/// What `perror` prints. That it could not be written shows nowhere.
 ///
 /// # Safety
 /// `text` is null or a C string.
-pub(super) unsafe fn error(fd: c_int, text: *const c_char, number: c_int) -> bool {
+pub(super) unsafe fn error(fd: c_int, text: *const c_char, number: c_int) {
     let mut message = [0; 1024];
     // SAFETY: there is room for what the function is told.
     unsafe { libc::strerror_r(number, message.as_mut_ptr(), message.len()) };
@@ -89,6 +89,5 @@ pub(super) unsafe fn error(fd: c_int, text: *const c_char, number: c_int) -> boo
     }
     line.push(b'\n');
     // SAFETY: the line's bytes.
-    let done = unsafe { write_all(fd, line.as_ptr().cast(), line.len()) };
-    done == line.len()
+    unsafe { write_all(fd, line.as_ptr().cast(), line.len()) };
 }

@@ -39,15 +39,6 @@ unsafe fn ours(file: *mut FILE) -> Option<c_int> {
     is_ours(fd).then_some(fd)
 }
 
-/// The stream has an error from here on.
-///
-/// # Safety
-/// The stream is open, and the calling thread's to change.
-pub(super) unsafe fn fails(file: *mut FILE) {
-    // SAFETY: the caller's word.
-    unsafe { (*file.cast::<Stream>()).flags |= ERROR };
-}
-
 /// # Safety
 /// As libc's own function of the table is called.
 pub(super) unsafe extern "C" fn read(file: *mut FILE, to: *mut c_void, len: isize) -> isize {
@@ -69,10 +60,10 @@ pub(super) unsafe extern "C" fn write(file: *mut FILE, from: *const c_void, len:
     unsafe {
         let Some(fd) = ours(file) else { return jumps::libcs_write()(file, from, len) };
         let done = write_all(fd, from.cast(), len as usize);
-        if done < len as usize {
-            fails(file);
-        }
         let stream = file.cast::<Stream>();
+        if done < len as usize {
+            (*stream).flags |= ERROR;
+        }
         if (*stream).offset >= 0 {
             (*stream).offset += done as i64;
         }

@@ -57,6 +57,18 @@ const FAULTS: u64 = bit(SIGSEGV)
 /// Faults of memory: these must reach us whatever the program blocks.
 pub const MEMORY_FAULTS: u64 = bit(SIGSEGV) | bit(SIGBUS);
 
+/// The flags that the kernel keeps, since 5.11 (UAPI_SA_FLAGS): it clears the others, by which programs ask for them.
+const KNOWN: c_int = libc::SA_NOCLDSTOP
+    | libc::SA_NOCLDWAIT
+    | libc::SA_SIGINFO
+    | libc::SA_ONSTACK
+    | libc::SA_RESTART
+    | libc::SA_NODEFER
+    | libc::SA_RESETHAND
+    | SA_EXPOSE_TAGBITS
+    | SA_RESTORER;
+const SA_EXPOSE_TAGBITS: c_int = 0x800;
+
 /// What the kernel takes out of every mask.
 const NEVER_BLOCKED: u64 = bit(libc::SIGKILL) | bit(libc::SIGSTOP);
 
@@ -211,7 +223,7 @@ pub fn change(
             slot.answer(old, trampoline as *const () as usize);
         }
         let shown = Action {
-            flags: action.flags | SA_RESTORER,
+            flags: action.flags & KNOWN | SA_RESTORER,
             mask: action.mask & !NEVER_BLOCKED,
             ..action
         };

@@ -74,8 +74,11 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
             continue;
         }
         if n > 0 || timeout == Some(0) {
-            if !only_ours || n == 0 {
+            if n == 0 {
                 lists.ask_kernel(mask)?;
+            } else if !only_ours {
+                // With something to tell the kernel lets no signal in.
+                lists.ask_kernel(None)?;
             }
             return Ok(n + lists.merge());
         }
@@ -96,10 +99,10 @@ pub fn wait(fds: &mut [PollFd], timeout: Option<u64>, mask: Option<&libc::sigset
         }
         fruitless = 0;
         anchors::ensure();
-        let slept = sleeper::sleep(&mut lists, &terms)?;
+        sleeper::sleep(&mut lists, &terms)?;
         spin.learn();
         let n = lists.look() + lists.merge();
-        if n > 0 || (!slept && until.is_some_and(|until| clock::now_ns() >= until)) {
+        if n > 0 || until.is_some_and(|until| clock::now_ns() >= until) {
             return Ok(n);
         }
     }
@@ -140,8 +143,8 @@ fn spin(lists: &mut Lists<'_>, mask: Option<&libc::sigset_t>) -> Result<(Spin, b
         at.conn.end_waiting();
     }
     if found && asks && from_kernel == Ok(0) {
-        // News that turn out to be none must not starve the kernel's descriptors.
-        from_kernel = lists.ask_kernel(mask);
+        // News that turn out to be none must not starve the kernel's descriptors. No signal is let in: there may be some.
+        from_kernel = lists.ask_kernel(None);
     }
     from_kernel.map(|_| (spin, found))
 }

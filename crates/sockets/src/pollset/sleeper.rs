@@ -6,17 +6,22 @@ use crate::per_engine::per_engine;
 use crate::{Errno, Outcome, epoll, errno, stream, wait};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use sovia_signal::chain;
 use sovia_signal::interrupt::Moment;
+use sovia_sync::hazard::User;
 use sovia_sys::poll::{self, PollFd};
 use sovia_sys::{call, clock};
 use std::sync::Arc;
 
 /// Calls that can sleep at once with a sleeper; more sleep in short steps.
 const SLEEPERS: usize = 16;
+/// No thread's.
+const FREE: u32 = 0;
 /// The length of such a step, in nanoseconds.
 const STEP_NS: u64 = 1_000_000;
 
 struct Sleeper {
+    /// The thread that sleeps by it, as [`User::word`] says it, or [`FREE`].
     used: AtomicU32,
     epfd: AtomicI32,
     /// The process that the instance belongs to.
@@ -30,7 +35,7 @@ unsafe impl Sync for Sleeper {}
 per_engine! {
     static POOL: [Sleeper; SLEEPERS] = [const {
         Sleeper {
-            used: AtomicU32::new(0),
+            used: AtomicU32::new(FREE),
             epfd: AtomicI32::new(-1),
             owner: AtomicI32::new(0),
             lanes: UnsafeCell::new(Vec::new()),
@@ -56,25 +61,36 @@ impl Terms<'_> {
     }
 }
 
-/// Sleeps until something may have happened. False if the time ran out.
-pub(super) fn sleep(lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<bool, Errno> {
-    let Some((number, sleeper)) = POOL.iter().enumerate().find(|(_, sleeper)| {
-        sleeper.used.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }) else {
-        return step(lists, terms);
-    };
+/// Sleeps until something may have happened, or the time has run out.
+pub(super) fn sleep(lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
+    let Some((number, sleeper)) = take() else { return step(lists, terms) };
     let result = sleeper.sleep(number, lists, terms);
-    sleeper.used.store(0, Ordering::Release);
+    sleeper.used.store(FREE, Ordering::Release);
     result
 }
 
+/// A sleeper for the calling thread, if there is one. One that a thread has left by `longjmp`, or in which it has ended, is
+/// free as well.
+fn take() -> Option<(usize, &'static Sleeper)> {
+    let me = User::me();
+    let is_outermost = !chain::is_in_handler();
+    let is_free = |user: u32| user == FREE || is_outermost && user == me.word();
+    let take = |is_free: &dyn Fn(u32) -> bool| {
+        POOL.iter().enumerate().find(|(_, sleeper)| {
+            let user = sleeper.used.load(Ordering::Relaxed);
+            is_free(user)
+                && sleeper
+                    .used
+                    .compare_exchange(user, me.word(), Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+        })
+    };
+    // Whether a thread lives takes a system call or two.
+    take(&is_free).or_else(|| take(&|user| !User::from_word(user).lives()))
+}
+
 impl Sleeper {
-    fn sleep(
-        &self,
-        number: usize,
-        lists: &mut Lists<'_>,
-        terms: &Terms<'_>,
-    ) -> Result<bool, Errno> {
+    fn sleep(&self, number: usize, lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
         let door = pair::door_for(number as u32);
         // SAFETY: `used` is set, by us.
         let lanes = unsafe { &mut *self.lanes.get() };
@@ -101,7 +117,7 @@ impl Sleeper {
             waiter.going_to_sleep();
         }
         let result = if lists.any_has_left() || lists.look() > 0 {
-            Ok(true)
+            Ok(())
         } else {
             crate::stats::slept();
             let bell = PollFd { fd: epfd, events: libc::POLLIN, revents: 0 };
@@ -111,7 +127,7 @@ impl Sleeper {
                 let mut events = [epoll::Event { events: 0, u64: 0 }];
                 let _ = poll::epoll_wait(epfd, &mut events, Some(0), None);
             }
-            n.map(|n| n > 0)
+            n.map(|_| ())
         };
         for (pair, waiter) in lanes.iter() {
             pair.waiter(*waiter).awake();
@@ -154,17 +170,18 @@ fn watch_all(lists: &Lists<'_>, lanes: &mut Vec<(Arc<Pair>, u32)>, door: u32) ->
 }
 
 /// Without a sleeper: a short sleep, then another look.
-fn step(lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<bool, Errno> {
-    terms.ppoll(lists.kernel(), Some(STEP_NS)).map(|_| true)
+fn step(lists: &mut Lists<'_>, terms: &Terms<'_>) -> Result<(), Errno> {
+    wait::cancellable(|| terms.ppoll(lists.kernel(), Some(STEP_NS))).map(|_| ())
 }
 
 /// The process has left all pairs: sleepers begin anew.
 pub(crate) fn begin_anew() {
     for sleeper in POOL.iter() {
-        if sleeper.used.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        let me = User::me().word();
+        if sleeper.used.compare_exchange(FREE, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             // SAFETY: `used` is set, by us.
             unsafe { &mut *sleeper.lanes.get() }.clear();
-            sleeper.used.store(0, Ordering::Release);
+            sleeper.used.store(FREE, Ordering::Release);
         }
     }
 }
@@ -172,6 +189,6 @@ pub(crate) fn begin_anew() {
 /// In a forked child: calls of the parent's other threads do not sleep here.
 pub(crate) fn forked() {
     for sleeper in POOL.iter() {
-        sleeper.used.store(0, Ordering::Release);
+        sleeper.used.store(FREE, Ordering::Release);
     }
 }

@@ -17,6 +17,8 @@ use sovia_sys::{call, clock};
 
 /// A send of more bytes is long; and the bytes of a piece.
 pub(super) const LONG: usize = 256 << 10;
+/// Nanoseconds after which a wait looks whether its number is still the connection's.
+const LOOK_NS: u64 = 50_000_000;
 
 /// Sends all of `parts`, or as many bytes as the kernel would.
 pub(super) fn send_long(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags) -> Outcome {
@@ -59,8 +61,7 @@ impl Call {
             if table::refers(self.fd, self.at) {
                 before_send(self.fd, self.at);
             }
-            if done > 0 && has_ended(poll::probe(keep::descriptor(self.fd, self.at), libc::POLLOUT))
-            {
+            if done > 0 && has_ended(self.of_connection(|fd| poll::probe(fd, libc::POLLOUT))) {
                 return Ok(done);
             }
             let piece = &rest[..rest.len().min(LONG)];
@@ -96,23 +97,35 @@ impl Call {
             .then(|| raw_send(conn, keep::descriptor(self.fd, self.at), piece, flags, partly))
     }
 
-    /// Waits until TCP has room.
+    /// What a descriptor of the connection says. Another thread may close the number meanwhile, and it may be another
+    /// file's then.
+    fn of_connection<T>(&self, ask: impl Fn(i32) -> T) -> T {
+        loop {
+            let fd = keep::descriptor(self.fd, self.at);
+            let said = ask(fd);
+            if keep::descriptor(self.fd, self.at) == fd {
+                return said;
+            }
+        }
+    }
+
+    /// Waits until TCP has room, or an error to tell.
     fn wait_for_room(&mut self, partly: bool) -> Result<(), Errno> {
-        let fd = keep::descriptor(self.fd, self.at);
-        if call::is_nonblocking(fd) {
+        if self.of_connection(call::is_nonblocking) {
             return Err(libc::EAGAIN);
         }
-        let timeout = call::timeout_ns(fd, libc::SO_SNDTIMEO).ok().filter(|&ns| ns != 0);
-        let until = timeout.map(|ns| self.began.saturating_add(ns));
+        let timeout = self.of_connection(|fd| call::timeout_ns(fd, libc::SO_SNDTIMEO));
+        let until = timeout.ok().filter(|&ns| ns != 0).map(|ns| self.began.saturating_add(ns));
         let left = until.map(|until| until.saturating_sub(clock::now_ns()));
+        // The kernel looks the number up again at each event: it may be closed, and another file's, by then.
+        let pause = left.map_or(LOOK_NS, |left| left.min(LOOK_NS));
+        let fd = keep::descriptor(self.fd, self.at);
         let mut one = [PollFd { fd, events: libc::POLLOUT, revents: 0 }];
         let waited = wait::cancellable(|| {
-            poll::ppoll_by(|call| self.since.make(call), &mut one, left, None)
+            poll::ppoll_by(|call| self.since.make(call), &mut one, Some(pause), None)
         });
         match waited.map_err(errno) {
-            Ok(0) => Err(libc::EAGAIN),
-            // Any error ends a call that has sent something.
-            Ok(_) if partly && has_ended(one[0].revents) => Err(libc::EPIPE),
+            Ok(0) if until.is_some_and(|until| clock::now_ns() >= until) => Err(libc::EAGAIN),
             Ok(_) => Ok(()),
             // The kernel makes a call anew that has sent nothing.
             Err(libc::EINTR) if !partly && until.is_none() && !self.since.is_not_to_restart() => {
