@@ -28,7 +28,8 @@ pub(crate) extern "C" fn before_libc(fd: c_int) {
     }
 }
 
-/// A stream is about to give up its descriptor, which libc closes or uses for something else.
+/// A stream is about to give up its descriptor: libc closes it (`pclose`: a connection may have taken the pipe's number), or
+/// opens another file under it (`freopen`).
 ///
 /// # Safety
 /// The stream is open, or null.

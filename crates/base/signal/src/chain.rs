@@ -11,8 +11,11 @@
 //!
 //! Signals that the kernel raises for an instruction are never put off.
 
+mod mask;
 mod table;
 
+pub(crate) use mask::set_mask;
+pub use mask::{believe, believed, kernel_mask};
 pub use table::{Action, forked};
 
 use crate::thread::{State, state};
@@ -390,36 +393,4 @@ fn default(signal: c_int, info: *mut siginfo_t, code: c_int) {
         requeue(signal, info);
     }
     // A fault comes again by itself, and the kernel finds no handler.
-}
-
-/// Replaces the calling thread's signal mask.
-pub(crate) fn set_mask(mask: u64) {
-    kernel_mask(libc::SIG_SETMASK, Some(mask), None);
-}
-
-/// The kernel's signal mask of the calling thread, past everything that is noted here.
-pub fn kernel_mask(how: c_int, new: Option<u64>, old: Option<&mut u64>) {
-    let new = new.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-    let old = old.map_or(core::ptr::null_mut(), core::ptr::from_mut);
-    // SAFETY: a system call that reads and writes eight bytes, or nothing, of live locals.
-    let _ = unsafe { syscalls::syscall!(Sysno::rt_sigprocmask, how, new, old, size_of::<u64>()) };
-}
-
-/// Notes what the program has asked for; `set` is its argument. The mask that it is shown is then
-/// [`believed`]'s.
-pub fn believe(how: c_int, set: u64) {
-    let believed = &state().believed;
-    let faults = set & MEMORY_FAULTS;
-    let before = believed.load(Ordering::Relaxed);
-    let now = match how {
-        libc::SIG_BLOCK => before | faults,
-        libc::SIG_UNBLOCK => before & !faults,
-        _ => faults,
-    };
-    believed.store(now, Ordering::Relaxed);
-}
-
-/// The signals that the program believes blocked on this thread beyond those that are.
-pub fn believed() -> u64 {
-    state().believed.load(Ordering::Relaxed)
 }
