@@ -264,23 +264,33 @@ pub(super) fn hear_accept(index: u32) {
     let Some(pair) = pair::get(index) else { return };
     pair.greetings.with(|names| {
         for (_, name) in names.iter() {
-            while let Some((message, mut received)) = hear(name) {
-                let from_peer = message.step == Step::Accept
-                    && message.from == pair.peer
-                    && received.credentials == Some((pair.peer.pid, call::geteuid()));
-                if from_peer && are_descriptors_of_a_peer(&received.fds) {
-                    received.fds.iter_mut().for_each(Fd::vouch);
-                    keep(&pair, received.fds);
-                } else {
-                    junk(Junk::Stale);
-                }
+            while let Some((message, received)) = hear(name) {
+                take_accept(&pair, &message, received);
             }
         }
-        if pair.has_doors() {
-            names.clear();
-            pair.file.with(|file| *file = None);
-        }
     });
+    settle(&pair);
+}
+
+/// A pair that has its doorbells need not be offered any more.
+pub(super) fn settle(pair: &pair::Pair) {
+    if pair.has_doors() {
+        pair.greetings.with(Vec::clear);
+        pair.file.with(|file| *file = None);
+    }
+}
+
+/// Connector: takes what has come to a name that the pair was offered from, if it is the peer's Accept.
+pub(super) fn take_accept(pair: &pair::Pair, message: &Message, mut received: Received) {
+    let from_peer = message.step == Step::Accept
+        && message.from == pair.peer
+        && received.credentials == Some((pair.peer.pid, call::geteuid()));
+    if pair.has_doors() || !from_peer || !are_descriptors_of_a_peer(&received.fds) {
+        junk(Junk::Stale);
+        return;
+    }
+    received.fds.iter_mut().for_each(Fd::vouch);
+    keep(pair, received.fds);
 }
 
 /// The rendezvous name of a connection whose offer has not been answered, to be offered from again.

@@ -3,7 +3,9 @@
 use super::{ANSWERED_BY, Meetings, RETRY_NS, Stage, WITHDRAWN_MOST};
 use crate::conn::{Phase, Role};
 use crate::meeting::attach::{Attached, attach};
-use crate::meeting::offer::{Answer, answer, hear_accept, send_offer, take_name_back};
+use crate::meeting::offer::{
+    Answer, answer, hear_accept, send_offer, settle, take_accept, take_name_back,
+};
 use crate::meeting::proof::{hear, rendezvous};
 use crate::meeting::{DATAGRAMS, give_up, why};
 use crate::message::{Link, Message, Step};
@@ -62,7 +64,9 @@ impl Meetings {
                             meeting.withdrawn = (meeting.withdrawn + 1).min(WITHDRAWN_MOST);
                             let name = take_name_back(index, &meeting.link);
                             meeting.since = clock::now_ns();
-                            match name.map(Stage::Bound).or_else(|| bind(&meeting.link)) {
+                            let again =
+                                name.map(|name| Stage::Bound { name, offered: Some(index) });
+                            match again.or_else(|| bind(&meeting.link)) {
                                 Some(stage) => meeting.stage = stage,
                                 None => {
                                     self.list.remove(i);
@@ -72,7 +76,7 @@ impl Meetings {
                     }
                 }
             }
-            Stage::Bound(_) => self.hear_at_name(i),
+            Stage::Bound { .. } => self.hear_at_name(i),
             Stage::Looking { .. } => {}
         }
         attached
@@ -82,9 +86,19 @@ impl Meetings {
     #[inline(never)]
     fn hear_at_name(&mut self, i: u32) {
         let meeting = &mut self.list[i];
-        let Stage::Bound(name) = &meeting.stage else { return };
+        let Stage::Bound { name, offered } = &meeting.stage else { return };
         for _ in 0..DATAGRAMS {
             let Some((message, received)) = hear(name) else { break };
+            if message.step == Step::Accept
+                && let Some(pair) = offered.and_then(pair::get)
+            {
+                // The acceptor answers an offer whose request has been withdrawn. It has the segment now, and its
+                // next Hello is answered with another request.
+                take_accept(&pair, &message, received);
+                settle(&pair);
+                meeting.is_going_on();
+                continue;
+            }
             let answer = answer(name, &meeting.link, &mut self.trials, &message, &received);
             let (stage, shown) = match answer {
                 Ok(Answer::Ignored) => {
@@ -108,7 +122,9 @@ impl Meetings {
             let old = core::mem::replace(&mut meeting.stage, stage);
             meeting.since = clock::now_ns();
             meeting.asked_at = meeting.at.conn.transfers.load(Ordering::Relaxed);
-            if let (Stage::Bound(name), Some(pair), Some(shown)) = (old, pair::get(pair), shown) {
+            if let (Stage::Bound { name, .. }, Some(pair), Some(shown)) =
+                (old, pair::get(pair), shown)
+            {
                 let offer = Message::new(Step::Offer, pair::me(), meeting.link);
                 send_offer(&pair, name, &Message { shown, ..offer }, &received);
             }
@@ -119,7 +135,7 @@ impl Meetings {
 
 fn bind(link: &Link) -> Option<Stage> {
     let name = Datagram::bind(Some(&rendezvous(link)?)).ok()?;
-    Some(Stage::Bound(name))
+    Some(Stage::Bound { name, offered: None })
 }
 
 pub(super) fn request_or_bind(link: &Link) -> Option<Stage> {

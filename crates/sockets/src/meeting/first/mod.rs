@@ -61,8 +61,9 @@ struct Meeting {
 }
 
 pub(super) enum Stage {
-    /// Connector: bound to the rendezvous name.
-    Bound(Datagram),
+    /// Connector: bound to the rendezvous name; the pair that was offered from it with a request that has been
+    /// withdrawn since. The answer to that offer may still come.
+    Bound { name: Datagram, offered: Option<u32> },
     /// Connector: request made.
     Requested { pair: u32, vi: u32 },
     /// Acceptor: looking; whether a Hello has been taken.
@@ -147,7 +148,7 @@ impl Meetings {
         }
         let now = clock::now_ns();
         let idle = |meeting: &Meeting| {
-            matches!(meeting.stage, Stage::Bound(_))
+            matches!(meeting.stage, Stage::Bound { .. })
                 && now.saturating_sub(meeting.stepped) >= IDLE_NS
         };
         let Some(i) = self.list.position(idle) else { return false };
