@@ -211,6 +211,8 @@ static void warm_until_met(int fd, bool server) {
         buffer[MET] = server ? has_met(fd) : buffer[MET];
         if (server)
             send_all(fd, buffer, sizeof buffer);
+        if (i > ROUNDS_UNTIL_MET)
+            die("the ends have neither met nor given up after %d rounds", i);
     }
 }
 

@@ -65,6 +65,10 @@ scenarios!("urgent":
     the_urgent_byte_from_the_client,
 );
 
+scenarios!("late":
+    the_acceptor_stands_still_at_each_step,
+);
+
 scenarios!("long":
     many_megabytes_in_one_write,
     many_megabytes_in_one_writev,

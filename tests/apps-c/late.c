@@ -1,0 +1,76 @@
+// The two ends are on their way to a VI, and one of them stands still for a while between two calls.
+#include "common.h"
+
+enum { BYTES = 8 };
+
+static void send_some(int fd, int times) {
+    char message[BYTES] = "message";
+    for (int i = 0; i < times; i++)
+        if (send(fd, message, sizeof message, 0) != sizeof message)
+            die("send: %s", strerrorname_np(errno));
+}
+
+static void receive_some(int fd, int times) {
+    char message[BYTES];
+    for (int i = 0; i < times; i++)
+        if (recv(fd, message, sizeof message, MSG_WAITALL) != sizeof message)
+            die("recv: %s", strerrorname_np(errno));
+}
+
+enum { FLOOD = 64, STEPS = 30 };
+
+// A process of its own for each connection: two that have met once meet in another way.
+static void in_a_child(void (*does)(struct peer *, int), struct peer *p, int step) {
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        does(p, step);
+        exit(0);
+    }
+    int status;
+    MUST(waitpid(child, &status, 0));
+    say_status("a child", status);
+}
+
+// The acceptor stands still after so many of its calls, and the connector sends as often as it waits for an answer, and more.
+static void stands_still(struct peer *p, int step) {
+    int fd = accept_one(p->listener);
+    for (int i = 0; i < step; i++) {
+        receive_some(fd, 1);
+        send_some(fd, 1);
+    }
+    hear(p);
+    receive_some(fd, FLOOD);
+    warm(fd, true);
+    close(fd);
+}
+
+static void sends_on(struct peer *p, int step) {
+    int fd = connect_to(p, AF_INET, "port2");
+    for (int i = 0; i < step; i++) {
+        send_some(fd, 1);
+        receive_some(fd, 1);
+    }
+    for (int i = 0; i < FLOOD; i++) {
+        send_some(fd, 1);
+        usleep(500);
+    }
+    tell(p, step);
+    warm(fd, false);
+    close(fd);
+}
+
+static void server_stands_still(struct peer *p) {
+    p->listener = listen_on(p, AF_INET, "port2");
+    for (int step = 0; step < STEPS; step++)
+        in_a_child(stands_still, p, step);
+}
+
+static void client_sends_on(struct peer *p) {
+    for (int step = 0; step < STEPS; step++)
+        in_a_child(sends_on, p, step);
+}
+
+static const struct scenario scenarios[] = {
+    {"the_acceptor_stands_still_at_each_step", server_stands_still, client_sends_on, RAW},
+};
+SCENARIO_MAIN(scenarios)
