@@ -106,6 +106,8 @@ int port_of(struct peer *p, const char *port_file);
 int accept_one(int listener);
 // Small requests and answers until the switch to shared memory has happened.
 void warm(int fd, bool server);
+// The same until both ends know whether they have met, or one of them is not under Sovia.
+void warm_until_met(int fd, bool server);
 void warm_both(int one, int other); // both ends in this thread
 
 // --- the side channel

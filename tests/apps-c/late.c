@@ -40,7 +40,7 @@ static void stands_still(struct peer *p, int step) {
     }
     hear(p);
     receive_some(fd, FLOOD);
-    warm(fd, true);
+    warm_until_met(fd, true);
     close(fd);
 }
 
@@ -55,7 +55,7 @@ static void sends_on(struct peer *p, int step) {
         usleep(500);
     }
     tell(p, step);
-    warm(fd, false);
+    warm_until_met(fd, false);
     close(fd);
 }
 
