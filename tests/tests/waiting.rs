@@ -99,6 +99,10 @@ scenarios!("signals":
     a_write_is_where_a_thread_is_cancelled,
 );
 
+scenarios!("unwinding":
+    threads_end_in_their_handlers,
+);
+
 scenarios!("sleepers":
     waits_for_several_are_cancelled,
     a_limited_wait_beside_many,

@@ -12,10 +12,13 @@
 //! Signals that the kernel raises for an instruction are never put off.
 
 mod mask;
+mod place;
 mod table;
+mod trampoline;
 
 pub(crate) use mask::set_mask;
 pub use mask::{believe, believed, kernel_mask};
+pub use place::{goes_on_at, is_in_handler};
 pub use table::{Action, forked};
 
 use crate::thread::{State, state};
@@ -26,6 +29,7 @@ use libc::{SIG_IGN, SIGBUS, SIGSEGV, siginfo_t, ucontext_t};
 use sovia_sync::section;
 use syscalls::Sysno;
 use table::{SIGNALS, slot};
+use trampoline::trampoline;
 
 /// libc's `sigaction`.
 pub type Sigaction =
@@ -250,24 +254,42 @@ pub fn shown(signal: c_int, kernel: &mut libc::sigaction) {
     }
 }
 
-/// Begins with every signal for which the program has a handler.
+/// Before a handler of the program's: its address, or 0 if none is to run. Notes for [`end`] what `outer` holds.
 ///
 /// # Safety
-/// To be installed as a handler with SA_SIGINFO only.
-unsafe extern "C-unwind" fn trampoline(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+/// For the trampoline: the first three are what the kernel hands to a handler, and the last is valid to be written.
+unsafe extern "C" fn begin(
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+    outer: *mut usize,
+) -> usize {
     let state = state();
     // SAFETY: the kernel's own pointers, by the contract.
     let (code, context) = unsafe { ((*info).si_code, &mut *context.cast::<ucontext_t>()) };
     if code > 0 && bit(signal) & FAULTS != 0 {
         if bit(signal) & MEMORY_FAULTS != 0 && access::resume(context) {
-            return;
+            return 0;
         }
     } else if section::is_inside() && !AT_ONCE.load(Ordering::Relaxed) {
         put_off(state, signal, info, context);
-        return;
+        return 0;
     }
-    // SAFETY: as above.
-    unsafe { run(state, signal, info, context) };
+    let Some(action) = next_action(signal, info, code) else { return 0 };
+    interrupt::count(state, action.flags & libc::SA_RESTART != 0);
+    // SAFETY: by the contract.
+    unsafe { outer.write(place::enter(state, context)) };
+    action.handler
+}
+
+/// After a handler of the program's that has returned.
+///
+/// # Safety
+/// For the trampoline: `context` is what the kernel hands to a handler.
+unsafe extern "C" fn end(context: *mut c_void, outer: usize) {
+    place::leave(outer);
+    // SAFETY: the kernel's own pointer, by the contract.
+    interrupt::land(unsafe { &mut *context.cast::<ucontext_t>() });
 }
 
 /// Queues a signal again that has interrupted a section, and has the section go on with all signals
@@ -311,78 +333,25 @@ fn requeue(signal: c_int, info: *mut siginfo_t) {
     }
 }
 
-/// Calls the program's handler.
-///
-/// # Safety
-/// As for [`trampoline`].
-unsafe fn run(state: &State, signal: c_int, info: *mut siginfo_t, context: &mut ucontext_t) {
+/// The program's action for a signal that has come; `None` if it has no handler (any more), and what the kernel would do
+/// has been done.
+fn next_action(signal: c_int, info: *mut siginfo_t, code: c_int) -> Option<Action> {
     let slot = slot(signal);
     let action = slot.get();
-    // SAFETY: as above.
-    let code = unsafe { (*info).si_code };
     let once = action.flags & libc::SA_RESETHAND != 0;
     // The handler for faults stays, and does as the kernel would.
     let stays = bit(signal) & MEMORY_FAULTS != 0 && GUARDED.load(Ordering::Acquire);
     if !action.is_handler() || once && !slot.use_up(stays) {
         if action.handler == SIG_IGN && !(code > 0 && bit(signal) & FAULTS != 0) {
-            return;
+            return None;
         }
         default(signal, info, code);
-        return;
+        return None;
     }
     if once && !stays {
         let _ = install(signal, &used_up(&action), core::ptr::null_mut());
     }
-    interrupt::count(state, action.flags & libc::SA_RESTART != 0);
-    let outer = begin(state, context);
-    // SAFETY: the program's own handler, with the arguments that the kernel would call it with; one
-    // without SA_SIGINFO takes the first and leaves the rest.
-    unsafe {
-        let handler: unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void) =
-            core::mem::transmute(action.handler);
-        handler(signal, info, core::ptr::from_mut(context).cast());
-    }
-    state.handler_stack.store(outer, Ordering::Relaxed);
-    interrupt::land(context);
-}
-
-/// A handler begins: notes where; what was noted before.
-fn begin(state: &State, context: &ucontext_t) -> usize {
-    let here = core::ptr::from_ref(context) as usize;
-    let outer = if is_in_handler() { state.handler_stack.load(Ordering::Relaxed) } else { 0 };
-    if outer == 0 {
-        let (low, len) = (context.uc_stack.ss_sp as usize, context.uc_stack.ss_size);
-        let alternate = here.wrapping_sub(low) < len;
-        state.alternate.store(low, Ordering::Relaxed);
-        state.alternate_len.store(if alternate { len } else { 0 }, Ordering::Relaxed);
-        state.handler_stack.store(here, Ordering::Relaxed);
-    }
-    outer
-}
-
-/// Whether the calling thread runs a handler of the program: not after it has left one by `longjmp`, as far as
-/// [`goes_on_at`] or its stack shows.
-pub fn is_in_handler() -> bool {
-    let place = 0u8;
-    goes_on_at((&raw const place) as usize)
-}
-
-/// The calling thread goes on where its stack is at an address; whether it runs a handler there.
-pub fn goes_on_at(stack: usize) -> bool {
-    let state = state();
-    let began = state.handler_stack.load(Ordering::Relaxed);
-    if began == 0 {
-        return false;
-    }
-    let len = state.alternate_len.load(Ordering::Relaxed);
-    let inside = match len {
-        0 => stack < began,
-        len => stack.wrapping_sub(state.alternate.load(Ordering::Relaxed)) < len,
-    };
-    if !inside {
-        state.handler_stack.store(0, Ordering::Relaxed);
-    }
-    inside
+    Some(action)
 }
 
 /// Does what the kernel does where there is no handler.
