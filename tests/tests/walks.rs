@@ -44,6 +44,8 @@ fn walks_that_once_differed() {
         // What another program wrote on TCP was lost, or came late: the peer took it that all came on the VI.
         "12; B write 7; B shutdown 1; A child exec kernel write 100; B await 300000; A close; B await 300000",
         "12; B write 7; B shutdown 1; A child exec kernel write 100; B poll; A write 113; B poll; B read 300000",
+        // A sender that went back put what it had sent before the other end shut both halves on a TCP that was shut.
+        "5; A write 3000; B shutdown 2; A child system kernel poll 7; A poll; A error; B poll; B error; B await 300000",
         // MSG_PEEK hid a reset that a receive told.
         "12; A shutdown 2; B write 3000; B close; A peek 300000",
     ] {

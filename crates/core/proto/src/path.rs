@@ -170,8 +170,13 @@ pub enum Leave {
 }
 
 /// Step 4, for the sender. After a FIN the stream ends on the VI: its anchor takes no more bytes.
-pub const fn leave(tx: Tx, switch: u64, fin_sent: bool) -> Leave {
+///
+/// A receiver that has not entered is to see nothing of the VI, since a call of its may be about to read on TCP what is
+/// sent next. One that has shut both halves (`is_shut`) enters whenever it likes: nothing comes next, and TCP would
+/// reset the connection for what is put there.
+pub const fn leave(tx: Tx, switch: u64, fin_sent: bool, is_shut: bool) -> Leave {
     match (tx, Switch::from_word(switch)) {
+        (Tx::Vi, Switch::At(_)) if !fin_sent && is_shut => Leave::End,
         (Tx::Vi, Switch::At(_)) if !fin_sent => Leave::Cancel(switch),
         (Tx::Vi, Switch::Entered(_)) if !fin_sent => Leave::End,
         _ => Leave::Quietly,

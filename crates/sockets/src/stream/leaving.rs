@@ -5,7 +5,7 @@
 
 use super::entering::{claim, say_grant};
 use super::returned::{end_part, recalled};
-use super::{Damaged, reflected, rx, tell_reader, tell_writer, tx, word};
+use super::{Damaged, reflected, rx, send, tell_reader, tell_writer, tx, word};
 use crate::conn::{Guard, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::{Ordering, fence};
@@ -65,7 +65,7 @@ pub(crate) fn leave_sending(guard: &mut Guard<'_>) -> Result<(), Damaged> {
     }
     let switch = &tx(guard).path.0[word::SWITCH];
     let seen = switch.load(Ordering::Acquire);
-    match path::leave(conn.tx(), seen, guard.closing.fin_sent) {
+    match path::leave(conn.tx(), seen, guard.closing.fin_sent, send::has_shut(guard)) {
         Leave::Quietly => {
             conn.set_tx(Tx::Back);
             return Ok(());

@@ -79,7 +79,7 @@ pub enum Answer {
 /// On shared memory the receiver knows of a switch as soon as it is published, and [`Answer::End`]
 /// does for both.
 pub const fn answers(tx: Tx, switch: u64, fin_sent: bool) -> Answer {
-    match super::leave(tx, switch, fin_sent) {
+    match super::leave(tx, switch, fin_sent, false) {
         super::Leave::Quietly => Answer::Not,
         super::Leave::Cancel(word) => Answer::Cancel(word),
         super::Leave::End => Answer::End,

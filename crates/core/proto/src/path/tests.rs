@@ -26,10 +26,11 @@ fn words_are_taken_apart_as_they_were_put_together() {
 
 #[test]
 fn a_sender_that_leaves_cancels_only_a_switch_that_is_not_entered() {
-    assert_eq!(leave(Tx::Vi, switch_word(3), false), Leave::Cancel(switch_word(3)));
-    assert_eq!(leave(Tx::Vi, switch_word(3) | ENTERED, false), Leave::End);
-    assert_eq!(leave(Tx::Vi, switch_word(3), true), Leave::Quietly);
-    assert_eq!(leave(Tx::Tcp, 0, false), Leave::Quietly);
+    assert_eq!(leave(Tx::Vi, switch_word(3), false, false), Leave::Cancel(switch_word(3)));
+    assert_eq!(leave(Tx::Vi, switch_word(3), false, true), Leave::End);
+    assert_eq!(leave(Tx::Vi, switch_word(3) | ENTERED, false, false), Leave::End);
+    assert_eq!(leave(Tx::Vi, switch_word(3), true, false), Leave::Quietly);
+    assert_eq!(leave(Tx::Tcp, 0, false, false), Leave::Quietly);
 }
 
 #[test]

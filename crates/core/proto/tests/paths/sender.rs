@@ -312,7 +312,7 @@ fn leave(w: &mut World, g: &Precautions) {
     match w.s.at {
         SenderAt::Leave => {
             let fin = w.s.fin && g.keep_after_fin;
-            w.s.at = match path::leave(w.s.tx, w.shared.switch, fin) {
+            w.s.at = match path::leave(w.s.tx, w.shared.switch, fin, false) {
                 Leave::Quietly => return detach(w),
                 Leave::Cancel(word) if g.cancel_before_entry => SenderAt::Cancel(word),
                 Leave::Cancel(_) | Leave::End => SenderAt::ToTcp,
