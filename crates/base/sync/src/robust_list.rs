@@ -13,7 +13,7 @@
 use crate::shim::{AtomicU64, AtomicUsize as Shared};
 #[cfg(not(loom))]
 use core::sync::atomic::compiler_fence;
-use core::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use sovia_sys::call;
 
 /// An entry of the list, in a cache line of its own: its thread writes there often.
@@ -54,6 +54,8 @@ struct Head {
 
 /// Where the head lies, from the thread pointer on; 0 if that is not known.
 static HEAD: AtomicIsize = AtomicIsize::new(0);
+/// Whether [`discover`] has looked.
+static LOOKED: AtomicBool = AtomicBool::new(false);
 /// Whether the thread's id lies 16 bytes before the head, as in every glibc so far.
 static TID_KNOWN: AtomicIsize = AtomicIsize::new(0);
 
@@ -85,9 +87,14 @@ fn thread_pointer() -> usize {
 /// How far from the thread pointer glibc's block can lie.
 const NEAR: isize = 16 << 10;
 
-/// Finds out where glibc has its lists. To be called once, early; without it, and where they are not as
+/// Finds out where glibc has its lists. To be called once, early; before it, and where they are not as
 /// expected, threads are known by their ids.
 pub(crate) fn discover() {
+    find_lists();
+    LOOKED.store(true, Ordering::Release);
+}
+
+fn find_lists() {
     if thread_pointer() == 0 || cfg!(miri) {
         return;
     }
@@ -179,7 +186,8 @@ pub(crate) enum Linked {
     Yes,
     /// Another thread was faster.
     Taken,
-    /// glibc is just changing the list: the caller has interrupted it in a signal handler.
+    /// glibc is just changing the list: the caller has interrupted it in a signal handler. Or nothing has looked yet
+    /// where the lists are.
     NotNow,
     /// The list is not known.
     Unknown,
@@ -188,7 +196,10 @@ pub(crate) enum Linked {
 /// Has `claim` put the calling thread's id into the entry's word, and links the entry.
 #[cfg(not(loom))]
 pub(crate) fn link(entry: &'static Entry, claim: impl FnOnce() -> bool) -> Linked {
-    let Some(head) = head() else { return Linked::Unknown };
+    let looked = LOOKED.load(Ordering::Acquire);
+    let Some(head) = head() else {
+        return if looked { Linked::Unknown } else { Linked::NotNow };
+    };
     let node = entry.forth.as_ptr() as usize;
     // SAFETY: the calling thread's own list, which only this thread changes. Pointers in it lead to the
     // `forth` of an entry or to the head, and 8 bytes before each of those is its pointer back; the
