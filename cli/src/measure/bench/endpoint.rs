@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// The errand is of `bench connections`
     #[arg(long, conflicts_with = "papers")]
     connections: bool,
+    /// The errand is of `bench idle`
+    #[arg(long, conflicts_with_all = ["papers", "connections"])]
+    idle: bool,
 }
 
 /// Does its part of the measurement. A requester writes its figures in JSON, a responder that
@@ -37,6 +40,10 @@ pub(crate) fn endpoint(args: &Args) -> anyhow::Result<i32> {
     }
     if args.connections {
         super::connections::endpoint(&args.errand)?;
+        return Ok(0);
+    }
+    if args.idle {
+        super::idle::endpoint(&args.errand)?;
         return Ok(0);
     }
     let errand: Errand = serde_json::from_str(&args.errand).context("not an errand")?;

@@ -11,6 +11,7 @@ mod cpu_time;
 mod cpus;
 mod endpoint;
 mod ftp;
+mod idle;
 mod layer;
 mod link;
 mod machine;
@@ -57,6 +58,8 @@ enum What {
     Connect(Common),
     /// Connections of a few small messages each way: TCP and Sovia in pairs
     Connections(connections::Args),
+    /// Many open connections, most of them idle: their memory, and what the busy ones carry
+    Idle(idle::Args),
     /// Files by FTP between folders in memory: TCP and Sovia in turn
     Ftp(ftp::Args),
     /// Calls over Sun RPC by their size: TCP and Sovia in turn
@@ -142,6 +145,7 @@ pub(crate) fn bench(args: Args) -> anyhow::Result<i32> {
             (Scenario::Load, Messages { size, wait: Wait::Block, cpus: None, common })
         }
         What::Connections(args) => return connections::bench(&args),
+        What::Idle(args) => return idle::bench(&args),
         What::Ftp(args) => return ftp::bench(&args),
         What::Rpc(args) => return rpc::bench(&args),
         What::Start(args) => return start::bench(&args),
