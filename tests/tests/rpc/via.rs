@@ -121,6 +121,22 @@ fn several_clients_are_served_at_once() {
     }
 }
 
+/// What docs/rpc.md shows is what is compiled and run.
+#[test]
+fn the_guides_examples_are_those_that_run() {
+    let bare = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let guide = fs::read_to_string(workspace().join("docs/rpc.md")).expect("the guide");
+    let mut count = 0;
+    for part in guide.split("<!-- ").skip(1) {
+        let (file, rest) = part.split_once(" -->\n```c\n").expect("a file's name and a block");
+        let (block, _) = rest.split_once("\n```").expect("a block ends");
+        let source = fs::read_to_string(workspace().join(file)).expect(file);
+        assert!(bare(&source).contains(&bare(block)), "not in {file}:\n{block}");
+        count += 1;
+    }
+    assert_eq!(guide.matches("\n```c\n").count(), count);
+}
+
 /// As strictly as a compiler looks.
 #[test]
 fn its_sources_are_without_warnings() {
