@@ -4,6 +4,8 @@ use crate::programs::{End, Ends, Programs, library_folder, programs_for_via, wor
 use crate::{serve_several, told};
 use sovia_tests::{Launch, Stack, installed};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -111,6 +113,41 @@ fn half_a_record_holds_up_nobody() {
         stays.finish(Duration::from_secs(60));
         drop(server.end(libc::SIGTERM));
     }
+}
+
+/// A call in fragments of a few bytes each, which come a byte at a time, and several calls in a row.
+#[test]
+fn fragments_are_put_together() {
+    let Some(programs) = programs_for_via() else { return };
+    let (server, line) = programs.serve(Ends { server: End::VIA, client: End::KERNEL });
+    let port = line("").split_whitespace().nth(1).and_then(|port| port.parse().ok());
+    let mut stream = TcpStream::connect(("127.0.0.1", port.expect("a port"))).expect("a server");
+    stream.set_nodelay(true).expect("no delay");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
+    let words =
+        |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    for length in [1, 3, 5, 56] {
+        // SUM(40, 2).
+        let call = words(&[length as u32, 0, 2, 0x2000_0f01, 1, 2, 0, 0, 0, 0, 40, 2]);
+        let count = call.chunks(length).count();
+        let mut record = Vec::new();
+        for (number, piece) in call.chunks(length).enumerate() {
+            let last = u32::from(number + 1 == count) << 31;
+            record.extend(words(&[last | piece.len() as u32]));
+            record.extend(piece);
+        }
+        for byte in &record {
+            stream.write_all(&[*byte]).expect("a byte that is taken");
+        }
+        stream.write_all(&record.repeat(20)).expect("calls that are taken");
+        let answer = words(&[0x8000_0000 | 28, length as u32, 1, 0, 0, 0, 0, 42]);
+        for _ in 0..21 {
+            let mut got = vec![0; answer.len()];
+            stream.read_exact(&mut got).expect("an answer");
+            assert_eq!(got, answer, "fragments of {length} bytes");
+        }
+    }
+    drop(server.end(libc::SIGTERM));
 }
 
 #[test]
