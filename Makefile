@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install uninstall setup test checked soak stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix papers clean
+.PHONY: build install install-rpc uninstall setup test checked soak stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix papers clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -24,6 +24,7 @@ build:
 	$(CARGO) build --release -p sovia-c
 	abi/sovia/link $(BUILT)/libsovia_c.a $(BUILT)/libsovia.so -Wl,--strip-debug
 	ln -sf libsovia.so $(BUILT)/libsovia.so.1
+	abi/rpc/build $(BUILT)
 	$(CARGO) build --profile vipl -p sovia-vipl
 	abi/vipl/link $(VIPL)/libvipl.a $(VIPL)/libvipl.so -Wl,--strip-debug
 
@@ -43,6 +44,7 @@ install:
 	ln -sf libsovia.so.1 $(LIBDIR)/libsovia.so
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/sovia/sovia.pc.in >$(LIBDIR)/pkgconfig/sovia.pc
 	chmod 644 $(LIBDIR)/pkgconfig/sovia.pc
+	if [ -f $(BUILT)/libsovia-rpc.so ]; then $(MAKE) --no-print-directory install-rpc; fi
 	install -m 644 $(VIPL)/libvipl.a $(LIBDIR)/libvipl.a
 	-strip --strip-debug $(LIBDIR)/libvipl.a
 	install -m 644 $(VIPL)/libvipl.so $(LIBDIR)/libvipl.so.$(VERSION)
@@ -52,12 +54,26 @@ install:
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/vipl/vipl.pc.in >$(LIBDIR)/pkgconfig/vipl.pc
 	chmod 644 $(LIBDIR)/pkgconfig/vipl.pc
 
+# Sun RPC, where `make build` has found libtirpc.
+install-rpc:
+	install -m 644 include/sovia_rpc.h $(DESTDIR)$(PREFIX)/include/sovia_rpc.h
+	install -m 644 $(BUILT)/libsovia-rpc.a $(LIBDIR)/libsovia-rpc.a
+	-strip --strip-debug $(LIBDIR)/libsovia-rpc.a
+	install -m 644 $(BUILT)/libsovia-rpc.so $(LIBDIR)/libsovia-rpc.so.$(VERSION)
+	-strip --strip-debug $(LIBDIR)/libsovia-rpc.so.$(VERSION)
+	ln -sf libsovia-rpc.so.$(VERSION) $(LIBDIR)/libsovia-rpc.so.1
+	ln -sf libsovia-rpc.so.1 $(LIBDIR)/libsovia-rpc.so
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/rpc/sovia-rpc.pc.in >$(LIBDIR)/pkgconfig/sovia-rpc.pc
+	chmod 644 $(LIBDIR)/pkgconfig/sovia-rpc.pc
+
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/sovia $(DESTDIR)$(PREFIX)/bin/sovia-bench $(DESTDIR)$(PREFIX)/bin/sovia-agent $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
 	rm -f $(DESTDIR)$(PREFIX)/include/vipl.h $(LIBDIR)/pkgconfig/vipl.pc
 	rm -f $(DESTDIR)$(PREFIX)/include/sovia.h $(LIBDIR)/pkgconfig/sovia.pc
 	rm -f $(LIBDIR)/libsovia.a $(LIBDIR)/libsovia.so $(LIBDIR)/libsovia.so.1 $(LIBDIR)/libsovia.so.*.*.*
 	rm -f $(LIBDIR)/libvipl.a $(LIBDIR)/libvipl.so $(LIBDIR)/libgnivipl.so $(LIBDIR)/libvipl.so.1 $(LIBDIR)/libvipl.so.*.*.*
+	rm -f $(DESTDIR)$(PREFIX)/include/sovia_rpc.h $(LIBDIR)/pkgconfig/sovia-rpc.pc
+	rm -f $(LIBDIR)/libsovia-rpc.a $(LIBDIR)/libsovia-rpc.so $(LIBDIR)/libsovia-rpc.so.1 $(LIBDIR)/libsovia-rpc.so.*.*.*
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia
 
 # Programs that tests and demo drive; none of them is started.

@@ -1,17 +1,29 @@
-// Calls what service.x says: `client PORT CASE`. Says what it is told, and nothing that differs from run to run.
-#include "service.h"
+// Calls what service.x says: `client PORT CASE [via]`. Says what it is told, and nothing that differs from run to run.
+#include "client.h"
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#ifdef VIA
+#include <sovia.h>
+#include <sovia_rpc.h>
+#endif
 
 static struct sockaddr_in address = {.sin_family = AF_INET};
+static int via;
 
 static CLIENT *service(void) {
     int fd = RPC_ANYSOCK;
-    CLIENT *client = clnttcp_create(&address, SERVICE, FIRST, &fd, 0, 0);
+    CLIENT *client = NULL;
+#ifdef VIA
+    struct netbuf there = {sizeof address, sizeof address, &address};
+    if (via)
+        client = clnt_via_create(fd, &there, SERVICE, FIRST, 0, 0);
+#endif
+    if (!via)
+        client = clnttcp_create(&address, SERVICE, FIRST, &fd, 0, 0);
     if (!client) {
         clnt_pcreateerror("no service");
         exit(1);
@@ -19,8 +31,29 @@ static CLIENT *service(void) {
     return client;
 }
 
-// Sums; says how many were right.
-static void calls(CLIENT *client, int count) {
+// Where the connection's bytes are: for the transport that can tell.
+static void say_where(CLIENT *client) {
+#ifdef VIA
+    int fd, on_via = 0;
+    socklen_t length = sizeof on_via;
+    clnt_control(client, CLGET_FD, (char *)&fd);
+    sov_getsockopt(fd, SOL_SOVIA, SOV_ON_VIA, &on_via, &length);
+    printf("on a VI: %s\n", on_via ? "yes" : "no");
+#endif
+    (void)client;
+}
+
+long send_raw(CLIENT *client, const void *bytes, size_t length) {
+    int fd;
+    clnt_control(client, CLGET_FD, (char *)&fd);
+#ifdef VIA
+    if (via)
+        return sov_send(fd, bytes, length, MSG_NOSIGNAL);
+#endif
+    return send(fd, bytes, length, MSG_NOSIGNAL);
+}
+
+void calls(CLIENT *client, int count) {
     int right = 0;
     for (int i = 0; i < count; i++) {
         pair given = {i, 3 * i};
@@ -30,8 +63,16 @@ static void calls(CLIENT *client, int count) {
     printf("%d of %d sums are right\n", right, count);
 }
 
+void say(const char *what, enum clnt_stat status) { printf("%s: %s\n", what, clnt_sperrno(status)); }
+
+enum clnt_stat late(CLIENT *client, int milliseconds, int patience) {
+    int answer = 0;
+    struct timeval limit = {patience / 1000, patience % 1000 * 1000};
+    return clnt_call(client, LATE, (xdrproc_t)xdr_int, (caddr_t)&milliseconds, (xdrproc_t)xdr_int, (caddr_t)&answer, limit);
+}
+
 static void large(CLIENT *client) {
-    static const u_int sizes[] = {1, 4000, 4096, 9000, 65536, 1000000};
+    static const u_int sizes[] = {1, 4000, 4096, 9000, 65536, 1000000, 5000001};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         blob given = {sizes[i], malloc(sizes[i])};
         for (u_int at = 0; at < sizes[i]; at++)
@@ -45,20 +86,13 @@ static void large(CLIENT *client) {
     }
 }
 
-static void say(const char *what, enum clnt_stat status) { printf("%s: %s\n", what, clnt_sperrno(status)); }
-
-static enum clnt_stat late(CLIENT *client, int milliseconds, int patience) {
-    int answer = 0;
-    struct timeval limit = {patience / 1000, patience % 1000 * 1000};
-    return clnt_call(client, LATE, (xdrproc_t)xdr_int, (caddr_t)&milliseconds, (xdrproc_t)xdr_int, (caddr_t)&answer, limit);
-}
-
 int main(int argc, char **argv) {
     if (argc < 3)
         return 2;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(atoi(argv[1]));
     const char *name = argv[2];
+    via = argc > 3 && !strcmp(argv[3], "via");
     CLIENT *client = service();
     calls(client, 2000);
     if (!strcmp(name, "large")) {
@@ -72,20 +106,13 @@ int main(int argc, char **argv) {
         struct timeval limit = {60, 0};
         say("a server that dies", clnt_call(client, DEATH, (xdrproc_t)xdr_void, NULL, (xdrproc_t)xdr_int, (caddr_t)&none, limit));
         say("a call after that", late(client, 1, 60000));
-    } else if (!strcmp(name, "leaves")) {
-        // Does not wait for the answer.
-        say("a call without an answer", late(client, 100, 0));
-        return 0;
-    } else if (!strcmp(name, "endless")) {
-        // A record of fragments none of which is the last.
-        int fd;
-        clnt_control(client, CLGET_FD, (char *)&fd);
-        static char fragment[1 << 16];
-        *(uint32_t *)fragment = htonl(sizeof fragment - 4);
-        for (int i = 0; i < 100; i++)
-            if (send(fd, fragment, sizeof fragment, MSG_NOSIGNAL) < 0)
-                break;
-        printf("no record\n");
+    } else if (!strcmp(name, "handle")) {
+        handle(client);
+    } else if (!strcmp(name, "errors")) {
+        errors(client);
+    } else if (!strcmp(name, "where")) {
+        say_where(client);
+    } else if (hostile(client, name)) {
         return 0;
     }
     clnt_destroy(client);

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -14,6 +15,9 @@ use crate::bench::process::WATCHDOG_SECONDS;
 /// Which end.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// Over libsovia-rpc, which is here
+    #[arg(long)]
+    via: Option<PathBuf>,
     #[command(subcommand)]
     end: End,
 }
@@ -34,18 +38,25 @@ enum End {
 /// Runs an end; returns the exit status.
 pub(crate) fn run(args: &Args) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
-    let library = Library::open()?;
+    let library = Library::open(args.via.as_deref())?;
     match &args.end {
-        End::Server => serve(&library),
+        End::Server => serve(&library, args.via.is_some()),
         End::Client { port, seconds, sizes } => call(&library, *port, *seconds, sizes),
     }
 }
 
-fn serve(library: &Library) -> anyhow::Result<i32> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen")?;
-    println!("{}", listener.local_addr()?.port());
-    std::io::stdout().flush()?;
-    library.serve(listener)?;
+fn serve(library: &Library, via: bool) -> anyhow::Result<i32> {
+    let say = |port: u16| {
+        println!("{port}");
+        Ok(std::io::stdout().flush()?)
+    };
+    if via {
+        library.serve_via(say)?;
+    } else {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen")?;
+        say(listener.local_addr()?.port())?;
+        library.serve(listener)?;
+    }
     Ok(1)
 }
 

@@ -1,19 +1,21 @@
 //! `sovia bench rpc`: calls over Sun RPC, as figure 7 of the SOVIA paper has them.
 //!
 //! The procedure takes so many bytes and returns an integer. Client and server are libtirpc's, which knows nothing of
-//! Sovia; the layer `sovia` is the very processes of the layer `tcp` with the library in them.
+//! Sovia; the layer `sovia` is the very processes of the layer `tcp` with the library in them. The layer `via` has the
+//! transport of that name, libsovia-rpc's, where `make build` has made it.
 
 mod ends;
 mod tirpc;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use sovia_cli::{Board, library};
+use sovia_control::env as names;
 
 use super::layer::Layer;
 use super::process::{self, Process};
@@ -81,23 +83,30 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
     let most = sizes.iter().copied().max().unwrap_or(0);
     ensure!(most <= tirpc::MOST, "an argument has at most {} bytes, not {most}", tirpc::MOST);
     // Before any process is started: the error is said once.
-    tirpc::Library::open()?;
+    tirpc::Library::open(None)?;
     let library = library::find()?;
+    let via = via_library();
+    let mut layers = vec![Layer::Tcp, Layer::Sovia];
+    layers.extend(via.is_some().then_some(Layer::Via));
     let mut seen: BTreeMap<(usize, Layer), Vec<Measured>> = BTreeMap::new();
-    let mut stayed = 0;
+    let mut accelerated: BTreeMap<Layer, u32> = BTreeMap::new();
     for _ in 0..args.runs {
-        for layer in [Layer::Tcp, Layer::Sovia] {
-            let board = if layer == Layer::Sovia { Some(Board::new()?) } else { None };
-            for measured in round(board.as_ref(), &library, &sizes, args.seconds)? {
+        for &layer in &layers {
+            let carrier = match (layer, &via) {
+                (Layer::Sovia, _) => Carrier::Preloaded(Board::new()?, &library),
+                (Layer::Via, Some(via)) => Carrier::Via(Board::new()?, via),
+                _ => Carrier::Kernel,
+            };
+            for measured in round(&carrier, &sizes, args.seconds)? {
                 seen.entry((measured.size_bytes, layer)).or_default().push(measured);
             }
-            stayed += u32::from(board.is_some_and(|board| board.page().accelerated() == 0));
+            *accelerated.entry(layer).or_default() += u32::from(carrier.has_accelerated());
         }
     }
     let lines: Vec<Line> = sizes
         .iter()
-        .flat_map(|&size| [(size, Layer::Tcp), (size, Layer::Sovia)])
-        .filter_map(|key| line(key, seen.get(&key)?, args.runs - stayed))
+        .flat_map(|&size| layers.iter().map(move |&layer| (size, layer)))
+        .filter_map(|key| line(key, seen.get(&key)?, accelerated.get(&key.1).copied()))
         .collect();
     if args.json {
         for line in &lines {
@@ -105,29 +114,67 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         }
     } else {
         print(&lines, args);
-        if stayed > 0 {
-            println!("sovia stayed on TCP in {stayed} of {} runs", args.runs);
+        for &layer in layers.iter().filter(|&&layer| layer != Layer::Tcp) {
+            let stayed = args.runs - accelerated.get(&layer).copied().unwrap_or(0);
+            if stayed > 0 {
+                println!("{layer} stayed on TCP in {stayed} of {} runs", args.runs);
+            }
+        }
+        if via.is_none() {
+            println!(
+                "via is left out: {VIA_LIBRARY} is not there (`make build` makes it where libtirpc-dev is installed)"
+            );
         }
     }
     Ok(0)
 }
 
-/// A server and a client of their own, with the library where there is a board for it; what the client has measured.
-fn round(
-    board: Option<&Board>,
-    library: &Path,
-    sizes: &[usize],
-    seconds: f64,
-) -> anyhow::Result<Vec<Measured>> {
+/// libsovia-rpc, by its soname.
+const VIA_LIBRARY: &str = "libsovia-rpc.so.1";
+
+/// Where it is: beside this program, as built, or in the library folder next to it, as installed.
+fn via_library() -> Option<PathBuf> {
+    let own = env::current_exe().ok()?;
+    let folder = own.parent()?;
+    let places = [folder.join(VIA_LIBRARY), folder.join("../lib").join(VIA_LIBRARY)];
+    places.into_iter().find(|place| place.exists())
+}
+
+/// What carries both ends' bytes.
+enum Carrier<'a> {
+    Kernel,
+    /// The library that is preloaded.
+    Preloaded(Board, &'a Path),
+    /// libsovia-rpc.
+    Via(Board, &'a Path),
+}
+
+impl Carrier<'_> {
+    fn has_accelerated(&self) -> bool {
+        match self {
+            Self::Kernel => false,
+            Self::Preloaded(board, _) | Self::Via(board, _) => board.page().accelerated() > 0,
+        }
+    }
+}
+
+/// A server and a client of their own; what the client has measured.
+fn round(carrier: &Carrier<'_>, sizes: &[usize], seconds: f64) -> anyhow::Result<Vec<Measured>> {
     let own = env::current_exe().context("this program has no path")?;
     let start = |words: &[String]| {
         let mut command = Command::new(&own);
         process::without_library(&mut command);
-        command.arg("rpc-end").args(words);
-        if let Some(board) = board {
-            process::with_library(&mut command, library, board)?;
+        command.arg("rpc-end");
+        match carrier {
+            Carrier::Kernel => {}
+            Carrier::Preloaded(board, library) => {
+                process::with_library(&mut command, library, board)?;
+            }
+            Carrier::Via(board, library) => {
+                command.arg("--via").arg(library).env(names::STATS, board.path());
+            }
         }
-        Process::start(&mut command)
+        Process::start(command.args(words))
     };
     let mut server = start(&["server".into()])?;
     let port = server.line().context("the server")?;
@@ -140,7 +187,11 @@ fn round(
     text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-fn line((size_bytes, layer): (usize, Layer), runs: &[Measured], accelerated: u32) -> Option<Line> {
+fn line(
+    (size_bytes, layer): (usize, Layer),
+    runs: &[Measured],
+    accelerated: Option<u32>,
+) -> Option<Line> {
     let medians: Vec<f64> = runs.iter().map(|run| run.median_us).collect();
     Some(Line {
         scenario: "rpc",
@@ -151,7 +202,7 @@ fn line((size_bytes, layer): (usize, Layer), runs: &[Measured], accelerated: u32
         max_us: medians.iter().copied().fold(0.0, f64::max),
         median_us: median(medians)?,
         p99_us: median(runs.iter().map(|run| run.p99_us).collect())?,
-        accelerated_runs: (layer == Layer::Sovia).then_some(accelerated),
+        accelerated_runs: accelerated.filter(|_| layer != Layer::Tcp),
     })
 }
 

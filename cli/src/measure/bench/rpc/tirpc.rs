@@ -3,8 +3,11 @@
 //! Names and layouts are those of its headers (`rpc/clnt.h`, `rpc/svc.h`, `rpc/xdr.h`), which its version number (3) fixes.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::ffi::CString;
 use std::net::{SocketAddrV4, TcpListener};
 use std::os::fd::IntoRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::{Context, bail, ensure};
@@ -65,6 +68,14 @@ struct TransportOps {
     arguments: unsafe extern "C" fn(*mut Transport, Xdr, *mut c_void) -> c_int,
 }
 
+/// `struct netbuf`.
+#[repr(C)]
+struct NetworkAddress {
+    room: c_uint,
+    len: c_uint,
+    at: *mut c_void,
+}
+
 type Dispatch = unsafe extern "C" fn(*mut Request, *mut Transport);
 
 /// The functions that are called.
@@ -84,7 +95,26 @@ pub(super) struct Library {
     register: unsafe extern "C" fn(*mut Transport, c_ulong, c_ulong, Dispatch, c_int) -> c_int,
     reply: unsafe extern "C" fn(*mut Transport, Xdr, *mut c_void) -> c_int,
     run: unsafe extern "C" fn(),
+    via: Option<Via>,
 }
+
+/// The functions of libsovia-rpc.
+#[derive(Clone, Copy)]
+struct Via {
+    create_client: unsafe extern "C" fn(
+        c_int,
+        *const NetworkAddress,
+        u32,
+        u32,
+        c_uint,
+        c_uint,
+    ) -> *mut ClientHandle,
+    create_transport: unsafe extern "C" fn(c_int, c_uint, c_uint) -> *mut Transport,
+    run: unsafe extern "C" fn(),
+}
+
+/// "Make a socket": `RPC_ANYFD`.
+const ANY: c_int = -1;
 
 /// For what libtirpc calls back, which gets nothing of ours.
 static LIBRARY: OnceLock<Library> = OnceLock::new();
@@ -96,42 +126,87 @@ struct Bytes {
     len: c_uint,
 }
 
-impl Library {
-    /// Finds libtirpc.
-    #[expect(clippy::missing_transmute_annotations, reason = "the fields say the types")]
-    pub(super) fn open() -> anyhow::Result<Self> {
-        if let Some(library) = LIBRARY.get() {
-            return Ok(*library);
-        }
+/// A library that is never closed.
+struct Handle(*mut c_void);
+
+impl Handle {
+    fn open(name: &CStr) -> anyhow::Result<Self> {
         // SAFETY: the library's constructors are those of any program that links it.
-        let handle = unsafe { libc::dlopen(c"libtirpc.so.3".as_ptr(), libc::RTLD_NOW) };
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         if handle.is_null() {
             // SAFETY: after a call that has failed: a text, or null.
             let why = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
             let why = why.map_or_else(String::new, |why| why.to_string_lossy().into_owned());
-            bail!("cannot open libtirpc.so.3 (Debian: libtirpc3): {why}");
+            bail!("cannot open {}: {why}", name.to_string_lossy());
         }
-        let find = |name: &CStr| {
-            // SAFETY: a handle that is never closed.
-            let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
-            if found.is_null() {
-                bail!("libtirpc.so.3 has no {}", name.to_string_lossy())
-            }
-            Ok(found)
-        };
+        Ok(Self(handle))
+    }
+
+    fn find(&self, name: &CStr) -> anyhow::Result<*mut c_void> {
+        // SAFETY: a handle that is never closed.
+        let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        ensure!(!found.is_null(), "the library has no {}", name.to_string_lossy());
+        Ok(found)
+    }
+}
+
+impl Via {
+    #[expect(clippy::missing_transmute_annotations, reason = "the fields say the types")]
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        let name = CString::new(path.as_os_str().as_bytes()).context("a path without zeros")?;
+        let library = Handle::open(&name)?;
+        // SAFETY: the functions of these names have these types, by sovia_rpc.h and svc.h.
+        unsafe {
+            Ok(Self {
+                create_client: core::mem::transmute(library.find(c"clnt_via_create")?),
+                create_transport: core::mem::transmute(library.find(c"svc_via_create")?),
+                run: core::mem::transmute(library.find(c"svc_run")?),
+            })
+        }
+    }
+}
+
+impl Library {
+    /// Finds libtirpc; with the path of libsovia-rpc, that as well, for transport and clients.
+    #[expect(clippy::missing_transmute_annotations, reason = "the fields say the types")]
+    pub(super) fn open(via: Option<&Path>) -> anyhow::Result<Self> {
+        if let Some(library) = LIBRARY.get() {
+            return Ok(*library);
+        }
+        let tirpc = Handle::open(c"libtirpc.so.3").context("libtirpc (Debian: libtirpc3)")?;
+        let via = via.map(Via::open).transpose()?;
         // SAFETY: the functions of these names have these types, by the headers of version 3.
         let library = unsafe {
             Self {
-                xdr_int: core::mem::transmute::<*mut c_void, Xdr>(find(c"xdr_int")?),
-                xdr_bytes: core::mem::transmute(find(c"xdr_bytes")?),
-                create_client: core::mem::transmute(find(c"clnttcp_create")?),
-                create_transport: core::mem::transmute(find(c"svc_vc_create")?),
-                register: core::mem::transmute(find(c"svc_register")?),
-                reply: core::mem::transmute(find(c"svc_sendreply")?),
-                run: core::mem::transmute(find(c"svc_run")?),
+                xdr_int: core::mem::transmute::<*mut c_void, Xdr>(tirpc.find(c"xdr_int")?),
+                xdr_bytes: core::mem::transmute(tirpc.find(c"xdr_bytes")?),
+                create_client: core::mem::transmute(tirpc.find(c"clnttcp_create")?),
+                create_transport: core::mem::transmute(tirpc.find(c"svc_vc_create")?),
+                register: core::mem::transmute(tirpc.find(c"svc_register")?),
+                reply: core::mem::transmute(tirpc.find(c"svc_sendreply")?),
+                run: core::mem::transmute(tirpc.find(c"svc_run")?),
+                via,
             }
         };
         Ok(*LIBRARY.get_or_init(|| library))
+    }
+
+    /// Serves by libsovia-rpc; says its port, and returns where serving cannot go on.
+    pub(super) fn serve_via(
+        &self,
+        say: impl FnOnce(u16) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let via = self.via.context("libsovia-rpc is not open")?;
+        // SAFETY: the transport lives as long as the process.
+        unsafe {
+            let transport = (via.create_transport)(ANY, 0, 0);
+            ensure!(!transport.is_null(), "libsovia-rpc makes no transport");
+            let registered = (self.register)(transport, PROGRAM, VERSION, answer, 0);
+            ensure!(registered != 0, "libtirpc does not register the service");
+            say((*transport).port)?;
+            (via.run)();
+        }
+        Ok(())
     }
 
     /// Serves on a listener; returns where serving cannot go on.
@@ -149,14 +224,23 @@ impl Library {
 
     /// A client of the server there.
     pub(super) fn client(&self, server: SocketAddrV4) -> anyhow::Result<Client> {
-        let mut fd: c_int = -1;
-        // SAFETY: zeros are an address; both locals live as long as the call.
+        let mut fd: c_int = ANY;
+        // SAFETY: zeros are an address; all locals live as long as the calls.
         let handle = unsafe {
             let mut address: libc::sockaddr_in = core::mem::zeroed();
             address.sin_family = libc::AF_INET as libc::sa_family_t;
             address.sin_addr.s_addr = u32::from(*server.ip()).to_be();
             address.sin_port = server.port().to_be();
-            (self.create_client)(&raw mut address, PROGRAM, VERSION, &raw mut fd, 0, 0)
+            let at = &raw mut address;
+            let len = size_of::<libc::sockaddr_in>() as c_uint;
+            let place = NetworkAddress { room: len, len, at: at.cast() };
+            match self.via {
+                Some(via) => {
+                    let (program, version) = (PROGRAM as u32, VERSION as u32);
+                    (via.create_client)(fd, &raw const place, program, version, 0, 0)
+                }
+                None => (self.create_client)(at, PROGRAM, VERSION, &raw mut fd, 0, 0),
+            }
         };
         ensure!(!handle.is_null(), "libtirpc does not connect to {server}");
         Ok(Client { library: *self, handle, bytes: vec![7; MOST] })

@@ -1,0 +1,21 @@
+/* What makes clients shares. */
+#ifndef SOVIA_RPC_CLIENT_H
+#define SOVIA_RPC_CLIENT_H
+
+#include <rpc/rpc.h>
+#include <stdbool.h>
+
+/* The transport's name. */
+#define VIA "via"
+
+/* Whether a program asks for this transport. */
+bool is_via(const char *nettype);
+
+/* Notes why a client cannot be made; NULL, for its return value. */
+CLIENT *cannot_create(enum clnt_stat status, int error);
+
+/* A client on a connected socket of libsovia's, which it closes if `owned`. */
+CLIENT *client_on(int fd, bool owned, const struct netbuf *address, rpcprog_t program, rpcvers_t version,
+                  u_int send_size, u_int receive_size);
+
+#endif

@@ -1,0 +1,77 @@
+//! Sun RPC: rpcgen's client and server over libtirpc, neither of which knows of Sovia, and over libsovia-rpc's "via". Each
+//! case is told the same as over the kernel.
+
+mod binder;
+mod programs;
+mod via;
+
+use programs::{Ends, Programs, programs};
+use sovia_tests::Pairing;
+
+/// What clients say of every case named, one after the other with one server.
+fn told(programs: &Programs, ends: Ends, cases: &[&str]) -> Vec<String> {
+    let (server, client) = programs.serve(ends);
+    let told = cases.iter().map(|case| ends.client().run(&client(case))).collect();
+    // Some of the cases end it.
+    drop(server.end(libc::SIGTERM));
+    told
+}
+
+/// Every case named, in every pairing; what the kernel's clients say.
+fn is_told_the_same(cases: &[&str]) -> Option<Vec<String>> {
+    let programs = programs()?;
+    let kernel = told(programs, Ends::KERNEL, cases);
+    assert!(kernel[0].contains("2000 of 2000 sums are right"), "{kernel:?}");
+    for pairing in Pairing::OTHERS {
+        assert_eq!(told(programs, Ends::of(pairing), cases), kernel, "{pairing}");
+    }
+    Some(kernel)
+}
+
+#[test]
+fn records_of_every_size_come_back() {
+    is_told_the_same(&["large"]);
+}
+
+#[test]
+fn a_call_that_times_out_leaves_the_next_one_right() {
+    is_told_the_same(&["late"]);
+}
+
+#[test]
+fn a_server_that_dies_is_told() {
+    if let Some(told) = is_told_the_same(&["death"]) {
+        // RPC_CANTRECV.
+        assert!(told[0].contains("a server that dies: RPC: Unable to receive"), "{told:?}");
+    }
+}
+
+/// A client that leaves in the middle of a call, and one whose record never ends, harm no other.
+#[test]
+fn bad_clients_harm_no_other() {
+    is_told_the_same(&["leaves", "calls", "endless", "calls", "large"]);
+}
+
+#[test]
+fn several_clients_are_served_at_once() {
+    let Some(programs) = programs() else { return };
+    for pairing in Pairing::OTHERS {
+        serve_several(programs, Ends::of(pairing));
+    }
+}
+
+/// Six clients at a time with one server.
+fn serve_several(programs: &Programs, ends: Ends) {
+    let (server, client) = programs.serve(ends);
+    std::thread::scope(|scope| {
+        for case in ["calls", "large", "calls", "large", "calls", "calls"] {
+            let (line, programs) = (client(case), ends.client());
+            scope.spawn(move || {
+                let told = programs.run(&line);
+                assert!(told.contains("2000 of 2000 sums are right"), "{ends}: {told}");
+                assert!(!told.contains("NO"), "{ends}: {told}");
+            });
+        }
+    });
+    drop(server.end(libc::SIGTERM));
+}
