@@ -27,17 +27,17 @@ static void serve(int listener) {
     }
 }
 
-static double ask(int peer, long size, long rounds) {
+static double ask(int peer, size_t size, size_t rounds) {
     char *sent = malloc(size), *got = malloc(size);
     struct timespec begun, ended;
     clock_gettime(CLOCK_MONOTONIC, &begun);
-    for (long round = 0; round < rounds; round++) {
-        for (long place = 0; place < size; place++) sent[place] = (char)(round * 31 + place * 7);
-        check(write(peer, sent, size) == size, "write");
-        for (long place = 0, more; place < size; place += more)
+    for (size_t round = 0; round < rounds; round++) {
+        for (size_t place = 0; place < size; place++) sent[place] = (char)(round * 31 + place * 7);
+        check(write(peer, sent, size) == (ssize_t)size, "write");
+        for (ssize_t place = 0, more; place < (ssize_t)size; place += more)
             check((more = read(peer, got + place, size - place)) > 0, "read");
         if (memcmp(sent, got, size)) {
-            fprintf(stderr, "message %ld differs\n", round);
+            fprintf(stderr, "message %zu differs\n", round);
             exit(1);
         }
     }
@@ -58,5 +58,5 @@ int main(int count, char **words) {
         serve(own);
     }
     check(!connect(own, (struct sockaddr *)&address, sizeof address), "connect");
-    printf("%f\n", ask(own, atol(words[3]), atol(words[4])));
+    printf("%f\n", ask(own, strtoul(words[3], NULL, 10), strtoul(words[4], NULL, 10)));
 }
