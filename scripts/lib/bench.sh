@@ -1,6 +1,7 @@
 # For scripts that compare programs over kernel TCP and over Sovia. To be sourced, with `sovia` and `rounds`
 # set; with OLD, another build's `sovia`, that one is a third column; STACKS names the columns itself. Each load is a
 # function that is given `tcp`, `sovia` or `old` first and prints one number, the more the better.
+# shellcheck shell=bash disable=SC2034,SC2119,SC2120,SC2128,SC2154,SC2178
 
 read -ra stacks <<<"${STACKS:-tcp sovia}"
 [ -z "${OLD:-}" ] || stacks+=(old)
@@ -57,7 +58,7 @@ listening() {
         [ -z "${3:-}" ] || kill -0 "$3" 2>/dev/null || break
         sleep 0.05
     done
-    failed "$2 does not listen: $(tail -5 "$folder/server.log")"
+    failed "$2 does not listen: $(tail -3 "$folder/server.log" | cut -c 1-300)"
     return 1
 }
 

@@ -1,5 +1,5 @@
 # Databases: PostgreSQL, MariaDB.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 subject Databases
 packages+=(postgresql mariadb-server mariadb-client sysbench)
 

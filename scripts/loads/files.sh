@@ -1,5 +1,5 @@
 # Programs that copy files: rsync, git, scp, socat, netcat.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 subject Files
 packages+=(rsync git openssh-server openssh-client socat netcat-openbsd)
 

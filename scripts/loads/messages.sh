@@ -1,5 +1,5 @@
 # Brokers and libraries for messages: Mosquitto, RabbitMQ, beanstalkd, ZeroMQ, gRPC.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 subject Messages
 packages+=(mosquitto mosquitto-clients rabbitmq-server python3-pika beanstalkd python3-zmq python3-grpcio
     libgrpc++-dev g++ pkg-config)

@@ -1,6 +1,6 @@
 # Programs that measure networks, message passing between processes of a computation, and programs that no library can be
 # loaded into, which stay on TCP with their peers.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 subject Network
 packages+=(iperf3 sockperf netpipe-tcp openmpi-bin libopenmpi-dev gcc)
 

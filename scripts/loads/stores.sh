@@ -1,5 +1,5 @@
 # Stores of keys: Redis by itself, with a file, a replica, in a cluster, as a board of messages; memcached.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 subject Stores
 packages+=(redis-server redis-tools memcached libmemcached-tools)
 

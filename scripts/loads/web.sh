@@ -1,5 +1,5 @@
 # Servers of the web, and what stands before them: nginx in several ways, haproxy, apache, lighttpd, stunnel.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 subject Web
 packages+=(nginx-light wrk curl haproxy apache2 apache2-utils lighttpd stunnel4 openssl)
 
