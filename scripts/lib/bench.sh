@@ -101,6 +101,12 @@ stop() {
     servers=()
 }
 
+# finish: waits for the only server, which ends when its client has gone.
+finish() {
+    [ ${#servers[@]} = 0 ] || ended "$server"
+    servers=()
+}
+
 # A port on which nobody listens, and none on the nine behind it.
 port() {
     local at

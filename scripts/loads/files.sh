@@ -60,19 +60,13 @@ CONFIG
     stop
 }
 
-# finish: waits for the only server, which ends with its connection.
-finish() {
-    ended "$server"
-    servers=()
-}
-
 socat_file() {
     local how=$1 at begun
     at=$(port)
     file 256 >/dev/null
     serve "$how" "$at" socat -u "TCP-LISTEN:$at,bind=127.0.0.1" "CREATE:$folder/copy"
     begun=$EPOCHREALTIME
-    over "$how" socat -u "FILE:$folder/file256" "TCP:127.0.0.1:$at"
+    over "$how" socat -u "FILE:$folder/file256" "TCP:127.0.0.1:$at" || stop
     finish
     rate 256 "$folder/file256" "$folder/copy" "$begun"
 }
@@ -84,7 +78,7 @@ nc_file() {
     file 256 >/dev/null
     serve "$how" "$at" nc -l 127.0.0.1 "$at"
     begun=$EPOCHREALTIME
-    over "$how" nc -N 127.0.0.1 "$at" <"$folder/file256"
+    over "$how" nc -N 127.0.0.1 "$at" <"$folder/file256" || stop
     finish
     mv "$folder/server.log" "$folder/copy"
     rate 256 "$folder/file256" "$folder/copy" "$begun"

@@ -10,7 +10,7 @@ mosquitto_messages() {
     at=$(port)
     printf 'listener %s 127.0.0.1\nallow_anonymous true\nuser %s\nmax_queued_messages 0\n' "$at" "$who" >"$folder/mosquitto.conf"
     serve "$how" "$at" mosquitto -c "$folder/mosquitto.conf"
-    over "$how" mosquitto_sub -p "$at" -t matrix -q 1 -C 20000 >"$folder/got" &
+    over "$how" mosquitto_sub -p "$at" -t matrix -q 1 -C 20000 -W 60 >"$folder/got" &
     listener=$!
     sleep 0.5
     seq 20000 >"$folder/published"

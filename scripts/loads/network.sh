@@ -30,10 +30,9 @@ ping_pong() {
 netpipe() {
     local how=$1 what=(-l 65536 -u 65537 -p 0 -n 3000)
     serve "$how" 5002 NPtcp "${what[@]}"
-    over "$how" NPtcp -h 127.0.0.1 "${what[@]}" -o "$folder/np.out" >/dev/null 2>&1
-    ended "$server"
-    servers=()
-    awk 'END { print $2 }' "$folder/np.out"
+    over "$how" NPtcp -h 127.0.0.1 "${what[@]}" -o "$folder/np.out" >/dev/null 2>&1 || stop
+    finish
+    awk 'NF > 1 { figure = $2 } END { if (figure) print figure }' "$folder/np.out"
     rm -f "$folder/np.out"
 }
 
