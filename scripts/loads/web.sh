@@ -29,7 +29,7 @@ nginx_at() {
 ask() {
     local how=$1 word=$3 page="http${secure:+s}://127.0.0.1:$2/"
     equal "$page" "$(over "$how" curl -sk "$page" | grep -o "$word")" "$word"
-    over "$how" wrk -t1 -d2 "${@:4}" "$page" >"$folder/wrk.log"
+    over "$how" wrk --timeout 60 -t1 -d2 "${@:4}" "$page" >"$folder/wrk.log"
     no_errors "$folder/wrk.log"
     sed -n 's/^Requests.sec: *//p' "$folder/wrk.log"
 }
@@ -107,9 +107,9 @@ web_signals() {
     # Only one that is nobody's child takes a new program, and looks for it in no path.
     over "$how" "$(command -v nginx)" -c "$folder/nginx.conf"
     listening "$at" nginx || return
-    over "$how" wrk -t1 -c8 -d4 "http://127.0.0.1:$at/" >"$folder/kept.log" &
+    over "$how" wrk --timeout 60 -t1 -c8 -d4 "http://127.0.0.1:$at/" >"$folder/kept.log" &
     kept=$!
-    over "$how" wrk -t1 -c8 -d3 -H 'Connection: close' "http://127.0.0.1:$at/" >"$folder/wrk.log" &
+    over "$how" wrk --timeout 60 -t1 -c8 -d3 -H 'Connection: close' "http://127.0.0.1:$at/" >"$folder/wrk.log" &
     alone=$!
     sleep 0.3
     "$2"
