@@ -3,11 +3,14 @@
 subject Files
 packages+=(rsync git openssh-server openssh-client socat netcat-openbsd)
 
+# As a user who has no rights to give up: connections of one that gives some up are on TCP from then on.
 rsync_file() {
-    local how=$1 at begun
+    local how=$1 at begun AS=
     at=$(port)
+    [ "$(id -u)" != 0 ] || AS=daemon
+    chmod 777 "$folder"
     file 256 >/dev/null
-    printf 'use chroot = no\nuid = %s\n[files]\npath = %s\n' "$who" "$folder" >"$folder/rsyncd.conf"
+    printf 'use chroot = no\n[files]\npath = %s\n' "$folder" >"$folder/rsyncd.conf"
     serve "$how" "$at" rsync --daemon --no-detach --address 127.0.0.1 --port "$at" --config "$folder/rsyncd.conf"
     begun=$EPOCHREALTIME
     over "$how" rsync -W "rsync://127.0.0.1:$at/files/file256" "$folder/copy"
