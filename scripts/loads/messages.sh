@@ -15,7 +15,8 @@ mosquitto_messages() {
     sleep 0.5
     seq 20000 >"$folder/published"
     begun=$EPOCHREALTIME
-    over "$how" mosquitto_pub -p "$at" -t matrix -q 1 -l <"$folder/published"
+    # It looks for a broker that has died for ever, over any stack.
+    over "$how" timeout 60 mosquitto_pub -p "$at" -t matrix -q 1 -l <"$folder/published"
     wait $listener
     figure=$(since "$begun" 20000)
     same "$folder/published" "$folder/got" && echo "$figure"
