@@ -84,7 +84,7 @@ web_file_tls() {
     web_file "$1"
 }
 
-# A file that a client sends, which the program behind nginx has as it was.
+# A file that a client sends.
 web_put() {
     local how=$1 at begun
     at=$(port)
@@ -255,6 +255,7 @@ if load nginx nginx wrk curl; then
     row 'nginx, a connection a request, 1/s' web -c16 -H 'Connection: close'
     row 'nginx, four workers, 1/s' web_workers
     row 'nginx, a file by curl, MB/s' web_file
+    row 'nginx, a file from curl, MB/s' web_put
 fi
 if load nginx-tls nginx wrk curl openssl; then
     row 'nginx, TLS, wrk -c 50, 1/s' web_tls -c50
