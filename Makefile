@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc uninstall setup test checked soak stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix papers clean
+.PHONY: build install install-rpc uninstall setup test checked soak stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -147,9 +147,15 @@ compare: build
 	$(BUILT)/sovia bench compare $(BASELINE) $(TARGET)/compared.jsonl
 
 # Real programs over TCP and over Sovia, checked and measured; those of `scripts/matrix --programs` that are installed.
+# PAGE=docs/matrix.md writes the table to that page as well.
 ROUNDS ?= 3
 matrix: build
-	scripts/matrix $(BUILT)/sovia $(ROUNDS)
+	scripts/matrix $(if $(PAGE),--page $(PAGE)) $(BUILT)/sovia $(ROUNDS)
+
+# The same loads over Sovia alone, their processes stopped and killed at random moments, for so many minutes.
+MINUTES ?= 60
+faults: build
+	scripts/faults $(BUILT)/sovia $(MINUTES) $(SEED)
 
 # The papers' benchmarks, as a page with pictures.
 papers: build

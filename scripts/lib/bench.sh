@@ -1,26 +1,45 @@
 # For scripts that compare programs over kernel TCP and over Sovia. To be sourced, with `sovia` and `rounds`
-# set; with OLD, another build's `sovia`, that one is a third column. Each load is a function that is given
-# `tcp`, `sovia` or `old` first and prints one number, the more the better.
+# set; with OLD, another build's `sovia`, that one is a third column; STACKS names the columns itself. Each load is a
+# function that is given `tcp`, `sovia` or `old` first and prints one number, the more the better.
+# shellcheck shell=bash disable=SC2034,SC2119,SC2120,SC2128,SC2154,SC2178
 
-stacks=(tcp sovia)
+read -ra stacks <<<"${STACKS:-tcp sovia}"
 [ -z "${OLD:-}" ] || stacks+=(old)
 
 folder=$(mktemp -d)
-server=
+servers=()
 cleanup() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null
+    [ ${#servers[@]} = 0 ] || kill "${servers[@]}" 2>/dev/null
     rm -rf "$folder"
 }
 trap cleanup EXIT
 trap 'exit 1' INT TERM
 
-# over HOW COMMAND...: `tcp` runs it as it is; as another user, if AS names one.
-over() { (become "$@"); }
+# wrong WHAT: a result that no stack may give, such as other bytes than were sent. failed WHAT: none, or a part of it,
+# as where a process has died. Either costs the row its figure, and the script its good end.
+wrong() { complain WRONG "$*"; }
+failed() { complain FAILED "$*"; }
+complain() {
+    echo "$1: $name, $how: $2" >&2
+    echo "$1" >>"$folder/complaints"
+}
 
+# over HOW COMMAND...: a client, which has two minutes.
+over() {
+    local status begun_at=$SECONDS
+    (limit=120 become "$@")
+    status=$?
+    # timeout's words for the first signal and the second; the latter is also a client's that somebody else has killed.
+    case $status in 124 | 137) [ $((SECONDS - begun_at)) -lt 120 ] || failed "$2 does not end" ;; esac
+    return $status
+}
+
+# become HOW COMMAND...: `tcp` runs it as it is; as another user, if AS names one; for at most `limit` seconds, if that is set.
 become() {
     local how=$1 command=()
     shift
-    [ -z "${AS:-}" ] || command=(setpriv "--reuid=$AS" "--regid=$AS" --clear-groups)
+    [ -z "${limit:-}" ] || command=(timeout --foreground -k 10 "$limit")
+    [ -z "${AS:-}" ] || command+=(setpriv "--reuid=$AS" "--regid=$AS" --clear-groups)
     case $how in
     sovia) command+=("$sovia" run --) ;;
     old) command+=("$OLD" run --) ;;
@@ -28,40 +47,95 @@ become() {
     exec "${command[@]}" "$@"
 }
 
+# open PORT: whether somebody listens there.
+open() { grep -qE ":$(printf %04X "$1") 0+:0000 0A" /proc/net/tcp /proc/net/tcp6; }
+
+# listening PORT WHAT [PROCESS]: waits until somebody listens there, for half a minute, or until the process has ended.
+listening() {
+    local tries
+    for tries in $(seq 600); do
+        open "$1" && return
+        [ -z "${3:-}" ] || kill -0 "$3" 2>/dev/null || break
+        sleep 0.05
+    done
+    failed "$2 does not listen: $(tail -3 "$folder/server.log" | cut -c 1-300)"
+    return 1
+}
+
+# start HOW COMMAND...: a server, whose process is in `server` then.
+start() {
+    become "$@" >"$folder/server.log" 2>&1 </dev/null &
+    server=$!
+    servers+=("$server")
+}
+
 # serve HOW PORT COMMAND...: starts a server; returns when somebody listens.
 serve() {
-    local how=$1 port=$2 tries
+    local how=$1 port=$2
     shift 2
-    become "$how" "$@" >"$folder/server.log" 2>&1 &
-    server=$!
-    for tries in $(seq 100); do
-        grep -qE ":$(printf %04X "$port") 0+:0000 0A" /proc/net/tcp /proc/net/tcp6 && return
-        sleep 0.1
+    start "$how" "$@"
+    listening "$port" "$1" "$server"
+}
+
+# ended PROCESS: waits until a server has ended by itself, for a minute.
+ended() {
+    local tries
+    for tries in $(seq 1200); do
+        kill -0 "$1" 2>/dev/null || break
+        sleep 0.05
     done
-    echo "$(basename "$0"): $1 does not listen:" >&2
-    tail -5 "$folder/server.log" >&2
+    if kill -0 "$1" 2>/dev/null; then
+        failed "a server does not end"
+        kill -KILL "$1"
+    fi
+    wait "$1" 2>/dev/null
 }
 
+# stop [SIGNAL]: ends all servers, the last one first.
 stop() {
-    kill "$server" 2>/dev/null
-    wait "$server" 2>/dev/null
-    server=
+    local at
+    for ((at = ${#servers[@]} - 1; at >= 0; at--)); do
+        kill "-${1:-TERM}" "${servers[at]}" 2>/dev/null
+        ended "${servers[at]}"
+    done
+    servers=()
 }
 
-port() { echo $((20000 + RANDOM % 10000)); }
+# finish: waits for the only server, which ends when its client has gone.
+finish() {
+    [ ${#servers[@]} = 0 ] || ended "$server"
+    servers=()
+}
+
+# A port on which nobody listens, and none on the nine behind it.
+port() {
+    local at
+    while at=$((20000 + RANDOM % 10000)); do
+        for ((i = 0; i < 10; i++)); do open $((at + i)) && continue 2; done
+        echo $at
+        return
+    done
+}
 
 # compare NAME COMMAND ARGUMENT...: the first argument, HOW, is put in. Prints for each stack the median over
-# the rounds, with least and most, and the median of the rounds' quotients of Sovia and each other stack.
+# the rounds, with least and most, and the median of the rounds' quotients of Sovia and each other stack. The same goes to
+# `$folder/table`, with tabs. Fails if there was a complaint, or no figure.
 compare() {
     local name=$1 command=$2 how round
     shift 2
     : >"$folder/figures"
+    : >"$folder/complaints"
     for round in $(seq "$rounds"); do
         for how in "${stacks[@]}"; do
-            "$command" "$how" "$@" | sed "s/^/$round $how /" >>"$folder/figures"
+            # Not in a pipe: what it starts is to be known here, and ended if this ends.
+            "$command" "$how" "$@" >"$folder/figure"
+            [ -s "$folder/figure" ] || [ -s "$folder/complaints" ] || failed 'no figure'
+            sed "s/^/$round $how /" "$folder/figure" >>"$folder/figures"
+            [ ${#servers[@]} = 0 ] || stop
         done
     done
-    awk -v name="$name" -v stacks="${stacks[*]}" '
+    awk -v name="$name" -v stacks="${stacks[*]}" -v table="$folder/table" \
+        -v complaint="$(sort -r "$folder/complaints" | head -1)" '
         function short(v) {
             if (v >= 1e6) return sprintf("%.2f M", v / 1e6)
             if (v >= 1e3) return sprintf("%.1f k", v / 1e3)
@@ -75,30 +149,37 @@ compare() {
         NF == 3 { figure[$2, $1] = $3; if ($1 > rounds) rounds = $1 }
         END {
             count = split(stacks, stack, " ")
-            line = sprintf("%-32s", name)
+            line = sprintf("%-36s", name)
+            row = name
             for (s = 1; s <= count; s++) {
                 n = 0
                 for (r = 1; r <= rounds; r++) if ((stack[s], r) in figure) a[++n] = figure[stack[s], r]
                 sort(a, n)
-                text = n ? short(a[int((n + 1) / 2)]) " (" short(a[1]) " to " short(a[n]) ")" : "no figure"
+                text = complaint ? complaint : n ? short(a[int((n + 1) / 2)]) " (" short(a[1]) " to " short(a[n]) ")" : "no figure"
                 line = line sprintf(" %30s", text)
+                row = row "\t" text
             }
-            for (s = 1; s <= count; s++) {
+            for (s = 1; s <= count && !complaint; s++) {
                 if (stack[s] == "sovia") continue
                 n = 0
                 for (r = 1; r <= rounds; r++)
                     if (figure["sovia", r] > 0 && figure[stack[s], r] > 0)
                         a[++n] = figure["sovia", r] / figure[stack[s], r]
                 sort(a, n)
-                if (n) line = line sprintf("   %s x %s (%s to %s)", quotient(a[int((n + 1) / 2)]), stack[s], quotient(a[1]), quotient(a[n]))
+                if (!n) continue
+                text = quotient(a[int((n + 1) / 2)]) " (" quotient(a[1]) " to " quotient(a[n]) ")"
+                line = line sprintf("   %s x %s", text, stack[s])
+                row = row "\t" text
             }
             print line
+            print row >>table
         }
         function quotient(q) { return sprintf(q < 10 ? "%.2f" : "%.1f", q) }' "$folder/figures"
+    [ ! -s "$folder/complaints" ]
 }
 
 heading() {
-    printf '%-32s' load
+    printf '%-36s' load
     printf ' %30s' "${stacks[@]}"
     printf '   Sovia as a multiple\n'
 }

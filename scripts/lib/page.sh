@@ -1,0 +1,59 @@
+# For scripts/matrix: the table of a run as a page of Markdown. To be sourced.
+# shellcheck shell=bash disable=SC2154
+
+# write_page: of `$folder/table`, whose lines are a row's name, the stacks' figures and the multiples, or #SUBJECT.
+write_page() {
+    cat <<PAGE
+# Real programs over TCP and over Sovia
+
+Programs of Debian's, unmodified, over the kernel's TCP and over \`sovia run\` in turn: each is set up, its results are
+checked, and it is measured, by \`scripts/matrix\`. Written by \`scripts/matrix --page\`, not by hand.
+
+- machine: $(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -1), $(nproc) processors, $(awk '/MemTotal/ { printf "%.0f GB", $2 / 1e6 }' /proc/meminfo)
+- kernel: $(uname -sr), $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' /etc/os-release)
+- Sovia: $("$sovia" --version | sed 's/^sovia *//')$(git -C "$here" log -1 --format=', commit %h' 2>/dev/null)
+- date: $(date -u +%F), rounds: $rounds, load before the first: $load_before
+
+A figure is the median over the rounds, with the least and the most in brackets; the more the better. The multiple is the
+median, the least and the most of the rounds' quotients of Sovia and TCP: 2 is twice as much. Both stacks of a round were
+measured within seconds of each other, one round after the other.
+PAGE
+    awk -F '\t' -v stacks="${stacks[*]}" '
+        BEGIN { count = split(stacks, stack, " ") }
+        /^#/ { subject = substr($0, 2); next }
+        subject != "" {
+            printf "\n## %s\n\n| load |", subject
+            for (s = 1; s <= count; s++) printf " %s |", name(stack[s])
+            for (s = 1; s <= count; s++) if (stack[s] != "sovia") printf " multiple of %s |", name(stack[s])
+            printf "\n|"
+            for (s = 0; s < 2 * count; s++) printf "---|"
+            printf "\n"
+            subject = ""
+        }
+        {
+            printf "|"
+            for (f = 1; f <= 2 * count; f++) printf " %s |", f <= NF ? $f : ""
+            printf "\n"
+            rows++
+            if (NF <= count + 1) { without++; next }
+            split($(count + 2), part, /[ ()]+/)
+            # part: the median, the least, "to", the most.
+            if (part[1] > 1.3) more++
+            if (part[1] > 2) twice++
+            if (part[4] < 1) { less++; slow = slow "\n- " $1 ": " $(count + 2) }
+        }
+        END {
+            printf "\n## Count\n\n"
+            printf "Of %d rows %d are above 1.3 times TCP, %d above 2 times, and %d below 1 in every round.", rows, more, twice, less
+            if (without) printf " %d have no right result.", without
+            printf "\n%s", slow == "" ? "" : slow "\n"
+        }
+        function name(word) { return word == "tcp" ? "TCP" : word == "sovia" ? "Sovia" : "an older Sovia" }' "$folder/table"
+    cat <<PAGE
+
+## Versions
+
+$(dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^ii *//p' |
+        sort -u | awk '{ text = text (text ? ", " : "") $1 " " $2 } END { print text }' | fold -s -w 118 | sed 's/ *$//')
+PAGE
+}
