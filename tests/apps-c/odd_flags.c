@@ -126,6 +126,61 @@ static void is_told_how_much_is_left(struct peer *p) {
     send_all(p->fd, "fine", 4);
 }
 
+// One that is told beside each message how many bytes are left (TCP_INQ), as gRPC reads: with room for all of that, for a
+// part of it, for none; while it only looks, and at the end.
+static void say_what_is_left(struct peer *p, size_t room, int flags) {
+    char control[256];
+    memset(control, 0x55, sizeof control);
+    struct iovec part = {buffer, 7};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = room ? control : NULL, .msg_controllen = room};
+    CALL(recvmsg(p->fd, &message, flags));
+    say("room %zu: control %zu, flags %x", room, message.msg_controllen, message.msg_flags);
+    for (size_t at = 0; at < 32; at += 4) {
+        unsigned word;
+        memcpy(&word, control + at, sizeof word);
+        say("  %x", word);
+    }
+}
+
+static void is_told_each_time(struct peer *p) {
+    static const size_t rooms[] = {0, 8, 15, 16, 18, 19, 20, 21, 23, 24, 25, 100};
+    int on = 1, off = 0;
+    CALL(setsockopt(p->fd, IPPROTO_TCP, TCP_INQ, &on, sizeof on));
+    for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
+        meet(p);
+        await_bytes(p->fd, 20);
+        say_what_is_left(p, rooms[i], MSG_PEEK);
+        say_what_is_left(p, rooms[i], 0);
+        say_what_is_left(p, rooms[i], MSG_DONTWAIT);
+        say_what_is_left(p, rooms[i], MSG_WAITALL | MSG_DONTWAIT);
+        say_what_is_left(p, rooms[i], MSG_DONTWAIT);
+    }
+    CALL(setsockopt(p->fd, IPPROTO_TCP, TCP_INQ, &off, sizeof off));
+    meet(p);
+    await_bytes(p->fd, 20);
+    say_what_is_left(p, 64, 0);
+    CALL(setsockopt(p->fd, IPPROTO_TCP, TCP_INQ, &on, sizeof on));
+    meet(p);
+    meet(p);
+    int set = MUST(epoll_create1(0));
+    struct epoll_event end = {.events = EPOLLRDHUP | EPOLLET};
+    MUST(epoll_ctl(set, EPOLL_CTL_ADD, p->fd, &end));
+    CALL(epoll_wait(set, &end, 1, -1));
+    for (int i = 0; i < 4; i++)
+        say_what_is_left(p, 64, 0);
+}
+
+static void sends_each_time(struct peer *p) {
+    for (int i = 0; i < 13; i++) {
+        meet(p);
+        send_all(p->fd, "twenty bytes, no more", 20);
+    }
+    meet(p);
+    CALL(shutdown(p->fd, SHUT_WR));
+    meet(p);
+}
+
 // Bytes that are received by a call of getsockopt, before the ends can have met.
 static void receives_by_mapping(struct peer *p) {
     uint64_t total = 0;
@@ -372,6 +427,8 @@ static const struct scenario scenarios[] = {
     {"waitall_is_interrupted", waits_for_all_interrupted, sends_in_two},
     {"peek_off_is_kept_to", peeks_from_an_offset, sends_in_two},
     {"inq_is_told", is_told_how_much_is_left, sends_in_two},
+    {"inq_is_told_each_time", is_told_each_time, sends_each_time},
+    {"inq_is_told_before_the_switch", is_told_each_time, sends_each_time, COLD},
     {"zerocopy_receive_before_the_switch", receives_by_mapping, sends_and_hears, COLD},
     {"zerocopy_receive_after_the_switch", receives_by_mapping, sends_and_hears},
     {"recvfrom_and_its_length", addresses, sends_200},

@@ -9,6 +9,7 @@ scenarios!("odd_flags":
     waitall_is_interrupted,
     peek_off_is_kept_to,
     inq_is_told,
+    inq_is_told_each_time,
     zerocopy_receive_after_the_switch,
     recvfrom_and_its_length,
     recvmsg_and_its_header,
@@ -22,4 +23,7 @@ scenarios!("odd_flags":
     sendfile_of_a_directory,
 );
 
-scenarios!("odd_flags", Scenario::may_stay_on_tcp: zerocopy_receive_before_the_switch);
+scenarios!("odd_flags", Scenario::may_stay_on_tcp:
+    inq_is_told_before_the_switch,
+    zerocopy_receive_before_the_switch,
+);

@@ -2,8 +2,12 @@
 
 use crate::boundary::{finish, give, outcome, take, take_if};
 use crate::buffers::{buffer, parts};
-use libc::{c_int, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
+use core::cell::Cell;
+use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
+use sovia_sockets::Errno;
+use sovia_sockets::conn::Phase;
 use sovia_sockets::ops::{self, Flags};
+use sovia_sockets::options::TCP_INQ;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 use sovia_sockets::wait::now_ns;
@@ -83,14 +87,26 @@ calls! {
             Err(libc::EINVAL) => return finish(Err(libc::EMSGSIZE)),
             Err(e) => return finish(Err(e)),
         };
-        let attached = at.conn.phase() == sovia_sockets::conn::Phase::Attached;
+        let is_kernels = Cell::new(at.conn.phase() != Phase::Attached);
+        let kernel = || {
+            is_kernels.set(true);
+            kernel()
+        };
         let result = list.with(|list| ops::receive_parts(fd, at, list, flags(how), kernel));
-        if result.is_ok() && attached {
+        if result.is_ok() && !is_kernels.get() {
+            let (control_len, flags) = match ops::left(fd, at) {
+                // SAFETY: plain numbers, where the program wants control messages.
+                Some(left) => match unsafe { give_left(&header, left) } {
+                    Ok(told) => told,
+                    Err(error) => return finish(Err(error)),
+                },
+                None => (0, 0),
+            };
             let named = !header.msg_name.is_null();
             let told = [
                 if named { give(&raw mut (*msg).msg_namelen, 0) } else { Ok(()) },
-                give(&raw mut (*msg).msg_controllen, 0),
-                give(&raw mut (*msg).msg_flags, 0),
+                give(&raw mut (*msg).msg_controllen, control_len),
+                give(&raw mut (*msg).msg_flags, flags),
             ];
             if told.iter().any(Result::is_err) {
                 return finish(Err(libc::EFAULT));
@@ -98,6 +114,33 @@ calls! {
         }
         finish(result)
     }
+}
+
+/// A control message that says how many bytes are left, as far as there is room for it; its length and the message's
+/// flags, as the kernel tells them.
+///
+/// # Safety
+/// The header's control messages are the program's; the memory may be unmapped.
+#[cold]
+unsafe fn give_left(header: &msghdr, left: c_int) -> Result<(size_t, c_int), Errno> {
+    const ROOM: usize = size_of::<cmsghdr>() + size_of::<u64>();
+    const LEN: usize = size_of::<cmsghdr>() + size_of::<c_int>();
+    let room = if header.msg_control.is_null() { 0 } else { header.msg_controllen };
+    if room < size_of::<cmsghdr>() {
+        return Ok((0, libc::MSG_CTRUNC));
+    }
+    let message = header.msg_control.cast::<u8>();
+    // SAFETY: the caller's contract: plain numbers, one after the other.
+    unsafe {
+        give(message.cast(), room.min(LEN))?;
+        give(message.add(size_of::<size_t>()).cast(), [libc::IPPROTO_TCP, TCP_INQ])?;
+        for (i, &byte) in
+            left.to_ne_bytes()[..room.min(LEN) - size_of::<cmsghdr>()].iter().enumerate()
+        {
+            give(message.add(size_of::<cmsghdr>() + i), byte)?;
+        }
+    }
+    Ok((room.min(ROOM), if room < LEN { libc::MSG_CTRUNC } else { 0 }))
 }
 
 /// `recv` is what this interface calls by that name.

@@ -21,7 +21,8 @@ const SO_TIMESTAMPNS_NEW: i32 = 64;
 const SO_TIMESTAMPING_NEW: i32 = 65;
 const TCP_FASTOPEN_KEY: i32 = 33;
 const TCP_FASTOPEN_NO_COOKIE: i32 = 34;
-const TCP_INQ: i32 = 36;
+/// Also the type of the control message.
+pub const TCP_INQ: i32 = 36;
 const TCP_TX_DELAY: i32 = 37;
 
 /// Whether a connection with the option, whatever its value, may be on a VI.
@@ -82,6 +83,8 @@ fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
                 | libc::TCP_SAVE_SYN
                 // Kept to: see `flag::UNTIL_FULL`.
                 | libc::TCP_USER_TIMEOUT
+                // Likewise: `flag::TELLS_LEFT`.
+                | TCP_INQ
         ),
         libc::IPPROTO_IP | libc::IPPROTO_IPV6 => true,
         _ => false,
@@ -104,7 +107,6 @@ const HARMLESS: &[(i32, i32, i32)] = &[
     // How fast bytes go.
     (libc::SOL_SOCKET, SO_MAX_PACING_RATE, -1),
     (libc::IPPROTO_TCP, TCP_TX_DELAY, 0),
-    (libc::IPPROTO_TCP, TCP_INQ, 0),
     // A socket that is being taken over from another kernel.
     (libc::IPPROTO_TCP, libc::TCP_REPAIR, 0),
 ];
@@ -135,5 +137,14 @@ pub(crate) fn note_user_timeout(fd: i32, conn: &Conn) {
         conn.clear(flag::UNTIL_FULL);
     } else {
         conn.set(flag::UNTIL_FULL);
+    }
+}
+
+/// Notes whether `recvmsg` is to tell how many bytes are left.
+pub(crate) fn note_inq(fd: i32, conn: &Conn) {
+    if call::getsockopt::<i32>(fd, libc::IPPROTO_TCP, TCP_INQ).unwrap_or(0) == 0 {
+        conn.clear(flag::TELLS_LEFT);
+    } else {
+        conn.set(flag::TELLS_LEFT);
     }
 }

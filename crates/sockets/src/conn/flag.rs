@@ -64,3 +64,5 @@ pub const GONE: u32 = 1 << 28;
 /// The receiver had shut both halves before it had all that this end sent: the kernel has been given a byte to reset the
 /// connection for.
 pub const LATE: u32 = 1 << 29;
+/// `recvmsg` tells how many bytes are left, as TCP_INQ asks of it.
+pub const TELLS_LEFT: u32 = 1 << 30;

@@ -115,6 +115,7 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
         conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
         options::note_user_timeout(fd, conn);
+        options::note_inq(fd, conn);
         conn.set_phase(Phase::Attached);
         if let Some(handles) = handles {
             stream::handled::begin(&mut guard, handles.waiter, handles.flags);

@@ -18,7 +18,9 @@ pub(crate) use close::leave_to_relay;
 pub use close::{
     close, dup, forget, keep_only, leaving, opened, opening, received, shutdown, staying,
 };
-pub use option::{fionread, keep_error, nonblocking, note_option, pending_error, socket_error};
+pub use option::{
+    fionread, keep_error, left, nonblocking, note_option, pending_error, socket_error,
+};
 pub use receive::{receive, receive_parts};
 pub use send::{send, send_file, send_parts};
 pub use transfer::Flags;

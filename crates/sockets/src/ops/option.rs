@@ -28,6 +28,27 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     }
 }
 
+/// What `recvmsg` tells beside the bytes that it has received, if the program has asked for that (TCP_INQ): how many
+/// are left, and one more once the peer's end has come.
+///
+/// What an epoll set has told is known here: its edge does not come again for a program that reads up to 0.
+pub fn left(fd: i32, at: Ref) -> Option<i32> {
+    const MAY_HAVE_ENDED: u32 = flag::ANCHOR | flag::ENDED | flag::DEAD;
+    let conn = at.conn;
+    if !conn.has(flag::TELLS_LEFT) {
+        return None;
+    }
+    let mut guard = at.attached()?;
+    let left = stream::unread(&mut guard, fd).ok()?;
+    // The program's own shutdown is no end of the peer's.
+    let has_ended = stream::is_ending(&mut guard)
+        || stream::ending::shows_end(&mut guard, fd)
+        || conn.has(MAY_HAVE_ENDED)
+            && !conn.has(flag::SHUT_RD)
+            && stream::ending::events(&mut guard, fd) & libc::POLLRDHUP != 0;
+    Some(left.saturating_add(usize::from(has_ended)).min(i32::MAX as usize) as i32)
+}
+
 /// `SO_ERROR`, as far as the kernel does not know of it.
 pub fn socket_error(fd: i32, at: Ref) -> Option<Errno> {
     if at.conn.phase() != Phase::Attached {
@@ -71,6 +92,9 @@ pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
     }
     if (level, name) == (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) {
         options::note_user_timeout(fd, at.conn);
+    }
+    if (level, name) == (libc::IPPROTO_TCP, options::TCP_INQ) {
+        options::note_inq(fd, at.conn);
     }
     if level != libc::SOL_SOCKET {
         return;
