@@ -1,7 +1,7 @@
-//! stdio over a connection: libc's own streams carry it ([`jumps`]), the standard ones too. What prints to a descriptor
+//! stdio over a connection: libc's own streams carry it ([`jump_tables`]), the standard ones too. What prints to a descriptor
 //! without a stream, or takes a stream's descriptor away, is hooked here.
 
-mod jumps;
+mod jump_tables;
 mod print;
 mod stream;
 mod variadic;
@@ -16,7 +16,7 @@ use sovia_sockets::{config, ops};
 
 /// Before the program's own code.
 pub(crate) fn start() {
-    if !jumps::replace() {
+    if !jump_tables::replace() {
         config::has_strange_streams();
     }
 }

@@ -1,6 +1,6 @@
 //! How libc's streams read, write and close: in libc's tables these stand for libc's own functions.
 
-use super::jumps;
+use super::jump_tables;
 use libc::{FILE, c_char, c_int, c_void};
 use sovia_sockets::table::{self, Entry};
 
@@ -46,7 +46,7 @@ pub(super) unsafe extern "C" fn read(file: *mut FILE, to: *mut c_void, len: isiz
     unsafe {
         match ours(file) {
             Some(fd) => crate::receive::read(fd, to, len as usize),
-            None => jumps::libcs_read()(file, to, len),
+            None => jump_tables::libcs_read()(file, to, len),
         }
     }
 }
@@ -58,7 +58,7 @@ pub(super) unsafe extern "C" fn read(file: *mut FILE, to: *mut c_void, len: isiz
 pub(super) unsafe extern "C" fn write(file: *mut FILE, from: *const c_void, len: isize) -> isize {
     // SAFETY: the caller's stream and buffer.
     unsafe {
-        let Some(fd) = ours(file) else { return jumps::libcs_write()(file, from, len) };
+        let Some(fd) = ours(file) else { return jump_tables::libcs_write()(file, from, len) };
         let done = write_all(fd, from.cast(), len as usize);
         let stream = file.cast::<Stream>();
         if done < len as usize {
@@ -78,7 +78,7 @@ pub(super) unsafe extern "C" fn close(file: *mut FILE) -> c_int {
     unsafe {
         match ours(file) {
             Some(fd) => crate::descriptors::close(fd),
-            None => jumps::libcs_close()(file),
+            None => jump_tables::libcs_close()(file),
         }
     }
 }

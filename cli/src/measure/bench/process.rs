@@ -32,6 +32,16 @@ pub(super) fn with_library(
     Ok(())
 }
 
+/// Has a program be killed when the thread that starts it ends.
+pub(super) fn ends_with_its_starter(command: &mut Command) {
+    let ask = || {
+        prctl::set_pdeathsig(Signal::SIGKILL)?;
+        Ok(())
+    };
+    // SAFETY: the closure makes a system call, and nothing else.
+    unsafe { command.pre_exec(ask) };
+}
+
 /// A process of a measurement; does not outlive it.
 pub(super) struct Process {
     child: Child,
@@ -42,12 +52,7 @@ impl Process {
     /// Starts it, with its output for us and no input. It ends with the thread that calls this.
     pub(super) fn start(command: &mut Command) -> anyhow::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let with_its_starter = || {
-            prctl::set_pdeathsig(Signal::SIGKILL)?;
-            Ok(())
-        };
-        // SAFETY: the closure makes a system call, and nothing else.
-        unsafe { command.pre_exec(with_its_starter) };
+        ends_with_its_starter(command);
         let mut child = command.spawn().context("cannot start a process for the measurement")?;
         let out = child.stdout.take().context("no output of the process")?;
         Ok(Self { child, out: BufReader::new(out) })

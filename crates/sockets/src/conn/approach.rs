@@ -46,7 +46,7 @@ impl Approach {
     }
 
     /// After so many transfers a message has gone between the two processes: the next one is soon to come.
-    pub(crate) fn is_going_on(&self, transfers: u32) {
+    pub(crate) fn note_message(&self, transfers: u32) {
         /// Transfers in which it is looked for each time.
         const EAGER: u32 = 64;
         self.eager_until.store(transfers.saturating_add(EAGER), Ordering::Relaxed);

@@ -5,18 +5,15 @@ use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::prctl;
-use nix::sys::signal::Signal;
 use sovia_control::env as names;
 
-use crate::bench::process::WATCHDOG_SECONDS;
+use crate::bench::process::{self, WATCHDOG_SECONDS};
 
 /// The account, whose files are the machine's root's.
 pub(super) const USER: &str = "root";
@@ -81,12 +78,7 @@ fn serve(args: &Args, connection: TcpStream) -> anyhow::Result<()> {
     if let (Some(preload), Some(stats)) = (&args.preload, &args.stats) {
         command.env("LD_PRELOAD", preload).env(names::STATS, stats);
     }
-    let with_its_starter = || {
-        prctl::set_pdeathsig(Signal::SIGKILL)?;
-        Ok(())
-    };
-    // SAFETY: the closure makes a system call, and nothing else.
-    unsafe { command.pre_exec(with_its_starter) };
+    process::ends_with_its_starter(&mut command);
     let mut child =
         command.spawn().with_context(|| format!("cannot start {}", args.ftpd.display()))?;
     child.wait()?;

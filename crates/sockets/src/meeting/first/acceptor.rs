@@ -45,7 +45,7 @@ impl Meetings {
             {
                 meeting.stage = Stage::Looking { greeted: true };
                 meeting.since = clock::now_ns();
-                meeting.is_going_on();
+                meeting.note_message();
             }
         }
     }
@@ -61,7 +61,7 @@ impl Meetings {
                 meeting.role == Role::Acceptor && meeting.link.same_connection(&message.link)
             });
             if let Some(i) = known {
-                self.list[i].is_going_on();
+                self.list[i].note_message();
             }
             match (message.step, known) {
                 (Step::Ask, Some(i)) => {

@@ -96,7 +96,7 @@ impl Meetings {
                 // next Hello is answered with another request.
                 take_accept(&pair, &message, received);
                 settle(&pair);
-                meeting.is_going_on();
+                meeting.note_message();
                 continue;
             }
             let answer = answer(name, &meeting.link, &mut self.trials, &message, &received);
@@ -107,7 +107,7 @@ impl Meetings {
                     continue;
                 }
                 Ok(Answer::Asked) => {
-                    meeting.is_going_on();
+                    meeting.note_message();
                     continue;
                 }
                 Ok(Answer::Requested(stage)) => (stage, None),
@@ -117,7 +117,7 @@ impl Meetings {
                     break;
                 }
             };
-            meeting.is_going_on();
+            meeting.note_message();
             let Stage::Requested { pair, .. } = stage else { break };
             let old = core::mem::replace(&mut meeting.stage, stage);
             meeting.since = clock::now_ns();

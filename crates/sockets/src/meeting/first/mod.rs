@@ -122,9 +122,9 @@ impl Meeting {
     }
 
     /// A message has gone between the two processes.
-    fn is_going_on(&self) {
+    fn note_message(&self) {
         let conn = self.at.conn;
-        conn.approach.is_going_on(conn.transfers.load(Ordering::Relaxed));
+        conn.approach.note_message(conn.transfers.load(Ordering::Relaxed));
     }
 }
 

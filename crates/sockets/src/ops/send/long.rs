@@ -26,64 +26,53 @@ pub(super) fn send_long(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags) -> Outc
     conn.begin_waiting();
     let waits = wait::begin();
     waits.keep(conn.place());
-    let mut call = Call { fd, at, began: clock::now_ns(), since: Moment::now() };
+    let mut call = Call { fd, at, done: 0, began: clock::now_ns(), since: Moment::now() };
     let sent = call.send(parts, flags);
     drop(waits);
     conn.end_waiting();
     keep::leave();
-    match sent {
-        Ok(done) => Ok(done),
-        // It has been given its VI, or stays on TCP for good.
-        Err(Ended::NoCandidate(done)) => send_slowly(fd, at, parts, flags, done),
-        Err(Ended::Failed(error)) => Err(error),
-    }
-}
-
-/// Why no more pieces are sent.
-enum Ended {
-    /// After so many bytes the connection is no candidate any more.
-    NoCandidate(usize),
-    Failed(Errno),
+    // It has been given its VI, or stays on TCP for good.
+    sent.unwrap_or_else(|| send_slowly(fd, at, parts, flags, call.done))
 }
 
 struct Call {
     fd: i32,
     at: Ref,
+    /// Bytes that have been sent.
+    done: usize,
     began: u64,
     /// Since when handlers interrupt it.
     since: Moment,
 }
 
 impl Call {
-    fn send(&mut self, parts: &[&[u8]], flags: Flags) -> Result<usize, Ended> {
-        let mut done = 0;
-        while let Some(rest) = rest_of(parts, done) {
+    /// Sends all, or as much as the kernel would; `None` if the connection is no candidate any more.
+    fn send(&mut self, parts: &[&[u8]], flags: Flags) -> Option<Outcome> {
+        while let Some(rest) = rest_of(parts, self.done) {
             if table::refers(self.fd, self.at) {
                 before_send(self.fd, self.at);
             }
-            if done > 0 && has_ended(self.of_connection(|fd| poll::probe(fd, libc::POLLOUT))) {
-                return Ok(done);
+            let has_begun = self.done > 0;
+            if has_begun && has_ended(self.of_connection(|fd| poll::probe(fd, libc::POLLOUT))) {
+                break;
             }
             let piece = &rest[..rest.len().min(LONG)];
-            let Some(sent) = self.send_piece(piece, flags, done > 0) else {
-                return Err(Ended::NoCandidate(done));
-            };
-            let failed = match sent {
+            let went_on = match self.send_piece(piece, flags, has_begun)? {
                 Ok(n) => {
-                    done += n;
+                    self.done += n;
                     meeting::sent(self.at);
-                    None
+                    Ok(())
                 }
-                Err(libc::EAGAIN) if !flags.dont_wait => self.wait_for_room(done > 0).err(),
-                Err(error) => Some(error),
+                Err(libc::EAGAIN) if !flags.dont_wait => self.wait_for_room(has_begun),
+                Err(error) => Err(error),
             };
-            match failed {
-                None => {}
-                Some(_) if done > 0 => return Ok(done),
-                Some(error) => return Err(Ended::Failed(error)),
+            match went_on {
+                Ok(()) => {}
+                Err(_) if has_begun => break,
+                Err(error) => return Some(Err(error)),
             }
         }
-        Ok(done)
+        Some(Ok(self.done))
     }
 
     /// Gives TCP as much of a piece as it has room for. `None` if the connection is no candidate any more.

@@ -60,14 +60,22 @@ pub(super) fn number_of(fd: i32, at: Ref) -> Option<i32> {
     if table::refers(fd, at) { Some(fd) } else { table::descriptor_of(at.conn) }
 }
 
-/// The rest of a send whose connection has gone back to TCP in the middle. `partly`: the call has sent something.
-pub(super) fn send_plainly(fd: i32, bytes: &[u8], flags: Flags, partly: bool) -> Outcome {
+/// The rest of a send whose connection has gone back to TCP in the middle. `partly`: the call has sent something, so an
+/// error is the next call's.
+pub(super) fn send_plainly(
+    conn: &Conn,
+    fd: i32,
+    bytes: &[u8],
+    flags: Flags,
+    partly: bool,
+) -> Outcome {
     let mut how = 0;
     let no_signal = flags.no_signal || partly;
     for (wanted, flag) in [(no_signal, libc::MSG_NOSIGNAL), (flags.dont_wait, libc::MSG_DONTWAIT)] {
         how |= if wanted { flag } else { 0 };
     }
-    call::send(fd, bytes, how).map_err(crate::errno)
+    let sent = call::send(fd, bytes, how).map_err(crate::errno);
+    sent.inspect_err(|&error| keep_kernels_error(conn, error, partly))
 }
 
 /// The kernel's verdict on a send whose path has ended. Never blocks. `partly`: the call has sent
@@ -80,14 +88,15 @@ pub(super) fn raw_send(conn: &Conn, fd: i32, bytes: &[u8], flags: Flags, partly:
             Ok(n)
         }
         Err(error) => {
-            keep_kernels_error(conn, crate::errno(error), partly);
-            Err(crate::errno(error))
+            let error = crate::errno(error);
+            keep_kernels_error(conn, error, partly);
+            Err(error)
         }
     }
 }
 
 /// An error that the kernel reports once, to a call that has sent something: the next one returns it.
-pub(super) fn keep_kernels_error(conn: &Conn, error: Errno, partly: bool) {
+fn keep_kernels_error(conn: &Conn, error: Errno, partly: bool) {
     let is_told_again = matches!(error, libc::EPIPE | libc::EAGAIN | libc::EINTR);
     if partly && !is_told_again {
         keep_error(conn, error);

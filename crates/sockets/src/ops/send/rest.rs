@@ -1,6 +1,6 @@
 //! The rest of a send, for which there was no room at once: it waits for room, or goes to TCP.
 
-use super::on_tcp::{keep_kernels_error, number_of, raw_send, send_plainly};
+use super::on_tcp::{number_of, raw_send, send_plainly};
 use super::parts::{length, rest_of};
 use crate::conn::flag;
 use crate::ops::keep;
@@ -72,11 +72,7 @@ fn send_rest(fd: i32, at: Ref, parts: &[&[u8]], flags: Flags, mut done: usize) -
         let result = match waited {
             Ok(result) => result,
             Err(Ended::Plain) => {
-                let sent = send_plainly(keep::descriptor(fd, at), rest, flags, done > 0);
-                if let Err(error) = sent {
-                    keep_kernels_error(conn, error, done > 0);
-                }
-                sent
+                send_plainly(conn, keep::descriptor(fd, at), rest, flags, done > 0)
             }
             Err(Ended::Failed(e)) => Err(e),
         };
