@@ -2,8 +2,10 @@
 
 use crate::jumps::before_jump;
 use crate::stdio::{before_libc, before_log};
-use libc::{FILE, c_char, c_int, c_long, c_void};
+use core::ffi::CStr;
+use libc::{FILE, c_char, c_int, c_long, c_void, environ};
 use sovia_calls::descriptors::created;
+use sovia_sockets::bequest::{self, Target};
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::retreat;
@@ -18,7 +20,12 @@ pub(crate) unsafe fn system_call(
     kernel: impl FnOnce() -> c_long,
 ) -> c_long {
     if matches!(number, libc::SYS_execve | libc::SYS_execveat) {
-        return replacing(kernel);
+        let target = match number {
+            // SAFETY: as the caller vouches.
+            libc::SYS_execve => unsafe { at_path(first as *const c_char, inherited_environment()) },
+            _ => Target::Unknown,
+        };
+        return replacing(target, kernel);
     }
     if number == libc::SYS_exit {
         before_leaving();
@@ -28,7 +35,8 @@ pub(crate) unsafe fn system_call(
 }
 
 /// An exec. If it comes back it has failed.
-fn replacing<T>(exec: impl FnOnce() -> T) -> T {
+fn replacing<T>(target: Target<'_>, exec: impl FnOnce() -> T) -> T {
+    let left = bequest::leave(target);
     retreat::before_exec();
     if is_borrowed() {
         return exec();
@@ -36,37 +44,105 @@ fn replacing<T>(exec: impl FnOnce() -> T) -> T {
     ops::leaving();
     let result = exec();
     ops::staying();
+    drop(left);
     result
 }
 
+/// The environment of a program that gets this one's.
+fn inherited_environment() -> *const *const c_char {
+    // SAFETY: libc's pointer, which is there from the start.
+    unsafe { environ.cast_const().cast() }
+}
+
+/// The program at that path, if it takes the library.
+///
+/// # Safety
+/// `path` must be a string, and `environment` a list of strings that ends with null, or null.
+unsafe fn at_path<'a>(path: *const c_char, environment: *const *const c_char) -> Target<'a> {
+    // SAFETY: as the caller vouches.
+    match unsafe { string(path) } {
+        // SAFETY: as the caller vouches.
+        Some(path) if is_sovia(path) || unsafe { has_library(environment) } => Target::Path(path),
+        _ => Target::Unknown,
+    }
+}
+
+/// The program with that name in PATH, if it takes the library.
+///
+/// # Safety
+/// As for [`at_path`].
+unsafe fn by_name<'a>(name: *const c_char, environment: *const *const c_char) -> Target<'a> {
+    // SAFETY: as the caller vouches; a variable's value is a string.
+    unsafe {
+        match string(name) {
+            Some(name) if is_sovia(name) || has_library(environment) => {
+                Target::Name(name, string(libc::getenv(c"PATH".as_ptr())))
+            }
+            _ => Target::Unknown,
+        }
+    }
+}
+
+/// # Safety
+/// `text` must be a string, or null.
+unsafe fn string<'a>(text: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: as the caller vouches.
+    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}
+
+/// Whether it is the command that runs programs with the library.
+fn is_sovia(path: &CStr) -> bool {
+    path.to_bytes().rsplit(|&byte| byte == b'/').next() == Some(b"sovia")
+}
+
+/// Whether a program with that environment gets the library.
+///
+/// # Safety
+/// As for [`at_path`].
+unsafe fn has_library(environment: *const *const c_char) -> bool {
+    if environment.is_null() {
+        return false;
+    }
+    // SAFETY: as the caller vouches.
+    let mut variables = (0..).map_while(|i| unsafe { string(*environment.add(i)) });
+    variables.any(|variable| {
+        let value = variable.to_bytes().strip_prefix(b"LD_PRELOAD=").unwrap_or_default();
+        value.windows(NAME.len()).any(|part| part == NAME)
+    })
+}
+
+/// What the file name of the library begins with.
+const NAME: &[u8] = b"libsovia_preload";
+
 hooks! {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        replacing(|| real!()(path, argv, envp))
+        replacing(at_path(path, envp), || real!()(path, argv, envp))
     }
 
     fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
-        replacing(|| real!()(path, argv))
+        replacing(at_path(path, inherited_environment()), || real!()(path, argv))
     }
 
     fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
-        replacing(|| real!()(file, argv))
+        replacing(by_name(file, inherited_environment()), || real!()(file, argv))
     }
 
     fn execvpe(
         file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int {
-        replacing(|| real!()(file, argv, envp))
+        replacing(by_name(file, envp), || real!()(file, argv, envp))
     }
 
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        replacing(|| real!()(fd, argv, envp))
+        let target = if has_library(envp) { Target::Open(fd) } else { Target::Unknown };
+        replacing(target, || real!()(fd, argv, envp))
     }
 
     fn execveat(
         directory: c_int, path: *const c_char, argv: *const *const c_char,
         envp: *const *const c_char, flags: c_int,
     ) -> c_int {
-        replacing(|| real!()(directory, path, argv, envp, flags))
+        replacing(Target::Unknown, || real!()(directory, path, argv, envp, flags))
     }
 
     fn backtrace_symbols_fd(addresses: *const *mut c_void, count: c_int, fd: c_int) -> () {
@@ -85,24 +161,30 @@ hooks! {
     }
 
     fn system(command: *const c_char) -> c_int {
-        retreat::before_spawn();
+        before_spawn();
         real!()(command)
     }
 
     /// Commands in the text read and write what they inherit.
     fn wordexp(text: *const c_char, words: *mut c_void, flags: c_int) -> c_int {
-        retreat::before_spawn();
+        before_spawn();
         real!()(text, words, flags)
     }
 
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
-        retreat::before_spawn();
+        before_spawn();
         let file = real!()(command, mode);
         if !file.is_null() {
             created(libc::fileno(file));
         }
         file
     }
+}
+
+/// Before a child is started that becomes another program.
+pub(crate) fn before_spawn() {
+    bequest::spread();
+    retreat::before_spawn();
 }
 
 // Some functions take their arguments one by one, which a function written in Rust cannot receive.
@@ -206,6 +288,8 @@ extern "C" fn before_leaving() {
     }
 }
 
+/// The functions for which this runs do not come back to it, if they fail.
 extern "C" fn before_exec() {
+    bequest::spread();
     retreat::before_exec();
 }

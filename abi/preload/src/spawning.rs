@@ -32,7 +32,7 @@ fn hand_over(fd: c_int) {
 }
 
 fn before_spawn(actions: *const c_void) {
-    retreat::before_spawn();
+    crate::process::before_spawn();
     if actions.is_null() || is_borrowed() {
         return;
     }

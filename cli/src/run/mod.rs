@@ -3,6 +3,7 @@
 //! Without `-v` this process becomes the program, so there is nothing between it and the process that
 //! started it. With `-v` it waits for the program, passes signals on and then reports.
 
+mod bequest;
 mod elf;
 mod inspect;
 mod lookup;
@@ -89,6 +90,8 @@ impl<E: Into<anyhow::Error>> From<E> for Refusal {
 struct Ready {
     program: Program,
     board: Option<Board>,
+    /// Whether the library is in it.
+    is_covered: bool,
 }
 
 /// Looks at everything that can be wrong, and leaves the environment as the program shall have it.
@@ -103,6 +106,7 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     if let Some(obstacle) = &findings.obstacle {
         eprintln!("sovia: {}", obstacle.line(program.path()));
     }
+    let is_covered = findings.obstacle.is_none();
     if findings.obstacle.as_ref().is_none_or(|obstacle| obstacle.tolerates_library()) {
         let library = library::find()?;
         set_env("LD_PRELOAD", &library::preload_value(&library, env::var_os("LD_PRELOAD"))?);
@@ -120,12 +124,17 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
     } else {
         None
     };
-    Ok(Ready { program, board })
+    Ok(Ready { program, board, is_covered })
 }
 
 impl Ready {
     fn go(self) -> anyhow::Result<i32> {
-        let Some(board) = self.board else { return Ok(self.program.become_it()) };
+        let Some(board) = self.board else {
+            bequest::pass_on(self.is_covered.then(|| self.program.path()));
+            return Ok(self.program.become_it());
+        };
+        // This process keeps what it has inherited, so the program is not alone with it.
+        bequest::pass_on(None);
         let end = supervise::supervise(|| self.program.become_it())?;
         eprint!("{}", summary::Summary(board.page()));
         Ok(end.follow())

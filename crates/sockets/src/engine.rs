@@ -1,7 +1,8 @@
 //! The engine's start in a process, and its end.
 
 use crate::conn::Phase;
-use crate::{closer, config, fork, process, progress, relay, stats, stream, table};
+use crate::meeting::Server;
+use crate::{bequest, closer, config, fork, ops, process, progress, relay, stats, stream, table};
 use sovia_sync::record;
 use sovia_sys::fd;
 
@@ -22,6 +23,7 @@ fn start_alone() {
     process::start();
     fork::start();
     fd::make_room();
+    bequest::take(|fd, role| ops::opened(fd, role, Server::Unknown));
 }
 
 /// A thread of the program's is about to leave otherwise than by returning from its function.

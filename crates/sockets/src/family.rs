@@ -7,6 +7,9 @@
 //! socket that is recorded. One that is forked later shares the mappings that there were at the fork;
 //! what it maps after that belongs to it, and to the children it forks then.
 //!
+//! The first mapping is of a file, so that a program which one of the processes becomes can see who holds what it has
+//! inherited ([`crate::bequest`]).
+//!
 //! A slot is taken by setting its bit, which lies in the slot's own chunk; the generation tells a
 //! slot's lives apart.
 
@@ -15,8 +18,11 @@ use crate::conn::{Conn, Phase};
 use crate::members::{self, Members, is_known, my_bit};
 use crate::per_engine::{self, per_engine};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::mem::offset_of;
+use core::sync::atomic::AtomicI32;
 use sovia_sync::record;
-use sovia_sys::Mapping;
+use sovia_sys::mapping::sealed_memory;
+use sovia_sys::{Fd, Mapping};
 
 /// Connections that one family can have on record; more stay on TCP unrecorded.
 pub const CONNS: usize = 1 << 15;
@@ -60,6 +66,36 @@ per_engine! {
         [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNS / CHUNK - 1];
 }
 
+/// How long the file of the first mapping is.
+pub(crate) const FILE_LEN: u64 = size_of::<First>().next_multiple_of(4096) as u64;
+
+per_engine! {
+    /// The file of the first mapping; 0: there is none.
+    static FILE: AtomicI32 = AtomicI32::new(0);
+}
+
+/// The first mapping, of a file if there can be one.
+fn map_first() -> Option<(Mapping, Option<Fd>)> {
+    if sovia_sys::fd::can_be_spared()
+        && let Some(file) = sealed_memory(c"sovia-records", FILE_LEN).ok().filter(Fd::is_high)
+        && let Ok(mapping) = Mapping::for_family_in(file.raw(), FILE_LEN as usize)
+    {
+        return Some((mapping, Some(file)));
+    }
+    Some((Mapping::for_family(size_of::<First>()).ok()?, None))
+}
+
+/// The file with the family's list of processes and its first connections, if they lie in one.
+pub(crate) fn file() -> Option<i32> {
+    Some(FILE.load(Ordering::Acquire)).filter(|&fd| fd != 0)
+}
+
+/// Where the record of a connection lies in that file, if it does.
+pub(crate) fn place_in_file(index: u32) -> Option<usize> {
+    let index = index as usize;
+    (index < CHUNK).then(|| offset_of!(First, chunk.conns) + index * size_of::<Conn>())
+}
+
 /// The first chunk. Its list of members and its slots are found by one word, so that a child forked
 /// at any time has both or neither.
 #[inline(always)]
@@ -87,8 +123,10 @@ fn chunk(at: usize) -> Option<&'static Chunk> {
 /// Makes a chunk's memory, unless another thread is earlier. `None` if there is no room for it.
 #[cold]
 fn map(at: usize) -> Option<&'static Chunk> {
-    let len = if at == 0 { size_of::<First>() } else { size_of::<Chunk>() };
-    let mapping = Mapping::for_family(len).ok()?;
+    let (mapping, file) = match at {
+        0 => map_first()?,
+        _ => (Mapping::for_family(size_of::<Chunk>()).ok()?, None),
+    };
     let base: *mut Chunk = mapping.base().cast();
     // SYNC: AcqRel publishes what `join` has stored; `first` and `chunk` load with Acquire.
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
@@ -103,8 +141,11 @@ fn map(at: usize) -> Option<&'static Chunk> {
         FURTHER.get(at - 1)?.compare_exchange(none, base, success, failure).is_ok()
     };
     if is_ours {
-        // It lasts as long as the process.
+        // They last as long as the process.
         core::mem::forget(mapping);
+        if let Some(file) = file {
+            FILE.store(file.into_raw(), Ordering::Release);
+        }
         share_threads();
         if let Some(first) = first_mapping() {
             backlog::count_in(&first.backlog);
@@ -267,7 +308,20 @@ pub(crate) fn leave(retired: &[u32]) -> bool {
             first.threads.catch_up(before);
         }
     };
-    sovia_sys::mapping::leave_family(fill, settle)
+    let left = sovia_sys::mapping::leave_family(fill, settle);
+    let file = FILE.swap(0, Ordering::AcqRel);
+    if file != 0 {
+        drop(Fd::keep(file));
+    }
+    left
+}
+
+/// In a forked child.
+pub(crate) fn born() {
+    if first().is_none() {
+        // A thread of the parent may have been about to make the memory.
+        FILE.store(0, Ordering::Release);
+    }
 }
 
 /// Memory of the layout of one of the family's mappings, elsewhere.

@@ -169,6 +169,7 @@ fn born(whole: bool) {
     crate::thread::forked();
     family::share_threads();
     fork_done(whole);
+    family::born();
     members::born();
     table::forked();
     pair::forked();

@@ -37,6 +37,7 @@ extern crate sovia_sync as sovia_sys;
 
 mod anchors;
 mod backlog;
+pub mod bequest;
 mod closer;
 pub mod config;
 pub mod conn;

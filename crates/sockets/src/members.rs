@@ -6,6 +6,7 @@
 //! it to children, and says in every PID namespace whether it is held.
 
 use crate::per_engine::per_engine;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use sovia_sys::{Fd, call, fd, record_lock};
 
@@ -25,6 +26,9 @@ per_engine! {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     /// The file with the locks; 0: there is none.
     static LOCKS: AtomicI32 = AtomicI32::new(0);
+    /// Another descriptor of it, for the program that this process becomes; 0: there is none. It is kept once it is
+    /// there: with any descriptor of the file that this process closes, its lock goes.
+    static LOCKS_TO_LEAVE: AtomicI32 = AtomicI32::new(0);
 }
 
 /// A place.
@@ -164,6 +168,70 @@ fn is_alive(members: &Members, place: usize) -> bool {
     }
 }
 
+/// A descriptor of the file with the family's locks, for the program that this process is about to become. (That
+/// process closes the others as it does.)
+#[derive(Debug)]
+pub(crate) struct LocksToLeave {
+    fd: Option<Fd>,
+    /// In a child on this process's memory, with descriptors of its own.
+    is_borrowed: bool,
+}
+
+impl LocksToLeave {
+    /// `None` if there are no locks.
+    pub(crate) fn new(is_borrowed: bool) -> Option<LocksToLeave> {
+        let locks = LOCKS.load(Ordering::Acquire);
+        if locks == 0 {
+            return None;
+        }
+        let kept = LOCKS_TO_LEAVE.load(Ordering::Acquire);
+        let fd = match kept {
+            0 => Fd::duplicate(locks).ok()?,
+            _ if is_borrowed => Fd::duplicate(locks).ok()?,
+            _ => Fd::own(kept),
+        };
+        fd.outlasts_exec(true);
+        Some(LocksToLeave { fd: Some(fd), is_borrowed })
+    }
+
+    /// Its number.
+    pub(crate) fn raw(&self) -> i32 {
+        self.fd.as_ref().map_or(-1, Fd::raw)
+    }
+}
+
+impl Drop for LocksToLeave {
+    /// The process has not become another program.
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take()
+            && !self.is_borrowed
+        {
+            fd.outlasts_exec(false);
+            LOCKS_TO_LEAVE.store(fd.into_raw(), Ordering::Release);
+        }
+    }
+}
+
+/// How long a family's list is, in bytes.
+pub(crate) const LIST_LEN: usize = size_of::<Members>();
+
+/// Whether one of `holders` still is, in a family of which this process is none: `list` are the bytes of its list, and
+/// `locks` is the file with its locks.
+pub(crate) fn any_lives(list: &[u8; LIST_LEN], holders: u64, locks: i32) -> bool {
+    const EACH: usize = size_of::<Place>();
+    let pid_of = |place: usize| {
+        let at = place * EACH + offset_of!(Place, pid);
+        i32::from_ne_bytes([list[at], list[at + 1], list[at + 2], list[at + 3]])
+    };
+    // One that has said that it leaves has its lock until it has.
+    let lives = |place| {
+        place == SHARED
+            || pid_of(place) == EXPECTED
+            || record_lock::is_held(locks, place as u64).unwrap_or(true)
+    };
+    (0..MEMBERS).filter(|place| holders >> place & 1 != 0).any(lives)
+}
+
 /// Whether living processes other than this one are among a connection's holders. Strikes the dead
 /// ones out.
 pub(crate) fn others_live(holders: &AtomicU64) -> bool {
@@ -246,10 +314,12 @@ pub(crate) fn has_relatives() -> bool {
 pub(crate) fn begin_anew(list: &Members) {
     PLACE.store(0, Ordering::Relaxed);
     RELATIVES.store(false, Ordering::Relaxed);
-    let locks = LOCKS.swap(0, Ordering::AcqRel);
-    if locks != 0 {
-        // With it goes the lock on the old place.
-        drop(Fd::keep(locks));
+    for locks in [&LOCKS_TO_LEAVE, &LOCKS] {
+        let locks = locks.swap(0, Ordering::AcqRel);
+        if locks != 0 {
+            // With it goes the lock on the old place.
+            drop(Fd::keep(locks));
+        }
     }
     found();
     join(list);
@@ -265,6 +335,7 @@ pub(crate) fn born() {
     if members().is_none() {
         // There is nothing to share yet; a thread of the parent may have been about to make it.
         LOCKS.store(0, Ordering::Release);
+        LOCKS_TO_LEAVE.store(0, Ordering::Release);
     }
     PLACE.store(NEXT.load(Ordering::Relaxed), Ordering::Relaxed);
     rejoin();

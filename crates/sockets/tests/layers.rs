@@ -10,6 +10,8 @@ const LAYERS: &[&[&str]] = &[
     &["closer", "conn", "peers"],
     &["family"],
     &["table"],
+    // What outlives an exec.
+    &["bequest"],
     // What is chosen.
     &["options", "protocol"],
     &["config"],

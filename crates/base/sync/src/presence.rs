@@ -76,6 +76,11 @@ impl Presence {
         self.known.iter().any(is_taken) || self.others.load(Ordering::SeqCst) & ABANDONED != 0
     }
 
+    /// What was done before is not known.
+    pub fn abandon(&self) {
+        self.others.fetch_or(ABANDONED, Ordering::SeqCst);
+    }
+
     /// For something new: no thread is inside.
     pub fn clear(&self) {
         self.known.iter().for_each(|at| at.store(0, Ordering::Relaxed));

@@ -134,6 +134,30 @@ impl Fd {
         make().map(Fd::adopt)
     }
 
+    /// One more number for what `fd` is, which stays.
+    ///
+    /// # Errors
+    /// Those of `fcntl`.
+    pub fn duplicate(fd: RawFd) -> Result<Fd> {
+        let owned = Fd { raw: duplicate_high(fd)?, foreign: false };
+        tell(owned.raw, true);
+        Ok(owned)
+    }
+
+    /// Takes over a descriptor that this process has had since it became another program, and leaves it at its number.
+    pub fn inherit(fd: RawFd) -> Fd {
+        let owned = Fd { raw: fd, foreign: false };
+        owned.outlasts_exec(false);
+        tell(fd, true);
+        owned
+    }
+
+    /// Whether a program that this process becomes is to have it.
+    pub fn outlasts_exec(&self, outlasts: bool) {
+        let flags = if outlasts { 0 } else { libc::FD_CLOEXEC };
+        let _ = call::fcntl(self.raw, libc::F_SETFD, flags as usize);
+    }
+
     /// Two connected sockets, which stay at their numbers.
     ///
     /// # Errors

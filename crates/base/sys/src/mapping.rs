@@ -40,6 +40,11 @@ impl Mapping {
         )
     }
 
+    /// The same, of a file that this process has made for it.
+    pub fn for_family_in(file: RawFd, len: usize) -> Result<Mapping> {
+        Mapping::map(len, libc::MAP_SHARED | libc::MAP_NORESERVE, file, Sharing::Family)
+    }
+
     /// Zeroed memory of this process; a forked child gets a copy.
     pub fn private(len: usize) -> Result<Mapping> {
         Mapping::map(

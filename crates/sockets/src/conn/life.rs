@@ -63,6 +63,7 @@ impl Conn {
     pub fn end(&self) {
         sovia_sys::stall::point(sovia_sys::stall::At::GivingBack);
         self.use_memory(0);
+        self.settle_handed();
         self.phase.store(Phase::Free as u32, Ordering::Release);
         self.generation.fetch_add(1, Ordering::AcqRel);
     }

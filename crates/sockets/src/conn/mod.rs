@@ -5,6 +5,7 @@
 //! may be read by any thread; the [`Body`] belongs to the holder of the lock.
 //!
 //! - `life`: where one begins and ends in its slot; `flag`: its flags; `stay`: why it stays on TCP;
+//! - `handed`: which programs outside of the family have got it;
 //! - `locked`: its lock, and what the lock's holder has; `favoured`: the lock for the thread that it favours;
 //! - `body`, `own`: what belongs to the lock's holder;
 //! - `waiting`: threads that wait for it; `error`: the error that the next call is to return;
@@ -16,6 +17,7 @@ mod choice;
 mod error;
 mod favoured;
 pub mod flag;
+mod handed;
 mod life;
 mod locked;
 mod own;
@@ -28,6 +30,7 @@ pub use body::{Body, HELD, Held, Taking};
 pub use choice::Protocol;
 pub(crate) use choice::{Choice, WINDOW_MAX, translated};
 pub use favoured::Favoured;
+pub(crate) use handed::{Holding, RECORD};
 pub(crate) use locked::repair_by;
 pub use locked::{Guard, Locked};
 pub(crate) use own::Place;
@@ -88,6 +91,10 @@ pub struct Conn {
     pub vi: AtomicU32,
     /// The family's processes that hold the socket, a bit for each ([`crate::family`]).
     pub holders: AtomicU64,
+    /// How many programs that the family's processes started, or became, have got the socket in this life.
+    handed: AtomicU32,
+    /// The life after the last one in which there were several; 0 if there was none.
+    spread: AtomicU32,
     /// Calls that moved bytes so far, until met.
     pub transfers: AtomicU32,
     /// How far it is on the way to its VI.

@@ -25,7 +25,7 @@ fn leave_inherited(cause: Cause) {
         }
     };
     if process::is_borrowed() {
-        table::for_each_conn_elsewhere(look);
+        table::for_each_conn_elsewhere(|conn| conn.phase().may_be_on_vi(), look);
     } else {
         table::for_each_conn(look);
     }

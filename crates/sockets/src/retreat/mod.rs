@@ -49,6 +49,9 @@ use step::Step;
 /// descriptor do what they would have done without Sovia.
 pub fn now(fd: i32, at: Ref, cause: Cause) {
     let conn = at.conn;
+    if cause == Cause::Passed {
+        conn.spread();
+    }
     if conn.phase() == Phase::Candidate && conn.is_generation(at.generation) && conn.stay_plain() {
         let _ = meeting::closed(at);
         conn.count_stay(cause.reason());

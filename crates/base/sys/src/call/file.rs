@@ -62,6 +62,17 @@ pub fn file_id(fd: RawFd) -> Result<(u64, u64)> {
     Ok((st.st_dev as u64, st.st_ino as u64))
 }
 
+/// Which regular file a path leads to: device and inode.
+pub fn file_id_of(path: &core::ffi::CStr) -> Result<(u64, u64)> {
+    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    sys!(newfstatat, libc::AT_FDCWD, path.as_ptr(), &raw mut st, 0)?;
+    match st.st_mode & libc::S_IFMT {
+        libc::S_IFREG => Ok((st.st_dev as u64, st.st_ino as u64)),
+        _ => Err(super::Errno::EACCES),
+    }
+}
+
 /// The kind of file system that a descriptor's file lies on (`statfs.f_type`).
 pub fn file_system(fd: RawFd) -> Result<i64> {
     // SAFETY: an all-zero statfs is a valid value of a plain C struct.

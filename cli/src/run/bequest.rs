@@ -1,0 +1,65 @@
+//! Connections that `sovia run` has inherited from a program under Sovia, such as inetd: what that program has told of
+//! them is for the program that this process becomes.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use sovia_control::bequest::{Bequest, LEN, NUMBERS, Program};
+
+/// How much of a file the kernel reads for its `#!` line, in bytes.
+const SCRIPT_LINE_BYTES_MAX: u64 = 256;
+
+/// Passes on what is there for this process. `program`: the file that this process is about to become, with the library
+/// in it; `None` where it stays what it is, or the library is not in it.
+pub(super) fn pass_on(program: Option<&Path>) {
+    for number in NUMBERS {
+        // SAFETY: nothing in this process owns the number, if it is open at all; `ManuallyDrop` leaves it open.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(number) });
+        let Some(mut bequest) = read(&file) else { continue };
+        let head = bequest.head();
+        let is_ours = head.pid.cast_unsigned() == std::process::id()
+            && file_id(Path::new("/proc/self/exe")) == Some(head.program);
+        let heir = program.filter(|_| is_ours).and_then(executed);
+        let is_passed_on = heir.is_some_and(|heir| {
+            bequest.pass_on(heir);
+            file.write_all_at(&bequest.encode(), 0).is_ok()
+        });
+        if !is_passed_on {
+            for number in [number, head.records, head.locks] {
+                // SAFETY: they were made for this process alone, and nothing in it owns them.
+                drop(unsafe { File::from_raw_fd(number) });
+            }
+        }
+    }
+}
+
+fn read(file: &File) -> Option<Bequest> {
+    if file.metadata().ok()?.len() != LEN as u64 {
+        return None;
+    }
+    let mut bytes = [0; LEN];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    Bequest::decode(&bytes)
+}
+
+fn file_id(path: &Path) -> Option<Program> {
+    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Which file the kernel executes for that path: the interpreter of a script.
+fn executed(path: &Path) -> Option<Program> {
+    let mut line = Vec::new();
+    if let Ok(file) = File::open(path) {
+        file.take(SCRIPT_LINE_BYTES_MAX).read_to_end(&mut line).ok()?;
+    }
+    let Some(line) = line.strip_prefix(b"#!") else { return file_id(path) };
+    let line = line.split(|&byte| byte == b'\n').next()?;
+    let mut words = line.split(|&byte| byte == b' ' || byte == b'\t');
+    let interpreter = words.find(|word| !word.is_empty())?;
+    file_id(Path::new(std::ffi::OsStr::from_bytes(interpreter)))
+}

@@ -1,0 +1,136 @@
+//! Which programs outside of the family have got a connection's socket from it.
+
+use super::Conn;
+use core::mem::offset_of;
+use core::sync::atomic::Ordering;
+
+/// As many as that stand for several programs.
+const SEVERAL: u32 = 2;
+
+/// How long the record of a connection is that [`Holding::of`] reads, in bytes.
+pub(crate) const RECORD: usize = size_of::<Conn>();
+
+/// What a family's record says of who holds a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holding {
+    generation: u32,
+    handed: u32,
+    spread: u32,
+    /// The family's processes, a bit for each place.
+    pub(crate) holders: u64,
+}
+
+impl Holding {
+    /// Where the words lie: another build of the library may have them elsewhere.
+    pub(crate) const LAYOUT: u64 = {
+        let places = [
+            offset_of!(Conn, generation),
+            offset_of!(Conn, handed),
+            offset_of!(Conn, spread),
+            offset_of!(Conn, holders),
+        ];
+        let (mut sum, mut i) = (RECORD as u64, 0);
+        while i < places.len() {
+            sum = sum.wrapping_mul(0x100_0003) ^ places[i] as u64;
+            i += 1;
+        }
+        sum
+    };
+
+    /// What the bytes of a record say.
+    pub(crate) fn of(record: &[u8; RECORD]) -> Holding {
+        let half = |at: usize| {
+            let bytes = [record[at], record[at + 1], record[at + 2], record[at + 3]];
+            u32::from_ne_bytes(bytes)
+        };
+        let at = offset_of!(Conn, holders);
+        let (low, high) = (u64::from(half(at)), u64::from(half(at + 4)));
+        let holders = if cfg!(target_endian = "little") { high << 32 | low } else { low << 32 | high };
+        Holding {
+            generation: half(offset_of!(Conn, generation)),
+            handed: half(offset_of!(Conn, handed)),
+            spread: half(offset_of!(Conn, spread)),
+            holders,
+        }
+    }
+
+    /// Whether the connection still lives that life.
+    pub(crate) fn is_of(&self, generation: u32) -> bool {
+        self.generation == generation
+    }
+
+    /// Whether more than one program outside of the family has got the connection in that life, which may be over.
+    pub(crate) fn is_spread(&self, generation: u32) -> bool {
+        // A later life that was spread hides whether that one was.
+        let last = self.spread.checked_sub(1);
+        let is_hidden = last.is_some_and(|last| last.wrapping_sub(generation) as i32 >= 0);
+        is_hidden || self.is_of(generation) && self.handed >= SEVERAL
+    }
+}
+
+impl Conn {
+    /// A program that a process of the family is about to become gets it. True if it is the only one so far.
+    pub(crate) fn hand(&self) -> bool {
+        self.handed.fetch_add(1, Ordering::AcqRel) == 0
+    }
+
+    /// It has not become one.
+    pub(crate) fn take_back(&self) {
+        self.handed.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Processes get it of which the family does not know.
+    pub(crate) fn spread(&self) {
+        self.handed.fetch_add(SEVERAL, Ordering::AcqRel);
+    }
+
+    /// Its life is about to end.
+    pub(super) fn settle_handed(&self) {
+        if self.handed.swap(0, Ordering::AcqRel) >= SEVERAL {
+            let next = self.generation.load(Ordering::Relaxed).wrapping_add(1);
+            self.spread.store(next, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(conn: &Conn) -> Holding {
+        // SAFETY: the bytes of a connection that no other thread has; those of padding are zero as well.
+        Holding::of(unsafe { &*core::ptr::from_ref(conn).cast() })
+    }
+
+    fn new() -> Box<Conn> {
+        // SAFETY: all-zero memory is a free slot.
+        unsafe { Box::new_zeroed().assume_init() }
+    }
+
+    #[test]
+    fn one_program_is_not_several() {
+        let conn = new();
+        assert!(conn.hand() && !record(&conn).is_spread(0));
+        assert!(!conn.hand() && record(&conn).is_spread(0));
+        conn.take_back();
+        assert!(!record(&conn).is_spread(0));
+    }
+
+    #[test]
+    fn a_life_that_was_spread_is_known_when_it_is_over() {
+        let conn = new();
+        for life in 0..5 {
+            assert!(conn.hand());
+            if life == 3 {
+                conn.spread();
+            }
+            conn.settle_handed();
+            conn.generation.fetch_add(1, Ordering::Relaxed);
+        }
+        let now = record(&conn);
+        assert!(now.is_of(5) && !now.is_of(3));
+        assert!(now.is_spread(3) && !now.is_spread(4));
+        // Nothing more is known of what came before it.
+        assert!(now.is_spread(2));
+    }
+}
