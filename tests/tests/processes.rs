@@ -49,6 +49,29 @@ scenarios!("exec":
     system_and_popen,
 );
 
+scenarios!("bequest":
+    a_server_of_inetds,
+    a_parent_that_lets_go_later,
+    an_exec_that_fails_before,
+    bytes_before_the_exec,
+    a_program_that_becomes_another,
+    a_program_that_becomes_another_later,
+    a_client_inherits,
+    a_child_of_vfork_inherits,
+    lines_of_a_server_of_inetds,
+    a_server_of_inetds_is_killed,
+);
+
+// Another process has the connection as well, or may have it for all that is known.
+scenarios!("bequest", Scenario::may_stay_on_tcp:
+    a_parent_that_goes_on_after_it,
+    a_parent_that_writes_meanwhile,
+    two_programs_get_it,
+    a_child_of_posix_spawn_inherits,
+    a_shell_in_between_keeps_it,
+    another_process_has_been_sent_it,
+);
+
 scenarios!("passing":
     a_stream_is_given_away,
     a_stream_is_lent,
