@@ -49,7 +49,7 @@ scenarios!("exec":
     system_and_popen,
 );
 
-scenarios!("bequest":
+scenarios!("inheritance":
     a_server_of_inetds,
     a_parent_that_lets_go_later,
     an_exec_that_fails_before,
@@ -63,7 +63,7 @@ scenarios!("bequest":
 );
 
 // Another process has the connection as well, or may have it for all that is known.
-scenarios!("bequest", Scenario::may_stay_on_tcp:
+scenarios!("inheritance", Scenario::may_stay_on_tcp:
     a_parent_that_goes_on_after_it,
     a_parent_that_writes_meanwhile,
     two_programs_get_it,

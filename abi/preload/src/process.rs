@@ -5,7 +5,7 @@ use crate::stdio::{before_libc, before_log};
 use core::ffi::CStr;
 use libc::{FILE, c_char, c_int, c_long, c_void, environ};
 use sovia_calls::descriptors::created;
-use sovia_sockets::bequest::{self, Target};
+use sovia_sockets::inheritance::Target;
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::retreat;
@@ -36,8 +36,7 @@ pub(crate) unsafe fn system_call(
 
 /// An exec. If it comes back it has failed.
 fn replacing<T>(target: Target<'_>, exec: impl FnOnce() -> T) -> T {
-    let left = bequest::leave(target);
-    retreat::before_exec();
+    let left = retreat::before_exec(target);
     if is_borrowed() {
         return exec();
     }
@@ -161,30 +160,24 @@ hooks! {
     }
 
     fn system(command: *const c_char) -> c_int {
-        before_spawn();
+        retreat::before_spawn();
         real!()(command)
     }
 
     /// Commands in the text read and write what they inherit.
     fn wordexp(text: *const c_char, words: *mut c_void, flags: c_int) -> c_int {
-        before_spawn();
+        retreat::before_spawn();
         real!()(text, words, flags)
     }
 
     fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE {
-        before_spawn();
+        retreat::before_spawn();
         let file = real!()(command, mode);
         if !file.is_null() {
             created(libc::fileno(file));
         }
         file
     }
-}
-
-/// Before a child is started that becomes another program.
-pub(crate) fn before_spawn() {
-    bequest::spread();
-    retreat::before_spawn();
 }
 
 // Some functions take their arguments one by one, which a function written in Rust cannot receive.
@@ -290,6 +283,5 @@ extern "C" fn before_leaving() {
 
 /// The functions for which this runs do not come back to it, if they fail.
 extern "C" fn before_exec() {
-    bequest::spread();
-    retreat::before_exec();
+    core::mem::forget(retreat::before_exec(Target::Unknown));
 }

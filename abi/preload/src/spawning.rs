@@ -32,7 +32,7 @@ fn hand_over(fd: c_int) {
 }
 
 fn before_spawn(actions: *const c_void) {
-    crate::process::before_spawn();
+    retreat::before_spawn();
     if actions.is_null() || is_borrowed() {
         return;
     }

@@ -3,8 +3,8 @@
 //! Without `-v` this process becomes the program, so there is nothing between it and the process that
 //! started it. With `-v` it waits for the program, passes signals on and then reports.
 
-mod bequest;
 mod elf;
+mod inheritance;
 mod inspect;
 mod lookup;
 mod privilege;
@@ -130,11 +130,11 @@ fn prepare(args: &Args) -> Result<Ready, Refusal> {
 impl Ready {
     fn go(self) -> anyhow::Result<i32> {
         let Some(board) = self.board else {
-            bequest::pass_on(self.is_covered.then(|| self.program.path()));
+            inheritance::pass_on(self.is_covered.then(|| self.program.path()));
             return Ok(self.program.become_it());
         };
         // This process keeps what it has inherited, so the program is not alone with it.
-        bequest::pass_on(None);
+        inheritance::pass_on(None);
         let end = supervise::supervise(|| self.program.become_it())?;
         eprint!("{}", summary::Summary(board.page()));
         Ok(end.follow())

@@ -3,7 +3,7 @@
 //! Downwards go the [`Rules`], which say what connections may leave TCP, as text in the
 //! environment. Upwards come counters, in a [`StatsPage`] that all processes of a run map.
 //! [`mod@env`] names the variables that carry both. What a process tells the program that it becomes is a
-//! [`bequest::Bequest`].
+//! [`inheritance::Inheritance`].
 //!
 //! The injected library must never meet its own hooks, so this crate has no standard library
 //! to reach a file or a socket with: it is `no_std`, and allocates only to describe an error.
@@ -14,8 +14,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod bequest;
 pub mod env;
+pub mod inheritance;
 mod reason;
 mod rules;
 mod stats;

@@ -21,7 +21,8 @@ use crate::ops::keep;
 use crate::retreat::{self, Cause};
 use crate::table::{self, Ref};
 use crate::{
-    anchors, bequest, family, handler, meeting, members, pair, peers, pollset, process, sets, thread,
+    anchors, family, handler, inheritance, meeting, members, pair, peers, pollset, process, sets,
+    thread,
 };
 use core::cell::Cell;
 use sovia_control::Reason;
@@ -132,7 +133,7 @@ fn leave(cause: Cause) -> bool {
     pair::renew_doors();
     pollset::begin_anew();
     mapping::leave_files();
-    bequest::forget();
+    inheritance::forget();
     if relatives {
         members::leave();
         family::leave(&retired);

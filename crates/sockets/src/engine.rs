@@ -2,7 +2,9 @@
 
 use crate::conn::Phase;
 use crate::meeting::Server;
-use crate::{bequest, closer, config, fork, ops, process, progress, relay, stats, stream, table};
+use crate::{
+    closer, config, fork, inheritance, ops, process, progress, relay, stats, stream, table,
+};
 use sovia_sync::record;
 use sovia_sys::fd;
 
@@ -23,7 +25,7 @@ fn start_alone() {
     process::start();
     fork::start();
     fd::make_room();
-    bequest::take(|fd, role| ops::opened(fd, role, Server::Unknown));
+    inheritance::take(|fd, role| ops::opened(fd, role, Server::Unknown));
 }
 
 /// A thread of the program's is about to leave otherwise than by returning from its function.

@@ -8,7 +8,7 @@
 //! what it maps after that belongs to it, and to the children it forks then.
 //!
 //! The first mapping is of a file, so that a program which one of the processes becomes can see who holds what it has
-//! inherited ([`crate::bequest`]).
+//! inherited ([`crate::inheritance`]).
 //!
 //! A slot is taken by setting its bit, which lies in the slot's own chunk; the generation tells a
 //! slot's lives apart.
@@ -17,9 +17,9 @@ use crate::backlog;
 use crate::conn::{Conn, Phase};
 use crate::members::{self, Members, is_known, my_bit};
 use crate::per_engine::{self, per_engine};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use core::mem::offset_of;
 use core::sync::atomic::AtomicI32;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use sovia_sync::record;
 use sovia_sys::mapping::sealed_memory;
 use sovia_sys::{Fd, Mapping};

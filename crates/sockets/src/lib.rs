@@ -37,7 +37,6 @@ extern crate sovia_sync as sovia_sys;
 
 mod anchors;
 mod backlog;
-pub mod bequest;
 mod closer;
 pub mod config;
 pub mod conn;
@@ -50,6 +49,7 @@ pub mod fork;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handler;
+pub mod inheritance;
 pub mod loan;
 pub mod meeting;
 mod members;

@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["family"],
     &["table"],
     // What outlives an exec.
-    &["bequest"],
+    &["inheritance"],
     // What is chosen.
     &["options", "protocol"],
     &["config"],

@@ -45,7 +45,8 @@ impl Holding {
         };
         let at = offset_of!(Conn, holders);
         let (low, high) = (u64::from(half(at)), u64::from(half(at + 4)));
-        let holders = if cfg!(target_endian = "little") { high << 32 | low } else { low << 32 | high };
+        let holders =
+            if cfg!(target_endian = "little") { high << 32 | low } else { low << 32 | high };
         Holding {
             generation: half(offset_of!(Conn, generation)),
             handed: half(offset_of!(Conn, handed)),

@@ -39,7 +39,7 @@ pub use habit::Server;
 use crate::conn::{Phase, Role};
 use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
-use crate::{bequest, config, family, process, stats};
+use crate::{config, family, inheritance, process, stats};
 use attach::Attached;
 use core::sync::atomic::Ordering;
 use due::is_due;
@@ -106,7 +106,7 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     if at.conn.phase() != Phase::Candidate || process::is_changing() {
         return Attached::No;
     }
-    if !bequest::is_alone(at) || family::is_shared(at.conn) {
+    if !inheritance::is_alone(at) || family::is_shared(at.conn) {
         if n >= PATIENCE {
             give_up(at, Reason::SharedByProcesses);
         }

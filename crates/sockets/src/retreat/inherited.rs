@@ -1,17 +1,22 @@
 //! Connections that another program inherits go back to TCP before it begins.
 
 use super::{Cause, all};
+use crate::inheritance::{self, Left, Target};
 use crate::process;
 use crate::table::{self, Ref};
 use sovia_sys::call;
 
-/// This process is about to become another program: all that this would inherit goes back to TCP.
-pub fn before_exec() {
+/// This process is about to become another program: all that this would inherit goes back to TCP, and it is told of
+/// what it may take from there. What is returned is to be dropped where the process has not become the program.
+pub fn before_exec(target: Target<'_>) -> Left {
+    let left = inheritance::leave(target);
     leave_inherited(Cause::Exec);
+    left
 }
 
 /// The same before a child is started that becomes one.
 pub fn before_spawn() {
+    inheritance::spread();
     leave_inherited(Cause::Spawn);
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use sovia_control::bequest::{Bequest, LEN, NUMBERS, Program};
+use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Program};
 
 /// How much of a file the kernel reads for its `#!` line, in bytes.
 const SCRIPT_LINE_BYTES_MAX: u64 = 256;
@@ -20,31 +20,32 @@ pub(super) fn pass_on(program: Option<&Path>) {
     for number in NUMBERS {
         // SAFETY: nothing in this process owns the number, if it is open at all; `ManuallyDrop` leaves it open.
         let file = ManuallyDrop::new(unsafe { File::from_raw_fd(number) });
-        let Some(mut bequest) = read(&file) else { continue };
-        let head = bequest.head();
+        let Some(mut inheritance) = read(&file) else { continue };
+        let head = inheritance.head();
         let is_ours = head.pid.cast_unsigned() == std::process::id()
             && file_id(Path::new("/proc/self/exe")) == Some(head.program);
-        let heir = program.filter(|_| is_ours).and_then(executed);
-        let is_passed_on = heir.is_some_and(|heir| {
-            bequest.pass_on(heir);
-            file.write_all_at(&bequest.encode(), 0).is_ok()
-        });
-        if !is_passed_on {
-            for number in [number, head.records, head.locks] {
-                // SAFETY: they were made for this process alone, and nothing in it owns them.
-                drop(unsafe { File::from_raw_fd(number) });
+        if is_ours && let Some(heir) = program.and_then(executed) {
+            inheritance.pass_on(heir);
+            if file.write_all_at(&inheritance.encode(), 0).is_ok() {
+                continue;
             }
+        }
+        drop(ManuallyDrop::into_inner(file));
+        // One for another program has come by way of that, which may have closed the other numbers, and used them again.
+        for number in [head.records, head.locks].into_iter().filter(|_| is_ours) {
+            // SAFETY: they were made for this process alone, and nothing in it owns them.
+            drop(unsafe { File::from_raw_fd(number) });
         }
     }
 }
 
-fn read(file: &File) -> Option<Bequest> {
+fn read(file: &File) -> Option<Inheritance> {
     if file.metadata().ok()?.len() != LEN as u64 {
         return None;
     }
     let mut bytes = [0; LEN];
     file.read_exact_at(&mut bytes, 0).ok()?;
-    Bequest::decode(&bytes)
+    Inheritance::decode(&bytes)
 }
 
 fn file_id(path: &Path) -> Option<Program> {

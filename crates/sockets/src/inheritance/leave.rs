@@ -8,9 +8,9 @@ use crate::{family, process};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_control::bequest::{Bequest, Head, Inherited, NUMBERS, Program};
-use sovia_sys::call;
+use sovia_control::inheritance::{Head, Inheritance, Inherited, NUMBERS, Program};
 use sovia_sys::Fd;
+use sovia_sys::call;
 
 /// What a process is about to become.
 #[derive(Debug, Clone, Copy)]
@@ -36,13 +36,13 @@ pub struct Left {
 /// The descriptors that the program is to find.
 #[derive(Debug)]
 struct Files {
-    _bequest: Fd,
+    _inheritance: Fd,
     _records: Fd,
     _locks: LocksToLeave,
 }
 
 /// This process is about to become another program: tells it of the connections that it inherits.
-pub fn leave(target: Target<'_>) -> Left {
+pub(crate) fn leave(target: Target<'_>) -> Left {
     let inherited = inherited();
     let mut left = Left::default();
     let mut alone = Vec::new();
@@ -68,7 +68,7 @@ pub fn leave(target: Target<'_>) -> Left {
 }
 
 /// This process is about to start another program, which inherits its connections.
-pub fn spread() {
+pub(crate) fn spread() {
     for (_, at) in inherited() {
         at.conn.spread();
     }
@@ -153,7 +153,7 @@ fn program_at(path: &CStr) -> Option<Program> {
 fn files(program: Program, connections: &[(i32, Ref)]) -> Option<Files> {
     let records = records()?;
     let locks = LocksToLeave::new(process::is_borrowed())?;
-    let mut bequest = Bequest::new(Head {
+    let mut inheritance = Inheritance::new(Head {
         pid: call::getpid(),
         program,
         layout: crate::conn::Holding::LAYOUT,
@@ -161,7 +161,7 @@ fn files(program: Program, connections: &[(i32, Ref)]) -> Option<Files> {
         locks: locks.raw(),
     });
     for &(fd, at) in connections {
-        bequest.add(Inherited {
+        inheritance.add(Inherited {
             fd,
             is_connector: at.conn.is_connector(),
             index: at.index,
@@ -169,15 +169,15 @@ fn files(program: Program, connections: &[(i32, Ref)]) -> Option<Files> {
             cookie: at.conn.cookie.load(Ordering::Relaxed),
         });
     }
-    let made = Fd::keep(call::memfd_create(c"sovia-bequest", libc::MFD_CLOEXEC).ok()?);
-    let bytes = bequest.encode();
+    let made = Fd::keep(call::memfd_create(c"sovia-inheritance", libc::MFD_CLOEXEC).ok()?);
+    let bytes = inheritance.encode();
     if call::pwrite_both(made.raw(), &bytes, &[], 0) != Ok(bytes.len()) {
         return None;
     }
     let number = call::fcntl(made.raw(), libc::F_DUPFD, NUMBERS.start as usize).ok()?;
-    let bequest = Fd::keep(number as i32);
-    NUMBERS.contains(&bequest.raw()).then_some(Files {
-        _bequest: bequest,
+    let inheritance = Fd::keep(number as i32);
+    NUMBERS.contains(&inheritance.raw()).then_some(Files {
+        _inheritance: inheritance,
         _records: records,
         _locks: locks,
     })

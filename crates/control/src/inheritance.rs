@@ -18,7 +18,7 @@ const WORDS: usize = HEADER + EACH * CONNECTIONS_MAX;
 /// How long it is, in bytes.
 pub const LEN: usize = WORDS * 8;
 /// Says what it is, and in which version.
-const MAGIC: u64 = u64::from_be_bytes(*b"sovia-b1");
+const MAGIC: u64 = u64::from_be_bytes(*b"sovia-i1");
 
 /// Which file a program is: device and inode.
 pub type Program = (u64, u64);
@@ -40,7 +40,7 @@ pub struct Inherited {
 
 /// What is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bequest {
+pub struct Inheritance {
     words: [u64; WORDS],
 }
 
@@ -59,9 +59,9 @@ pub struct Head {
     pub locks: i32,
 }
 
-impl Bequest {
+impl Inheritance {
     /// Of no connection yet.
-    pub fn new(head: Head) -> Bequest {
+    pub fn new(head: Head) -> Inheritance {
         let mut words = [0; WORDS];
         words[..HEADER].copy_from_slice(&[
             MAGIC,
@@ -73,16 +73,17 @@ impl Bequest {
             head.locks as u64,
             0,
         ]);
-        Bequest { words }
+        Inheritance { words }
     }
 
     /// What the bytes of a file say; `None` if it is not one of these.
-    pub fn decode(bytes: &[u8; LEN]) -> Option<Bequest> {
+    pub fn decode(bytes: &[u8; LEN]) -> Option<Inheritance> {
         let mut words = [0; WORDS];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_ne_bytes(bytes.try_into().ok()?);
         }
-        (words[0] == MAGIC && words[COUNT] <= CONNECTIONS_MAX as u64).then_some(Bequest { words })
+        (words[0] == MAGIC && words[COUNT] <= CONNECTIONS_MAX as u64)
+            .then_some(Inheritance { words })
     }
 
     /// As bytes.
@@ -129,12 +130,14 @@ impl Bequest {
 
     /// The descriptors.
     pub fn each(&self) -> impl Iterator<Item = Inherited> {
-        self.words[HEADER..].chunks_exact(EACH).take(self.words[COUNT] as usize).map(|words| Inherited {
-            fd: words[0] as i32,
-            is_connector: words[0] >> 32 != 0,
-            index: (words[1] >> 32) as u32,
-            generation: words[1] as u32,
-            cookie: words[2],
+        self.words[HEADER..].chunks_exact(EACH).take(self.words[COUNT] as usize).map(|words| {
+            Inherited {
+                fd: words[0] as i32,
+                is_connector: words[0] >> 32 != 0,
+                index: (words[1] >> 32) as u32,
+                generation: words[1] as u32,
+                cookie: words[2],
+            }
         })
     }
 }
@@ -144,8 +147,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    const HEAD: Head =
-        Head { pid: 7, program: (1, 2), layout: 3, records: 900, locks: 901 };
+    const HEAD: Head = Head { pid: 7, program: (1, 2), layout: 3, records: 900, locks: 901 };
 
     fn one(fd: i32) -> Inherited {
         Inherited { fd, is_connector: fd % 2 == 1, index: 5, generation: u32::MAX, cookie: 1 << 63 }
@@ -153,27 +155,27 @@ mod tests {
 
     #[test]
     fn bytes_tell_what_was_put_into_them() {
-        let mut bequest = Bequest::new(HEAD);
-        assert!(bequest.is_empty());
-        assert!((0..3).all(|fd| bequest.add(one(fd))));
-        bequest.pass_on((8, 9));
-        let read = Bequest::decode(&bequest.encode()).unwrap();
+        let mut inheritance = Inheritance::new(HEAD);
+        assert!(inheritance.is_empty());
+        assert!((0..3).all(|fd| inheritance.add(one(fd))));
+        inheritance.pass_on((8, 9));
+        let read = Inheritance::decode(&inheritance.encode()).unwrap();
         assert_eq!(read.head(), Head { program: (8, 9), ..HEAD });
         assert_eq!(read.each().collect::<Vec<_>>(), (0..3).map(one).collect::<Vec<_>>());
     }
 
     #[test]
     fn there_is_room_for_so_many() {
-        let mut bequest = Bequest::new(HEAD);
-        let added = (0..100).take_while(|&fd| bequest.add(one(fd))).count();
-        assert_eq!((added, bequest.each().count()), (CONNECTIONS_MAX, CONNECTIONS_MAX));
+        let mut inheritance = Inheritance::new(HEAD);
+        let added = (0..100).take_while(|&fd| inheritance.add(one(fd))).count();
+        assert_eq!((added, inheritance.each().count()), (CONNECTIONS_MAX, CONNECTIONS_MAX));
     }
 
     #[test]
     fn other_files_are_none_of_these() {
-        assert_eq!(Bequest::decode(&[0; LEN]), None);
-        let mut bytes = Bequest::new(HEAD).encode();
+        assert_eq!(Inheritance::decode(&[0; LEN]), None);
+        let mut bytes = Inheritance::new(HEAD).encode();
         bytes[COUNT * 8] = CONNECTIONS_MAX as u8 + 1;
-        assert_eq!(Bequest::decode(&bytes), None);
+        assert_eq!(Inheritance::decode(&bytes), None);
     }
 }

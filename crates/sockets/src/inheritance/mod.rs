@@ -2,7 +2,7 @@
 //!
 //! A program that inherits a connection knows neither how many bytes it has carried nor which other processes have it:
 //! one of them may move bytes over TCP that nobody counts. So an inherited connection stays on TCP, unless the process
-//! that became the program ran under Sovia and has told it ([`leave`]; [`sovia_control::bequest`] has the form) where
+//! that became the program ran under Sovia and has told it ([`leave`]; [`sovia_control::inheritance`] has the form) where
 //! the records of its family are. The program takes what it is told ([`take`]) and looks there, at its calls, until no
 //! process of that family has the connection any more ([`is_alone`]). Then it is the only one with it, and the connection
 //! may get a VI; the bytes that it had carried until then are the kernel's to tell.
@@ -16,6 +16,7 @@
 mod leave;
 mod take;
 
-pub use leave::{Left, Target, leave, spread};
-pub(crate) use take::{forget, is_alone};
+pub use leave::{Left, Target};
+pub(crate) use leave::{leave, spread};
 pub use take::take;
+pub(crate) use take::{forget, is_alone};
