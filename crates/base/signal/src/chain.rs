@@ -17,7 +17,7 @@ mod table;
 mod trampoline;
 
 pub(crate) use mask::set_mask;
-pub use mask::{believe, believed, kernel_mask};
+pub use mask::{believe, believed, kernel_mask, passed_on};
 pub use place::{goes_on_at, is_in_handler};
 pub use table::{Action, forked};
 
