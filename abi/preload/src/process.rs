@@ -1,6 +1,6 @@
 //! Processes: fork, exec, and what they take along.
 
-use crate::jumps::before_jump;
+use crate::jumps::{before_context, before_jump, before_switch};
 use crate::stdio::{before_libc, before_log};
 use libc::{FILE, c_char, c_int, c_long, c_void};
 use sovia_calls::descriptors::created;
@@ -196,7 +196,9 @@ variadic!(
     longjmp after before_jump,
     _longjmp after before_jump,
     siglongjmp after before_jump,
-    __longjmp_chk after before_jump
+    __longjmp_chk after before_jump,
+    setcontext after before_context,
+    swapcontext after before_switch
 );
 
 /// The calling thread of the program's leaves.
