@@ -6,10 +6,11 @@
 read -ra stacks <<<"${STACKS:-tcp sovia}"
 [ -z "${OLD:-}" ] || stacks+=(old)
 
-folder=$(mktemp -d)
+folder=$(mktemp -d) || exit
 servers=()
 cleanup() {
-    [ ${#servers[@]} = 0 ] || kill "${servers[@]}" 2>/dev/null
+    local server
+    for server in "${servers[@]}"; do signal TERM "$server"; done
     rm -rf "$folder"
 }
 trap cleanup EXIT
@@ -55,7 +56,7 @@ listening() {
     local tries
     for tries in $(seq 600); do
         open "$1" && return
-        [ -z "${3:-}" ] || kill -0 "$3" 2>/dev/null || break
+        [ -z "${3:-}" ] || runs "$3" || break
         sleep 0.05
     done
     failed "$2 does not listen: $(tail -3 "$folder/server.log" | cut -c 1-300)"
@@ -77,16 +78,29 @@ serve() {
     listening "$port" "$1" "$server"
 }
 
+# job PROCESS: this shell's own number of a server that runs; nothing if it has ended. The process's number may be another
+# one's then: a signal goes by the shell's, which it knows to be a child's or nobody's.
+job() { jobs -lr | sed -nE "s/^\[([0-9]+)\][-+ ] *$1 .*/\1/p"; }
+
+runs() { [ -n "$(job "$1")" ]; }
+
+# signal NAME PROCESS: to a server, unless it has ended.
+signal() {
+    local number
+    number=$(job "$2")
+    [ -z "$number" ] || kill "-$1" "%$number" 2>/dev/null
+}
+
 # ended PROCESS: waits until a server has ended by itself, for a minute.
 ended() {
     local tries
     for tries in $(seq 1200); do
-        kill -0 "$1" 2>/dev/null || break
+        runs "$1" || break
         sleep 0.05
     done
-    if kill -0 "$1" 2>/dev/null; then
+    if runs "$1"; then
         failed "a server does not end"
-        kill -KILL "$1"
+        signal KILL "$1"
     fi
     wait "$1" 2>/dev/null
 }
@@ -95,7 +109,7 @@ ended() {
 stop() {
     local at
     for ((at = ${#servers[@]} - 1; at >= 0; at--)); do
-        kill "-${1:-TERM}" "${servers[at]}" 2>/dev/null
+        signal "${1:-TERM}" "${servers[at]}"
         ended "${servers[at]}"
     done
     servers=()

@@ -13,7 +13,7 @@ use crate::workspace::{build_dir, libsovia, tests_dir};
 /// A scenario program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum App {
-    /// `apps-c/NAME.c`
+    /// `apps-c/NAME.c`, with `apps-c/NAME_thrown.cc` if there is one
     C(&'static str),
     /// The same, built with AddressSanitizer.
     Sanitized(&'static str),
@@ -75,6 +75,8 @@ fn build(name: &str, form: Form) -> PathBuf {
     let mut parts: Vec<PathBuf> = parts.iter().map(|part| sources.join(part)).collect();
     parts.insert(0, sources.join(format!("{name}.c")));
     parts.push(sources.join(format!("{name}_library.c")));
+    let thrown = sources.join(format!("{name}_thrown.cc"));
+    parts.push(thrown.clone());
     let include = tests_dir().join("../include");
     parts.extend(native.then(|| include.join("sovia.h")));
     let folder = build_dir().join(match form {
@@ -99,6 +101,9 @@ fn build(name: &str, form: Form) -> PathBuf {
             cc.arg("-include").arg(&parts[4]).arg("-I").arg(&include);
         }
         cc.args(&parts[..3]).arg("-o").arg(&fresh);
+        if thrown.exists() {
+            cc.arg(&thrown).arg("-lstdc++");
+        }
         if native {
             cc.args(against(&libsovia()));
         }

@@ -16,6 +16,17 @@ scenarios!("handlers":
     cancelling_readers,
 );
 
+scenarios!("left":
+    an_exception_at_a_fault,
+    an_exception_on_an_alternate_stack,
+    an_exception_out_of_two_handlers,
+    an_exception_where_handlers_are_reset_or_not_deferred,
+    an_exception_out_of_a_call,
+    the_end_of_the_thread,
+    a_context_that_is_set,
+    a_context_that_comes_back,
+);
+
 /// What a handler begins stays on TCP: meeting takes more than a handler may do.
 #[test]
 fn a_handler_is_the_first_to_write() {

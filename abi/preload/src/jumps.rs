@@ -1,11 +1,12 @@
-//! `longjmp` out of a signal handler.
+//! `longjmp`, `setcontext` and `swapcontext` out of a signal handler.
 //!
 //! A thread that leaves a handler so runs none any more, which its stack alone does not tell: it may be as deep as in the
-//! handler soon. So these functions are looked at before they jump: whether the stack that they go back to is the handler's.
+//! handler soon. So these functions are looked at before they jump: whether the stack that they go on with is the handler's.
+//! Only `swapcontext` can come back to the handler, so the thread is in it until it has ended.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use libc::c_int;
+use libc::{c_int, ucontext_t};
 use sovia_signal::chain;
 
 /// Where a `jmp_buf` keeps the stack pointer, in words.
@@ -96,4 +97,17 @@ pub(crate) extern "C" fn before_jump(buffer: *const usize) {
         let kept = unsafe { buffer.add(STACK).read() };
         chain::goes_on_at(turned_back(kept) ^ GUARD.load(Ordering::Relaxed));
     }
+}
+
+/// The calling thread is about to go on with a context for good.
+pub(crate) extern "C" fn before_context(context: *const ucontext_t) {
+    // SAFETY: null or the program's, from which libc is about to take all registers.
+    if let Some(context) = unsafe { context.as_ref() } {
+        chain::goes_on_at(chain::stack_of(context));
+    }
+}
+
+/// The calling thread is about to go on with a context, and keeps the one that it is in.
+pub(crate) extern "C" fn before_switch() {
+    chain::switches();
 }

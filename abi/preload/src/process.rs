@@ -1,6 +1,6 @@
 //! Processes: fork, exec, and what they take along.
 
-use crate::jumps::before_jump;
+use crate::jumps::{before_context, before_jump, before_switch};
 use crate::stdio::{before_libc, before_log};
 use core::ffi::CStr;
 use libc::{FILE, c_char, c_int, c_long, c_void, environ};
@@ -271,7 +271,9 @@ variadic!(
     longjmp after before_jump,
     _longjmp after before_jump,
     siglongjmp after before_jump,
-    __longjmp_chk after before_jump
+    __longjmp_chk after before_jump,
+    setcontext after before_context,
+    swapcontext after before_switch
 );
 
 /// The calling thread of the program's leaves.

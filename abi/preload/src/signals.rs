@@ -116,7 +116,7 @@ unsafe fn mask(
         let mut given_at = core::ptr::null();
         if !wanted.is_null() {
             bits = wanted.read();
-            (&raw mut given).cast::<u64>().write(bits & !chain::MEMORY_FAULTS);
+            (&raw mut given).cast::<u64>().write(chain::passed_on(how, bits));
             given_at = &raw const given;
         }
         let result = real(how, given_at, old);
@@ -278,7 +278,7 @@ pub(crate) unsafe fn system_call(
             // SAFETY: the caller's contract.
             unsafe {
                 let bits = set.as_ref().copied();
-                let given = bits.unwrap_or(0) & !chain::MEMORY_FAULTS;
+                let given = bits.map_or(0, |bits| chain::passed_on(a as c_int, bits));
                 let at = if bits.is_some() { &raw const given } else { core::ptr::null() };
                 let result = kernel([a, at as c_long, c, d, 0, 0]);
                 if result == 0 {

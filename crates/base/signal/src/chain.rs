@@ -17,8 +17,8 @@ mod table;
 mod trampoline;
 
 pub(crate) use mask::set_mask;
-pub use mask::{believe, believed, kernel_mask};
-pub use place::{goes_on_at, is_in_handler};
+pub use mask::{believe, believed, kernel_mask, passed_on};
+pub use place::{goes_on_at, is_in_handler, stack_of, switches};
 pub use table::{Action, forked};
 
 use crate::thread::{State, state};
@@ -254,32 +254,38 @@ pub fn shown(signal: c_int, kernel: &mut libc::sigaction) {
     }
 }
 
-/// Before a handler of the program's: its address, or 0 if none is to run. Notes for [`end`] what `outer` holds.
+/// What the trampoline is to do.
+#[repr(C)]
+struct Next {
+    /// The address of the program's handler; 0: none is to run.
+    handler: usize,
+    /// For [`end`]; 0 for an outermost handler.
+    outer: usize,
+}
+
+impl Next {
+    const NONE: Next = Next { handler: 0, outer: 0 };
+}
+
+/// Before a handler of the program's.
 ///
 /// # Safety
-/// For the trampoline: the first three are what the kernel hands to a handler, and the last is valid to be written.
-unsafe extern "C" fn begin(
-    signal: c_int,
-    info: *mut siginfo_t,
-    context: *mut c_void,
-    outer: *mut usize,
-) -> usize {
+/// For the trampoline: the arguments are what the kernel hands to a handler.
+unsafe extern "C" fn begin(signal: c_int, info: *mut siginfo_t, context: *mut c_void) -> Next {
     let state = state();
     // SAFETY: the kernel's own pointers, by the contract.
     let (code, context) = unsafe { ((*info).si_code, &mut *context.cast::<ucontext_t>()) };
     if code > 0 && bit(signal) & FAULTS != 0 {
         if bit(signal) & MEMORY_FAULTS != 0 && access::resume(context) {
-            return 0;
+            return Next::NONE;
         }
     } else if section::is_inside() && !AT_ONCE.load(Ordering::Relaxed) {
         put_off(state, signal, info, context);
-        return 0;
+        return Next::NONE;
     }
-    let Some(action) = next_action(signal, info, code) else { return 0 };
+    let Some(action) = next_action(signal, info, code) else { return Next::NONE };
     interrupt::count(state, action.flags & libc::SA_RESTART != 0);
-    // SAFETY: by the contract.
-    unsafe { outer.write(place::enter(state, context)) };
-    action.handler
+    Next { handler: action.handler, outer: place::enter(state, context) }
 }
 
 /// After a handler of the program's that has returned.
@@ -287,9 +293,28 @@ unsafe extern "C" fn begin(
 /// # Safety
 /// For the trampoline: `context` is what the kernel hands to a handler.
 unsafe extern "C" fn end(context: *mut c_void, outer: usize) {
-    place::leave(outer);
     // SAFETY: the kernel's own pointer, by the contract.
-    interrupt::land(unsafe { &mut *context.cast::<ucontext_t>() });
+    let context = unsafe { &mut *context.cast::<ucontext_t>() };
+    place::leave(context, outer);
+    interrupt::land(context);
+}
+
+/// While an outermost handler is unwound: a personality routine, as the unwinder calls it for the trampoline's
+/// frame. It asks the unwinder for nothing: a program may have brought its own.
+extern "C" fn unwound(
+    _version: c_int,
+    actions: c_int,
+    _class: u64,
+    _exception: *mut c_void,
+    _context: *mut c_void,
+) -> c_int {
+    /// Of `actions`: the frame goes, where else the unwinder only looks who catches the exception.
+    const CLEANUP_PHASE: c_int = 2;
+    const CONTINUE_UNWIND: c_int = 8;
+    if actions & CLEANUP_PHASE != 0 {
+        place::unwound();
+    }
+    CONTINUE_UNWIND
 }
 
 /// Queues a signal again that has interrupted a section, and has the section go on with all signals

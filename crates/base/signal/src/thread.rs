@@ -18,9 +18,11 @@ pub struct State {
     pub(crate) interruptions: AtomicU32,
     /// Where the stack was when the outermost handler began; 0 outside.
     pub(crate) handler_stack: AtomicUsize,
-    /// The alternate stack it runs on, if it does: its lowest address and its length.
+    /// The alternate stack on which handlers run, if they do: its lowest address and its length.
     pub(crate) alternate: AtomicUsize,
     pub(crate) alternate_len: AtomicUsize,
+    /// The handler that `swapcontext` has gone on from elsewhere, and that has not ended since; 0: none.
+    pub(crate) away: AtomicUsize,
     /// SIGSEGV and SIGBUS as far as the program believes that this thread blocks them.
     pub(crate) believed: AtomicU64,
 }
@@ -71,6 +73,7 @@ pub fn state() -> &'static State {
                 handler_stack: AtomicUsize::new(0),
                 alternate: AtomicUsize::new(0),
                 alternate_len: AtomicUsize::new(0),
+                away: AtomicUsize::new(0),
                 believed: AtomicU64::new(0),
             }
         };

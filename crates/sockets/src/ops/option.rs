@@ -23,7 +23,7 @@ pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
     // A program may make no other call until there are bytes.
     anchors::ensure_for_a_look();
     match at.attached() {
-        Some(mut guard) => stream::unread(&mut guard, fd),
+        Some(mut guard) => stream::receivable(&mut guard, fd),
         None => kernel(),
     }
 }
@@ -39,7 +39,7 @@ pub fn left(fd: i32, at: Ref) -> Option<i32> {
         return None;
     }
     let mut guard = at.attached()?;
-    let left = stream::unread(&mut guard, fd).ok()?;
+    let left = stream::receivable(&mut guard, fd).ok()?;
     // The program's own shutdown is no end of the peer's.
     let has_ended = stream::is_ending(&mut guard)
         || stream::ending::shows_end(&mut guard, fd)

@@ -53,7 +53,7 @@ pub(crate) use lend::{
 };
 pub use look::{Watch, readable, writable};
 use packets::send_control;
-pub use peek::{peek, unread};
+pub use peek::{peek, receivable, unread};
 pub use receive::receive;
 pub(crate) use send::{Way, goes_over_vi, way};
 pub use send::{finish, leave, send, shut};

@@ -11,8 +11,9 @@ use super::{Fault, Got, damaged, failed, reflected, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};
 use core::ops::ControlFlow;
+use core::sync::atomic::Ordering;
 use sovia_proto::packet::{Immediate, Kind};
-use sovia_proto::path::{Rx, Tx};
+use sovia_proto::path::{self, Rx, Source, Tx};
 use sovia_sys::call;
 use via_shm::endpoint::Area;
 
@@ -57,7 +58,7 @@ fn peek_at_vi(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
 /// looks until there is enough would find the same bytes for ever.
 fn peek_behind_switch(guard: &mut Guard<'_>, left: usize, out: &mut [u8]) -> usize {
     let switch = switched(guard);
-    if left != 0 || out.is_empty() || switch == 0 || reflected::is_reflected(guard) {
+    if left != 0 || out.is_empty() || switch == 0 || !reflected::goes_on_behind_switch(guard) {
         return 0;
     }
     // What has been looked at is not taken back: the sender must not put it on TCP.
@@ -173,7 +174,29 @@ fn peek_vi(guard: &mut Guard<'_>, out: &mut [u8]) -> Result<usize, Fault> {
     Ok(done)
 }
 
-/// Bytes that could be received at once.
+/// Bytes that one receive would take, if it has room. Others may have come behind the sender's switch that a receive does
+/// not come to yet: TCP's before it may be missing still, or the answer to the claim of the switch, which is asked for here.
+pub fn receivable(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
+    is_returning(guard);
+    if guard.conn.rx() == Rx::Granted {
+        let switch = switched(guard);
+        let before = match path::source(switch, guard.conn.rx_tcp.load(Ordering::Acquire)) {
+            Source::TcpUpTo(n) => usize::try_from(n).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        let tcp = call::bytes_unread(fd).map_err(errno)?;
+        if switch == 0 {
+            // It may be made at this moment, and is for the next look.
+            return Ok(tcp);
+        }
+        if !reflected::goes_on_behind_switch(guard) || tcp < before {
+            return Ok(tcp.min(before));
+        }
+    }
+    unread(guard, fd)
+}
+
+/// Bytes that have come.
 pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     is_returning(guard);
     if guard.conn.rx() != Rx::Vi {

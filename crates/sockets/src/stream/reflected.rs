@@ -80,6 +80,20 @@ pub(super) fn claim(guard: &Guard<'_>) {
     tell_nic(guard);
 }
 
+/// Whether a receive that has read TCP up to the sender's switch goes on on the VI at once. Where it would have to claim the
+/// switch, claims it: a program that looks until there is more receives nothing before.
+pub(super) fn goes_on_behind_switch(guard: &Guard<'_>) -> bool {
+    if !is_reflected(guard) {
+        return true;
+    }
+    if next(guard) == Next::Claim {
+        claim(guard);
+    }
+    // First: the switch that is seen after it is the sender's last word.
+    let gone = publishes_no_more(guard);
+    path::reflected::is_settled(rx(guard).path.load(word::SWITCH), gone)
+}
+
 /// Whether the sender of the direction in which this end receives moves it no more, and all that it has published is here.
 fn publishes_no_more(guard: &Guard<'_>) -> bool {
     rx(guard).writer.load(word::FIN) != 0 || end(guard) != End::NotYet

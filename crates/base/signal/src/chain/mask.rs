@@ -19,6 +19,12 @@ pub fn kernel_mask(how: c_int, new: Option<u64>, old: Option<&mut u64>) {
     let _ = unsafe { syscalls::syscall!(Sysno::rt_sigprocmask, how, new, old, size_of::<u64>()) };
 }
 
+/// What the kernel is told of such a change of the program's: no more than that faults of memory are never blocked. They
+/// are unblocked, where the kernel has blocked one for its handler, and that has been left.
+pub fn passed_on(how: c_int, set: u64) -> u64 {
+    if how == libc::SIG_UNBLOCK { set } else { set & !MEMORY_FAULTS }
+}
+
 /// Notes what the program has asked for; `set` is its argument. The mask that it is shown is then
 /// [`believed`]'s.
 pub fn believe(how: c_int, set: u64) {

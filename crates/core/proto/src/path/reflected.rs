@@ -64,6 +64,16 @@ pub const fn next(switch: u64, read: u64, claimed: bool, gone: bool) -> Next {
     }
 }
 
+/// Whether the bytes behind the switch are read on the VI, whatever the sender does from now on: it has not switched, has
+/// taken that back, or still may, otherwise.
+pub const fn is_settled(switch: u64, gone: bool) -> bool {
+    match Switch::from_word(switch) {
+        Switch::Entered(_) => true,
+        Switch::At(_) => gone,
+        Switch::Not | Switch::Cancelled => false,
+    }
+}
+
 /// How a sender answers a recall ([`super::Before::Answer`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
@@ -307,6 +317,12 @@ mod tests {
         assert_eq!(next(at, 4, true, true), Next::Vi, "nothing can cancel it any more");
         assert_eq!(next(at | ENTERED, 4, true, false), Next::Vi);
         assert_eq!(next(CANCELLED, 4, true, false), Next::Tcp);
+        for switch in [0, CANCELLED, at, at | ENTERED] {
+            for gone in [false, true] {
+                let enters = next(switch, 4, true, gone) == Next::Vi;
+                assert_eq!(is_settled(switch, gone), enters, "{switch:x}, gone: {gone}");
+            }
+        }
     }
 
     #[test]
