@@ -8,6 +8,8 @@ use core::ops::Range;
 
 /// The descriptor numbers under which a program looks for it.
 pub const NUMBERS: Range<i32> = 1000..1004;
+/// The first number for the files that it names. Service managers lower the limit to 1024 before they execute a service.
+pub const FILES_FROM: i32 = NUMBERS.end;
 /// Connections that it has room for; others stay on TCP.
 pub const CONNECTIONS_MAX: usize = 32;
 

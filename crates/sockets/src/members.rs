@@ -8,6 +8,7 @@
 use crate::per_engine::per_engine;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use sovia_control::inheritance::FILES_FROM;
 use sovia_sys::{Fd, call, fd, record_lock};
 
 /// Processes that a family can tell apart. More share the last place, which never empties: what
@@ -186,8 +187,8 @@ impl LocksToLeave {
         }
         let kept = LOCKS_TO_LEAVE.load(Ordering::Acquire);
         let fd = match kept {
-            0 => Fd::duplicate(locks).ok()?,
-            _ if is_borrowed => Fd::duplicate(locks).ok()?,
+            0 => Fd::duplicate(locks, FILES_FROM).ok()?,
+            _ if is_borrowed => Fd::duplicate(locks, FILES_FROM).ok()?,
             _ => Fd::own(kept),
         };
         fd.outlasts_exec(true);

@@ -134,12 +134,13 @@ impl Fd {
         make().map(Fd::adopt)
     }
 
-    /// One more number for what `fd` is, which stays.
+    /// One more number for what `fd` is, which stays: the first free one from `first` on.
     ///
     /// # Errors
     /// Those of `fcntl`.
-    pub fn duplicate(fd: RawFd) -> Result<Fd> {
-        let owned = Fd { raw: duplicate_high(fd)?, foreign: false };
+    pub fn duplicate(fd: RawFd, first: RawFd) -> Result<Fd> {
+        let raw = call::fcntl(fd, libc::F_DUPFD_CLOEXEC, first as usize)? as RawFd;
+        let owned = Fd { raw, foreign: false };
         tell(owned.raw, true);
         Ok(owned)
     }

@@ -7,8 +7,8 @@ use core::sync::atomic::Ordering;
 /// As many as that stand for several programs.
 const SEVERAL: u32 = 2;
 
-/// How long the record of a connection is that [`Holding::of`] reads, in bytes.
-pub(crate) const RECORD: usize = size_of::<Conn>();
+/// How much of a connection [`Holding::of`] reads, in bytes: all before the words that say how it goes on.
+pub(crate) const RECORD: usize = offset_of!(Conn, transfers);
 
 /// What a family's record says of who holds a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Holding {
             offset_of!(Conn, spread),
             offset_of!(Conn, holders),
         ];
-        let (mut sum, mut i) = (RECORD as u64, 0);
+        let (mut sum, mut i) = (size_of::<Conn>() as u64, 0);
         while i < places.len() {
             sum = sum.wrapping_mul(0x100_0003) ^ places[i] as u64;
             i += 1;

@@ -8,7 +8,7 @@ use crate::{family, process};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
-use sovia_control::inheritance::{Head, Inheritance, Inherited, NUMBERS, Program};
+use sovia_control::inheritance::{FILES_FROM, Head, Inheritance, Inherited, NUMBERS, Program};
 use sovia_sys::Fd;
 use sovia_sys::call;
 
@@ -199,7 +199,7 @@ fn records() -> Option<Fd> {
     }
     let path = CStr::from_bytes_until_nul(&path).ok()?;
     let opened = call::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0).map(Fd::keep).ok()?;
-    let high = Fd::duplicate(opened.raw()).ok()?;
+    let high = Fd::duplicate(opened.raw(), FILES_FROM).ok()?;
     high.outlasts_exec(true);
     Some(high)
 }
