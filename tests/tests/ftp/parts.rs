@@ -72,7 +72,7 @@ fn a_resumed_transfer_is_accelerated() {
     server.end();
 }
 
-/// A connection for each of 300 files, each way. They are too short to meet, and the one of commands is inetd's before it is
+/// A connection for each of 60 files, each way. They are too short to meet, and the one of commands is inetd's before it is
 /// the server's: which path they take is not asked here.
 fn many(test: &str, client: impl Fn(&Programs) -> String) {
     let Some(programs) = programs(test) else { return };
@@ -82,8 +82,8 @@ fn many(test: &str, client: impl Fn(&Programs) -> String) {
         for folder in ["served", "came", "back"] {
             fs::create_dir(server.file(folder)).expect("a folder");
         }
-        let len = |i: usize| if i % 100 == 99 { bytes.len() } else { i * 37 };
-        for i in 0..300 {
+        let len = |i: usize| if i % 20 == 19 { bytes.len() } else { i * 37 };
+        for i in 0..60 {
             server.write(&format!("served/{i}"), &bytes[..len(i)]);
         }
         let (shown, port) = (server.folder.path().display(), server.port);
@@ -98,7 +98,7 @@ fn many(test: &str, client: impl Fn(&Programs) -> String) {
         let told = Client::of(pairing)
             .may_stay_on_tcp()
             .run_with_input(&client(&programs), Some(server.file("wanted")));
-        for i in 0..300 {
+        for i in 0..60 {
             for folder in ["came", "back"] {
                 let copy = format!("{folder}/{i}");
                 assert!(server.same(&format!("served/{i}"), &copy), "{pairing}: {copy}:\n{told}");
