@@ -1,5 +1,6 @@
 // Files and pipes to and from streams without a buffer of the program's own.
 #include "common.h"
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 
 static char buffer[70000];
@@ -178,6 +179,64 @@ static void uses_relay(struct peer *p) {
     drain_to_eof(other, 0);
 }
 
+// What comes has no room where it is to go: the error is the file's, and the connection goes on.
+static void keeps_what_has_no_room(struct peer *p) {
+    int full = MUST(open("/dev/full", O_WRONLY)), file = pattern_file(p, "small", 0), pipes[2];
+    MUST(pipe(pipes));
+    recv_all(p->fd, buffer, 10000);
+    CALL(write(full, buffer, 10000));
+    say("right %d", matches(buffer, 10000, 0));
+    CALL(sendfile(full, p->fd, NULL, 10000));
+    uint64_t at = 10000;
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit = {5000, 5000};
+    MUST(setrlimit(RLIMIT_FSIZE, &limit));
+    recv_all(p->fd, buffer, 10000);
+    say("right %d", matches(buffer, 10000, at));
+    at += 10000;
+    CALL(write(file, buffer, 10000));
+    CALL(write(file, buffer + 5000, 5000));
+    ssize_t got = MUST(splice(p->fd, NULL, pipes[1], NULL, 10000, 0));
+    CALL(splice(pipes[0], NULL, full, NULL, got, 0));
+    CALL(splice(pipes[0], NULL, file, NULL, got, 0));
+    MUST(read(pipes[0], buffer, got));
+    say("right %d", matches(buffer, got, at));
+    at += got;
+    tell(p, 1);
+    recv_pattern(p->fd, at, 1000000 - at, 8000);
+    say_alive(p->fd, true, "at the end");
+}
+
+static void sends_what_has_no_room(struct peer *p) {
+    send_pattern(p->fd, 0, 50000, 10000);
+    hear(p);
+    send_pattern(p->fd, 50000, 950000, 10000);
+    say_alive(p->fd, false, "at the end");
+}
+
+// A server that gives up for want of room closes with bytes unread.
+static void gives_up(struct peer *p) {
+    int full = MUST(open("/dev/full", O_WRONLY));
+    recv_all(p->fd, buffer, 10000);
+    await_bytes(p->fd, 10000);
+    if (write(full, buffer, 10000) < 0)
+        CALL(close(p->fd));
+    tell(p, 1);
+}
+
+static void is_told_of_no_room(struct peer *p) {
+    signal(SIGPIPE, SIG_IGN);
+    send_pattern(p->fd, 0, 20000, 10000);
+    hear(p);
+    // The first send may still be taken.
+    int sent = 0;
+    while (send(p->fd, buffer, sizeof buffer, 0) >= 0)
+        sent++;
+    say("soon %d: %s", sent < 100, strerrorname_np(errno));
+    CALL(send(p->fd, buffer, 10, 0));
+    CALL(recv(p->fd, buffer, 10, 0));
+}
+
 static const struct scenario scenarios[] = {
     {"sendfile_sends_what_it_says", takes_files, sends_file},
     {"sendfile_of_more_than_there_is_room_for", takes_large_files, sends_large_file},
@@ -186,5 +245,7 @@ static const struct scenario scenarios[] = {
     {"splice_from_a_pipe", takes_files, splices_out},
     {"splice_to_a_pipe", feeds_splice, splices_in},
     {"a_relay_of_splices", relays, uses_relay},
+    {"what_comes_has_no_room", keeps_what_has_no_room, sends_what_has_no_room},
+    {"a_server_without_room_gives_up", gives_up, is_told_of_no_room},
 };
 SCENARIO_MAIN(scenarios)

@@ -4,6 +4,7 @@
 
 #include <netdb.h>
 #include <pty.h>
+#include <stdio_ext.h>
 #include <syslog.h>
 #include <utmp.h>
 #include <wchar.h>
@@ -366,6 +367,71 @@ static void takes_a_pipes_number(struct peer *p) {
     say("pclose %d", pclose(pipe));
 }
 
+// What stands at a number of a service that is not wholly a connection.
+static void becomes(int number, int fd) {
+    if (fd < 0)
+        close(number);
+    else
+        MUST(dup2(fd, number));
+}
+
+static void takes(const char *what, int in, int out, int err) {
+    int numbers[] = {in, out, err};
+    for (int number = 0; number <= 2; number++)
+        becomes(number, numbers[number]);
+    clearerr(stdin);
+    clearerr(stdout);
+    clearerr(stderr);
+    char line[100];
+    errno = 0;
+    char *got = fgets(line, sizeof line, stdin);
+    say("%s: stdin %s%s", what, got ? got : "none, ", got ? "" : strerrorname_np(errno));
+    errno = 0;
+    bool printed = printf("printed with %s\n", what) >= 0 && fflush(stdout) == 0;
+    say("%s: stdout %d %s", what, printed, printed ? "0" : strerrorname_np(errno));
+    __fpurge(stdout);
+    errno = 0;
+    bool logged = fprintf(stderr, "logged with %s\n", what) >= 0;
+    say("%s: stderr %d %s", what, logged, logged ? "0" : strerrorname_np(errno));
+}
+
+// As inetd would start it, but one or more of the numbers are a pipe, a file, a device, or closed.
+static void has_others_at_its_numbers(struct peer *p) {
+    int null = MUST(open("/dev/null", O_RDWR)), full = MUST(open("/dev/full", O_RDWR)), pipes[2];
+    char path[512], *text = NULL;
+    size_t room = 0;
+    MUST(pipe(pipes));
+    MUST(write(pipes[1], "by a pipe\n", 10));
+    snprintf(path, sizeof path, "%s/log", p->dir);
+    int file = MUST(open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600));
+    // A line at a time: what it read ahead would be the next one's.
+    setbuf(stdin, NULL);
+    takes("a pipe, the connection and nothing", pipes[0], p->fd, null);
+    takes("nothing, the connection and a file", null, p->fd, file);
+    takes("the connection and a file", p->fd, file, file);
+    takes("the connection, a full device and the connection", p->fd, full, p->fd);
+    takes("closed, the connection and closed", -1, p->fd, -1);
+    takes("the connection alone", p->fd, -1, -1);
+    takes("all closed", -1, -1, -1);
+    takes("a pipe's wrong ends", pipes[1], pipes[0], pipes[0]);
+    FILE *log = fopen(path, "r");
+    while (getline(&text, &room, log) > 0)
+        say("log: %s", text);
+    fclose(log);
+    free(text);
+    say_alive(p->fd, false, "at the end");
+}
+
+static void asks_a_service_in_part(struct peer *p) {
+    FILE *in = fdopen(MUST(dup(p->fd)), "r");
+    char line[100];
+    setbuf(in, NULL);
+    send_all(p->fd, "first\nsecond\nthird\n", 19);
+    for (int i = 0; i < 4; i++)
+        say("line: %s", fgets(line, sizeof line, in));
+    say_alive(p->fd, true, "at the end");
+}
+
 static const struct scenario scenarios[] = {
     {"a_service_on_0_1_and_2", asks, serves},
     {"a_service_of_wide_characters", asks, serves_wide},
@@ -388,5 +454,6 @@ static const struct scenario scenarios[] = {
     {"threads_share_a_file", counts_lines, threads_share_a_file},
     {"a_stream_to_nobody", leaves, writes_to_nobody},
     {"a_connection_takes_the_number_of_a_pipe", hears_all, takes_a_pipes_number},
+    {"a_service_whose_numbers_are_others", asks_a_service_in_part, has_others_at_its_numbers},
 };
 SCENARIO_MAIN(scenarios)

@@ -362,6 +362,46 @@ static void counts_output(struct peer *p) {
     say("%ld bytes, checksum %08x", total, sum);
 }
 
+// The descriptor is closed under two FILEs, and then a pipe's.
+static void closes_under_files(struct peer *p) {
+    FILE *in = fdopen(p->fd, "r"), *out = fdopen(p->fd, "w");
+    int kept = MUST(dup(p->fd)), number = p->fd, pipes[2];
+    char line[100];
+    MUST(pipe(pipes));
+    say("line %d", fgets(line, sizeof line, in) != NULL && !strcmp(line, "first line\n"));
+    fputs("unflushed", out);
+    CALL(close(number));
+    CALL(fflush(out));
+    say("error %d", !!ferror(out));
+    clearerr(out);
+    setvbuf(out, NULL, _IONBF, 0);
+    CALL(fputs("nowhere", out));
+    // What it had read ahead it still has.
+    say("line %d", fgets(line, sizeof line, in) != NULL && !strcmp(line, "second 42 words\n"));
+    CALL(fgetc(in));
+    say("end %d, error %d, number %d", !!feof(in), !!ferror(in), fileno(in) == number);
+    say("taken %d", dup2(pipes[1], number) == number);
+    clearerr(out);
+    say("puts %d", fputs("into the pipe", out) >= 0);
+    ssize_t got = read(pipes[0], line, sizeof line);
+    say_text("the pipe has", line, got);
+    CALL(fclose(out));
+    CALL(fclose(in));
+    send_all(kept, "by another number\n", 18);
+    meet(p);
+    recv_all(kept, line, 5);
+    say_text("received", line, 5);
+    CALL(close(kept));
+}
+
+static void asks_beside(struct peer *p) {
+    send_all(p->fd, "first line\nsecond 42 words\n", 27);
+    recv_all(p->fd, buffer, 18);
+    meet(p);
+    send_all(p->fd, "last\n", 5);
+    drain_to_eof(p->fd, 0);
+}
+
 static const struct scenario scenarios[] = {
     {"printf_and_fgets_on_0_and_1", asks, standard},
     {"fdopen_reads_and_writes", asks, file_pointers},
@@ -381,5 +421,6 @@ static const struct scenario scenarios[] = {
     {"exec_of_a_shell_on_a_stream", becomes_shell, talks_to_shell},
     {"becoming_cat_without_a_fork", execs_itself_away, cat_is_replaced},
     {"exec_of_a_writer_on_a_stream", only_output, counts_output},
+    {"a_file_whose_number_is_closed", asks_beside, closes_under_files},
 };
 SCENARIO_MAIN(scenarios)

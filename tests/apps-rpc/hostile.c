@@ -24,6 +24,13 @@ int hostile(CLIENT *client, const char *name) {
             if (send_raw(client, fragment, sizeof fragment) < 0)
                 break;
         printf("no record\n");
+    } else if (!strcmp(name, "flood")) {
+        // The same for longer than anything could keep.
+        *(uint32_t *)fragment = htonl(sizeof fragment - 4);
+        for (int i = 0; i < 6000; i++)
+            if (send_raw(client, fragment, sizeof fragment) < 0)
+                break;
+        printf("no record for long\n");
     } else if (!strcmp(name, "garbage")) {
         const char *text = "GET / HTTP/1.0\r\n\r\n";
         send_raw(client, text, strlen(text));

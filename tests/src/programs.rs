@@ -126,6 +126,11 @@ impl Service {
         service
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.running.id()
+    }
+
     /// Asks it to end by a signal and returns how it did.
     ///
     /// # Panics

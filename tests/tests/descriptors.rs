@@ -35,6 +35,7 @@ scenarios!("stdio":
     exec_of_a_shell_on_a_stream,
     becoming_cat_without_a_fork,
     exec_of_a_writer_on_a_stream,
+    a_file_whose_number_is_closed,
 );
 
 scenarios!("options":
@@ -101,6 +102,7 @@ scenarios!("standard":
     threads_share_a_file,
     a_stream_to_nobody,
     a_connection_takes_the_number_of_a_pipe,
+    a_service_whose_numbers_are_others,
 );
 
 /// As a service of inetd's uses its connection, and FTP's ends theirs.

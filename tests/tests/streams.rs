@@ -57,6 +57,8 @@ scenarios!("files":
     splice_from_a_pipe,
     splice_to_a_pipe,
     a_relay_of_splices,
+    what_comes_has_no_room,
+    a_server_without_room_gives_up,
 );
 
 scenarios!("urgent":

@@ -7,6 +7,7 @@ mod via;
 
 use programs::{Ends, Programs, programs};
 use sovia_tests::Pairing;
+use std::fs;
 
 /// What clients say of every case named, one after the other with one server.
 fn told(programs: &Programs, ends: Ends, cases: &[&str]) -> Vec<String> {
@@ -49,7 +50,34 @@ fn a_server_that_dies_is_told() {
 /// A client that leaves in the middle of a call, and one whose record never ends, harm no other.
 #[test]
 fn bad_clients_harm_no_other() {
-    is_told_the_same(&["leaves", "calls", "endless", "calls", "large"]);
+    is_told_the_same(&["leaves", "calls", "endless", "calls", "partial", "calls", "large"]);
+}
+
+/// The most memory that a process has had, in KB.
+fn most_memory_kb(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.trim().split(' ').next());
+    number.and_then(|number| number.parse().ok()).expect("the kernel counts")
+}
+
+/// Nearly 400 MB of a record that has no end: the server keeps none of it, and answers the next client.
+#[test]
+fn a_record_without_an_end_takes_no_memory() {
+    let Some(programs) = programs() else { return };
+    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::OTHERS) {
+        let ends = Ends::of(pairing);
+        let (server, client) = programs.serve(ends);
+        ends.client().run(&client("calls"));
+        let before = most_memory_kb(server.id());
+        ends.client().run(&client("flood"));
+        let told = ends.client().run(&client("calls"));
+        assert!(told.contains("2000 of 2000 sums are right"), "{pairing}: {told}");
+        let more = most_memory_kb(server.id()) - before;
+        // With its part of what travels.
+        assert!(more < 40_000, "{pairing}: {more} KB more");
+        drop(server.end(libc::SIGTERM));
+    }
 }
 
 #[test]

@@ -3,132 +3,16 @@
 //!
 //! For root: the server logs users in, by accounts that it alone sees.
 
-use sovia_tests::{Client, Pairing, Service, Stack, TempDir, free_port, installed, sovia};
-use std::fmt::Write;
+mod aborts;
+mod faults;
+mod others;
+mod parts;
+mod server;
+
+use server::{GUEST, Programs, Server, noise, programs};
+use sovia_tests::{Client, Pairing, Stack};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-
-/// Of `x`, by crypt(3).
-const HASH: &str = "$6$sovia$TTzeR9MgXmaqjhqw91OidAXR2Q.ierp6Aq9gXQs/knrZehVvKA9MxjW1XJ/eVW3KWHEorGtSldbfMdAcxEDsl1";
-/// The number of the user whose account is `guest`.
-const GUEST: u32 = 1234;
-
-/// A program out of a package that `make setup` has unpacked.
-fn unpacked(package: &str, path: &str) -> Option<PathBuf> {
-    let build = sovia();
-    let target = build.ancestors().nth(2).expect("the build lies two folders deep");
-    Some(target.join("unpacked").join(package).join(path)).filter(|file| file.exists())
-}
-
-struct Programs {
-    inetd: PathBuf,
-    ftpd: PathBuf,
-    /// inetutils' client.
-    ftp: PathBuf,
-}
-
-/// `None` if something is missing, which is said.
-fn programs(test: &str) -> Option<Programs> {
-    // SAFETY: reads nothing but this process's user id.
-    if unsafe { libc::geteuid() } != 0 {
-        println!("SKIPPED: {test}: only root can run a server that logs users in");
-        return None;
-    }
-    let found = (|| {
-        Some(Programs {
-            inetd: unpacked("openbsd-inetd", "usr/sbin/inetd")?,
-            ftpd: unpacked("inetutils-ftpd", "usr/sbin/ftpd")?,
-            ftp: unpacked("inetutils-ftp", "usr/bin/inetutils-ftp")?,
-        })
-    })();
-    let missing =
-        ["tnftp", "curl", "lftp", "unshare"].into_iter().find(|name| installed(name).is_none());
-    if found.is_none() || missing.is_some() {
-        println!(
-            "SKIPPED: {test}: not there: {}",
-            missing.unwrap_or("openbsd-inetd or inetutils' FTP")
-        );
-        return None;
-    }
-    found
-}
-
-/// A server with accounts of its own, in a folder that has what it serves.
-struct Server {
-    folder: TempDir,
-    port: u16,
-    service: Service,
-}
-
-impl Server {
-    fn start(programs: &Programs, stack: Stack) -> Server {
-        let folder = TempDir::new();
-        let path = folder.path();
-        let shown = path.display();
-        let everyone = fs::Permissions::from_mode(0o777);
-        fs::set_permissions(path, everyone).expect("the folder is ours");
-        let port = free_port();
-        let run = match stack {
-            Stack::Sovia => {
-                format!("{0} sovia run -- {1}", sovia().display(), programs.ftpd.display())
-            }
-            _ => format!("{} ftpd", programs.ftpd.display()),
-        };
-        let mut passwd = format!("root:x:0:0:root:{shown}:/bin/sh\n");
-        writeln!(passwd, "guest:x:{GUEST}:{GUEST}:guest:{shown}:/bin/sh").expect("memory");
-        let shadow = format!("root:{HASH}:19000:0:99999:7:::\nguest:{HASH}:19000:0:99999:7:::\n");
-        for (name, text) in [
-            ("passwd", passwd),
-            ("shadow", shadow),
-            ("group", format!("root:x:0:\nguest:x:{GUEST}:\n")),
-            ("ftpusers", String::new()),
-            ("inetd.conf", format!("127.0.0.1:{port} stream tcp nowait root {run} -l\n")),
-        ] {
-            fs::write(path.join(name), text).expect("a file");
-        }
-        let accounts = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-ftp/with-accounts");
-        let line = format!(
-            "unshare --mount {} {shown} {} -i {shown}/inetd.conf",
-            accounts.display(),
-            programs.inetd.display()
-        );
-        let service = Service::start(Stack::Kernel, &line, port);
-        Server { folder, port, service }
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) {
-        fs::write(self.file(name), bytes).expect("a file");
-    }
-
-    /// Whether two files have the same bytes.
-    fn same(&self, one: &str, other: &str) -> bool {
-        let [one, other] = [one, other].map(|name| fs::read(self.file(name)));
-        one.is_ok_and(|one| other.is_ok_and(|other| one == other))
-    }
-
-    fn end(self) {
-        let _ = self.service.end(libc::SIGTERM);
-    }
-}
-
-/// Bytes without a pattern that a lost piece would leave whole.
-fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut bytes = Vec::with_capacity(len);
-    while bytes.len() < len {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(len);
-    bytes
-}
+use std::path::PathBuf;
 
 const LEN: usize = 5_000_001;
 

@@ -1,0 +1,174 @@
+//! Transfers that the client aborts in their middle: urgent data on the connection of commands interrupts a server that reads
+//! or writes the other one. What follows on the same connection is right.
+
+use crate::server::{Kind, Pipe, Programs, Server, noise, programs, replies};
+use sovia_tests::{Launch, Outcome, Pairing, Running, Stack, accelerated};
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+const LEN: usize = 20_000_001;
+
+/// How often a run is tried in which ends have to meet in time.
+const TRIES: usize = 20;
+
+fn server(kind: Kind, programs: &Programs, pairing: Pairing) -> Server {
+    let server = Server::of(kind, programs, pairing.server);
+    server.write("served", &noise(LEN));
+    server
+}
+
+/// What a client of our own says that aborts as RFC 959 has it.
+fn abort(server: &Server, pairing: Pairing, ways: &[&str]) -> Outcome {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-ftp/aborts.py");
+    let (port, folder) = (server.port.to_string(), server.folder.path().display().to_string());
+    let mut words = vec!["python3".to_owned(), program.display().to_string(), port, folder];
+    words.extend(ways.iter().map(|&way| way.to_owned()));
+    let outcome =
+        Launch::new(pairing.client, words).verbose(true).start().finish(Duration::from_secs(120));
+    assert!(outcome.success(), "{pairing}: {outcome:#?}");
+    outcome
+}
+
+/// In one session, in every pairing; returns what was told with Sovia at both ends.
+fn is_aborted_alike(kind: Kind, programs: &Programs, ways: &[&str]) -> Outcome {
+    let told = |pairing| {
+        let server = server(kind, programs, pairing);
+        let outcome = abort(&server, pairing, ways);
+        server.end();
+        outcome
+    };
+    let kernel = told(Pairing::KERNEL);
+    assert!(!kernel.stdout.contains("False"), "{}", kernel.stdout);
+    let [both, ..] = Pairing::OTHERS.map(|pairing| {
+        let outcome = told(pairing);
+        assert_eq!(outcome.stdout, kernel.stdout, "{pairing}");
+        outcome
+    });
+    both
+}
+
+/// The server takes no second abort in a session, over the kernel either: it leaves its handler by longjmp, which leaves the
+/// signal blocked.
+fn with_inetutils(test: &str, way: &str) {
+    let Some(programs) = programs(test) else { return };
+    is_aborted_alike(Kind::Inetutils, &programs, &[way]);
+    let server = server(Kind::Inetutils, &programs, Pairing::SOVIA);
+    // One that carries a file is among any two.
+    let met = |_| accelerated(&abort(&server, Pairing::SOVIA, &[way]).stderr) >= Some(2);
+    assert!((0..TRIES).any(met), "no data connection was accelerated");
+    server.end();
+}
+
+#[test]
+fn a_download_is_aborted() {
+    with_inetutils("a_download_is_aborted", "get");
+}
+
+#[test]
+fn an_upload_is_aborted() {
+    with_inetutils("an_upload_is_aborted", "put");
+}
+
+#[test]
+fn pure_ftpd_is_told_to_abort() {
+    if let Some(programs) = programs("pure_ftpd_is_told_to_abort") {
+        is_aborted_alike(Kind::Pure, &programs, &["get", "put"]);
+    }
+}
+
+#[test]
+fn vsftpd_is_told_to_abort() {
+    if let Some(programs) = programs("vsftpd_is_told_to_abort") {
+        is_aborted_alike(Kind::Vsftpd, &programs, &["get", "put"]);
+    }
+}
+
+/// A client of the BSD kind whose user interrupts it in the middle of a download, and then of an upload.
+fn interrupted(server: &Server, client: &str, pairing: Pairing) -> Outcome {
+    let (shown, port) = (server.folder.path().display(), server.port);
+    let (mut out, mut into) = (Pipe::new(server.file("out")), Pipe::new(server.file("into")));
+    server.write(
+        "wanted",
+        format!(
+            "open 127.0.0.1 {port}\nuser root x\nbinary\nget {shown}/served \"|cat >{shown}/out\"\n\
+             get {shown}/served {shown}/one\nput \"|cat {shown}/into\" {shown}/part\n\
+             put {shown}/served {shown}/two\nquit\n"
+        )
+        .as_bytes(),
+    );
+    let words = client.split_whitespace();
+    let launch = Launch::new(pairing.client, words).input(server.file("wanted")).verbose(true);
+    let mut running = launch.start();
+    let mut come = vec![0; 1_000_000];
+    let mut at = 0;
+    running = out.until(running, |pipe| {
+        at += pipe.read(&mut come[at..]).unwrap_or(0);
+        at == come.len()
+    });
+    assert!(noise(LEN).starts_with(&come), "{pairing}: what has come is wrong");
+    interrupt(&running, pairing);
+    drop(out);
+    let mut at = 0;
+    running = into.until(running, |pipe| {
+        at += pipe.write(&come[at..]).unwrap_or(0);
+        at == come.len() && fs::metadata(server.file("part")).is_ok_and(|about| about.len() > 0)
+    });
+    interrupt(&running, pairing);
+    drop(into);
+    let outcome = running.finish(Duration::from_secs(120));
+    assert!(outcome.success(), "{pairing}: {outcome:#?}");
+    for copy in ["one", "two"] {
+        assert!(server.same("served", copy), "{pairing}: {copy}: {outcome:#?}");
+        fs::remove_file(server.file(copy)).expect("it is there");
+    }
+    assert!(server.begins("part", "served"), "{pairing}: {outcome:#?}");
+    fs::remove_file(server.file("part")).expect("it is there");
+    outcome
+}
+
+/// The client itself: its supervisor would pass the signal on when the transfer has perhaps ended by itself.
+fn interrupt(running: &Running, pairing: Pairing) {
+    let mut client = running.id();
+    if pairing.client == Stack::Sovia {
+        let children = fs::read_to_string(format!("/proc/{client}/task/{client}/children"));
+        let children = children.expect("the supervisor runs");
+        client = children.trim().parse().expect("the client is its only child");
+    }
+    // SAFETY: kill has no memory effects; the client waits for this test.
+    unsafe { libc::kill(client.cast_signed(), libc::SIGINT) };
+}
+
+fn is_interrupted_alike(test: &str, client: impl Fn(&Programs) -> String) {
+    let Some(programs) = programs(test) else { return };
+    let client = client(&programs);
+    let told = |pairing| {
+        let server = server(Kind::Inetutils, &programs, pairing);
+        let outcome = interrupted(&server, &client, pairing);
+        server.end();
+        outcome
+    };
+    let kernel = replies(&told(Pairing::KERNEL).stdout);
+    assert!(kernel.contains(&"226 Abort successful".to_owned()), "{kernel:?}");
+    for pairing in Pairing::OTHERS {
+        assert_eq!(replies(&told(pairing).stdout), kernel, "{pairing}");
+    }
+    let server = Server::start(&programs, Stack::Sovia);
+    server.write("served", &noise(LEN));
+    let met = |_| accelerated(&interrupted(&server, &client, Pairing::SOVIA).stderr) >= Some(2);
+    assert!((0..TRIES).any(met), "no data connection was accelerated");
+    server.end();
+}
+
+#[test]
+fn tnftp_is_interrupted() {
+    is_interrupted_alike("tnftp_is_interrupted", |_| "tnftp -n -v".into());
+}
+
+#[test]
+fn inetutils_ftp_is_interrupted() {
+    is_interrupted_alike("inetutils_ftp_is_interrupted", |programs| {
+        format!("{} -n -v -p", programs.ftp.display())
+    });
+}

@@ -1,0 +1,121 @@
+//! Parts of files, and many small ones.
+
+use crate::server::{Programs, Server, noise, programs};
+use sovia_tests::{Client, Pairing, Stack, accelerated};
+use std::fs;
+
+/// How often a transfer is tried whose ends have to meet in time.
+const TRIES: usize = 50;
+const LEN: usize = 30_000_001;
+const PART: usize = 7_000_003;
+
+/// Both ways: the file that is there in part is whole then.
+fn resume(server: &Server, client: &Client) {
+    let whole = noise(LEN);
+    server.write("served", &whole);
+    let (shown, port) = (server.folder.path().display(), server.port);
+    let url = format!("ftp://127.0.0.1:{port}/{shown}");
+    for name in ["one", "two", "three", "four"] {
+        server.write(name, &whole[..PART]);
+    }
+    client.run(&format!("curl -sS -C - -u root:x {url}/served -o {shown}/one"));
+    client.run(&format!("curl -sS -C - -u root:x -T {shown}/served {url}/two"));
+    server.write(
+        "wanted",
+        format!(
+            "open 127.0.0.1 {port}\nuser root x\nbinary\nreget {shown}/served {shown}/three\nquit\n"
+        )
+        .as_bytes(),
+    );
+    client.run_with_input("tnftp -n -v", Some(server.file("wanted")));
+    server.write(
+        "wanted",
+        format!(
+            "set ftp:ssl-allow no\nopen -u root,x ftp://127.0.0.1:{port}\nput -c {shown}/served -o {shown}/four\n\
+             bye\n"
+        )
+        .as_bytes(),
+    );
+    client.run_with_input("lftp --norc", Some(server.file("wanted")));
+    for name in ["one", "two", "three", "four"] {
+        assert!(server.same("served", name), "{client:?}: {name}");
+    }
+}
+
+#[test]
+fn transfers_are_resumed() {
+    let Some(programs) = programs("transfers_are_resumed") else { return };
+    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::OTHERS) {
+        let server = Server::start(&programs, pairing.server);
+        resume(&server, &Client::of(pairing).may_stay_on_tcp());
+        server.end();
+    }
+}
+
+/// A transfer that begins in the middle of the file; of many one has ends that meet.
+#[test]
+fn a_resumed_transfer_is_accelerated() {
+    let Some(programs) = programs("a_resumed_transfer_is_accelerated") else { return };
+    let server = Server::start(&programs, Stack::Sovia);
+    let whole = noise(LEN);
+    server.write("served", &whole);
+    let (shown, port) = (server.folder.path().display(), server.port);
+    let met = |_| {
+        server.write("one", &whole[..PART]);
+        let told = Client::of(Pairing::SOVIA).may_stay_on_tcp().run_verbose(&format!(
+            "curl -sS -C - -u root:x ftp://127.0.0.1:{port}/{shown}/served -o {shown}/one"
+        ));
+        assert!(server.same("served", "one"), "{told}");
+        accelerated(&told) > Some(0)
+    };
+    assert!((0..TRIES).any(met), "none of {TRIES} transfers");
+    server.end();
+}
+
+/// A connection for each of 60 files, each way. They are too short to meet, and the one of commands is inetd's before it is
+/// the server's: which path they take is not asked here.
+fn many(test: &str, client: impl Fn(&Programs) -> String) {
+    let Some(programs) = programs(test) else { return };
+    for pairing in [Pairing::KERNEL].into_iter().chain(Pairing::OTHERS) {
+        let server = Server::start(&programs, pairing.server);
+        let bytes = noise(100_000);
+        for folder in ["served", "came", "back"] {
+            fs::create_dir(server.file(folder)).expect("a folder");
+        }
+        let len = |i: usize| if i % 20 == 19 { bytes.len() } else { i * 37 };
+        for i in 0..60 {
+            server.write(&format!("served/{i}"), &bytes[..len(i)]);
+        }
+        let (shown, port) = (server.folder.path().display(), server.port);
+        server.write(
+            "wanted",
+            format!(
+                "open 127.0.0.1 {port}\nuser root x\nbinary\nprompt\ncd {shown}/served\nlcd {shown}/came\nmget *\n\
+                 cd {shown}/back\nmput *\nquit\n"
+            )
+            .as_bytes(),
+        );
+        let told = Client::of(pairing)
+            .may_stay_on_tcp()
+            .run_with_input(&client(&programs), Some(server.file("wanted")));
+        for i in 0..60 {
+            for folder in ["came", "back"] {
+                let copy = format!("{folder}/{i}");
+                assert!(server.same(&format!("served/{i}"), &copy), "{pairing}: {copy}:\n{told}");
+            }
+        }
+        server.end();
+    }
+}
+
+#[test]
+fn tnftp_gets_and_puts_many_files() {
+    many("tnftp_gets_and_puts_many_files", |_| "tnftp -n -v".into());
+}
+
+#[test]
+fn inetutils_ftp_gets_and_puts_many_files() {
+    many("inetutils_ftp_gets_and_puts_many_files", |programs| {
+        format!("{} -n -v -p", programs.ftp.display())
+    });
+}
