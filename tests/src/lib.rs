@@ -23,7 +23,7 @@ pub use launch::{Launch, Outcome, Running, finish};
 pub use leftovers::Leftovers;
 pub use nics::{LOSSY, Nics};
 pub use pairing::{Pairing, Stack};
-pub use programs::{Client, Service, free_port, installed, skipped};
+pub use programs::{Client, Service, free_port, installed, skipped, unpacked};
 pub use scenario::{Observation, Scenario};
 pub use summary::accelerated;
 pub use transcript::difference;

@@ -14,13 +14,23 @@ use std::{env, fs, process};
 use crate::launch::{Launch, Outcome, Running};
 use crate::pairing::{Pairing, Stack};
 use crate::summary::accelerated;
-use crate::workspace::kernel_only;
+use crate::workspace::{kernel_only, sovia};
 
 /// Where a program is installed.
 pub fn installed(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.map(|folder| folder.join(name)).find(|file| fs::metadata(file).is_ok())
+}
+
+/// A program out of a package that `make setup` has unpacked.
+///
+/// # Panics
+/// If the build is not where `make build` leaves it.
+pub fn unpacked(package: &str, path: &str) -> Option<PathBuf> {
+    let build = sovia();
+    let target = build.ancestors().nth(2).expect("the build lies two folders deep");
+    Some(target.join("unpacked").join(package).join(path)).filter(|file| file.exists())
 }
 
 /// Whether a test has to be left out because programs are missing; says so.

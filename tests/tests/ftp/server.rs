@@ -1,6 +1,8 @@
 //! Servers of FTP with accounts of their own, each in a folder that has what it serves.
 
-use sovia_tests::{Outcome, Running, Service, Stack, TempDir, free_port, installed, sovia};
+use sovia_tests::{
+    Outcome, Running, Service, Stack, TempDir, free_port, installed, sovia, unpacked,
+};
 use std::fmt::Write;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -15,13 +17,6 @@ const HASH: &str = "$6$sovia$TTzeR9MgXmaqjhqw91OidAXR2Q.ierp6Aq9gXQs/knrZehVvKA9
 pub(crate) const GUEST: u32 = 1234;
 /// A folder of the server's with room for 4 MB, which the server alone sees.
 pub(crate) const SMALL: &str = "small";
-
-/// A program out of a package that `make setup` has unpacked.
-fn unpacked(package: &str, path: &str) -> Option<PathBuf> {
-    let build = sovia();
-    let target = build.ancestors().nth(2).expect("the build lies two folders deep");
-    Some(target.join("unpacked").join(package).join(path)).filter(|file| file.exists())
-}
 
 #[derive(Debug)]
 pub(crate) struct Programs {

@@ -1,0 +1,27 @@
+"""A service that systemd's socket activation starts: it answers on its standard input and output, or on the connection, or
+takes connections from the listener, that it finds as descriptor 3: activated.py stdio|connection|listener."""
+
+import os
+import socket
+import sys
+
+
+def answer(source, sink):
+    while data := os.read(source, 1 << 16):
+        while data:
+            data = data[os.write(sink, data) :]
+
+
+if sys.argv[1] == "stdio":
+    answer(0, 1)
+else:
+    assert os.environ["LISTEN_FDS"] == "1", os.environ.get("LISTEN_FDS")
+    assert int(os.environ["LISTEN_PID"]) == os.getpid()
+    if sys.argv[1] == "connection":
+        answer(3, 3)
+    else:
+        listener = socket.socket(fileno=3)
+        while True:
+            stream, _ = listener.accept()
+            answer(stream.fileno(), stream.fileno())
+            stream.close()
