@@ -7,6 +7,8 @@ import zmq
 
 REQUESTS = 20000
 PUSHES = 500000
+# A socket of ZeroMQ's waits for good for a server that has died: it connects again and again. Milliseconds.
+LONGEST = 60000
 
 
 def serve(kind, address):
@@ -34,6 +36,9 @@ def main():
     if role == "serve":
         serve(kind, address)
     socket = zmq.Context().socket(zmq.REQ if kind == "request" else zmq.PAIR)
+    socket.setsockopt(zmq.RCVTIMEO, LONGEST)
+    socket.setsockopt(zmq.SNDTIMEO, LONGEST)
+    socket.setsockopt(zmq.LINGER, 0)
     socket.connect(address)
     begun = time.monotonic()
     if kind == "request":
