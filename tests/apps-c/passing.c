@@ -58,6 +58,12 @@ static void talks(int channel) {
     say("worker is done");
 }
 
+static void talks_after_another(int channel) {
+    char word[7];
+    recv_all(channel, word, sizeof word);
+    talks(channel);
+}
+
 static void talks_cloexec(int channel) {
     int fd = take_over(channel, MSG_CMSG_CLOEXEC);
     say("close on exec %ld", MUST(fcntl(fd, F_GETFD)));
@@ -81,6 +87,25 @@ static void given_away(struct peer *p) {
     converse(p->fd, false, 10);
     hand_over(w.channel, p->fd);
     // Without a line, before or after which the worker may be done.
+    MUST(close(p->fd));
+    reap("worker", w.id);
+}
+
+// The same by a call that sends several messages, of which the second one has it.
+static void given_away_among_several(struct peer *p) {
+    struct worker w = start_worker(talks_after_another);
+    connected(p);
+    converse(p->fd, false, 10);
+    char control[CMSG_SPACE(sizeof p->fd)] = {0};
+    struct iovec words[2] = {{"nothing", 7}, {"take it", 7}};
+    struct mmsghdr messages[2] = {{.msg_hdr = {.msg_iov = &words[0], .msg_iovlen = 1}},
+                                  {.msg_hdr = {.msg_iov = &words[1], .msg_iovlen = 1,
+                                               .msg_control = control, .msg_controllen = sizeof control}}};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&messages[1].msg_hdr);
+    *header = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof p->fd)};
+    memcpy(CMSG_DATA(header), &p->fd, sizeof p->fd);
+    CALL(sendmmsg(w.channel, messages, 2, 0));
     MUST(close(p->fd));
     reap("worker", w.id);
 }
@@ -196,6 +221,7 @@ static void is_dispatched(struct peer *p) {
 
 static const struct scenario scenarios[] = {
     {"a_stream_is_given_away", answers_late, given_away, RAW},
+    {"a_stream_is_given_away_among_several_messages", answers_late, given_away_among_several, RAW},
     {"a_stream_is_lent", answers_late, lent, RAW},
     {"a_stream_is_given_away_with_unread_bytes", sends_across, given_away_unread, RAW},
     {"a_stream_goes_there_and_back", answers_late, there_and_back, RAW},

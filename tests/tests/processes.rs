@@ -74,6 +74,7 @@ scenarios!("inheritance", Scenario::may_stay_on_tcp:
 
 scenarios!("passing":
     a_stream_is_given_away,
+    a_stream_is_given_away_among_several_messages,
     a_stream_is_lent,
     a_stream_is_given_away_with_unread_bytes,
     a_stream_goes_there_and_back,

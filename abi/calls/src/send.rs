@@ -135,11 +135,16 @@ pub unsafe fn sendmmsg(
     count: u32,
     how: c_int,
 ) -> c_int {
-    if table::conn(fd).is_none() {
-        return real(fd, list, count, how);
-    }
     const UIO_MAXIOV: u32 = 1024;
     let count = count.min(UIO_MAXIOV);
+    if table::conn(fd).is_none() {
+        if may_look() {
+            let messages = (0..count as usize).map(|i| list.wrapping_add(i));
+            // SAFETY: only the address of the message is computed, which is a part of the entry.
+            messages.for_each(|entry| passing(unsafe { &raw const (*entry).msg_hdr }));
+        }
+        return real(fd, list, count, how);
+    }
     let mut done = 0;
     while done < count {
         let entry = list.wrapping_add(done as usize);
