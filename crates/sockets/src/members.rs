@@ -27,6 +27,8 @@ per_engine! {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     /// The file with the locks; 0: there is none.
     static LOCKS: AtomicI32 = AtomicI32::new(0);
+    /// Which file that is: the program may close the number past every hook, and use it again.
+    static LOCKS_ID: AtomicU64 = AtomicU64::new(0);
     /// Another descriptor of it, for the program that this process becomes; 0: there is none. It is kept once it is
     /// there: with any descriptor of the file that this process closes, its lock goes.
     static LOCKS_TO_LEAVE: AtomicI32 = AtomicI32::new(0);
@@ -85,7 +87,9 @@ pub(crate) fn found() {
     let Some(file) = made.ok().filter(Fd::is_high) else { return };
     // Another thread may be making the list as well, and has been earlier.
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+    let id = call::file_id(file.raw()).map_or(0, |(_, inode)| inode);
     if LOCKS.compare_exchange(0, file.raw(), success, failure).is_ok() {
+        LOCKS_ID.store(id, Ordering::Release);
         let _ = file.into_raw();
     }
 }
@@ -181,15 +185,15 @@ pub(crate) struct LocksToLeave {
 impl LocksToLeave {
     /// `None` if there are no locks.
     pub(crate) fn new(is_borrowed: bool) -> Option<LocksToLeave> {
-        let locks = LOCKS.load(Ordering::Acquire);
-        if locks == 0 {
-            return None;
-        }
-        let kept = LOCKS_TO_LEAVE.load(Ordering::Acquire);
-        let fd = match kept {
-            0 => Fd::duplicate(locks, FILES_FROM).ok()?,
-            _ if is_borrowed => Fd::duplicate(locks, FILES_FROM).ok()?,
-            _ => Fd::own(kept),
+        let is_it = |fd: &i32| {
+            let id = LOCKS_ID.load(Ordering::Acquire);
+            id != 0 && call::file_id(*fd).is_ok_and(|(_, inode)| inode == id)
+        };
+        let locks = Some(LOCKS.load(Ordering::Acquire)).filter(is_it)?;
+        let kept = Some(LOCKS_TO_LEAVE.load(Ordering::Acquire)).filter(is_it);
+        let fd = match kept.filter(|_| !is_borrowed) {
+            Some(kept) => Fd::own(kept),
+            None => Fd::duplicate(locks, FILES_FROM).ok()?,
         };
         fd.outlasts_exec(true);
         Some(LocksToLeave { fd: Some(fd), is_borrowed })
