@@ -19,6 +19,9 @@ pub(crate) struct Approach {
     eager_until: AtomicU32,
     /// A hash of the connection's addresses; 0 if they have not been looked up.
     pub(crate) link: AtomicU32,
+    /// Not 0 if it comes from a program that this process was before, for as long as other processes may hold it still
+    /// ([`crate::inheritance`]).
+    pub(crate) inherited: AtomicU32,
     /// [`Stage`], and the process that has come so far.
     stage: AtomicU64,
 }
@@ -42,6 +45,7 @@ impl Approach {
         for word in [&self.habit, &self.told, &self.link].into_iter().chain(counts) {
             word.store(0, Ordering::Relaxed);
         }
+        self.inherited.store(0, Ordering::Relaxed);
         self.stage.store(0, Ordering::Relaxed);
     }
 

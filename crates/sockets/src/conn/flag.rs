@@ -66,5 +66,3 @@ pub const GONE: u32 = 1 << 28;
 pub const LATE: u32 = 1 << 29;
 /// `recvmsg` tells how many bytes are left, as TCP_INQ asks of it.
 pub const TELLS_LEFT: u32 = 1 << 30;
-/// It comes from a program that this process was before, and other processes may hold it still ([`crate::inheritance`]).
-pub const INHERITED: u32 = 1 << 31;

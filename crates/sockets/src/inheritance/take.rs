@@ -1,6 +1,6 @@
 //! What a program takes over of the process that became it.
 
-use crate::conn::{Holding, RECORD, Role, flag};
+use crate::conn::{Holding, RECORD, Role};
 use crate::family;
 use crate::members::{self, LIST_LEN};
 use crate::per_engine::per_engine;
@@ -52,7 +52,7 @@ pub fn take(record: impl Fn(i32, Role)) {
         }
         record(there.fd, if there.is_connector { Role::Connector } else { Role::Acceptor });
         let Some(here) = table::conn(there.fd) else { continue };
-        here.conn.set(flag::INHERITED);
+        here.conn.approach.inherited.store(1, Ordering::Release);
         // What it has carried is not known here.
         here.conn.rx_pins.abandon();
         here.conn.tx_pins.abandon();
@@ -88,7 +88,7 @@ fn is_sized(number: i32) -> bool {
 
 /// Whether no other process holds a connection that this process may have inherited.
 pub(crate) fn is_alone(at: Ref) -> bool {
-    !at.conn.has(flag::INHERITED) || has_come_to_be_alone(at)
+    at.conn.approach.inherited.load(Ordering::Acquire) == 0 || has_come_to_be_alone(at)
 }
 
 #[cold]
@@ -101,7 +101,7 @@ fn has_come_to_be_alone(at: Ref) -> bool {
     if !taken.nobody_holds(&connection.there) {
         return false;
     }
-    if at.conn.clear(flag::INHERITED) & flag::INHERITED != 0 {
+    if at.conn.approach.inherited.swap(0, Ordering::AcqRel) != 0 {
         taken.decided();
     }
     true
