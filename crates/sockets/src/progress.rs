@@ -177,6 +177,8 @@ fn audit_all(now: u64) -> bool {
         });
     }
     deaths::look_again();
+    // After the connections: what one leaves that ends meanwhile is found in the next look.
+    pair::each(|_, pair| any |= pair.give_back());
     any
 }
 

@@ -134,8 +134,8 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
         }
     }
     let loans = conn.loans.swap(0, Ordering::AcqRel);
-    let large = stream::backlog::is_large(&guard);
-    let how = if last { How::Ended { large } } else { How::Vacated };
+    let used = stream::backlog::used(&guard);
+    let how = if last { How::Ended { used } } else { How::Vacated };
     if last {
         // Threads that still wait for it find that it has ended, whatever becomes of the VI.
         stream::wake_all(&guard);

@@ -197,7 +197,7 @@ fn detach(at: Ref) {
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
         let loans = conn.loans.swap(0, Ordering::AcqRel);
-        let large = stream::backlog::is_large(&guard);
+        let used = stream::backlog::used(&guard);
         let pair = pair::get(conn.pair.load(Ordering::Relaxed));
         let vi = conn.vi.load(Ordering::Relaxed);
         if let Some(pair) = &pair {
@@ -207,7 +207,7 @@ fn detach(at: Ref) {
         listeners::tell_of_leaving(&guard);
         conn.set_phase(Phase::Plain);
         conn.use_memory(0);
-        (pair, vi, loans, How::Ended { large })
+        (pair, vi, loans, How::Ended { used })
     };
     // After that: the next call finds what the kernel reports of it.
     sets::detached(at);
