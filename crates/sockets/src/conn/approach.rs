@@ -19,6 +19,8 @@ pub(crate) struct Approach {
     eager_until: AtomicU32,
     /// A hash of the connection's addresses; 0 if they have not been looked up.
     pub(crate) link: AtomicU32,
+    /// Not 0 while the socket has the options that the kernel begins with, as far as a VI must know of them.
+    pub(crate) fresh: AtomicU32,
     /// [`Stage`], and the process that has come so far.
     stage: AtomicU64,
 }
@@ -39,7 +41,7 @@ impl Approach {
     /// A new connection.
     pub(crate) fn forget(&self) {
         let counts = [&self.known_after, &self.unknown_after, &self.eager_until];
-        for word in [&self.habit, &self.told, &self.link].into_iter().chain(counts) {
+        for word in [&self.habit, &self.told, &self.link, &self.fresh].into_iter().chain(counts) {
             word.store(0, Ordering::Relaxed);
         }
         self.stage.store(0, Ordering::Relaxed);

@@ -79,7 +79,9 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
         give_up(at, Reason::HalfClosed);
         return Attached::No;
     }
-    if !options::allow_vi(fd) {
+    // Read again under the lock, for those that the connection keeps to.
+    let is_fresh = || conn.approach.fresh.load(Ordering::Acquire) != 0;
+    if !is_fresh() && !options::allow_vi(fd) {
         give_up(at, Reason::RetreatCall);
         return Attached::No;
     }
@@ -111,11 +113,13 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
             conn.set(flag::NONBLOCK);
         }
         stream::combine::switch(&mut guard, fd);
-        let timeout = |name| call::timeout_ns(fd, name).unwrap_or(0);
-        conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
-        conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
-        options::note_user_timeout(fd, conn);
-        options::note_inq(fd, conn);
+        if !is_fresh() {
+            let timeout = |name| call::timeout_ns(fd, name).unwrap_or(0);
+            conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
+            conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
+            options::note_user_timeout(fd, conn);
+            options::note_inq(fd, conn);
+        }
         conn.set_phase(Phase::Attached);
         if let Some(handles) = handles {
             stream::handled::begin(&mut guard, handles.waiter, handles.flags);

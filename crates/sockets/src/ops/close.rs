@@ -136,8 +136,9 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
     let loans = conn.loans.swap(0, Ordering::AcqRel);
     let used = stream::backlog::used(&guard);
     let how = if last { How::Ended { used } } else { How::Vacated };
-    if last {
-        // Threads that still wait for it find that it has ended, whatever becomes of the VI.
+    if last && conn.is_awaited() {
+        // Threads that still wait for it find that it has ended, whatever becomes of the VI. One that comes to wait
+        // from here on takes the lock first.
         stream::wake_all(&guard);
     }
     // Under the lock: no other thread uses the VI after this. A program that still reads or writes in a
@@ -156,6 +157,8 @@ pub fn dup(from: i32, to: i32) {
             sets::duplicated(index);
             table::enter_epoll(to, index);
         }
+        // Options may be set by either number.
+        _ if table::is_noted_tcp(from) => table::note_shared(),
         _ => {}
     }
 }
@@ -215,9 +218,14 @@ pub fn opened(fd: i32, role: Role, server: Server) {
     }
     // From here on the program's memory is looked at.
     sovia_signal::chain::guards();
+    let is_fresh = match (role, server) {
+        (Role::Connector, _) => table::is_fresh_tcp(fd),
+        (Role::Acceptor, Server::Listener(listener)) => table::is_fresh_tcp(listener),
+        (Role::Acceptor, _) => false,
+    };
     forget(fd);
     meeting::habit::start();
-    table::enter_conn(fd, role, meeting::habit::place_of(server));
+    table::enter_conn(fd, role, meeting::habit::place_of(server), is_fresh);
 }
 
 /// Drops what the table holds of `fd`, which is a number that the kernel has just handed out: the
