@@ -163,6 +163,18 @@ impl Segment {
             && state.compare_exchange(seen, free, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// Takes a request back whose requester has come onto the VI already: as if the other end had accepted it and had
+    /// left, so that the number is free when the requester leaves. False if it has been answered meanwhile.
+    pub fn revoke(&self, side: SideIndex, vi: u32) -> bool {
+        self.side(side).pending[(vi / 64) as usize].fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
+        let state = &self.request(vi).state;
+        let seen = state.load(Ordering::Acquire);
+        let left = seen & (LIVES | USED) | ACCEPTED | CLOSED_ACCEPTOR;
+        point(At::Taking);
+        seen & PHASE == REQUESTED
+            && state.compare_exchange(seen, left, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
     /// The unanswered requests of the other side, with their discriminators.
     pub fn pending(&self, side: SideIndex, mut each: impl FnMut(Pending, &[u8; DISCRIMINATOR])) {
         let other = side ^ 1;
@@ -390,6 +402,28 @@ mod tests {
             assert!(segment.accept(1, request));
         });
         assert_eq!(segment.progress(vi), Progress::Accepted);
+    }
+
+    #[test]
+    fn a_request_that_is_revoked_is_not_accepted_and_its_number_is_free_once_its_maker_has_left() {
+        let (segment, _fd) = Segment::create().unwrap();
+        let request = || segment.request_connection(0, &[1; DISCRIMINATOR]).unwrap();
+        let find = || {
+            let mut seen = Vec::new();
+            segment.pending(1, |request, _| seen.push(request));
+            seen
+        };
+        let vi = request();
+        let seen = find();
+        assert!(segment.revoke(0, vi) && !segment.revoke(0, vi));
+        assert!(!segment.accept(1, seen[0]) && find().is_empty());
+        assert_ne!(request(), vi);
+        segment.leave(0, vi, Used::Little, 0);
+        assert_eq!(request(), vi);
+        assert!(segment.accept(1, find()[0]));
+        assert!(!segment.revoke(0, vi));
+        segment.leave(0, vi, Used::Little, 0);
+        assert_ne!(request(), vi);
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     let last = !family::is_shared(conn);
     if conn.phase() == Phase::Candidate {
         let reason = meeting::closed(at);
-        meeting::ended(at, 0);
+        meeting::ended(at, 0, 0);
         if last {
             let unused = conn.transfers.load(Ordering::Relaxed) == 0
                 && call::tcp_state(fd).is_some_and(call::TcpState::is_closed);
@@ -85,6 +85,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     if let Some(guard) = guard {
         leave_vi(guard, fd, at, last);
     } else {
+        meeting::asked_in_vain(at);
         if conn.phase() == Phase::Plain
             && let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed))
         {
@@ -105,7 +106,14 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
     let conn = at.conn;
     let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
     guard.settle_traffic();
-    meeting::ended(at, guard.past.messages_sent);
+    if last && stream::unanswered::settle(&mut guard) {
+        conn.count_stay(Reason::ShortLived);
+    }
+    let answered = match conn.role() {
+        Role::Connector => guard.past.bytes_received,
+        Role::Acceptor => guard.past.bytes_sent,
+    };
+    meeting::ended(at, guard.past.messages_sent, answered);
     // A relative that holds it still may never send again.
     stream::combine::tell(&mut guard);
     let vi = conn.vi.load(Ordering::Relaxed);
@@ -177,6 +185,11 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         // The anchor is shut under the lock: a send that finds the flag asks the kernel, and must
         // find it shut there as well.
         let Some(mut guard) = at.attached() else { return kernel() };
+        if stream::unanswered::settle(&mut guard) {
+            drop(guard);
+            retreat::settle(at);
+            return kernel();
+        }
         stream::ending::has_gone_by_now(&mut guard, fd);
         // The kernel refuses it for a connection that is over, and the peer is not told of it.
         let is_refused = call::tcp_state(fd).is_none_or(call::TcpState::is_closed);

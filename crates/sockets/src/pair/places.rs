@@ -132,6 +132,11 @@ impl Pair {
         withdrawn
     }
 
+    /// Takes a request back for a VI that a connection of ours is on. False if it has been answered meanwhile.
+    pub(crate) fn revoke(&self, vi: u32) -> bool {
+        self.segment.revoke(self.side, vi)
+    }
+
     /// How a request of ours stands.
     pub(crate) fn progress(&self, vi: u32) -> Progress {
         self.segment.progress(vi)

@@ -98,6 +98,13 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     if conn.has(flag::RETREATING) {
         return true;
     }
+    if stream::unanswered::settle(&mut guard) {
+        // No other end has come to the VI: there is nobody to wait for.
+        conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);
+        drop(guard);
+        detach(at);
+        return false;
+    }
     if matches!(cause, Cause::Exec | Cause::Spawn) && must_stay(&mut guard, fd) {
         leave_to_program(&mut guard, fd);
         return false;
