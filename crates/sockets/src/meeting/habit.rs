@@ -54,7 +54,7 @@ const TRIAL: u64 = 16;
 const DECIDED: u32 = 32;
 
 /// An answer is long of which so much goes over a VI in less time than meeting early costs (KiB).
-const LONG: u64 = 256;
+const LONG: u64 = 512;
 /// Where in a word of `answers` the connections are counted that are not to ask early.
 const HELD: u32 = 32;
 /// The rest of it.
