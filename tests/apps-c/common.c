@@ -291,15 +291,67 @@ void meet(struct peer *p) {
 
 // --- the entry
 
+// Accepts a first connection, by which the process and the client's come to share a segment; in `worker`, in a
+// process that stays until the scenario is over, and has no part in it.
+static void accept_first(struct peer *p, bool worker) {
+    int ready[2], over[2];
+    if (worker) {
+        MUST(pipe2(ready, O_CLOEXEC));
+        MUST(pipe2(over, O_CLOEXEC));
+        pid_t child = MUST(fork());
+        if (child != 0) {
+            char byte;
+            close(ready[1]);
+            close(over[0]);
+            MUST(waitpid(child, NULL, 0));
+            if (read(ready[0], &byte, 1) != 1)
+                die("the worker has not accepted");
+            close(ready[0]);
+            // `over[1]` is closed by the end of this process and its children.
+            MUST(fcntl(over[1], F_DUPFD_CLOEXEC, 300));
+            close(over[1]);
+            return;
+        }
+        // Not a child that the scenario waits for.
+        if (MUST(fork()) != 0)
+            _exit(0);
+        close(over[1]);
+    }
+    int fd = accept_one(p->listener);
+    warm_until_met(fd, true);
+    // The client ends it: the address of the listener is not to be in use here.
+    char byte;
+    if (recv(fd, &byte, 1, 0) != 0)
+        die("the first connection has not ended");
+    close(fd);
+    if (worker) {
+        close(p->listener);
+        close(p->hear);
+        close(p->tell);
+        MUST(write(ready[1], "", 1));
+        close(ready[1]);
+        read(over[0], &byte, 1);
+        _exit(0);
+    }
+}
+
 static void run_pair(struct peer *p, const struct scenario *s) {
+    const char *known = getenv("SOVIA_TEST_KNOWN");
     int family = s->flags & V6 ? AF_INET6 : AF_INET;
     p->hear = open_fifo(p->dir, p->server ? "to-server" : "to-client");
     p->tell = open_fifo(p->dir, p->server ? "to-client" : "to-server");
     if (!(s->flags & RAW)) {
         if (p->server) {
             p->listener = listen_on(p, family, "port");
+            if (known)
+                accept_first(p, strcmp(known, "worker") == 0);
             p->fd = accept_one(p->listener);
         } else {
+            if (known) {
+                int first = connect_to(p, family, "port");
+                warm_until_met(first, false);
+                close(first);
+            }
             p->fd = connect_to(p, family, "port");
         }
         if (!(s->flags & COLD))

@@ -33,6 +33,15 @@ pub struct Observation {
     commands: Vec<String>,
 }
 
+/// What an end is told that is to grant early: to meet before the first transfer, and to transfer nothing before the
+/// scenario.
+const EARLY: [(&str, &str); 2] = [("SOVIA_MEET", "0"), ("SOVIA_TEST_WARMUP", "0")];
+
+fn with_early_grant(launch: Launch, acceptor: &str) -> Launch {
+    let launch = EARLY.iter().fold(launch, |launch, (name, value)| launch.env(name, value));
+    launch.env("SOVIA_TEST_KNOWN", acceptor)
+}
+
 impl Scenario {
     /// A case of the C program `apps-c/NAME.c`.
     pub fn c(name: &'static str, case: &str) -> Self {
@@ -115,9 +124,14 @@ impl Scenario {
         };
         let verbose = pairing.is_accelerated();
         let until_met = verbose && env::var_os("SOVIA_TESTS_UNTIL_MET").is_some();
+        let early = env::var("SOVIA_TESTS_EARLY").ok();
         let launches: Vec<Launch> = roles
             .iter()
             .map(|(role, stack)| self.launch(role, *stack, &folder, verbose))
+            .map(|launch| match &early {
+                Some(acceptor) => with_early_grant(launch, acceptor),
+                None => launch,
+            })
             .map(|launch| if until_met { launch.env("SOVIA_TEST_UNTIL_MET", "1") } else { launch })
             .collect();
         let running = launches.iter().map(Launch::start).collect();
@@ -140,6 +154,21 @@ impl Scenario {
         let launch = Launch::new(stack, command).verbose(verbose);
         let environment = self.environment.iter();
         environment.fold(launch, |launch, (name, value)| launch.env(name, value))
+    }
+
+    /// Runs it with both ends under Sovia, where a connector that sends first grants the VI with its request: to an
+    /// acceptor that shares a segment with it, and to one that does not, so that nobody answers.
+    ///
+    /// # Panics
+    /// If any transcript is not the one over the kernel.
+    pub fn run_with_early_grants(&self) {
+        for acceptor in ["same", "worker"] {
+            let mut scenario = self.clone().may_stay_on_tcp();
+            for (name, value) in EARLY {
+                scenario = scenario.env(name, value);
+            }
+            scenario.env("SOVIA_TEST_KNOWN", acceptor).run_accelerated();
+        }
     }
 
     /// Runs it in every pairing.

@@ -197,6 +197,7 @@ fn passing(msg: *const msghdr) {
             return;
         }
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+            table::note_shared();
             for i in 0..(len - HEADER) / size_of::<c_int>() {
                 let place = (at + HEADER) as *const c_int;
                 // SAFETY: as above.

@@ -21,7 +21,7 @@ pub fn made(fd: c_int, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
         && kind == libc::SOCK_STREAM
         && matches!(protocol, libc::IPPROTO_IP | libc::IPPROTO_TCP)
     {
-        table::note_tcp(fd);
+        table::note_new_tcp(fd);
     }
     fd
 }
@@ -127,6 +127,9 @@ calls! {
         fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t,
     ) -> c_int {
         let Some(at) = table::conn(fd) else {
+            if !options::leaves_fresh(level, name) {
+                table::note_option_of_tcp(fd);
+            }
             return real(fd, level, name, value, len);
         };
         if needs_kernel(level, name) {

@@ -7,7 +7,7 @@ use sovia_proto::meeting::Link;
 use sovia_proto::word;
 use sovia_reflect::{Reflection, Told};
 use sovia_sys::diag;
-use via_shm::request::Pending;
+use via_shm::request::{Pending, Used};
 
 /// Bytes that a VI's last use may leave in memory, in each range of the segment.
 const KEPT: usize = 4 << 10;
@@ -151,7 +151,7 @@ impl Connection {
     /// The NIC is done with the VI.
     pub(crate) fn give_back(&self, program: &Program) {
         if self.joined.is_some() {
-            program.segment.leave(NIC, self.vi(), true, KEPT);
+            program.segment.leave(NIC, self.vi(), Used::Much, KEPT);
         }
     }
 

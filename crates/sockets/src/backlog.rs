@@ -41,7 +41,8 @@ pub(crate) fn choose(limit: u64) {
 /// What may be in use before the limit is known.
 const PROVISIONAL: u64 = 16 << 20;
 
-fn limit() -> u64 {
+/// What may be in use.
+pub(crate) fn limit() -> u64 {
     match LIMIT.load(Ordering::Relaxed) {
         0 => PROVISIONAL,
         limit => limit,

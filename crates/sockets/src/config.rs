@@ -57,7 +57,7 @@ pub fn load() {
         SPIN_US.store(us.min(10_000), Ordering::Relaxed);
     }
     if let Some(n) = number(c"SOVIA_MEET") {
-        MEET_AFTER.store(n.max(1), Ordering::Relaxed);
+        MEET_AFTER.store(n.saturating_add(1), Ordering::Relaxed);
     }
     if let Some(mib) = number(c"SOVIA_MEMORY") {
         crate::backlog::choose(u64::from(mib) << 20);
@@ -94,7 +94,7 @@ pub fn spin_max_ns() -> u64 {
 
 /// Transfers of an end before it looks for its peer, if the user has said how many.
 pub fn meet_after() -> Option<u32> {
-    Some(MEET_AFTER.load(Ordering::Relaxed)).filter(|&n| n != 0)
+    MEET_AFTER.load(Ordering::Relaxed).checked_sub(1)
 }
 
 /// Whether io_uring may be used.

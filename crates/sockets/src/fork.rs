@@ -107,6 +107,7 @@ impl Prepared {
 /// will get a copy of; but where the caller itself is in the middle of it (a signal handler has
 /// interrupted it), that goes on in the child as well, and the answer is false.
 fn forking() -> bool {
+    table::note_shared();
     let whole = !section::is_inside();
     if whole {
         // The thread that would do it later stays with the parent, which may end.

@@ -91,6 +91,28 @@ fn says_nothing_of_bytes(level: i32, name: i32) -> bool {
     }
 }
 
+/// Whether a socket with the option set is to a VI as one that has just been made.
+pub fn leaves_fresh(level: i32, name: i32) -> bool {
+    match level {
+        libc::SOL_SOCKET => matches!(
+            name,
+            libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_KEEPALIVE | libc::SO_LINGER
+        ),
+        libc::IPPROTO_TCP => matches!(
+            name,
+            libc::TCP_NODELAY
+                | libc::TCP_QUICKACK
+                | libc::TCP_KEEPIDLE
+                | libc::TCP_KEEPINTVL
+                | libc::TCP_KEEPCNT
+                | libc::TCP_DEFER_ACCEPT
+                | libc::TCP_FASTOPEN
+        ),
+        libc::IPPROTO_IPV6 => name == libc::IPV6_V6ONLY,
+        _ => false,
+    }
+}
+
 /// Options with a value under which a connection may be on a VI. A listener's connections, and those that an
 /// exec has left, come with what was chosen before: so their sockets are asked.
 const HARMLESS: &[(i32, i32, i32)] = &[

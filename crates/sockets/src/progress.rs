@@ -14,7 +14,7 @@ use crate::per_engine::per_engine;
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
-use crate::{anchors, epoll, family, pair, sets, table, thread};
+use crate::{anchors, epoll, family, pair, peers, sets, table, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
@@ -59,19 +59,21 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             Err(_) => return core::ptr::null_mut(),
         };
         let ends = events[..n].iter().any(|event| event.events & ENDS != 0);
-        if ends || n == 0 {
-            // Peers die with their anchors.
+        let death = events[..n].iter().any(|event| event.u64 == deaths::DEATH);
+        // Each peer is asked for by system calls, and most ends are of connections whose peers live on.
+        if death || n == 0 || ends && peers::any_has_died() {
             pair::collect(sets::forget_pair);
+        }
+        if ends || n == 0 {
             keep::collect();
         }
-        let mut death = false;
         for event in &events[..n] {
             match event.u64 {
                 anchors::DOOR => {
                     sets::look_for_gone();
                     epoll::leave_shared();
                 }
-                deaths::DEATH => death = true,
+                deaths::DEATH => {}
                 token => anchor_event(token, event.events),
             }
         }
@@ -177,6 +179,8 @@ fn audit_all(now: u64) -> bool {
         });
     }
     deaths::look_again();
+    // After the connections: what one leaves that ends meanwhile is found in the next look.
+    pair::each(|_, pair| any |= pair.give_back());
     any
 }
 

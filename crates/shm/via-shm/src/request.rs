@@ -17,8 +17,11 @@ const ACCEPTED: u32 = 2;
 const CLAIMED: u32 = 3;
 const CLOSED_REQUESTER: u32 = 1 << 8;
 const CLOSED_ACCEPTOR: u32 = 1 << 9;
-/// An end that has left had used much memory.
+/// Memory of the VI is in use that is to be given back when its number has been free for a while. It stays over
+/// the number's lives.
 const USED: u32 = 1 << 10;
+/// An end that has left had used much memory.
+const MUCH: u32 = 1 << 11;
 /// The upper half counts the VI's lives: a request that was withdrawn and made anew for another
 /// connection is not the one that a thread has just read.
 const LIFE: u32 = 1 << 16;
@@ -43,8 +46,29 @@ pub struct Pending {
     state: u32,
 }
 
+/// What a direction of a VI has used of its memory when its end leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Used {
+    /// So little that nothing is given back.
+    Little,
+    /// What may stay for a while: the number's next connection is likely to use as much, and fresh memory costs more
+    /// than the bytes that are put there.
+    ForNow,
+    /// What is given back at once.
+    Much,
+}
+
+/// Of the numbers below that, memory may stay for a while. (The lowest that is free is taken for a connection.)
+const STAYS: u32 = 16;
+
 fn owner(vi: u32) -> SideIndex {
     (vi & 1) as usize
+}
+
+/// Whether a state says that the number may be taken: no end has come to it, or both have left.
+fn is_free(state: u32) -> bool {
+    let left = ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR;
+    state & PHASE == FREE || state & !(LIVES | USED) == left
 }
 
 impl Segment {
@@ -84,9 +108,9 @@ impl Segment {
             buf.copy_from_slice(bytes);
             word.store(u64::from_le_bytes(buf), Ordering::Relaxed);
         }
-        let life = entry.state.load(Ordering::Relaxed) & LIVES;
-        self.recycle(vi, life == LIFE);
-        entry.state.store(life | REQUESTED, Ordering::Release);
+        let kept = entry.state.load(Ordering::Relaxed) & (LIVES | USED);
+        self.recycle(vi, kept & LIVES == LIFE);
+        entry.state.store(kept | REQUESTED, Ordering::Release);
         let me = self.side(side);
         me.pending[(vi / 64) as usize].fetch_or(1 << (vi % 64), Ordering::SeqCst);
         me.requests.fetch_add(1, Ordering::SeqCst);
@@ -98,8 +122,7 @@ impl Segment {
     fn claim(&self, vi: u32) -> bool {
         let state = &self.request(vi).state;
         let seen = state.load(Ordering::Relaxed);
-        let left = ACCEPTED | CLOSED_REQUESTER | CLOSED_ACCEPTOR;
-        let free = seen & PHASE == FREE || seen & !(LIVES | USED) == left;
+        let free = is_free(seen);
         let life = match (seen & LIVES).wrapping_add(LIFE) {
             // The count begins anew; the first life, with fresh memory, there is once.
             0 => 2 * LIFE,
@@ -107,7 +130,12 @@ impl Segment {
         };
         point(At::Taking);
         free && state
-            .compare_exchange(seen, life | CLAIMED, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(
+                seen,
+                life | seen & USED | CLAIMED,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
             .is_ok()
     }
 
@@ -130,9 +158,21 @@ impl Segment {
         self.side(side).pending[(vi / 64) as usize].fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
         let state = &self.request(vi).state;
         let seen = state.load(Ordering::Acquire);
-        let free = seen & LIVES | FREE;
+        let free = seen & (LIVES | USED) | FREE;
         seen & PHASE == REQUESTED
             && state.compare_exchange(seen, free, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes a request back whose requester has come onto the VI already: as if the other end had accepted it and had
+    /// left, so that the number is free when the requester leaves. False if it has been answered meanwhile.
+    pub fn revoke(&self, side: SideIndex, vi: u32) -> bool {
+        self.side(side).pending[(vi / 64) as usize].fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
+        let state = &self.request(vi).state;
+        let seen = state.load(Ordering::Acquire);
+        let left = seen & (LIVES | USED) | ACCEPTED | CLOSED_ACCEPTOR;
+        point(At::Taking);
+        seen & PHASE == REQUESTED
+            && state.compare_exchange(seen, left, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// The unanswered requests of the other side, with their discriminators.
@@ -176,7 +216,7 @@ impl Segment {
     /// requested anew since.
     pub fn accept(&self, side: SideIndex, request: Pending) -> bool {
         let Pending { vi, state } = request;
-        let accepted = state & LIVES | ACCEPTED;
+        let accepted = state & (LIVES | USED) | ACCEPTED;
         point(At::Taking);
         let taken = self
             .request(vi)
@@ -190,24 +230,33 @@ impl Segment {
         taken
     }
 
-    /// This end is done with the VI for good; when both are, its number is free again. `used`: its direction
-    /// has used much memory. If one has, the end that leaves last gives back what lies beyond `keep`
-    /// bytes in each of the VI's bulk ranges, before the number is free.
-    pub fn leave(&self, side: SideIndex, vi: u32, used: bool, keep: usize) {
-        let (mine, theirs) = if owner(vi) == side {
+    /// This end is done with the VI for good; when both are, its number is free again. `used`: what its direction
+    /// has used. If one has used much, the end that leaves last gives back what lies beyond `keep` bytes in each of
+    /// the VI's bulk ranges, before the number is free.
+    pub fn leave(&self, side: SideIndex, vi: u32, used: Used, keep: usize) {
+        let (closed, theirs) = if owner(vi) == side {
             (CLOSED_REQUESTER, CLOSED_ACCEPTOR)
         } else {
             (CLOSED_ACCEPTOR, CLOSED_REQUESTER)
         };
-        let mine = mine | if used { USED } else { 0 };
+        let mine = closed
+            | match used {
+                Used::Little => 0,
+                Used::ForNow if vi < STAYS => USED,
+                Used::ForNow | Used::Much => MUCH,
+            };
         point(At::GivingBack);
         let state = &self.request(vi).state;
         let mut seen = state.load(Ordering::Acquire);
         // The other end changes it once; one that goes on changing it is not waited for.
         for _ in 0..16 {
             if seen & theirs != 0 {
-                if (seen | mine) & USED != 0 {
+                if (seen | mine) & MUCH != 0 {
                     self.trim(vi, keep);
+                    // No end is there to change it but this one.
+                    state.fetch_and(!(USED | MUCH), Ordering::AcqRel);
+                    state.fetch_or(closed, Ordering::AcqRel);
+                    return;
                 }
                 break;
             }
@@ -217,6 +266,34 @@ impl Segment {
             }
         }
         state.fetch_or(mine, Ordering::AcqRel);
+    }
+
+    /// Gives back what lies beyond `keep` bytes in each of the bulk ranges of this side's VIs that are free and have
+    /// memory that was to stay for a while. `reserve` and `free` as for [`Segment::request_connection_on`]. Whether
+    /// there are VIs in use whose memory may come to stay.
+    pub fn give_back(
+        &self,
+        side: SideIndex,
+        keep: usize,
+        reserve: impl Fn(u32) -> bool,
+        free: impl Fn(u32),
+    ) -> bool {
+        let mut in_use = false;
+        for vi in (0..STAYS).filter(|&vi| owner(vi) == side) {
+            let state = &self.request(vi).state;
+            let seen = state.load(Ordering::Acquire);
+            if !is_free(seen) {
+                in_use = true;
+            } else if seen & USED != 0 && reserve(vi) {
+                if self.claim(vi) {
+                    self.trim(vi, keep);
+                    let life = state.load(Ordering::Relaxed) & LIVES;
+                    state.store(life | FREE, Ordering::Release);
+                }
+                free(vi);
+            }
+        }
+        in_use
     }
 
     /// Whether the other end has left the VI.
@@ -244,9 +321,9 @@ mod tests {
         assert!(!segment.withdraw(0, vi));
         assert_eq!(segment.progress(vi), Progress::Accepted);
         segment.pending(1, |_, _| panic!("answered"));
-        segment.leave(0, vi, false, 0);
+        segment.leave(0, vi, Used::Little, 0);
         assert_ne!(segment.request_connection(0, &discriminator), Some(vi));
-        segment.leave(1, vi, false, 0);
+        segment.leave(1, vi, Used::Little, 0);
         assert_eq!(segment.request_connection(0, &discriminator), Some(vi));
     }
 
@@ -254,7 +331,12 @@ mod tests {
     fn the_last_to_leave_gives_memory_back() {
         let (segment, _fd) = Segment::create().unwrap();
         let discriminator = [7; DISCRIMINATOR];
-        for (first, second) in [(true, false), (false, true)] {
+        for (first, second) in [
+            (Used::Much, Used::Little),
+            (Used::Little, Used::Much),
+            (Used::ForNow, Used::Much),
+            (Used::Much, Used::ForNow),
+        ] {
             let vi = segment.request_connection(0, &discriminator).unwrap();
             let mut seen = Vec::new();
             segment.pending(1, |request, _| seen.push(request));
@@ -267,6 +349,43 @@ mod tests {
             segment.leave(1, vi, second, 4096);
             assert_eq!(*byte(), 0);
         }
+    }
+
+    #[test]
+    fn memory_that_stays_is_there_for_the_next_life_and_given_back_once_the_number_is_free() {
+        let (segment, _fd) = Segment::create().unwrap();
+        let always = |_| true;
+        let live = |used| {
+            let vi = segment.request_connection(0, &[7; DISCRIMINATOR]).unwrap();
+            let mut seen = Vec::new();
+            segment.pending(1, |request, _| seen.push(request));
+            assert!(segment.accept(1, seen[0]));
+            assert!(segment.give_back(0, 4096, always, |_| {}), "it is in use");
+            segment.leave(0, vi, Used::Little, 4096);
+            segment.leave(1, vi, used, 4096);
+            vi
+        };
+        let vi = segment.request_connection(0, &[1; DISCRIMINATOR]).unwrap();
+        // SAFETY: within the pool, and no other code uses the segment.
+        let byte = || unsafe { segment.pool(vi, 0).add(1 << 19).as_mut().unwrap() };
+        *byte() = 7;
+        assert!(segment.withdraw(0, vi));
+        for used in [Used::ForNow, Used::Little, Used::ForNow] {
+            assert_eq!(live(used), vi);
+            assert_eq!(*byte(), 7);
+        }
+        // One that was asked for in vain keeps it as well.
+        assert_eq!(segment.request_connection(0, &[1; DISCRIMINATOR]), Some(vi));
+        assert!(segment.withdraw(0, vi));
+        assert_eq!(*byte(), 7);
+        assert!(!segment.give_back(0, 4096, |_| false, |_| {}));
+        assert_eq!(*byte(), 7, "the process knows that it is in use");
+        assert!(!segment.give_back(0, 4096, always, |_| {}));
+        assert_eq!(*byte(), 0);
+        *byte() = 7;
+        assert_eq!(live(Used::Little), vi);
+        assert!(!segment.give_back(0, 4096, always, |_| {}));
+        assert_eq!(*byte(), 7, "there is nothing to be given back");
     }
 
     #[test]
@@ -283,6 +402,28 @@ mod tests {
             assert!(segment.accept(1, request));
         });
         assert_eq!(segment.progress(vi), Progress::Accepted);
+    }
+
+    #[test]
+    fn a_request_that_is_revoked_is_not_accepted_and_its_number_is_free_once_its_maker_has_left() {
+        let (segment, _fd) = Segment::create().unwrap();
+        let request = || segment.request_connection(0, &[1; DISCRIMINATOR]).unwrap();
+        let find = || {
+            let mut seen = Vec::new();
+            segment.pending(1, |request, _| seen.push(request));
+            seen
+        };
+        let vi = request();
+        let seen = find();
+        assert!(segment.revoke(0, vi) && !segment.revoke(0, vi));
+        assert!(!segment.accept(1, seen[0]) && find().is_empty());
+        assert_ne!(request(), vi);
+        segment.leave(0, vi, Used::Little, 0);
+        assert_eq!(request(), vi);
+        assert!(segment.accept(1, find()[0]));
+        assert!(!segment.revoke(0, vi));
+        segment.leave(0, vi, Used::Little, 0);
+        assert_ne!(request(), vi);
     }
 
     #[test]

@@ -22,9 +22,17 @@ pub(crate) struct Approach {
     /// Not 0 if it comes from a program that this process was before, for as long as other processes may hold it still
     /// ([`crate::inheritance`]).
     pub(crate) inherited: AtomicU32,
+    /// Not 0 while the socket has the options that the kernel begins with, as far as a VI must know of them.
+    pub(crate) fresh: AtomicU32,
+    /// Whether the VI is granted with the request: [`GRANTS`], and [`IN_VAIN`] once nobody has answered.
+    grant: AtomicU32,
     /// [`Stage`], and the process that has come so far.
     stage: AtomicU64,
 }
+
+/// See [`Approach::grants`].
+const GRANTS: u32 = 1;
+const IN_VAIN: u32 = 2;
 
 /// Where a meeting through a shared segment stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,11 +50,32 @@ impl Approach {
     /// A new connection.
     pub(crate) fn forget(&self) {
         let counts = [&self.known_after, &self.unknown_after, &self.eager_until];
-        for word in [&self.habit, &self.told, &self.link].into_iter().chain(counts) {
+        for word in [&self.habit, &self.told, &self.link, &self.fresh].into_iter().chain(counts) {
             word.store(0, Ordering::Relaxed);
         }
         self.inherited.store(0, Ordering::Relaxed);
+        self.grant.store(0, Ordering::Relaxed);
         self.stage.store(0, Ordering::Relaxed);
+    }
+
+    /// Decides whether a connector grants the VI with its request.
+    pub(crate) fn expect(&self, grants: bool) {
+        self.grant.store(if grants { GRANTS } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    pub(crate) fn grants(&self) -> bool {
+        self.grant.load(Ordering::Relaxed) == GRANTS
+    }
+
+    /// Nobody has answered.
+    pub(crate) fn in_vain(&self) {
+        self.grant.store(IN_VAIN, Ordering::Relaxed);
+    }
+
+    /// Whether nobody has.
+    pub(crate) fn was_in_vain(&self) -> bool {
+        self.grant.load(Ordering::Relaxed) == IN_VAIN
     }
 
     /// After so many transfers a message has gone between the two processes: the next one is soon to come.

@@ -66,3 +66,5 @@ pub const GONE: u32 = 1 << 28;
 pub const LATE: u32 = 1 << 29;
 /// `recvmsg` tells how many bytes are left, as TCP_INQ asks of it.
 pub const TELLS_LEFT: u32 = 1 << 30;
+/// This end has its VI, and its request for that has not been seen to be answered.
+pub const UNANSWERED: u32 = 1 << 31;

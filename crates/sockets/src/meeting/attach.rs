@@ -66,20 +66,41 @@ pub(super) fn attach_as_acceptor(fd: i32, at: Ref, index: u32, request: Pending)
     attached
 }
 
+/// Whether the end that gets a VI knows of the other one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    /// It has taken the request, or has seen that the other end has.
+    Answered,
+    /// It has just made the request.
+    Made,
+}
+
+/// Connector: gives a connection its VI with the request for it, and grants it to the other end. See
+/// [`stream::unanswered`].
+pub(super) fn attach_with_request(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
+    give(fd, at, index, vi, Request::Made)
+}
+
 /// Gives a connection its VI. From here on its calls go through [`crate::stream`].
 pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
-    let Some(pair) = pair::get(index) else { return Attached::No };
-    let conn = at.conn;
-    if !table::is_socket_of(fd, conn) {
+    if !table::is_socket_of(fd, at.conn) {
         return Attached::No;
     }
+    give(fd, at, index, vi, Request::Answered)
+}
+
+fn give(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
+    let Some(pair) = pair::get(index) else { return Attached::No };
+    let conn = at.conn;
     if !call::tcp_state(fd).is_some_and(call::TcpState::is_open) {
         // The other end has closed it already, or a side has been shut past libc.
-        super::ended(at, 0);
+        super::ended(at, 0, 0);
         give_up(at, Reason::HalfClosed);
         return Attached::No;
     }
-    if !options::allow_vi(fd) {
+    // Read again under the lock, for those that the connection keeps to.
+    let is_fresh = || conn.approach.fresh.load(Ordering::Acquire) != 0;
+    if !is_fresh() && !options::allow_vi(fd) {
         give_up(at, Reason::RetreatCall);
         return Attached::No;
     }
@@ -111,12 +132,20 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
             conn.set(flag::NONBLOCK);
         }
         stream::combine::switch(&mut guard, fd);
-        let timeout = |name| call::timeout_ns(fd, name).unwrap_or(0);
-        conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
-        conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
-        options::note_user_timeout(fd, conn);
-        options::note_inq(fd, conn);
+        if !is_fresh() {
+            let timeout = |name| call::timeout_ns(fd, name).unwrap_or(0);
+            conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
+            conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
+            options::note_user_timeout(fd, conn);
+            options::note_inq(fd, conn);
+        }
+        if request == Request::Made {
+            conn.set(flag::UNANSWERED);
+        }
         conn.set_phase(Phase::Attached);
+        if request == Request::Made {
+            stream::grant(&mut guard, fd);
+        }
         if let Some(handles) = handles {
             stream::handled::begin(&mut guard, handles.waiter, handles.flags);
             // What came before the peer knew which waiter to tell.
@@ -127,7 +156,8 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
     if !sets::attached(at) {
         return Attached::GoesBack;
     }
-    if let Some(page) = stats::page()
+    if request == Request::Answered
+        && let Some(page) = stats::page()
         && conn.is_first_count()
     {
         page.count_accelerated();

@@ -72,7 +72,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     let last = !family::is_shared(conn);
     if conn.phase() == Phase::Candidate {
         let reason = meeting::closed(at);
-        meeting::ended(at, 0);
+        meeting::ended(at, 0, 0);
         if last {
             let unused = conn.transfers.load(Ordering::Relaxed) == 0
                 && call::tcp_state(fd).is_some_and(call::TcpState::is_closed);
@@ -85,6 +85,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     if let Some(guard) = guard {
         leave_vi(guard, fd, at, last);
     } else {
+        meeting::asked_in_vain(at);
         if conn.phase() == Phase::Plain
             && let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed))
         {
@@ -105,7 +106,14 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
     let conn = at.conn;
     let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) else { return };
     guard.settle_traffic();
-    meeting::ended(at, guard.past.messages_sent);
+    if last && stream::unanswered::settle(&mut guard) {
+        conn.count_stay(Reason::ShortLived);
+    }
+    let answered = match conn.role() {
+        Role::Connector => guard.past.bytes_received,
+        Role::Acceptor => guard.past.bytes_sent,
+    };
+    meeting::ended(at, guard.past.messages_sent, answered);
     // A relative that holds it still may never send again.
     stream::combine::tell(&mut guard);
     let vi = conn.vi.load(Ordering::Relaxed);
@@ -134,10 +142,11 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
         }
     }
     let loans = conn.loans.swap(0, Ordering::AcqRel);
-    let large = stream::backlog::is_large(&guard);
-    let how = if last { How::Ended { large } } else { How::Vacated };
-    if last {
-        // Threads that still wait for it find that it has ended, whatever becomes of the VI.
+    let used = stream::backlog::used(&guard);
+    let how = if last { How::Ended { used } } else { How::Vacated };
+    if last && conn.is_awaited() {
+        // Threads that still wait for it find that it has ended, whatever becomes of the VI. One that comes to wait
+        // from here on takes the lock first.
         stream::wake_all(&guard);
     }
     // Under the lock: no other thread uses the VI after this. A program that still reads or writes in a
@@ -156,6 +165,8 @@ pub fn dup(from: i32, to: i32) {
             sets::duplicated(index);
             table::enter_epoll(to, index);
         }
+        // Options may be set by either number.
+        _ if table::is_noted_tcp(from) => table::note_shared(),
         _ => {}
     }
 }
@@ -174,6 +185,11 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
         // The anchor is shut under the lock: a send that finds the flag asks the kernel, and must
         // find it shut there as well.
         let Some(mut guard) = at.attached() else { return kernel() };
+        if stream::unanswered::settle(&mut guard) {
+            drop(guard);
+            retreat::settle(at);
+            return kernel();
+        }
         stream::ending::has_gone_by_now(&mut guard, fd);
         // The kernel refuses it for a connection that is over, and the peer is not told of it.
         let is_refused = call::tcp_state(fd).is_none_or(call::TcpState::is_closed);
@@ -215,9 +231,14 @@ pub fn opened(fd: i32, role: Role, server: Server) {
     }
     // From here on the program's memory is looked at.
     sovia_signal::chain::guards();
+    let is_fresh = match (role, server) {
+        (Role::Connector, _) => table::is_fresh_tcp(fd),
+        (Role::Acceptor, Server::Listener(listener)) => table::is_fresh_tcp(listener),
+        (Role::Acceptor, _) => false,
+    };
     forget(fd);
     meeting::habit::start();
-    table::enter_conn(fd, role, meeting::habit::place_of(server));
+    table::enter_conn(fd, role, meeting::habit::place_of(server), is_fresh);
 }
 
 /// Drops what the table holds of `fd`, which is a number that the kernel has just handed out: the

@@ -79,6 +79,9 @@ pub fn keep_error(at: Ref, error: Errno) {
 
 /// The program has set a socket option: what Sovia keeps of it is read again.
 pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
+    if !options::leaves_fresh(level, name) {
+        at.conn.approach.fresh.store(0, Ordering::Release);
+    }
     // A thread that gives the connection its VI, and has read the old value, does so under the lock.
     drop(at.conn.lock());
     if at.conn.phase() != Phase::Attached {

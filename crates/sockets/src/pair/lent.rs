@@ -1,7 +1,7 @@
 //! VIs that their connections have left, and the program has not: it still has places in their pools
 //! ([`crate::loan`]).
 
-use super::Pair;
+use super::{Pair, Used};
 use crate::per_engine::per_engine;
 use sovia_sync::{RobustBox, rank};
 
@@ -20,15 +20,15 @@ per_engine! {
 /// How a connection leaves its VI.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum How {
-    /// It has ended; whether its direction has used much memory.
-    Ended { large: bool },
+    /// It has ended; what its direction has used.
+    Ended { used: Used },
     /// Only this process's part in it has.
     Vacated,
 }
 
 fn now_leave(pair: &Pair, vi: u32, how: How) {
     match how {
-        How::Ended { large } => pair.leave(vi, large),
+        How::Ended { used } => pair.leave(vi, used),
         How::Vacated => pair.vacate(vi),
     }
 }

@@ -24,7 +24,7 @@ pub use table::{Using, get};
 pub(crate) use table::{each, is_current, keep, of, share};
 pub use via_shm::Segment;
 pub(crate) use via_shm::layout::{DOORBELLS, VIS};
-pub(crate) use via_shm::request::{Pending, Progress};
+pub(crate) use via_shm::request::{Pending, Progress, Used};
 pub use via_shm::segment::SideIndex;
 pub(crate) use via_shm::waiter::Waiter;
 

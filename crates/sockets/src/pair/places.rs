@@ -4,7 +4,7 @@
 //! takes a connection off its VI for all its relatives can clear its own entry only; the others find theirs to
 //! be void when they next look.
 
-use super::{KEPT, OUT, Pair, Pending, Progress};
+use super::{KEPT, OUT, Pair, Pending, Progress, Used};
 use crate::conn::Phase;
 use crate::family;
 use crate::message::LINK_LEN;
@@ -100,12 +100,26 @@ impl Pair {
 
     /// Requests a connection of the peer, on a VI that none of ours is on or will be.
     pub(crate) fn request(&self, discriminator: &[u8; DISCRIMINATOR]) -> Option<u32> {
-        let reserve = |vi: u32| {
-            self.conns[vi as usize]
-                .compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-        };
-        self.segment.request_connection_on(self.side, discriminator, reserve, |vi| self.free(vi))
+        self.segment.request_connection_on(
+            self.side,
+            discriminator,
+            |vi| self.reserve(vi),
+            |vi| self.free(vi),
+        )
+    }
+
+    /// Gives back memory of VIs that no connection has used for a while. Whether one is in use whose memory may
+    /// come to stay.
+    pub(crate) fn give_back(&self) -> bool {
+        self.is_own()
+            && self.segment.give_back(self.side, KEPT, |vi| self.reserve(vi), |vi| self.free(vi))
+    }
+
+    /// Takes a VI that none of this process's connections is on or will be.
+    fn reserve(&self, vi: u32) -> bool {
+        self.conns[vi as usize]
+            .compare_exchange(0, RESERVED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Takes a request back. False if it has been answered meanwhile.
@@ -116,6 +130,11 @@ impl Pair {
             self.tell_nic(vi);
         }
         withdrawn
+    }
+
+    /// Takes a request back for a VI that a connection of ours is on. False if it has been answered meanwhile.
+    pub(crate) fn revoke(&self, vi: u32) -> bool {
+        self.segment.revoke(self.side, vi)
     }
 
     /// How a request of ours stands.
@@ -145,7 +164,7 @@ impl Pair {
 
     /// Leaves a VI that no connection of ours has come onto.
     pub(crate) fn decline(&self, vi: u32) {
-        self.segment.leave(self.side, vi, false, 0);
+        self.segment.leave(self.side, vi, Used::Little, 0);
     }
 
     /// Nothing comes of a request of ours.
@@ -159,11 +178,11 @@ impl Pair {
     }
 
     /// The connection on a VI has gone, from this end's every process.
-    /// `large`: it has used more than [`KEPT`].
-    pub(crate) fn leave(&self, vi: u32, large: bool) {
+    /// `used`: what it has used beyond [`KEPT`].
+    pub(crate) fn leave(&self, vi: u32, used: Used) {
         // In this order: the peer may ask for the number's next connection at once.
         self.conns[vi as usize].store(0, Ordering::Release);
-        self.segment.leave(self.side, vi, large, KEPT);
+        self.segment.leave(self.side, vi, used, KEPT);
         self.tell_nic(vi);
         self.refs.fetch_sub(1, Ordering::AcqRel);
     }

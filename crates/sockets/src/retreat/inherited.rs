@@ -21,6 +21,7 @@ pub fn before_spawn() {
 }
 
 fn leave_inherited(cause: Cause) {
+    table::note_shared();
     let mut inherited = Vec::new();
     let look = |fd, at: Ref| {
         let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);

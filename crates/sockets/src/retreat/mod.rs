@@ -101,6 +101,13 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     if conn.has(flag::RETREATING) {
         return true;
     }
+    if stream::unanswered::settle(&mut guard) {
+        // No other end has come to the VI: there is nobody to wait for.
+        conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);
+        drop(guard);
+        detach(at);
+        return false;
+    }
     if matches!(cause, Cause::Exec | Cause::Spawn) && must_stay(&mut guard, fd) {
         leave_to_program(&mut guard, fd);
         return false;
@@ -200,7 +207,7 @@ fn detach(at: Ref) {
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
         let loans = conn.loans.swap(0, Ordering::AcqRel);
-        let large = stream::backlog::is_large(&guard);
+        let used = stream::backlog::used(&guard);
         let pair = pair::get(conn.pair.load(Ordering::Relaxed));
         let vi = conn.vi.load(Ordering::Relaxed);
         if let Some(pair) = &pair {
@@ -210,7 +217,7 @@ fn detach(at: Ref) {
         listeners::tell_of_leaving(&guard);
         conn.set_phase(Phase::Plain);
         conn.use_memory(0);
-        (pair, vi, loans, How::Ended { large })
+        (pair, vi, loans, How::Ended { used })
     };
     // After that: the next call finds what the kernel reports of it.
     sets::detached(at);

@@ -7,7 +7,7 @@
 use super::{tx, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::family;
-use crate::pair::KEPT;
+use crate::pair::{KEPT, Used};
 use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_proto::order::Next;
@@ -20,6 +20,8 @@ use via_shm::pool::POOL;
 const POOL_LEAST: u32 = MESSAGE_MAX as u32;
 /// Bytes of the area that are for nothing.
 const AREA_LEAST: u32 = 16 << 10;
+/// Bytes of a direction's memory that stay at most until the VI has been free for a while.
+const STAYS: u64 = 1 << 20;
 /// How many times as much is asked for at once as there was.
 const STEP: u32 = 4;
 
@@ -111,11 +113,20 @@ pub(super) fn has_room(guard: &Guard<'_>) -> bool {
     limit(guard) == Area::LEN || gathered + u64::from(AREA_LEAST / 2) <= limit(guard) as u64
 }
 
-/// Whether the connection has used more memory of its VI than the next one is to find in use.
-pub(crate) fn is_large(guard: &Guard<'_>) -> bool {
-    let used = guard.endpoint_ref().tx.pool_used() as u64;
+/// What the connection has used of its VI's memory. A little stays for the next one; more does so for a while, where
+/// it is no considerable part of what may be used.
+pub(crate) fn used(guard: &Guard<'_>) -> Used {
+    let used = (guard.endpoint_ref().tx.pool_used() as u64).max(guard.gatherer.tail);
     let returned = Returned::from_word(super::rx(guard).path.load(word::RETURNED));
-    matches!(returned, Returned::Bytes(1..)) || used.max(guard.gatherer.tail) > KEPT as u64
+    if matches!(returned, Returned::Bytes(1..)) {
+        Used::Much
+    } else if used <= KEPT as u64 {
+        Used::Little
+    } else if used <= STAYS.min(crate::backlog::limit() / 64) {
+        Used::ForNow
+    } else {
+        Used::Much
+    }
 }
 
 /// Gives memory back that the direction does not need now.

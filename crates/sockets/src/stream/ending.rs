@@ -10,7 +10,7 @@
 use super::anchor::{anchor_has_ended, anchor_news};
 use super::entering::switched;
 use super::hold::scan;
-use super::{listeners, peek, reflected, rx, state, tx, word};
+use super::{listeners, peek, reflected, rx, state, tx, unanswered, word};
 use crate::Errno;
 use crate::conn::{Conn, Guard, HELD, flag};
 use sovia_proto::packet::Kind;
@@ -37,6 +37,10 @@ pub(crate) fn has_gone_by_now(guard: &mut Guard<'_>, fd: i32) -> bool {
 #[cold]
 fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
+    if unanswered::settle(guard) {
+        // What has ended, or not, is the kernel's to say.
+        return false;
+    }
     let dead = conn.has(flag::DEAD);
     let ended = anchor_news(conn, fd) && reflected::tcp_tells_the_end(guard);
     if ended {
@@ -228,6 +232,9 @@ pub(crate) fn gone(guard: &mut Guard<'_>) {
 
 /// No process holds the peer's end any more.
 pub(crate) fn died(guard: &mut Guard<'_>) {
-    guard.conn.set(flag::DEAD);
-    listeners::tell_all(guard);
+    // A process that has not answered has not got the other end, or not under Sovia.
+    if !unanswered::settle(guard) {
+        guard.conn.set(flag::DEAD);
+        listeners::tell_all(guard);
+    }
 }

@@ -15,6 +15,7 @@
 //! - `remains`: what is unread on a VI that a receiver leaves, or that it has never entered;
 //! - `look`, `peek`: what a call would find; `lend`: places in the pools;
 //! - `handled`, `listeners`: messages that a thread of Sovia's handles, and which waiters are notified;
+//! - `unanswered`: a connector that has its VI before its request has been answered;
 //! - `uncounted`: bytes on TCP that the kernel alone has counted;
 //! - `backlog`: the memory that may hold what the peer has not read;
 //! - `audit`: whether the segment is as this end has left it.
@@ -43,6 +44,7 @@ pub(crate) mod state;
 mod take;
 mod tcp_end;
 mod transfer;
+pub(crate) mod unanswered;
 mod uncounted;
 
 pub(crate) use anchor::anchor_has_ended;

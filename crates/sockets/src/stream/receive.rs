@@ -6,7 +6,7 @@ use super::hold::scan;
 use super::state::{self, Receives};
 use super::take::{has_kept, is_ending, receive_vi, receive_vi_here};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
-use super::{Got, combine, damaged, ending, failed, reflected, rx, word};
+use super::{Got, combine, damaged, ending, failed, reflected, rx, unanswered, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::errno;
 use core::ops::ControlFlow;
@@ -201,6 +201,7 @@ fn receive_tcp(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Option<Got> {
         Ok(n @ 1..) => {
             conn.set(flag::ANCHOR);
             conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
+            unanswered::settle(guard);
             if conn.tx() == Tx::Vi {
                 acknowledge(fd);
             }

@@ -16,7 +16,10 @@ pub(crate) use private::{for_each_inherited, forked};
 pub use slots::FDS;
 pub use socket::for_each_conn_elsewhere;
 pub(crate) use socket::{conn_of_socket, is_socket_of};
-pub use tcp::{forget_tcp, is_noted_tcp, is_tcp, note_tcp};
+pub(crate) use tcp::is_fresh_tcp;
+pub use tcp::{
+    forget_tcp, is_noted_tcp, is_tcp, note_new_tcp, note_option_of_tcp, note_shared, note_tcp,
+};
 
 use crate::conn::{Conn, Favoured, Guard, Phase, Role};
 use crate::per_engine::per_engine;
@@ -147,8 +150,8 @@ pub fn is_blank(fd: i32) -> bool {
 }
 
 /// Records a new stream socket. `place`: where the lengths of connections like this one are counted, if that is
-/// known.
-pub fn enter_conn(fd: i32, role: Role, place: Option<u32>) {
+/// known. `is_fresh`: the socket, or its listener, is a fresh one.
+pub fn enter_conn(fd: i32, role: Role, place: Option<u32>, is_fresh: bool) {
     if slot_to_enter(fd).is_none() || !members::is_known() {
         return;
     }
@@ -158,6 +161,7 @@ pub fn enter_conn(fd: i32, role: Role, place: Option<u32>) {
     };
     let generation = conn.open(role);
     conn.approach.told.store(place.map_or(0, |place| place + 1), Ordering::Relaxed);
+    conn.approach.fresh.store(u32::from(is_fresh), Ordering::Relaxed);
     // Without one (0) it never meets.
     conn.cookie.store(diag::cookie(fd).unwrap_or(0), Ordering::Relaxed);
     refer(fd, Ref { index, generation, conn });

@@ -32,9 +32,18 @@ pub(super) struct Args {
     /// Which ends set TCP_NODELAY; several, by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "neither,client,server,both")]
     nodelay: Vec<Nodelay>,
-    /// Bytes in a message
+    /// Bytes in a message of the client's
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65536))]
     size: u32,
+    /// Bytes in an answer; several, by commas [default: as in a message]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    answer: Vec<u32>,
+    /// The server closes after its last answer, and the client reads to the end, as with HTTP without keep-alive
+    #[arg(long)]
+    server_closes: bool,
+    /// Before the time begins each client has made a connection of so many messages: the processes have met then
+    #[arg(long, default_value_t = 0)]
+    warm: u32,
     /// Pairs of measurements of each point; the median counts
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
@@ -73,6 +82,9 @@ struct Point {
     nodelay: Nodelay,
     messages: u32,
     size: u32,
+    answer: u32,
+    server_closes: bool,
+    warm: u32,
     seconds: f64,
 }
 
@@ -124,12 +136,25 @@ struct Pair {
 
 /// Measures and reports; returns the exit status.
 pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
+    let as_messages = [args.size];
+    let answers = if args.answer.is_empty() { &as_messages } else { &args.answer[..] };
     let mut points = Vec::new();
     for &clients in &args.clients {
         for &nodelay in &args.nodelay {
             for &messages in &args.messages {
-                let (size, seconds) = (args.size, args.seconds);
-                points.push(Point { clients, nodelay, messages, size, seconds });
+                for &answer in answers {
+                    let &Args { size, server_closes, warm, seconds, .. } = args;
+                    points.push(Point {
+                        clients,
+                        nodelay,
+                        messages,
+                        size,
+                        answer,
+                        server_closes,
+                        warm,
+                        seconds,
+                    });
+                }
             }
         }
     }

@@ -2,10 +2,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use hdrhistogram::Histogram;
 use nix::sys::resource::{UsageWho, getrusage};
 
@@ -16,9 +17,11 @@ use crate::bench::process::WATCHDOG_SECONDS;
 /// there are 28 thousand ports.
 const CONNECTIONS_MAX: u64 = 12_000;
 
-/// The first byte of a message: go on, or the server's thread ends.
+/// The first byte of a message: go on, or the server's thread ends; it is the last, and the server closes when it has
+/// answered it.
 const GO: u8 = 1;
 const STOP: u8 = 0;
+const LAST: u8 = 2;
 
 /// One process of a measurement.
 pub(in crate::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
@@ -39,14 +42,18 @@ pub(in crate::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
 
 fn clients(point: Point, port: u16) -> anyhow::Result<Figures> {
     let made = AtomicU64::new(0);
-    let start = Instant::now();
-    let each = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..point.clients).map(|_| scope.spawn(|| client(point, port, start, &made))).collect();
+    let begin = Barrier::new(point.clients as usize + 1);
+    let (each, start) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..point.clients)
+            .map(|_| scope.spawn(|| client(point, port, &begin, &made)))
+            .collect();
+        begin.wait();
+        let start = Instant::now();
         threads
             .into_iter()
             .map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a client panicked"))?)
             .collect::<anyhow::Result<Vec<_>>>()
+            .map(|each| (each, start))
     })?;
     let seconds = start.elapsed().as_secs_f64();
     for _ in 0..point.clients {
@@ -72,25 +79,38 @@ fn clients(point: Point, port: u16) -> anyhow::Result<Figures> {
 fn client(
     point: Point,
     port: u16,
-    start: Instant,
+    begin: &Barrier,
     made: &AtomicU64,
 ) -> anyhow::Result<Histogram<u64>> {
     let time = Duration::from_secs_f64(point.seconds);
     let mut times = Histogram::<u64>::new(3)?;
-    let message = vec![GO; point.size as usize];
-    let mut answer = message.clone();
-    loop {
+    let mut message = vec![GO; point.size as usize];
+    let mut answer = vec![GO; point.answer as usize];
+    let mut connection = |messages: u32, times: &mut Histogram<u64>| {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         if point.nodelay.at_client() {
             stream.set_nodelay(true)?;
         }
-        for _ in 0..point.messages {
+        for left in (0..messages).rev() {
+            let ends = point.server_closes && left == 0;
+            message[0] = if ends { LAST } else { GO };
             let begin = Instant::now();
             stream.write_all(&message)?;
             stream.read_exact(&mut answer)?;
+            if ends {
+                ensure!(stream.read(&mut [0])? == 0, "more than the answer has come");
+            }
             times.record(begin.elapsed().as_nanos() as u64)?;
         }
-        drop(stream);
+        anyhow::Ok(())
+    };
+    let warm = if point.warm == 0 { Ok(()) } else { connection(point.warm, &mut times) };
+    times.reset();
+    begin.wait();
+    warm?;
+    let start = Instant::now();
+    loop {
+        connection(point.messages, &mut times)?;
         let made = made.fetch_add(1, Ordering::Relaxed) + 1;
         if start.elapsed() >= time || made >= CONNECTIONS_MAX {
             return Ok(times);
@@ -113,6 +133,7 @@ fn serve(point: Point) -> anyhow::Result<()> {
 /// Serves one connection after the other, up to the one that says stop.
 fn answer(point: Point, listener: &TcpListener) -> anyhow::Result<()> {
     let mut message = vec![GO; point.size as usize];
+    let bytes = vec![GO; point.answer as usize];
     loop {
         let (mut stream, _) = listener.accept()?;
         if point.nodelay.at_server() {
@@ -121,9 +142,12 @@ fn answer(point: Point, listener: &TcpListener) -> anyhow::Result<()> {
         loop {
             match stream.read_exact(&mut message) {
                 Ok(()) if message[0] == STOP => return Ok(()),
-                Ok(()) => stream.write_all(&message)?,
+                Ok(()) => stream.write_all(&bytes)?,
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
                 Err(error) => return Err(error.into()),
+            }
+            if message[0] == LAST {
+                break;
             }
         }
     }

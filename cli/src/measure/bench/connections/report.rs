@@ -21,6 +21,7 @@ struct Line {
     nodelay: Nodelay,
     messages: u32,
     size_bytes: u32,
+    answer_bytes: u32,
     runs: usize,
     connections_ratio: Ratio,
     p50_ratio: Ratio,
@@ -42,6 +43,7 @@ pub(super) fn print(points: &[Point], pairs: &[Vec<Pair>], json: bool) -> anyhow
         "clients",
         "nodelay",
         "messages",
+        "answer",
         "tcp 1/s",
         "sovia 1/s",
         "ratio",
@@ -62,6 +64,7 @@ pub(super) fn print(points: &[Point], pairs: &[Vec<Pair>], json: bool) -> anyhow
             line.clients.to_string(),
             format!("{:?}", line.nodelay).to_lowercase(),
             line.messages.to_string(),
+            line.answer_bytes.to_string(),
             n(tcp.connections_per_second),
             n(sovia.connections_per_second),
             n(line.connections_ratio.median),
@@ -96,6 +99,7 @@ fn line(point: &Point, pairs: &[Pair]) -> Line {
         nodelay: point.nodelay,
         messages: point.messages,
         size_bytes: point.size,
+        answer_bytes: point.answer,
         runs: pairs.len(),
         connections_ratio: ratio(|m| m.connections_per_second),
         p50_ratio: ratio(|m| m.p50_us),
@@ -144,8 +148,16 @@ mod tests {
             accelerated: 0.0,
         };
         let pair = |tcp, sovia| Pair { tcp: measured(tcp), sovia: measured(sovia) };
-        let point =
-            Point { clients: 1, nodelay: Nodelay::Both, messages: 1, size: 64, seconds: 0.1 };
+        let point = Point {
+            clients: 1,
+            nodelay: Nodelay::Both,
+            messages: 1,
+            size: 64,
+            answer: 64,
+            server_closes: false,
+            warm: 0,
+            seconds: 0.1,
+        };
         // The machine was twice as slow in one of the pairs.
         let line = line(&point, &[pair(10.0, 20.0), pair(5.0, 10.0), pair(10.0, 30.0)]);
         assert_eq!(line.connections_ratio.median, 2.0);

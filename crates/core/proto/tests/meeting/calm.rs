@@ -73,8 +73,7 @@ impl Meeting {
     fn has_settled(&self, w: &World) -> bool {
         w.ends.iter().all(|ends| match ends {
             [End::Closed | End::Plain, _] | [_, End::Closed | End::Plain] => true,
-            [End::Attached(..), End::Attached(..)] => ends[0] == ends[1],
-            _ => false,
+            [one, other] => one.vi().is_some() && one.vi() == other.vi(),
         })
     }
 }

@@ -103,6 +103,11 @@ impl Meeting {
             Phase::Accepted if w.pair(me, s).doors || !self.rules.doors_first => {
                 self.attach(w, conn, CONNECTOR, s, v);
             }
+            // Before its first byte: an acceptor may have taken the request meanwhile, or not.
+            Phase::Requested if self.limits.early && w.pair(me, s).doors => {
+                self.attach(w, conn, CONNECTOR, s, v);
+                w.ends[conn][CONNECTOR] = End::Early(s, v);
+            }
             Phase::Free => w.ends[conn][CONNECTOR] = End::Plain,
             _ => {}
         }
@@ -125,6 +130,25 @@ impl Meeting {
                     *name = Name::FREE;
                 }
             }
+        }
+    }
+
+    /// Something has come on TCP, or is to be done there: finds out whether the request has been answered, and
+    /// revokes it if it has not.
+    pub(crate) fn settle(&self, w: &mut World, conn: usize) {
+        let End::Early(s, v) = w.ends[conn][CONNECTOR] else { return };
+        let side = w.segment(s).side(self.process(conn, CONNECTOR));
+        let vi = w.vi(s, v);
+        if vi.phase == Phase::Requested || !self.rules.revoke_by_exchange {
+            // As if the acceptor had taken it and had left.
+            vi.phase = Phase::Accepted;
+            vi.pending = false;
+            vi.left[side ^ 1] = true;
+            // And the connector leaves it.
+            vi.left[side] = true;
+            w.ends[conn][CONNECTOR] = End::Plain;
+        } else {
+            w.ends[conn][CONNECTOR] = End::Attached(s, v);
         }
     }
 

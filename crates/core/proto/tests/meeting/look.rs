@@ -166,6 +166,7 @@ impl Meeting {
     /// An end goes: its program has closed it, or its patience is over.
     pub(crate) fn end(&self, w: &mut World, conn: usize, role: usize, after: End) {
         let me = self.process(conn, role);
+        self.settle(w, conn);
         match w.ends[conn][role] {
             End::Bound => w.names[conn] = Name::FREE,
             End::Requested(s, v) => {

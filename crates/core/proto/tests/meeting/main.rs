@@ -30,6 +30,7 @@ const SAME: &str = "a VI has the two ends of one connection";
 const PROVEN: &str = "descriptors go to, and come from, the process that has the other end";
 const DOORS: &str = "an attached end can wake its peer";
 const SWITCH: &str = "what an attached end sees granted was granted by its connection's other end";
+const READ: &str = "an end that has granted a VI on which the other end is stays to read it";
 const VISIBLE: &str = "a request that waits can be seen";
 const LEAK: &str = "somebody is there to leave every VI";
 const MEET: &str = "ends that keep looking come to a VI";
@@ -71,6 +72,23 @@ fn whichever_end_closes_gives_up_or_dies_the_others_meet() {
         holds(scene, Limits::DEADLY);
         holds(scene, Limits { remembers_closed: true, ..Limits::CLOSING });
         holds(scene, Limits { impatience: true, ..Limits::CALM });
+    }
+}
+
+#[test]
+fn a_vi_may_be_granted_with_the_request() {
+    let early = Limits { early: true, ..Limits::CALM };
+    for scene in [Scene::Same, Scene::Workers, Scene::Crossed] {
+        holds(scene, early);
+    }
+    for scene in [Scene::Same, Scene::Crossed] {
+        holds(scene, Limits { closes: true, ..early });
+        holds(scene, Limits { impatience: true, ..early });
+    }
+    holds(Scene::Same, Limits { closes: true, deaths: true, ..early });
+    for (name, limits) in [(READ, early), (SAME, Limits { closes: true, ..early })] {
+        let without = |p: &mut Precautions| p.revoke_by_exchange = false;
+        assert!(fails(name, Scene::Same, limits, without), "still {name}");
     }
 }
 

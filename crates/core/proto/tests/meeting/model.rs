@@ -6,7 +6,7 @@ use crate::world::{
     A, A2, ACCEPTOR, At, CONNECTIONS, CONNECTOR, End, Holder, Life, Message, Name, PROCESSES,
     Phase, SEGMENTS, World,
 };
-use crate::{DOORS, LEAK, MEET, PROVEN, SAME, SWITCH, VISIBLE};
+use crate::{DOORS, LEAK, MEET, PROVEN, READ, SAME, SWITCH, VISIBLE};
 use stateright::{Model, Property};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -56,7 +56,10 @@ impl Meeting {
                     }
                 }
             }
-            Act::Wait(conn, CONNECTOR) => self.try_other_way(&mut w, conn),
+            Act::Wait(conn, CONNECTOR) => {
+                self.settle(&mut w, conn);
+                self.try_other_way(&mut w, conn);
+            }
             Act::Wait(conn, role) => {
                 if let End::Looking { greeted } = &mut w.ends[conn][role] {
                     *greeted &= !self.rules.greet_again;
@@ -149,7 +152,10 @@ impl Model for Meeting {
             }
             match end {
                 End::Plain | End::Closed => {}
-                End::Attached(..) => {
+                End::Attached(..) | End::Early(..) => {
+                    if matches!(end, End::Early(..)) {
+                        actions.push(Act::Wait(conn, role));
+                    }
                     if self.limits.closes {
                         actions.push(Act::Close(conn, role));
                     }
@@ -200,6 +206,7 @@ impl Model for Meeting {
                     w.segment(s).vis[v].granted[other].is_none_or(|theirs| theirs == conn)
                 })
             }),
+            Property::always(READ, |m: &Meeting, w: &World| m.grants_are_read(w)),
             Property::always(VISIBLE, |_, w: &World| {
                 let vis = w.segments.iter().flatten().flat_map(|s| s.vis);
                 vis.into_iter().all(|vi| vi.phase != Phase::Requested || vi.pending)
@@ -208,10 +215,7 @@ impl Model for Meeting {
             Property::always(MEET, |m: &Meeting, w: &World| m.settles(w)),
             // The model does come to what it is about.
             Property::sometimes("both connections are on VIs", |_, w: &World| {
-                let is_met = |ends: &[End; 2]| {
-                    matches!(ends, [End::Attached(..), End::Attached(..)]) && ends[0] == ends[1]
-                };
-                w.ends.iter().all(is_met)
+                w.ends.iter().all(|[one, other]| one.vi().is_some() && one.vi() == other.vi())
             }),
         ]
     }
@@ -220,9 +224,9 @@ impl Model for Meeting {
 impl Meeting {
     /// The ends that are attached: their process, connection, segment and VI.
     fn attached(&self, w: &World) -> impl Iterator<Item = (usize, usize, usize, usize)> {
-        self.ends().filter_map(|(conn, role)| match w.ends[conn][role] {
-            End::Attached(s, v) => Some((self.process(conn, role), conn, s, v)),
-            _ => None,
+        self.ends().filter_map(|(conn, role)| {
+            let (s, v) = w.ends[conn][role].vi()?;
+            Some((self.process(conn, role), conn, s, v))
         })
     }
 
@@ -231,14 +235,25 @@ impl Meeting {
             let side = w.segment(s).side(p);
             w.segment(s).vis[v].granted[side] == Some(conn)
         });
-        let apart = w.ends.iter().any(|ends| {
-            matches!(ends, [End::Attached(..), End::Attached(..)]) && ends[0] != ends[1]
+        let apart = w.ends.iter().any(|[one, other]| {
+            one.vi().is_some() && other.vi().is_some() && one.vi() != other.vi()
         });
         let mixed = w.segments.iter().flatten().flat_map(|s| s.vis).any(|vi| match vi.granted {
             [Some(one), Some(other)] => one != other,
             _ => false,
         });
         undisturbed && !apart && !mixed
+    }
+
+    /// Whether no acceptor is on a VI that a connector has granted which is on TCP now.
+    fn grants_are_read(&self, w: &World) -> bool {
+        (0..CONNECTIONS).all(|conn| match w.ends[conn] {
+            [End::Plain, End::Attached(s, v)] => {
+                let side = w.segment(s).side(self.process(conn, CONNECTOR));
+                w.segment(s).vis[v].granted[side] != Some(conn)
+            }
+            _ => true,
+        })
     }
 
     /// Whether there is an end to leave every VI that has not been left.
@@ -256,7 +271,7 @@ impl Meeting {
                 (0..2).all(|side| {
                     let used = self.ends().any(|(conn, role)| {
                         matches!(w.ends[conn][role],
-                            End::Attached(t, u) | End::Requested(t, u) if (t, u) == (s, v))
+                            End::Attached(t, u) | End::Early(t, u) | End::Requested(t, u) if (t, u) == (s, v))
                             && segment.side(self.process(conn, role)) == side
                     });
                     vi.is_free() || vi.left[side] || used || vi.phase == Phase::Requested

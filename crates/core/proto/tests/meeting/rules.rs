@@ -38,6 +38,8 @@ pub(crate) struct Limits {
     pub(crate) closes: bool,
     /// Their patience may end: they stay on TCP.
     pub(crate) impatience: bool,
+    /// Connectors that know the peer's doorbells come onto the VI with their request, and grant it.
+    pub(crate) early: bool,
     /// Processes may be killed.
     pub(crate) deaths: bool,
     /// Strangers may bind names first and send that many messages, with any claims.
@@ -52,6 +54,7 @@ impl Limits {
     pub(crate) const CALM: Limits = Limits {
         closes: false,
         impatience: false,
+        early: false,
         deaths: false,
         attacks: 0,
         room: 1,
@@ -89,6 +92,8 @@ pub(crate) struct Precautions {
     pub(crate) accept_by_exchange: bool,
     /// A connector takes its request back by compare-exchange.
     pub(crate) withdraw_by_exchange: bool,
+    /// It does so likewise with one for a VI that it is on already.
+    pub(crate) revoke_by_exchange: bool,
     /// If that comes too late, it leaves the VI.
     pub(crate) leave_what_was_accepted: bool,
     /// A VI is made fresh when it is requested.
@@ -126,6 +131,7 @@ impl Precautions {
         accept_what_was_found: true,
         accept_by_exchange: true,
         withdraw_by_exchange: true,
+        revoke_by_exchange: true,
         leave_what_was_accepted: true,
         recycle: true,
         clear_what_was_taken: true,

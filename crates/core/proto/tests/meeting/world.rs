@@ -35,6 +35,8 @@ pub(crate) enum End {
         greeted: bool,
     },
     Attached(usize, usize),
+    /// Connector: attached, and its request has not been seen to be answered.
+    Early(usize, usize),
     /// On TCP for good.
     Plain,
     Closed,
@@ -222,6 +224,16 @@ pub(crate) struct World {
     /// Messages that attackers may still send.
     pub(crate) attacks: u8,
     pub(crate) breach: Option<Breach>,
+}
+
+impl End {
+    /// The segment and the VI that the end is on.
+    pub(crate) fn vi(self) -> Option<(usize, usize)> {
+        match self {
+            End::Attached(s, v) | End::Early(s, v) => Some((s, v)),
+            _ => None,
+        }
+    }
 }
 
 impl World {

@@ -3,6 +3,7 @@
 use super::{ENGINE, End, Link, key};
 use crate::layout::{AREA, DISCRIMINATOR, Direction, VIS, first_entry};
 use crate::pool::POOL;
+use crate::request::Used;
 use crate::ring::SLOTS;
 use crate::segment::SideIndex;
 use crate::waiter::{Bell, tell};
@@ -214,7 +215,7 @@ impl Drop for Attachment {
         let requested = self.vi as usize & 1 == self.side;
         if !(requested && segment.withdraw(self.side, self.vi)) {
             self.close(Close::Disconnected);
-            segment.leave(self.side, self.vi, false, 0);
+            segment.leave(self.side, self.vi, Used::Little, 0);
         }
         self.link.release(self.vi, self.side);
     }
