@@ -4,7 +4,7 @@
 use crate::heap;
 use libc::{c_int, c_long, c_ulong, c_void, pid_t};
 use sovia_signal::chain;
-use sovia_sockets::{fork, process};
+use sovia_sockets::{fork, inheritance, process};
 
 /// What has been prepared for a child, as handlers of `pthread_atfork` do it for libc's `fork`.
 #[derive(Clone, Copy)]
@@ -76,7 +76,7 @@ hooks! {
         };
         if flags & libc::CLONE_VM != 0 {
             if flags & libc::CLONE_THREAD == 0 {
-                process::shares_memory();
+                inheritance::shares_memory();
             }
             return real!()(main, stack, flags, argument, parent_id, tls, child_id);
         }
@@ -121,7 +121,7 @@ pub(crate) unsafe fn system_call(
     };
     if flags & libc::CLONE_VM as c_ulong != 0 {
         if flags & libc::CLONE_THREAD as c_ulong == 0 {
-            process::shares_memory();
+            inheritance::shares_memory();
         }
         return kernel();
     }

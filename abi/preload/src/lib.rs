@@ -44,6 +44,7 @@ extern "C" fn start() {
     let before = errno();
     real::resolve_all();
     process::resolve_variadic();
+    process::start();
     handles::start();
     signals::start();
     jumps::start();

@@ -1,14 +1,18 @@
 //! Processes: fork, exec, and what they take along.
 
 use crate::jumps::{before_context, before_jump, before_switch};
+use crate::set_errno;
 use crate::stdio::{before_libc, before_log};
 use core::ffi::CStr;
 use libc::{FILE, c_char, c_int, c_long, c_void, environ};
 use sovia_calls::descriptors::created;
-use sovia_sockets::inheritance::Target;
+use sovia_sockets::inheritance::{self, Target};
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::retreat;
+use sovia_sys::call;
+use std::ffi::CString;
+use std::sync::OnceLock;
 
 /// A system call that makes a child or becomes another program, made by `kernel`.
 ///
@@ -20,12 +24,7 @@ pub(crate) unsafe fn system_call(
     kernel: impl FnOnce() -> c_long,
 ) -> c_long {
     if matches!(number, libc::SYS_execve | libc::SYS_execveat) {
-        let target = match number {
-            // SAFETY: as the caller vouches.
-            libc::SYS_execve => unsafe { at_path(first as *const c_char, inherited_environment()) },
-            _ => Target::Unknown,
-        };
-        return replacing(target, kernel);
+        return replacing(Target::Unknown, kernel);
     }
     if number == libc::SYS_exit {
         before_leaving();
@@ -35,8 +34,14 @@ pub(crate) unsafe fn system_call(
 }
 
 /// An exec. If it comes back it has failed.
-fn replacing<T>(target: Target<'_>, exec: impl FnOnce() -> T) -> T {
-    let left = retreat::before_exec(target);
+fn replacing<T: From<i8>>(target: Target<'_>, exec: impl FnOnce() -> T) -> T {
+    let left = match retreat::before_exec(target) {
+        Ok(left) => left,
+        Err(error) => {
+            set_errno(error);
+            return T::from(-1);
+        }
+    };
     if is_borrowed() {
         return exec();
     }
@@ -89,29 +94,53 @@ unsafe fn string<'a>(text: *const c_char) -> Option<&'a CStr> {
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
 }
 
-/// Whether it is the command that runs programs with the library.
-fn is_sovia(path: &CStr) -> bool {
-    path.to_bytes().rsplit(|&byte| byte == b'/').next() == Some(b"sovia")
+/// Where this library is.
+static LIBRARY: OnceLock<&CStr> = OnceLock::new();
+
+/// Before the program's own code: finds out where this library is.
+pub(crate) fn start() {
+    // SAFETY: an all-zero structure is a valid one, and is filled in.
+    let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: the address is this function's own.
+    let known = unsafe { libc::dladdr(start as *const c_void, &raw mut found) } != 0;
+    // SAFETY: the name lasts as long as the library is loaded.
+    if let Some(name) = unsafe { string(found.dli_fname) }.filter(|_| known) {
+        let _ = LIBRARY.set(name);
+    }
 }
 
-/// Whether a program with that environment gets the library.
+/// The same, where there may be something to tell a program.
+fn library() -> Option<&'static CStr> {
+    LIBRARY.get().copied().filter(|_| inheritance::may_be_left())
+}
+
+/// Whether it is the command that runs programs with the library: in the same folder, or where `make install` puts it.
+fn is_sovia(path: &CStr) -> bool {
+    let Some(library) = library().and_then(|path| path.to_str().ok()) else { return false };
+    let Some((folder, _)) = library.rsplit_once('/') else { return false };
+    let wanted = call::program_at(path);
+    wanted.is_ok()
+        && ["sovia", "../bin/sovia", "../../bin/sovia"].iter().any(|place| {
+            let place = CString::new(format!("{folder}/{place}"));
+            place.is_ok_and(|place| call::program_at(&place) == wanted)
+        })
+}
+
+/// Whether a program with that environment gets this very library.
 ///
 /// # Safety
 /// As for [`at_path`].
 unsafe fn has_library(environment: *const *const c_char) -> bool {
-    if environment.is_null() {
+    let Some(library) = library().map(CStr::to_bytes).filter(|_| !environment.is_null()) else {
         return false;
-    }
+    };
     // SAFETY: as the caller vouches.
     let mut variables = (0..).map_while(|i| unsafe { string(*environment.add(i)) });
-    variables.any(|variable| {
-        let value = variable.to_bytes().strip_prefix(b"LD_PRELOAD=").unwrap_or_default();
-        value.windows(NAME.len()).any(|part| part == NAME)
-    })
+    // The first one counts.
+    let value = variables.find_map(|variable| variable.to_bytes().strip_prefix(b"LD_PRELOAD="));
+    let mut parts = value.unwrap_or_default().split(|byte| matches!(byte, b':' | b' '));
+    parts.any(|part| part == library)
 }
-
-/// What the file name of the library begins with.
-const NAME: &[u8] = b"libsovia_preload";
 
 hooks! {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
@@ -133,8 +162,7 @@ hooks! {
     }
 
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        let target = if has_library(envp) { Target::Open(fd) } else { Target::Unknown };
-        replacing(target, || real!()(fd, argv, envp))
+        replacing(Target::Unknown, || real!()(fd, argv, envp))
     }
 
     fn execveat(
@@ -285,5 +313,5 @@ extern "C" fn before_leaving() {
 
 /// The functions for which this runs do not come back to it, if they fail.
 extern "C" fn before_exec() {
-    core::mem::forget(retreat::before_exec(Target::Unknown));
+    let _ = retreat::before_exec(Target::Unknown).map(core::mem::forget);
 }

@@ -31,10 +31,12 @@ pub(super) fn pass_on(program: Option<&Path>) {
             }
         }
         drop(ManuallyDrop::into_inner(file));
-        // One for another program has come by way of that, which may have closed the other numbers, and used them again.
-        for number in [head.records, head.locks].into_iter().filter(|_| is_ours) {
-            // SAFETY: they were made for this process alone, and nothing in it owns them.
-            drop(unsafe { File::from_raw_fd(number) });
+        for passed in [head.records, head.locks] {
+            // SAFETY: nothing in this process owns the number. One that has come to be another file's stays open.
+            let file = ManuallyDrop::new(unsafe { File::from_raw_fd(passed.fd) });
+            if file.metadata().is_ok_and(|found| found.ino() == passed.inode) {
+                drop(ManuallyDrop::into_inner(file));
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ pub const FILES_FROM: i32 = NUMBERS.end;
 /// Connections that it has room for; others stay on TCP.
 pub const CONNECTIONS_MAX: usize = 32;
 
-const HEADER: usize = 8;
+const HEADER: usize = 10;
 const COUNT: usize = HEADER - 1;
 const EACH: usize = 3;
 const WORDS: usize = HEADER + EACH * CONNECTIONS_MAX;
@@ -55,10 +55,19 @@ pub struct Head {
     pub program: Program,
     /// How the records are laid out.
     pub layout: u64,
-    /// The descriptor of the file with the records of its family.
-    pub records: i32,
-    /// The descriptor of the file with the locks of its family.
-    pub locks: i32,
+    /// The file with the records of its family.
+    pub records: Passed,
+    /// The file with the locks of its family.
+    pub locks: Passed,
+}
+
+/// A file that is passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Its descriptor.
+    pub fd: i32,
+    /// Its inode: a number may come to be another file's.
+    pub inode: u64,
 }
 
 impl Inheritance {
@@ -71,8 +80,10 @@ impl Inheritance {
             head.pid as u64,
             head.program.0,
             head.program.1,
-            head.records as u64,
-            head.locks as u64,
+            head.records.fd as u64,
+            head.records.inode,
+            head.locks.fd as u64,
+            head.locks.inode,
             0,
         ]);
         Inheritance { words }
@@ -104,8 +115,8 @@ impl Inheritance {
             layout: words[1],
             pid: words[2] as i32,
             program: (words[3], words[4]),
-            records: words[5] as i32,
-            locks: words[6] as i32,
+            records: Passed { fd: words[5] as i32, inode: words[6] },
+            locks: Passed { fd: words[7] as i32, inode: words[8] },
         }
     }
 
@@ -149,7 +160,13 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    const HEAD: Head = Head { pid: 7, program: (1, 2), layout: 3, records: 900, locks: 901 };
+    const HEAD: Head = Head {
+        pid: 7,
+        program: (1, 2),
+        layout: 3,
+        records: Passed { fd: 900, inode: 1 << 40 },
+        locks: Passed { fd: 901, inode: 9 },
+    };
 
     fn one(fd: i32) -> Inherited {
         Inherited { fd, is_connector: fd % 2 == 1, index: 5, generation: u32::MAX, cookie: 1 << 63 }

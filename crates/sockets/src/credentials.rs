@@ -198,6 +198,8 @@ fn drop_all(reason: Reason) -> Vec<u32> {
         if !slots.contains(&at.index) {
             slots.push(at.index);
             sets::conn_closed(at);
+            // It has the socket still, which the family does not know from here on.
+            conn.spread();
             if conn.stay_plain() {
                 conn.count_stay(reason);
             }

@@ -8,7 +8,7 @@
 use crate::per_engine::per_engine;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use sovia_control::inheritance::FILES_FROM;
+use sovia_control::inheritance::{FILES_FROM, Passed};
 use sovia_sys::{Fd, call, fd, record_lock};
 
 /// Processes that a family can tell apart. More share the last place, which never empties: what
@@ -118,7 +118,15 @@ pub(crate) fn rejoin() {
     }
 }
 
-/// Says that this process holds nothing any more, before its image is replaced.
+/// This process's image is about to be replaced. Without a file with locks it has to say that it holds nothing any
+/// more; with one the kernel gives its lock back in that moment, and not if there is no exec.
+pub(crate) fn leave_by_exec() {
+    if LOCKS.load(Ordering::Acquire) == 0 {
+        leave();
+    }
+}
+
+/// Says that this process holds nothing any more.
 pub(crate) fn leave() {
     if let Some(members) = members() {
         let place = place();
@@ -199,9 +207,10 @@ impl LocksToLeave {
         Some(LocksToLeave { fd: Some(fd), is_borrowed })
     }
 
-    /// Its number.
-    pub(crate) fn raw(&self) -> i32 {
-        self.fd.as_ref().map_or(-1, Fd::raw)
+    /// What the program is told of it.
+    pub(crate) fn passed(&self) -> Passed {
+        let fd = self.fd.as_ref().map_or(-1, Fd::raw);
+        Passed { fd, inode: LOCKS_ID.load(Ordering::Acquire) }
     }
 }
 
@@ -228,7 +237,6 @@ pub(crate) fn any_lives(list: &[u8; LIST_LEN], holders: u64, locks: i32) -> bool
         let at = place * EACH + offset_of!(Place, pid);
         i32::from_ne_bytes([list[at], list[at + 1], list[at + 2], list[at + 3]])
     };
-    // One that has said that it leaves has its lock until it has.
     let lives = |place| {
         place == SHARED
             || pid_of(place) == EXPECTED

@@ -31,8 +31,8 @@ pub use descriptor::{
 };
 pub(crate) use file::read_link_at;
 pub use file::{
-    file_id, file_id_of, file_size, file_system, ftruncate, is_plain_file, memfd_create, open,
-    pread, pwrite_both, read, seek, write,
+    file_id, file_size, file_system, ftruncate, is_plain_file, memfd_create, open, pread,
+    program_at, pwrite_both, read, seek, write,
 };
 pub use proc_fs::{each_descriptor, each_thread, read_link};
 pub(crate) use proc_fs::{put, put_number};

@@ -77,7 +77,9 @@ impl Conn {
 
     /// It has not become one.
     pub(crate) fn take_back(&self) {
-        self.handed.fetch_sub(1, Ordering::AcqRel);
+        // Its life may be over.
+        let less = |handed: u32| handed.checked_sub(1);
+        let _ = self.handed.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
     }
 
     /// Processes get it of which the family does not know.

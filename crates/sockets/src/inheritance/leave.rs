@@ -1,26 +1,26 @@
 //! What a process that becomes another program leaves to it.
 
 use super::take::is_alone;
-use crate::conn::{Conn, flag};
+use crate::conn::{Conn, Holding, flag};
 use crate::members::LocksToLeave;
 use crate::table::{self, Ref};
-use crate::{family, process};
+use crate::{Errno, family, process};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering;
-use sovia_control::Reason;
-use sovia_control::inheritance::{FILES_FROM, Head, Inheritance, Inherited, NUMBERS, Program};
+use smallvec::SmallVec;
+use sovia_control::inheritance::{
+    CONNECTIONS_MAX, FILES_FROM, Head, Inheritance, Inherited, LEN, NUMBERS, Passed, Program,
+};
 use sovia_sys::Fd;
 use sovia_sys::call;
 
 /// What a process is about to become.
 #[derive(Debug, Clone, Copy)]
 pub enum Target<'a> {
-    /// The program at that path.
+    /// The program at that path, which gets the library.
     Path(&'a CStr),
-    /// The program with that name, which is looked for in PATH.
+    /// The program with that name, which is looked for in PATH and gets the library.
     Name(&'a CStr, Option<&'a CStr>),
-    /// The program that is open under that number.
-    Open(i32),
     /// One that cannot be told, or that runs without Sovia.
     Unknown,
 }
@@ -29,7 +29,7 @@ pub enum Target<'a> {
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Left {
-    handed: Vec<&'static Conn>,
+    handed: SmallVec<[&'static Conn; 4]>,
     _files: Option<Files>,
 }
 
@@ -41,30 +41,61 @@ struct Files {
     _locks: LocksToLeave,
 }
 
+/// Descriptors of connections.
+type Descriptors = SmallVec<[(i32, Ref); 4]>;
+
+/// Whether this process may have something to tell a program that it becomes.
+pub fn may_be_left() -> bool {
+    family::file().is_some()
+}
+
 /// This process is about to become another program: tells it of the connections that it inherits.
-pub(crate) fn leave(target: Target<'_>) -> Left {
+///
+/// # Errors
+/// `ENOENT` if it inherits some, and there is no such program: that is what exec would say.
+pub(crate) fn leave(target: Target<'_>) -> Result<Left, Errno> {
     let inherited = inherited();
     let mut left = Left::default();
-    let mut alone = Vec::new();
-    for &(fd, at) in &inherited {
-        let is_known = left.handed.iter().any(|conn| core::ptr::eq(*conn, at.conn));
-        if !is_known {
-            let is_first = at.conn.hand();
-            left.handed.push(at.conn);
-            if !is_first || !may_be_on_vi_again(at) {
-                continue;
-            }
-        } else if !alone.iter().any(|(_, other): &(i32, Ref)| other.same(at)) {
-            continue;
-        }
-        alone.push((fd, at));
+    if inherited.is_empty() {
+        return Ok(left);
     }
-    if !alone.is_empty()
+    if let Target::Path(path) = target
+        && call::program_at(path) == Err(call::Errno::ENOENT)
+    {
+        return Err(libc::ENOENT);
+    }
+    if process::has_shared() {
+        // A child that runs on this memory may have its own descriptors of them, and is on no record.
+        inherited.iter().for_each(|(_, at)| at.conn.spread());
+        return Ok(left);
+    }
+    let told = hand(&inherited, &mut left);
+    // With one number of a connection all must be told; and the program knows nothing of epoll instances, in which its
+    // connections may be.
+    if !told.is_empty()
+        && told.len() <= CONNECTIONS_MAX
+        && !inherits_sets()
         && let Some(program) = program_of(target)
     {
-        left._files = files(program, &alone);
+        left._files = files(program, &told);
     }
-    left
+    Ok(left)
+}
+
+/// Counts that another program gets those connections. Returns those that may be on a VI there.
+fn hand(inherited: &Descriptors, left: &mut Left) -> Descriptors {
+    let mut told = Descriptors::new();
+    for &(fd, at) in inherited {
+        if !left.handed.iter().any(|conn| core::ptr::eq(*conn, at.conn)) {
+            left.handed.push(at.conn);
+            if at.conn.hand() && may_be_on_vi(fd, at) {
+                told.push((fd, at));
+            }
+        } else if told.iter().any(|(_, other)| other.same(at)) {
+            told.push((fd, at));
+        }
+    }
+    told
 }
 
 /// This process is about to start another program, which inherits its connections.
@@ -74,6 +105,13 @@ pub(crate) fn spread() {
     }
 }
 
+/// A child is about to be made that runs on this process's memory and does not end at once. It has all that this process has,
+/// and is on no record.
+pub fn shares_memory() {
+    table::for_each_conn(|_, at| at.conn.spread());
+    process::shares_memory();
+}
+
 impl Drop for Left {
     fn drop(&mut self) {
         self.handed.iter().for_each(|conn| conn.take_back());
@@ -81,15 +119,14 @@ impl Drop for Left {
 }
 
 /// The descriptors of connections that another program inherits of this process.
-fn inherited() -> Vec<(i32, Ref)> {
-    let mut inherited = Vec::new();
+fn inherited() -> Descriptors {
+    let mut inherited = Descriptors::new();
     if process::is_confined() {
-        // Its connections stay on TCP, whatever becomes of them.
+        // It has left its connections, and their family knows that.
         return inherited;
     }
     let look = |fd, at: Ref| {
-        let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);
-        if flags & libc::FD_CLOEXEC as usize == 0 {
+        if outlasts_exec(fd) {
             inherited.push((fd, at));
         }
     };
@@ -101,13 +138,24 @@ fn inherited() -> Vec<(i32, Ref)> {
     inherited
 }
 
-/// Whether a connection could get a VI in another program: it is a candidate, or was until an exec that failed.
-fn may_be_on_vi_again(at: Ref) -> bool {
+fn outlasts_exec(fd: i32) -> bool {
+    let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);
+    flags & libc::FD_CLOEXEC as usize == 0
+}
+
+/// Whether the program inherits an epoll instance.
+fn inherits_sets() -> bool {
+    let mut inherits = false;
+    table::for_each_epoll(|fd, _| inherits |= outlasts_exec(fd));
+    inherits
+}
+
+/// Whether a connection could get a VI in another program. (The two ends meet once.)
+fn may_be_on_vi(fd: i32, at: Ref) -> bool {
     let conn = at.conn;
-    // The two ends meet once.
     !conn.has(flag::MET)
-        && is_alone(at)
-        && (conn.phase().may_be_on_vi() || conn.stays_for() == Some(Reason::RetreatExec))
+        && conn.phase().may_be_on_vi()
+        && is_alone(fd, at)
         && family::place_in_file(at.index).is_some()
 }
 
@@ -115,50 +163,80 @@ fn may_be_on_vi_again(at: Ref) -> bool {
 fn program_of(target: Target<'_>) -> Option<Program> {
     match target {
         Target::Path(path) => program_at(path),
-        Target::Open(fd) => call::file_id(fd).ok(),
         Target::Name(name, _) if name.to_bytes().contains(&b'/') => program_at(name),
         Target::Name(name, path) => {
             let path = path.map_or(&b"/bin:/usr/bin"[..], CStr::to_bytes);
-            path.split(|&byte| byte == b':').find_map(|directory| {
-                let mut file = directory.to_vec();
+            let found = path.split(|&byte| byte == b':').find_map(|directory| {
+                let mut file: SmallVec<[u8; 256]> = directory.into();
                 if !file.is_empty() {
                     file.push(b'/');
                 }
                 file.extend_from_slice(name.to_bytes_with_nul());
-                program_at(CStr::from_bytes_with_nul(&file).ok()?)
-            })
+                let is_there = |path: &&CStr| call::program_at(path) != Err(call::Errno::ENOENT);
+                CStr::from_bytes_with_nul(&file).ok().filter(is_there).map(program_at)
+            });
+            found?
         }
         Target::Unknown => None,
     }
 }
 
-/// Which file the kernel executes for that path: the interpreter of a script.
+/// Which file the kernel executes for that path, the interpreter of a script, if the library will be loaded into it.
 fn program_at(path: &CStr) -> Option<Program> {
-    const LINE: usize = 256;
-    let program = call::file_id_of(path).ok()?;
-    let Ok(file) = call::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0).map(Fd::keep) else {
-        return Some(program);
+    let mut room = [0; BEGINNING];
+    let (program, beginning) = look_into(path, &mut room)?;
+    let Some(line) = beginning.strip_prefix(b"#!") else {
+        return is_dynamic(beginning).then_some(program);
     };
-    let mut line = [0; LINE];
-    let len = call::pread(file.raw(), &mut line[..LINE - 1], 0).unwrap_or(0);
-    let Some(line) = line[..len].strip_prefix(b"#!") else { return Some(program) };
     let line = line.split(|&byte| byte == b'\n').next()?;
     let mut words = line.split(|&byte| byte == b' ' || byte == b'\t');
-    let mut interpreter = words.find(|word| !word.is_empty())?.to_vec();
+    let mut interpreter: SmallVec<[u8; 256]> = words.find(|word| !word.is_empty())?.into();
     interpreter.push(0);
-    call::file_id_of(CStr::from_bytes_with_nul(&interpreter).ok()?).ok()
+    let mut room = [0; BEGINNING];
+    let (program, beginning) = look_into(CStr::from_bytes_with_nul(&interpreter).ok()?, &mut room)?;
+    is_dynamic(beginning).then_some(program)
+}
+
+/// As much of a program as is looked at, in bytes.
+const BEGINNING: usize = 1024;
+
+fn look_into<'a>(path: &CStr, room: &'a mut [u8; BEGINNING]) -> Option<(Program, &'a [u8])> {
+    let (program, is_plain) = call::program_at(path).ok()?;
+    let file = call::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0).map(Fd::keep).ok()?;
+    let len = call::pread(file.raw(), room, 0).ok()?;
+    is_plain.then_some((program, &room[..len]))
+}
+
+/// Whether a file that begins so is a program of this machine with an interpreter, which loads libraries into it.
+fn is_dynamic(file: &[u8]) -> bool {
+    const INTERPRETER: u32 = 3;
+    let machine = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
+    let half = |at: usize| file.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]));
+    let headers = || {
+        let first = usize::from(half(32)?);
+        let (size, count) = (usize::from(half(54)?), usize::from(half(56)?));
+        Some((0..count).map_while(move |i| file.get(first + i * size..)?.first_chunk::<4>()))
+    };
+    file.starts_with(b"\x7fELF\x02\x01")
+        && half(18) == Some(machine)
+        && headers().is_some_and(|mut all| all.any(|kind| u32::from_le_bytes(*kind) == INTERPRETER))
 }
 
 /// The files for the program; `None` where there is something that they cannot be had for.
 fn files(program: Program, connections: &[(i32, Ref)]) -> Option<Files> {
+    if call::soft_limit(libc::RLIMIT_FSIZE).is_some_and(|limit| limit < LEN as u64) {
+        // A write would be answered with a signal that kills the program.
+        return None;
+    }
     let records = records()?;
+    let (_, inode) = call::file_id(records.raw()).ok()?;
     let locks = LocksToLeave::new(process::is_borrowed())?;
     let mut inheritance = Inheritance::new(Head {
         pid: call::getpid(),
         program,
-        layout: crate::conn::Holding::LAYOUT,
-        records: records.raw(),
-        locks: locks.raw(),
+        layout: Holding::LAYOUT,
+        records: Passed { fd: records.raw(), inode },
+        locks: locks.passed(),
     });
     for &(fd, at) in connections {
         inheritance.add(Inherited {

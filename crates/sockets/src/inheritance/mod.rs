@@ -16,7 +16,7 @@
 mod leave;
 mod take;
 
-pub use leave::{Left, Target};
+pub use leave::{Left, Target, may_be_left, shares_memory};
 pub(crate) use leave::{leave, spread};
 pub use take::take;
 pub(crate) use take::{forget, is_alone};

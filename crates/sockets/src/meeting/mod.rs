@@ -106,7 +106,7 @@ fn locked_step(fd: i32, at: Ref, n: u32) -> Attached {
     if at.conn.phase() != Phase::Candidate || process::is_changing() {
         return Attached::No;
     }
-    if !inheritance::is_alone(at) || family::is_shared(at.conn) {
+    if !inheritance::is_alone(fd, at) || family::is_shared(at.conn) {
         if n >= PATIENCE {
             give_up(at, Reason::SharedByProcesses);
         }

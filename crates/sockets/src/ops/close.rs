@@ -216,7 +216,7 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
 /// The process is about to become another program, which holds none of this. (What it inherits
 /// has gone back to TCP.)
 pub fn leaving() {
-    members::leave();
+    members::leave_by_exec();
 }
 
 /// It has not become one.

@@ -1,6 +1,7 @@
 //! Connections that another program inherits go back to TCP before it begins.
 
 use super::{Cause, all};
+use crate::Errno;
 use crate::inheritance::{self, Left, Target};
 use crate::process;
 use crate::table::{self, Ref};
@@ -8,10 +9,13 @@ use sovia_sys::call;
 
 /// This process is about to become another program: all that this would inherit goes back to TCP, and it is told of
 /// what it may take from there. What is returned is to be dropped where the process has not become the program.
-pub fn before_exec(target: Target<'_>) -> Left {
-    let left = inheritance::leave(target);
+///
+/// # Errors
+/// `ENOENT` if there is no such program: the kernel need not be asked, and nothing goes back.
+pub fn before_exec(target: Target<'_>) -> Result<Left, Errno> {
+    let left = inheritance::leave(target)?;
     leave_inherited(Cause::Exec);
-    left
+    Ok(left)
 }
 
 /// The same before a child is started that becomes one.

@@ -49,7 +49,8 @@ use step::Step;
 /// descriptor do what they would have done without Sovia.
 pub fn now(fd: i32, at: Ref, cause: Cause) {
     let conn = at.conn;
-    if cause == Cause::Passed {
+    if !matches!(cause, Cause::Exec | Cause::Spawn | Cause::Peer) {
+        // What a program that has inherited it would have to know as well.
         conn.spread();
     }
     if conn.phase() == Phase::Candidate && conn.is_generation(at.generation) && conn.stay_plain() {
@@ -183,6 +184,7 @@ fn leave_to_set(guard: &mut Guard<'_>, fd: i32) {
 /// Like [`now`], and the peer does the same first: what it has not read yet is on TCP before
 /// anything that this end sends afterwards. For urgent data, which has a place in the stream.
 pub fn with_peer(fd: i32, at: Ref, cause: Cause) {
+    at.conn.spread();
     if at.conn.phase() == Phase::Attached && at.conn.tx() == Tx::Vi {
         answer::ask_peer(fd, at, Patience::begin());
     }

@@ -62,15 +62,19 @@ pub fn file_id(fd: RawFd) -> Result<(u64, u64)> {
     Ok((st.st_dev as u64, st.st_ino as u64))
 }
 
-/// Which regular file a path leads to: device and inode.
-pub fn file_id_of(path: &core::ffi::CStr) -> Result<(u64, u64)> {
+/// Which executable file a path leads to, device and inode, and whether it gives who executes it no other user or group.
+pub fn program_at(path: &core::ffi::CStr) -> Result<((u64, u64), bool)> {
     // SAFETY: an all-zero stat is a valid value of a plain C struct.
     let mut st: libc::stat = unsafe { core::mem::zeroed() };
     sys!(newfstatat, libc::AT_FDCWD, path.as_ptr(), &raw mut st, 0)?;
-    match st.st_mode & libc::S_IFMT {
-        libc::S_IFREG => Ok((st.st_dev as u64, st.st_ino as u64)),
-        _ => Err(super::Errno::EACCES),
+    if st.st_mode & libc::S_IFMT != libc::S_IFREG || st.st_mode & 0o111 == 0 {
+        return Err(super::Errno::EACCES);
     }
+    let none = core::ptr::null_mut::<u8>();
+    let capabilities = c"security.capability".as_ptr();
+    let has_some = sys!(getxattr, path.as_ptr(), capabilities, none, 0usize).is_ok();
+    let is_plain = st.st_mode & (libc::S_ISUID | libc::S_ISGID) == 0 && !has_some;
+    Ok(((st.st_dev as u64, st.st_ino as u64), is_plain))
 }
 
 /// The kind of file system that a descriptor's file lies on (`statfs.f_type`).
