@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc uninstall setup test checked soak stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers clean
+.PHONY: build install install-rpc uninstall setup test checked soak stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -157,8 +157,12 @@ MINUTES ?= 60
 faults: build
 	scripts/faults $(BUILT)/sovia $(MINUTES) $(SEED)
 
+# FTP's programs with SOCK_VIA for the data connection, from Debian's source, for the tests and `sovia bench ftp`.
+papers-ftp: build
+	scripts/papers-ftp $(TARGET)
+
 # The papers' benchmarks, as a page with pictures.
-papers: build
+papers: build papers-ftp
 	$(BUILT)/sovia bench papers --out $(TARGET)/papers
 
 clean:

@@ -23,6 +23,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -160,6 +161,9 @@ int sov_dup2(int fd, int to);
 int sov_dup3(int fd, int to, int flags);
 int sov_fcntl(int fd, int command, ...);
 int sov_ioctl(int fd, unsigned long request, ...);
+/* A stream for stdio's functions. As of every stream of fopencookie's, glibc asks that it be given to no
+ * function of wide characters, and not to freopen. dprintf is libc's, and takes no SOCK_VIA socket. */
+FILE *sov_fdopen(int fd, const char *mode);
 
 /* --- waiting, for descriptors of every kind at once */
 int sov_poll(struct pollfd *list, nfds_t count, int milliseconds);

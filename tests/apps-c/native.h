@@ -25,19 +25,6 @@ static inline int native_epoll_create(int size) {
     return sov_epoll_create1(0);
 }
 
-// Of what `fd` is, nothing else may be known to stdio or to another program than TCP.
-static inline void native_plain(int fd) {
-    int off = 0;
-    int saved = errno;
-    sov_setsockopt(fd, SOL_SOVIA, SOV_ACCELERATE, &off, sizeof off);
-    errno = saved;
-}
-
-static inline FILE *native_fdopen(int fd, const char *mode) {
-    native_plain(fd);
-    return fdopen(fd, mode);
-}
-
 #define socket native_socket
 #define bind sov_bind
 #define listen sov_listen
@@ -79,6 +66,6 @@ static inline FILE *native_fdopen(int fd, const char *mode) {
 #define epoll_wait sov_epoll_wait
 #define epoll_pwait sov_epoll_pwait
 #define epoll_pwait2 sov_epoll_pwait2
-#define fdopen native_fdopen
+#define fdopen sov_fdopen
 
 #endif

@@ -140,6 +140,16 @@ scenarios!("dup", Scenario::native:
     closing_everything_in_a_loop,
 );
 
+scenarios!("stdio", Scenario::native:
+    fdopen_reads_and_writes,
+    exit_flushes_a_file,
+    much_through_fwrite_and_fread,
+    reads_and_writes_in_turn,
+    a_file_in_a_child,
+    a_file_that_must_wait,
+    a_file_before_the_connection,
+);
+
 scenarios!("options", Scenario::native:
     options_are_kept,
     options_with_structures,

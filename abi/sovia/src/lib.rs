@@ -9,7 +9,7 @@
 //!
 //! - [`kind`]: which descriptors are SOCK_VIA's;
 //! - [`connect`], [`transfer`], [`descriptor`], [`wait`]: the calls, by what they are for;
-//! - [`option`]: SOL_SOVIA; [`zero_copy`]: lent buffers.
+//! - [`option`]: SOL_SOVIA; [`zero_copy`]: lent buffers; [`stdio`]: libc's streams.
 //!
 //! In a process that runs under `sovia run` the preloaded library's engine serves all code in it
 //! ([`sovia_sockets::native`]): these functions then call libc's names.
@@ -51,6 +51,7 @@ pub mod connect;
 pub mod descriptor;
 pub mod kind;
 pub mod option;
+pub mod stdio;
 pub mod transfer;
 pub mod wait;
 pub mod zero_copy;

@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =
-    &[&["kind", "transfer", "zero_copy"], &["connect", "descriptor", "option", "wait"]];
+    &[&["kind", "transfer", "zero_copy"], &["connect", "descriptor", "option", "wait"], &["stdio"]];
 
 #[test]
 fn each_module_imports_only_what_is_below_it() {

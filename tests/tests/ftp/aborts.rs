@@ -1,6 +1,7 @@
 //! Transfers that the client aborts in their middle: urgent data on the connection of commands interrupts a server that reads
 //! or writes the other one. What follows on the same connection is right.
 
+use crate::changed::{client, with_changed};
 use crate::server::{Kind, Pipe, Programs, Server, noise, programs, replies};
 use sovia_tests::{Launch, Outcome, Pairing, Running, Stack, accelerated};
 use std::fs;
@@ -138,6 +139,48 @@ fn interrupt(running: &Running, pairing: Pairing) {
     }
     // SAFETY: kill has no memory effects; the client waits for this test.
     unsafe { libc::kill(client.cast_signed(), libc::SIGINT) };
+}
+
+/// The changed server leaves libsovia's calls by longjmp, and so does the changed client.
+#[test]
+fn changed_programs_are_aborted() {
+    let Some(programs) = with_changed("changed_programs_are_aborted") else { return };
+    let told = |pairing: Pairing, way| {
+        let server = server(Kind::Inetutils, &programs, pairing);
+        let outcome = abort(&server, pairing, &[way]);
+        server.end();
+        outcome.stdout
+    };
+    for way in ["get", "put"] {
+        let kernel = told(Pairing::KERNEL, way);
+        for client in [Stack::Sovia, Stack::Kernel] {
+            let pairing = Pairing { server: Stack::Native, client };
+            assert_eq!(told(pairing, way), kernel, "{pairing}");
+        }
+        let pairing = Pairing { server: Stack::Native, client: Stack::Sovia };
+        let server = server(Kind::Inetutils, &programs, pairing);
+        let met = |_| accelerated(&abort(&server, pairing, &[way]).stderr) >= Some(1);
+        assert!((0..TRIES).any(met), "no data connection was accelerated");
+        server.end();
+    }
+}
+
+#[test]
+fn a_changed_client_is_interrupted() {
+    let Some(programs) = with_changed("a_changed_client_is_interrupted") else { return };
+    let told = |pairing: Pairing| {
+        let client = format!("{} -n -v -p", client(&programs, pairing));
+        let server = server(Kind::Inetutils, &programs, pairing);
+        let outcome = interrupted(&server, &client, pairing);
+        server.end();
+        outcome
+    };
+    let kernel = replies(&told(Pairing::KERNEL).stdout);
+    for pairing in Pairing::NATIVES {
+        assert_eq!(replies(&told(pairing).stdout), kernel, "{pairing}");
+    }
+    let met = |_| accelerated(&told(Pairing::NATIVE).stderr) >= Some(1);
+    assert!((0..TRIES).any(met), "no data connection was accelerated");
 }
 
 fn is_interrupted_alike(test: &str, client: impl Fn(&Programs) -> String) {

@@ -4,6 +4,7 @@
 //! For root: the server logs users in, by accounts that it alone sees.
 
 mod aborts;
+mod changed;
 mod faults;
 mod others;
 mod parts;

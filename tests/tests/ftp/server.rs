@@ -25,6 +25,15 @@ pub(crate) struct Programs {
     pure_ftpd: PathBuf,
     /// inetutils' client.
     pub(crate) ftp: PathBuf,
+    /// What `scripts/papers-ftp` has built.
+    pub(crate) changed: Option<Changed>,
+}
+
+/// inetutils' programs with SOCK_VIA for the data connection.
+#[derive(Debug)]
+pub(crate) struct Changed {
+    ftpd: PathBuf,
+    pub(crate) ftp: PathBuf,
 }
 
 /// `None` if something is missing, which is said.
@@ -40,6 +49,9 @@ pub(crate) fn programs(test: &str) -> Option<Programs> {
             ftpd: unpacked("inetutils-ftpd", "usr/sbin/ftpd")?,
             pure_ftpd: unpacked("pure-ftpd", "usr/sbin/pure-ftpd")?,
             ftp: unpacked("inetutils-ftp", "usr/bin/inetutils-ftp")?,
+            changed: unpacked("papers-ftp", "ftpd")
+                .zip(unpacked("papers-ftp", "ftp"))
+                .map(|(ftpd, ftp)| Changed { ftpd, ftp }),
         })
     })();
     let missing = ["tnftp", "curl", "lftp", "vsftpd", "unshare", "python3", "mkfifo"]
@@ -97,7 +109,11 @@ impl Server {
             Stack::Sovia => {
                 format!("{0} sovia run -- {1}", sovia().display(), programs.ftpd.display())
             }
-            _ => format!("{} ftpd", programs.ftpd.display()),
+            Stack::Native => {
+                let changed = programs.changed.as_ref().expect("they are there");
+                format!("{} ftpd", changed.ftpd.display())
+            }
+            Stack::Kernel => format!("{} ftpd", programs.ftpd.display()),
         };
         for (name, text) in [
             ("passwd", passwd),

@@ -1,12 +1,14 @@
 //! `sovia bench ftp`: files by FTP between two folders in memory, as the SOVIA papers' tables have them.
 //!
 //! Server and clients are Debian's, unmodified; the layer `sovia` is the very programs of the layer `tcp` with the library
-//! in them. The bound is what the same machine copies from one such folder to the other.
+//! in them. Beside them the papers' way, where `scripts/papers-ftp` has built it: inetutils' programs, changed to say SOCK_VIA
+//! for the data connection. The bound is what the same machine copies from one such folder to the other.
 
 mod client;
 mod server;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -18,9 +20,9 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde::Serialize;
 use sovia_cli::{Board, library};
+use sovia_control::env as names;
 
 use self::client::{Client, Way};
-use super::layer::Layer;
 use super::parse_size;
 use super::process::{self, Process};
 use super::series::median;
@@ -36,6 +38,28 @@ const PUBLISHED: [(usize, u32, u32); 4] = [
     (65_257_948, 256, 552),
     (145_864_380, 254, 532),
 ];
+
+/// What carries a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Layer {
+    /// The kernel.
+    Tcp,
+    /// The programs of `Tcp` with the library in them.
+    Sovia,
+    /// Programs that are changed for libsovia.
+    SockVia,
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Sovia => "sovia",
+            Self::SockVia => "sock-via",
+        })
+    }
+}
 
 /// What is measured.
 #[derive(clap::Args)]
@@ -96,6 +120,8 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
         "{} is missing: `make setup` unpacks it, or name the folder by --programs",
         ftpd.display()
     );
+    let changed = |name| Some(programs.join("papers-ftp").join(name)).filter(|file| file.exists());
+    let changed = changed("ftpd").zip(changed("ftp"));
     let clients = clients(args, &programs)?;
     let mut sizes = args.size.clone();
     if sizes.is_empty() {
@@ -111,9 +137,15 @@ pub(super) fn bench(args: &Args) -> anyhow::Result<i32> {
             let folder = Folder::new(size)?;
             copies.entry(size).or_default().push(folder.copy()?);
             for (client, program) in &clients {
-                for layer in [Layer::Tcp, Layer::Sovia] {
-                    let board = if layer == Layer::Sovia { Some(Board::new()?) } else { None };
-                    let mut round = Round::start(&folder, &ftpd, board.as_ref(), &library)?;
+                for layer in [Layer::Tcp, Layer::Sovia, Layer::SockVia] {
+                    let (ftpd, program) = match (layer, client, &changed) {
+                        (Layer::Tcp | Layer::Sovia, ..) => (&ftpd, program),
+                        (Layer::SockVia, Client::InetutilsFtp, Some((ftpd, ftp))) => (ftpd, ftp),
+                        (Layer::SockVia, ..) => continue,
+                    };
+                    let board = if layer == Layer::Tcp { None } else { Some(Board::new()?) };
+                    let library = (layer == Layer::Sovia).then_some(library.as_path());
+                    let mut round = Round::start(&folder, ftpd, board.as_ref(), library)?;
                     for way in [Way::Get, Way::Put] {
                         let transfer = round.transfer(*client, program, way)?;
                         seen.entry((size, *client, way, layer)).or_default().push(transfer);
@@ -235,7 +267,7 @@ impl Drop for Folder {
 /// A server of its own.
 struct Round<'a> {
     folder: &'a Folder,
-    library: &'a Path,
+    library: Option<&'a Path>,
     board: Option<&'a Board>,
     port: u16,
     /// It ends with this value.
@@ -247,14 +279,16 @@ impl<'a> Round<'a> {
         folder: &'a Folder,
         ftpd: &Path,
         board: Option<&'a Board>,
-        library: &'a Path,
+        library: Option<&'a Path>,
     ) -> anyhow::Result<Self> {
         let own = env::current_exe().context("this program has no path")?;
         let mut command = Command::new(own);
         process::without_library(&mut command);
         command.arg("ftp-end").arg(&folder.0).arg(ftpd);
-        if let Some(board) = board {
+        if let Some(library) = library {
             command.arg("--preload").arg(library::preload_value(library, None)?);
+        }
+        if let Some(board) = board {
             command.arg("--stats").arg(board.path());
         }
         let mut server = Process::start(&mut command)?;
@@ -270,8 +304,11 @@ impl<'a> Round<'a> {
         let mut command =
             client.command(program, way, self.port, &self.folder.served(), &self.folder.came());
         process::without_library(&mut command);
-        if let Some(board) = self.board {
-            process::with_library(&mut command, self.library, board)?;
+        match (self.library, self.board) {
+            (Some(library), Some(board)) => process::with_library(&mut command, library, board)?,
+            // libsovia counts there, too.
+            (None, Some(board)) => _ = command.env(names::STATS, board.path()),
+            (_, None) => {}
         }
         // What a copy or an earlier transfer has left would be written over, which takes less time.
         match fs::remove_file(self.folder.came()) {
@@ -343,12 +380,12 @@ fn print(lines: &[Line], runs: u32) {
             number(tcp.map(|tcp| line.median_mbit_s / tcp)),
             number(Some(line.median_mbit_s / line.copy_mbit_s)),
             match line.layer {
-                Layer::Sovia => format!("{} of {}", line.accelerated_runs, line.runs),
-                _ => String::new(),
+                Layer::Tcp => String::new(),
+                _ => format!("{} of {}", line.accelerated_runs, line.runs),
             },
             published.map_or_else(String::new, |&(_, tcp, sovia)| match line.layer {
-                Layer::Sovia => sovia.to_string(),
-                _ => tcp.to_string(),
+                Layer::Tcp => tcp.to_string(),
+                _ => sovia.to_string(),
             }),
         ]);
     }

@@ -75,9 +75,8 @@ fn serve(args: &Args, connection: TcpStream) -> anyhow::Result<()> {
     let connection = OwnedFd::from(connection);
     let mut command = Command::new(&args.ftpd);
     command.stdin(connection.try_clone()?).stdout(connection.try_clone()?).stderr(connection);
-    if let (Some(preload), Some(stats)) = (&args.preload, &args.stats) {
-        command.env("LD_PRELOAD", preload).env(names::STATS, stats);
-    }
+    command.envs(args.preload.iter().map(|preload| ("LD_PRELOAD", preload)));
+    command.envs(args.stats.iter().map(|stats| (names::STATS, stats)));
     process::ends_with_its_starter(&mut command);
     let mut child =
         command.spawn().with_context(|| format!("cannot start {}", args.ftpd.display()))?;
