@@ -72,6 +72,19 @@ scenarios!("inheritance", Scenario::may_stay_on_tcp:
     another_process_has_been_sent_it,
 );
 
+scenarios!("holders", Scenario::may_stay_on_tcp:
+    a_relative_changes_its_rights,
+    a_relative_limits_its_memory,
+    it_has_many_numbers,
+    it_is_in_an_inherited_set,
+    a_program_in_between_by_a_system_call,
+    a_program_in_between_without_its_library,
+    a_child_on_its_memory,
+    another_process_asks_for_signals,
+    another_process_sends_an_urgent_byte,
+    an_exec_fails_while_its_parent_forks,
+);
+
 scenarios!("passing":
     a_stream_is_given_away,
     a_stream_is_given_away_among_several_messages,
