@@ -5,6 +5,8 @@ use crate::set_errno;
 use crate::stdio::{before_libc, before_log};
 use core::ffi::CStr;
 use libc::{FILE, c_char, c_int, c_long, c_void, environ};
+use smallvec::SmallVec;
+use sovia_calls::boundary::take;
 use sovia_calls::descriptors::created;
 use sovia_sockets::inheritance::{self, Target};
 use sovia_sockets::ops;
@@ -64,7 +66,7 @@ fn inherited_environment() -> *const *const c_char {
 /// `path` must be a string, and `environment` a list of strings that ends with null, or null.
 unsafe fn at_path<'a>(path: *const c_char, environment: *const *const c_char) -> Target<'a> {
     // SAFETY: as the caller vouches.
-    match unsafe { string(path) } {
+    match unsafe { string_if_readable(path) } {
         // SAFETY: as the caller vouches.
         Some(path) if is_sovia(path) || unsafe { has_library(environment) } => Target::Path(path),
         _ => Target::Unknown,
@@ -78,7 +80,7 @@ unsafe fn at_path<'a>(path: *const c_char, environment: *const *const c_char) ->
 unsafe fn by_name<'a>(name: *const c_char, environment: *const *const c_char) -> Target<'a> {
     // SAFETY: as the caller vouches; a variable's value is a string.
     unsafe {
-        match string(name) {
+        match string_if_readable(name) {
             Some(name) if is_sovia(name) || has_library(environment) => {
                 Target::Name(name, string(libc::getenv(c"PATH".as_ptr())))
             }
@@ -114,6 +116,23 @@ fn library() -> Option<&'static CStr> {
     LIBRARY.get().copied().filter(|_| inheritance::may_be_left())
 }
 
+/// The same, where all of it can be read and there may be something to tell a program. What cannot be read is the kernel's
+/// to refuse.
+///
+/// # Safety
+/// As for [`at_path`]; the memory may be unmapped.
+unsafe fn string_if_readable<'a>(text: *const c_char) -> Option<&'a CStr> {
+    const LONGEST: usize = libc::PATH_MAX as usize;
+    if text.is_null() || !inheritance::may_be_left() {
+        return None;
+    }
+    // SAFETY: bytes of the program's.
+    let ends = |i| unsafe { take(text.wrapping_add(i)) }.map(|byte| byte == 0);
+    let end = (0..LONGEST).map(ends).find(|end| *end != Ok(false))?;
+    // SAFETY: as the caller vouches, and it has just been read to its end.
+    end.is_ok().then(|| unsafe { CStr::from_ptr(text) })
+}
+
 /// Whether it is the command that runs programs with the library: in the same folder, or where `make install` puts it.
 fn is_sovia(path: &CStr) -> bool {
     let Some(library) = library().and_then(|path| path.to_str().ok()) else { return false };
@@ -134,11 +153,22 @@ unsafe fn has_library(environment: *const *const c_char) -> bool {
     let Some(library) = library().map(CStr::to_bytes).filter(|_| !environment.is_null()) else {
         return false;
     };
-    // SAFETY: as the caller vouches.
-    let mut variables = (0..).map_while(|i| unsafe { string(*environment.add(i)) });
+    const NAME: &[u8] = b"LD_PRELOAD=";
+    let begins = |variable: *const c_char, with: &[u8]| {
+        // SAFETY: bytes of the program's.
+        let byte = |i| unsafe { take(variable.wrapping_add(i)) };
+        with.iter().enumerate().all(|(i, &wanted)| byte(i) == Ok(wanted as c_char))
+    };
+    // SAFETY: pointers of the program's.
+    let pointer = |i: usize| unsafe { take(environment.wrapping_add(i)) };
+    let mut variables = (0..).map_while(|i| pointer(i).ok().filter(|at| !at.is_null()));
     // The first one counts.
-    let value = variables.find_map(|variable| variable.to_bytes().strip_prefix(b"LD_PRELOAD="));
-    let mut parts = value.unwrap_or_default().split(|byte| matches!(byte, b':' | b' '));
+    let Some(value) = variables.find(|variable| begins(*variable, NAME)) else { return false };
+    // SAFETY: bytes of the program's.
+    let bytes = (NAME.len()..).map_while(|i| unsafe { take(value.wrapping_add(i)) }.ok());
+    let value: SmallVec<[u8; 512]> =
+        bytes.take_while(|byte| *byte != 0).map(|byte| byte as u8).collect();
+    let mut parts = value.split(|byte| matches!(byte, b':' | b' '));
     parts.any(|part| part == library)
 }
 

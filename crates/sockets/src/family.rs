@@ -206,6 +206,13 @@ pub fn conn(index: u32) -> Option<&'static Conn> {
     }
 }
 
+/// Calls `each` for every connection of the family's.
+pub(crate) fn each_conn(mut each: impl FnMut(&Conn)) {
+    for (_, chunk) in chunks() {
+        chunk.conns.iter().filter(|conn| conn.phase() != Phase::Free).for_each(&mut each);
+    }
+}
+
 /// Takes a free slot.
 pub fn take() -> Option<(u32, &'static Conn)> {
     search().or_else(|| {

@@ -24,15 +24,11 @@ pub(crate) struct Approach {
     pub(crate) inherited: AtomicU32,
     /// Not 0 while the socket has the options that the kernel begins with, as far as a VI must know of them.
     pub(crate) fresh: AtomicU32,
-    /// Whether the VI is granted with the request: [`GRANTS`], and [`IN_VAIN`] once nobody has answered.
+    /// Not 0 where the VI is granted with the request.
     grant: AtomicU32,
     /// [`Stage`], and the process that has come so far.
     stage: AtomicU64,
 }
-
-/// See [`Approach::grants`].
-const GRANTS: u32 = 1;
-const IN_VAIN: u32 = 2;
 
 /// Where a meeting through a shared segment stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,22 +56,12 @@ impl Approach {
 
     /// Decides whether a connector grants the VI with its request.
     pub(crate) fn expect(&self, grants: bool) {
-        self.grant.store(if grants { GRANTS } else { 0 }, Ordering::Relaxed);
+        self.grant.store(u32::from(grants), Ordering::Relaxed);
     }
 
     /// Whether it does.
     pub(crate) fn grants(&self) -> bool {
-        self.grant.load(Ordering::Relaxed) == GRANTS
-    }
-
-    /// Nobody has answered.
-    pub(crate) fn in_vain(&self) {
-        self.grant.store(IN_VAIN, Ordering::Relaxed);
-    }
-
-    /// Whether nobody has.
-    pub(crate) fn was_in_vain(&self) -> bool {
-        self.grant.load(Ordering::Relaxed) == IN_VAIN
+        self.grant.load(Ordering::Relaxed) != 0
     }
 
     /// After so many transfers a message has gone between the two processes: the next one is soon to come.

@@ -105,6 +105,17 @@ pub(crate) fn spread() {
     }
 }
 
+/// `fd` has been taken out of another process. If it is a connection of the family's, that has no record of who has it.
+pub fn taken(fd: i32) {
+    if let Ok(cookie) = sovia_sys::diag::cookie(fd) {
+        family::each_conn(|conn| {
+            if conn.cookie.load(Ordering::Relaxed) == cookie {
+                conn.spread();
+            }
+        });
+    }
+}
+
 /// A child is about to be made that runs on this process's memory and does not end at once. It has all that this process has,
 /// and is on no record.
 pub fn shares_memory() {

@@ -94,7 +94,7 @@ fn give(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
     let conn = at.conn;
     if !call::tcp_state(fd).is_some_and(call::TcpState::is_open) {
         // The other end has closed it already, or a side has been shut past libc.
-        super::ended(at, 0, 0);
+        super::ended(at, 0);
         give_up(at, Reason::HalfClosed);
         return Attached::No;
     }

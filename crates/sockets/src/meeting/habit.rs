@@ -27,8 +27,6 @@ struct Habits {
     lengths: [AtomicU64; PLACES],
     /// How often their threads have slept, and how many connections have been decided.
     sleeps: [AtomicU64; PLACES],
-    /// KiB that answers have had on connections of few transfers, about, and how many are not to ask early ([`HELD`]).
-    answers: [AtomicU64; PLACES],
 }
 
 /// Size classes of connections, a byte of a place's word for each.
@@ -52,15 +50,6 @@ const SLEEPER: u64 = 112;
 const TRIAL: u64 = 16;
 /// Where in a word of `sleeps` the decided connections are counted.
 const DECIDED: u32 = 32;
-
-/// An answer is long of which so much goes over a VI in less time than meeting early costs (KiB).
-const LONG: u64 = 512;
-/// Where in a word of `answers` the connections are counted that are not to ask early.
-const HELD: u32 = 32;
-/// The rest of it.
-const KIB: u64 = (1 << HELD) - 1;
-/// How many those are after one whose early request nobody has answered.
-const HOLD: u64 = 31;
 
 /// What a meeting costs at one end, in transfers over TCP.
 #[derive(Debug, Clone, Copy)]
@@ -149,51 +138,6 @@ pub(super) fn learn_sleeps(place: u32, sleeps: u64, messages: u64) {
     }
 }
 
-/// Whether connections like this one have had long answers.
-pub(super) fn has_long_answers(place: u32) -> bool {
-    habits().is_some_and(|habits| {
-        habits.answers[place as usize % PLACES].load(Ordering::Relaxed) & KIB >= LONG
-    })
-}
-
-/// Notes how many bytes the answers on a connection had; 0 for one of many transfers.
-pub(super) fn learn_answer(place: u32, bytes: u64) {
-    if let Some(habits) = habits() {
-        let word = &habits.answers[place as usize % PLACES];
-        word.store(with_answer(word.load(Ordering::Relaxed), bytes), Ordering::Relaxed);
-    }
-}
-
-/// A connection is decided whose server has given long answers: whether it asks early, and not one of some after another
-/// one has done so in vain.
-pub(super) fn asks_early(place: u32) -> Option<bool> {
-    let word = &habits()?.answers[place as usize % PLACES];
-    let before = word.load(Ordering::Relaxed);
-    if before & KIB < LONG {
-        return None;
-    }
-    let is_held = before >> HELD != 0;
-    if is_held {
-        word.store(before - (1 << HELD), Ordering::Relaxed);
-    }
-    Some(!is_held)
-}
-
-/// Nobody has answered a request that was made early.
-pub(super) fn asked_in_vain(place: u32) {
-    if let Some(habits) = habits() {
-        let word = &habits.answers[place as usize % PLACES];
-        let kib = word.load(Ordering::Relaxed) & KIB;
-        word.store(kib | HOLD << HELD, Ordering::Relaxed);
-    }
-}
-
-/// Of the last answers each counts half as much as the next.
-fn with_answer(word: u64, bytes: u64) -> u64 {
-    let kib = word & KIB;
-    word >> HELD << HELD | (kib + (bytes >> 10).min(1 << 30)).div_ceil(2)
-}
-
 /// A connection is decided: whether it is one that shows how often threads sleep now.
 pub(super) fn is_trial(place: u32) -> bool {
     habits().is_some_and(|habits| {
@@ -268,17 +212,6 @@ mod tests {
         assert_eq!(cheapest(1000, &[10; 9]), 0);
         // Once they spin again, a few connections show it.
         assert_eq!(cheapest(14, &[10, 10, 10, 0, 0, 0]), 0);
-    }
-
-    #[test]
-    fn answers_are_long_after_a_few_that_were() {
-        let after = |answers: &[u64]| answers.iter().fold(0, |word, &n| with_answer(word, n));
-        assert!(after(&[1 << 20; 2]) >= LONG);
-        assert!(after(&[100_000; 50]) < LONG);
-        assert!(after(&[1 << 20, 600, 600, 600]) < LONG);
-        assert_eq!(after(&[u64::MAX; 50]) >> HELD, 0);
-        let held = 5 << HELD | 300;
-        assert_eq!(with_answer(held, 300 << 10), held);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::attach::{
 use super::permit::permitted;
 use super::{give_up, habit};
 use crate::config;
-use crate::conn::{Phase, Role, Stage};
+use crate::conn::{Phase, Stage};
 use crate::message::Link;
 use crate::pair::{self, Progress};
 use crate::table::Ref;
@@ -26,10 +26,6 @@ const FIRST: u32 = 3;
 /// Transfers after which a request that has not been answered is taken back: the other end is another
 /// process's.
 const PATIENCE: u8 = 8;
-/// Transfers after which a connection is not a short one, however long its answers are.
-const LONG_LIVED: u32 = 1024;
-/// Bytes of each transfer, at least, on a connection of one request or a few with long answers.
-const LONG_CALL: u64 = 2048;
 /// In the place of a habit: none is kept.
 const NO_HABIT: u32 = u32::MAX;
 
@@ -47,28 +43,17 @@ pub(super) enum Step {
 pub(super) fn prepare(fd: i32, at: Ref) {
     let approach = &at.conn.approach;
     let (mut place, mut known, mut unknown) = (NO_HABIT, FIRST, FIRST);
-    // For a fresh socket alone: who else had it would look for the answer on TCP, and in vain.
-    let is_fresh = at.conn.is_connector() && approach.fresh.load(Ordering::Relaxed) != 0;
+    // Where the user says so. For a fresh socket alone: who else had it would look for the answer on TCP, and in vain.
     let mut grants = false;
     if let Some(after) = config::meet_after() {
         (known, unknown) = (after, after);
+        let is_fresh = at.conn.is_connector() && approach.fresh.load(Ordering::Relaxed) != 0;
         grants = is_fresh && after == 0;
     } else if let Some(of) = counted_at(fd, at) {
         let is_trial = habit::is_trial(of);
         known = habit::best(of, Cost::Known, is_trial).unwrap_or(FIRST);
         unknown = habit::best(of, Cost::Unknown, is_trial).unwrap_or(FIRST).max(known);
         place = of + 1;
-        // By the first meeting of two processes all their later connections gain, so it may take place on any that
-        // has a long answer. But where it has been in vain, short connections do not try it each time.
-        match at.conn.role() {
-            Role::Acceptor if habit::has_long_answers(of) => (known, unknown) = (0, 0),
-            Role::Connector if is_fresh => match habit::asks_early(of) {
-                Some(true) => (grants, known, unknown) = (true, 0, 0),
-                Some(false) => unknown = unknown.max(LONG_LIVED),
-                None => {}
-            },
-            _ => {}
-        }
     }
     approach.expect(grants);
     approach.known_after.store(known, Ordering::Relaxed);
@@ -84,40 +69,17 @@ fn counted_at(fd: i32, at: Ref) -> Option<u32> {
 
 /// A connection has ended after so many transfers at this end over TCP and messages each way on the VI: those
 /// like it may go the same way.
-pub(super) fn ended(at: Ref, transfers: u32, messages: u64, answered: u64) {
+pub(super) fn ended(at: Ref, transfers: u32, messages: u64) {
     match at.conn.approach.habit.load(Ordering::Acquire) {
         0 | NO_HABIT => {}
         place => {
             let on_vi = u32::try_from(2 * messages).unwrap_or(u32::MAX);
             habit::learn(place - 1, transfers.saturating_add(on_vi));
-            let answers = match at.conn.role() {
-                Role::Connector => &at.conn.rx_tcp,
-                Role::Acceptor => &at.conn.tx_tcp,
-            };
-            let answered = answered + answers.load(Ordering::Relaxed);
-            // One of many messages goes on a VI for other reasons.
-            let calls = u64::from(transfers) + messages;
-            habit::learn_answer(
-                place - 1,
-                if answered / LONG_CALL >= calls { answered } else { 0 },
-            );
-            if at.conn.phase() == Phase::Candidate && at.conn.approach.grants() {
-                at.conn.approach.in_vain();
-            }
             // Of one or two nothing can be told: the first often waits for a program that begins.
             if messages > 2 {
                 habit::learn_sleeps(place - 1, at.conn.sleeps(), messages);
             }
         }
-    }
-}
-
-/// A connection has gone: whether nobody had answered its request.
-pub(super) fn asked_in_vain(at: Ref) {
-    match at.conn.approach.habit.load(Ordering::Acquire) {
-        0 | NO_HABIT => {}
-        place if at.conn.approach.was_in_vain() => habit::asked_in_vain(place - 1),
-        _ => {}
     }
 }
 

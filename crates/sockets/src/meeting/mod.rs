@@ -143,22 +143,16 @@ fn give_up(at: Ref, reason: Reason) {
 }
 
 /// This process's last descriptor of a connection goes, after so many messages sent on the VI. (About as many
-/// were received.) `answered`: bytes that the acceptor has sent there.
-pub(crate) fn ended(at: Ref, messages: u64, answered: u64) {
-    known::ended(at, at.conn.transfers.load(Ordering::Relaxed), messages, answered);
-    asked_in_vain(at);
-}
-
-/// A connection has gone: if nobody had answered its request, the next ones to the same address do not ask so early.
-pub(crate) fn asked_in_vain(at: Ref) {
-    known::asked_in_vain(at);
+/// were received.)
+pub(crate) fn ended(at: Ref, messages: u64) {
+    known::ended(at, at.conn.transfers.load(Ordering::Relaxed), messages);
 }
 
 /// The program is about to shut a side of a candidate.
 pub(crate) fn shut(at: Ref) {
     if at.conn.stay_plain() {
         let _ = closed(at);
-        ended(at, 0, 0);
+        ended(at, 0);
         at.conn.count_stay(Reason::HalfClosed);
     }
 }

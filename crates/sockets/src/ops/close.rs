@@ -72,7 +72,7 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     let last = !family::is_shared(conn);
     if conn.phase() == Phase::Candidate {
         let reason = meeting::closed(at);
-        meeting::ended(at, 0, 0);
+        meeting::ended(at, 0);
         if last {
             let unused = conn.transfers.load(Ordering::Relaxed) == 0
                 && call::tcp_state(fd).is_some_and(call::TcpState::is_closed);
@@ -85,7 +85,6 @@ pub(super) fn last_here(fd: i32, at: Ref) {
     if let Some(guard) = guard {
         leave_vi(guard, fd, at, last);
     } else {
-        meeting::asked_in_vain(at);
         if conn.phase() == Phase::Plain
             && let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed))
         {
@@ -109,11 +108,7 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
     if last && stream::unanswered::settle(&mut guard) {
         conn.count_stay(Reason::ShortLived);
     }
-    let answered = match conn.role() {
-        Role::Connector => guard.past.bytes_received,
-        Role::Acceptor => guard.past.bytes_sent,
-    };
-    meeting::ended(at, guard.past.messages_sent, answered);
+    meeting::ended(at, guard.past.messages_sent);
     // A relative that holds it still may never send again.
     stream::combine::tell(&mut guard);
     let vi = conn.vi.load(Ordering::Relaxed);

@@ -29,7 +29,6 @@ fn settle_now(guard: &mut Guard<'_>) -> bool {
     // Should this process die here, a relative finds the VI as an acceptor would leave it that has taken the request
     // and not come: the connection stays on TCP.
     if is_revoked {
-        conn.approach.in_vain();
         let (none, why) = (0, Reason::PeerPlain as u32 + 1);
         let _ = conn.leaves_for.compare_exchange(none, why, Ordering::Relaxed, Ordering::Relaxed);
         conn.set_rx(Rx::Back);
