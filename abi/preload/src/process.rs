@@ -68,7 +68,9 @@ unsafe fn at_path<'a>(path: *const c_char, environment: *const *const c_char) ->
     // SAFETY: as the caller vouches.
     match unsafe { string_if_readable(path) } {
         // SAFETY: as the caller vouches.
-        Some(path) if is_sovia(path) || unsafe { has_library(environment) } => Target::Path(path),
+        Some(path) if is_sovia(path) => Target::Command(path),
+        // SAFETY: as the caller vouches.
+        Some(path) if unsafe { has_library(environment) } => Target::Path(path),
         _ => Target::Unknown,
     }
 }
@@ -81,7 +83,10 @@ unsafe fn by_name<'a>(name: *const c_char, environment: *const *const c_char) ->
     // SAFETY: as the caller vouches; a variable's value is a string.
     unsafe {
         match string_if_readable(name) {
-            Some(name) if is_sovia(name) || has_library(environment) => {
+            Some(path) if path.to_bytes().contains(&b'/') && is_sovia(path) => {
+                Target::Command(path)
+            }
+            Some(name) if has_library(environment) => {
                 Target::Name(name, string(libc::getenv(c"PATH".as_ptr())))
             }
             _ => Target::Unknown,

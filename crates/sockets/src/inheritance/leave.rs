@@ -21,6 +21,8 @@ pub enum Target<'a> {
     Path(&'a CStr),
     /// The program with that name, which is looked for in PATH and gets the library.
     Name(&'a CStr, Option<&'a CStr>),
+    /// The command at that path, `sovia`, which passes on what it is told.
+    Command(&'a CStr),
     /// One that cannot be told, or that runs without Sovia.
     Unknown,
 }
@@ -174,6 +176,8 @@ fn may_be_on_vi(fd: i32, at: Ref) -> bool {
 fn program_of(target: Target<'_>) -> Option<Program> {
     match target {
         Target::Path(path) => program_at(path),
+        // It may be linked statically.
+        Target::Command(path) => call::program_at(path).ok().map(|(program, _)| program),
         Target::Name(name, _) if name.to_bytes().contains(&b'/') => program_at(name),
         Target::Name(name, path) => {
             let path = path.map_or(&b"/bin:/usr/bin"[..], CStr::to_bytes);
