@@ -20,7 +20,16 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use via_shm::Segment;
 use via_shm::layout::{Header, VIS};
-use via_shm::request::{DISCRIMINATOR, Pending, Progress};
+use via_shm::request::{DISCRIMINATOR, Pending, Progress, Used};
+
+/// What a direction has used of its memory.
+fn used(input: &mut Input<'_>) -> Used {
+    match input.u8() % 3 {
+        0 => Used::Little,
+        1 => Used::ForNow,
+        _ => Used::Much,
+    }
+}
 
 /// Moves of a story.
 const MOST: usize = 80;
@@ -163,7 +172,7 @@ fn table(table: &Table, rules: Vec<Rule>, input: &mut Input<'_>, book: &RefCell<
         )),
         4 => drop(honest.withdraw(side, vi)),
         5 => {
-            honest.leave(side, vi, input.flag(), 4096);
+            honest.leave(side, vi, used(input), 4096);
             book.borrow_mut().remove(&vi);
         }
         _ => drop((honest.peer_left(side, vi), honest.check())),
@@ -202,7 +211,7 @@ fn play(input: &mut Input<'_>) -> usize {
                     of.segment.accept(of.side, request);
                 }
             }
-            (10, _) => of.segment.leave(of.side, u32::from(input.u8()) % VIS, input.flag(), 0),
+            (10, _) => of.segment.leave(of.side, u32::from(input.u8()) % VIS, used(input), 0),
             (11 | 12, _) => hand::write(of.base, of.choose(input), place::change(input)),
             (13, _) => rules[which].push(of.rule(input)),
             (14, _) => table(of, std::mem::take(&mut rules[which]), input, &books[which]),
