@@ -124,8 +124,9 @@ fn leave(cause: Cause) -> bool {
     if stopped {
         thread::ended();
     }
-    let relatives = members::has_relatives();
-    let retired = if relatives { drop_all(cause.reason()) } else { Vec::new() };
+    // Where the family's memory is a file, programs that are not of the family may have opened it.
+    let is_shared = members::has_relatives() || family::file().is_some();
+    let retired = if is_shared { drop_all(cause.reason()) } else { Vec::new() };
     sets::leave_doors();
     pair::leave_all(sets::forget_pair);
     peers::leave_all();
@@ -134,7 +135,7 @@ fn leave(cause: Cause) -> bool {
     pollset::begin_anew();
     mapping::leave_files();
     inheritance::forget();
-    if relatives {
+    if is_shared {
         members::leave();
         family::leave(&retired);
     }
