@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering
 pub(crate) use sovia_sync::OncePerProcess;
 use sovia_sync::hazard::User;
 use sovia_sync::thread;
-use sovia_sys::call;
+use sovia_sys::{call, process};
 
 /// What a thread of the library runs.
 pub(crate) type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
@@ -112,26 +112,20 @@ pub(crate) fn is_refused() -> bool {
 }
 
 fn create(place: usize) -> bool {
-    // SAFETY: plain pthread calls on local, initialised objects. All signals are blocked around its
-    // creation, so that it inherits the block and the program's handlers never run on it.
-    unsafe {
+    let argument = place as *mut libc::c_void;
+    // SAFETY: plain pthread calls on local, initialised objects. The program's handlers never run on the thread.
+    process::without_signals(|| unsafe {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
-        let mut all: libc::sigset_t = core::mem::zeroed();
-        let mut before: libc::sigset_t = core::mem::zeroed();
         let mut thread: libc::pthread_t = core::mem::zeroed();
-        libc::sigfillset(&raw mut all);
         libc::pthread_attr_init(&raw mut attributes);
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let argument = place as *mut libc::c_void;
         let started = STACKS.into_iter().any(|stack| {
             libc::pthread_attr_setstacksize(&raw mut attributes, stack);
             libc::pthread_create(&raw mut thread, &raw const attributes, begin, argument) == 0
         });
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
         libc::pthread_attr_destroy(&raw mut attributes);
         started
-    }
+    })
 }
 
 extern "C" fn begin(place: *mut libc::c_void) -> *mut libc::c_void {

@@ -13,10 +13,14 @@ pub fn open(pid: i32) -> Result<Fd> {
     unsafe { syscalls::syscall!(Sysno::pidfd_open, pid, 0usize) }.map(|fd| Fd::adopt(fd as RawFd))
 }
 
-/// Runs `f` with every signal blocked in this thread: a thread that it spawns then takes none of
-/// the program's signals.
+/// The signals that libc keeps for itself, 32 and 33. By the second it has every thread take part when the process
+/// changes its user, and waits for each.
+const LIBCS_OWN: u64 = 1 << 31 | 1 << 32;
+
+/// Runs `f` with every signal of the program's blocked in this thread: a thread that it spawns then takes none of
+/// them.
 pub fn without_signals<R>(f: impl FnOnce() -> R) -> R {
-    let all = u64::MAX;
+    let all = !LIBCS_OWN;
     let mut before = 0u64;
     let set = |how: i32, new: &u64, old: *mut u64| {
         let new = core::ptr::from_ref(new);
@@ -79,6 +83,20 @@ mod tests {
         if enable_barrier() {
             barrier().unwrap();
         }
+    }
+
+    /// libc would wait for the thread for ever when the program changes its user.
+    #[test]
+    fn a_thread_without_signals_takes_libcs_own() {
+        let status = without_signals(|| {
+            let read = || std::fs::read_to_string("/proc/thread-self/status");
+            std::thread::spawn(read).join().unwrap().unwrap()
+        });
+        let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        let blocked = u64::from_str_radix(line.trim(), 16).unwrap();
+        // Nor can the kernel's two be blocked.
+        let of_the_kernel = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
+        assert_eq!(blocked, !(LIBCS_OWN | of_the_kernel));
     }
 
     #[test]

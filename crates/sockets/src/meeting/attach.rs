@@ -2,7 +2,7 @@
 
 use super::give_up;
 use super::proof::owns_other_end;
-use crate::conn::{Phase, Role, flag};
+use crate::conn::{Conn, Phase, Role, flag};
 use crate::message::Link;
 use crate::pair::Pending;
 use crate::table::{self, Ref};
@@ -90,27 +90,43 @@ pub(super) fn attach(fd: i32, at: Ref, index: u32, vi: u32) -> Attached {
 }
 
 fn give(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
-    let Some(pair) = pair::get(index) else { return Attached::No };
-    let conn = at.conn;
+    if can_have_vi(fd, at) { occupy(fd, at, index, vi, request) } else { Attached::No }
+}
+
+/// Whether the connection can go on on a VI, and everything that it needs for it runs.
+///
+/// A function of its own, as [`occupy`] is: the threads start in it, which takes some of the program's stack, while
+/// none is taken for what comes after.
+#[inline(never)]
+fn can_have_vi(fd: i32, at: Ref) -> bool {
     if !call::tcp_state(fd).is_some_and(call::TcpState::is_open) {
         // The other end has closed it already, or a side has been shut past libc.
         super::ended(at, 0);
         give_up(at, Reason::HalfClosed);
-        return Attached::No;
+        return false;
     }
     // Read again under the lock, for those that the connection keeps to.
-    let is_fresh = || conn.approach.fresh.load(Ordering::Acquire) != 0;
-    if !is_fresh() && !options::allow_vi(fd) {
+    if !is_fresh(at.conn) && !options::allow_vi(fd) {
         give_up(at, Reason::RetreatCall);
-        return Attached::No;
+        return false;
     }
     // The progress thread tells us of the anchor's death; without it there is no acceleration.
-    if !anchors::start() {
-        if thread::is_refused() {
-            give_up(at, Reason::NoThread);
-        }
-        return Attached::No;
+    let is_watched = anchors::start();
+    if !is_watched && thread::is_refused() {
+        give_up(at, Reason::NoThread);
     }
+    is_watched
+}
+
+/// Whether the socket has the options that the kernel begins with.
+fn is_fresh(conn: &Conn) -> bool {
+    conn.approach.fresh.load(Ordering::Acquire) != 0
+}
+
+#[inline(never)]
+fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
+    let Some(pair) = pair::get(index) else { return Attached::No };
+    let conn = at.conn;
     let (flow, chosen) = protocol::of(conn);
     let handles = handler::ready(chosen.handling, index);
     {
@@ -132,7 +148,7 @@ fn give(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
             conn.set(flag::NONBLOCK);
         }
         stream::combine::switch(&mut guard, fd);
-        if !is_fresh() {
+        if !is_fresh(conn) {
             let timeout = |name| call::timeout_ns(fd, name).unwrap_or(0);
             conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
             conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
