@@ -49,6 +49,25 @@ scenarios!("exec":
     system_and_popen,
 );
 
+// What is unread when the peer has finished.
+scenarios!("rest":
+    a_child_reads_it_as_its_input,
+    a_vforked_child_reads_it_as_its_input,
+    a_child_that_reads_nothing_leaves_it,
+    a_vforked_child_that_reads_nothing_leaves_it,
+    children_take_parts_of_it,
+    vforked_children_take_parts_of_it,
+    much_of_it_is_for_both,
+    it_is_for_a_program_without_its_library,
+    the_process_lets_go,
+    both_answer_a_peer_that_listens,
+    calls_say_what_is_left_of_it,
+    a_set_tells_of_it,
+    a_relative_reads_it_too,
+    the_process_becomes_a_program_after_its_child,
+    an_exec_that_fails_leaves_it,
+);
+
 scenarios!("inheritance":
     a_server_of_inetds,
     a_parent_that_lets_go_later,

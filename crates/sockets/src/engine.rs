@@ -2,8 +2,9 @@
 
 use crate::conn::Phase;
 use crate::meeting::Server;
+use crate::retreat::{self, Processes};
 use crate::{
-    closer, config, fork, inheritance, ops, process, progress, relay, stats, stream, table,
+    closer, config, fork, inheritance, keeper, ops, process, progress, relay, stats, stream, table,
 };
 use sovia_sync::record;
 use sovia_sys::fd;
@@ -11,7 +12,12 @@ use sovia_sys::fd;
 /// Takes over in a new process: after exec, before the program's own code.
 pub fn start() {
     start_alone();
-    relay::start();
+    retreat::helped_by(Processes {
+        relay: relay::take_over,
+        accompany: relay::accompany,
+        keep: keeper::keep,
+        give: keeper::give,
+    });
 }
 
 /// All of it but what makes further processes.

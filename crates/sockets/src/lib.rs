@@ -10,7 +10,7 @@
 //! `tests/layers.rs` sees to:
 //! - [`native`]: what programs written for Sovia ask beyond libc's calls; `engine`: start and end;
 //! - `fork`; `progress`: the thread that watches anchors; `relay`: keeps a stream whose peer has left;
-
+//!   `keeper`: holds what is unread of one that several processes may read;
 //! - [`pollset`]: poll and select; [`reactor`]: readiness for other event loops;
 //! - [`epoll`]: its calls; [`loan`]: places in the pools, lent to the program;
 //! - [`ops`]: what each family of libc calls does with a descriptor that is ours;
@@ -21,7 +21,7 @@
 //! - [`stream`]: sending and receiving on the two paths;
 //! - `anchors`: what is asked of the thread that watches them; [`pair`]: the other process, and the
 //!   segment shared with it;
-//! - [`config`], [`protocol`]: what is chosen;
+//! - [`config`], [`protocol`]: what is chosen; `rest`: where a keeper has what is unread;
 //! - [`table`]: which descriptors are ours; [`family`]: connections, in memory that forked processes
 //!   share; [`conn`]: one of them;
 //! - `closer`: closes what strangers send to the meeting point; `peers`: what tells of deaths;
@@ -50,6 +50,7 @@ pub mod fork;
 pub mod fuzzing;
 mod handler;
 pub mod inheritance;
+mod keeper;
 pub mod loan;
 pub mod meeting;
 mod members;
@@ -67,6 +68,7 @@ mod progress;
 pub mod protocol;
 pub mod reactor;
 mod relay;
+mod rest;
 pub mod retreat;
 mod sets;
 pub mod stats;

@@ -245,6 +245,26 @@ pub(crate) fn any_lives(list: &[u8; LIST_LEN], holders: u64, locks: i32) -> bool
     (0..MEMBERS).filter(|place| holders >> place & 1 != 0).any(lives)
 }
 
+/// The file with the locks that tell which processes live.
+pub(crate) fn locks() -> Option<i32> {
+    Some(LOCKS.load(Ordering::Acquire)).filter(|&fd| fd != 0)
+}
+
+/// Whether it can be told of each of `holders` whether it lives.
+pub(crate) fn are_told_apart(holders: u64) -> bool {
+    locks().is_some() && holders >> SHARED & 1 == 0
+}
+
+/// Whether one of `holders` lives: asked by a copy of one of the family's processes, which is none itself.
+pub(crate) fn any_holds(holders: u64) -> bool {
+    let (Some(members), Some(locks)) = (members(), locks()) else { return false };
+    let lives = |place: usize| {
+        members[place].pid.load(Ordering::Acquire) == EXPECTED
+            || record_lock::is_held(locks, place as u64).unwrap_or(false)
+    };
+    (0..MEMBERS).filter(|place| holders >> place & 1 != 0).any(lives)
+}
+
 /// Whether living processes other than this one are among a connection's holders. Strikes the dead
 /// ones out.
 pub(crate) fn others_live(holders: &AtomicU64) -> bool {

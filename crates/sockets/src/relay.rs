@@ -26,17 +26,12 @@ const HELD_NS: u64 = 50_000_000;
 /// Bytes moved at a time.
 const PIECE: usize = 64 << 10;
 
-/// From now on retreats have their relays from here.
-pub(crate) fn start() {
-    retreat::relayed_by(retreat::Processes { relay: take_over, accompany });
-}
-
 /// Puts a relay in the place of every descriptor of the connection. False if none can be had.
 ///
 /// Other threads may be in calls on it meanwhile. Once the
 /// process has left the connection they go on with the relay's socket, which has the descriptors' numbers.
 /// The relay does not begin before. For the thread that hands the connection over, in a section.
-fn take_over(fd: i32, at: Ref) -> bool {
+pub(crate) fn take_over(fd: i32, at: Ref) -> bool {
     let pair = Fd::pair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC);
     let Ok((ours, theirs)) = pair else { return false };
     let Ok([begins, begin]) = call::pipe().map(|ends| ends.map(Fd::own)) else { return false };
@@ -110,7 +105,7 @@ static ACCOMPANIED: AtomicU64 = AtomicU64::new(0);
 
 /// Leaves connections that are going back to a process of their own, since this one is about to become another
 /// program, and their peers are stopped. It holds them until they are back.
-fn accompany(connections: &[(i32, Ref)]) -> bool {
+pub(crate) fn accompany(connections: &[(i32, Ref)]) -> bool {
     let mut named = DefaultHasher::new();
     call::getpid().hash(&mut named);
     connections.iter().for_each(|(_, at)| (at.index, at.generation).hash(&mut named));

@@ -12,6 +12,8 @@ const LAYERS: &[&[&str]] = &[
     &["table"],
     // What outlives an exec.
     &["inheritance"],
+    // What is unread, and may be read by several processes.
+    &["rest"],
     // What is chosen.
     &["options", "protocol"],
     &["config"],
@@ -31,7 +33,7 @@ const LAYERS: &[&[&str]] = &[
     // The process's identity.
     &["credentials"],
     // What goes on beside them.
-    &["fork", "progress", "relay"],
+    &["fork", "keeper", "progress", "relay"],
     // The whole.
     &["engine"],
     // The way in for a fuzzer, in builds that are made for one.

@@ -17,6 +17,39 @@ pub fn open(pid: i32) -> Result<Fd> {
 /// changes its user, and waits for each.
 const LIBCS_OWN: u64 = 1 << 31 | 1 << 32;
 
+/// A descriptor of another process's, as one of this process's.
+///
+/// # Errors
+/// `ESRCH` and `EBADF` where there is none, `EPERM` where this process must not trace that one, `ENOSYS` before
+/// Linux 5.6.
+pub fn descriptor_of(pid: i32, fd: RawFd) -> Result<Fd> {
+    let handle = open(pid)?;
+    // SAFETY: takes plain numbers.
+    unsafe { syscalls::syscall!(Sysno::pidfd_getfd, handle.raw(), fd, 0usize) }
+        .map(|fd| Fd::keep(fd as RawFd))
+}
+
+/// Lets every process of this one's user trace it, and so take its descriptors, where the system lets only parents.
+pub fn be_traceable() {
+    const PR_SET_PTRACER: usize = 0x5961_6d61;
+    // SAFETY: takes plain numbers. A system without that rule does not know the option.
+    let _ = unsafe { syscalls::syscall!(Sysno::prctl, PR_SET_PTRACER, usize::MAX) };
+}
+
+/// Makes a child with a copy of this process's memory; its id, and 0 in the child. It raises no signal when it ends.
+///
+/// # Errors
+/// Those of `clone`.
+///
+/// # Safety
+/// libc knows nothing of the child, and a lock may be held in it by a thread that is not there. It must make nothing
+/// but system calls, and end by one.
+pub unsafe fn copy() -> Result<i32> {
+    // SAFETY: no memory is shared, so the stack is the child's own; the rest is the caller's to see to.
+    unsafe { syscalls::syscall!(Sysno::clone, 0usize, 0usize, 0usize, 0usize, 0usize) }
+        .map(|pid| pid as i32)
+}
+
 /// Runs `f` with every signal of the program's blocked in this thread: a thread that it spawns then takes none of
 /// them.
 pub fn without_signals<R>(f: impl FnOnce() -> R) -> R {

@@ -31,6 +31,9 @@ impl Conn {
         self.lock.begin_anew();
         self.approach.forget();
         self.news.clear();
+        self.rest.forget();
+        self.outlet.forget();
+        self.put_out.store(0, Ordering::Relaxed);
         self.choice.forget();
         let counters = [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout];
         for counter in counters.into_iter().chain(&self.gone_over) {
@@ -51,6 +54,8 @@ impl Conn {
         copy(&self.stay, &other.stay);
         self.rx_pins.copy_from(&other.rx_pins);
         self.tx_pins.copy_from(&other.tx_pins);
+        self.rest.copy_from(&other.rest);
+        self.outlet.copy_from(&other.outlet);
         self.set_tx(Tx::Back);
         self.set_rx(Rx::Back);
         for (to, from) in self.waiting.iter().zip(&other.waiting) {

@@ -23,6 +23,7 @@ mod locked;
 mod own;
 mod stay;
 mod waiting;
+mod whereabouts;
 
 pub(crate) use approach::{Approach, Stage};
 pub(crate) use body::{Bell, HasEndpoint, INLINE_MAX, PACKET_MAX};
@@ -35,6 +36,8 @@ pub(crate) use locked::repair_by;
 pub use locked::{Guard, Locked};
 pub(crate) use own::Place;
 pub use own::{Handler, Own, Seen};
+pub(crate) use whereabouts::Kept;
+use whereabouts::Whereabouts;
 
 use crate::members::{self, MEMBERS};
 use core::cell::UnsafeCell;
@@ -128,6 +131,12 @@ pub struct Conn {
     pub(crate) choice: Choice,
     /// The thread that hands the connection to a relay; 0 if none does.
     pub(crate) relaying: AtomicU32,
+    /// Where what is unread of it lies, once several processes may be the ones that read it ([`crate::rest`]).
+    pub(crate) rest: Whereabouts,
+    /// Where what a program has written comes out that reads from the same socket, for the keeper to put on TCP.
+    pub(crate) outlet: Whereabouts,
+    /// Bytes of that which the keeper has put there.
+    pub(crate) put_out: AtomicU64,
     /// Why this end takes it back to TCP: a [`sovia_control::Reason`] plus one; 0 if it does not.
     pub(crate) leaves_for: AtomicU32,
     /// Entries of epoll sets that are the kernel's since it has left its VI: the numbers of some, 0 for none. A

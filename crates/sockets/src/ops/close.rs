@@ -5,7 +5,7 @@ use crate::conn::{Guard, Phase, Role, Stage, flag};
 use crate::meeting::Server;
 use crate::pair::lent::How;
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, family, meeting, members, pair, process, retreat, sets, stream};
+use crate::{Outcome, family, meeting, members, pair, process, rest, retreat, sets, stream};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
@@ -172,6 +172,9 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
     if conn.phase() == Phase::Candidate {
         // What is left of it is not worth a meeting, in which the ends would have to tell each other of this.
         meeting::shut(at);
+    }
+    if how != libc::SHUT_RD {
+        rest::come_after(conn, fd, false)?;
     }
     if conn.phase() != Phase::Attached {
         return kernel();

@@ -2,7 +2,7 @@
 
 use crate::conn::{Phase, flag};
 use crate::table::Ref;
-use crate::{Errno, Outcome, anchors, options, stream};
+use crate::{Errno, Outcome, anchors, options, rest, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 
@@ -17,6 +17,9 @@ pub fn nonblocking(at: Ref, on: bool) {
 
 /// `FIONREAD`. `kernel` makes the real call.
 pub fn fionread(fd: i32, at: Ref, kernel: impl FnOnce() -> Outcome) -> Outcome {
+    if at.conn.rest.find().is_some() {
+        return Ok(rest::unread(at.conn));
+    }
     if at.conn.phase() != Phase::Attached {
         return kernel();
     }

@@ -36,6 +36,11 @@ impl Cause {
         matches!(self, Cause::Credentials | Cause::AddressSpace | Cause::Filter | Cause::Table)
     }
 
+    /// Whether another program gets the socket.
+    pub(super) fn is_for_program(self) -> bool {
+        matches!(self, Cause::Exec | Cause::Spawn)
+    }
+
     pub(crate) fn reason(self) -> Reason {
         match self {
             Cause::Exec | Cause::Spawn => Reason::RetreatExec,

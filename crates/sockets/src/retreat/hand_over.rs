@@ -1,7 +1,7 @@
 //! The small relatives of this process that a retreat may need, and handing a connection over to one of them.
 
 use super::detach;
-use crate::conn::{Conn, flag};
+use crate::conn::{Conn, Guard, flag};
 use crate::per_engine::per_engine;
 use crate::stats;
 use crate::table::{self, Ref};
@@ -52,6 +52,10 @@ pub(super) fn hand_over(fd: i32, at: Ref) {
 pub(crate) struct Processes {
     /// Puts a relay in the place of every descriptor of a connection.
     pub relay: fn(i32, Ref) -> bool,
+    /// Moves what is unread to a keeper ([`crate::rest`]).
+    pub keep: fn(&mut Guard<'_>, i32, Ref) -> bool,
+    /// Has descriptors that another program inherits become ends that rests are read from, where a keeper has one.
+    pub give: fn(&[(i32, Ref)]),
     /// Holds connections until they are back, while this process becomes another program.
     pub accompany: fn(&[(i32, Ref)]) -> bool,
 }
@@ -61,6 +65,6 @@ per_engine! {
 }
 
 /// Has these start processes: they stand on the program's calls, which are above. Said once, at the start.
-pub(crate) fn relayed_by(processes: Processes) {
+pub(crate) fn helped_by(processes: Processes) {
     let _ = PROCESSES.set(processes);
 }

@@ -2,6 +2,7 @@
 
 use super::{Cause, all};
 use crate::Errno;
+use crate::conn::Conn;
 use crate::inheritance::{self, Left, Target};
 use crate::process;
 use crate::table::{self, Ref};
@@ -24,18 +25,23 @@ pub fn before_spawn() {
     leave_inherited(Cause::Spawn);
 }
 
+/// Whether a program that inherits the connection finds another thing on TCP than this process.
+fn concerns(conn: &Conn) -> bool {
+    conn.phase().may_be_on_vi() || conn.rest.find().is_some()
+}
+
 fn leave_inherited(cause: Cause) {
     table::note_shared();
     let mut inherited = Vec::new();
     let look = |fd, at: Ref| {
         let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);
         // One that has not met must not meet later: what the new program moves over TCP is not counted here.
-        if at.conn.phase().may_be_on_vi() && flags & libc::FD_CLOEXEC as usize == 0 {
+        if concerns(at.conn) && flags & libc::FD_CLOEXEC as usize == 0 {
             inherited.push((fd, at));
         }
     };
     if process::is_borrowed() {
-        table::for_each_conn_elsewhere(|conn| conn.phase().may_be_on_vi(), look);
+        table::for_each_conn_elsewhere(concerns, look);
     } else {
         table::for_each_conn(look);
     }

@@ -12,7 +12,8 @@
 //! - A peer that cannot (it has died, or closed its side) or does not (stopped, for longer than two
 //!   seconds) leaves one way: a relay, a small relative of this process that keeps the connection, and
 //!   a Unix socket to it in the place of the program's descriptors. Where relatives share the connection it
-//!   stays as it is, and they read on the VI what is there.
+//!   stays as it is, and they read on the VI what is there; a program that one of them becomes, or starts, shares it
+//!   with them by a keeper ([`crate::rest`]).
 //!
 //! No thread owns a retreat: see `step`.
 
@@ -28,7 +29,7 @@ mod wait;
 
 pub use cause::Cause;
 pub(crate) use coming::{before_close, go_on_coming, is_still_coming, pause, soon};
-pub(crate) use hand_over::{Processes, relayed_by};
+pub(crate) use hand_over::{Processes, helped_by};
 pub use inherited::{before_exec, before_spawn};
 pub(crate) use settle::{concerns, go_on, go_on_under, is_bringing, settle, settle_in_sets};
 pub(crate) use wait::all;
@@ -48,8 +49,15 @@ use step::Step;
 /// Takes a connection back to TCP, for good. When this returns, the kernel's calls on the
 /// descriptor do what they would have done without Sovia.
 pub fn now(fd: i32, at: Ref, cause: Cause) {
+    take_back(fd, at, cause);
+    if cause.is_for_program() {
+        wait::give(&[(fd, at)]);
+    }
+}
+
+fn take_back(fd: i32, at: Ref, cause: Cause) {
     let conn = at.conn;
-    if !matches!(cause, Cause::Exec | Cause::Spawn | Cause::Peer) {
+    if !cause.is_for_program() && cause != Cause::Peer {
         // What a program that has inherited it would have to know as well.
         conn.spread();
     }
@@ -109,10 +117,6 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         detach(at);
         return false;
     }
-    if matches!(cause, Cause::Exec | Cause::Spawn) && must_stay(&mut guard, fd) {
-        leave_to_program(&mut guard, fd);
-        return false;
-    }
     if cause == Cause::Set && must_stay(&mut guard, fd) {
         leave_to_set(&mut guard, fd);
         drop(guard);
@@ -150,28 +154,12 @@ fn give_up(guard: &mut Guard<'_>, came: Step) {
 /// Whether a connection must stay on its VI, because a relative has the same descriptor, and bytes that the
 /// peer cannot put on TCP any more, because it has finished or this end takes none, are still unread: only one
 /// of the two could have them.
-///
-/// Of a forked process that execs, a descriptor that merely leaks into the new program is by far the
-/// likelier case than one that both read, so the relative keeps the connection.
 fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     (family::is_shared(conn) || process::is_borrowed())
         && matches!(conn.rx(), Rx::Vi | Rx::Granted)
         && stream::unread(guard, fd).is_ok_and(|n| n > 0)
         && (stream::anchor_has_ended(fd) || conn.is_shut())
-}
-
-/// Another program gets a connection that must stay on its VI. What it writes goes over TCP, and so does, from here on, what
-/// this process and its relatives send: in one order.
-fn leave_to_program(guard: &mut Guard<'_>, fd: i32) {
-    if !leave_sending(guard, fd) {
-        return;
-    }
-    // What the peer has not come to see of the VI goes to TCP first.
-    stream::returned::debt(guard, fd);
-    anchors::watch_room(guard, fd);
-    // Threads that wait for room on the VI.
-    listeners::tell_all(guard);
 }
 
 /// The kernel watches a connection that must stay on its VI. What it says of the anchor, which has ended, holds

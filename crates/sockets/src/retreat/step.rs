@@ -116,6 +116,12 @@ pub(super) fn stop_waiting(guard: &Guard<'_>) {
     }
 }
 
+/// A keeper has what was unread on the VI ([`crate::rest`]): nothing comes there any more.
+pub(super) fn is_kept(guard: &mut Guard<'_>) {
+    guard.conn.clear(flag::RETURNING);
+    return_to_tcp(guard);
+}
+
 /// The direction in which we receive is on TCP for all calls from here on.
 fn return_to_tcp(guard: &mut Guard<'_>) {
     let conn = guard.conn;

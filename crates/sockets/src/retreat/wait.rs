@@ -4,8 +4,8 @@ use super::coming::COMING;
 use super::hand_over::{PROCESSES, hand_over, hands_over};
 use super::patience::{self, Patience};
 use super::step::{self, Step, step};
-use super::{Cause, begin, detach, give_up, now};
-use crate::conn::{Bell, Phase};
+use super::{Cause, begin, detach, give_up, take_back};
+use crate::conn::{Bell, Conn, Guard, Phase};
 use crate::stream::returned::PUMP_NS;
 use crate::stream::{self, Damaged, leaving, listeners};
 use crate::table::Ref;
@@ -20,7 +20,7 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
     let mut coming = Vec::new();
     for &(fd, at) in connections {
         if at.conn.phase() != Phase::Attached {
-            now(fd, at, cause);
+            take_back(fd, at, cause);
         } else if begin(fd, at, cause) {
             coming.push((fd, at, Patience::begin()));
         }
@@ -67,6 +67,20 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
         _ if !left.is_empty() => COMING.store(true, Ordering::Relaxed),
         _ => {}
     }
+    if cause.is_for_program() {
+        give(connections);
+    }
+}
+
+/// Another program is about to inherit those descriptors: where a keeper has what is unread, they become ends that it is
+/// read from.
+pub(super) fn give(descriptors: &[(i32, Ref)]) {
+    let are_kept = |(_, at): &(i32, Ref)| at.conn.rest.find().is_some();
+    if descriptors.iter().any(are_kept)
+        && let Some(processes) = PROCESSES.get()
+    {
+        (processes.give)(descriptors);
+    }
 }
 
 /// Waits until a connection is back.
@@ -84,6 +98,19 @@ pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
             Visit::Back(_) | Visit::Settled | Visit::Left => return,
         }
     }
+}
+
+/// Whether relatives have the connection as well.
+fn is_others(conn: &Conn) -> bool {
+    family::is_shared(conn) || process::is_borrowed()
+}
+
+/// Takes a connection a step further; one whose segment holds nonsense is over.
+fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> Step {
+    step(guard, fd).unwrap_or_else(|Damaged(_)| {
+        stream::damaged(guard.conn, fd);
+        Step::Over
+    })
 }
 
 /// How far a connection has come.
@@ -108,10 +135,14 @@ fn visit<'w>(fd: i32, at: Ref, cause: Cause, patience: Patience, waits: &'w Wait
     let bell = listeners::reader_bell(&guard, waits);
     let before = bell.word().load(Ordering::SeqCst);
     bell.going_to_sleep();
-    let came = step(&mut guard, fd).unwrap_or_else(|Damaged(_)| {
-        stream::damaged(conn, fd);
-        Step::Over
-    });
+    let mut came = step_or_end(&mut guard, fd);
+    if came == Step::Stays && cause.is_for_program() && is_others(conn) {
+        // Either they or the program may be the ones that read it.
+        if PROCESSES.get().is_some_and(|processes| (processes.keep)(&mut guard, fd, at)) {
+            step::is_kept(&mut guard);
+            came = step_or_end(&mut guard, fd);
+        }
+    }
     match came {
         Step::Over => {
             patience::answered(&guard);
@@ -124,8 +155,7 @@ fn visit<'w>(fd: i32, at: Ref, cause: Cause, patience: Patience, waits: &'w Wait
         Step::Stays | Step::Waits => {
             // Relatives read on, on TCP while the rest of it comes there, or on the VI. A relay would take
             // for this process's descriptors what theirs may be the ones to read.
-            let is_left_to_others =
-                !cause.leaves_everything() && (family::is_shared(conn) || process::is_borrowed());
+            let is_left_to_others = !cause.leaves_everything() && is_others(conn);
             if is_left_to_others && (came == Step::Stays || !leaving::awaits_answer(&guard)) {
                 give_up(&mut guard, came);
                 return Visit::Settled;

@@ -1,9 +1,10 @@
 //! The calls that receive: read, readv, recv, recvfrom, recvmsg.
 //!
 //! A message that is one packet first, then what else can be had at once, then a wait; the kernel's call where the
-//! connection is on TCP. What becomes of a call's parts: `parts`.
+//! connection is on TCP. What becomes of a call's parts: `parts`; what a keeper has: `rest`.
 
 mod parts;
+mod rest;
 
 use super::keep;
 use super::transfer::{Flags, back, deadline, keep_error, make};
@@ -109,10 +110,13 @@ fn receive_generally(
                 Err(kernel) => kernel,
             }
         }
-        _ => return kernel(),
+        _ => return rest::receive(fd, at, parts, flags).unwrap_or_else(kernel),
     };
     if conn.rx() == Rx::Back {
         retreat::settle(at);
+        if let Some(result) = rest::receive(fd, at, parts, flags) {
+            return result;
+        }
         // While it has its VI still no thread sleeps in the kernel's call: a relay would read beside it.
         if !conn.is_attached() {
             return kernel();
@@ -179,7 +183,12 @@ fn receive_slowly(
     let patient = !flags.dont_wait && !conn.has(flag::NONBLOCK);
     let mut done = 0;
     loop {
+        let mut is_kept = false;
         let attempt = |guard: &mut crate::conn::Guard<'_>| {
+            if conn.rest.find().is_some() {
+                is_kept = true;
+                return Some(Ok(0));
+            }
             let fd = keep::descriptor(fd, at);
             let got =
                 if flags.peek { peek(guard, fd, parts) } else { scatter(guard, fd, parts, done) };
@@ -210,7 +219,9 @@ fn receive_slowly(
             Ok(result) => result,
             Err(Ended::Plain) if done == 0 => {
                 let now = keep::descriptor(fd, at);
-                return if now == fd { kernel() } else { receive_plainly(now, parts, flags) };
+                return rest::receive(now, at, parts, flags).unwrap_or_else(|| {
+                    if now == fd { kernel() } else { receive_plainly(now, parts, flags) }
+                });
             }
             Err(Ended::Plain) => return Ok(done),
             // Whatever ends the wait, the kernel has then received all that was asked for.
@@ -219,6 +230,9 @@ fn receive_slowly(
             }
             Err(Ended::Failed(e)) => Err(e),
         };
+        if is_kept && done == 0 {
+            return rest::receive(fd, at, parts, flags).unwrap_or_else(kernel);
+        }
         match result {
             Ok(n) if flags.peek => {
                 if !flags.wait_all || !patient || n == wanted {

@@ -22,8 +22,8 @@ pub fn send_file(
     }
     wait::cancellation_point();
     // The path may be switched before the kernel is asked; then the VI takes the file.
-    let asked =
-        send_off_vi(fd, at, || count, kernel).or_else(|kernel| send_on_tcp(fd, at, count, kernel));
+    let asked = send_off_vi(fd, at, || count, Flags::default(), kernel)
+        .or_else(|kernel| send_on_tcp(fd, at, count, kernel));
     let kernel = match asked {
         Ok(result) => return result,
         Err(kernel) => kernel,

@@ -18,6 +18,7 @@ pub use file::send_file;
 
 use super::transfer::{Flags, back, make};
 use crate::conn::{INLINE_MAX, Phase, flag};
+use crate::rest::come_after;
 use crate::retreat;
 use crate::stream::{self, Put};
 use crate::table::Ref;
@@ -89,7 +90,7 @@ fn send_generally(
     if conn.phase() == Phase::Candidate && length(parts) > LONG {
         return send_long(fd, at, parts, flags);
     }
-    let kernel = match send_off_vi(fd, at, || length(parts), kernel) {
+    let kernel = match send_off_vi(fd, at, || length(parts), flags, kernel) {
         Ok(result) => return result,
         Err(kernel) => kernel,
     };
@@ -147,12 +148,18 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
     fd: i32,
     at: Ref,
     total: impl FnOnce() -> usize,
+    flags: Flags,
     kernel: K,
 ) -> Result<Outcome, K> {
     let conn = at.conn;
     let phase = conn.phase();
     if phase != Phase::Attached
         && let Some(error) = conn.take_error()
+    {
+        return Ok(Err(error));
+    }
+    if phase != Phase::Candidate
+        && let Err(error) = come_after(conn, fd, flags.dont_wait)
     {
         return Ok(Err(error));
     }

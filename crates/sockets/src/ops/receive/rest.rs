@@ -1,0 +1,58 @@
+//! Receiving the rest of a stream from its keeper ([`crate::rest`]).
+
+use crate::ops::Flags;
+use crate::rest::end_of;
+use crate::table::Ref;
+use crate::{Outcome, errno};
+use sovia_sys::call;
+use sovia_sys::poll::{PollFd, ppoll};
+
+/// What a connection on TCP has to receive before anything that the kernel has; `None` if there is nothing of the kind.
+/// `fd` is the program's descriptor.
+pub(super) fn receive(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) -> Option<Outcome> {
+    at.conn.rest.find()?;
+    receive_from_keeper(fd, at, parts, flags)
+}
+
+#[cold]
+#[inline(never)]
+fn receive_from_keeper(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) -> Option<Outcome> {
+    let mut done = 0;
+    for part in parts.iter_mut().filter(|part| !part.is_empty()) {
+        let mut filled = 0;
+        while filled < part.len() {
+            // For the first bytes, and for all of them if all are wanted, it may wait.
+            let waits = done == 0 || flags.wait_all;
+            match receive_some(fd, at, &mut part[filled..], flags, waits) {
+                Some(Ok(n)) if flags.peek => return Some(Ok(n)),
+                Some(Ok(n)) => (filled, done) = (filled + n, done + n),
+                None | Some(Err(_)) if done > 0 => return Some(Ok(done)),
+                ended => return ended,
+            }
+        }
+    }
+    (done > 0).then_some(Ok(done))
+}
+
+/// One receive of what there is, with a wait for it if the keeper has not come to it.
+fn receive_some(fd: i32, at: Ref, part: &mut [u8], flags: Flags, waits: bool) -> Option<Outcome> {
+    let peeks = if flags.peek { libc::MSG_PEEK } else { 0 };
+    let waits = waits && !flags.dont_wait && !call::is_nonblocking(fd);
+    loop {
+        let end = match end_of(at.conn) {
+            Ok(end) => end?,
+            Err(e) => return Some(Err(e)),
+        };
+        match call::recv(end.raw(), part, libc::MSG_DONTWAIT | peeks) {
+            // The rest has ended; what comes then is the kernel's to say.
+            Ok(0) => return None,
+            Err(call::Errno::EAGAIN) if waits => {
+                let mut fds = [PollFd { fd: end.raw(), events: libc::POLLIN, revents: 0 }];
+                if let Err(e) = ppoll(&mut fds, None, None) {
+                    return Some(Err(errno(e)));
+                }
+            }
+            result => return Some(result.map_err(errno)),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The rest of a stream: what is unread when its peer has finished, and a program gets the socket.
+//!
+//! The peer cannot put it on TCP any more, and the program cannot read the VI. A relative that has the socket as well
+//! may be the one that reads it, or the program may: the kernel would give it to whichever comes first. So does a Unix
+//! socket, into which the rest goes. A process of the library's, its *keeper* (`keeper`), holds both ends of it:
+//!
+//! - the program has one end in the place of its descriptors;
+//! - relatives keep their descriptors, which are on TCP from then on. What they receive comes from the same end first:
+//!   each call takes it from the keeper, until all has been read;
+//! - what the program writes goes by the other end, and the keeper puts it on TCP. What a relative sends afterwards comes
+//!   after it there.
+
+use crate::conn::{Conn, Kept};
+use crate::{Errno, errno};
+use core::sync::atomic::Ordering;
+use sovia_sys::poll::{self, ppoll};
+use sovia_sys::{Fd, call, process};
+
+/// The end from which the rest of a connection is read; `None` if there is none, or all of it has been read.
+///
+/// # Errors
+/// `ECONNRESET` if it is out of reach, because the keeper has been killed: it must not look as if nothing were missing.
+pub(crate) fn end_of(conn: &Conn) -> Result<Option<Fd>, Errno> {
+    while let Some(kept) = conn.rest.find() {
+        match take(kept) {
+            Some(end) => return Ok(Some(end)),
+            None if conn.rest.find() == Some(kept) => return Err(libc::ECONNRESET),
+            // The keeper has found meanwhile that all has been read.
+            None => {}
+        }
+    }
+    Ok(None)
+}
+
+/// What a keeper has there, if that process still is the keeper.
+pub(crate) fn take(kept: Kept) -> Option<Fd> {
+    let socket = process::descriptor_of(kept.keeper, kept.fd).ok()?;
+    let is_it = call::file_id(socket.raw()).is_ok_and(|(_, inode)| inode == kept.inode);
+    is_it.then_some(socket)
+}
+
+/// How many bytes of it are unread, and can be read at once.
+pub(crate) fn unread(conn: &Conn) -> usize {
+    match end_of(conn) {
+        Ok(Some(end)) => call::bytes_unread(end.raw()).unwrap_or(0),
+        Ok(None) | Err(_) => 0,
+    }
+}
+
+/// Between two looks whether the keeper has put on TCP what a program has written.
+const LOOK_NS: u64 = 200_000;
+
+/// Waits until what a program has written so far is on TCP, before this process puts something there. `fd`: its
+/// descriptor.
+///
+/// # Errors
+/// `EAGAIN` if TCP has no room for it, and the call must not wait; `EINTR`.
+#[inline]
+pub(crate) fn come_after(conn: &Conn, fd: i32, dont_wait: bool) -> Result<(), Errno> {
+    match conn.outlet.find() {
+        Some(kept) => await_keeper(conn, kept, fd, dont_wait),
+        None => Ok(()),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn await_keeper(conn: &Conn, kept: Kept, fd: i32, dont_wait: bool) -> Result<(), Errno> {
+    let mut goal = None;
+    // Without a keeper there is nothing more to come.
+    while conn.outlet.find() == Some(kept)
+        && let Some(source) = take(kept)
+        && let Ok(queued @ 1..) = call::bytes_unread(source.raw())
+    {
+        // In this order: what is put out meanwhile is waited for as well, and not missed.
+        let put_out = conn.put_out.load(Ordering::Acquire);
+        if put_out >= *goal.get_or_insert(put_out + queued as u64) {
+            break;
+        }
+        let is_full = || poll::probe(fd, libc::POLLOUT) == 0;
+        if (dont_wait || call::is_nonblocking(fd)) && is_full() {
+            return Err(libc::EAGAIN);
+        }
+        ppoll(&mut [], Some(LOOK_NS), None).map_err(errno)?;
+    }
+    Ok(())
+}
