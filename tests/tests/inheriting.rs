@@ -88,6 +88,28 @@ fn a_service_that_systemd_gives_a_listener() {
     activated("a_service_that_systemd_gives_a_listener", "", "listener");
 }
 
+/// Each connection is accepted by the primary, and sent to the worker as a descriptor in a message.
+#[test]
+fn a_worker_of_nodes_cluster() {
+    if skipped("a_worker_of_nodes_cluster", &["node"]) {
+        return;
+    }
+    for pairing in Pairing::OTHERS {
+        let (folder, port) = (TempDir::new(), free_port());
+        let program = folder.path().join("cluster.js");
+        let text = "const cluster = require('cluster');
+            if (cluster.isPrimary) {
+                cluster.fork();
+                process.on('SIGTERM', () => process.exit(0));
+            } else {
+                const echo = (stream) => { stream.setNoDelay(); stream.pipe(stream); };
+                require('net').createServer(echo).listen(+process.argv[2], '127.0.0.1');
+            }";
+        fs::write(&program, text).expect("a file");
+        is_talked_to(pairing, &format!("node {} {port}", program.display()), port, libc::SIGTERM);
+    }
+}
+
 #[test]
 fn a_program_that_socat_executes() {
     if skipped("a_program_that_socat_executes", &["socat", "cat"]) {

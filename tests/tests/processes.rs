@@ -113,6 +113,26 @@ scenarios!("passing":
     a_stream_is_handed_to_oneself,
 );
 
+// Before it has carried anything.
+scenarios!("messages":
+    a_program_gets_a_new_stream,
+    a_child_gets_a_new_stream,
+    it_comes_over_a_named_channel,
+    the_message_alone_holds_it,
+    it_comes_back_to_its_sender,
+    many_new_streams,
+);
+
+// Another process has it as well, or may have it, or the first message is what spoils it.
+scenarios!("messages", Scenario::may_stay_on_tcp:
+    it_is_looked_at_first,
+    its_sender_goes_on_with_it,
+    two_programs_get_it_in_messages,
+    a_child_of_its_senders_has_it,
+    its_receiver_ends,
+    a_message_fails,
+);
+
 scenarios!("children":
     a_vfork_child_reuses_the_number,
     a_vfork_child_moves_a_pipe_there_and_execs,

@@ -23,12 +23,13 @@ pub fn created(fd: c_int) -> c_int {
     fd
 }
 
-/// The same for one that has come in a message. It may be another descriptor of a connection that this process has.
-pub fn received(fd: c_int) {
+/// The same for one that has come in a message on `channel`. It may be another descriptor of a connection that this
+/// process has.
+pub fn received(channel: c_int, fd: c_int) {
     created(fd);
     if fd >= 0 && !is_borrowed() {
         let before = errno();
-        ops::received(fd);
+        ops::received(channel, fd);
         set_errno(before);
     }
 }

@@ -203,7 +203,7 @@ fn passing(msg: *const msghdr) {
                 // SAFETY: as above.
                 let Ok(fd) = (unsafe { take(place.wrapping_add(i)) }) else { return };
                 if let Some(at) = table::conn(fd) {
-                    retreat::now(fd, at, Cause::Passed);
+                    retreat::before_passing(fd, at);
                 }
             }
         }

@@ -7,8 +7,10 @@ use sovia_calls::descriptors::received;
 use sovia_sockets::retreat::{self, Cause};
 use sovia_sockets::table;
 
-/// Looks at a message that has been received for the descriptors that have come with it.
-unsafe fn arrived(msg: *const msghdr) {
+/// Looks at a message that has been received on `channel` for the descriptors that have come with it. What has only been
+/// looked at will come again, to another process perhaps.
+unsafe fn arrived(channel: c_int, msg: *const msghdr, how: c_int) {
+    let channel = if how & libc::MSG_PEEK == 0 { channel } else { -1 };
     // SAFETY: the caller's message, which the kernel has just filled in; the walk stays within the
     // control messages that it has written.
     unsafe {
@@ -24,7 +26,7 @@ unsafe fn arrived(msg: *const msghdr) {
                 let data = libc::CMSG_DATA(header).cast::<c_int>();
                 let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                 for i in 0..bytes / size_of::<c_int>() {
-                    received(data.add(i).read_unaligned());
+                    received(channel, data.add(i).read_unaligned());
                 }
             }
             header = libc::CMSG_NXTHDR(msg, header);
@@ -83,7 +85,7 @@ hooks! {
     fn recvmsg(fd: c_int, msg: *mut msghdr, how: c_int) -> isize {
         let result = calls::receive::recvmsg(later!(), fd, msg, how);
         if result >= 0 {
-            arrived(msg);
+            arrived(fd, msg, how);
         }
         result
     }
@@ -94,7 +96,7 @@ hooks! {
         let recvmsg = |fd, msg, how| recvmsg(fd, msg, how);
         let result = calls::receive::recvmmsg(later!(), recvmsg, fd, list, count, how, timeout);
         for i in 0..result.max(0) as usize {
-            arrived(&raw const (*list.add(i)).msg_hdr);
+            arrived(fd, &raw const (*list.add(i)).msg_hdr, how);
         }
         result
     }

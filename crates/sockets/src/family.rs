@@ -14,8 +14,9 @@
 //! slot's lives apart.
 
 use crate::backlog;
-use crate::conn::{Conn, Phase};
+use crate::conn::{Conn, Holding, Phase};
 use crate::members::{self, Members, is_known, my_bit};
+use crate::passed_on::PassedOn;
 use crate::per_engine::{self, per_engine};
 use core::mem::offset_of;
 use core::sync::atomic::AtomicI32;
@@ -58,6 +59,8 @@ struct First {
     backlog: AtomicU64,
     /// The family's threads, of which some hold locks in chunks.
     threads: record::Table<{ record::SHARED }>,
+    /// Connections that have been sent to other processes.
+    passed: PassedOn,
 }
 
 per_engine! {
@@ -89,6 +92,14 @@ fn map_first() -> Option<(Mapping, Option<Fd>)> {
 pub(crate) fn file() -> Option<i32> {
     Some(FILE.load(Ordering::Acquire)).filter(|&fd| fd != 0)
 }
+
+/// Connections that the family's processes have sent to other processes.
+pub(crate) fn passed_on() -> Option<&'static PassedOn> {
+    first_mapping().map(|first| &first.passed)
+}
+
+/// Where that lies in the file.
+pub(crate) const PASSED_ON_AT: u64 = offset_of!(First, passed) as u64;
 
 /// Where the record of a connection lies in that file, if it does.
 pub(crate) fn place_in_file(index: u32) -> Option<usize> {
@@ -149,6 +160,9 @@ fn map(at: usize) -> Option<&'static Chunk> {
         share_threads();
         if let Some(first) = first_mapping() {
             backlog::count_in(&first.backlog);
+            if at == 0 {
+                first.passed.begin(Holding::LAYOUT, members::locks_id());
+            }
         }
     }
     chunk(at)

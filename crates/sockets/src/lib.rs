@@ -26,7 +26,8 @@
 //!   share; [`conn`]: one of them;
 //! - `closer`: closes what strangers send to the meeting point; `peers`: what tells of deaths;
 //! - what stands alone: `members` (which of the family live), [`process`], [`stats`], `memory`
-//!   (registered for sends), `message` (at meetings), `thread`.
+//!   (registered for sends), `message` (at meetings), `passed_on` (connections that have been sent to other processes),
+//!   `thread`.
 //!
 //! Nothing here calls a libc function that Sovia interposes; system calls go straight to the
 //! kernel (`sovia-sys`).
@@ -60,6 +61,7 @@ pub mod native;
 pub mod ops;
 pub mod options;
 pub mod pair;
+mod passed_on;
 mod peers;
 mod per_engine;
 pub mod pollset;

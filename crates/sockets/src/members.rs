@@ -250,6 +250,11 @@ pub(crate) fn locks() -> Option<i32> {
     Some(LOCKS.load(Ordering::Acquire)).filter(|&fd| fd != 0)
 }
 
+/// Which file that is: its inode.
+pub(crate) fn locks_id() -> u64 {
+    LOCKS_ID.load(Ordering::Acquire)
+}
+
 /// Whether it can be told of each of `holders` whether it lives.
 pub(crate) fn are_told_apart(holders: u64) -> bool {
     locks().is_some() && holders >> SHARED & 1 == 0

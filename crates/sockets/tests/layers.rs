@@ -5,7 +5,7 @@ const LAYERS: &[&[&str]] = &[
     // Whose state it is.
     &["per_engine"],
     // What stands alone.
-    &["backlog", "members", "memory", "message", "process", "stats", "thread"],
+    &["backlog", "members", "memory", "message", "passed_on", "process", "stats", "thread"],
     // One connection, and which are on record.
     &["closer", "conn", "peers"],
     &["family"],

@@ -34,11 +34,13 @@ pub use file::{
     file_id, file_size, file_system, ftruncate, is_plain_file, memfd_create, open, pread,
     program_at, pwrite_both, read, seek, write,
 };
-pub use proc_fs::{each_descriptor, each_thread, read_link};
+pub use proc_fs::{
+    each_descriptor, each_descriptor_of, each_thread, open_of, read_link, read_link_of,
+};
 pub(crate) use proc_fs::{put, put_number};
 pub use socket::{
-    bytes_unread, disconnect, getsockopt, has_filter, recv, recvmsg, send, sendmsg, setsockopt,
-    shutdown, socket, socket_name, socketpair, timeout_ns,
+    bytes_unread, disconnect, getsockopt, has_filter, peer_of, recv, recvmsg, send, sendmsg,
+    setsockopt, shutdown, socket, socket_name, socketpair, timeout_ns,
 };
 pub use task::{
     cpus_allowed, current_cpu, exit_now, exit_with, geteuid, getpid, gettid, is_own_thread,

@@ -19,9 +19,11 @@ pub(crate) struct Approach {
     eager_until: AtomicU32,
     /// A hash of the connection's addresses; 0 if they have not been looked up.
     pub(crate) link: AtomicU32,
-    /// Not 0 if it comes from a program that this process was before, for as long as other processes may hold it still
-    /// ([`crate::inheritance`]).
+    /// Not 0 if it comes from a program that this process was before, or from another process, for as long as others may
+    /// hold it still: which family's it was ([`crate::inheritance`]).
     pub(crate) inherited: AtomicU32,
+    /// Its place in the records of that family, and its life there.
+    pub(crate) place_there: AtomicU64,
     /// Not 0 while the socket has the options that the kernel begins with, as far as a VI must know of them.
     pub(crate) fresh: AtomicU32,
     /// Not 0 where the VI is granted with the request.

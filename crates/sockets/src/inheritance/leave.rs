@@ -164,7 +164,7 @@ fn inherits_sets() -> bool {
 }
 
 /// Whether a connection could get a VI in another program. (The two ends meet once.)
-fn may_be_on_vi(fd: i32, at: Ref) -> bool {
+pub(super) fn may_be_on_vi(fd: i32, at: Ref) -> bool {
     let conn = at.conn;
     !conn.has(flag::MET)
         && conn.phase().may_be_on_vi()

@@ -1,4 +1,4 @@
-//! Connections that outlive an exec.
+//! Connections that outlive an exec, or are sent to other processes.
 //!
 //! A program that inherits a connection knows neither how many bytes it has carried nor which other processes have it:
 //! one of them may move bytes over TCP that nobody counts. So an inherited connection stays on TCP, unless the process
@@ -17,11 +17,19 @@
 //!
 //! A server under inetd is the case that matters: inetd accepts, forks, and becomes the server, whose descriptors 0, 1
 //! and 2 are the connection.
+//!
+//! A process that receives a connection in a message is told nothing. It looks for the sender's records itself
+//! (`message.rs`), and from then on it is the same. Servers that accept in one process and send each connection to another
+//! one, such as Node's cluster, are the case that matters there.
 
+mod families;
 mod leave;
+mod message;
 mod take;
 
+pub(crate) use families::forget;
 pub use leave::{Left, Target, may_be_left, shares_memory, taken};
 pub(crate) use leave::{leave, spread};
+pub(crate) use message::{pass, received};
+pub(crate) use take::is_alone;
 pub use take::take;
-pub(crate) use take::{forget, is_alone};

@@ -1,37 +1,13 @@
 //! What a program takes over of the process that became it.
 
-use crate::conn::{Holding, RECORD, Role};
+use super::families::{self, Files, Which, is_there};
+use crate::conn::{Holding, Role};
 use crate::family;
-use crate::members::{self, LIST_LEN};
-use crate::per_engine::per_engine;
 use crate::table::{self, Ref};
-use core::sync::atomic::{AtomicUsize, Ordering};
-use sovia_control::inheritance::{Inheritance, Inherited, LEN, NUMBERS, Passed};
+use core::sync::atomic::Ordering;
+use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Passed};
 use sovia_sys::mapping::is_sealed_memory;
 use sovia_sys::{Fd, call, diag};
-use std::sync::OnceLock;
-
-/// A connection of this process's, and what it was in the family that had it.
-#[derive(Debug)]
-struct Connection {
-    here: Ref,
-    there: Inherited,
-}
-
-/// All that this process has taken over.
-#[derive(Debug)]
-struct Taken {
-    /// The records of that family, and its locks.
-    records: Passed,
-    locks: Passed,
-    connections: Vec<Connection>,
-    /// Connections that other processes may hold still. The two files are closed with the last of them.
-    undecided: AtomicUsize,
-}
-
-per_engine! {
-    static TAKEN: OnceLock<Taken> = OnceLock::new();
-}
 
 /// At the start of a program: takes what has been left to it. `record` records a connection.
 pub fn take(record: impl Fn(i32, Role)) {
@@ -41,39 +17,43 @@ pub fn take(record: impl Fn(i32, Role)) {
     if head.layout != Holding::LAYOUT || !is_sealed_memory(records.raw(), family::FILE_LEN) {
         return;
     }
-    let mut connections: Vec<Connection> = Vec::new();
+    let _ = (records.into_raw(), locks.into_raw());
+    let Some(which) = families::add(Files { records: head.records, locks: head.locks }, 0) else {
+        return;
+    };
+    // One more than there are: the files are not closed before all have been taken.
+    families::begin(which);
+    let mut known: Vec<(u64, Ref)> = Vec::new();
     for there in inheritance.each() {
         if !table::is_blank(there.fd) || diag::cookie(there.fd) != Ok(there.cookie) {
             continue;
         }
-        if let Some(known) = connections.iter().find(|known| known.there.cookie == there.cookie) {
-            table::refer(there.fd, known.here);
+        if let Some(&(_, here)) = known.iter().find(|(cookie, _)| *cookie == there.cookie) {
+            table::refer(there.fd, here);
             continue;
         }
         record(there.fd, if there.is_connector { Role::Connector } else { Role::Acceptor });
         let Some(here) = table::conn(there.fd) else { continue };
-        here.conn.approach.inherited.store(1, Ordering::Release);
-        // What it has carried is not known here.
-        here.conn.rx_pins.abandon();
-        here.conn.tx_pins.abandon();
-        connections.push(Connection { here, there });
+        inherit(here, which, there.index, there.generation);
+        known.push((there.cookie, here));
     }
-    if connections.is_empty() {
-        return;
-    }
-    let undecided = AtomicUsize::new(connections.len());
-    let _ = (records.into_raw(), locks.into_raw());
-    let (records, locks) = (head.records, head.locks);
-    let _ = TAKEN.set(Taken { records, locks, connections, undecided });
+    families::decided(which);
+}
+
+/// A connection of this process's had that place in the records of a family.
+pub(super) fn inherit(here: Ref, which: Which, index: u32, generation: u32) {
+    families::begin(which);
+    let approach = &here.conn.approach;
+    approach.place_there.store(u64::from(index) << 32 | u64::from(generation), Ordering::Relaxed);
+    approach.inherited.store(which.word(), Ordering::Release);
+    // What it has carried is not known here.
+    here.conn.rx_pins.abandon();
+    here.conn.tx_pins.abandon();
 }
 
 /// Takes a file over that has been passed on, if its number is no other file's.
 fn claim(passed: Passed) -> Option<Fd> {
     is_there(passed).then(|| Fd::inherit(passed.fd))
-}
-
-fn is_there(passed: Passed) -> bool {
-    call::file_id(passed.fd).is_ok_and(|(_, inode)| inode == passed.inode)
 }
 
 /// The inheritance under that number, if this program is meant.
@@ -114,73 +94,17 @@ fn is_for_kernel(fd: i32) -> bool {
 
 #[cold]
 fn has_come_to_be_alone(fd: i32, at: Ref) -> bool {
-    let Some(taken) = TAKEN.get() else { return false };
-    let Some(connection) = taken.connections.iter().find(|connection| connection.here.same(at))
-    else {
-        return false;
+    let approach = &at.conn.approach;
+    let Some(which) = Which::from_word(approach.inherited.load(Ordering::Acquire)) else {
+        return true;
     };
+    let place = approach.place_there.load(Ordering::Relaxed);
     // In this order: what others have asked for is there once they have gone.
-    if !taken.nobody_holds(&connection.there) || is_for_kernel(fd) {
+    if !families::none_holds(which, (place >> 32) as u32, place as u32) || is_for_kernel(fd) {
         return false;
     }
-    if at.conn.approach.inherited.swap(0, Ordering::AcqRel) != 0 {
-        taken.decided();
+    if approach.inherited.swap(0, Ordering::AcqRel) != 0 {
+        families::decided(which);
     }
     true
-}
-
-impl Taken {
-    /// Whether no process of the family that had a connection holds it any more, and none but this has got it from
-    /// there.
-    fn nobody_holds(&self, there: &Inherited) -> bool {
-        let Some(before) = self.held(there) else { return false };
-        let mut list = [0; LIST_LEN];
-        if call::pread(self.records.fd, &mut list, 0) != Ok(LIST_LEN) {
-            return false;
-        }
-        if before.is_of(there.generation)
-            && members::any_lives(&list, before.holders, self.locks.fd)
-        {
-            return false;
-        }
-        // A process that has died meanwhile may have given it to a child first, which was on record before it lived. In
-        // another life there is nobody: the last of them has let it go.
-        let now = self.held(there);
-        // Another thread may have closed the files meanwhile.
-        let are_there = is_there(self.records) && is_there(self.locks);
-        are_there
-            && now.is_some_and(|now| {
-                !now.is_spread(there.generation)
-                    && (now == before || !before.is_of(there.generation))
-            })
-    }
-
-    fn held(&self, there: &Inherited) -> Option<Holding> {
-        let mut record = [0; RECORD];
-        let at = family::place_in_file(there.index)? as i64;
-        (call::pread(self.records.fd, &mut record, at) == Ok(RECORD)).then(|| Holding::of(&record))
-    }
-
-    fn decided(&self) {
-        if self.undecided.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.close();
-        }
-    }
-
-    fn close(&self) {
-        for passed in [self.records, self.locks] {
-            if is_there(passed) {
-                drop(Fd::keep(passed.fd));
-            }
-        }
-    }
-}
-
-/// This process has no part any more in what others have: it will not look again.
-pub(crate) fn forget() {
-    if let Some(taken) = TAKEN.get()
-        && taken.undecided.swap(0, Ordering::AcqRel) != 0
-    {
-        taken.close();
-    }
 }

@@ -5,7 +5,9 @@ use crate::conn::{Guard, Phase, Role, Stage, flag};
 use crate::meeting::Server;
 use crate::pair::lent::How;
 use crate::table::{self, Entry, Ref};
-use crate::{Outcome, family, meeting, members, pair, process, rest, retreat, sets, stream};
+use crate::{
+    Outcome, family, inheritance, meeting, members, pair, process, rest, retreat, sets, stream,
+};
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
 use sovia_sys::call;
@@ -278,13 +280,13 @@ pub fn keep_only(keep: &[i32]) {
     call::close_range(from, i32::MAX);
 }
 
-/// `fd` has come from another process, or from this one by a way round. If it is a connection that this process has
-/// on a VI already, it is one more descriptor of that.
-pub fn received(fd: i32) {
-    if let Some((_, at)) = table::conn_of_socket(fd)
-        && at.is_attached_here()
-    {
-        table::refer(fd, at);
+/// `fd` has come on `channel` from another process, or from this one by a way round. If it is a connection that this
+/// process has on a VI already, it is one more descriptor of that.
+pub fn received(channel: i32, fd: i32) {
+    match table::conn_of_socket(fd) {
+        Some((_, at)) if at.is_attached_here() => table::refer(fd, at),
+        Some(_) => {}
+        None => inheritance::received(channel, fd, |fd, role| opened(fd, role, Server::Unknown)),
     }
 }
 

@@ -13,6 +13,8 @@ pub enum Cause {
     Ulp,
     /// It is sent to another process.
     Passed,
+    /// It is sent to another process, and that is on record.
+    PassedOnRecord,
     /// A call that Sovia does not carry.
     Call,
     /// It is in an epoll instance that others wait for as well, or wait for itself: of that the kernel alone
@@ -36,6 +38,11 @@ impl Cause {
         matches!(self, Cause::Credentials | Cause::AddressSpace | Cause::Filter | Cause::Table)
     }
 
+    /// Whether processes may get the socket of which the family has no record.
+    pub(super) fn spreads(self) -> bool {
+        !self.is_for_program() && !matches!(self, Cause::Peer | Cause::PassedOnRecord)
+    }
+
     /// Whether another program gets the socket.
     pub(super) fn is_for_program(self) -> bool {
         matches!(self, Cause::Exec | Cause::Spawn)
@@ -45,7 +52,7 @@ impl Cause {
         match self {
             Cause::Exec | Cause::Spawn => Reason::RetreatExec,
             Cause::Ulp => Reason::RetreatUlp,
-            Cause::Passed => Reason::RetreatPassed,
+            Cause::Passed | Cause::PassedOnRecord => Reason::RetreatPassed,
             Cause::Call | Cause::Set | Cause::Table => Reason::RetreatCall,
             Cause::Credentials => Reason::RetreatCredentials,
             Cause::AddressSpace => Reason::AddressSpace,

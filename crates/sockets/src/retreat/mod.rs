@@ -39,7 +39,7 @@ use crate::pair;
 use crate::pair::lent::{self, How};
 use crate::stream::{self, leaving, listeners};
 use crate::table::{self, Ref};
-use crate::{anchors, family, meeting, process, sets, stats};
+use crate::{anchors, family, inheritance, meeting, process, sets, stats};
 use core::sync::atomic::Ordering;
 use patience::Patience;
 use sovia_control::Reason;
@@ -55,9 +55,16 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     }
 }
 
+/// A descriptor of a connection is about to be sent to another process, which may put it on a VI if it has not had one
+/// ([`inheritance`]).
+pub fn before_passing(fd: i32, at: Ref) {
+    let is_on_record = inheritance::pass(fd, at);
+    now(fd, at, if is_on_record { Cause::PassedOnRecord } else { Cause::Passed });
+}
+
 fn take_back(fd: i32, at: Ref, cause: Cause) {
     let conn = at.conn;
-    if !cause.is_for_program() && cause != Cause::Peer {
+    if cause.spreads() {
         // What a program that has inherited it would have to know as well.
         conn.spread();
     }

@@ -16,6 +16,43 @@ pub fn each_descriptor(each: impl FnMut(RawFd)) -> bool {
     each_number(c"/proc/self/fd", each)
 }
 
+/// A path below /proc, with a null at its end.
+type Path = [u8; 48];
+
+/// Where a process's descriptors are.
+fn descriptors_of(pid: i32) -> (Path, usize) {
+    let (mut path, mut at): (Path, usize) = ([0; 48], 0);
+    put(&mut path, &mut at, b"/proc/");
+    put_number(&mut path, &mut at, pid.unsigned_abs());
+    put(&mut path, &mut at, b"/fd");
+    (path, at)
+}
+
+fn descriptor_of(pid: i32, fd: RawFd) -> Path {
+    let (mut path, mut at) = descriptors_of(pid);
+    put(&mut path, &mut at, b"/");
+    put_number(&mut path, &mut at, fd.unsigned_abs());
+    path
+}
+
+/// Calls `each` with every open descriptor of another process; false if /proc cannot say, or this process may not look.
+pub fn each_descriptor_of(pid: i32, each: impl FnMut(RawFd)) -> bool {
+    let (path, _) = descriptors_of(pid);
+    core::ffi::CStr::from_bytes_until_nul(&path).is_ok_and(|path| each_number(path, each))
+}
+
+/// What a descriptor of another process is, as /proc names it.
+pub fn read_link_of(pid: i32, fd: RawFd, out: &mut [u8]) -> Result<usize> {
+    let path = descriptor_of(pid, fd);
+    sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
+}
+
+/// Opens the file anew that a descriptor of another process is of.
+pub fn open_of(pid: i32, fd: RawFd, flags: i32) -> Result<RawFd> {
+    let path = descriptor_of(pid, fd);
+    sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags | libc::O_CLOEXEC).map(|fd| fd as RawFd)
+}
+
 /// Calls `each` with every thread of the calling process; false if /proc cannot say.
 pub fn each_thread(each: impl FnMut(i32)) -> bool {
     each_number(c"/proc/self/task", each)

@@ -51,6 +51,12 @@ pub fn disconnect(fd: RawFd) -> Result<()> {
     sys!(connect, fd, &raw const nowhere, size_of::<libc::sockaddr>()).map(drop)
 }
 
+/// The process at the other end of a Unix socket, or the one that has made both ends.
+pub fn peer_of(fd: RawFd) -> Option<i32> {
+    let [pid, _, _] = getsockopt::<[i32; 3]>(fd, libc::SOL_SOCKET, libc::SO_PEERCRED).ok()?;
+    (pid > 0).then_some(pid)
+}
+
 /// Reads a socket option of a plain type.
 pub fn getsockopt<T: Copy + Default>(fd: RawFd, level: i32, name: i32) -> Result<T> {
     let mut value = T::default();

@@ -1,0 +1,118 @@
+//! Connections that processes send to each other, as descriptors in messages.
+//!
+//! The sender records each ([`PassedOn`]) in the memory of its family. The receiver knows from the channel which process
+//! has sent it, or made the channel, and looks in the records of that one's family; or in its own family's, which may be
+//! the sender's. From then on it is as with a connection that a program inherits.
+
+use super::families::{self, Files, Which};
+use super::leave::may_be_on_vi;
+use super::take::inherit;
+use crate::conn::{Holding, Role};
+use crate::family;
+use crate::passed_on::{Copy, LEN, Sent};
+use crate::process;
+use crate::table::{self, Ref};
+use core::sync::atomic::Ordering;
+use smallvec::SmallVec;
+use sovia_control::inheritance::Passed;
+use sovia_signal::chain;
+use sovia_sys::mapping::is_sealed_memory;
+use sovia_sys::{Fd, call, diag};
+
+/// A connection is about to be sent to another process. True if that may put it on a VI.
+pub(crate) fn pass(fd: i32, at: Ref) -> bool {
+    if process::is_borrowed() || process::has_shared() || family::file().is_none() {
+        return false;
+    }
+    let Some(passed_on) = family::passed_on().filter(|_| may_be_on_vi(fd, at)) else {
+        return false;
+    };
+    if !at.conn.hand() {
+        return false;
+    }
+    let conn = at.conn;
+    let (index, generation) = (at.index, at.generation);
+    let sent = Sent { index, generation, is_connector: conn.is_connector() };
+    passed_on.add(conn.cookie.load(Ordering::Relaxed), sent);
+    true
+}
+
+/// A descriptor has come in a message on `channel`. `record` records a connection.
+pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
+    if channel < 0
+        || process::is_confined()
+        || process::is_borrowed()
+        || process::has_shared()
+        || chain::is_in_handler()
+        || !table::is_blank(fd)
+        || !table::is_tcp(fd)
+    {
+        return;
+    }
+    let Ok(cookie) = diag::cookie(fd) else { return };
+    let Some((which, sent)) = find(channel, cookie) else { return };
+    let role = if sent.is_connector { Role::Connector } else { Role::Acceptor };
+    record(fd, role);
+    if let Some(here) = table::conn(fd) {
+        inherit(here, which, sent.index, sent.generation);
+    }
+}
+
+/// What the socket with that cookie was in which family.
+fn find(channel: i32, cookie: u64) -> Option<(Which, Sent)> {
+    let own = || Some((Which::OWN, family::passed_on()?.read().find(cookie)?));
+    own().or_else(|| {
+        let sender = call::peer_of(channel).filter(|&pid| pid != call::getpid())?;
+        let known = families::of_sender(sender)
+            .find_map(|(which, files)| Some((which, read(files.records.fd)?.find(cookie)?)));
+        known.or_else(|| {
+            let (files, sent) = look_for(sender, cookie)?;
+            match families::add(files, sender) {
+                Some(which) => Some((which, sent)),
+                None => {
+                    drop((Fd::keep(files.records.fd), Fd::keep(files.locks.fd)));
+                    None
+                }
+            }
+        })
+    })
+}
+
+fn read(records: i32) -> Option<Copy> {
+    let read = || {
+        let mut bytes = [0; LEN];
+        let is_whole = call::pread(records, &mut bytes, family::PASSED_ON_AT as i64) == Ok(LEN);
+        is_whole.then(|| Copy::of(&bytes))
+    };
+    // The sender of another connection may be in the middle of an entry.
+    let once = read()?;
+    (read()? == once && once.layout() == Holding::LAYOUT).then_some(once)
+}
+
+/// The files of the family, among those that a process has open, that has sent the socket with that cookie.
+fn look_for(process: i32, cookie: u64) -> Option<(Files, Sent)> {
+    let mut open: SmallVec<[i32; 64]> = SmallVec::new();
+    call::each_descriptor_of(process, |fd| open.push(fd));
+    let named = |fd: i32, name: &[u8]| {
+        let mut link = [0; 64];
+        let n = call::read_link_of(process, fd, &mut link).unwrap_or(0);
+        link[..n].starts_with(name)
+    };
+    let file = |fd: i32| {
+        let opened = Fd::make(|| call::open_of(process, fd, libc::O_RDONLY)).ok()?;
+        let (_, inode) = call::file_id(opened.raw()).ok()?;
+        Some((opened, inode))
+    };
+    let records = open.iter().filter(|&&fd| named(fd, b"/memfd:sovia-records"));
+    let (records, inode, copy, sent) = records.copied().find_map(|fd| {
+        let (records, inode) = file(fd)?;
+        is_sealed_memory(records.raw(), family::FILE_LEN).then_some(())?;
+        let copy = read(records.raw())?;
+        let sent = copy.find(cookie)?;
+        Some((records, inode, copy, sent))
+    })?;
+    let locks = open.iter().filter(|&&fd| named(fd, b"/memfd:sovia-family"));
+    let locks = locks.copied().filter_map(file).find(|(_, inode)| *inode == copy.locks())?;
+    let passed = |(file, inode): (Fd, u64)| Passed { fd: file.into_raw(), inode };
+    Some((Files { records: passed((records, inode)), locks: passed(locks) }, sent))
+}
