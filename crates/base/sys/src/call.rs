@@ -34,7 +34,7 @@ pub use file::{
     file_id, file_size, file_system, ftruncate, is_plain_file, memfd_create, open, pread,
     program_at, pwrite_both, read, seek, write,
 };
-pub use proc_fs::{each_descriptor, each_thread, read_link};
+pub use proc_fs::{each_descriptor, each_thread, read_link, reopen};
 pub(crate) use proc_fs::{put, put_number};
 pub use socket::{
     bytes_unread, disconnect, getsockopt, has_filter, recv, recvmsg, send, sendmsg, setsockopt,
