@@ -44,7 +44,7 @@ struct Files {
 }
 
 /// Descriptors of connections.
-type Descriptors = SmallVec<[(i32, Ref); 4]>;
+pub(crate) type Descriptors = SmallVec<[(i32, Ref); 4]>;
 
 /// Whether this process may have something to tell a program that it becomes.
 pub fn may_be_left() -> bool {
@@ -55,10 +55,9 @@ pub fn may_be_left() -> bool {
 ///
 /// # Errors
 /// `ENOENT` if it inherits some, and there is no such program: that is what exec would say.
-pub(crate) fn leave(target: Target<'_>) -> Result<Left, Errno> {
-    let inherited = inherited();
+pub(crate) fn leave(inherited: &Descriptors, target: Target<'_>) -> Result<Left, Errno> {
     let mut left = Left::default();
-    if inherited.is_empty() {
+    if inherited.is_empty() || has_left() {
         return Ok(left);
     }
     if let Target::Path(path) = target
@@ -68,10 +67,10 @@ pub(crate) fn leave(target: Target<'_>) -> Result<Left, Errno> {
     }
     if process::has_shared() {
         // A child that runs on this memory may have its own descriptors of them, and is on no record.
-        inherited.iter().for_each(|(_, at)| at.conn.spread());
+        spread(inherited);
         return Ok(left);
     }
-    let told = hand(&inherited, &mut left);
+    let told = hand(inherited, &mut left);
     // With one number of a connection all must be told; and the program knows nothing of epoll instances, in which its
     // connections may be.
     if !told.is_empty()
@@ -101,10 +100,15 @@ fn hand(inherited: &Descriptors, left: &mut Left) -> Descriptors {
 }
 
 /// This process is about to start another program, which inherits its connections.
-pub(crate) fn spread() {
-    for (_, at) in inherited() {
-        at.conn.spread();
+pub(crate) fn spread(inherited: &Descriptors) {
+    if !has_left() {
+        inherited.iter().for_each(|(_, at)| at.conn.spread());
     }
+}
+
+/// Whether this process has left its connections. Their family knows that.
+fn has_left() -> bool {
+    process::is_confined()
 }
 
 /// `fd` has been taken out of another process. If it is a connection of the family's, that has no record of who has it.
@@ -132,19 +136,15 @@ impl Drop for Left {
 }
 
 /// The descriptors of connections that another program inherits of this process.
-fn inherited() -> Descriptors {
+pub(crate) fn inherited() -> Descriptors {
     let mut inherited = Descriptors::new();
-    if process::is_confined() {
-        // It has left its connections, and their family knows that.
-        return inherited;
-    }
     let look = |fd, at: Ref| {
         if outlasts_exec(fd) {
             inherited.push((fd, at));
         }
     };
     if process::is_borrowed() {
-        table::for_each_conn_elsewhere(|_| true, look);
+        table::for_each_conn_elsewhere(look);
     } else {
         table::for_each_conn(look);
     }

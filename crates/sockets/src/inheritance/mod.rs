@@ -21,7 +21,7 @@
 mod leave;
 mod take;
 
+pub(crate) use leave::{Descriptors, inherited, leave, spread};
 pub use leave::{Left, Target, may_be_left, shares_memory, taken};
-pub(crate) use leave::{leave, spread};
 pub use take::take;
 pub(crate) use take::{forget, is_alone};

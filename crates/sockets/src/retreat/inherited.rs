@@ -2,10 +2,8 @@
 
 use super::{Cause, all};
 use crate::Errno;
-use crate::inheritance::{self, Left, Target};
-use crate::process;
-use crate::table::{self, Ref};
-use sovia_sys::call;
+use crate::inheritance::{self, Descriptors, Left, Target};
+use crate::table;
 
 /// This process is about to become another program: all that this would inherit goes back to TCP, and it is told of
 /// what it may take from there. What is returned is to be dropped where the process has not become the program.
@@ -13,31 +11,28 @@ use sovia_sys::call;
 /// # Errors
 /// `ENOENT` if there is no such program: the kernel need not be asked, and nothing goes back.
 pub fn before_exec(target: Target<'_>) -> Result<Left, Errno> {
-    let left = inheritance::leave(target)?;
-    leave_inherited(Cause::Exec);
+    let inherited = inherited();
+    let left = inheritance::leave(&inherited, target)?;
+    take_back(inherited, Cause::Exec);
     Ok(left)
 }
 
 /// The same before a child is started that becomes one.
 pub fn before_spawn() {
-    inheritance::spread();
-    leave_inherited(Cause::Spawn);
+    let inherited = inherited();
+    inheritance::spread(&inherited);
+    take_back(inherited, Cause::Spawn);
 }
 
-fn leave_inherited(cause: Cause) {
+/// The connections that another program gets.
+fn inherited() -> Descriptors {
+    // Before they are looked for: a connection that is opened after that is none of a fresh socket.
     table::note_shared();
-    let mut inherited = Vec::new();
-    let look = |fd, at: Ref| {
-        let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);
-        // One that has not met must not meet later: what the new program moves over TCP is not counted here.
-        if at.conn.phase().may_be_on_vi() && flags & libc::FD_CLOEXEC as usize == 0 {
-            inherited.push((fd, at));
-        }
-    };
-    if process::is_borrowed() {
-        table::for_each_conn_elsewhere(|conn| conn.phase().may_be_on_vi(), look);
-    } else {
-        table::for_each_conn(look);
-    }
+    inheritance::inherited()
+}
+
+fn take_back(mut inherited: Descriptors, cause: Cause) {
+    // One that has not met must not meet later: what the new program moves over TCP is not counted here.
+    inherited.retain(|(_, at)| at.conn.phase().may_be_on_vi());
     all(&inherited, cause);
 }
