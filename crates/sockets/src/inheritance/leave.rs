@@ -46,20 +46,20 @@ struct Files {
 /// Descriptors of connections.
 pub(crate) type Descriptors = SmallVec<[(i32, Ref); 4]>;
 
-/// Whether this process may have something to tell a program that it becomes.
-pub fn may_be_left() -> bool {
-    family::file().is_some()
-}
-
-/// This process is about to become another program: tells it of the connections that it inherits.
+/// This process is about to become another program: tells it of the connections that it inherits. `target` is asked for
+/// only if there may be something to tell.
 ///
 /// # Errors
 /// `ENOENT` if it inherits some, and there is no such program: that is what exec would say.
-pub(crate) fn leave(inherited: &Descriptors, target: Target<'_>) -> Result<Left, Errno> {
+pub(crate) fn leave<'a>(
+    inherited: &Descriptors,
+    target: impl FnOnce() -> Target<'a>,
+) -> Result<Left, Errno> {
     let mut left = Left::default();
     if inherited.is_empty() || has_left() {
         return Ok(left);
     }
+    let target = if family::file().is_some() { target() } else { Target::Unknown };
     if let Target::Path(path) = target
         && call::program_at(path) == Err(call::Errno::ENOENT)
     {

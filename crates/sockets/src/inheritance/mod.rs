@@ -22,6 +22,6 @@ mod leave;
 mod take;
 
 pub(crate) use leave::{Descriptors, inherited, leave, spread};
-pub use leave::{Left, Target, may_be_left, shares_memory, taken};
+pub use leave::{Left, Target, shares_memory, taken};
 pub use take::take;
 pub(crate) use take::{forget, is_alone};

@@ -6,11 +6,12 @@ use crate::inheritance::{self, Descriptors, Left, Target};
 use crate::table;
 
 /// This process is about to become another program: all that this would inherit goes back to TCP, and it is told of
-/// what it may take from there. What is returned is to be dropped where the process has not become the program.
+/// what it may take from there. What is returned is to be dropped where the process has not become the program. `target`
+/// is asked for only if there may be something to tell.
 ///
 /// # Errors
 /// `ENOENT` if there is no such program: the kernel need not be asked, and nothing goes back.
-pub fn before_exec(target: Target<'_>) -> Result<Left, Errno> {
+pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errno> {
     let inherited = inherited();
     let left = inheritance::leave(&inherited, target)?;
     take_back(inherited, Cause::Exec);
