@@ -8,12 +8,6 @@
 extern char **environ;
 enum { ROUNDS = 300, MANY = 3000, SIZE = 100, FIRST = 20, LAST = 60, SET = 90, STACK = 1 << 18 };
 
-static void reap(const char *who, pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, 0));
-    say_status(who, status);
-}
-
 static void converse(int fd, bool server, int rounds) {
     for (int i = 0; i < rounds; i++) {
         char out[SIZE], in[SIZE];

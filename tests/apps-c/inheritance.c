@@ -5,12 +5,6 @@
 extern char **environ;
 enum { ROUNDS = 300, SIZE = 100, GREETING = 8, EARLY = 12, READ_EARLY = 5, MARKS = 50, MARK = 9 };
 
-static void reap(const char *who, pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, 0));
-    say_status(who, status);
-}
-
 static void converse(int fd, bool server, int rounds) {
     for (int i = 0; i < rounds; i++) {
         char out[SIZE], in[SIZE];
