@@ -156,7 +156,7 @@ static void fails_first(struct peer *p) {
     becomes(p, p->fd, "server");
 }
 
-// As a program does that looks who is there before it lets another one answer.
+// As a program does that looks which client is there before it lets another one answer.
 static void reads_and_greets(struct peer *p) {
     char some[READ_EARLY];
     recv_all(p->fd, some, sizeof some);

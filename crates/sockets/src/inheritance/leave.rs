@@ -111,7 +111,8 @@ fn has_left() -> bool {
     process::is_confined()
 }
 
-/// `fd` has been taken out of another process. If it is a connection of the family's, that has no record of who has it.
+/// `fd` has been taken out of another process. If it is a connection of the family's, that has no record of all
+/// processes that hold it.
 pub fn taken(fd: i32) {
     if let Ok(cookie) = sovia_sys::diag::cookie(fd) {
         family::each_conn(|conn| {

@@ -1,7 +1,7 @@
 //! Connections that outlive an exec.
 //!
 //! A program that inherits a connection knows neither how many bytes it has carried nor which other processes have it:
-//! one of them may move bytes over TCP that nobody counts. So an inherited connection stays on TCP, unless the process
+//! one of them may move bytes over TCP without counting them. So an inherited connection stays on TCP, unless the process
 //! that became the program ran under Sovia and has told it (`leave.rs`; [`sovia_control::inheritance`] has the form) where
 //! the records of its family are. The program takes what it is told (`take.rs`) and looks there, at its calls, until no
 //! process of that family has the connection any more. Then it is the only one with it, and the connection

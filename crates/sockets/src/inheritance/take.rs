@@ -84,7 +84,7 @@ fn left_as(number: i32) -> Option<Inheritance> {
     let mut bytes = [0; LEN];
     let is_whole = call::pread(number, &mut bytes, 0) == Ok(LEN);
     let inheritance = Inheritance::decode(&bytes).filter(|_| is_whole)?;
-    // Whoever it was for, it ends here.
+    // Whichever program it was for, it ends here.
     drop(Fd::keep(number));
     let head = inheritance.head();
     let program = call::program_at(c"/proc/self/exe").ok().map(|(program, _)| program);
@@ -120,7 +120,7 @@ fn has_come_to_be_alone(fd: i32, at: Ref) -> bool {
         return false;
     };
     // In this order: what others have asked for is there once they have gone.
-    if !taken.nobody_holds(&connection.there) || is_for_kernel(fd) {
+    if !taken.no_other_holds(&connection.there) || is_for_kernel(fd) {
         return false;
     }
     if at.conn.approach.inherited.swap(0, Ordering::AcqRel) != 0 {
@@ -132,7 +132,7 @@ fn has_come_to_be_alone(fd: i32, at: Ref) -> bool {
 impl Taken {
     /// Whether no process of the family that had a connection holds it any more, and none but this has got it from
     /// there.
-    fn nobody_holds(&self, there: &Inherited) -> bool {
+    fn no_other_holds(&self, there: &Inherited) -> bool {
         let Some(before) = self.held(there) else { return false };
         let mut list = [0; LIST_LEN];
         if call::pread(self.records.fd, &mut list, 0) != Ok(LIST_LEN) {
@@ -144,7 +144,7 @@ impl Taken {
             return false;
         }
         // A process that has died meanwhile may have given it to a child first, which was on record before it lived. In
-        // another life there is nobody: the last of them has let it go.
+        // another life there is none: the last of them has let it go.
         let now = self.held(there);
         // Another thread may have closed the files meanwhile.
         let are_there = is_there(self.records) && is_there(self.locks);
