@@ -37,8 +37,8 @@ CLIENT *clnt_via_create(int fd, const struct netbuf *address, rpcprog_t program,
 /* As svc_vc_create, over a socket of libsovia's that listens; RPC_ANYFD makes one at any port. It is for svc_reg, with a
  * struct netconfig of TCP's or NULL, or for svc_register.
  *
- * Its sockets are in svc_pollfd like any other transport's. Whoever waits for them himself, instead of svc_run, does so
- * by sov_poll: libc's poll knows nothing of the bytes on a Virtual Interface. */
+ * Its sockets are in svc_pollfd like any other transport's. A program that waits for them itself, instead of in
+ * svc_run, does so by sov_poll: libc's poll knows nothing of the bytes on a Virtual Interface. */
 SVCXPRT *svc_via_create(int fd, u_int send_size, u_int receive_size);
 
 #ifdef __cplusplus

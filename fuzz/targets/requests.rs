@@ -131,7 +131,7 @@ fn expect_distinct(lines: &[Line]) {
     }
 }
 
-/// The table alone, as a user of it who keeps a book of what it has: a call for each method.
+/// The table alone, as a user of it that keeps a book of what it has: a call for each method.
 fn table(table: &Table, rules: Vec<Rule>, input: &mut Input<'_>, book: &RefCell<HashSet<u32>>) {
     let pair = pair::get(table.pair).expect("a pair lives as long as its story");
     let (honest, side) = (&pair.segment, table.side ^ 1);

@@ -30,7 +30,7 @@ over() {
     local status begun_at=$SECONDS
     (limit=120 become "$@")
     status=$?
-    # timeout's words for the first signal and the second; the latter is also a client's that somebody else has killed.
+    # timeout's words for the first signal and the second; the latter is also a client's that something else has killed.
     case $status in 124 | 137) [ $((SECONDS - begun_at)) -lt 120 ] || failed "$2 does not end" ;; esac
     return $status
 }
@@ -48,10 +48,10 @@ become() {
     exec "${command[@]}" "$@"
 }
 
-# open PORT: whether somebody listens there.
+# open PORT: whether a server listens there.
 open() { grep -qE ":$(printf %04X "$1") 0+:0000 0A" /proc/net/tcp /proc/net/tcp6; }
 
-# listening PORT WHAT [PROCESS]: waits until somebody listens there, for half a minute, or until the process has ended.
+# listening PORT WHAT [PROCESS]: waits until a server listens there, for half a minute, or until the process has ended.
 listening() {
     local tries
     for tries in $(seq 600); do
@@ -70,7 +70,7 @@ start() {
     servers+=("$server")
 }
 
-# serve HOW PORT COMMAND...: starts a server; returns when somebody listens.
+# serve HOW PORT COMMAND...: starts a server; returns when it listens.
 serve() {
     local how=$1 port=$2
     shift 2
@@ -79,7 +79,7 @@ serve() {
 }
 
 # job PROCESS: this shell's own number of a server that runs; nothing if it has ended. The process's number may be another
-# one's then: a signal goes by the shell's, which it knows to be a child's or nobody's.
+# one's then: a signal goes by the shell's, which it knows to be a child's or no process's.
 job() { jobs -lr | sed -nE "s/^\[([0-9]+)\][-+ ] *$1 .*/\1/p"; }
 
 runs() { [ -n "$(job "$1")" ]; }
@@ -121,7 +121,7 @@ finish() {
     servers=()
 }
 
-# A port on which nobody listens, and none on the nine behind it.
+# A port on which no server listens, and none on the nine behind it.
 port() {
     local at
     while at=$((20000 + RANDOM % 10000)); do

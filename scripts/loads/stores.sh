@@ -117,7 +117,7 @@ redis_board() {
     become "$how" redis-cli -p "$at" subscribe board >"$folder/got" 2>/dev/null &
     listener=$!
     servers+=("$listener")
-    until_is 1 redis_listeners "$how" "$at" || { failed 'nobody listens' && return; }
+    until_is 1 redis_listeners "$how" "$at" || { failed 'no client listens' && return; }
     begun=$EPOCHREALTIME
     seq $count | sed 's/^/publish board /' | over "$how" redis-cli -p "$at" >"$folder/told"
     for tries in $(seq 3000); do

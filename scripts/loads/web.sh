@@ -104,7 +104,7 @@ web_signals() {
     local how=$1 at kept alone tries daemon=on
     at=$(port)
     nginx_config "$at" "$hello" 2 >"$folder/nginx.conf"
-    # Only one that is nobody's child takes a new program, and looks for it in no path.
+    # Only one whose parent has ended takes a new program, and looks for it in no path.
     over "$how" "$(command -v nginx)" -c "$folder/nginx.conf"
     listening "$at" nginx || return
     over "$how" wrk --timeout 60 -t1 -c8 -d4 "http://127.0.0.1:$at/" >"$folder/kept.log" &

@@ -8,12 +8,6 @@
 
 static char buffer[70000];
 
-static void reap(const char *who, pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, __WALL));
-    say_status(who, status);
-}
-
 // Requests and answers of the client's.
 static void converse(int fd, int count, char tag) {
     for (int i = 0; i < count; i++) {

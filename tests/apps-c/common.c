@@ -100,6 +100,12 @@ void say_status(const char *who, int status) {
         say("%s: exit %d", who, WEXITSTATUS(status));
 }
 
+void reap(const char *who, pid_t child) {
+    int status;
+    MUST(waitpid(child, &status, __WALL));
+    say_status(who, status);
+}
+
 // --- meeting
 
 static socklen_t loopback(int family, int port, struct sockaddr_storage *address) {

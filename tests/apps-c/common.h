@@ -96,6 +96,7 @@ void say_text(const char *what, const void *bytes, long count);
 const char *poll_names(int mask);
 const char *epoll_names(uint32_t mask);
 void say_status(const char *who, int wait_status);
+void reap(const char *who, pid_t child); // a child of whatever kind; says how it has ended
 // For people: not compared. Goes to stderr, as a line that begins with `note: `.
 __attribute__((format(printf, 1, 2))) void note(const char *format, ...);
 

@@ -46,7 +46,7 @@ static bool is_over(void) { return access(note_path("done"), F_OK) == 0; }
 static void await_note(const char *name) {
     for (int tries = 0; access(note_path(name), F_OK) != 0; tries++) {
         if (tries == 30000)
-            die("nobody has left the note %s", name);
+            die("no process has left the note %s", name);
         nap(2);
     }
 }

@@ -317,7 +317,7 @@ static void exclusive(struct peer *p) {
     start(&w[0], sets[0], 20000);
     start(&w[1], sets[1], 20000);
     have(p, 's');
-    say("%s", told(w) >= 1 ? "told" : "NOBODY told");
+    say("%s", told(w) >= 1 ? "told" : "NO THREAD told");
     recv_all(p->fd, buffer, 4);
     start(&w[0], sets[0], 100);
     join("empty", &w[0]);

@@ -5,12 +5,6 @@
 extern char **environ;
 static char buffer[70000];
 
-static void reap(const char *who, pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, 0));
-    say_status(who, status);
-}
-
 static void converse(int fd, bool server, int count) {
     for (int i = 0; i < count; i++) {
         char out[100], in[100];

@@ -5,12 +5,6 @@ static char buffer[70000];
 
 static pid_t spawn(void) { return MUST(fork()); }
 
-static void reap(const char *who, pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, 0));
-    say_status(who, status);
-}
-
 // Waits for a word from another process, and gives one.
 static int turns[2][2];
 static void make_turns(void) {

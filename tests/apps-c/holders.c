@@ -1,65 +1,14 @@
 // A program inherits a connection that another process has as well, of which its family has no record.
-#include "common.h"
+#include "heirs.h"
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
 extern char **environ;
-enum { ROUNDS = 300, MANY = 3000, SIZE = 100, FIRST = 20, LAST = 60, SET = 90, STACK = 1 << 18 };
+enum { MANY = 3000, FIRST = 20, LAST = 60, SET = 90, STACK = 1 << 18 };
 
-static void reap(const char *who, pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, 0));
-    say_status(who, status);
-}
-
-static void converse(int fd, bool server, int rounds) {
-    for (int i = 0; i < rounds; i++) {
-        char out[SIZE], in[SIZE];
-        fill(out, sizeof out, i);
-        if (!server)
-            send_all(fd, out, sizeof out);
-        recv_all(fd, in, sizeof in);
-        if (server)
-            send_all(fd, in, sizeof in);
-        else if (memcmp(in, out, sizeof in))
-            die("answer %d is another's", i);
-    }
-}
-
-static void talk(int fd, bool server) {
-    warm_until_met(fd, server);
-    converse(fd, server, ROUNDS);
-}
-
-// --- this program again
-
-static char number[16];
-
-static char **heir(struct peer *p, int fd, const char *what) {
-    static char *arguments[6];
-    snprintf(number, sizeof number, "%d", fd);
-    char *all[6] = {(char *)p->self, "--heir", number, (char *)what, (char *)p->dir, NULL};
-    memcpy(arguments, all, sizeof arguments);
-    return arguments;
-}
-
-static void becomes(struct peer *p, int fd, const char *what) {
-    execv(p->self, heir(p, fd, what));
-    die("exec: %s", strerrorname_np(errno));
-}
-
-static pid_t serve(struct peer *p, const char *what) {
-    pid_t child = MUST(fork());
-    if (child)
-        return child;
-    MUST(dup2(p->fd, FIRST));
-    close(p->listener);
-    close(p->fd);
-    becomes(p, FIRST, what);
-    return 0;
-}
+static pid_t serve(struct peer *p, const char *what) { return start_heir(p, what, FIRST, FIRST); }
 
 static void await_file(const char *dir, const char *name) {
     char path[600];

@@ -1,52 +1,9 @@
-// A program that inherits a connection, as a server under inetd does, and who else has it.
-#include "common.h"
+// A program that inherits a connection, as a server under inetd does, and the other processes that have it.
+#include "heirs.h"
 #include <spawn.h>
 
 extern char **environ;
-enum { ROUNDS = 300, SIZE = 100, GREETING = 8, EARLY = 12, READ_EARLY = 5, MARKS = 50, MARK = 9 };
-
-static void reap(const char *who, pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, 0));
-    say_status(who, status);
-}
-
-static void converse(int fd, bool server, int rounds) {
-    for (int i = 0; i < rounds; i++) {
-        char out[SIZE], in[SIZE];
-        fill(out, sizeof out, i);
-        if (!server)
-            send_all(fd, out, sizeof out);
-        recv_all(fd, in, sizeof in);
-        if (server)
-            send_all(fd, in, sizeof in);
-        else if (memcmp(in, out, sizeof in))
-            die("answer %d is another's", i);
-    }
-}
-
-// Until it is clear whether the two ends meet, and for a while after that.
-static void talk(int fd, bool server) {
-    warm_until_met(fd, server);
-    converse(fd, server, ROUNDS);
-}
-
-// --- this program again, with the connection as a descriptor that it inherits
-
-static char number[16];
-
-static char **heir(struct peer *p, int fd, const char *what) {
-    static char *arguments[6];
-    snprintf(number, sizeof number, "%d", fd);
-    char *all[6] = {(char *)p->self, "--heir", number, (char *)what, (char *)p->dir, NULL};
-    memcpy(arguments, all, sizeof arguments);
-    return arguments;
-}
-
-static void becomes(struct peer *p, int fd, const char *what) {
-    execv(p->self, heir(p, fd, what));
-    die("exec: %s", strerrorname_np(errno));
-}
+enum { GREETING = 8, EARLY = 12, READ_EARLY = 5, MARKS = 50, MARK = 9 };
 
 static void answers_lines(void) {
     char line[SIZE];
@@ -94,17 +51,7 @@ static int is_heir(char **argv) {
 
 // --- what inetd does
 
-static pid_t serve(struct peer *p, const char *what) {
-    pid_t child = MUST(fork());
-    if (child)
-        return child;
-    MUST(dup2(p->fd, 0));
-    MUST(dup2(p->fd, 1));
-    close(p->listener);
-    close(p->fd);
-    becomes(p, 0, what);
-    return 0;
-}
+static pid_t serve(struct peer *p, const char *what) { return start_heir(p, what, 0, 1); }
 
 static void inetd(struct peer *p) {
     pid_t child = serve(p, "server");
@@ -209,7 +156,7 @@ static void fails_first(struct peer *p) {
     becomes(p, p->fd, "server");
 }
 
-// As a program does that looks who is there before it lets another one answer.
+// As a program does that looks which client is there before it lets another one answer.
 static void reads_and_greets(struct peer *p) {
     char some[READ_EARLY];
     recv_all(p->fd, some, sizeof some);

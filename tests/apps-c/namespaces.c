@@ -35,12 +35,6 @@ static pid_t nested(void (*run)(struct peer *), struct peer *p) {
     return outer;
 }
 
-static void reap(const char *who, pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, 0));
-    say_status(who, status);
-}
-
 static void converse(int fd, int count, char tag) {
     for (int i = 0; i < count; i++) {
         char out[100], in[100];

@@ -27,12 +27,6 @@ static void answers(struct peer *p) {
     say("%ld bytes answered, then %s", total, got ? strerrorname_np(errno) : "end of stream");
 }
 
-static void reap(const char *who, pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, 0));
-    say_status(who, status);
-}
-
 // A process that is there before the connection, and talks on what it is given.
 struct worker {
     pid_t id;

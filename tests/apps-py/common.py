@@ -141,7 +141,7 @@ PERIOD = bytes((i * 167 + (i >> 8) * 13) & 255 for i in range(65521))
 
 
 def pattern(offset, count):
-    """Bytes of a stream that everybody can check."""
+    """Bytes of a stream that either end can check."""
     start = offset % len(PERIOD)
     return (PERIOD * (2 + count // len(PERIOD)))[start : start + count]
 

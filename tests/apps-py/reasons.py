@@ -125,7 +125,7 @@ def is_relayed_answer(s):
 
 
 def no_listener(_port):
-    """Nobody listens where this one connects to."""
+    """No socket listens where this one connects to."""
     with socket.socket() as unused, socket.socket() as other:
         unused.bind(("127.0.0.1", 0))
         other.setblocking(False)

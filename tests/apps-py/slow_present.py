@@ -2,8 +2,8 @@
 
     python3 slow_present.py NOTES same|nobody
 
-Each is a TCP socket with bytes that nobody will read and a minute's time to linger: whoever is
-the last to close it waits for that long. They go to every name of a meeting with the server
+Each is a TCP socket with bytes that will not be read and a minute's time to linger: the process
+that closes it last waits for that long. They go to every name of a meeting with the server
 whose port is in NOTES, and to the server's own datagram sockets, until there is NOTES/done.
 A program of its own: what starts processes must not hold such a socket.
 """

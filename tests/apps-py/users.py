@@ -336,7 +336,7 @@ def worker():
         os.read(go_on[0], 1)
         os._exit(0)
     os.read(done[0], 1)
-    # Every connection works, old or new, and wakes those who sleep.
+    # Every connection works, old or new, and wakes the threads that sleep.
     converse(parents, 500)
     assert is_accelerated(parents)
     converse(common, 200)

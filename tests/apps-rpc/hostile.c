@@ -56,7 +56,7 @@ int hostile(CLIENT *client, const char *name) {
         send_words(client, (uint32_t[]){0x80000000 | 44, 5, 0, 2, SERVICE, FIRST, REVERSED, 0, 0, 0, 0, 0x20000000}, 12);
         printf("an argument that is not there\n");
     } else if (!strcmp(name, "stays")) {
-        // The beginning of a record; the rest does not come for as long as anybody watches.
+        // The beginning of a record; the rest does not come for as long as the test lasts.
         send_words(client, (uint32_t[]){0x80000000 | 400, 1, 0, 2}, 4);
         printf("waiting\n");
         fflush(stdout);

@@ -157,7 +157,7 @@ impl Scenario {
     }
 
     /// Runs it with both ends under Sovia, where a connector that sends first grants the VI with its request: to an
-    /// acceptor that shares a segment with it, and to one that does not, so that nobody answers.
+    /// acceptor that shares a segment with it, and to one that does not, and so does not answer.
     ///
     /// # Panics
     /// If any transcript is not the one over the kernel.

@@ -1,4 +1,4 @@
-//! A connector grants the VI with its request, before its first byte: to an acceptor that takes the request, and where nobody
+//! A connector grants the VI with its request, before its first byte: to an acceptor that takes the request, and where none
 //! does. What either end sees is the same.
 
 use sovia_tests::Scenario;

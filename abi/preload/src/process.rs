@@ -8,7 +8,7 @@ use libc::{FILE, c_char, c_int, c_long, c_void, environ};
 use smallvec::SmallVec;
 use sovia_calls::boundary::take;
 use sovia_calls::descriptors::created;
-use sovia_sockets::inheritance::{self, Target};
+use sovia_sockets::inheritance::Target;
 use sovia_sockets::ops;
 use sovia_sockets::process::is_borrowed;
 use sovia_sockets::retreat;
@@ -26,7 +26,7 @@ pub(crate) unsafe fn system_call(
     kernel: impl FnOnce() -> c_long,
 ) -> c_long {
     if matches!(number, libc::SYS_execve | libc::SYS_execveat) {
-        return replacing(Target::Unknown, kernel);
+        return replacing(|| Target::Unknown, kernel);
     }
     if number == libc::SYS_exit {
         before_leaving();
@@ -36,7 +36,7 @@ pub(crate) unsafe fn system_call(
 }
 
 /// An exec. If it comes back it has failed.
-fn replacing<T: From<i8>>(target: Target<'_>, exec: impl FnOnce() -> T) -> T {
+fn replacing<'a, T: From<i8>>(target: impl FnOnce() -> Target<'a>, exec: impl FnOnce() -> T) -> T {
     let left = match retreat::before_exec(target) {
         Ok(left) => left,
         Err(error) => {
@@ -94,11 +94,29 @@ unsafe fn by_name<'a>(name: *const c_char, environment: *const *const c_char) ->
     }
 }
 
+/// A string, if there is one.
+///
 /// # Safety
 /// `text` must be a string, or null.
 unsafe fn string<'a>(text: *const c_char) -> Option<&'a CStr> {
     // SAFETY: as the caller vouches.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) })
+}
+
+/// A string, if all of it can be read. What cannot be read is the kernel's to refuse.
+///
+/// # Safety
+/// As for [`string`]; the memory may be unmapped.
+unsafe fn string_if_readable<'a>(text: *const c_char) -> Option<&'a CStr> {
+    const LONGEST: usize = libc::PATH_MAX as usize;
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: bytes of the program's.
+    let ends = |i| unsafe { take(text.wrapping_add(i)) }.map(|byte| byte == 0);
+    let end = (0..LONGEST).map(ends).find(|end| *end != Ok(false))?;
+    // SAFETY: as the caller vouches, and it has just been read to its end.
+    end.is_ok().then(|| unsafe { CStr::from_ptr(text) })
 }
 
 /// Where this library is.
@@ -116,31 +134,9 @@ pub(crate) fn start() {
     }
 }
 
-/// The same, where there may be something to tell a program.
-fn library() -> Option<&'static CStr> {
-    LIBRARY.get().copied().filter(|_| inheritance::may_be_left())
-}
-
-/// The same, where all of it can be read and there may be something to tell a program. What cannot be read is the kernel's
-/// to refuse.
-///
-/// # Safety
-/// As for [`at_path`]; the memory may be unmapped.
-unsafe fn string_if_readable<'a>(text: *const c_char) -> Option<&'a CStr> {
-    const LONGEST: usize = libc::PATH_MAX as usize;
-    if text.is_null() || !inheritance::may_be_left() {
-        return None;
-    }
-    // SAFETY: bytes of the program's.
-    let ends = |i| unsafe { take(text.wrapping_add(i)) }.map(|byte| byte == 0);
-    let end = (0..LONGEST).map(ends).find(|end| *end != Ok(false))?;
-    // SAFETY: as the caller vouches, and it has just been read to its end.
-    end.is_ok().then(|| unsafe { CStr::from_ptr(text) })
-}
-
 /// Whether it is the command that runs programs with the library: in the same folder, or where `make install` puts it.
 fn is_sovia(path: &CStr) -> bool {
-    let Some(library) = library().and_then(|path| path.to_str().ok()) else { return false };
+    let Some(library) = LIBRARY.get().and_then(|path| path.to_str().ok()) else { return false };
     let Some((folder, _)) = library.rsplit_once('/') else { return false };
     let wanted = call::program_at(path);
     wanted.is_ok()
@@ -155,9 +151,7 @@ fn is_sovia(path: &CStr) -> bool {
 /// # Safety
 /// As for [`at_path`].
 unsafe fn has_library(environment: *const *const c_char) -> bool {
-    let Some(library) = library().map(CStr::to_bytes).filter(|_| !environment.is_null()) else {
-        return false;
-    };
+    let Some(library) = LIBRARY.get().filter(|_| !environment.is_null()) else { return false };
     const NAME: &[u8] = b"LD_PRELOAD=";
     let begins = |variable: *const c_char, with: &[u8]| {
         // SAFETY: bytes of the program's.
@@ -174,37 +168,37 @@ unsafe fn has_library(environment: *const *const c_char) -> bool {
     let value: SmallVec<[u8; 512]> =
         bytes.take_while(|byte| *byte != 0).map(|byte| byte as u8).collect();
     let mut parts = value.split(|byte| matches!(byte, b':' | b' '));
-    parts.any(|part| part == library)
+    parts.any(|part| part == library.to_bytes())
 }
 
 hooks! {
     fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        replacing(at_path(path, envp), || real!()(path, argv, envp))
+        replacing(|| at_path(path, envp), || real!()(path, argv, envp))
     }
 
     fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
-        replacing(at_path(path, inherited_environment()), || real!()(path, argv))
+        replacing(|| at_path(path, inherited_environment()), || real!()(path, argv))
     }
 
     fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
-        replacing(by_name(file, inherited_environment()), || real!()(file, argv))
+        replacing(|| by_name(file, inherited_environment()), || real!()(file, argv))
     }
 
     fn execvpe(
         file: *const c_char, argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int {
-        replacing(by_name(file, envp), || real!()(file, argv, envp))
+        replacing(|| by_name(file, envp), || real!()(file, argv, envp))
     }
 
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
-        replacing(Target::Unknown, || real!()(fd, argv, envp))
+        replacing(|| Target::Unknown, || real!()(fd, argv, envp))
     }
 
     fn execveat(
         directory: c_int, path: *const c_char, argv: *const *const c_char,
         envp: *const *const c_char, flags: c_int,
     ) -> c_int {
-        replacing(Target::Unknown, || real!()(directory, path, argv, envp, flags))
+        replacing(|| Target::Unknown, || real!()(directory, path, argv, envp, flags))
     }
 
     fn backtrace_symbols_fd(addresses: *const *mut c_void, count: c_int, fd: c_int) -> () {
@@ -348,5 +342,5 @@ extern "C" fn before_leaving() {
 
 /// The functions for which this runs do not come back to it, if they fail.
 extern "C" fn before_exec() {
-    let _ = retreat::before_exec(Target::Unknown).map(core::mem::forget);
+    let _ = retreat::before_exec(|| Target::Unknown).map(core::mem::forget);
 }

@@ -37,7 +37,7 @@ static enum xprt_stat state(SVCXPRT *xprt) {
     struct connection *connection = connection_of(xprt);
     if (connection->dead)
         return XPRT_DIED;
-    /* Nobody is told of what has been received already. */
+    /* Nothing else tells of what has been received already. */
     return record_in_is_there(&connection->in) ? XPRT_MOREREQS : XPRT_IDLE;
 }
 

@@ -65,7 +65,7 @@ static CLIENT *create(int fd, const struct netbuf *address, rpcprog_t program, r
         /* As libtirpc does: services may ask for a port that only root has. */
         bindresvport(fd, NULL);
     }
-    /* Calls and answers are single packets that nobody should hold back. */
+    /* Calls and answers are single packets that should not be held back. */
     int on = 1;
     sov_setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     CLIENT *client = NULL;

@@ -48,7 +48,7 @@ static SVCXPRT *listen_on(sa_family_t family) {
     return xprt;
 }
 
-/* Registered as TCP's, which it is: whoever asks rpcbind for that reaches it too. */
+/* Registered as TCP's, which it is: a client that asks rpcbind for that reaches it too. */
 static bool offer(int which, rpcprog_t program, rpcvers_t version, void (*dispatch)(struct svc_req *, SVCXPRT *)) {
     struct netconfig *transport = getnetconfigent(listeners[which].netid);
     if (!transport)

@@ -69,7 +69,7 @@ pub unsafe extern "C" fn sov_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE
         fopencookie(cookie, mode, Functions { read, write, seek, close })
     };
     if !file.is_null() {
-        // SAFETY: a field of a fresh stream, which nobody else has yet. `fileno` reads it.
+        // SAFETY: a field of a fresh stream, which no other thread has yet. `fileno` reads it.
         unsafe {
             let place = file.byte_add(FILENO).cast::<c_int>();
             if *place == NO_FILE {

@@ -2,17 +2,14 @@
 //! them is for the program that this process becomes.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use sovia_control::inheritance::{Inheritance, LEN, NUMBERS, Program};
 
-/// How much of a file the kernel reads for its `#!` line, in bytes.
-const SCRIPT_LINE_BYTES_MAX: u64 = 256;
+use super::inspect;
 
 /// Passes on what is there for this process. `program`: the file that this process is about to become, with the library
 /// in it; `None` where it stays what it is, or the library is not in it.
@@ -56,13 +53,5 @@ fn file_id(path: &Path) -> Option<Program> {
 
 /// Which file the kernel executes for that path: the interpreter of a script.
 fn executed(path: &Path) -> Option<Program> {
-    let mut line = Vec::new();
-    if let Ok(file) = File::open(path) {
-        file.take(SCRIPT_LINE_BYTES_MAX).read_to_end(&mut line).ok()?;
-    }
-    let Some(line) = line.strip_prefix(b"#!") else { return file_id(path) };
-    let line = line.split(|&byte| byte == b'\n').next()?;
-    let mut words = line.split(|&byte| byte == b' ' || byte == b'\t');
-    let interpreter = words.find(|word| !word.is_empty())?;
-    file_id(Path::new(std::ffi::OsStr::from_bytes(interpreter)))
+    file_id(inspect::interpreter_of(path).as_deref().unwrap_or(path))
 }

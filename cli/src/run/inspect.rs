@@ -106,9 +106,8 @@ fn inspect_to_depth(path: &Path, depth: usize) -> Findings {
     if let Some(elf) = Elf::read(&file) {
         return inspect_elf(path, &elf);
     }
-    let mut start = [0; SCRIPT_LINE_BYTES_MAX];
-    let len = file.read_at(&mut start, 0).unwrap_or(0);
-    match Shebang::parse(&start[..len]) {
+    let start = beginning(&file);
+    match Shebang::parse(&start) {
         Some(_) if depth == SCRIPT_DEPTH_MAX => Findings::default(),
         Some(shebang) => inspect_interpreter(&shebang, depth),
         None if start.starts_with(b"\x7fELF") => Findings::default(),
@@ -117,6 +116,20 @@ fn inspect_to_depth(path: &Path, depth: usize) -> Findings {
             ..inspect_to_depth(Path::new(SHELL), SCRIPT_DEPTH_MAX)
         },
     }
+}
+
+/// The interpreter of the script at `path`. `None` for other programs, and for what cannot be read.
+pub(super) fn interpreter_of(path: &Path) -> Option<PathBuf> {
+    let file = File::open(path).ok()?;
+    Shebang::parse(&beginning(&file)).map(|shebang| shebang.interpreter)
+}
+
+/// As much of a file as the kernel looks at for a `#!` line.
+fn beginning(file: &File) -> Vec<u8> {
+    let mut start = vec![0; SCRIPT_LINE_BYTES_MAX];
+    let len = file.read_at(&mut start, 0).unwrap_or(0);
+    start.truncate(len);
+    start
 }
 
 fn inspect_elf(path: &Path, elf: &Elf) -> Findings {

@@ -54,8 +54,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SPEC")]
     nic: Vec<String>,
     /// What connections do of the papers' protocol: a name such as SOVIA_COMBINE, or words joined by
-    /// commas: who handles messages (`single`, `handler`, `notify`), how bytes are sent (`auto`,
-    /// `copy`, `reg`, `hybrid=2048`), `w=8,t=4`, `chunk=16384`, `combine=1024,delay=1ms`. A window has
+    /// commas: which thread handles messages (`single`, `handler`, `notify`), how bytes are sent
+    /// (`auto`, `copy`, `reg`, `hybrid=2048`), `w=8,t=4`, `chunk=16384`, `combine=1024,delay=1ms`. A window has
     /// at most 32 packets here; t is at most w
     #[arg(long, value_name = "WORDS")]
     protocol: Option<String>,

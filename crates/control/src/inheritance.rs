@@ -46,7 +46,7 @@ pub struct Inheritance {
     words: [u64; WORDS],
 }
 
-/// By whom, to whom, and where more is to be found.
+/// By which process, for which program, and where more is to be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The process.

@@ -7,8 +7,8 @@
 //! socket that is recorded. One that is forked later shares the mappings that there were at the fork;
 //! what it maps after that belongs to it, and to the children it forks then.
 //!
-//! The first mapping is of a file, so that a program which one of the processes becomes can see who holds what it has
-//! inherited ([`crate::inheritance`]).
+//! The first mapping is of a file, so that a program which one of the processes becomes can see which
+//! processes hold what it has inherited ([`crate::inheritance`]).
 //!
 //! A slot is taken by setting its bit, which lies in the slot's own chunk; the generation tells a
 //! slot's lives apart.
@@ -19,8 +19,7 @@ use crate::members::{self, Members, is_known, my_bit};
 use crate::passed_on::PassedOn;
 use crate::per_engine::{self, per_engine};
 use core::mem::offset_of;
-use core::sync::atomic::AtomicI32;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use sovia_sync::record;
 use sovia_sys::mapping::sealed_memory;
 use sovia_sys::{Fd, Mapping};

@@ -139,7 +139,7 @@ impl Server {
         };
         let server = match kind {
             Kind::Inetutils => format!("{} -i {shown}/inetd.conf", programs.inetd.display()),
-            // Root may log in; nobody is looked up in the DNS.
+            // Root may log in; no client is looked up in the DNS.
             Kind::Pure => format!(
                 "{alone}{} -S 127.0.0.1,{port} -l unix -u 0 -H",
                 programs.pure_ftpd.display()

@@ -91,9 +91,9 @@ fn hostile_clients_harm_no_other() {
     ]);
 }
 
-/// A server of libtirpc's would wait half a minute for the rest of the record before it served anybody else.
+/// A server of libtirpc's would wait half a minute for the rest of the record before it served another client.
 #[test]
-fn half_a_record_holds_up_nobody() {
+fn half_a_record_holds_up_no_other_client() {
     let Some(programs) = programs_for_via() else { return };
     for client in [End::VIA, End::KERNEL] {
         let ends = Ends { server: End::VIA, client };

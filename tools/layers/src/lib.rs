@@ -83,7 +83,7 @@ fn faults_of(tree: &Tree, layers: &[&[&str]]) -> Vec<String> {
         }
         if !tree.modules().contains(to) {
             let root = tree.root();
-            // Those that the root itself defines, or passes on from another crate, are everybody's.
+            // Those that the root itself defines, or passes on from another crate, are every module's.
             if !root.owns.contains(to) && !root.passes_on.contains_key(&import.to) {
                 faults.push(format!(
                     "{place}: crate::{to} is neither a module nor named in lib.rs: import it from its \

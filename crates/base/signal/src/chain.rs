@@ -308,7 +308,7 @@ extern "C" fn unwound(
     _exception: *mut c_void,
     _context: *mut c_void,
 ) -> c_int {
-    /// Of `actions`: the frame goes, where else the unwinder only looks who catches the exception.
+    /// Of `actions`: the frame goes, where else the unwinder only looks which function catches the exception.
     const CLEANUP_PHASE: c_int = 2;
     const CONTINUE_UNWIND: c_int = 8;
     if actions & CLEANUP_PHASE != 0 {

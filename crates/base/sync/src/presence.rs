@@ -111,14 +111,14 @@ impl Drop for Present<'_> {
 mod tests {
     use super::*;
 
-    fn nobody() -> Presence {
+    fn empty() -> Presence {
         // SAFETY: all-zero memory is one without threads.
         unsafe { core::mem::zeroed() }
     }
 
     #[test]
     fn threads_are_inside_until_they_leave() {
-        let room = nobody();
+        let room = empty();
         let first = room.enter(true);
         let all: Vec<_> = (0..2 * KNOWN).map(|_| room.enter(false)).collect();
         drop(first);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_has_ended_inside_is_there_no_more() {
-        let room = nobody();
+        let room = empty();
         std::thread::scope(|scope| {
             for _ in 0..KNOWN {
                 scope.spawn(|| core::mem::forget(room.enter(true))).join().unwrap();
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_has_left_by_longjmp_is_inside_once() {
-        let room = nobody();
+        let room = empty();
         core::mem::forget(room.enter(true));
         drop(room.enter(true));
         assert!(room.is_empty() && room.was_abandoned());

@@ -245,8 +245,8 @@ mod tests {
             while is_listened_at(listening).unwrap() {
                 call::sched_yield();
             }
-            let nobody = SocketAddr::new(server.local_addr().unwrap().ip(), 1);
-            assert_eq!(tcp_owner(nobody, nobody), Err(Errno::ENOENT));
+            let free = SocketAddr::new(server.local_addr().unwrap().ip(), 1);
+            assert_eq!(tcp_owner(free, free), Err(Errno::ENOENT));
         }
     }
 }

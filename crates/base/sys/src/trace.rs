@@ -162,8 +162,8 @@ mod tests {
         assert_eq!(read_challenge(pid, file.raw()), None);
         assert_eq!(read_challenge(pid, -1), None);
         assert_eq!(read_challenge(pid, i32::MAX), None);
-        for nobody in [0, -1, i32::MAX] {
-            assert_eq!(read_challenge(nobody, challenge.place()), None);
+        for no_process in [0, -1, i32::MAX] {
+            assert_eq!(read_challenge(no_process, challenge.place()), None);
         }
     }
 

@@ -59,7 +59,7 @@ fn told(userfault: &Userfault, take: impl FnOnce() + Send) -> Vec<Event> {
                 Err(_) => call::sched_yield(),
             }
         }
-        assert!(!quiet, "there was an event that nobody had read");
+        assert!(!quiet, "there was an event that had not been read");
         events
     });
     assert!(userfault.is_quiet());

@@ -161,7 +161,7 @@ impl From<ConnectError> for io::Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptError {
     /// No requester has come, and the call is not to wait.
-    #[error("nobody has connected")]
+    #[error("no requester has come")]
     WouldBlock,
     /// The time is over.
     #[error("timed out")]

@@ -21,7 +21,7 @@ use via::{NetAddress, Nic, Vi};
 /// For how long no listener must have waited at an address before it is believed that none is there:
 /// a listener does not wait while it takes a request, nor before its thread has begun. On a busy
 /// machine that thread may not run for some tenths of a second.
-const NOBODY: Duration = Duration::from_secs(1);
+const NO_LISTENER: Duration = Duration::from_secs(1);
 /// How many requests must have met no listener as well: a machine that stands still for a second gives no
 /// listener the time to begin.
 const TRIES: u32 = 500;
@@ -103,8 +103,8 @@ impl<N: Nic + 'static> Stack<N> {
         let mut tries = 0;
         while let Err(error) = end.vi().connect_request(&local, remote, left()) {
             tries += 1;
-            let nobody = begin.elapsed() >= NOBODY && tries >= TRIES;
-            if error != NoMatch || nobody || left().is_some_and(|t| t.is_zero()) {
+            let no_listener = begin.elapsed() >= NO_LISTENER && tries >= TRIES;
+            if error != NoMatch || no_listener || left().is_some_and(|t| t.is_zero()) {
                 return Err(error.into());
             }
             thread::sleep(PAUSE);

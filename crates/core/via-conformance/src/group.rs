@@ -16,7 +16,7 @@ macro_rules! case {
         case!($group $name [$($need),*] $name::server::<N>, $name::client::<N>)
     };
     ($group:literal alone $name:ident [$($need:ident),*]) => {
-        case!($group $name [$($need),*] crate::nobody::<N>, $name::<N>)
+        case!($group $name [$($need),*] crate::no_role::<N>, $name::<N>)
     };
     ($group:literal $name:ident [$($need:ident),*] $server:expr, $client:expr) => {
         crate::Case {

@@ -120,7 +120,7 @@ impl<N: Nic> Case<N> {
 }
 
 /// The role that a case does not have.
-fn nobody<N: Nic>(_: &Context<'_, N>) {}
+fn no_role<N: Nic>(_: &Context<'_, N>) {}
 
 /// Every case.
 pub fn cases<N: Nic>() -> Vec<Case<N>> {

@@ -137,7 +137,7 @@ mod not_yet_is_told_until_the_other_asks {
     pub(super) fn server<N: Nic>(cx: &Context<'_, N>) {
         let (line, end) = (Line::server(cx), End::new(cx));
         ask(cx, &line, &end, 1, 2);
-        never("connected to nobody", || end.vi.connect_peer_done().is_some());
+        never("connected to no peer", || end.vi.connect_peer_done().is_some());
         assert_eq!(end.vi.state(), ViState::ConnectPending);
         line.meet();
         eventually("the peer is found", || match end.vi.connect_peer_done() {

@@ -219,7 +219,7 @@ mod both_ends_are_told_of_the_other {
     pub(super) fn client<N: Nic>(cx: &Context<'_, N>) {
         let (_line, end) = (Line::client(cx), end(cx, false));
         let mut told = None;
-        eventually("somebody waits", || {
+        eventually("a server waits", || {
             let result = end.vi.connect_request(&cx.own(3), &cx.server, SOON);
             (result != Err(ConnectError::NoMatch)).then(|| told = result.ok()).is_some()
         });

@@ -218,7 +218,7 @@ pub enum ConnectError {
     #[error("rejected by the far side")]
     Rejected,
     /// No program waits at that address under that discriminator.
-    #[error("nobody waits for a connection at this address")]
+    #[error("no program waits for a connection at this address")]
     NoMatch,
     /// The far side is there but cannot be talked to.
     #[error("the far side cannot be reached: {0}")]

@@ -30,7 +30,7 @@ const LONG_ENOUGH: u32 = 1000;
 const FAVOURS: usize = 4;
 
 /// No thread is favoured.
-const NOBODY: usize = 0;
+const NO_THREAD: usize = 0;
 /// In the word that names the favoured thread: which flag is its own.
 const FLAG: usize = FAVOURS - 1;
 
@@ -97,10 +97,10 @@ fn barrier_works() -> bool {
 impl<T> Lock<T> {
     pub(crate) fn new(value: T) -> Lock<T> {
         Lock {
-            favoured: AtomicUsize::new(NOBODY),
+            favoured: AtomicUsize::new(NO_THREAD),
             inside: [const { AtomicBool::new(false) }; FAVOURS],
             held: AtomicBool::new(false),
-            past: UnsafeCell::new(Past { last: NOBODY, times: 0, favours: 0 }),
+            past: UnsafeCell::new(Past { last: NO_THREAD, times: 0, favours: 0 }),
             value: UnsafeCell::new(value),
         }
     }
@@ -134,7 +134,7 @@ impl<T> Lock<T> {
             self.wait();
         }
         let favoured = self.favoured.load(Ordering::Relaxed);
-        if favoured != NOBODY {
+        if favoured != NO_THREAD {
             self.revoke(favoured);
         }
         point(At::Locked);
@@ -161,7 +161,7 @@ impl<T> Lock<T> {
     /// Revokes the bias and waits until the favoured thread has left. The caller must hold `held`.
     #[cold]
     fn revoke(&self, favoured: usize) {
-        self.favoured.store(NOBODY, Ordering::SeqCst);
+        self.favoured.store(NO_THREAD, Ordering::SeqCst);
         // Cannot fail: it has worked before the first thread was favoured.
         let _ = process::barrier();
         let mut spins = 0;
@@ -250,12 +250,12 @@ mod tests {
         let lock = Lock::new(0u64);
         (0..LONG_ENOUGH).for_each(|_| *lock.lock() += 1);
         let favoured = lock.favoured.load(Ordering::Relaxed);
-        assert_eq!(favoured & !FLAG, if barrier_works() { me() } else { NOBODY });
+        assert_eq!(favoured & !FLAG, if barrier_works() { me() } else { NO_THREAD });
         (0..10).for_each(|_| *lock.lock() += 1);
         std::thread::scope(|s| {
             s.spawn(|| *lock.lock() += 1);
         });
-        assert_eq!(lock.favoured.load(Ordering::Relaxed), NOBODY);
+        assert_eq!(lock.favoured.load(Ordering::Relaxed), NO_THREAD);
         assert_eq!(*lock.lock(), u64::from(LONG_ENOUGH) + 11);
     }
 
@@ -275,7 +275,7 @@ mod tests {
                     end.wait();
                 });
                 let favoured = said.recv().unwrap();
-                flags.extend((favoured != NOBODY).then_some(favoured & FLAG));
+                flags.extend((favoured != NO_THREAD).then_some(favoured & FLAG));
             }
             end.wait();
         });

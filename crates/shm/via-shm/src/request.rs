@@ -155,21 +155,21 @@ impl Segment {
 
     /// Takes a request back. False if it has been accepted meanwhile.
     pub fn withdraw(&self, side: SideIndex, vi: u32) -> bool {
-        self.side(side).pending[(vi / 64) as usize].fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
-        let state = &self.request(vi).state;
-        let seen = state.load(Ordering::Acquire);
-        let free = seen & (LIVES | USED) | FREE;
-        seen & PHASE == REQUESTED
-            && state.compare_exchange(seen, free, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.take_back(side, vi, FREE)
     }
 
     /// Takes a request back whose requester has come onto the VI already: as if the other end had accepted it and had
     /// left, so that the number is free when the requester leaves. False if it has been answered meanwhile.
     pub fn revoke(&self, side: SideIndex, vi: u32) -> bool {
+        self.take_back(side, vi, ACCEPTED | CLOSED_ACCEPTOR)
+    }
+
+    /// Takes a request back, and leaves its number in that state. False if it has been answered meanwhile.
+    fn take_back(&self, side: SideIndex, vi: u32, left: u32) -> bool {
         self.side(side).pending[(vi / 64) as usize].fetch_and(!(1 << (vi % 64)), Ordering::SeqCst);
         let state = &self.request(vi).state;
         let seen = state.load(Ordering::Acquire);
-        let left = seen & (LIVES | USED) | ACCEPTED | CLOSED_ACCEPTOR;
+        let left = seen & (LIVES | USED) | left;
         point(At::Taking);
         seen & PHASE == REQUESTED
             && state.compare_exchange(seen, left, Ordering::AcqRel, Ordering::Relaxed).is_ok()

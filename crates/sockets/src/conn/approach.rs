@@ -26,8 +26,6 @@ pub(crate) struct Approach {
     pub(crate) place_there: AtomicU64,
     /// Not 0 while the socket has the options that the kernel begins with, as far as a VI must know of them.
     pub(crate) fresh: AtomicU32,
-    /// Not 0 where the VI is granted with the request.
-    grant: AtomicU32,
     /// [`Stage`], and the process that has come so far.
     stage: AtomicU64,
 }
@@ -52,18 +50,7 @@ impl Approach {
             word.store(0, Ordering::Relaxed);
         }
         self.inherited.store(0, Ordering::Relaxed);
-        self.grant.store(0, Ordering::Relaxed);
         self.stage.store(0, Ordering::Relaxed);
-    }
-
-    /// Decides whether a connector grants the VI with its request.
-    pub(crate) fn expect(&self, grants: bool) {
-        self.grant.store(u32::from(grants), Ordering::Relaxed);
-    }
-
-    /// Whether it does.
-    pub(crate) fn grants(&self) -> bool {
-        self.grant.load(Ordering::Relaxed) != 0
     }
 
     /// After so many transfers a message has gone between the two processes: the next one is soon to come.

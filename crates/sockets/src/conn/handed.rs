@@ -10,7 +10,7 @@ const SEVERAL: u32 = 2;
 /// How much of a connection [`Holding::of`] reads, in bytes: all before the words that say how it goes on.
 pub(crate) const RECORD: usize = offset_of!(Conn, transfers);
 
-/// What a family's record says of who holds a connection.
+/// What a family's record says of the processes that hold a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holding {
     generation: u32,

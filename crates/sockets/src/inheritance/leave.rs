@@ -44,23 +44,22 @@ struct Files {
 }
 
 /// Descriptors of connections.
-type Descriptors = SmallVec<[(i32, Ref); 4]>;
+pub(crate) type Descriptors = SmallVec<[(i32, Ref); 4]>;
 
-/// Whether this process may have something to tell a program that it becomes.
-pub fn may_be_left() -> bool {
-    family::file().is_some()
-}
-
-/// This process is about to become another program: tells it of the connections that it inherits.
+/// This process is about to become another program: tells it of the connections that it inherits. `target` is asked for
+/// only if there may be something to tell.
 ///
 /// # Errors
 /// `ENOENT` if it inherits some, and there is no such program: that is what exec would say.
-pub(crate) fn leave(target: Target<'_>) -> Result<Left, Errno> {
-    let inherited = inherited();
+pub(crate) fn leave<'a>(
+    inherited: &Descriptors,
+    target: impl FnOnce() -> Target<'a>,
+) -> Result<Left, Errno> {
     let mut left = Left::default();
-    if inherited.is_empty() {
+    if inherited.is_empty() || has_left() {
         return Ok(left);
     }
+    let target = if family::file().is_some() { target() } else { Target::Unknown };
     if let Target::Path(path) = target
         && call::program_at(path) == Err(call::Errno::ENOENT)
     {
@@ -68,10 +67,10 @@ pub(crate) fn leave(target: Target<'_>) -> Result<Left, Errno> {
     }
     if process::has_shared() {
         // A child that runs on this memory may have its own descriptors of them, and is on no record.
-        inherited.iter().for_each(|(_, at)| at.conn.spread());
+        spread(inherited);
         return Ok(left);
     }
-    let told = hand(&inherited, &mut left);
+    let told = hand(inherited, &mut left);
     // With one number of a connection all must be told; and the program knows nothing of epoll instances, in which its
     // connections may be.
     if !told.is_empty()
@@ -101,13 +100,19 @@ fn hand(inherited: &Descriptors, left: &mut Left) -> Descriptors {
 }
 
 /// This process is about to start another program, which inherits its connections.
-pub(crate) fn spread() {
-    for (_, at) in inherited() {
-        at.conn.spread();
+pub(crate) fn spread(inherited: &Descriptors) {
+    if !has_left() {
+        inherited.iter().for_each(|(_, at)| at.conn.spread());
     }
 }
 
-/// `fd` has been taken out of another process. If it is a connection of the family's, that has no record of who has it.
+/// Whether this process has left its connections. Their family knows that.
+fn has_left() -> bool {
+    process::is_confined()
+}
+
+/// `fd` has been taken out of another process. If it is a connection of the family's, that has no record of all
+/// processes that hold it.
 pub fn taken(fd: i32) {
     if let Ok(cookie) = sovia_sys::diag::cookie(fd) {
         family::each_conn(|conn| {
@@ -132,19 +137,15 @@ impl Drop for Left {
 }
 
 /// The descriptors of connections that another program inherits of this process.
-fn inherited() -> Descriptors {
+pub(crate) fn inherited() -> Descriptors {
     let mut inherited = Descriptors::new();
-    if process::is_confined() {
-        // It has left its connections, and their family knows that.
-        return inherited;
-    }
     let look = |fd, at: Ref| {
         if outlasts_exec(fd) {
             inherited.push((fd, at));
         }
     };
     if process::is_borrowed() {
-        table::for_each_conn_elsewhere(|_| true, look);
+        table::for_each_conn_elsewhere(look);
     } else {
         table::for_each_conn(look);
     }
@@ -278,20 +279,8 @@ fn files(program: Program, connections: &[(i32, Ref)]) -> Option<Files> {
 
 /// The file with the family's records, which the program may read and not change.
 fn records() -> Option<Fd> {
-    let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    let mut at = 14;
-    let number = family::file()?;
-    let mut scale = 1_000_000_000;
-    while scale > 0 {
-        let digit = number / scale % 10;
-        if digit != 0 || at > 14 || scale == 1 {
-            path[at] = b'0' + digit as u8;
-            at += 1;
-        }
-        scale /= 10;
-    }
-    let path = CStr::from_bytes_until_nul(&path).ok()?;
-    let opened = call::open(path, libc::O_RDONLY | libc::O_CLOEXEC, 0).map(Fd::keep).ok()?;
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let opened = call::reopen(family::file()?, flags).map(Fd::keep).ok()?;
     let high = Fd::duplicate(opened.raw(), FILES_FROM).ok()?;
     high.outlasts_exec(true);
     Some(high)

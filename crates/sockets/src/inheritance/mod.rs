@@ -1,7 +1,7 @@
 //! Connections that outlive an exec, or are sent to other processes.
 //!
 //! A program that inherits a connection knows neither how many bytes it has carried nor which other processes have it:
-//! one of them may move bytes over TCP that nobody counts. So an inherited connection stays on TCP, unless the process
+//! one of them may move bytes over TCP without counting them. So an inherited connection stays on TCP, unless the process
 //! that became the program ran under Sovia and has told it (`leave.rs`; [`sovia_control::inheritance`] has the form) where
 //! the records of its family are. The program takes what it is told (`take.rs`) and looks there, at its calls, until no
 //! process of that family has the connection any more. Then it is the only one with it, and the connection
@@ -28,8 +28,8 @@ mod message;
 mod take;
 
 pub(crate) use families::forget;
-pub use leave::{Left, Target, may_be_left, shares_memory, taken};
-pub(crate) use leave::{leave, spread};
+pub(crate) use leave::{Descriptors, inherited, leave, spread};
+pub use leave::{Left, Target, shares_memory, taken};
 pub(crate) use message::{pass, received};
 pub(crate) use take::is_alone;
 pub use take::take;

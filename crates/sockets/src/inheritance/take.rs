@@ -64,7 +64,7 @@ fn left_as(number: i32) -> Option<Inheritance> {
     let mut bytes = [0; LEN];
     let is_whole = call::pread(number, &mut bytes, 0) == Ok(LEN);
     let inheritance = Inheritance::decode(&bytes).filter(|_| is_whole)?;
-    // Whoever it was for, it ends here.
+    // Whichever program it was for, it ends here.
     drop(Fd::keep(number));
     let head = inheritance.head();
     let program = call::program_at(c"/proc/self/exe").ok().map(|(program, _)| program);

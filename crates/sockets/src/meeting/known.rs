@@ -43,22 +43,23 @@ pub(super) enum Step {
 pub(super) fn prepare(fd: i32, at: Ref) {
     let approach = &at.conn.approach;
     let (mut place, mut known, mut unknown) = (NO_HABIT, FIRST, FIRST);
-    // Where the user says so. For a fresh socket alone: who else had it would look for the answer on TCP, and in vain.
-    let mut grants = false;
     if let Some(after) = config::meet_after() {
         (known, unknown) = (after, after);
-        let is_fresh = at.conn.is_connector() && approach.fresh.load(Ordering::Relaxed) != 0;
-        grants = is_fresh && after == 0;
     } else if let Some(of) = counted_at(fd, at) {
         let is_trial = habit::is_trial(of);
         known = habit::best(of, Cost::Known, is_trial).unwrap_or(FIRST);
         unknown = habit::best(of, Cost::Unknown, is_trial).unwrap_or(FIRST).max(known);
         place = of + 1;
     }
-    approach.expect(grants);
     approach.known_after.store(known, Ordering::Relaxed);
     approach.unknown_after.store(unknown, Ordering::Relaxed);
     approach.habit.store(place, Ordering::Release);
+}
+
+/// Whether a connector grants its VI with the request, where the user says so. On a fresh socket alone: another process
+/// that had it would look for the answer on TCP, and in vain.
+fn grants(at: Ref) -> bool {
+    config::meet_after() == Some(0) && at.conn.approach.fresh.load(Ordering::Acquire) != 0
 }
 
 /// Where connections like this one are counted.
@@ -102,7 +103,7 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
             let requested = pair::request_at(link.acceptor, true, &link.encode());
             if let Some(pair::Requested { pair, vi }) = requested {
                 approach.reach(Stage::Requested { pair, vi, at: n as u8 & 0x7f });
-                if n != 0 || !approach.grants() {
+                if n != 0 || !grants(at) {
                     return WAIT;
                 }
                 let attached = attach_with_request(fd, at, pair, vi);

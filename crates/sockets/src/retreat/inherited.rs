@@ -3,26 +3,34 @@
 use super::{Cause, all};
 use crate::Errno;
 use crate::conn::Conn;
-use crate::inheritance::{self, Left, Target};
-use crate::process;
-use crate::table::{self, Ref};
-use sovia_sys::call;
+use crate::inheritance::{self, Descriptors, Left, Target};
+use crate::table;
 
 /// This process is about to become another program: all that this would inherit goes back to TCP, and it is told of
-/// what it may take from there. What is returned is to be dropped where the process has not become the program.
+/// what it may take from there. What is returned is to be dropped where the process has not become the program. `target`
+/// is asked for only if there may be something to tell.
 ///
 /// # Errors
 /// `ENOENT` if there is no such program: the kernel need not be asked, and nothing goes back.
-pub fn before_exec(target: Target<'_>) -> Result<Left, Errno> {
-    let left = inheritance::leave(target)?;
-    leave_inherited(Cause::Exec);
+pub fn before_exec<'a>(target: impl FnOnce() -> Target<'a>) -> Result<Left, Errno> {
+    let inherited = inherited();
+    let left = inheritance::leave(&inherited, target)?;
+    take_back(inherited, Cause::Exec);
     Ok(left)
 }
 
 /// The same before a child is started that becomes one.
 pub fn before_spawn() {
-    inheritance::spread();
-    leave_inherited(Cause::Spawn);
+    let inherited = inherited();
+    inheritance::spread(&inherited);
+    take_back(inherited, Cause::Spawn);
+}
+
+/// The connections that another program gets.
+fn inherited() -> Descriptors {
+    // Before they are looked for: a connection that is opened after that is none of a fresh socket.
+    table::note_shared();
+    inheritance::inherited()
 }
 
 /// Whether a program that inherits the connection finds another thing on TCP than this process.
@@ -30,20 +38,8 @@ fn concerns(conn: &Conn) -> bool {
     conn.phase().may_be_on_vi() || conn.rest.find().is_some()
 }
 
-fn leave_inherited(cause: Cause) {
-    table::note_shared();
-    let mut inherited = Vec::new();
-    let look = |fd, at: Ref| {
-        let flags = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC as usize);
-        // One that has not met must not meet later: what the new program moves over TCP is not counted here.
-        if concerns(at.conn) && flags & libc::FD_CLOEXEC as usize == 0 {
-            inherited.push((fd, at));
-        }
-    };
-    if process::is_borrowed() {
-        table::for_each_conn_elsewhere(concerns, look);
-    } else {
-        table::for_each_conn(look);
-    }
+fn take_back(mut inherited: Descriptors, cause: Cause) {
+    // One that has not met must not meet later: what the new program moves over TCP is not counted here.
+    inherited.retain(|(_, at)| concerns(at.conn));
     all(&inherited, cause);
 }

@@ -34,7 +34,7 @@ pub(super) fn packet_of(entry: &Entry) -> Result<Immediate, Fault> {
 }
 
 /// Counts the arrival of the entry at the ring's head, once, however often it is looked at and by
-/// whomever.
+/// whichever thread.
 #[inline(always)]
 pub(super) fn count_arrival(guard: &mut Guard<'_>, packet: Immediate) -> Result<(), Fault> {
     let n = guard.endpoint_ref().rx.received();

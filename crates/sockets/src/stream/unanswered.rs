@@ -3,7 +3,7 @@
 //! It grants the VI with the request, and goes on on TCP. Whether the acceptor takes the request or not is decided by
 //! one word of the table, which both ends change by compare-exchange: whatever makes this end ask (bytes on TCP, the
 //! end of TCP, a way back, a close) asks by taking the request back. If that fails the acceptor has taken it, and the
-//! connection is one like any other. If it succeeds nobody has come to the VI or will, and the connection is back on
+//! connection is one like any other. If it succeeds no other end has come to the VI or will, and the connection is back on
 //! TCP in both directions: nothing has ever been on the VI.
 
 use super::listeners;
@@ -14,7 +14,7 @@ use sovia_control::Reason;
 use sovia_proto::path::{Rx, Tx};
 
 /// Finds out whether the request has been answered, and takes it back if it has not. True if the connection is on TCP
-/// from here on: whoever holds no lock makes it an ordinary socket ([`crate::retreat::settle`]).
+/// from here on: a thread that holds no lock makes it an ordinary socket ([`crate::retreat::settle`]).
 #[inline]
 pub(crate) fn settle(guard: &mut Guard<'_>) -> bool {
     guard.conn.has(flag::UNANSWERED) && settle_now(guard)

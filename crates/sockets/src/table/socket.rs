@@ -41,12 +41,12 @@ pub(super) fn get_elsewhere(fd: i32) -> Entry {
 }
 
 /// Calls `each` for every descriptor of the caller's, a child on this process's memory, that is the socket
-/// of a connection of this process for which `is_wanted`, under whatever number.
-pub fn for_each_conn_elsewhere(is_wanted: impl Fn(&Conn) -> bool, mut each: impl FnMut(i32, Ref)) {
+/// of a connection of this process, under whatever number.
+pub fn for_each_conn_elsewhere(mut each: impl FnMut(i32, Ref)) {
     let mut known = Vec::new();
     for_each_conn(|_, at| {
         let cookie = at.conn.cookie.load(Ordering::Relaxed);
-        if cookie != 0 && is_wanted(at.conn) {
+        if cookie != 0 {
             known.push((cookie, at));
         }
     });

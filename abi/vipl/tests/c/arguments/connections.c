@@ -17,7 +17,7 @@ void connections(void)
     memset(local->HostAddress, 0xa5, local->HostAddressLen);
     RETURNS(VIP_TIMEOUT, VipConnectWait(nic, local, 0, remote, &a, &c));
     HOLDS(c == NULL);
-    local->HostAddressLen = 0xffff; /* as memory is that nobody has filled in */
+    local->HostAddressLen = 0xffff; /* as memory is that has not been filled in */
     RETURNS(VIP_INVALID_PARAMETER, VipConnectWait(nic, local, 0, remote, &a, &c));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectRequest(vi, local, remote, 10, &a));
     RETURNS(VIP_INVALID_PARAMETER, VipConnectPeerRequest(vi, local, remote, 10));

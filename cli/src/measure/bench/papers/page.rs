@@ -77,13 +77,13 @@ fn about(scenario: Scenario) -> &'static str {
              256 MB (uncached): from caches that processors share, where those are larger."
         }
         Scenario::Sovia => {
-            "Streams over a VI by the configurations of SOVIA's Table 4. One and two processors: who \
-             handles messages (Figs. 5 and 9). Transfer: bytes registered, copied or either, on two \
+            "Streams over a VI by the configurations of SOVIA's Table 4. One and two processors: which \
+             thread handles messages (Figs. 5 and 9). Transfer: bytes registered, copied or either, on two \
              processors, and the handshake by request and leave (Tables 2 and 3). Bandwidth: no flow \
              control, the window, delayed acknowledgements, combining (Figs. 7 and 8). All block, \
              after spinning for a while; so does the native VI beside them. Processor time (Fig. 10): \
              the sender offers the 780 Mbit/s that the paper's adapter carried with blocking calls, \
-             in bursts, and sleeps in between; who cannot keep that pace is always busy. TCP combines \
+             in bursts, and sleeps in between; an end that cannot keep that pace is always busy. TCP combines \
              small messages there, as the paper's did."
         }
     }

@@ -5,7 +5,7 @@
 //! between the kernel's frame and the handler. This one has no variables to drop, and says how its frame is unwound.
 //!
 //! While an outermost handler is unwound, [`unwound`] is told. One within another is called from a part with unwind
-//! tables of its own, which tell nobody: the thread stays in the outer handler, or what it leaves by says more.
+//! tables of its own, which call nothing: the thread stays in the outer handler, or what it leaves by says more.
 
 use super::{begin, end, unwound};
 use core::ffi::{c_int, c_void};

@@ -62,7 +62,8 @@ pub fn file_id(fd: RawFd) -> Result<(u64, u64)> {
     Ok((st.st_dev as u64, st.st_ino as u64))
 }
 
-/// Which executable file a path leads to, device and inode, and whether it gives who executes it no other user or group.
+/// Which executable file a path leads to, device and inode, and whether a process that executes it gets no other user or
+/// group by that.
 pub fn program_at(path: &core::ffi::CStr) -> Result<((u64, u64), bool)> {
     // SAFETY: an all-zero stat is a valid value of a plain C struct.
     let mut st: libc::stat = unsafe { core::mem::zeroed() };

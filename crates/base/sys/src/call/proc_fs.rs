@@ -4,11 +4,23 @@ use super::{RawFd, Result, Sysno, close, open};
 
 /// The target of the symbolic link that `/proc` has for a descriptor; its length.
 pub fn read_link(fd: RawFd, out: &mut [u8]) -> Result<usize> {
+    let path = path_of(fd);
+    sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
+}
+
+/// Opens the file of a descriptor anew, by its path.
+pub fn reopen(fd: RawFd, flags: i32) -> Result<RawFd> {
+    let path = path_of(fd);
+    sys!(openat, libc::AT_FDCWD, path.as_ptr(), flags, 0).map(|n| n as RawFd)
+}
+
+/// The path that `/proc` has for a descriptor, which ends with a zero.
+fn path_of(fd: RawFd) -> [u8; 32] {
     let mut path = [0u8; 32];
     let mut at = 0;
     put(&mut path, &mut at, b"/proc/self/fd/");
     put_number(&mut path, &mut at, fd.unsigned_abs());
-    sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
+    path
 }
 
 /// Calls `each` with every open descriptor of the calling process; false if /proc cannot say.

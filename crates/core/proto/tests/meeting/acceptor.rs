@@ -27,7 +27,7 @@ impl Meeting {
             return;
         }
         let sent = match w.names[conn].holder {
-            Holder::Nobody => false,
+            Holder::None => false,
             Holder::Stranger => true,
             Holder::Meeting | Holder::Greeting(_) => {
                 w.names[conn].queue.push(hello(me, conn), self.limits.room)

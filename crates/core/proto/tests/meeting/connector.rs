@@ -41,7 +41,7 @@ impl Meeting {
     }
 
     fn bind(&self, w: &mut World, conn: usize) -> bool {
-        let free = w.names[conn].holder == Holder::Nobody;
+        let free = w.names[conn].holder == Holder::None;
         if free {
             w.names[conn].holder = Holder::Meeting;
         }

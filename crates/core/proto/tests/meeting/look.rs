@@ -197,7 +197,7 @@ impl Meeting {
             }
             let its = match w.names[conn].holder {
                 Holder::Meeting | Holder::Greeting(_) => self.process(conn, CONNECTOR) == me,
-                Holder::Nobody | Holder::Stranger => false,
+                Holder::None | Holder::Stranger => false,
             };
             if its {
                 w.names[conn] = Name::FREE;

@@ -32,7 +32,7 @@ const DOORS: &str = "an attached end can wake its peer";
 const SWITCH: &str = "what an attached end sees granted was granted by its connection's other end";
 const READ: &str = "an end that has granted a VI on which the other end is stays to read it";
 const VISIBLE: &str = "a request that waits can be seen";
-const LEAK: &str = "somebody is there to leave every VI";
+const LEAK: &str = "an end is there to leave every VI";
 const MEET: &str = "ends that keep looking come to a VI";
 
 /// How a state came about.

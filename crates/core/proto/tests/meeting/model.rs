@@ -106,7 +106,7 @@ impl Meeting {
         if w.attacks == 0 {
             return;
         }
-        if holder == Holder::Nobody {
+        if holder == Holder::None {
             actions.push(Act::Squat(0));
         }
         for role in [CONNECTOR, ACCEPTOR] {

@@ -90,7 +90,7 @@ impl Queue {
 /// What is bound to a connection's rendezvous name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Holder {
-    Nobody,
+    None,
     Stranger,
     Meeting,
     /// An offer of that segment was sent from here, and the answer comes here (only where answers
@@ -105,7 +105,7 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    pub(crate) const FREE: Name = Name { holder: Holder::Nobody, queue: Queue([None; 3]) };
+    pub(crate) const FREE: Name = Name { holder: Holder::None, queue: Queue([None; 3]) };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

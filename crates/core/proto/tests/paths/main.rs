@@ -26,7 +26,7 @@ use world::{Limits, Mode, SenderAt, World};
 
 const ORDER: &str = "what is read is what was sent, in order";
 const END: &str = "the end of file comes after everything that was accepted";
-const ALL: &str = "nobody waits for ever, and everything accepted is read";
+const ALL: &str = "no end waits for ever, and everything accepted is read";
 const BOTH: &str = "both ends retreat at once, with bytes unread both ways, and both pump";
 
 /// Whether a direction in which nothing happens any more has done what it was there for.

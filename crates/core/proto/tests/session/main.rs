@@ -136,7 +136,7 @@ fn finish(ends: &mut [End; 2], configurations: &[Configuration; 2]) {
             break;
         }
         moved |= ends.iter().any(|end| !end.wire.is_empty());
-        assert!(moved, "nobody can do anything: {ends:#?}");
+        assert!(moved, "no end can do anything: {ends:#?}");
     }
     for i in 0..2 {
         assert!(ends[i].deaf || ends[i].at_end());

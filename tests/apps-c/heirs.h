@@ -1,0 +1,58 @@
+// Programs that become themselves again, as `--heir NUMBER WHAT DIR`: the heir inherits the connection under test, under
+// that number.
+#ifndef SOVIA_TESTS_HEIRS_H
+#define SOVIA_TESTS_HEIRS_H
+
+#include "common.h"
+
+enum { ROUNDS = 300, SIZE = 100 };
+
+static void converse(int fd, bool server, int rounds) {
+    for (int i = 0; i < rounds; i++) {
+        char out[SIZE], in[SIZE];
+        fill(out, sizeof out, i);
+        if (!server)
+            send_all(fd, out, sizeof out);
+        recv_all(fd, in, sizeof in);
+        if (server)
+            send_all(fd, in, sizeof in);
+        else if (memcmp(in, out, sizeof in))
+            die("answer %d is another's", i);
+    }
+}
+
+// Until it is clear whether the two ends meet, and for a while after that.
+static void talk(int fd, bool server) {
+    warm_until_met(fd, server);
+    converse(fd, server, ROUNDS);
+}
+
+static char number[16];
+
+static char **heir(struct peer *p, int fd, const char *what) {
+    static char *arguments[6];
+    snprintf(number, sizeof number, "%d", fd);
+    char *all[6] = {(char *)p->self, "--heir", number, (char *)what, (char *)p->dir, NULL};
+    memcpy(arguments, all, sizeof arguments);
+    return arguments;
+}
+
+static void becomes(struct peer *p, int fd, const char *what) {
+    execv(p->self, heir(p, fd, what));
+    die("exec: %s", strerrorname_np(errno));
+}
+
+// A child that becomes an heir, with the connection under the numbers from `first` to `last` and no other.
+static pid_t start_heir(struct peer *p, const char *what, int first, int last) {
+    pid_t child = MUST(fork());
+    if (child)
+        return child;
+    for (int n = first; n <= last; n++)
+        MUST(dup2(p->fd, n));
+    close(p->listener);
+    close(p->fd);
+    becomes(p, first, what);
+    return 0;
+}
+
+#endif
