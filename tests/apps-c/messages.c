@@ -27,12 +27,6 @@ static void talks(struct peer *p) {
     CALL(recv(p->fd, &byte, 1, 0));
 }
 
-static void reap(const char *who, pid_t child) {
-    int status;
-    MUST(waitpid(child, &status, 0));
-    say_status(who, status);
-}
-
 // --- workers
 
 static void serves(int channel) {

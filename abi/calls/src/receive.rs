@@ -5,7 +5,6 @@ use crate::buffers::{buffer, parts};
 use core::cell::Cell;
 use libc::{c_int, c_void, cmsghdr, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
 use sovia_sockets::Errno;
-use sovia_sockets::conn::Phase;
 use sovia_sockets::ops::{self, Flags};
 use sovia_sockets::options::TCP_INQ;
 use sovia_sockets::retreat::{self, Cause};
@@ -87,7 +86,7 @@ calls! {
             Err(libc::EINVAL) => return finish(Err(libc::EMSGSIZE)),
             Err(e) => return finish(Err(e)),
         };
-        let is_kernels = Cell::new(at.conn.phase() != Phase::Attached);
+        let is_kernels = Cell::new(false);
         let kernel = || {
             is_kernels.set(true);
             kernel()

@@ -116,6 +116,9 @@ fn leave_for_good<T>(cause: Cause, confine: impl FnOnce() -> T) -> T {
 fn leave(cause: Cause) -> bool {
     meeting::leave_all();
     retreat_all(cause);
+    let mut connections: Vec<(i32, Ref)> = Vec::new();
+    table::for_each_conn(|fd, at| connections.push((fd, at)));
+    retreat::give(&connections, cause);
     // Not before: the other end of a connection may be this process's.
     let stopped = thread::stop(|| {
         anchors::nudge();

@@ -22,7 +22,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use sovia_sync::record;
 use sovia_sys::mapping::sealed_memory;
-use sovia_sys::{Fd, Mapping};
+use sovia_sys::{Fd, Mapping, process};
 
 /// Connections that one family can have on record; more stay on TCP unrecorded.
 pub const CONNS: usize = 1 << 15;
@@ -60,6 +60,8 @@ struct First {
     threads: record::Table<{ record::SHARED }>,
     /// Connections that have been sent to other processes.
     passed: PassedOn,
+    /// The PID namespace of the process that made this; 0: it is not known.
+    namespace: AtomicU64,
 }
 
 per_engine! {
@@ -90,6 +92,19 @@ fn map_first() -> Option<(Mapping, Option<Fd>)> {
 /// The file with the family's list of processes and its first connections, if they lie in one.
 pub(crate) fn file() -> Option<i32> {
     Some(FILE.load(Ordering::Acquire)).filter(|&fd| fd != 0)
+}
+
+impl First {
+    fn note_namespace(&self) {
+        let namespace = process::pid_namespace().unwrap_or(0);
+        self.namespace.store(namespace, Ordering::Relaxed);
+    }
+}
+
+/// The PID namespace in which the family has begun.
+pub(crate) fn namespace() -> Option<u64> {
+    let namespace = first_mapping()?.namespace.load(Ordering::Relaxed);
+    (namespace != 0).then_some(namespace)
 }
 
 /// Connections that the family's processes have sent to other processes.
@@ -161,6 +176,7 @@ fn map(at: usize) -> Option<&'static Chunk> {
             backlog::count_in(&first.backlog);
             if at == 0 {
                 first.passed.begin(Holding::LAYOUT, members::locks_id());
+                first.note_namespace();
             }
         }
     }
@@ -302,6 +318,10 @@ pub(crate) fn leave(retired: &[u32]) -> bool {
             members::begin_anew(list);
         }
         let Some(first) = first_mapping() else { return };
+        if let Some(namespace) = new.counterpart(&first.namespace) {
+            let now = process::pid_namespace().unwrap_or(0);
+            namespace.store(now, Ordering::Relaxed);
+        }
         if let (Some(before), Some(after)) =
             (old.counterpart(&first.threads), new.counterpart(&first.threads))
         {

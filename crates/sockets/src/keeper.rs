@@ -10,8 +10,8 @@
 use crate::conn::{Conn, Guard, Kept, flag};
 use crate::stream::{self, Got};
 use crate::table::Ref;
-use crate::{members, ops, process, rest};
-use core::sync::atomic::Ordering;
+use crate::{family, members, ops, process, rest};
+use core::sync::atomic::{AtomicU64, Ordering};
 use sovia_sys::poll::{PollFd, ppoll};
 use sovia_sys::{Fd, Mapping, call, process as processes};
 
@@ -19,8 +19,14 @@ use sovia_sys::{Fd, Mapping, call, process as processes};
 const LOOK_NS: u64 = 100_000_000;
 /// Bytes of the program's that go to TCP at a time.
 const PIECE: usize = 4 << 10;
-/// Room for what TCP has of the stream as well, before the rest.
-const MORE: usize = 32 << 20;
+/// Before the bytes in the memory that is shared with the keeper: how many there are, 0 until they are the keeper's.
+const HEADER: usize = 64;
+
+fn len_of(memory: *mut u8) -> &'static AtomicU64 {
+    // SAFETY: the memory is aligned to a page and begins with that word. It is mapped for as long as this process, or the
+    // keeper, uses it.
+    unsafe { &*memory.cast() }
+}
 
 /// Moves what is unread to a keeper. False if that cannot be had: then it lies where it lay.
 pub(crate) fn keep(guard: &mut Guard<'_>, fd: i32, at: Ref) -> bool {
@@ -29,27 +35,35 @@ pub(crate) fn keep(guard: &mut Guard<'_>, fd: i32, at: Ref) -> bool {
     let is_last = stream::anchor_has_ended(fd) || conn.is_shut();
     // What comes next is a call's that is in the kernel still.
     let is_free = conn.rx_pins.is_empty() && !conn.has(flag::REFLECTED | flag::DAMAGED);
-    if !is_last || !is_free || !members::are_told_apart(conn.holders.load(Ordering::Acquire)) {
+    // Those of another PID namespace do not know the keeper by its id; and it would end with this one's first process.
+    let is_known =
+        family::namespace().is_some_and(|family| Some(family) == processes::pid_namespace());
+    let are_told_apart = members::are_told_apart(conn.holders.load(Ordering::Acquire));
+    if !is_last || !is_free || !is_known || !are_told_apart {
         return false;
     }
     let Ok(unread @ 1..) = stream::unread(guard, fd) else { return false };
-    // Shared with the keeper, which is there before anything is taken off the VI.
-    let Ok(memory) = Mapping::for_family(unread + MORE) else { return false };
-    let Some(keeper) = start(fd, at, &memory, conn.has(flag::NONBLOCK)) else { return false };
-    // SAFETY: the mapping is as long, and its other user, the keeper, waits until it is told.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(memory.base(), unread + MORE) };
-    let mut len = 0;
-    while stream::unread(guard, fd).is_ok_and(|n| n > 0)
-        && let Got::Bytes(n @ 1..) = stream::receive(guard, fd, &mut bytes[len..])
-    {
-        len += n;
+    // Shared with the keeper: how much is to be kept, and then the bytes.
+    let Ok(memory) = Mapping::for_family(HEADER + unread) else { return false };
+    // SAFETY: the mapping is as long, and its other user, the keeper, reads the bytes once it finds how many there are.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(memory.base().add(HEADER), unread) };
+    // They are only looked at. Until the keeper is known they lie where they lay, whatever becomes of this process.
+    if stream::peek(guard, fd, bytes) != Got::Bytes(unread) {
+        return false;
     }
-    // What the program has been told is there must not be missing until the keeper runs.
-    let put = call::send(keeper.source.raw(), &bytes[..len], NOW).unwrap_or(0);
+    let Some(keeper) = start(fd, at, &memory, conn.has(flag::NONBLOCK)) else { return false };
+    len_of(memory.base()).store(unread as u64, Ordering::Release);
     conn.outlet.publish(keeper.outlet);
     conn.rest.publish(keeper.kept);
-    let words = [len as u64, put as u64];
-    let _ = call::write(keeper.begin.raw(), words.map(u64::to_ne_bytes).as_flattened());
+    let (mut piece, mut left) = ([0; PIECE], unread);
+    while left > 0
+        && let Got::Bytes(n @ 1..) = stream::receive(guard, fd, &mut piece[..left.min(PIECE)])
+    {
+        left -= n;
+    }
+    // What the program has been told is there must not be missing when it begins.
+    let _ = call::write(keeper.begin.raw(), &[0]);
+    let _ = hear(keeper.has_begun.raw(), &mut [0]);
     true
 }
 
@@ -61,10 +75,10 @@ struct Waiting {
     kept: Kept,
     /// Where what the program writes comes out.
     outlet: Kept,
-    /// The end that the rest goes into.
-    source: Fd,
-    /// Takes how long the rest is, and how much of it is in the socket.
+    /// Takes a byte when the keeper is to begin.
     begin: Fd,
+    /// Tells that as much of the rest is in the socket as it takes.
+    has_begun: Fd,
     /// The other end of that: it may be written to whether the keeper lives or not.
     _begins: Fd,
 }
@@ -79,7 +93,9 @@ fn start(fd: i32, at: Ref, memory: &Mapping, is_nonblocking: bool) -> Option<Wai
     let inode = |socket: &Fd| call::file_id(socket.raw()).ok().map(|(_, inode)| inode);
     let (inode, source_inode) = (inode(&end)?, inode(&source)?);
     let pipe = || call::pipe().map(|ends| ends.map(Fd::keep)).ok();
-    let ([begins, begin], [is_there, is_ready]) = (pipe()?, pipe()?);
+    let ([begins, begin], [told, tells]) = (pipe()?, pipe()?);
+    // As much as the system lets it take: what it does not take at once has to wait for the keeper.
+    let _ = call::setsockopt(source.raw(), libc::SOL_SOCKET, libc::SO_SNDBUF, &(64 << 20));
     let keeper = Keeper {
         at,
         anchor: fd,
@@ -88,6 +104,8 @@ fn start(fd: i32, at: Ref, memory: &Mapping, is_nonblocking: bool) -> Option<Wai
         inode,
         source_inode,
         begins: begins.raw(),
+        begin: begin.raw(),
+        tells: tells.raw(),
         memory: memory.base(),
     };
     // SAFETY: the copies make system calls, and end by one: `live` says so.
@@ -96,7 +114,7 @@ fn start(fd: i32, at: Ref, memory: &Mapping, is_nonblocking: bool) -> Option<Wai
         Ok(0) => {
             // SAFETY: likewise.
             if let Ok(0) = unsafe { processes::copy() } {
-                processes::without_signals(|| keeper.live(is_ready.raw()));
+                processes::without_signals(|| keeper.live());
             }
             call::exit_now();
         }
@@ -104,16 +122,16 @@ fn start(fd: i32, at: Ref, memory: &Mapping, is_nonblocking: bool) -> Option<Wai
             let _ = call::reap(child);
         }
     }
-    drop(is_ready);
+    drop(tells);
     let mut id = [0u8; 4];
-    if !hear(is_there.raw(), &mut id) {
+    if !hear(told.raw(), &mut id) {
         return None;
     }
     let kept = Kept { keeper: i32::from_ne_bytes(id), fd: end.raw(), inode };
     // One that this process may not look into no relative may: without `begin` the keeper ends.
-    rest::take(kept)?;
+    rest::take(kept).ok()?;
     let outlet = keeper.outlet(kept);
-    Some(Waiting { kept, outlet, source, begin, _begins: begins })
+    Some(Waiting { kept, outlet, begin, has_begun: told, _begins: begins })
 }
 
 /// Waits for what comes out of a pipe; false if nothing will.
@@ -134,8 +152,9 @@ enum Out {
     Waits,
     /// TCP has no room.
     Full,
-    /// The program writes nothing more, or TCP takes nothing any more.
-    Ended,
+    /// The program writes nothing more, or TCP takes nothing any more; whether there was something that no process has
+    /// read.
+    Ended { unread: bool },
 }
 
 /// What the keeper knows.
@@ -149,37 +168,38 @@ struct Keeper {
     end: i32,
     inode: u64,
     source_inode: u64,
-    /// Tells how long the rest is.
+    /// Tells to begin; the other end of it, which this process closes; and what it is told by.
     begins: i32,
-    memory: *const u8,
+    begin: i32,
+    tells: i32,
+    memory: *mut u8,
 }
 
 impl Keeper {
     /// The keeper's life. It allocates nothing, takes no lock, and does not return.
-    fn live(&self, is_ready: i32) {
-        self.keep_only(is_ready);
+    fn live(&self) {
+        let _ = call::close(self.begin);
+        self.keep_only();
+        processes::leave_group();
         processes::be_traceable();
         let me = call::getpid();
-        let _ = call::write(is_ready, &me.to_ne_bytes());
-        let _ = call::close(is_ready);
-        let mut words = [0u8; 16];
-        if hear(self.begins, &mut words) {
-            let word =
-                |at: usize| words[at..at + 8].iter().rev().fold(0, |n, &b| n << 8 | usize::from(b));
-            // SAFETY: the process that has made this one has put so many bytes there, and has no part in it any more.
-            let rest = unsafe { core::slice::from_raw_parts(self.memory, word(0)) };
-            self.move_both_ways(
-                &rest[word(8)..],
-                Kept { keeper: me, fd: self.end, inode: self.inode },
-            );
+        let _ = call::write(self.tells, &me.to_ne_bytes());
+        let kept = Kept { keeper: me, fd: self.end, inode: self.inode };
+        let is_told = hear(self.begins, &mut [0]);
+        let len = len_of(self.memory).load(Ordering::Acquire) as usize;
+        // The process that made it may have been killed, and the relatives may know of the rest here.
+        if len > 0 && (is_told || self.at.conn.rest.find() == Some(kept)) {
+            // SAFETY: that process has put so many bytes there, and has no part in them any more.
+            let rest = unsafe { core::slice::from_raw_parts(self.memory.add(HEADER), len) };
+            self.move_both_ways(rest, kept);
         }
         call::exit_now();
     }
 
     /// Closes all descriptors but the keeper's own, and the file that tells which of the family live.
-    fn keep_only(&self, is_ready: i32) {
+    fn keep_only(&self) {
         let locks = members::locks().unwrap_or(self.anchor);
-        let mut keep = [self.anchor, self.source, self.end, self.begins, is_ready, locks];
+        let mut keep = [self.anchor, self.source, self.end, self.begins, self.tells, locks];
         keep.sort_unstable();
         let mut from = 0;
         for fd in keep {
@@ -195,6 +215,9 @@ impl Keeper {
         let conn: &Conn = self.at.conn;
         // `has_ended`: the program writes nothing more; `is_full`: TCP has no room for what it has written.
         let (mut has_told, mut is_shared, mut has_ended, mut is_full) = (false, true, false, false);
+        let mut is_unread = !self.feed(&mut rest);
+        let _ = call::write(self.tells, &[0]);
+        let _ = call::close(self.tells);
         loop {
             if rest.is_empty() && !has_told {
                 let _ = call::shutdown(self.source, libc::SHUT_WR);
@@ -206,6 +229,12 @@ impl Keeper {
                 is_shared = false;
             }
             if has_told && has_ended && !is_shared {
+                if is_unread && !self.is_held() {
+                    // TCP would have reset the connection.
+                    let abort = [1i32, 0];
+                    let _ =
+                        call::setsockopt(self.anchor, libc::SOL_SOCKET, libc::SO_LINGER, &abort);
+                }
                 return;
             }
             let entry =
@@ -215,22 +244,16 @@ impl Keeper {
             let out = if is_full { libc::POLLOUT } else { 0 };
             let mut fds = [entry(self.source, input | room), entry(self.anchor, out)];
             let _ = ppoll(&mut fds, is_shared.then_some(LOOK_NS), None);
-            if !rest.is_empty() {
-                match call::send(self.source, rest, NOW) {
-                    Ok(n) => rest = &rest[n..],
-                    Err(call::Errno::EAGAIN | call::Errno::EINTR) => {}
-                    // No process reads it any more.
-                    Err(_) => rest = &[],
-                }
-            }
+            is_unread |= !self.feed(&mut rest);
             if !has_ended {
                 match self.put_out() {
                     Out::Waits => is_full = false,
                     Out::Full => is_full = true,
-                    Out::Ended => {
-                        has_ended = true;
+                    Out::Ended { unread } => {
+                        (has_ended, is_unread) = (true, is_unread || unread);
                         conn.outlet.withdraw(self.outlet(kept));
-                        if !self.is_held() {
+                        // While this process has the other end as well, that has been shut, not closed.
+                        if !unread && (is_shared || !self.is_held()) {
                             let _ = call::shutdown(self.anchor, libc::SHUT_WR);
                         }
                     }
@@ -239,28 +262,47 @@ impl Keeper {
         }
     }
 
+    /// Puts as much of the rest into the socket as that takes. False if no process reads it any more.
+    fn feed(&self, rest: &mut &[u8]) -> bool {
+        while !rest.is_empty() {
+            match call::send(self.source, rest, NOW) {
+                Ok(n) => *rest = &rest[n..],
+                Err(call::Errno::EINTR) => {}
+                Err(call::Errno::EAGAIN) => return true,
+                Err(_) => {
+                    *rest = &[];
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
     /// Puts on TCP what the program has written. What is not there yet lies in the socket, where relatives see it.
     fn put_out(&self) -> Out {
         let mut piece = [0u8; PIECE];
         loop {
             let n = match call::recv(self.source, &mut piece, libc::MSG_DONTWAIT | libc::MSG_PEEK) {
-                Ok(0) => return Out::Ended,
+                Ok(0) => return Out::Ended { unread: false },
                 Ok(n) => n,
                 Err(call::Errno::EINTR) => continue,
                 Err(call::Errno::EAGAIN) => return Out::Waits,
-                Err(_) => return Out::Ended,
+                Err(_) => return Out::Ended { unread: true },
             };
             match call::send(self.anchor, &piece[..n], NOW) {
                 Ok(sent) => {
+                    // Before it is no more to be seen in the socket.
+                    if self.at.conn.is_generation(self.at.generation) {
+                        self.at.conn.put_out.fetch_add(sent as u64, Ordering::AcqRel);
+                    }
                     let _ = call::recv(self.source, &mut piece[..sent], libc::MSG_DONTWAIT);
-                    self.at.conn.put_out.fetch_add(sent as u64, Ordering::AcqRel);
                 }
                 Err(call::Errno::EINTR) => {}
                 Err(call::Errno::EAGAIN) => return Out::Full,
                 // The program's next write fails as one on TCP would.
                 Err(_) => {
                     let _ = call::shutdown(self.source, libc::SHUT_RD);
-                    return Out::Ended;
+                    return Out::Ended { unread: false };
                 }
             }
         }
@@ -279,17 +321,23 @@ impl Keeper {
     }
 }
 
-/// The descriptors of connections that another program is to inherit become ends that the rest is read from, where
-/// those have one.
-pub(crate) fn give(inherited: &[(i32, Ref)]) {
-    for &(fd, at) in inherited {
-        if let Ok(Some(end)) = rest::end_of(at.conn) {
-            let how = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
-            if !process::is_borrowed() {
-                ops::close(fd);
+/// Those descriptors become ends that the rest is read from, where a keeper has one. Where one has put all of it out, and
+/// puts on TCP still what a program has written, what comes next is to come after that.
+pub(crate) fn give(descriptors: &[(i32, Ref)]) {
+    for &(fd, at) in descriptors {
+        match rest::end_of(at.conn) {
+            Ok(Some(end)) => {
+                let how = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
+                // In this order: until the table says otherwise, calls ask the keeper.
+                let _ = call::dup_onto(end.raw(), fd);
+                let _ = call::fcntl(fd, libc::F_SETFD, how);
+                if !process::is_borrowed() {
+                    ops::close(fd);
+                }
             }
-            let _ = call::dup_onto(end.raw(), fd);
-            let _ = call::fcntl(fd, libc::F_SETFD, how);
+            Ok(None) | Err(_) => {
+                let _ = rest::come_after(at.conn, fd, false);
+            }
         }
     }
 }

@@ -16,27 +16,41 @@ use core::sync::atomic::Ordering;
 use sovia_sys::poll::{self, ppoll};
 use sovia_sys::{Fd, call, process};
 
+/// Why a socket of a keeper's cannot be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There is no such keeper any more.
+    Gone,
+    /// This process may have no more descriptors, or must not look into others.
+    Refused(Errno),
+}
+
 /// The end from which the rest of a connection is read; `None` if there is none, or all of it has been read.
 ///
 /// # Errors
-/// `ECONNRESET` if it is out of reach, because the keeper has been killed: it must not look as if nothing were missing.
+/// `ECONNRESET` if it is lost, because the keeper has been killed: it must not look as if nothing were missing. Otherwise
+/// why this process cannot have it.
 pub(crate) fn end_of(conn: &Conn) -> Result<Option<Fd>, Errno> {
     while let Some(kept) = conn.rest.find() {
         match take(kept) {
-            Some(end) => return Ok(Some(end)),
-            None if conn.rest.find() == Some(kept) => return Err(libc::ECONNRESET),
+            Ok(end) => return Ok(Some(end)),
+            Err(Refused::Refused(error)) => return Err(error),
+            Err(Refused::Gone) if conn.rest.find() == Some(kept) => return Err(libc::ECONNRESET),
             // The keeper has found meanwhile that all has been read.
-            None => {}
+            Err(Refused::Gone) => {}
         }
     }
     Ok(None)
 }
 
 /// What a keeper has there, if that process still is the keeper.
-pub(crate) fn take(kept: Kept) -> Option<Fd> {
-    let socket = process::descriptor_of(kept.keeper, kept.fd).ok()?;
+pub(crate) fn take(kept: Kept) -> Result<Fd, Refused> {
+    let socket = process::descriptor_of(kept.keeper, kept.fd).map_err(|error| match error {
+        call::Errno::ESRCH | call::Errno::EBADF => Refused::Gone,
+        error => Refused::Refused(errno(error)),
+    })?;
     let is_it = call::file_id(socket.raw()).is_ok_and(|(_, inode)| inode == kept.inode);
-    is_it.then_some(socket)
+    is_it.then_some(socket).ok_or(Refused::Gone)
 }
 
 /// How many bytes of it are unread, and can be read at once.
@@ -69,7 +83,7 @@ fn await_keeper(conn: &Conn, kept: Kept, fd: i32, dont_wait: bool) -> Result<(),
     let mut goal = None;
     // Without a keeper there is nothing more to come.
     while conn.outlet.find() == Some(kept)
-        && let Some(source) = take(kept)
+        && let Ok(source) = take(kept)
         && let Ok(queued @ 1..) = call::bytes_unread(source.raw())
     {
         // In this order: what is put out meanwhile is waited for as well, and not missed.

@@ -1,6 +1,6 @@
 //! Other processes, and this one's signals.
 
-use crate::call::{RawFd, Result, Sysno};
+use crate::call::{self, RawFd, Result, Sysno};
 use crate::fd::Fd;
 
 /// A handle on the process with that id: readable once it has ended, however many children hold
@@ -34,6 +34,20 @@ pub fn be_traceable() {
     const PR_SET_PTRACER: usize = 0x5961_6d61;
     // SAFETY: takes plain numbers. A system without that rule does not know the option.
     let _ = unsafe { syscalls::syscall!(Sysno::prctl, PR_SET_PTRACER, usize::MAX) };
+}
+
+/// Leaves the group of processes and the terminal that it has from its parent: what is sent to all of that group is not
+/// for this process.
+pub fn leave_group() {
+    // SAFETY: takes nothing.
+    let _ = unsafe { syscalls::syscall!(Sysno::setsid) };
+}
+
+/// Which PID namespace this process is in; `None` if /proc cannot say.
+pub fn pid_namespace() -> Option<u64> {
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    let file = call::open(c"/proc/self/ns/pid", flags, 0).map(Fd::keep).ok()?;
+    call::file_id(file.raw()).ok().map(|(_, inode)| inode)
 }
 
 /// Makes a child with a copy of this process's memory; its id, and 0 in the child. It raises no signal when it ends.

@@ -35,7 +35,8 @@ fn inherited() -> Descriptors {
 
 /// Whether a program that inherits the connection finds another thing on TCP than this process.
 fn concerns(conn: &Conn) -> bool {
-    conn.phase().may_be_on_vi() || conn.rest.find().is_some()
+    let is_kept = || conn.rest.find().is_some() || conn.outlet.find().is_some();
+    conn.phase().may_be_on_vi() || is_kept()
 }
 
 fn take_back(mut inherited: Descriptors, cause: Cause) {

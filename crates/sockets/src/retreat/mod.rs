@@ -32,7 +32,7 @@ pub(crate) use coming::{before_close, go_on_coming, is_still_coming, pause, soon
 pub(crate) use hand_over::{Processes, helped_by};
 pub use inherited::{before_exec, before_spawn};
 pub(crate) use settle::{concerns, go_on, go_on_under, is_bringing, settle, settle_in_sets};
-pub(crate) use wait::all;
+pub(crate) use wait::{all, give};
 
 use crate::conn::{Conn, Guard, Phase, flag};
 use crate::pair;
@@ -50,9 +50,7 @@ use step::Step;
 /// descriptor do what they would have done without Sovia.
 pub fn now(fd: i32, at: Ref, cause: Cause) {
     take_back(fd, at, cause);
-    if cause.is_for_program() {
-        wait::give(&[(fd, at)]);
-    }
+    wait::give(&[(fd, at)], cause);
 }
 
 /// A descriptor of a connection is about to be sent to another process, which may put it on a VI if it has not had one

@@ -67,16 +67,26 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
         _ if !left.is_empty() => COMING.store(true, Ordering::Relaxed),
         _ => {}
     }
-    if cause.is_for_program() {
-        give(connections);
+    give(connections, cause);
+}
+
+/// Whether the program, or what becomes of this process, gets ends that rests are read from in the place of its
+/// descriptors. A process that starts a program keeps its own descriptors, which the program gets as they are.
+fn gives_ends(cause: Cause) -> bool {
+    match cause {
+        Cause::Exec | Cause::Passed | Cause::Credentials | Cause::Filter => true,
+        Cause::Spawn => process::is_borrowed(),
+        _ => false,
     }
 }
 
-/// Another program is about to inherit those descriptors: where a keeper has what is unread, they become ends that it is
+/// What has those descriptors from here on cannot ask keepers: where one has what is unread, they become ends that it is
 /// read from.
-pub(super) fn give(descriptors: &[(i32, Ref)]) {
-    let are_kept = |(_, at): &(i32, Ref)| at.conn.rest.find().is_some();
-    if descriptors.iter().any(are_kept)
+pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
+    let are_kept =
+        |(_, at): &(i32, Ref)| at.conn.rest.find().is_some() || at.conn.outlet.find().is_some();
+    if gives_ends(cause)
+        && descriptors.iter().any(are_kept)
         && let Some(processes) = PROCESSES.get()
     {
         (processes.give)(descriptors);
@@ -136,7 +146,7 @@ fn visit<'w>(fd: i32, at: Ref, cause: Cause, patience: Patience, waits: &'w Wait
     let before = bell.word().load(Ordering::SeqCst);
     bell.going_to_sleep();
     let mut came = step_or_end(&mut guard, fd);
-    if came == Step::Stays && cause.is_for_program() && is_others(conn) {
+    if came == Step::Stays && gives_ends(cause) && is_others(conn) {
         // Either they or the program may be the ones that read it.
         if PROCESSES.get().is_some_and(|processes| (processes.keep)(&mut guard, fd, at)) {
             step::is_kept(&mut guard);

@@ -215,6 +215,11 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
         guard.conn.set(flag::LEFT_VI);
         guard.conn.set_tx(Tx::Back);
     }
+    if guard.conn.rest.find().is_some() {
+        // A keeper has what is unread ([`crate::rest`]).
+        guard.conn.clear(flag::RETURNING);
+        guard.conn.set_rx(Rx::Back);
+    }
     // It may not have come to telling of what it had sent, or taken.
     tell_reader(guard);
     tell_writer(guard);

@@ -9,8 +9,12 @@ pub fn close(fd: RawFd) -> Result<()> {
 
 /// Closes a range of descriptors, `last` included.
 pub fn close_range(first: RawFd, last: RawFd) {
-    if first <= last {
-        let _ = sys!(close_range, first, last, 0usize);
+    if first <= last && sys!(close_range, first, last, 0usize).is_err() {
+        // Before Linux 5.9, or under a filter.
+        let limit = super::soft_limit(libc::RLIMIT_NOFILE).unwrap_or(1 << 20) as RawFd;
+        (first..=last.min(limit)).for_each(|fd| {
+            let _ = close(fd);
+        });
     }
 }
 

@@ -130,6 +130,7 @@ fn receive_generally(
         && !flags.peek
         && !flags.wait_all
         && let Some(mut guard) = at.attached()
+        && conn.rest.find().is_none()
     {
         match stream::receive(&mut guard, fd, part) {
             Got::Bytes(n) => return Ok(n),

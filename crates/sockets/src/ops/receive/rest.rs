@@ -7,6 +7,9 @@ use crate::{Outcome, errno};
 use sovia_sys::call;
 use sovia_sys::poll::{PollFd, ppoll};
 
+/// How long a call that must not wait waits for the keeper.
+const FEEDING_NS: u64 = 20_000_000;
+
 /// What a connection on TCP has to receive before anything that the kernel has; `None` if there is nothing of the kind.
 /// `fd` is the program's descriptor.
 pub(super) fn receive(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) -> Option<Outcome> {
@@ -38,6 +41,7 @@ fn receive_from_keeper(fd: i32, at: Ref, parts: &mut [&mut [u8]], flags: Flags) 
 fn receive_some(fd: i32, at: Ref, part: &mut [u8], flags: Flags, waits: bool) -> Option<Outcome> {
     let peeks = if flags.peek { libc::MSG_PEEK } else { 0 };
     let waits = waits && !flags.dont_wait && !call::is_nonblocking(fd);
+    let mut has_waited = false;
     loop {
         let end = match end_of(at.conn) {
             Ok(end) => end?,
@@ -46,11 +50,14 @@ fn receive_some(fd: i32, at: Ref, part: &mut [u8], flags: Flags, waits: bool) ->
         match call::recv(end.raw(), part, libc::MSG_DONTWAIT | peeks) {
             // The rest has ended; what comes then is the kernel's to say.
             Ok(0) => return None,
-            Err(call::Errno::EAGAIN) if waits => {
+            // The bytes are there, and the keeper is about to put them into the socket. The program may have been told of
+            // them for the last time.
+            Err(call::Errno::EAGAIN) if waits || !has_waited => {
                 let mut fds = [PollFd { fd: end.raw(), events: libc::POLLIN, revents: 0 }];
-                if let Err(e) = ppoll(&mut fds, None, None) {
+                if let Err(e) = ppoll(&mut fds, (!waits).then_some(FEEDING_NS), None) {
                     return Some(Err(errno(e)));
                 }
+                has_waited = true;
             }
             result => return Some(result.map_err(errno)),
         }
