@@ -1,9 +1,13 @@
 // What is unread when the peer has finished, and another program gets the stream: this process and the program may
 // both be the ones that read it.
 #include "common.h"
+#include <sys/prctl.h>
 
 static char buffer[70000];
 static char *const NOTHING[] = {"true", NULL};
+
+// More than the sockets between the program and the peer take.
+enum { ANSWER = 12000000 };
 
 // --- the program: it has the stream as its standard input
 
@@ -14,7 +18,10 @@ static int inherited(char **argv) {
         say("the program took 700 bytes");
     } else if (strcmp(argv[2], "drains") == 0)
         drain_to_eof(0, offset);
-    else if (strcmp(argv[2], "drains late") == 0) {
+    else if (strcmp(argv[2], "answers much") == 0) {
+        drain_to_eof(0, offset);
+        send_pattern(0, 0, ANSWER, 10000);
+    } else if (strcmp(argv[2], "drains late") == 0) {
         nap(300);
         drain_to_eof(0, offset);
     } else {
@@ -66,6 +73,22 @@ static void sends_few_and_hears(struct peer *p) {
     CALL(shutdown(p->fd, SHUT_WR));
     tell(p, 0);
     drain_to_eof(p->fd, 0);
+}
+
+static void sends_few_and_hears_slowly(struct peer *p) {
+    send_pattern(p->fd, 0, FEW, 1000);
+    CALL(shutdown(p->fd, SHUT_WR));
+    tell(p, 0);
+    nap(300);
+    drain_to_eof(p->fd, 0);
+}
+
+// Whether the end is told as an end.
+static void sends_few_and_looks(struct peer *p) {
+    send_pattern(p->fd, 0, FEW, 1000);
+    CALL(shutdown(p->fd, SHUT_WR));
+    tell(p, 0);
+    CALL(recv(p->fd, buffer, 1, 0));
 }
 
 // --- this process
@@ -216,7 +239,109 @@ static void an_exec_that_fails(struct peer *p) {
     drain_to_eof(p->fd, 700);
 }
 
+// A program reads and answers, and another one does after it.
+static void one_answers_after_the_other(struct peer *p) {
+    hear(p);
+    run(p, false, becomes(p, "answers much", "0"));
+    fflush(stdout);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        send_pattern(p->fd, ANSWER, 1000, 100);
+        fflush(stdout);
+        _exit(0);
+    }
+    int status;
+    MUST(waitpid(child, &status, 0));
+    say_status("the child", status);
+    send_pattern(p->fd, ANSWER + 1000, 1000, 100);
+    CALL(close(p->fd));
+}
+
+static void headers_of_messages(struct peer *p) {
+    char name[64], control[256];
+    struct iovec part = {buffer, 100};
+    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_name = name, .msg_namelen = sizeof name,
+                            .msg_control = control, .msg_controllen = sizeof control, .msg_flags = 0x7777};
+    hear(p);
+    run(p, false, becomes(p, "takes", "0"));
+    struct mmsghdr one = {.msg_hdr = header};
+    CALL(recvmsg(p->fd, &header, 0));
+    say("name %u, control %zu, flags %x", header.msg_namelen, header.msg_controllen, header.msg_flags);
+    CALL(recvmmsg(p->fd, &one, 1, 0, NULL));
+    say("name %u, control %zu, bytes %u", one.msg_hdr.msg_namelen, one.msg_hdr.msg_controllen, one.msg_len);
+    drain_to_eof(p->fd, 900);
+}
+
+// What the program leaves unread its relative leaves unread as well.
+static void none_reads_it_all(struct peer *p) {
+    hear(p);
+    run(p, false, becomes(p, "takes", "0"));
+    CALL(close(p->fd));
+}
+
+static void a_process_that_cannot_be_traced(struct peer *p) {
+    hear(p);
+    run(p, false, becomes(p, "takes", "0"));
+    MUST(prctl(PR_SET_DUMPABLE, 0));
+    drain_to_eof(p->fd, 700);
+}
+
+// The group of the child that became the program.
+static void its_group_is_killed(struct peer *p) {
+    int status;
+    hear(p);
+    fflush(stdout);
+    pid_t child = MUST(fork());
+    if (child == 0) {
+        setsid();
+        dup2(p->fd, 0);
+        execlp("sleep", "sleep", "1000", NULL);
+        _exit(99);
+    }
+    nap(300);
+    MUST(kill(-child, SIGKILL));
+    MUST(waitpid(child, &status, 0));
+    say_status("the program", status);
+    drain_to_eof(p->fd, 0);
+}
+
+// Children that are killed in the middle of it lose nothing.
+static void children_are_killed(struct peer *p) {
+    int status;
+    hear(p);
+    fflush(stdout);
+    for (int i = 0; i < 40; i++) {
+        pid_t child = start(p, false, NOTHING);
+        usleep(i * 100);
+        kill(child, SIGKILL);
+        MUST(waitpid(child, &status, 0));
+    }
+    drain_to_eof(p->fd, 0);
+}
+
+static void *reads_meanwhile(void *fd) {
+    recv_pattern(*(int *)fd, 0, 700, 7);
+    return NULL;
+}
+
+static void a_thread_reads_while_a_command_runs(struct peer *p) {
+    pthread_t thread;
+    hear(p);
+    pthread_create(&thread, NULL, reads_meanwhile, &p->fd);
+    for (int i = 0; i < 10; i++)
+        MUST(system("true"));
+    pthread_join(thread, NULL);
+    drain_to_eof(p->fd, 700);
+}
+
 static const struct scenario scenarios[] = {
+    {"one_program_answers_after_another", sends_few_and_hears_slowly, one_answers_after_the_other},
+    {"headers_say_what_the_kernel_says", sends_few, headers_of_messages},
+    {"it_is_left_unread", sends_few_and_looks, none_reads_it_all},
+    {"the_process_cannot_be_traced_any_more", sends_few, a_process_that_cannot_be_traced},
+    {"its_programs_group_is_killed", sends_few, its_group_is_killed},
+    {"children_are_killed_meanwhile", sends_few, children_are_killed},
+    {"a_thread_reads_it_while_a_command_runs", sends_few, a_thread_reads_while_a_command_runs},
     {"a_child_reads_it_as_its_input", sends_few, a_child_reads},
     {"a_vforked_child_reads_it_as_its_input", sends_few, a_vforked_child_reads},
     {"a_child_that_reads_nothing_leaves_it", sends_few, a_child_does_not},

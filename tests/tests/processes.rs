@@ -66,6 +66,13 @@ scenarios!("rest":
     a_relative_reads_it_too,
     the_process_becomes_a_program_after_its_child,
     an_exec_that_fails_leaves_it,
+    one_program_answers_after_another,
+    headers_say_what_the_kernel_says,
+    it_is_left_unread,
+    the_process_cannot_be_traced_any_more,
+    its_programs_group_is_killed,
+    children_are_killed_meanwhile,
+    a_thread_reads_it_while_a_command_runs,
 );
 
 scenarios!("inheritance":
