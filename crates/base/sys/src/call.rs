@@ -35,7 +35,8 @@ pub use file::{
     program_at, pwrite_both, read, seek, write,
 };
 pub use proc_fs::{
-    each_descriptor, each_descriptor_of, each_thread, open_of, read_link, read_link_of, reopen,
+    each_descriptor, each_descriptor_of, each_thread, file_id_of, open_of, read_link, read_link_of,
+    reopen,
 };
 pub(crate) use proc_fs::{put, put_number};
 pub use socket::{

@@ -8,10 +8,9 @@ use super::families::{self, Files, Which};
 use super::leave::may_be_on_vi;
 use super::take::inherit;
 use crate::conn::{Holding, Role};
-use crate::family;
 use crate::passed_on::{Copy, LEN, Sent};
-use crate::process;
 use crate::table::{self, Ref};
+use crate::{family, members, process};
 use core::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use sovia_control::inheritance::Passed;
@@ -111,8 +110,13 @@ fn look_for(process: i32, cookie: u64) -> Option<(Files, Sent)> {
         let sent = copy.find(cookie)?;
         Some((records, inode, copy, sent))
     })?;
-    let locks = open.iter().filter(|&&fd| named(fd, b"/memfd:sovia-family"));
-    let locks = locks.copied().filter_map(file).find(|(_, inode)| *inode == copy.locks())?;
+    let is_it = |fd: &&i32| call::file_id_of(process, **fd).is_ok_and(|(_, id)| id == copy.locks());
+    let locks = open.iter().filter(|&&fd| named(fd, b"/memfd:sovia-family")).find(is_it)?;
+    if copy.locks() == members::locks_id() {
+        // The family's own: to close it would give this process's lock back.
+        return None;
+    }
+    let locks = file(*locks).filter(|(_, inode)| *inode == copy.locks())?;
     let passed = |(file, inode): (Fd, u64)| Passed { fd: file.into_raw(), inode };
     Some((Files { records: passed((records, inode)), locks: passed(locks) }, sent))
 }

@@ -62,6 +62,15 @@ pub fn file_id(fd: RawFd) -> Result<(u64, u64)> {
     Ok((st.st_dev as u64, st.st_ino as u64))
 }
 
+/// What the kernel says of the file that a path leads to.
+pub(super) fn stat(path: &core::ffi::CStr) -> Result<libc::stat> {
+    // SAFETY: an all-zero stat is a valid value of a plain C struct.
+    let mut st: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: a path with its end, and a structure of the kernel's layout, both live for the call.
+    unsafe { syscalls::syscall!(FSTATAT, libc::AT_FDCWD, path.as_ptr(), &raw mut st, 0) }?;
+    Ok(st)
+}
+
 #[cfg(target_arch = "x86_64")]
 const FSTATAT: super::Sysno = super::Sysno::newfstatat;
 #[cfg(not(target_arch = "x86_64"))]
@@ -70,10 +79,7 @@ const FSTATAT: super::Sysno = super::Sysno::fstatat;
 /// Which executable file a path leads to, device and inode, and whether a process that executes it gets no other user or
 /// group by that.
 pub fn program_at(path: &core::ffi::CStr) -> Result<((u64, u64), bool)> {
-    // SAFETY: an all-zero stat is a valid value of a plain C struct.
-    let mut st: libc::stat = unsafe { core::mem::zeroed() };
-    // SAFETY: a path with its end, and a structure of the kernel's layout, both live for the call.
-    unsafe { syscalls::syscall!(FSTATAT, libc::AT_FDCWD, path.as_ptr(), &raw mut st, 0) }?;
+    let st = stat(path)?;
     if st.st_mode & libc::S_IFMT != libc::S_IFREG || st.st_mode & 0o111 == 0 {
         return Err(super::Errno::EACCES);
     }

@@ -1,6 +1,7 @@
 //! What /proc lists, and its paths, written without allocating.
 
-use super::{RawFd, Result, Sysno, close, open};
+use super::file::stat;
+use super::{Errno, RawFd, Result, Sysno, close, open};
 
 /// The target of the symbolic link that `/proc` has for a descriptor; its length.
 pub fn read_link(fd: RawFd, out: &mut [u8]) -> Result<usize> {
@@ -57,6 +58,14 @@ pub fn each_descriptor_of(pid: i32, each: impl FnMut(RawFd)) -> bool {
 pub fn read_link_of(pid: i32, fd: RawFd, out: &mut [u8]) -> Result<usize> {
     let path = descriptor_of(pid, fd);
     sys!(readlinkat, libc::AT_FDCWD, path.as_ptr(), out.as_mut_ptr(), out.len())
+}
+
+/// Device and inode of the file that a descriptor of another process is of. The file is not opened: to close it would give
+/// back the record locks that this process may have on it.
+pub fn file_id_of(pid: i32, fd: RawFd) -> Result<(u64, u64)> {
+    let path = descriptor_of(pid, fd);
+    let path = core::ffi::CStr::from_bytes_until_nul(&path).map_err(|_| Errno::ENAMETOOLONG)?;
+    stat(path).map(|st| (st.st_dev, st.st_ino))
 }
 
 /// Opens the file anew that a descriptor of another process is of.
