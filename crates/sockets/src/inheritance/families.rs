@@ -1,4 +1,5 @@
-//! Families whose connections this process has got: where their records are, and who of them has a connection still.
+//! Families whose connections this process has got: where their records are, and which of their processes have a connection
+//! still.
 
 use crate::conn::{Holding, RECORD};
 use crate::members::{self, LIST_LEN};
