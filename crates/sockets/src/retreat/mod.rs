@@ -116,7 +116,7 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
         return true;
     }
     if stream::unanswered::settle(&mut guard) {
-        // No other end has come to the VI: there is nobody to wait for.
+        // No other end has come to the VI: there is none to wait for.
         conn.leaves_for.store(cause.reason() as u32 + 1, Ordering::Relaxed);
         drop(guard);
         detach(at);
