@@ -13,7 +13,7 @@
 //!   seconds) leaves one way: a relay, a small relative of this process that keeps the connection, and
 //!   a Unix socket to it in the place of the program's descriptors. Where relatives share the connection it
 //!   stays as it is, and they read on the VI what is there; a program that one of them becomes, or starts, shares it
-//!   with them by a keeper ([`crate::rest`]).
+//!   with them by a keeper (`rest`).
 //!
 //! No thread owns a retreat: see `step`.
 
