@@ -43,6 +43,26 @@ static void looks_first(int channel) {
     say("the worker is done");
 }
 
+static void uses_what_it_has_looked_at(int channel) {
+    int before = take_over(channel, MSG_PEEK);
+    int fd = take_over(channel, 0);
+    talk(fd, true, ROUNDS / 2);
+    talk_on(before, true, ROUNDS / 2, ROUNDS);
+    say("the worker is done");
+}
+
+// It keeps what it gives on.
+static void gives_on(int from, int to) {
+    char byte;
+    int fd = take_over(from, 0);
+    hand_over(to, fd);
+    recv_all(from, &byte, 1);
+    talk_on(fd, true, ROUNDS / 2, ROUNDS);
+    say("the worker is done");
+}
+
+static void gives_back(int channel) { gives_on(channel, channel); }
+
 // Half of it, and then the other one.
 static void serves_half(int channel) {
     int fd = take_over(channel, 0);
@@ -97,6 +117,12 @@ static int worker(char **argv) {
         serves(0);
     else if (strcmp(argv[2], "looks first") == 0)
         looks_first(0);
+    else if (strcmp(argv[2], "uses both") == 0)
+        uses_what_it_has_looked_at(0);
+    else if (strcmp(argv[2], "gives back") == 0)
+        gives_back(0);
+    else if (strcmp(argv[2], "gives on") == 0)
+        gives_on(0, 1000);
     else if (strcmp(argv[2], "half") == 0)
         serves_half(0);
     else
@@ -211,6 +237,34 @@ static void it_is_sent_to_two(struct peer *p) {
     reap("the other", other.id);
 }
 
+static void a_worker_gives_it_back(struct peer *p) {
+    struct worker w = execute(p, "gives back");
+    accepts(p);
+    hand_over(w.channel, p->fd);
+    MUST(close(p->fd));
+    p->fd = take_over(w.channel, 0);
+    talk(p->fd, true, ROUNDS / 2);
+    MUST(write(w.channel, "x", 1));
+    reap("the worker", w.id);
+}
+
+static void a_worker_gives_it_on(struct peer *p) {
+    struct worker second = execute(p, "half");
+    char byte;
+    // The first one has an end of the channel to the second one.
+    MUST(dup2(second.channel, 1000));
+    struct worker first = execute(p, "gives on");
+    accepts(p);
+    hand_over(first.channel, p->fd);
+    MUST(close(p->fd));
+    recv_all(second.channel, &byte, 1);
+    reap("the second", second.id);
+    MUST(write(first.channel, "x", 1));
+    reap("the first", first.id);
+}
+
+static void a_worker_uses_both(struct peer *p) { send_and_close(p, execute(p, "uses both")); }
+
 static void a_child_of_its_senders_has_it(struct peer *p) {
     int pair[2];
     char byte;
@@ -283,6 +337,9 @@ static const struct scenario scenarios[] = {
     {"its_sender_goes_on_with_it", its_sender_goes_on, talks, RAW},
     {"two_programs_get_it_in_messages", it_is_sent_to_two, talks, RAW},
     {"a_child_of_its_senders_has_it", a_child_of_its_senders_has_it, talks, RAW},
+    {"a_worker_sends_it_back_and_keeps_it", a_worker_gives_it_back, talks, RAW},
+    {"a_worker_sends_it_on_and_keeps_it", a_worker_gives_it_on, talks, RAW},
+    {"it_is_looked_at_and_used", a_worker_uses_both, talks, RAW},
     {"its_receiver_ends", it_goes_on_to_another, talks_to_half, RAW},
     {"a_message_fails", it_is_not_sent_at_first, talks, RAW},
 };

@@ -136,6 +136,9 @@ scenarios!("messages", Scenario::may_stay_on_tcp:
     its_sender_goes_on_with_it,
     two_programs_get_it_in_messages,
     a_child_of_its_senders_has_it,
+    a_worker_sends_it_back_and_keeps_it,
+    a_worker_sends_it_on_and_keeps_it,
+    it_is_looked_at_and_used,
     its_receiver_ends,
     a_message_fails,
 );

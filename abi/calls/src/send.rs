@@ -59,7 +59,7 @@ calls! {
         let Some(at) = table::conn(fd) else {
             // A descriptor that travels must be one that its receiver can use.
             if may_look() {
-                passing(msg);
+                passing(fd, msg);
             }
             return real(fd, msg, how);
         };
@@ -141,7 +141,7 @@ pub unsafe fn sendmmsg(
         if may_look() {
             let messages = (0..count as usize).map(|i| list.wrapping_add(i));
             // SAFETY: only the address of the message is computed, which is a part of the entry.
-            messages.for_each(|entry| passing(unsafe { &raw const (*entry).msg_hdr }));
+            messages.for_each(|entry| passing(fd, unsafe { &raw const (*entry).msg_hdr }));
         }
         return real(fd, list, count, how);
     }
@@ -178,9 +178,9 @@ calls! {
     }
 }
 
-/// A message is about to be sent that may carry descriptors. What cannot be read is the kernel's to
+/// A message is about to be sent on `channel` that may carry descriptors. What cannot be read is the kernel's to
 /// refuse.
-fn passing(msg: *const msghdr) {
+fn passing(channel: c_int, msg: *const msghdr) {
     // SAFETY: a plain structure of the program's.
     let Ok(message) = (unsafe { take(msg) }) else { return };
     let (mut at, mut left) = (message.msg_control as usize, message.msg_controllen);
@@ -203,7 +203,7 @@ fn passing(msg: *const msghdr) {
                 // SAFETY: as above.
                 let Ok(fd) = (unsafe { take(place.wrapping_add(i)) }) else { return };
                 if let Some(at) = table::conn(fd) {
-                    retreat::before_passing(fd, at);
+                    retreat::before_passing(channel, fd, at);
                 }
             }
         }

@@ -69,6 +69,42 @@ pub fn is_listened_at(local: SocketAddr) -> Result<bool> {
     }
 }
 
+/// The inode of the socket at the other end of a Unix socket, which is connected to it.
+///
+/// # Errors
+/// `ENOTCONN` where there is none; whatever refuses netlink where it is forbidden.
+pub fn unix_peer(fd: i32) -> Result<u64> {
+    const LEN: usize = 16 + 24;
+    const SHOW_PEER: u32 = 4;
+    const PEER: u16 = 2;
+    let (_, inode) = call::file_id(fd)?;
+    let mut r = [0u8; LEN];
+    r[0..4].copy_from_slice(&(LEN as u32).to_ne_bytes());
+    r[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    r[6..8].copy_from_slice(&1u16.to_ne_bytes()); // NLM_F_REQUEST
+    let body = &mut r[16..];
+    body[0] = libc::AF_UNIX as u8;
+    body[4..8].copy_from_slice(&u32::MAX.to_ne_bytes()); // every state
+    body[8..12].copy_from_slice(&(inode as u32).to_ne_bytes());
+    body[12..16].copy_from_slice(&SHOW_PEER.to_ne_bytes());
+    body[16..24].copy_from_slice(&[0xff; 8]); // any cookie
+    let mut room = [0u8; 512];
+    let answer = exchange(open()?.raw(), &r, &mut room)?;
+    let half = |at: usize| Some(u16::from_ne_bytes(answer.get(at..at + 2)?.try_into().ok()?));
+    if half(4) != Some(SOCK_DIAG_BY_FAMILY) {
+        return Err(Errno::ENOTCONN);
+    }
+    // `struct unix_diag_msg` (16 bytes), then attributes: length, type, value.
+    let mut at = 16 + 16;
+    while let (Some(len @ 4..), Some(kind)) = (half(at), half(at + 2)) {
+        if kind == PEER {
+            return u32_at(answer, at + 4).map(u64::from).ok_or(Errno::EBADMSG);
+        }
+        at += usize::from(len).next_multiple_of(4);
+    }
+    Err(Errno::ENOTCONN)
+}
+
 fn open() -> Result<Fd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     Fd::make(|| call::socket(libc::AF_NETLINK, kind, libc::NETLINK_SOCK_DIAG))
@@ -79,11 +115,7 @@ fn ask(netlink: i32, request: &[u8; REQUEST_LEN]) -> Result<Owner> {
     parse(exchange(netlink, request, &mut answer)?)
 }
 
-fn exchange<'a>(
-    netlink: i32,
-    request: &[u8; REQUEST_LEN],
-    answer: &'a mut [u8; 512],
-) -> Result<&'a [u8]> {
+fn exchange<'a>(netlink: i32, request: &[u8], answer: &'a mut [u8; 512]) -> Result<&'a [u8]> {
     call::send(netlink, request, 0)?;
     let len = call::recv(netlink, answer, 0)?;
     Ok(&answer[..len.min(answer.len())])
@@ -216,6 +248,16 @@ mod tests {
             let local = SocketAddr::new(reached.parse().unwrap(), port);
             assert_eq!(is_listened_at(local), Ok(true), "{bound} at {reached}");
         }
+    }
+
+    #[test]
+    fn the_other_end_of_a_unix_socket_is_named() {
+        let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let inode = |socket: &std::os::unix::net::UnixStream| call::file_id(socket.as_raw_fd());
+        assert_eq!(unix_peer(one.as_raw_fd()), inode(&other).map(|(_, inode)| inode));
+        assert_eq!(unix_peer(other.as_raw_fd()), inode(&one).map(|(_, inode)| inode));
+        let alone = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        assert_eq!(unix_peer(alone.as_raw_fd()), Err(Errno::ENOTCONN));
     }
 
     #[test]

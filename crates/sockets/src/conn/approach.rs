@@ -22,6 +22,8 @@ pub(crate) struct Approach {
     /// Not 0 if it comes from a program that this process was before, or from another process, for as long as others may
     /// hold it still: which family's it was ([`crate::inheritance`]).
     pub(crate) inherited: AtomicU32,
+    /// Not 0 if it has come to this family in a message: it does not go on from there in another one.
+    pub(crate) came: AtomicU32,
     /// Its place in the records of that family, and its life there.
     pub(crate) place_there: AtomicU64,
     /// Not 0 while the socket has the options that the kernel begins with, as far as a VI must know of them.
@@ -50,6 +52,7 @@ impl Approach {
             word.store(0, Ordering::Relaxed);
         }
         self.inherited.store(0, Ordering::Relaxed);
+        self.came.store(0, Ordering::Relaxed);
         self.stage.store(0, Ordering::Relaxed);
     }
 

@@ -60,6 +60,11 @@ impl Holding {
         self.generation == generation
     }
 
+    /// Whether that life is about to end, and what is known of it is on its way to the word that outlasts it.
+    pub(crate) fn is_settling(&self, generation: u32) -> bool {
+        self.is_of(generation) && self.handed == 0
+    }
+
     /// Whether more than one program outside of the family has got the connection in that life, which may be over.
     pub(crate) fn is_spread(&self, generation: u32) -> bool {
         // A later life that was spread hides whether that one was.
@@ -89,10 +94,12 @@ impl Conn {
 
     /// Its life is about to end.
     pub(super) fn settle_handed(&self) {
-        if self.handed.swap(0, Ordering::AcqRel) >= SEVERAL {
+        if self.handed.load(Ordering::Acquire) >= SEVERAL {
             let next = self.generation.load(Ordering::Relaxed).wrapping_add(1);
             self.spread.store(next, Ordering::Release);
         }
+        // After that: a process that reads both finds one of them.
+        self.handed.store(0, Ordering::Release);
     }
 }
 

@@ -93,6 +93,13 @@ impl Which {
 
 /// Makes a family known; `None` if there are too many. The files are its descriptors from then on.
 pub(super) fn add(files: Files, sender: i32) -> Option<Which> {
+    add_to_free(files, sender).or_else(|| {
+        SLOTS.iter().filter(|slot| slot.is_done_with()).for_each(Slot::close);
+        add_to_free(files, sender)
+    })
+}
+
+fn add_to_free(files: Files, sender: i32) -> Option<Which> {
     for (slot, n) in SLOTS.iter().zip(1..) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         if slot.state.compare_exchange(FREE, TAKEN, success, failure).is_ok() {
@@ -149,6 +156,15 @@ pub(crate) fn forget() {
 }
 
 impl Slot {
+    /// Whether nothing more comes of it: its sender has ended, and all is decided.
+    fn is_done_with(&self) -> bool {
+        let sender = self.sender.load(Ordering::Relaxed);
+        self.state.load(Ordering::Acquire) == KNOWN
+            && self.undecided.load(Ordering::Acquire) == 0
+            && sender != 0
+            && !call::task_exists(sender)
+    }
+
     fn close(&self) {
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         if self.state.compare_exchange(KNOWN, TAKEN, success, failure).is_ok() {
@@ -197,6 +213,8 @@ pub(super) fn none_holds(which: Which, index: u32, generation: u32) -> bool {
     are_there
         && !process::has_shared()
         && now.is_some_and(|now| {
-            !now.is_spread(generation) && (now == before || !before.is_of(generation))
+            !now.is_spread(generation)
+                && !now.is_settling(generation)
+                && (now == before || !before.is_of(generation))
         })
 }

@@ -30,6 +30,6 @@ mod take;
 pub(crate) use families::forget;
 pub(crate) use leave::{Descriptors, inherited, leave, spread};
 pub use leave::{Left, Target, shares_memory, taken};
-pub(crate) use message::{pass, received};
+pub(crate) use message::{looked_at, pass, received};
 pub(crate) use take::is_alone;
 pub use take::take;

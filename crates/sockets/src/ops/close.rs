@@ -284,8 +284,12 @@ pub fn keep_only(keep: &[i32]) {
 /// process has on a VI already, it is one more descriptor of that.
 pub fn received(channel: i32, fd: i32) {
     match table::conn_of_socket(fd) {
-        Some((_, at)) if at.is_attached_here() => table::refer(fd, at),
+        // One that may get a VI is one more descriptor of that, too.
+        Some((_, at)) if at.is_attached_here() || at.conn.phase() == Phase::Candidate => {
+            table::refer(fd, at);
+        }
         Some(_) => {}
+        None if channel < 0 => inheritance::looked_at(fd),
         None => inheritance::received(channel, fd, |fd, role| opened(fd, role, Server::Unknown)),
     }
 }

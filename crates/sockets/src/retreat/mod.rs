@@ -53,10 +53,10 @@ pub fn now(fd: i32, at: Ref, cause: Cause) {
     wait::give(&[(fd, at)], cause);
 }
 
-/// A descriptor of a connection is about to be sent to another process, which may put it on a VI if it has not had one
-/// ([`inheritance`]).
-pub fn before_passing(fd: i32, at: Ref) {
-    let is_on_record = inheritance::pass(fd, at);
+/// A descriptor of a connection is about to be sent to another process on `channel`, which may put it on a VI if it has not
+/// had one ([`inheritance`]).
+pub fn before_passing(channel: i32, fd: i32, at: Ref) {
+    let is_on_record = inheritance::pass(channel, fd, at);
     now(fd, at, if is_on_record { Cause::PassedOnRecord } else { Cause::Passed });
 }
 
