@@ -263,13 +263,14 @@ impl Nic for ShmNic {
 ///         assert_eq!(error, ConnectError::NoMatch);
 ///         std::thread::yield_now();
 ///     }
-///     vi.state()
+///     vi
 /// });
 /// let request = server.connect_wait(&server.address(b"service"), None)?;
 /// let vi = server.create_vi(*request.remote_attributes())?;
 /// request.accept(&vi).map_err(|refused| refused.error)?;
-/// assert_eq!(vi.state(), ViState::Connected);
-/// # requester.join().unwrap();
+/// // Both ends last until then: a VI whose peer is gone is in another state.
+/// let requester = requester.join().expect("a VI");
+/// assert_eq!((vi.state(), requester.state()), (ViState::Connected, ViState::Connected));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
