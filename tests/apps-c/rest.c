@@ -288,8 +288,10 @@ static void a_process_that_cannot_be_traced(struct peer *p) {
 
 // The group of the child that became the program.
 static void its_group_is_killed(struct peer *p) {
-    int status;
+    int status, begins[2];
+    char byte;
     hear(p);
+    MUST(pipe2(begins, O_CLOEXEC));
     fflush(stdout);
     pid_t child = MUST(fork());
     if (child == 0) {
@@ -298,7 +300,9 @@ static void its_group_is_killed(struct peer *p) {
         execlp("sleep", "sleep", "1000", NULL);
         _exit(99);
     }
-    nap(300);
+    // It ends when the child has become the program.
+    MUST(close(begins[1]));
+    MUST(read(begins[0], &byte, 1));
     MUST(kill(-child, SIGKILL));
     MUST(waitpid(child, &status, 0));
     say_status("the program", status);
