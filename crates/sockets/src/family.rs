@@ -94,11 +94,9 @@ pub(crate) fn file() -> Option<i32> {
     Some(FILE.load(Ordering::Acquire)).filter(|&fd| fd != 0)
 }
 
-impl First {
-    fn note_namespace(&self) {
-        let namespace = process::pid_namespace().unwrap_or(0);
-        self.namespace.store(namespace, Ordering::Relaxed);
-    }
+/// Notes in `word` in which PID namespace this process is.
+fn note_namespace(word: &AtomicU64) {
+    word.store(process::pid_namespace().unwrap_or(0), Ordering::Relaxed);
 }
 
 /// The PID namespace in which the family has begun.
@@ -176,7 +174,7 @@ fn map(at: usize) -> Option<&'static Chunk> {
             backlog::count_in(&first.backlog);
             if at == 0 {
                 first.passed.begin(Holding::LAYOUT, members::locks_id());
-                first.note_namespace();
+                note_namespace(&first.namespace);
             }
         }
     }
@@ -319,8 +317,7 @@ pub(crate) fn leave(retired: &[u32]) -> bool {
         }
         let Some(first) = first_mapping() else { return };
         if let Some(namespace) = new.counterpart(&first.namespace) {
-            let now = process::pid_namespace().unwrap_or(0);
-            namespace.store(now, Ordering::Relaxed);
+            note_namespace(namespace);
         }
         if let (Some(before), Some(after)) =
             (old.counterpart(&first.threads), new.counterpart(&first.threads))

@@ -79,10 +79,7 @@ pub fn unix_peer(fd: i32) -> Result<u64> {
     const PEER: u16 = 2;
     let (_, inode) = call::file_id(fd)?;
     let mut r = [0u8; LEN];
-    r[0..4].copy_from_slice(&(LEN as u32).to_ne_bytes());
-    r[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    r[6..8].copy_from_slice(&1u16.to_ne_bytes()); // NLM_F_REQUEST
-    let body = &mut r[16..];
+    let body = begin(&mut r);
     body[0] = libc::AF_UNIX as u8;
     body[4..8].copy_from_slice(&u32::MAX.to_ne_bytes()); // every state
     body[8..12].copy_from_slice(&(inode as u32).to_ne_bytes());
@@ -177,12 +174,19 @@ mod kept {
     }
 }
 
+/// Writes the header of a request (`struct nlmsghdr`); what comes after it.
+fn begin(request: &mut [u8]) -> &mut [u8] {
+    let len = request.len() as u32;
+    let (header, body) = request.split_at_mut(16);
+    header[0..4].copy_from_slice(&len.to_ne_bytes());
+    header[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    header[6..8].copy_from_slice(&1u16.to_ne_bytes()); // NLM_F_REQUEST
+    body
+}
+
 fn request(local: SocketAddr, peer: SocketAddr) -> Result<[u8; REQUEST_LEN]> {
     let mut r = [0u8; REQUEST_LEN];
-    r[0..4].copy_from_slice(&(REQUEST_LEN as u32).to_ne_bytes());
-    r[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    r[6..8].copy_from_slice(&1u16.to_ne_bytes()); // NLM_F_REQUEST
-    let body = &mut r[16..];
+    let body = begin(&mut r);
     body[1] = libc::IPPROTO_TCP as u8;
     body[4..8].copy_from_slice(&u32::MAX.to_ne_bytes()); // every state
     body[8..10].copy_from_slice(&local.port().to_be_bytes());

@@ -189,6 +189,11 @@ impl Conn {
         self.phase() == Phase::Attached && (self.has(flag::RETREATING) || is_back())
     }
 
+    /// Whether a keeper has what is unread of it, or what a program has written ([`crate::rest`]).
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.rest.find().is_some() || self.outlet.find().is_some()
+    }
+
     /// Whether this end has shut both halves of it.
     pub(crate) fn is_shut(&self) -> bool {
         self.has(flag::SHUT_RD) && self.has(flag::SHUT_WR)

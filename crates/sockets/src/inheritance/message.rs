@@ -65,7 +65,7 @@ pub(crate) fn received(channel: i32, fd: i32, record: impl Fn(i32, Role)) {
         return;
     }
     let Ok(cookie) = diag::cookie(fd) else { return };
-    // Whoever of the family gets it next, it is not as it was sent from here.
+    // Whichever process of the family gets it next, it is not as it was sent from here.
     let own = || {
         let passed_on = family::passed_on()?;
         let sent = twice(|| Some(passed_on.read()))?.find(cookie);

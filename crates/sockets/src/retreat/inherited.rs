@@ -35,8 +35,7 @@ fn inherited() -> Descriptors {
 
 /// Whether a program that inherits the connection finds another thing on TCP than this process.
 fn concerns(conn: &Conn) -> bool {
-    let is_kept = || conn.rest.find().is_some() || conn.outlet.find().is_some();
-    conn.phase().may_be_on_vi() || is_kept()
+    conn.phase().may_be_on_vi() || conn.has_keeper()
 }
 
 fn take_back(mut inherited: Descriptors, cause: Cause) {

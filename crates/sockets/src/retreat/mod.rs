@@ -156,12 +156,17 @@ fn give_up(guard: &mut Guard<'_>, came: Step) {
     listeners::tell_all(guard);
 }
 
+/// Whether relatives have the connection as well.
+fn is_others(conn: &Conn) -> bool {
+    family::is_shared(conn) || process::is_borrowed()
+}
+
 /// Whether a connection must stay on its VI, because a relative has the same descriptor, and bytes that the
 /// peer cannot put on TCP any more, because it has finished or this end takes none, are still unread: only one
 /// of the two could have them.
 fn must_stay(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
-    (family::is_shared(conn) || process::is_borrowed())
+    is_others(conn)
         && matches!(conn.rx(), Rx::Vi | Rx::Granted)
         && stream::unread(guard, fd).is_ok_and(|n| n > 0)
         && (stream::anchor_has_ended(fd) || conn.is_shut())

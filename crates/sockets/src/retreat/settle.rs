@@ -1,10 +1,10 @@
 //! A connection on its way back is taken a step further by the calls that come by.
 
-use super::step::{Step, step};
+use super::step::{Step, step_or_end};
 use super::{detach, give_up};
 use crate::conn::{Conn, Guard, flag};
+use crate::stream::listeners;
 use crate::stream::returned::PUMP_NS;
-use crate::stream::{self, Damaged, listeners};
 use crate::table::{self, Ref};
 use crate::{process, sets};
 use core::sync::atomic::Ordering;
@@ -102,10 +102,7 @@ fn step_for_another(guard: &mut Guard<'_>, fd: i32) -> Step {
     if relaying != 0 && call::task_exists(relaying as i32) {
         return Step::Waits;
     }
-    let came = step(guard, fd).unwrap_or_else(|Damaged(_)| {
-        stream::damaged(conn, fd);
-        Step::Over
-    });
+    let came = step_or_end(guard, fd);
     if came == Step::Stays {
         give_up(guard, came);
     }

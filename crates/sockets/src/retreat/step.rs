@@ -25,7 +25,7 @@ pub(super) enum Step {
 ///
 /// # Errors
 /// [`Damaged`] if the segment holds nonsense.
-pub(super) fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
+fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     leaving::leave_sending(guard)?;
     let receiving = receiving(guard, fd)?;
     // The peer may be going back as well, and wait for what is unread there.
@@ -37,6 +37,14 @@ pub(super) fn step(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
         (Step::Over, Debt::Unasked) if returned::refuse(guard) => Step::Over,
         // It has just asked.
         (Step::Over, Debt::Unasked) => Step::Waits,
+    })
+}
+
+/// The same; a connection whose segment holds nonsense is over.
+pub(super) fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> Step {
+    step(guard, fd).unwrap_or_else(|Damaged(_)| {
+        stream::damaged(guard.conn, fd);
+        Step::Over
     })
 }
 

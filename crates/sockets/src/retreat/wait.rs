@@ -3,13 +3,13 @@
 use super::coming::COMING;
 use super::hand_over::{PROCESSES, hand_over, hands_over};
 use super::patience::{self, Patience};
-use super::step::{self, Step, step};
-use super::{Cause, begin, detach, give_up, take_back};
-use crate::conn::{Bell, Conn, Guard, Phase};
+use super::step::{self, Step, step_or_end};
+use super::{Cause, begin, detach, give_up, is_others, take_back};
+use crate::conn::{Bell, Phase};
+use crate::process;
 use crate::stream::returned::PUMP_NS;
-use crate::stream::{self, Damaged, leaving, listeners};
+use crate::stream::{leaving, listeners};
 use crate::table::Ref;
-use crate::{family, process};
 use core::sync::atomic::Ordering;
 use sovia_sync::hazard::Waits;
 use sovia_sys::futex;
@@ -83,10 +83,8 @@ fn gives_ends(cause: Cause) -> bool {
 /// What has those descriptors from here on cannot ask keepers: where one has what is unread, they become ends that it is
 /// read from.
 pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
-    let are_kept =
-        |(_, at): &(i32, Ref)| at.conn.rest.find().is_some() || at.conn.outlet.find().is_some();
     if gives_ends(cause)
-        && descriptors.iter().any(are_kept)
+        && descriptors.iter().any(|(_, at)| at.conn.has_keeper())
         && let Some(processes) = PROCESSES.get()
     {
         (processes.give)(descriptors);
@@ -108,19 +106,6 @@ pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
             Visit::Back(_) | Visit::Settled | Visit::Left => return,
         }
     }
-}
-
-/// Whether relatives have the connection as well.
-fn is_others(conn: &Conn) -> bool {
-    family::is_shared(conn) || process::is_borrowed()
-}
-
-/// Takes a connection a step further; one whose segment holds nonsense is over.
-fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> Step {
-    step(guard, fd).unwrap_or_else(|Damaged(_)| {
-        stream::damaged(guard.conn, fd);
-        Step::Over
-    })
 }
 
 /// How far a connection has come.
