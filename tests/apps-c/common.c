@@ -187,7 +187,7 @@ struct info {
     uint32_t state;
     uint32_t rest[15];
 };
-enum { MEETING = 1, TABLE_VERSIONS = 32, ROUNDS_UNTIL_MET = 1000000 };
+enum { MEETING = 1, VIA = 2, TABLE_VERSIONS = 32, ROUNDS_UNTIL_MET = 1000000 };
 
 typedef void (*ask)(int, struct info *);
 
@@ -202,27 +202,31 @@ static ask engine(void) {
     return NULL;
 }
 
-// Whether the connection's ends have met, or never will.
-static bool has_met(int fd) {
+static uint32_t state_of(int fd) {
     struct info info = {0};
     if (engine())
         engine()(fd, &info);
-    return info.state != MEETING;
+    return info.state;
 }
 
-void warm_until_met(int fd, bool server) {
-    enum { OVER, MET, HAS_ENGINE, LENGTH };
+// Whether the connection's ends have met, or never will.
+static bool has_met(int fd) { return state_of(fd) != MEETING; }
+
+static bool is_on_vi(int fd) { return state_of(fd) == VIA; }
+
+static void warm_until(int fd, bool server, bool (*is_so)(int fd)) {
+    enum { OVER, SO, HAS_ENGINE, LENGTH };
     char buffer[LENGTH] = {0};
     for (int i = 0; !buffer[OVER]; i++) {
         // The client decides, by what it knows and what the server has answered. Where one end has no engine there
         // is nothing to wait for.
         bool both = i > 0 && buffer[HAS_ENGINE] && engine();
-        buffer[OVER] = i > 0 && (!both || (buffer[MET] && has_met(fd)));
+        buffer[OVER] = i > 0 && (!both || (buffer[SO] && is_so(fd)));
         if (!server)
             send_all(fd, buffer, sizeof buffer);
         recv_all(fd, buffer, sizeof buffer);
         if (server) {
-            buffer[MET] = has_met(fd);
+            buffer[SO] = is_so(fd);
             buffer[HAS_ENGINE] = engine() != NULL;
             send_all(fd, buffer, sizeof buffer);
         }
@@ -230,6 +234,10 @@ void warm_until_met(int fd, bool server) {
             die("the ends have neither met nor given up after %d rounds", i);
     }
 }
+
+void warm_until_met(int fd, bool server) { warm_until(fd, server, has_met); }
+
+void warm_until_on_vi(int fd, bool server) { warm_until(fd, server, is_on_vi); }
 
 void warm(int fd, bool server) {
     char buffer[64] = "warm-up";

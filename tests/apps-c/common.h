@@ -109,6 +109,8 @@ int accept_one(int listener);
 void warm(int fd, bool server);
 // The same until both ends know whether they have met, or one of them is not under Sovia.
 void warm_until_met(int fd, bool server);
+// The same until they have their VI, where both run under Sovia.
+void warm_until_on_vi(int fd, bool server);
 void warm_both(int one, int other); // both ends in this thread
 
 // --- the side channel

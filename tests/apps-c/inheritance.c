@@ -20,11 +20,18 @@ static int is_heir(char **argv) {
         talk(fd, true);
     } else if (strcmp(what, "client") == 0) {
         talk(fd, false);
+    } else if (strcmp(what, "client again") == 0) {
+        talk_on_vi(fd, false);
     } else if (strcmp(what, "twice") == 0) {
         becomes(&p, fd, "server");
     } else if (strcmp(what, "talked") == 0) {
         talk(fd, true);
         becomes(&p, fd, "server");
+    } else if (strcmp(what, "again") == 0) {
+        talk_on_vi(fd, true);
+        becomes(&p, fd, "once more");
+    } else if (strcmp(what, "once more") == 0) {
+        talk_on_vi(fd, true);
     } else if (strcmp(what, "rest") == 0) {
         char rest[EARLY - READ_EARLY];
         recv_all(fd, rest, sizeof rest);
@@ -177,6 +184,28 @@ static void becomes_it_twice(struct peer *p) { becomes(p, p->fd, "twice"); }
 
 static void becomes_it_again(struct peer *p) { becomes(p, p->fd, "talked"); }
 
+static void becomes_it_on_vi(struct peer *p) {
+    talk_on_vi(p->fd, true);
+    becomes(p, p->fd, "again");
+}
+
+static void talks_to_three_on_vi(struct peer *p) {
+    for (int i = 0; i < 3; i++)
+        talk_on_vi(p->fd, false);
+    CALL(recv(p->fd, number, 1, 0));
+}
+
+static void becomes_a_client_on_vi(struct peer *p) {
+    talk_on_vi(p->fd, false);
+    becomes(p, p->fd, "client again");
+}
+
+static void serves_on_vi(struct peer *p) {
+    talk_on_vi(p->fd, true);
+    talk_on_vi(p->fd, true);
+    close(p->fd);
+}
+
 static void talks_to_both(struct peer *p) {
     talk(p->fd, false);
     talks(p);
@@ -307,6 +336,8 @@ static const struct scenario scenarios[] = {
     {"bytes_before_the_exec", reads_and_greets, sends_early, COLD},
     {"a_program_that_becomes_another", becomes_it_twice, talks, COLD},
     {"a_program_that_becomes_another_later", becomes_it_again, talks_to_both, COLD},
+    {"a_program_on_its_vi_that_becomes_another", becomes_it_on_vi, talks_to_three_on_vi, COLD},
+    {"a_client_on_its_vi_becomes_another", serves_on_vi, becomes_a_client_on_vi, COLD},
     {"a_client_inherits", serves, becomes_a_client, COLD},
     {"a_child_of_vfork_inherits", vforks, talks, COLD},
     {"a_child_of_posix_spawn_inherits", spawns, talks, COLD},

@@ -1,5 +1,5 @@
-// Streams that come in a message before they have carried anything, as servers hand new connections to their workers:
-// the receiver is the one that talks.
+// Streams that come in a message, as servers hand new connections to their workers, most of them before they have carried
+// anything: the receiver is the one that talks.
 #include "common.h"
 
 enum { ROUNDS = 3000, STREAMS = 20 };
@@ -31,6 +31,13 @@ static void talks(struct peer *p) {
 
 static void serves(int channel) {
     int fd = take_over(channel, 0);
+    talk(fd, true, ROUNDS);
+    say("the worker is done");
+}
+
+static void serves_on_vi(int channel) {
+    int fd = take_over(channel, 0);
+    warm_until_on_vi(fd, true);
     talk(fd, true, ROUNDS);
     say("the worker is done");
 }
@@ -115,6 +122,8 @@ static struct worker fork_one(void (*work)(int channel)) {
 static int worker(char **argv) {
     if (strcmp(argv[2], "serves") == 0)
         serves(0);
+    else if (strcmp(argv[2], "serves on a VI") == 0)
+        serves_on_vi(0);
     else if (strcmp(argv[2], "looks first") == 0)
         looks_first(0);
     else if (strcmp(argv[2], "uses both") == 0)
@@ -145,6 +154,26 @@ static void send_and_close(struct peer *p, struct worker w) {
 static void to_a_program(struct peer *p) { send_and_close(p, execute(p, "serves")); }
 static void to_a_child(struct peer *p) { send_and_close(p, fork_one(serves)); }
 static void to_one_that_looks_first(struct peer *p) { send_and_close(p, execute(p, "looks first")); }
+
+static void after_much(struct peer *p) {
+    struct worker w = execute(p, "serves on a VI");
+    accepts(p);
+    warm_until_on_vi(p->fd, true);
+    talk(p->fd, true, ROUNDS);
+    hand_over(w.channel, p->fd);
+    MUST(close(p->fd));
+    reap("the worker", w.id);
+}
+
+static void talks_to_both(struct peer *p) {
+    char byte;
+    p->fd = connect_to(p, AF_INET, "new");
+    for (int i = 0; i < 2; i++) {
+        warm_until_on_vi(p->fd, false);
+        talk(p->fd, false, ROUNDS);
+    }
+    CALL(recv(p->fd, &byte, 1, 0));
+}
 
 static void over_a_named_channel(struct peer *p) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -329,6 +358,7 @@ static void it_is_not_sent_at_first(struct peer *p) {
 static const struct scenario scenarios[] = {
     {"a_program_gets_a_new_stream", to_a_program, talks, RAW},
     {"a_child_gets_a_new_stream", to_a_child, talks, RAW},
+    {"a_program_gets_a_stream_on_its_vi", after_much, talks_to_both, RAW},
     {"it_comes_over_a_named_channel", over_a_named_channel, talks, RAW},
     {"the_message_alone_holds_it", to_one_that_is_late, talks, RAW},
     {"it_comes_back_to_its_sender", to_oneself, talks, RAW},

@@ -82,6 +82,8 @@ scenarios!("inheritance":
     bytes_before_the_exec,
     a_program_that_becomes_another,
     a_program_that_becomes_another_later,
+    a_program_on_its_vi_that_becomes_another,
+    a_client_on_its_vi_becomes_another,
     a_client_inherits,
     a_child_of_vfork_inherits,
     lines_of_a_server_of_inetds,
@@ -120,9 +122,9 @@ scenarios!("passing":
     a_stream_is_handed_to_oneself,
 );
 
-// Before it has carried anything.
 scenarios!("messages":
     a_program_gets_a_new_stream,
+    a_program_gets_a_stream_on_its_vi,
     a_child_gets_a_new_stream,
     it_comes_over_a_named_channel,
     the_message_alone_holds_it,

@@ -87,6 +87,11 @@ impl Conn {
         let _ = self.handed.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
     }
 
+    /// Whether no program has got it from the family.
+    pub(crate) fn is_the_familys(&self) -> bool {
+        self.handed.load(Ordering::Acquire) == 0
+    }
+
     /// Processes get it of which the family does not know.
     pub(crate) fn spread(&self) {
         self.handed.fetch_add(SEVERAL, Ordering::AcqRel);

@@ -25,6 +25,7 @@ impl Conn {
             &self.error,
             &self.relaying,
             &self.leaves_for,
+            &self.again,
         ] {
             word.store(0, Ordering::Relaxed);
         }
@@ -41,6 +42,12 @@ impl Conn {
         }
         self.phase.store(Phase::Candidate as u32, Ordering::Release);
         generation
+    }
+
+    /// What it has carried before this life is not known: the kernel is to be asked.
+    pub(crate) fn has_carried(&self) {
+        self.rx_pins.abandon();
+        self.tx_pins.abandon();
     }
 
     /// Makes this slot, all zero, what another one has become for calls that are still under way on it: a

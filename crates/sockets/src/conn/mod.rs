@@ -139,6 +139,8 @@ pub struct Conn {
     pub(crate) put_out: AtomicU64,
     /// Why this end takes it back to TCP: a [`sovia_control::Reason`] plus one; 0 if it does not.
     pub(crate) leaves_for: AtomicU32,
+    /// How often calls have come by since its peer took it back to TCP, plus one; 0: it does not meet again.
+    pub(crate) again: AtomicU32,
     /// Entries of epoll sets that are the kernel's since it has left its VI: the numbers of some, 0 for none. A
     /// relative's copy of such an entry is no more to be given to the kernel.
     gone_over: [AtomicU64; 8],

@@ -60,6 +60,8 @@ pub fn control(
         retreat::now(fd, at, Cause::Set);
     }
     if at.conn.phase() == Phase::Plain {
+        // The kernel's instance is to tell of it, and would not of a VI.
+        at.conn.again.store(0, Ordering::Relaxed);
         if set.attached.load(Ordering::Acquire) != 0 {
             // A relative may have taken it back that did not know of an entry here.
             retreat::settle_in_sets(at);

@@ -1,7 +1,7 @@
 //! What a process that becomes another program leaves to it.
 
 use super::take::is_alone;
-use crate::conn::{Conn, Holding, flag};
+use crate::conn::{Conn, Holding};
 use crate::members::LocksToLeave;
 use crate::table::{self, Ref};
 use crate::{Errno, family, process};
@@ -164,11 +164,9 @@ fn inherits_sets() -> bool {
     inherits
 }
 
-/// Whether a connection could get a VI in another program. (The two ends meet once.)
+/// Whether a connection could get a VI in another program.
 pub(super) fn may_be_on_vi(fd: i32, at: Ref) -> bool {
-    let conn = at.conn;
-    !conn.has(flag::MET)
-        && conn.phase().may_be_on_vi()
+    at.conn.phase().may_be_on_vi()
         && is_alone(fd, at)
         && family::place_in_file(at.index).is_some()
 }

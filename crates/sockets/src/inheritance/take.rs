@@ -46,9 +46,7 @@ pub(super) fn inherit(here: Ref, which: Which, index: u32, generation: u32) {
     let approach = &here.conn.approach;
     approach.place_there.store(u64::from(index) << 32 | u64::from(generation), Ordering::Relaxed);
     approach.inherited.store(which.word(), Ordering::Release);
-    // What it has carried is not known here.
-    here.conn.rx_pins.abandon();
-    here.conn.tx_pins.abandon();
+    here.conn.has_carried();
 }
 
 /// Takes a file over that has been passed on, if its number is no other file's.
@@ -86,7 +84,7 @@ pub(crate) fn is_alone(fd: i32, at: Ref) -> bool {
 }
 
 /// Whether the kernel is to signal news of a socket, or to process its stream. Another process may have asked for that.
-fn is_for_kernel(fd: i32) -> bool {
+pub(crate) fn is_for_kernel(fd: i32) -> bool {
     let flags = call::fcntl(fd, libc::F_GETFL, 0).unwrap_or(libc::O_ASYNC as usize);
     let protocol = call::getsockopt::<[u8; 16]>(fd, libc::IPPROTO_TCP, libc::TCP_ULP);
     flags & libc::O_ASYNC as usize != 0 || protocol.is_ok_and(|name| name[0] != 0)

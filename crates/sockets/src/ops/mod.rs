@@ -4,9 +4,11 @@
 //! [`crate::table`] knows; `kernel` is always the real call.
 //!
 //! - `receive`, `send`: the calls that move bytes; `transfer`: what those have in common;
+//! - `again`: connections whose peer has taken them back to TCP, and that may meet again;
 //! - `close`: how descriptors come, are copied and go; `option`: options, modes and errors of a socket;
 //! - `keep`: connections that calls are still under way on, when their descriptors are gone.
 
+mod again;
 mod close;
 pub(crate) mod keep;
 mod option;

@@ -133,7 +133,8 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     true
 }
 
-/// Records why the connection is on TCP.
+/// Records why the connection is on TCP. The peer's process may have become another program, or have sent its end to
+/// another process, with which this end may meet again.
 fn say_why(conn: &Conn) {
     if conn.has(flag::DAMAGED) {
         // The damage has been recorded as the reason.
@@ -141,6 +142,7 @@ fn say_why(conn: &Conn) {
     }
     let asked = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
     let reason = asked.and_then(Reason::of).unwrap_or(Reason::RetreatPeer);
+    conn.again.store(u32::from(reason == Reason::RetreatPeer), Ordering::Relaxed);
     conn.stays(reason);
     stats::reason(reason);
 }
@@ -200,7 +202,7 @@ pub fn of_socket(fd: i32) {
 /// another thread has closed it meanwhile, or has done this.
 fn detach(at: Ref) {
     let conn = at.conn;
-    let (pair, vi, loans, how) = {
+    let (index, pair, vi, loans, how) = {
         let Some(mut guard) = at.attached() else { return };
         guard.settle_traffic();
         say_why(conn);
@@ -208,7 +210,8 @@ fn detach(at: Ref) {
         conn.set_tx(Tx::Back);
         let loans = conn.loans.swap(0, Ordering::AcqRel);
         let used = stream::backlog::used(&guard);
-        let pair = pair::get(conn.pair.load(Ordering::Relaxed));
+        let index = conn.pair.load(Ordering::Relaxed);
+        let pair = pair::get(index);
         let vi = conn.vi.load(Ordering::Relaxed);
         if let Some(pair) = &pair {
             pair.leaving(vi);
@@ -217,11 +220,11 @@ fn detach(at: Ref) {
         listeners::tell_of_leaving(&guard);
         conn.set_phase(Phase::Plain);
         conn.use_memory(0);
-        (pair, vi, loans, How::Ended { used })
+        (index, pair, vi, loans, How::Ended { used })
     };
     // After that: the next call finds what the kernel reports of it.
     sets::detached(at);
     if let Some(pair) = pair {
-        lent::leave(&pair, conn.pair.load(Ordering::Relaxed), vi, loans, how);
+        lent::leave(&pair, index, vi, loans, how);
     }
 }

@@ -288,6 +288,15 @@ pub(crate) fn conn_closed(at: Ref) {
     });
 }
 
+/// Whether an entry of an instance is, or was, of that connection.
+pub(crate) fn has(at: Ref) -> bool {
+    let mut found = false;
+    each(|set| {
+        found |= set.with(|inner| inner.entries.iter().any(|e| e.registered && e.at.same(at)));
+    });
+    found
+}
+
 /// Whether a connection is in an instance that is itself waited on: then it stays on TCP.
 pub(crate) fn is_nested(at: Ref) -> bool {
     let mut found = false;

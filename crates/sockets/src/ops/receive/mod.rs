@@ -6,7 +6,7 @@
 mod parts;
 mod rest;
 
-use super::keep;
+use super::{again, keep};
 use super::transfer::{Flags, back, deadline, keep_error, make};
 use crate::conn::{Phase, flag};
 use crate::retreat;
@@ -110,7 +110,10 @@ fn receive_generally(
                 Err(kernel) => kernel,
             }
         }
-        _ => return rest::receive(fd, at, parts, flags).unwrap_or_else(kernel),
+        _ => {
+            let kernel = || again::on_tcp(fd, at, kernel);
+            return rest::receive(fd, at, parts, flags).unwrap_or_else(kernel);
+        }
     };
     if conn.rx() == Rx::Back {
         retreat::settle(at);

@@ -16,6 +16,7 @@ mod rest;
 
 pub use file::send_file;
 
+use super::again;
 use super::transfer::{Flags, back, make};
 use crate::conn::{INLINE_MAX, Phase, flag};
 use crate::rest::come_after;
@@ -187,7 +188,7 @@ fn send_off_vi<K: FnOnce() -> Outcome>(
                 Err(kernel) => kernel,
             }
         }
-        _ => return Ok(kernel()),
+        _ => return Ok(again::on_tcp(fd, at, kernel)),
     };
     if conn.is_interrupted() { Ok(Err(libc::EINTR)) } else { Err(kernel) }
 }
