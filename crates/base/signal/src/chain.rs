@@ -186,65 +186,80 @@ pub fn change(
     old: Option<&mut libc::sigaction>,
     borrowed: bool,
 ) -> bool {
-    let new = new.map(core::ptr::from_ref).unwrap_or(core::ptr::null());
     if !(1..SIGNALS as c_int).contains(&signal) || INSTALL.load(Ordering::Acquire) == 0 {
-        let old = old.map(core::ptr::from_mut).unwrap_or(core::ptr::null_mut());
+        let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
+        let old = old.map_or(core::ptr::null_mut(), core::ptr::from_mut);
         return install(signal, new, old) == 0;
     }
-    // SAFETY: null or from a reference.
-    let wanted = unsafe { new.as_ref() };
-    let mut before = unset();
-    let _change = table::Change::begin();
-    let slot = slot(signal);
-    if borrowed {
-        if install(signal, new, &raw mut before) != 0 {
-            return false;
+    let before = match new {
+        None => table::undisturbed(|| now(signal)).unwrap_or_else(|| {
+            let _change = table::Change::begin();
+            now(signal)
+        }),
+        Some(new) if borrowed => {
+            let _change = table::Change::begin();
+            put(signal, new).map(|before| as_shown(signal, before))
         }
-    } else if let Some(wanted) = wanted {
-        if install(signal, core::ptr::null(), &raw mut before) != 0 {
-            return false;
-        }
-        let action = Action::of(wanted);
-        let guarded = bit(signal) & MEMORY_FAULTS != 0 && slot.is_ours();
-        let done = if action.is_handler() {
-            let last = slot.get();
-            slot.set(&action);
-            let done = install(signal, &kernels(&action), core::ptr::null_mut()) == 0;
-            if !done {
-                slot.set(&last);
-            }
-            done
-        } else if guarded && GUARDED.load(Ordering::Acquire) {
-            // The handler for faults stays, and does as the kernel would.
-            slot.set(&action);
-            true
-        } else {
-            // The last handler stays in the table: a thread may be on its way to it.
-            install(signal, new, core::ptr::null_mut()) == 0
-        };
-        if !done {
-            return false;
-        }
-        if let Some(old) = old {
-            *old = before;
-            slot.answer(old, trampoline as *const () as usize);
-        }
-        let shown = Action {
-            flags: action.flags & KNOWN | SA_RESTORER,
-            mask: action.mask & !NEVER_BLOCKED,
-            ..action
-        };
-        slot.show(&shown);
-        slot.take(action.is_handler() || guarded);
-        return true;
-    } else if install(signal, core::ptr::null(), &raw mut before) != 0 {
-        return false;
-    }
+        Some(new) => put_through(signal, new),
+    };
+    let Some(before) = before else { return false };
     if let Some(old) = old {
         *old = before;
-        slot.answer(old, trampoline as *const () as usize);
     }
     true
+}
+
+/// What the program is told of a signal's disposition.
+fn now(signal: c_int) -> Option<libc::sigaction> {
+    let mut kernel = unset();
+    let done = install(signal, core::ptr::null(), &raw mut kernel) == 0;
+    done.then(|| as_shown(signal, kernel))
+}
+
+fn as_shown(signal: c_int, mut kernel: libc::sigaction) -> libc::sigaction {
+    slot(signal).answer(&mut kernel, trampoline as *const () as usize);
+    kernel
+}
+
+/// Gives the kernel a disposition; the one before.
+fn put(signal: c_int, new: &libc::sigaction) -> Option<libc::sigaction> {
+    let mut before = unset();
+    (install(signal, new, &raw mut before) == 0).then_some(before)
+}
+
+/// Does what the program asks for, by the trampoline if that is a handler; what it is told of the disposition before.
+fn put_through(signal: c_int, new: &libc::sigaction) -> Option<libc::sigaction> {
+    let _change = table::Change::begin();
+    let slot = slot(signal);
+    let action = Action::of(new);
+    let guarded = bit(signal) & MEMORY_FAULTS != 0 && slot.is_ours();
+    let before = if action.is_handler() {
+        let last = slot.get();
+        // What is told depends on whether a handler that is called once has been called.
+        let before = now(signal)?;
+        slot.set(&action);
+        if put(signal, &kernels(&action)).is_none() {
+            slot.set(&last);
+            return None;
+        }
+        before
+    } else if guarded && GUARDED.load(Ordering::Acquire) {
+        // The handler for faults stays, and does as the kernel would.
+        let before = now(signal)?;
+        slot.set(&action);
+        before
+    } else {
+        // The last handler stays in the table: a thread may be on its way to it.
+        as_shown(signal, put(signal, new)?)
+    };
+    let shown = Action {
+        flags: action.flags & KNOWN | SA_RESTORER,
+        mask: action.mask & !NEVER_BLOCKED,
+        ..action
+    };
+    slot.show(&shown);
+    slot.take(action.is_handler() || guarded);
+    Some(before)
 }
 
 /// The disposition that is shown to the program, in the place of the kernel's.

@@ -157,7 +157,21 @@ impl Slot {
     }
 }
 
-static CHANGING: AtomicU32 = AtomicU32::new(0);
+/// Counts beginnings and ends of changes: odd while there is one.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+
+/// What `look` finds, if no disposition is changed meanwhile, by another thread or by a handler on this one.
+pub(super) fn undisturbed<R>(look: impl FnOnce() -> R) -> Option<R> {
+    // SYNC: pairs with the Release store at the end of a change.
+    let before = CHANGES.load(Ordering::Acquire);
+    if before & 1 != 0 {
+        return None;
+    }
+    let found = look();
+    // SYNC: keeps what has been looked at before the load.
+    fence(Ordering::Acquire);
+    (CHANGES.load(Ordering::Relaxed) == before).then_some(found)
+}
 
 /// The right to change dispositions, one thread at a time; no handler runs on it meanwhile.
 pub(super) struct Change {
@@ -179,17 +193,19 @@ impl Change {
             )
         };
         // SYNC: pairs with the Release store of the thread that changed before.
-        while CHANGING.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while CHANGES.fetch_or(1, Ordering::Acquire) & 1 != 0 {
             // SAFETY: a system call without arguments.
             let _ = unsafe { syscalls::syscall!(Sysno::sched_yield) };
         }
+        // SYNC: what is changed is seen changed only after the count.
+        fence(Ordering::Release);
         Change { mask }
     }
 }
 
 impl Drop for Change {
     fn drop(&mut self) {
-        CHANGING.store(0, Ordering::Release);
+        CHANGES.fetch_add(1, Ordering::Release);
         super::set_mask(self.mask);
     }
 }
@@ -200,5 +216,5 @@ pub fn forked() {
         let version = cell.version.load(Ordering::Relaxed);
         cell.version.store(version.wrapping_add(version & 1), Ordering::Relaxed);
     }
-    CHANGING.store(0, Ordering::Release);
+    CHANGES.fetch_and(!1, Ordering::Release);
 }
