@@ -195,6 +195,14 @@ static void talks_to_three_on_vi(struct peer *p) {
     CALL(recv(p->fd, number, 1, 0));
 }
 
+// The parent, which was on the VI, waits for what its child becomes and becomes again.
+static void a_child_becomes_it_on_vi(struct peer *p) {
+    talk_on_vi(p->fd, true);
+    pid_t child = serve(p, "again");
+    close(p->fd);
+    reap("server", child);
+}
+
 static void becomes_a_client_on_vi(struct peer *p) {
     talk_on_vi(p->fd, false);
     becomes(p, p->fd, "client again");
@@ -337,6 +345,7 @@ static const struct scenario scenarios[] = {
     {"a_program_that_becomes_another", becomes_it_twice, talks, COLD},
     {"a_program_that_becomes_another_later", becomes_it_again, talks_to_both, COLD},
     {"a_program_on_its_vi_that_becomes_another", becomes_it_on_vi, talks_to_three_on_vi, COLD},
+    {"a_child_of_a_server_on_its_vi_becomes_another", a_child_becomes_it_on_vi, talks_to_three_on_vi, COLD},
     {"a_client_on_its_vi_becomes_another", serves_on_vi, becomes_a_client_on_vi, COLD},
     {"a_client_inherits", serves, becomes_a_client, COLD},
     {"a_child_of_vfork_inherits", vforks, talks, COLD},

@@ -83,6 +83,7 @@ scenarios!("inheritance":
     a_program_that_becomes_another,
     a_program_that_becomes_another_later,
     a_program_on_its_vi_that_becomes_another,
+    a_child_of_a_server_on_its_vi_becomes_another,
     a_client_on_its_vi_becomes_another,
     a_client_inherits,
     a_child_of_vfork_inherits,

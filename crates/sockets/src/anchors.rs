@@ -189,11 +189,20 @@ pub(crate) fn watch_room(guard: &Guard<'_>, fd: i32) {
     }
 }
 
-/// Has the thread watch an attached connection's anchor. The kernel forgets it at its close.
+/// Has the thread watch an attached connection's anchor. The kernel forgets it once no process has it open.
 fn watch(fd: i32, events: u32, token: u64) {
     let epoll = EPOLL.load(Ordering::Acquire);
     // An edge that is there already is reported at once.
-    let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token);
+    if poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, token).is_err() {
+        // It is watched as the anchor of an earlier connection on record.
+        let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, fd, events, token);
+    }
+}
+
+/// The descriptor is no anchor any more, though its socket stays open.
+pub(crate) fn leave(fd: i32) {
+    let epoll = EPOLL.load(Ordering::Acquire);
+    let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
 }
 
 per_engine! {

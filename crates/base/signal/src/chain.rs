@@ -191,6 +191,8 @@ pub fn change(
         let old = old.map_or(core::ptr::null_mut(), core::ptr::from_mut);
         return install(signal, new, old) == 0;
     }
+    // Read first: it may lie nowhere.
+    let new = new.copied();
     let before = match new {
         None => table::undisturbed(|| now(signal)).unwrap_or_else(|| {
             let _change = table::Change::begin();
@@ -198,9 +200,9 @@ pub fn change(
         }),
         Some(new) if borrowed => {
             let _change = table::Change::begin();
-            put(signal, new).map(|before| as_shown(signal, before))
+            put(signal, &new).map(|before| as_shown(signal, before))
         }
-        Some(new) => put_through(signal, new),
+        Some(new) => put_through(signal, &new),
     };
     let Some(before) = before else { return false };
     if let Some(old) = old {
@@ -377,27 +379,38 @@ fn requeue(signal: c_int, info: *mut siginfo_t) {
 /// has been done.
 fn next_action(signal: c_int, info: *mut siginfo_t, code: c_int) -> Option<Action> {
     let slot = slot(signal);
-    let action = slot.get();
+    let (action, version) = slot.get_with_version();
     let once = action.flags & libc::SA_RESETHAND != 0;
     // The handler for faults stays, and does as the kernel would.
     let stays = bit(signal) & MEMORY_FAULTS != 0 && GUARDED.load(Ordering::Acquire);
-    if !action.is_handler() || once && !slot.use_up(stays) {
+    if !action.is_handler() || once && !slot.use_up(version) {
         if action.handler == SIG_IGN && !(code > 0 && bit(signal) & FAULTS != 0) {
             return None;
         }
-        default(signal, info, code);
+        default(signal, info, code, version);
         return None;
     }
     if once && !stays {
-        let _ = install(signal, &used_up(&action), core::ptr::null_mut());
+        // Another thread may have set another one since.
+        let _change = table::Change::begin();
+        if slot.is_still(version) {
+            slot.take(false);
+            let _ = install(signal, &used_up(&action), core::ptr::null_mut());
+        }
     }
     Some(action)
 }
 
 /// Does what the kernel does where there is no handler.
 #[cold]
-fn default(signal: c_int, info: *mut siginfo_t, code: c_int) {
-    let _ = install(signal, &unset(), core::ptr::null_mut());
+fn default(signal: c_int, info: *mut siginfo_t, code: c_int, version: u32) {
+    {
+        // Where another thread has set another handler since, it is that one's.
+        let _change = table::Change::begin();
+        if slot(signal).is_still(version) {
+            let _ = install(signal, &unset(), core::ptr::null_mut());
+        }
+    }
     if !(code > 0 && bit(signal) & FAULTS != 0) {
         requeue(signal, info);
     }

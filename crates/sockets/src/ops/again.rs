@@ -8,9 +8,10 @@
 use super::close::forget;
 use crate::conn::{Phase, flag};
 use crate::table::{self, Ref};
-use crate::{family, inheritance, process, sets, thread};
+use crate::{anchors, family, inheritance, process, sets, thread};
 use core::sync::atomic::Ordering;
 use sovia_signal::chain;
+use sovia_sync::section;
 use sovia_sys::call;
 
 /// What has happened to one that does not meet again. (That the process is no more which took it back says nothing of which
@@ -76,7 +77,10 @@ fn is_whole(at: Ref) -> bool {
 }
 
 fn begin_anew(fd: i32, at: Ref) {
+    // No handler of the program finds the descriptor on no record.
+    let _inside = section::inside();
     let role = at.conn.role();
+    anchors::leave(fd);
     forget(fd);
     table::enter_conn(fd, role, None, false);
     if let Some(here) = table::conn(fd) {

@@ -50,7 +50,8 @@ impl Cell {
         }
     }
 
-    fn get(&self) -> Action {
+    /// The disposition, and which one it is.
+    fn get(&self) -> (Action, u32) {
         loop {
             // SYNC: pairs with the Release store in `set`: an even version's fields are whole.
             let before = self.version.load(Ordering::Acquire);
@@ -62,7 +63,7 @@ impl Cell {
             // SYNC: keeps the loads above before the one below.
             fence(Ordering::Acquire);
             if before & 1 == 0 && self.version.load(Ordering::Relaxed) == before {
-                return action;
+                return (action, before);
             }
             core::hint::spin_loop();
         }
@@ -91,8 +92,8 @@ pub(super) struct Slot {
     shown: Cell,
     /// Whether the kernel has the trampoline.
     ours: AtomicBool,
-    /// Whether a handler that is called once may still be called.
-    unused: AtomicBool,
+    /// The version of `runs` whose handler, which is called once, has been called.
+    used: AtomicU32,
 }
 
 static SLOTS: [Slot; SIGNALS] = [const {
@@ -100,7 +101,7 @@ static SLOTS: [Slot; SIGNALS] = [const {
         runs: Cell::new(),
         shown: Cell::new(),
         ours: AtomicBool::new(false),
-        unused: AtomicBool::new(false),
+        used: AtomicU32::new(0),
     }
 }; SIGNALS];
 
@@ -111,12 +112,16 @@ pub(super) fn slot(signal: c_int) -> &'static Slot {
 
 impl Slot {
     pub(super) fn get(&self) -> Action {
+        self.runs.get().0
+    }
+
+    /// The same, and which one it is, for [`Slot::use_up`].
+    pub(super) fn get_with_version(&self) -> (Action, u32) {
         self.runs.get()
     }
 
     /// What the trampoline is to do from now on.
     pub(super) fn set(&self, action: &Action) {
-        self.unused.store(true, Ordering::Relaxed);
         self.runs.set(action);
     }
 
@@ -133,22 +138,29 @@ impl Slot {
         self.ours.store(ours, Ordering::Release);
     }
 
-    /// Whether a handler that is called once is called now. Unless the trampoline `stays`, the kernel is to be told.
-    pub(super) fn use_up(&self, stays: bool) -> bool {
-        let first = self.unused.swap(false, Ordering::AcqRel);
-        if first && !stays {
-            self.ours.store(false, Ordering::Release);
-        }
-        first
+    /// Whether the handler of that version, which is called once, is called now.
+    pub(super) fn use_up(&self, version: u32) -> bool {
+        let is_later = |used: u32| version.wrapping_sub(used) as i32 > 0;
+        let next = |used| is_later(used).then_some(version);
+        self.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
+    }
+
+    /// Whether the kernel has the trampoline for the disposition of that version still. Under a [`Change`].
+    pub(super) fn is_still(&self, version: u32) -> bool {
+        self.is_ours() && self.is_version(version)
+    }
+
+    fn is_version(&self, version: u32) -> bool {
+        self.runs.version.load(Ordering::Acquire) == version
     }
 
     /// Puts the program's disposition in the place of ours.
     pub(super) fn answer(&self, kernel: &mut libc::sigaction, ours: usize) {
         if kernel.sa_sigaction == ours {
-            let shown = self.shown.get();
+            let (shown, _) = self.shown.get();
             let is_used_up = shown.flags & libc::SA_RESETHAND != 0
                 && shown.is_handler()
-                && !self.unused.load(Ordering::Acquire);
+                && self.is_version(self.used.load(Ordering::Acquire));
             kernel.sa_sigaction = if is_used_up { SIG_DFL } else { shown.handler };
             kernel.sa_flags = shown.flags;
             // SAFETY: a signal mask begins with its first 64 signals.
@@ -159,13 +171,24 @@ impl Slot {
 
 /// Counts beginnings and ends of changes: odd while there is one.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
+/// The thread that makes it, by the address of its state.
+static CHANGER: AtomicUsize = AtomicUsize::new(0);
+
+fn me() -> usize {
+    core::ptr::from_ref(crate::thread::state()).addr()
+}
+
+/// Whether the calling thread is in the middle of a change: a handler for what a change does not block has interrupted it.
+fn is_changer() -> bool {
+    CHANGES.load(Ordering::Relaxed) & 1 != 0 && CHANGER.load(Ordering::Relaxed) == me()
+}
 
 /// What `look` finds, if no disposition is changed meanwhile, by another thread or by a handler on this one.
 pub(super) fn undisturbed<R>(look: impl FnOnce() -> R) -> Option<R> {
     // SYNC: pairs with the Release store at the end of a change.
     let before = CHANGES.load(Ordering::Acquire);
     if before & 1 != 0 {
-        return None;
+        return is_changer().then(look);
     }
     let found = look();
     // SYNC: keeps what has been looked at before the load.
@@ -173,15 +196,20 @@ pub(super) fn undisturbed<R>(look: impl FnOnce() -> R) -> Option<R> {
     (CHANGES.load(Ordering::Relaxed) == before).then_some(found)
 }
 
-/// The right to change dispositions, one thread at a time; no handler runs on it meanwhile.
+/// The right to change dispositions, one thread at a time; no handler runs on it meanwhile, but for a debugger's breakpoint
+/// and a filter's trap. Nothing of the program's is read or written under it: that might fault.
 pub(super) struct Change {
     mask: u64,
+    is_inner: bool,
 }
+
+/// Blocked, these would kill.
+const NOT_BLOCKED: u64 = super::bit(libc::SIGTRAP) | super::bit(libc::SIGSYS);
 
 impl Change {
     pub(super) fn begin() -> Change {
         let mut mask = 0u64;
-        let all = !super::FAULTS;
+        let all = !NOT_BLOCKED;
         // SAFETY: a system call on live locals.
         let _ = unsafe {
             syscalls::syscall!(
@@ -192,20 +220,27 @@ impl Change {
                 size_of::<u64>()
             )
         };
+        if is_changer() {
+            return Change { mask, is_inner: true };
+        }
         // SYNC: pairs with the Release store of the thread that changed before.
         while CHANGES.fetch_or(1, Ordering::Acquire) & 1 != 0 {
             // SAFETY: a system call without arguments.
             let _ = unsafe { syscalls::syscall!(Sysno::sched_yield) };
         }
+        CHANGER.store(me(), Ordering::Relaxed);
         // SYNC: what is changed is seen changed only after the count.
         fence(Ordering::Release);
-        Change { mask }
+        Change { mask, is_inner: false }
     }
 }
 
 impl Drop for Change {
     fn drop(&mut self) {
-        CHANGES.fetch_add(1, Ordering::Release);
+        if !self.is_inner {
+            CHANGER.store(0, Ordering::Relaxed);
+            CHANGES.fetch_add(1, Ordering::Release);
+        }
         super::set_mask(self.mask);
     }
 }
@@ -216,5 +251,6 @@ pub fn forked() {
         let version = cell.version.load(Ordering::Relaxed);
         cell.version.store(version.wrapping_add(version & 1), Ordering::Relaxed);
     }
+    CHANGER.store(0, Ordering::Relaxed);
     CHANGES.fetch_and(!1, Ordering::Release);
 }
