@@ -16,6 +16,12 @@ scenarios!("handlers":
     cancelling_readers,
 );
 
+scenarios!("dispositions":
+    a_sent_fault_interrupts_a_change,
+    a_bad_disposition,
+    one_is_set_while_another_is_called_once,
+);
+
 scenarios!("left":
     an_exception_at_a_fault,
     an_exception_on_an_alternate_stack,
