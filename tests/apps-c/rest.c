@@ -239,6 +239,38 @@ static void an_exec_that_fails(struct peer *p) {
     drain_to_eof(p->fd, 700);
 }
 
+// More processes than a family can tell apart. One of those that share a place is the last that has the stream.
+static void the_last_of_many_reads(struct peer *p) {
+    enum { CHILDREN = 70 };
+    pid_t children[CHILDREN];
+    int others[2], status;
+    char byte;
+    hear(p);
+    run(p, false, becomes(p, "takes", "0"));
+    MUST(pipe(others));
+    fflush(stdout);
+    for (int i = 0; i < CHILDREN; i++) {
+        children[i] = MUST(fork());
+        if (children[i])
+            continue;
+        MUST(close(others[1]));
+        // It ends when this process is the last one.
+        MUST(read(others[0], &byte, 1));
+        if (i + 1 < CHILDREN)
+            _exit(0);
+        // Longer than a look at who lives is away.
+        nap(300);
+        drain_to_eof(p->fd, 700);
+        fflush(stdout);
+        _exit(0);
+    }
+    CALL(close(p->fd));
+    MUST(close(others[1]));
+    for (int i = 0; i < CHILDREN; i++)
+        MUST(waitpid(children[i], &status, 0));
+    say_status("the last", status);
+}
+
 // A program reads and answers, and another one does after it.
 static void one_answers_after_the_other(struct peer *p) {
     hear(p);
@@ -358,6 +390,7 @@ static const struct scenario scenarios[] = {
     {"both_answer_a_peer_that_listens", sends_few_and_hears, both_answer},
     {"calls_say_what_is_left_of_it", sends_few, what_calls_say},
     {"a_set_tells_of_it", sends_few, a_set_tells_of_it},
+    {"the_last_of_many_relatives_reads_it", sends_few, the_last_of_many_reads},
     {"a_relative_reads_it_too", sends_few, a_relative_reads},
     {"the_process_becomes_a_program_after_its_child", sends_few, it_becomes_a_program},
     {"an_exec_that_fails_leaves_it", sends_few, an_exec_that_fails},

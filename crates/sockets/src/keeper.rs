@@ -313,11 +313,11 @@ impl Keeper {
         Kept { fd: self.source, inode: self.source_inode, ..kept }
     }
 
-    /// Whether a process of the family has the connection.
+    /// Whether a process of the family may have the connection.
     fn is_held(&self) -> bool {
         let conn: &Conn = self.at.conn;
         conn.is_generation(self.at.generation)
-            && members::any_holds(conn.holders.load(Ordering::Acquire))
+            && members::any_lives(conn.holders.load(Ordering::Acquire))
     }
 }
 
