@@ -1,7 +1,13 @@
 // What is unread when the peer has finished, and another program gets the stream: this process and the program may
 // both be the ones that read it.
 #include "common.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 static char buffer[70000];
 static char *const NOTHING[] = {"true", NULL};
@@ -239,6 +245,63 @@ static void an_exec_that_fails(struct peer *p) {
     drain_to_eof(p->fd, 700);
 }
 
+// It has children as long as `forks_until` is open.
+static int forks_until[2];
+static atomic_int forked;
+
+static void *forks(void *unused) {
+    (void)unused;
+    for (int i = 0; i < 20; i++) {
+        char byte;
+        pid_t child = fork();
+        if (child == 0) {
+            close(forks_until[1]);
+            _exit(read(forks_until[0], &byte, 1));
+        }
+        forked++;
+    }
+    return NULL;
+}
+
+// None of its processes can leave its group: the library's have no more than begun when they try.
+static void kill_what_leaves_its_group(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_THREAD),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+    struct rlimit no_core = {0, 0};
+    MUST(setrlimit(RLIMIT_CORE, &no_core));
+    if (call_inline(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0) || call_inline(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&program))
+        die("no filter");
+}
+
+// Processes of the library's that are killed as they begin, while a thread forks children that live on.
+static void its_processes_cannot_begin(struct peer *p) {
+    int status;
+    hear(p);
+    MUST(pipe2(forks_until, O_CLOEXEC));
+    for (int i = 0; i < 5; i++) {
+        fflush(stdout);
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            pthread_t thread;
+            kill_what_leaves_its_group();
+            pthread_create(&thread, NULL, forks, NULL);
+            while (forked < 2)
+                sched_yield();
+            execvp(NOTHING[0], NOTHING);
+            _exit(99);
+        }
+        MUST(waitpid(child, &status, 0));
+        say_status("the program", status);
+    }
+    MUST(close(forks_until[1]));
+    drain_to_eof(p->fd, 0);
+}
+
 // More processes than a family can tell apart. One of those that share a place is the last that has the stream.
 static void the_last_of_many_reads(struct peer *p) {
     enum { CHILDREN = 70 };
@@ -391,6 +454,7 @@ static const struct scenario scenarios[] = {
     {"calls_say_what_is_left_of_it", sends_few, what_calls_say},
     {"a_set_tells_of_it", sends_few, a_set_tells_of_it},
     {"the_last_of_many_relatives_reads_it", sends_few, the_last_of_many_reads},
+    {"a_keeper_that_is_killed_as_it_begins_keeps_no_process", sends_few, its_processes_cannot_begin},
     {"a_relative_reads_it_too", sends_few, a_relative_reads},
     {"the_process_becomes_a_program_after_its_child", sends_few, it_becomes_a_program},
     {"an_exec_that_fails_leaves_it", sends_few, an_exec_that_fails},
