@@ -17,9 +17,16 @@ enum { ANSWER = 12000000 };
 
 // --- the program: it has the stream as its standard input
 
+// Streams under the numbers from FIRST on, each with other bytes.
+enum { MANY = 40, FIRST = 100, APART = 10000 };
+
 static int inherited(char **argv) {
     uint64_t offset = strtoull(argv[3], NULL, 10);
-    if (strcmp(argv[2], "takes") == 0) {
+    if (strcmp(argv[2], "takes of many") == 0) {
+        for (int i = 0; i < MANY; i++)
+            recv_pattern(FIRST + i, i * APART + offset, 700, 100);
+        say("the program took 700 bytes of each");
+    } else if (strcmp(argv[2], "takes") == 0) {
         recv_pattern(0, offset, 700, 100);
         say("the program took 700 bytes");
     } else if (strcmp(argv[2], "drains") == 0)
@@ -72,6 +79,20 @@ static void sends(struct peer *p, uint64_t count) {
 }
 
 static void sends_few(struct peer *p) { sends(p, FEW); }
+
+static void sends_many(struct peer *p) {
+    int streams[MANY], listener = listen_on(p, AF_INET, "many");
+    for (int i = 0; i < MANY; i++) {
+        streams[i] = accept_one(listener);
+        warm(streams[i], true);
+    }
+    for (int i = 0; i < MANY; i++) {
+        send_pattern(streams[i], i * APART, FEW, 1000);
+        MUST(close(streams[i]));
+    }
+    tell(p, 0);
+}
+
 static void sends_much(struct peer *p) { sends(p, MUCH); }
 
 static void sends_few_and_hears(struct peer *p) {
@@ -243,6 +264,20 @@ static void an_exec_that_fails(struct peer *p) {
     MUST(waitpid(child, &status, 0));
     say_status("the child", status);
     drain_to_eof(p->fd, 700);
+}
+
+static void programs_take_of_many(struct peer *p) {
+    for (int i = 0; i < MANY; i++) {
+        int fd = connect_to(p, AF_INET, "many");
+        warm(fd, false);
+        MUST(dup2(fd, FIRST + i));
+        MUST(close(fd));
+    }
+    hear(p);
+    run(p, false, becomes(p, "takes of many", "0"));
+    run(p, true, becomes(p, "takes of many", "700"));
+    for (int i = 0; i < MANY; i++)
+        drain_to_eof(FIRST + i, i * APART + 1400);
 }
 
 // It has children as long as `forks_until` is open.
@@ -454,6 +489,7 @@ static const struct scenario scenarios[] = {
     {"calls_say_what_is_left_of_it", sends_few, what_calls_say},
     {"a_set_tells_of_it", sends_few, a_set_tells_of_it},
     {"the_last_of_many_relatives_reads_it", sends_few, the_last_of_many_reads},
+    {"programs_take_parts_of_many_rests", sends_many, programs_take_of_many, RAW},
     {"a_keeper_that_is_killed_as_it_begins_keeps_no_process", sends_few, its_processes_cannot_begin},
     {"a_relative_reads_it_too", sends_few, a_relative_reads},
     {"the_process_becomes_a_program_after_its_child", sends_few, it_becomes_a_program},

@@ -65,6 +65,7 @@ scenarios!("rest":
     a_set_tells_of_it,
     a_relative_reads_it_too,
     the_last_of_many_relatives_reads_it,
+    programs_take_parts_of_many_rests,
     a_keeper_that_is_killed_as_it_begins_keeps_no_process,
     the_process_becomes_a_program_after_its_child,
     an_exec_that_fails_leaves_it,

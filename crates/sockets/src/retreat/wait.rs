@@ -125,14 +125,15 @@ pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
 
 /// Visits connections again whose rests are for keepers, with these.
 fn visit_with_keepers(staying: &[Coming], cause: Cause, mut takes: impl FnMut(Coming, Visit<'_>)) {
-    let Some(processes) = PROCESSES.get() else { return };
+    let Some(processes) = PROCESSES.get().filter(|_| !staying.is_empty()) else { return };
+    let connections: Vec<(i32, Ref)> = staying.iter().map(|&(fd, at, _)| (fd, at)).collect();
     let waits = Waits::begin(false);
-    for &one in staying {
-        let (fd, at, _) = one;
-        (processes.with_keepers)(&[(fd, at)], &mut |keep| {
+    let mut one_by_one = staying.iter();
+    (processes.with_keepers)(&connections, &mut |keep| {
+        if let Some(&one) = one_by_one.next() {
             takes(one, visit(one, cause, Some(keep), &waits));
-        });
-    }
+        }
+    });
 }
 
 /// Waits until a connection is back.
