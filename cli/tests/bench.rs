@@ -211,7 +211,8 @@ fn each_way_to_start_a_program_gets_a_line() {
     assert!(more(0) == 0 && more(1) > 0 && more(3) > 0, "{lines:?}");
 }
 
-/// TCP and Sovia, a line each for every size; that a layer was not accelerated is told.
+/// TCP and Sovia, a line each for every size, and libsovia-rpc, where it has been built; that a layer was not accelerated
+/// is told.
 #[test]
 fn calls_over_rpc_get_a_line_each() {
     if !is_there_a_library("libtirpc.so.3") {
@@ -220,8 +221,13 @@ fn calls_over_rpc_get_a_line_each() {
     }
     let bench = Bench::new();
     bench.cc("preload.so", "int nothing;", &["-shared", "-fPIC"]);
+    let layers: &[_] = match is_beside_sovia("libsovia-rpc.so.1") {
+        true => &["tcp", "sovia", "via"],
+        false => &["tcp", "sovia"],
+    };
     let lines = lines(&measure(&bench, &["rpc", "--size", "0,100,4K", "--json"]));
-    assert_eq!(lines.len(), 6, "{lines:#?}");
+    let seen: Vec<_> = lines.iter().map(|line| line["layer"].as_str().unwrap()).collect();
+    assert_eq!(seen, layers.repeat(3), "{lines:#?}");
     for line in &lines {
         let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("{key} in {line}"));
         assert!(0.0 < number("min_us") && number("min_us") <= number("median_us"), "{line}");
@@ -233,6 +239,11 @@ fn calls_over_rpc_get_a_line_each() {
     assert!(said.out.contains("sovia stayed on TCP in 2 of 2 runs"), "{said:?}");
     let said = measure(&bench, &["rpc", "--size", "1M"]);
     assert!(said.code() == 1 && said.err.contains("at most 65536 bytes, not 1048576"), "{said:?}");
+}
+
+/// Whether a file lies beside the program under test: with some builds more is made there.
+fn is_beside_sovia(name: &str) -> bool {
+    std::path::Path::new(env!("CARGO_BIN_EXE_sovia")).with_file_name(name).exists()
 }
 
 /// TCP and Sovia, a line each for every way; and programs with SOCK_VIA, where they have been built.

@@ -526,17 +526,29 @@ void await_stopped(pid_t process) {
 
 // --- descriptors
 
-void close_inline(int fd) {
+long call_inline(long number, long first, long second, long third) {
 #if defined __x86_64__
     long result;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_close), "D"(fd) : "rcx", "r11", "memory");
+    register long fourth __asm__("r10") = 0, fifth __asm__("r8") = 0;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(first), "S"(second), "d"(third), "r"(fourth), "r"(fifth)
+                     : "rcx", "r11", "memory");
 #elif defined __aarch64__
-    register long result __asm__("x0") = fd;
-    register long number __asm__("x8") = SYS_close;
-    __asm__ volatile("svc 0" : "+r"(result) : "r"(number) : "memory");
+    register long result __asm__("x0") = first, second_ __asm__("x1") = second, third_ __asm__("x2") = third;
+    register long fourth __asm__("x3") = 0, fifth __asm__("x4") = 0, number_ __asm__("x8") = number;
+    __asm__ volatile("svc 0"
+                     : "+r"(result)
+                     : "r"(second_), "r"(third_), "r"(fourth), "r"(fifth), "r"(number_)
+                     : "memory");
 #else
 #error another processor
 #endif
+    return result;
+}
+
+void close_inline(int fd) {
+    long result = call_inline(SYS_close, fd, 0, 0);
     if (result < 0)
         die("close: %ld", result);
 }

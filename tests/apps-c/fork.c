@@ -1,5 +1,5 @@
 // A connection and the processes that come to share it.
-#include "common.h"
+#include "converse.h"
 
 static char buffer[70000];
 
@@ -16,21 +16,6 @@ static void await_turn(int of) {
     char x;
     if (read(turns[of][0], &x, 1) != 1)
         die("no turn");
-}
-
-// `count` requests and answers
-static void converse(int fd, bool server, int count, char tag) {
-    for (int i = 0; i < count; i++) {
-        char out[100], in[100];
-        memset(out, tag + i % 20, sizeof out);
-        if (!server)
-            send_all(fd, out, sizeof out);
-        recv_all(fd, in, sizeof in);
-        if (server)
-            send_all(fd, in, sizeof in);
-        else if (memcmp(in, out, sizeof in))
-            die("answer %d is another's", i);
-    }
 }
 
 // --- the other end of most scenarios: answers until the end of the stream
@@ -56,7 +41,7 @@ static void prefork(struct peer *p) {
                 int fd = accept_one(p->listener);
                 char last;
                 warm(fd, true);
-                converse(fd, true, 100, 'a');
+                converse_as(fd, true, 100, 'a');
                 recv_all(fd, &last, 1);
                 close(fd);
                 if (last == 'q')
@@ -73,7 +58,7 @@ static void visits_prefork(struct peer *p) {
     for (int i = 0; i < 8; i++) {
         int fd = connect_to(p, AF_INET, "prefork");
         warm(fd, false);
-        converse(fd, false, 100, 'a');
+        converse_as(fd, false, 100, 'a');
         send_all(fd, i < 6 ? "n" : "q", 1);
         say("connection %d served", i);
         CALL(recv(fd, buffer, 1, 0));
@@ -89,7 +74,7 @@ static void forks_for_each(struct peer *p) {
         if (child == 0) {
             close(p->listener);
             warm(fd, true);
-            converse(fd, true, 200, 'a');
+            converse_as(fd, true, 200, 'a');
             _exit(0);
         }
         close(fd);
@@ -101,7 +86,7 @@ static void visits_forks(struct peer *p) {
     for (int i = 0; i < 4; i++) {
         int fd = connect_to(p, AF_INET, "forks");
         warm(fd, false);
-        converse(fd, false, 200, 'a');
+        converse_as(fd, false, 200, 'a');
         CALL(recv(fd, buffer, 1, 0));
         close(fd);
     }
@@ -112,7 +97,7 @@ static void visits_forks(struct peer *p) {
 static void child_serves(struct peer *p) {
     pid_t child = spawn();
     if (child == 0) {
-        converse(p->fd, false, 300, 'a');
+        converse_as(p->fd, false, 300, 'a');
         CALL(shutdown(p->fd, SHUT_WR));
         CALL(recv(p->fd, buffer, 1, 0));
         _exit(0);
@@ -127,19 +112,19 @@ static void alternate(struct peer *p) {
     if (child == 0) {
         for (int i = 0; i < 20; i++) {
             await_turn(1);
-            converse(p->fd, false, 5, 'a');
+            converse_as(p->fd, false, 5, 'a');
             pass_turn(0);
         }
         say("child has had its turns");
         _exit(0);
     }
     for (int i = 0; i < 20; i++) {
-        converse(p->fd, false, 5, 'A');
+        converse_as(p->fd, false, 5, 'A');
         pass_turn(1);
         await_turn(0);
     }
     reap("child", child);
-    converse(p->fd, false, 5, 'A');
+    converse_as(p->fd, false, 5, 'A');
     say("parent has had its turns");
 }
 
@@ -160,9 +145,9 @@ static void untouched(struct peer *p) {
         pid_t child = spawn();
         if (child == 0)
             _exit(i);
-        converse(p->fd, false, 20, 'a');
+        converse_as(p->fd, false, 20, 'a');
         reap("child", child);
-        converse(p->fd, false, 20, 'a');
+        converse_as(p->fd, false, 20, 'a');
     }
     pid_t child = spawn();
     if (child == 0) {
@@ -170,7 +155,7 @@ static void untouched(struct peer *p) {
         _exit(0);
     }
     reap("child", child);
-    converse(p->fd, false, 20, 'a');
+    converse_as(p->fd, false, 20, 'a');
 }
 
 static void parent_leaves(struct peer *p) {
@@ -180,11 +165,11 @@ static void parent_leaves(struct peer *p) {
         await_turn(1);
         char x;
         say("parent gone: %zd", read(turns[1][0], &x, 1));
-        converse(p->fd, false, 200, 'a');
+        converse_as(p->fd, false, 200, 'a');
         say("child is done");
         _exit(0);
     }
-    converse(p->fd, false, 20, 'A');
+    converse_as(p->fd, false, 20, 'A');
     pass_turn(1);
     say("parent leaves");
     _exit(0);
@@ -198,30 +183,30 @@ static void becomes_a_daemon(struct peer *p) {
         char x;
         say("opener gone: %zd", read(turns[1][0], &x, 1));
         if (spawn() == 0) {
-            converse(p->fd, false, 200, 'a');
+            converse_as(p->fd, false, 200, 'a');
             say("daemon is done");
         }
         _exit(0);
     }
-    converse(p->fd, false, 20, 'A');
+    converse_as(p->fd, false, 20, 'A');
     _exit(0);
 }
 
 static void generations(struct peer *p) {
     pid_t child = spawn();
     if (child == 0) {
-        converse(p->fd, false, 20, 'a');
+        converse_as(p->fd, false, 20, 'a');
         pid_t grandchild = spawn();
         if (grandchild == 0) {
-            converse(p->fd, false, 20, 'k');
+            converse_as(p->fd, false, 20, 'k');
             _exit(3);
         }
         reap("grandchild", grandchild);
-        converse(p->fd, false, 20, 'b');
+        converse_as(p->fd, false, 20, 'b');
         _exit(2);
     }
     reap("child", child);
-    converse(p->fd, false, 20, 'A');
+    converse_as(p->fd, false, 20, 'A');
 }
 
 // Children write records at once; none is torn.
@@ -258,11 +243,11 @@ static void reads_records(struct peer *p) {
 static void both_fork(struct peer *p) {
     pid_t child = spawn();
     if (child == 0) {
-        converse(p->fd, p->server, 100, 'a');
+        converse_as(p->fd, p->server, 100, 'a');
         _exit(0);
     }
     reap("child", child);
-    converse(p->fd, p->server, 100, 'A');
+    converse_as(p->fd, p->server, 100, 'A');
     meet(p);
 }
 
@@ -331,7 +316,7 @@ static void unread_bytes(struct peer *p) {
     }
     reap("child", child);
     recv_pattern(p->fd, 5000, 5000, 5000);
-    converse(p->fd, false, 20, 'a');
+    converse_as(p->fd, false, 20, 'a');
     say("all there");
 }
 
@@ -349,13 +334,13 @@ static void hundred(struct peer *p) {
             for (int j = 0; j <= i; j++)
                 close(gates[j][1]);
             if (read(gates[i][0], &x, 1) == 1)
-                converse(p->fd, false, 3, 'a');
+                converse_as(p->fd, false, 3, 'a');
             if (i % 2)
                 close(p->fd);
             _exit(0);
         }
     }
-    converse(p->fd, false, 3, 'a');
+    converse_as(p->fd, false, 3, 'a');
     CALL(close(p->fd));
     // Those at both ends first, those in between in the end.
     for (int i = 0; i < HUNDRED; i++) {

@@ -3,23 +3,9 @@
 #ifndef SOVIA_TESTS_HEIRS_H
 #define SOVIA_TESTS_HEIRS_H
 
-#include "common.h"
+#include "converse.h"
 
-enum { ROUNDS = 300, SIZE = 100 };
-
-static void converse(int fd, bool server, int rounds) {
-    for (int i = 0; i < rounds; i++) {
-        char out[SIZE], in[SIZE];
-        fill(out, sizeof out, i);
-        if (!server)
-            send_all(fd, out, sizeof out);
-        recv_all(fd, in, sizeof in);
-        if (server)
-            send_all(fd, in, sizeof in);
-        else if (memcmp(in, out, sizeof in))
-            die("answer %d is another's", i);
-    }
-}
+enum { ROUNDS = 300 };
 
 // Until it is clear whether the two ends meet, and for a while after that.
 static void talk(int fd, bool server) {

@@ -1,21 +1,7 @@
 // Streams handed to other processes over a Unix socket.
-#include "common.h"
+#include "converse.h"
 
 static char buffer[70000];
-
-static void converse(int fd, bool server, int count) {
-    for (int i = 0; i < count; i++) {
-        char out[100], in[100];
-        memset(out, 'a' + i % 20, sizeof out);
-        if (!server)
-            send_all(fd, out, sizeof out);
-        recv_all(fd, in, sizeof in);
-        if (server)
-            send_all(fd, in, sizeof in);
-        else if (memcmp(in, out, sizeof in))
-            die("answer %d is another's", i);
-    }
-}
 
 static void answers(struct peer *p) {
     ssize_t got;

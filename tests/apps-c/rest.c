@@ -1,7 +1,13 @@
 // What is unread when the peer has finished, and another program gets the stream: this process and the program may
 // both be the ones that read it.
 #include "common.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 static char buffer[70000];
 static char *const NOTHING[] = {"true", NULL};
@@ -11,9 +17,16 @@ enum { ANSWER = 12000000 };
 
 // --- the program: it has the stream as its standard input
 
+// Streams under the numbers from FIRST on, each with other bytes.
+enum { MANY = 40, FIRST = 100, APART = 10000 };
+
 static int inherited(char **argv) {
     uint64_t offset = strtoull(argv[3], NULL, 10);
-    if (strcmp(argv[2], "takes") == 0) {
+    if (strcmp(argv[2], "takes of many") == 0) {
+        for (int i = 0; i < MANY; i++)
+            recv_pattern(FIRST + i, i * APART + offset, 700, 100);
+        say("the program took 700 bytes of each");
+    } else if (strcmp(argv[2], "takes") == 0) {
         recv_pattern(0, offset, 700, 100);
         say("the program took 700 bytes");
     } else if (strcmp(argv[2], "drains") == 0)
@@ -66,6 +79,20 @@ static void sends(struct peer *p, uint64_t count) {
 }
 
 static void sends_few(struct peer *p) { sends(p, FEW); }
+
+static void sends_many(struct peer *p) {
+    int streams[MANY], listener = listen_on(p, AF_INET, "many");
+    for (int i = 0; i < MANY; i++) {
+        streams[i] = accept_one(listener);
+        warm(streams[i], true);
+    }
+    for (int i = 0; i < MANY; i++) {
+        send_pattern(streams[i], i * APART, FEW, 1000);
+        MUST(close(streams[i]));
+    }
+    tell(p, 0);
+}
+
 static void sends_much(struct peer *p) { sends(p, MUCH); }
 
 static void sends_few_and_hears(struct peer *p) {
@@ -239,6 +266,109 @@ static void an_exec_that_fails(struct peer *p) {
     drain_to_eof(p->fd, 700);
 }
 
+static void programs_take_of_many(struct peer *p) {
+    for (int i = 0; i < MANY; i++) {
+        int fd = connect_to(p, AF_INET, "many");
+        warm(fd, false);
+        MUST(dup2(fd, FIRST + i));
+        MUST(close(fd));
+    }
+    hear(p);
+    run(p, false, becomes(p, "takes of many", "0"));
+    run(p, true, becomes(p, "takes of many", "700"));
+    for (int i = 0; i < MANY; i++)
+        drain_to_eof(FIRST + i, i * APART + 1400);
+}
+
+// It has children as long as `forks_until` is open.
+static int forks_until[2];
+static atomic_int forked;
+
+static void *forks(void *unused) {
+    (void)unused;
+    for (int i = 0; i < 20; i++) {
+        char byte;
+        pid_t child = fork();
+        if (child == 0) {
+            close(forks_until[1]);
+            _exit(read(forks_until[0], &byte, 1));
+        }
+        forked++;
+    }
+    return NULL;
+}
+
+// None of its processes can leave its group: the library's have no more than begun when they try.
+static void kill_what_leaves_its_group(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_THREAD),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+    struct rlimit no_core = {0, 0};
+    MUST(setrlimit(RLIMIT_CORE, &no_core));
+    if (call_inline(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0) || call_inline(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&program))
+        die("no filter");
+}
+
+// Processes of the library's that are killed as they begin, while a thread forks children that live on.
+static void its_processes_cannot_begin(struct peer *p) {
+    int status;
+    hear(p);
+    MUST(pipe2(forks_until, O_CLOEXEC));
+    for (int i = 0; i < 5; i++) {
+        fflush(stdout);
+        pid_t child = MUST(fork());
+        if (child == 0) {
+            pthread_t thread;
+            kill_what_leaves_its_group();
+            pthread_create(&thread, NULL, forks, NULL);
+            while (forked < 2)
+                sched_yield();
+            execvp(NOTHING[0], NOTHING);
+            _exit(99);
+        }
+        MUST(waitpid(child, &status, 0));
+        say_status("the program", status);
+    }
+    MUST(close(forks_until[1]));
+    drain_to_eof(p->fd, 0);
+}
+
+// More processes than a family can tell apart. One of those that share a place is the last that has the stream.
+static void the_last_of_many_reads(struct peer *p) {
+    enum { CHILDREN = 70 };
+    pid_t children[CHILDREN];
+    int others[2], status;
+    char byte;
+    hear(p);
+    run(p, false, becomes(p, "takes", "0"));
+    MUST(pipe(others));
+    fflush(stdout);
+    for (int i = 0; i < CHILDREN; i++) {
+        children[i] = MUST(fork());
+        if (children[i])
+            continue;
+        MUST(close(others[1]));
+        // It ends when this process is the last one.
+        MUST(read(others[0], &byte, 1));
+        if (i + 1 < CHILDREN)
+            _exit(0);
+        // Longer than a look at who lives is away.
+        nap(300);
+        drain_to_eof(p->fd, 700);
+        fflush(stdout);
+        _exit(0);
+    }
+    CALL(close(p->fd));
+    MUST(close(others[1]));
+    for (int i = 0; i < CHILDREN; i++)
+        MUST(waitpid(children[i], &status, 0));
+    say_status("the last", status);
+}
+
 // A program reads and answers, and another one does after it.
 static void one_answers_after_the_other(struct peer *p) {
     hear(p);
@@ -358,6 +488,9 @@ static const struct scenario scenarios[] = {
     {"both_answer_a_peer_that_listens", sends_few_and_hears, both_answer},
     {"calls_say_what_is_left_of_it", sends_few, what_calls_say},
     {"a_set_tells_of_it", sends_few, a_set_tells_of_it},
+    {"the_last_of_many_relatives_reads_it", sends_few, the_last_of_many_reads},
+    {"programs_take_parts_of_many_rests", sends_many, programs_take_of_many, RAW},
+    {"a_keeper_that_is_killed_as_it_begins_keeps_no_process", sends_few, its_processes_cannot_begin},
     {"a_relative_reads_it_too", sends_few, a_relative_reads},
     {"the_process_becomes_a_program_after_its_child", sends_few, it_becomes_a_program},
     {"an_exec_that_fails_leaves_it", sends_few, an_exec_that_fails},

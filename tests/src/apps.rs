@@ -71,7 +71,7 @@ fn python() -> &'static Path {
 fn build(name: &str, form: Form) -> PathBuf {
     let native = form == Form::Native;
     let sources = tests_dir().join("apps-c");
-    let parts = ["common.c", "bytes.c", "common.h", "native.h", "heirs.h"];
+    let parts = ["common.c", "bytes.c", "common.h", "native.h", "heirs.h", "converse.h"];
     let mut parts: Vec<PathBuf> = parts.iter().map(|part| sources.join(part)).collect();
     parts.insert(0, sources.join(format!("{name}.c")));
     parts.push(sources.join(format!("{name}_library.c")));

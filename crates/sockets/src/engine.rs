@@ -15,7 +15,7 @@ pub fn start() {
     retreat::helped_by(Processes {
         relay: relay::take_over,
         accompany: relay::accompany,
-        keep: keeper::keep,
+        with_keepers: keeper::with_keepers,
         give: keeper::give,
     });
 }

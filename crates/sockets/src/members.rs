@@ -229,20 +229,30 @@ impl Drop for LocksToLeave {
 /// How long a family's list is, in bytes.
 pub(crate) const LIST_LEN: usize = size_of::<Members>();
 
-/// Whether one of `holders` still is, in a family of which this process is none: `list` are the bytes of its list, and
-/// `locks` is the file with its locks.
-pub(crate) fn any_lives(list: &[u8; LIST_LEN], holders: u64, locks: i32) -> bool {
+/// Whether one of `holders` may live: of this process's family, which a copy of it may ask that is none of the family.
+pub(crate) fn any_lives(holders: u64) -> bool {
+    let (Some(members), Some(locks)) = (members(), locks()) else { return holders != 0 };
+    any_may_live(holders, locks, |place| members[place].pid.load(Ordering::Acquire))
+}
+
+/// The same of a family of which this process is none: `list` are the bytes of its list, and `locks` is the file with its
+/// locks.
+pub(crate) fn any_lives_in(list: &[u8; LIST_LEN], holders: u64, locks: i32) -> bool {
     const EACH: usize = size_of::<Place>();
-    let pid_of = |place: usize| {
+    any_may_live(holders, locks, |place| {
         let at = place * EACH + offset_of!(Place, pid);
         i32::from_ne_bytes([list[at], list[at + 1], list[at + 2], list[at + 3]])
-    };
-    let lives = |place| {
+    })
+}
+
+/// What cannot be told counts as living: the processes of the shared place, and those whose locks cannot be asked for.
+fn any_may_live(holders: u64, locks: i32, pid_of: impl Fn(usize) -> i32) -> bool {
+    let may_live = |place| {
         place == SHARED
             || pid_of(place) == EXPECTED
             || record_lock::is_held(locks, place as u64).unwrap_or(true)
     };
-    (0..MEMBERS).filter(|place| holders >> place & 1 != 0).any(lives)
+    (0..MEMBERS).filter(|place| holders >> place & 1 != 0).any(may_live)
 }
 
 /// The file with the locks that tell which processes live.
@@ -258,16 +268,6 @@ pub(crate) fn locks_id() -> u64 {
 /// Whether it can be told of each of `holders` whether it lives.
 pub(crate) fn are_told_apart(holders: u64) -> bool {
     locks().is_some() && holders >> SHARED & 1 == 0
-}
-
-/// Whether one of `holders` lives: asked by a copy of one of the family's processes, which is none itself.
-pub(crate) fn any_holds(holders: u64) -> bool {
-    let (Some(members), Some(locks)) = (members(), locks()) else { return false };
-    let lives = |place: usize| {
-        members[place].pid.load(Ordering::Acquire) == EXPECTED
-            || record_lock::is_held(locks, place as u64).unwrap_or(false)
-    };
-    (0..MEMBERS).filter(|place| holders >> place & 1 != 0).any(lives)
 }
 
 /// Whether living processes other than this one are among a connection's holders. Strikes the dead

@@ -28,6 +28,22 @@ pub fn take(fd: RawFd, byte: u64) -> Result<()> {
     ask(fd, libc::F_SETLK, &mut lock_of(libc::F_WRLCK, byte))
 }
 
+/// The same, and waits for it.
+///
+/// # Errors
+/// `EINTR` for a signal; those of a descriptor that is gone.
+pub fn wait(fd: RawFd, byte: u64) -> Result<()> {
+    ask(fd, libc::F_SETLKW, &mut lock_of(libc::F_WRLCK, byte))
+}
+
+/// Gives the lock on a byte back.
+///
+/// # Errors
+/// Those of a descriptor that is gone.
+pub fn give_back(fd: RawFd, byte: u64) -> Result<()> {
+    ask(fd, libc::F_SETLK, &mut lock_of(libc::F_UNLCK, byte))
+}
+
 /// Whether another process holds the lock on a byte.
 ///
 /// # Errors

@@ -201,7 +201,7 @@ pub(super) fn none_holds(which: Which, index: u32, generation: u32) -> bool {
     }
     // Of the family's own locks this process's is not seen, but it would know of a descriptor that it has.
     let is_mine = which == Which::OWN && before.holders & members::my_bit() != 0;
-    let others = members::any_lives(&list, before.holders, files.locks.fd);
+    let others = members::any_lives_in(&list, before.holders, files.locks.fd);
     if before.is_of(generation) && (is_mine || others) {
         return false;
     }

@@ -48,12 +48,18 @@ pub(super) fn hand_over(fd: i32, at: Ref) {
     }
 }
 
+/// Moves what is unread of a connection, whose descriptor it gets as well, to a keeper; false if that cannot be.
+pub(crate) type Keep<'k> = &'k dyn Fn(&mut Guard<'_>, i32) -> bool;
+
+/// Makes a call for each connection in turn, with what moves its rest to a keeper.
+pub(crate) type WithKeepers = fn(&[(i32, Ref)], &mut dyn FnMut(Keep<'_>));
+
 /// The small relatives of this process that a retreat may need; false if they cannot be had.
 pub(crate) struct Processes {
     /// Puts a relay in the place of every descriptor of a connection.
     pub relay: fn(i32, Ref) -> bool,
-    /// Moves what is unread to a keeper ([`crate::rest`]).
-    pub keep: fn(&mut Guard<'_>, i32, Ref) -> bool,
+    /// Has keepers take rests over ([`crate::rest`]).
+    pub with_keepers: WithKeepers,
     /// Has descriptors that another program inherits become ends that rests are read from, where a keeper has one.
     pub give: fn(&[(i32, Ref)]),
     /// Holds connections until they are back, while this process becomes another program.

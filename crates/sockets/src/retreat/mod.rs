@@ -29,7 +29,7 @@ mod wait;
 
 pub use cause::Cause;
 pub(crate) use coming::{before_close, go_on_coming, is_still_coming, pause, soon};
-pub(crate) use hand_over::{Processes, helped_by};
+pub(crate) use hand_over::{Keep, Processes, helped_by};
 pub use inherited::{before_exec, before_spawn};
 pub(crate) use settle::{concerns, go_on, go_on_under, is_bringing, settle, settle_in_sets};
 pub(crate) use wait::{all, give};

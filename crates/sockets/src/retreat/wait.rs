@@ -1,7 +1,7 @@
 //! Waits until connections are back on TCP, or will not be.
 
 use super::coming::COMING;
-use super::hand_over::{PROCESSES, hand_over, hands_over};
+use super::hand_over::{Keep, PROCESSES, hand_over, hands_over};
 use super::patience::{self, Patience};
 use super::step::{self, Step, step_or_end};
 use super::{Cause, begin, detach, give_up, is_others, take_back};
@@ -14,10 +14,40 @@ use core::sync::atomic::Ordering;
 use sovia_sync::hazard::Waits;
 use sovia_sys::futex;
 
+/// A connection that is coming back: its descriptor, and how long its peer is waited for.
+type Coming = (i32, Ref, Patience);
+
+/// What a round of visits has come to.
+#[derive(Default)]
+struct Round {
+    /// Pairs of connections that are back.
+    back: Vec<u32>,
+    /// Those whose rests are for keepers.
+    staying: Vec<Coming>,
+    over: Vec<(i32, Ref)>,
+    left: Vec<(i32, Ref)>,
+}
+
+impl Round {
+    /// Whether that connection is to be visited again, in another round.
+    fn goes_on(&mut self, coming: Coming, visit: &Visit<'_>) -> bool {
+        let (fd, at, _) = coming;
+        match *visit {
+            Visit::Waits(..) => return true,
+            Visit::Back(pair) => self.back.push(pair),
+            Visit::Stays => self.staying.push(coming),
+            Visit::Settled => {}
+            Visit::Left => self.left.push((fd, at)),
+            Visit::HandsOver => self.over.push((fd, at)),
+        }
+        false
+    }
+}
+
 /// The same for many connections. Their peers work on all of them meanwhile, and a peer that is stopped is waited
 /// for once.
 pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
-    let mut coming = Vec::new();
+    let mut coming: Vec<Coming> = Vec::new();
     for &(fd, at) in connections {
         if at.conn.phase() != Phase::Attached {
             take_back(fd, at, cause);
@@ -27,34 +57,36 @@ pub(crate) fn all(connections: &[(i32, Ref)], cause: Cause) {
     }
     let mut left = Vec::new();
     while !coming.is_empty() {
-        let (mut back, mut over) = (Vec::new(), Vec::new());
+        let mut round = Round::default();
         let waits = Waits::begin(false);
         // Of the last one: of its pair alone it is certain that it stays.
         let mut last = None;
-        coming.retain(|&(fd, at, patience)| {
-            last = None;
-            match visit(fd, at, cause, patience, &waits) {
-                Visit::Waits(bell, before) => {
-                    last = Some((bell, before));
-                    return true;
-                }
-                Visit::Back(pair) => back.push(pair),
-                Visit::Settled => {}
-                Visit::Left => left.push((fd, at)),
-                Visit::HandsOver => over.push((fd, at)),
-            }
-            false
+        coming.retain(|&one| {
+            let visit = visit(one, cause, None, &waits);
+            last = match visit {
+                Visit::Waits(bell, before) => Some((bell, before)),
+                _ => None,
+            };
+            round.goes_on(one, &visit)
         });
         if let Some((bell, before)) = last
-            && over.is_empty()
+            && round.over.is_empty()
+            && round.staying.is_empty()
         {
             let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
         }
         drop(waits);
-        over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
+        let staying = core::mem::take(&mut round.staying);
+        visit_with_keepers(&staying, cause, |one, visit| {
+            if round.goes_on(one, &visit) {
+                coming.push(one);
+            }
+        });
+        round.over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
+        left.append(&mut round.left);
         // A peer that does its part is not late, however many there are.
         for (_, at, patience) in &mut coming {
-            if back.contains(&at.conn.pair.load(Ordering::Relaxed)) {
+            if round.back.contains(&at.conn.pair.load(Ordering::Relaxed)) {
                 *patience = Patience::begin();
             }
         }
@@ -91,20 +123,35 @@ pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
     }
 }
 
+/// Visits connections again whose rests are for keepers, with these.
+fn visit_with_keepers(staying: &[Coming], cause: Cause, mut takes: impl FnMut(Coming, Visit<'_>)) {
+    let Some(processes) = PROCESSES.get().filter(|_| !staying.is_empty()) else { return };
+    let connections: Vec<(i32, Ref)> = staying.iter().map(|&(fd, at, _)| (fd, at)).collect();
+    let waits = Waits::begin(false);
+    let mut one_by_one = staying.iter();
+    (processes.with_keepers)(&connections, &mut |keep| {
+        if let Some(&one) = one_by_one.next() {
+            takes(one, visit(one, cause, Some(keep), &waits));
+        }
+    });
+}
+
 /// Waits until a connection is back.
 pub(super) fn finish(fd: i32, at: Ref, cause: Cause, patience: Patience) {
-    let waits = Waits::begin(false);
-    loop {
-        match visit(fd, at, cause, patience, &waits) {
-            Visit::Waits(bell, before) => {
-                let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
-            }
-            Visit::HandsOver => {
-                drop(waits);
-                return hand_over(fd, at);
-            }
-            Visit::Back(_) | Visit::Settled | Visit::Left => return,
+    let one = (fd, at, patience);
+    let mut goes_on = true;
+    while goes_on {
+        let mut round = Round::default();
+        let waits = Waits::begin(false);
+        let visit = visit(one, cause, None, &waits);
+        goes_on = round.goes_on(one, &visit);
+        if let Visit::Waits(bell, before) = visit {
+            let _ = futex::wait(bell.word(), before, Some(PUMP_NS));
         }
+        drop(waits);
+        let staying = core::mem::take(&mut round.staying);
+        visit_with_keepers(&staying, cause, |one, visit| goes_on = round.goes_on(one, &visit));
+        round.over.into_iter().for_each(|(fd, at)| hand_over(fd, at));
     }
 }
 
@@ -114,6 +161,8 @@ enum Visit<'w> {
     Waits(&'w Bell, u32),
     /// It is back: the pair that it was on.
     Back(u32),
+    /// What is unread is for a keeper.
+    Stays,
     /// It stays, or another thread has gone on with it.
     Settled,
     /// Its peer is stopped, and relatives of this process have the connection as well: it goes on when the peer does.
@@ -122,8 +171,13 @@ enum Visit<'w> {
     HandsOver,
 }
 
-/// Takes a connection a step further.
-fn visit<'w>(fd: i32, at: Ref, cause: Cause, patience: Patience, waits: &'w Waits) -> Visit<'w> {
+/// Takes a connection a step further. `keep`: what moves its rest to a keeper, once that is known to be wanted.
+fn visit<'w>(
+    (fd, at, patience): Coming,
+    cause: Cause,
+    keep: Option<Keep<'_>>,
+    waits: &'w Waits,
+) -> Visit<'w> {
     let conn = at.conn;
     // Another thread may have gone on, or closed it.
     let Some(mut guard) = at.attached() else { return Visit::Settled };
@@ -133,9 +187,13 @@ fn visit<'w>(fd: i32, at: Ref, cause: Cause, patience: Patience, waits: &'w Wait
     let mut came = step_or_end(&mut guard, fd);
     if came == Step::Stays && gives_ends(cause) && is_others(conn) {
         // Either they or the program may be the ones that read it.
-        if PROCESSES.get().is_some_and(|processes| (processes.keep)(&mut guard, fd, at)) {
-            step::is_kept(&mut guard);
-            came = step_or_end(&mut guard, fd);
+        match keep {
+            None if PROCESSES.get().is_some() => return Visit::Stays,
+            Some(keep) if keep(&mut guard, fd) => {
+                step::is_kept(&mut guard);
+                came = step_or_end(&mut guard, fd);
+            }
+            _ => {}
         }
     }
     match came {

@@ -1,0 +1,94 @@
+//! The keeper's life. It allocates nothing, takes no lock of the family's, and does not return.
+
+use super::Candidate;
+use super::shared::Shared;
+use super::start::Lock;
+use super::stream::Stream;
+use core::sync::atomic::Ordering;
+use sovia_sys::poll::{PollFd, ppoll};
+use sovia_sys::{call, clock, process as processes, record_lock};
+
+/// Between two looks whether the rests have been read, and whether relatives still have the connections.
+const LOOK_NS: u64 = 100_000_000;
+/// No descriptor, which is not polled.
+const NONE: PollFd = PollFd { fd: -1, events: 0, revents: 0 };
+
+/// What the keeper has. Its maker prepares it.
+pub(super) struct Life<'s> {
+    streams: Vec<Stream<'s>>,
+    /// Two for each stream.
+    fds: Vec<PollFd>,
+    /// The descriptors that it keeps of its maker's, in order.
+    kept: Vec<i32>,
+    shared: &'s Shared,
+    lock: &'s Lock,
+}
+
+impl<'s> Life<'s> {
+    pub(super) fn new(candidates: &[Candidate], shared: &'s Shared, lock: &'s Lock) -> Life<'s> {
+        let anchors = candidates.iter().map(|candidate| candidate.anchor);
+        let mut kept: Vec<i32> = anchors.chain([lock.file]).collect();
+        kept.sort_unstable();
+        let stream = |(n, candidate): (usize, &Candidate)| {
+            Stream::new(n, candidate.at, candidate.anchor, shared)
+        };
+        let streams: Vec<Stream<'_>> = candidates.iter().enumerate().map(stream).collect();
+        Life { fds: vec![NONE; 2 * streams.len()], streams, kept, shared, lock }
+    }
+
+    /// Closes all descriptors but those that the keeper needs.
+    pub(super) fn keep_only(&self) {
+        let mut from = 0;
+        for &fd in &self.kept {
+            if fd > from {
+                call::close_range(from, fd - 1);
+            }
+            from = fd + 1;
+        }
+        call::close_range(from, i32::MAX);
+    }
+
+    /// `ready`: to be closed once its maker may move rests to it.
+    pub(super) fn live(&mut self, ready: i32) -> ! {
+        processes::leave_group();
+        processes::be_traceable();
+        self.streams.iter_mut().for_each(Stream::make_sockets);
+        let me = call::getpid();
+        // SYNC: with what the streams have said of their sockets.
+        self.shared.keeper().store(me, Ordering::Release);
+        let _ = call::close(ready);
+        // Its maker has moved what it could, or has ended.
+        while record_lock::wait(self.lock.file, self.lock.byte) == Err(call::Errno::EINTR) {}
+        for stream in &mut self.streams {
+            stream.begin(me);
+        }
+        self.serve();
+        call::exit_now();
+    }
+
+    fn serve(&mut self) {
+        let mut looked = clock::now_ns();
+        loop {
+            let (mut is_over, mut is_shared) = (true, false);
+            for (stream, fds) in self.streams.iter().zip(self.fds.chunks_exact_mut(2)) {
+                fds.copy_from_slice(&stream.awaited());
+                is_over &= stream.is_over();
+                is_shared |= stream.is_shared();
+            }
+            if is_over {
+                return;
+            }
+            let _ = ppoll(&mut self.fds, is_shared.then_some(LOOK_NS), None);
+            let now = clock::now_ns();
+            let is_due = now - looked >= LOOK_NS;
+            if is_due {
+                looked = now;
+            }
+            for (stream, fds) in self.streams.iter_mut().zip(self.fds.chunks_exact(2)) {
+                if is_due || fds.iter().any(|fd| fd.revents != 0) {
+                    stream.go_on();
+                }
+            }
+        }
+    }
+}

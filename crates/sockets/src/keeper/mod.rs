@@ -1,0 +1,162 @@
+//! The keeper: a small process that holds the rests of streams for all that may read them ([`crate::rest`]).
+//!
+//! It puts each rest into a Unix socket, whose other end the program reads from, moves what the program writes to TCP,
+//! and is done with it when the program has closed its end. It keeps that other end itself, for the relatives to take,
+//! until the rest has been read or no relative has the connection any more. It ends when it is done with all of them.
+//!
+//! It is a bare copy of the process that makes it, which may be a child on its parent's memory: it makes nothing but
+//! system calls, and is not one of the family. The copy takes as long as that process has memory, so one keeper serves
+//! all connections that need one at the same time.
+//!
+//! The two wait for each other by nothing that another child of the maker's could inherit ([`start`]).
+
+mod life;
+mod shared;
+mod start;
+mod stream;
+
+use crate::conn::{Guard, flag};
+use crate::retreat::Keep;
+use crate::stream::{self as streams, Got};
+use crate::table::Ref;
+use crate::{family, members, ops, process, rest};
+use core::sync::atomic::Ordering;
+use shared::Shared;
+use sovia_sync::section;
+use sovia_sys::{call, process as processes};
+use start::Lock;
+
+/// Bytes that are moved at a time.
+const PIECE: usize = 4 << 10;
+/// Connections of one keeper at most.
+const MOST: u64 = 1 << 10;
+/// Its descriptors beside the three of each connection.
+const FURTHER: u64 = 8;
+
+/// Calls `visit` for each connection in turn, with what moves its rest to a keeper. Where that says false, there can be
+/// none, or the rest is not for one: it lies where it lay.
+pub(crate) fn with_keepers(connections: &[(i32, Ref)], visit: &mut dyn FnMut(Keep<'_>)) {
+    let (limit, _) = call::descriptor_limits();
+    let most = (limit.saturating_sub(FURTHER) / 3).clamp(1, MOST) as usize;
+    // No handler of the program's leaves this half way.
+    let _inside = section::inside();
+    for some in connections.chunks(most) {
+        let keeper = Waiting::new(some);
+        let keep = |guard: &mut Guard<'_>, fd: i32| {
+            keeper.as_ref().is_some_and(|keeper| keeper.keep(guard, fd).is_some())
+        };
+        some.iter().for_each(|_| visit(&keep));
+        // With its lock, which is given back here, the keeper begins.
+    }
+}
+
+/// How much of a connection is unread, if that may be a keeper's.
+fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
+    let conn = guard.conn;
+    // What comes on TCP afterwards would be missing behind it.
+    let is_last = streams::anchor_has_ended(fd) || conn.is_shut();
+    // What comes next is a call's that is in the kernel still.
+    let is_free = conn.rx_pins.is_empty() && !conn.has(flag::REFLECTED | flag::DAMAGED);
+    let are_told_apart = members::are_told_apart(conn.holders.load(Ordering::Acquire));
+    if !is_last || !is_free || !are_told_apart {
+        return None;
+    }
+    streams::unread(guard, fd).ok().filter(|&unread| unread > 0)
+}
+
+/// A connection whose rest may become a keeper's.
+#[derive(Clone, Copy)]
+struct Candidate {
+    at: Ref,
+    /// Its descriptor.
+    anchor: i32,
+    /// Bytes that were unread.
+    unread: usize,
+}
+
+/// A keeper that waits until its maker has moved rests to it, or has ended.
+struct Waiting {
+    id: i32,
+    candidates: Vec<Candidate>,
+    shared: Shared,
+    _lock: Lock,
+}
+
+impl Waiting {
+    fn new(connections: &[(i32, Ref)]) -> Option<Waiting> {
+        // Those of another PID namespace do not know the keeper by its id; and it would end with this one's first process.
+        let namespace = || processes::pid_namespace();
+        family::namespace().filter(|&family| Some(family) == namespace())?;
+        let candidate = |&(anchor, at): &(i32, Ref)| {
+            let unread = unread(&mut at.attached()?, anchor)?;
+            Some(Candidate { at, anchor, unread })
+        };
+        let candidates: Vec<Candidate> = connections.iter().filter_map(candidate).collect();
+        if candidates.is_empty() {
+            return None;
+        }
+        let shared = Shared::new(candidates.iter().map(|candidate| candidate.unread))?;
+        let lock = Lock::take(members::locks()?)?;
+        let id = start::start(&candidates, &shared, &lock)?;
+        Some(Waiting { id, candidates, shared, _lock: lock })
+    }
+
+    /// Moves what is unread of a connection to the keeper. `None` if that cannot be.
+    fn keep(&self, guard: &mut Guard<'_>, fd: i32) -> Option<()> {
+        let conn = guard.conn;
+        let is_it = |one: &Candidate| one.anchor == fd && core::ptr::eq(one.at.conn, conn);
+        let n = self.candidates.iter().position(is_it)?;
+        let place = self.shared.place(n);
+        let (kept, outlet) = place.sockets(self.id)?;
+        // It was looked at before there was a keeper, and without the lock since.
+        let unread = unread(guard, fd)?;
+        // SAFETY: the keeper reads those bytes once it is told that they are its own, and this thread is the only one
+        // that has the candidates.
+        let bytes = unsafe { self.shared.bytes(n) }.get_mut(..unread)?;
+        // They are only looked at. Until the keeper is known they lie where they lay, whatever becomes of this process.
+        if streams::peek(guard, fd, bytes) != Got::Bytes(unread) {
+            return None;
+        }
+        // A keeper that this process may not look into no relative may.
+        let source = rest::take(outlet).ok()?;
+        if conn.has(flag::NONBLOCK) {
+            let end = rest::take(kept).ok()?;
+            call::fcntl(end.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize).ok()?;
+        }
+        // What the program has been told is there must not be missing when it begins.
+        let mut left = &*bytes;
+        stream::feed(source.raw(), &mut left);
+        place.holds(unread, unread - left.len());
+        conn.outlet.publish(outlet);
+        conn.rest.publish(kept);
+        let (mut piece, mut left) = ([0; PIECE], unread);
+        while left > 0
+            && let Got::Bytes(n @ 1..) = streams::receive(guard, fd, &mut piece[..left.min(PIECE)])
+        {
+            left -= n;
+        }
+        place.is_the_keepers();
+        Some(())
+    }
+}
+
+/// Those descriptors become ends that the rest is read from, where a keeper has one. Where one has put all of it out, and
+/// puts on TCP still what a program has written, what comes next is to come after that.
+pub(crate) fn give(descriptors: &[(i32, Ref)]) {
+    for &(fd, at) in descriptors {
+        match rest::end_of(at.conn) {
+            Ok(Some(end)) => {
+                let how = call::fcntl(fd, libc::F_GETFD, 0).unwrap_or(0);
+                // In this order: until the table says otherwise, calls ask the keeper.
+                let _ = call::dup_onto(end.raw(), fd);
+                let _ = call::fcntl(fd, libc::F_SETFD, how);
+                if !process::is_borrowed() {
+                    ops::close(fd);
+                }
+            }
+            Ok(None) | Err(_) => {
+                let _ = rest::come_after(at.conn, fd, false);
+            }
+        }
+    }
+}
