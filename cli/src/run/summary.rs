@@ -1,8 +1,8 @@
 //! What `sovia run -v` says at the end.
 
 use std::fmt;
-use std::process::{Command, Stdio};
 
+use super::databases;
 use sovia_control::{Junk, Reason, StatsPage};
 
 /// The counters of a run as lines for people. Empty counters are left out.
@@ -78,21 +78,10 @@ impl fmt::Display for Summary<'_> {
 
 /// A user as people know them.
 fn name_of(uid: u32) -> String {
-    match name_in_databases(uid) {
+    match databases::name_of_user(uid) {
         Some(name) => format!("the user {name}"),
         None => format!("the user with id {uid}"),
     }
-}
-
-/// What the system's databases call a user. Asked of `getent`: this program is linked statically, and
-/// libc's own look-up would load libraries of the running system into it, which may be of another libc.
-fn name_in_databases(uid: u32) -> Option<String> {
-    let mut getent = Command::new("getent");
-    getent.args(["passwd", &uid.to_string()]).env_remove("LD_PRELOAD").stderr(Stdio::null());
-    let output = getent.output().ok()?;
-    let line = String::from_utf8(output.stdout).ok()?;
-    let (name, _) = line.split_once(':')?;
-    (output.status.success() && !name.is_empty()).then(|| name.to_owned())
 }
 
 fn plural(count: u64, one: &str, many: &str) -> String {
