@@ -28,7 +28,12 @@ impl fmt::Display for Summary<'_> {
             }
             if reason == Reason::OtherUser {
                 for (uid, count) in page.users() {
-                    writeln!(f, "sovia: {:>7}    {count} to {}", "", name_of(uid))?;
+                    let (name, term) = names_of(uid);
+                    writeln!(
+                        f,
+                        "sovia: {:>7}    {count} to {name}; they meet with --trust {term} here, and this user's at the other end",
+                        ""
+                    )?;
                 }
             }
         }
@@ -76,11 +81,11 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-/// A user as people know them.
-fn name_of(uid: u32) -> String {
+/// A user as people know them, and as rules do.
+fn names_of(uid: u32) -> (String, String) {
     match databases::name_of_user(uid) {
-        Some(name) => format!("the user {name}"),
-        None => format!("the user with id {uid}"),
+        Some(name) => (format!("the user {name}"), format!("user={name}")),
+        None => (format!("the user with id {uid}"), format!("uid={uid}")),
     }
 }
 
@@ -145,7 +150,7 @@ sovia: stayed on TCP: 4
 sovia:       2  the peer does not run under Sovia
 sovia:       1  kept on TCP by a rule
 sovia:       1  the other end belongs to another user
-sovia:            1 to the user root
+sovia:            1 to the user root; they meet with --trust user=root here, and this user's at the other end
 sovia: open when the program ended, on TCP: 4
 sovia: left aside where ends meet: 1 message (no connection is harmed by that)
 sovia:       1  from another user
