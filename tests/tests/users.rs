@@ -183,3 +183,76 @@ fn one_user_is_accelerated() {
         assert!(end.stderr.contains("accelerated: 1 end"), "{ends:#?}");
     }
 }
+
+const OTHER_USER: &str = "the other end belongs to another user";
+
+/// A prefix for a process of that user, with rules.
+fn of(user: u32, rules: &str) -> String {
+    format!("setpriv --reuid {user} --regid {user} --clear-groups env SOVIA_RULES={rules}")
+}
+
+fn met(test: &str, prefixes: [&str; 2]) {
+    let Some(ends) = converse(test, prefixes) else { return };
+    for end in &ends {
+        assert!(end.stderr.contains("accelerated: 1 end"), "{test}: {ends:#?}");
+    }
+}
+
+#[test]
+fn two_users_who_trust_each_other_meet() {
+    let test = "two_users_who_trust_each_other_meet";
+    met(test, [&of(4001, "trust:uid=4002"), &of(4002, "trust:uid=4001")]);
+    met(test, [&of(4001, "trust:any"), &of(4002, "trust:program=python3,any")]);
+    met(test, [&of(0, "trust:any"), &of(4002, "trust:uid=0")]);
+}
+
+#[test]
+fn one_who_trusts_is_not_enough() {
+    let test = "one_who_trusts_is_not_enough";
+    for (answers, asks) in [
+        ("trust:uid=4002", ""),
+        ("", "trust:uid=4001"),
+        ("trust:uid=4003", "trust:any"),
+        ("trust:port=1,any", "trust:any"),
+    ] {
+        let prefixes = [&of(4001, answers), &of(4002, asks)];
+        let Some(ends) = converse(test, prefixes.map(String::as_str)) else { return };
+        for end in &ends {
+            assert!(end.stderr.contains("accelerated: 0 ends"), "{test}: {ends:#?}");
+        }
+        // The one that would have to trust says so; the other one has had no answer.
+        assert!(ends.iter().any(|end| end.stderr.contains(OTHER_USER)), "{test}: {ends:#?}");
+    }
+}
+
+/// Root of a container without its capabilities.
+#[test]
+fn a_user_may_trust_processes_of_its_own_that_it_cannot_trace() {
+    let trusts = "env SOVIA_RULES=trust:uid=0";
+    let fewer = "setpriv --bounding-set -sys_admin,-sys_ptrace -- env SOVIA_RULES=trust:uid=0";
+    let test = "a_user_may_trust_processes_of_its_own_that_it_cannot_trace";
+    met(test, [trusts, fewer]);
+    met(test, [fewer, trusts]);
+}
+
+#[test]
+fn processes_of_two_pid_namespaces_meet_as_strangers() {
+    let test = "processes_of_two_pid_namespaces_meet_as_strangers";
+    let here = "env SOVIA_RULES=trust:uid=0";
+    let there = "unshare --pid --fork --mount-proc env SOVIA_RULES=trust:uid=0";
+    met(test, [here, there]);
+    met(test, [there, here]);
+    met(test, [there, there]);
+}
+
+/// It calls the other's user 65534, as it would any.
+#[test]
+fn a_user_without_a_number_is_trusted_by_no_rule() {
+    let prefixes =
+        [&*of(4001, "trust:any"), "unshare --user --map-root-user env SOVIA_RULES=trust:any"];
+    let test = "a_user_without_a_number_is_trusted_by_no_rule";
+    let Some(ends) = converse(test, prefixes) else { return };
+    for end in &ends {
+        assert!(end.stderr.contains("accelerated: 0 ends"), "{test}: {ends:#?}");
+    }
+}

@@ -3,6 +3,7 @@
 //! Without `-v` this process becomes the program, so there is nothing between it and the process that
 //! started it. With `-v` it waits for the program, passes signals on and then reports.
 
+mod databases;
 mod elf;
 mod inheritance;
 mod inspect;
@@ -11,6 +12,7 @@ mod privilege;
 mod start;
 mod summary;
 mod supervise;
+mod trust;
 
 use std::env;
 use std::ffi::OsString;
@@ -49,6 +51,10 @@ pub(crate) struct Args {
     /// Leave connections that match on TCP
     #[arg(long, value_name = "SPEC")]
     except: Vec<String>,
+    /// Share memory with processes of another user, too, if they say the same of this one's: `user=NAME`,
+    /// `uid=NUMBER`, `group=NAME` (its members at the start) or `any` in the SPEC. Neither end can harm the other by it
+    #[arg(long, value_name = "SPEC")]
+    trust: Vec<String>,
     /// For tests: connect the two ends of connections that match by a NIC in software, `name=NAME` in
     /// the SPEC (`sovia agent`); both ends must say so. Without it they share memory, on one host
     #[arg(long, value_name = "SPEC")]
@@ -144,9 +150,18 @@ impl Ready {
 /// The rules of the command line, or `None` where the environment's are to stay as they are.
 fn rules(args: &Args) -> anyhow::Result<Option<Rules>> {
     let mut rules = Rules::NONE;
-    for (effect, specs) in
-        [(Effect::Only, &args.only), (Effect::Except, &args.except), (Effect::Nic, &args.nic)]
-    {
+    let trusted: Vec<String> = args
+        .trust
+        .iter()
+        .map(|spec| trust::by_number(spec).with_context(|| format!("--trust {spec}")))
+        .collect::<anyhow::Result<Vec<_>>>()?
+        .concat();
+    for (effect, specs) in [
+        (Effect::Only, &args.only),
+        (Effect::Except, &args.except),
+        (Effect::Trust, &trusted),
+        (Effect::Nic, &args.nic),
+    ] {
         for spec in specs {
             rules
                 .add(effect, spec)
@@ -157,7 +172,10 @@ fn rules(args: &Args) -> anyhow::Result<Option<Rules>> {
         // The library cannot report an error to the user, so wrong rules in the environment end here.
         if let Some(text) = env::var_os(names::RULES) {
             let text = text.to_string_lossy();
-            Rules::parse(&text).map_err(|error| anyhow::anyhow!("{}: {error}", names::RULES))?;
+            let by_number = trust::rules_by_number(&text).context(names::RULES)?;
+            let parsed = Rules::parse(by_number.as_deref().unwrap_or(&text));
+            let parsed = parsed.map_err(|error| anyhow::anyhow!("{}: {error}", names::RULES))?;
+            return Ok(by_number.map(|_| parsed));
         }
         return Ok(None);
     }

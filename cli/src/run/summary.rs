@@ -1,8 +1,8 @@
 //! What `sovia run -v` says at the end.
 
 use std::fmt;
-use std::process::{Command, Stdio};
 
+use super::databases;
 use sovia_control::{Junk, Reason, StatsPage};
 
 /// The counters of a run as lines for people. Empty counters are left out.
@@ -28,7 +28,12 @@ impl fmt::Display for Summary<'_> {
             }
             if reason == Reason::OtherUser {
                 for (uid, count) in page.users() {
-                    writeln!(f, "sovia: {:>7}    {count} to {}", "", name_of(uid))?;
+                    let (name, term) = names_of(uid);
+                    writeln!(
+                        f,
+                        "sovia: {:>7}    {count} to {name}; they meet with --trust {term} here, and this user's at the other end",
+                        ""
+                    )?;
                 }
             }
         }
@@ -76,23 +81,12 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-/// A user as people know them.
-fn name_of(uid: u32) -> String {
-    match name_in_databases(uid) {
-        Some(name) => format!("the user {name}"),
-        None => format!("the user with id {uid}"),
+/// A user as people know them, and as rules do.
+fn names_of(uid: u32) -> (String, String) {
+    match databases::name_of_user(uid) {
+        Some(name) => (format!("the user {name}"), format!("user={name}")),
+        None => (format!("the user with id {uid}"), format!("uid={uid}")),
     }
-}
-
-/// What the system's databases call a user. Asked of `getent`: this program is linked statically, and
-/// libc's own look-up would load libraries of the running system into it, which may be of another libc.
-fn name_in_databases(uid: u32) -> Option<String> {
-    let mut getent = Command::new("getent");
-    getent.args(["passwd", &uid.to_string()]).env_remove("LD_PRELOAD").stderr(Stdio::null());
-    let output = getent.output().ok()?;
-    let line = String::from_utf8(output.stdout).ok()?;
-    let (name, _) = line.split_once(':')?;
-    (output.status.success() && !name.is_empty()).then(|| name.to_owned())
 }
 
 fn plural(count: u64, one: &str, many: &str) -> String {
@@ -156,7 +150,7 @@ sovia: stayed on TCP: 4
 sovia:       2  the peer does not run under Sovia
 sovia:       1  kept on TCP by a rule
 sovia:       1  the other end belongs to another user
-sovia:            1 to the user root
+sovia:            1 to the user root; they meet with --trust user=root here, and this user's at the other end
 sovia: open when the program ended, on TCP: 4
 sovia: left aside where ends meet: 1 message (no connection is harmed by that)
 sovia:       1  from another user

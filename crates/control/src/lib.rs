@@ -20,6 +20,7 @@ mod reason;
 mod rules;
 mod stats;
 mod term;
+mod users;
 
 pub use reason::{Junk, Reason};
 pub use rules::{Effect, RULES_MAX, Rules};

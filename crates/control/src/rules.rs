@@ -1,11 +1,12 @@
 //! Which connections may leave TCP.
 //!
 //! Text form, as on the command line and in [`env::RULES`](crate::env::RULES): rules joined by
-//! `;`, each `only:SPEC`, `except:SPEC` or `nic:SPEC`. A SPEC is a list of terms joined by `,`, which must
+//! `;`, each `only:SPEC`, `except:SPEC`, `trust:SPEC` or `nic:SPEC`. A SPEC is a list of terms joined by `,`, which must
 //! all match: `port=6379` or `port=6000-6100` (the port of either end), `addr=127.0.0.1` or
 //! `addr=10.0.0.0/8` (the peer's address), `program=redis-server` (the program's file name), `end=connector` or
 //! `end=acceptor`. A `nic:` rule also names the NIC in software that connects the two ends, `name=a`; the first that
-//! matches counts. Where none does the ends share memory.
+//! matches counts. Where none does the ends share memory. A `trust:` rule also names users, `uid=112` or `any`: with
+//! processes of those users an end shares memory as well, if they do so with its own.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -23,6 +24,8 @@ pub enum Effect {
     Only,
     /// Keep on TCP, whatever `Only` rules say.
     Except,
+    /// Share memory with processes of those users.
+    Trust,
     /// Accelerate by a NIC in software.
     Nic,
 }
@@ -33,6 +36,7 @@ impl Effect {
         match self {
             Self::Only => "only",
             Self::Except => "except",
+            Self::Trust => "trust",
             Self::Nic => "nic",
         }
     }
@@ -60,6 +64,7 @@ impl Rules {
             let effect = match word.trim() {
                 "only" => Effect::Only,
                 "except" => Effect::Except,
+                "trust" => Effect::Trust,
                 "nic" => Effect::Nic,
                 _ => return Err(RuleError::new(rule, RuleFault::Effect)),
             };
@@ -76,6 +81,9 @@ impl Rules {
         let parsed = Spec::parse(spec)?;
         if parsed.nic().is_some() != (effect == Effect::Nic) {
             return Err(RuleError::new(spec.trim(), RuleFault::Nic));
+        }
+        if parsed.users().is_some() != (effect == Effect::Trust) {
+            return Err(RuleError::new(spec.trim(), RuleFault::User));
         }
         let free = self.list.iter_mut().find(|rule| rule.is_none());
         *free.ok_or(RuleError::new(spec.trim(), RuleFault::TooMany))? = Some((effect, parsed));
@@ -95,7 +103,7 @@ impl Rules {
         for (effect, spec) in self.iter() {
             let matched = spec.matches(program, end, local, peer);
             match effect {
-                Effect::Nic => {}
+                Effect::Nic | Effect::Trust => {}
                 Effect::Except if matched => return false,
                 Effect::Except => {}
                 Effect::Only => {
@@ -117,6 +125,21 @@ impl Rules {
     ) -> Option<&NicName> {
         let mut named = self.iter().filter(|(effect, _)| *effect == Effect::Nic);
         named.find(|(_, spec)| spec.matches(program, end, local, peer))?.1.nic()
+    }
+
+    /// Whether this end of a connection may share memory with a process of that user, whichever user this process has.
+    pub fn trusts(
+        &self,
+        program: &[u8],
+        end: End,
+        local: SocketAddr,
+        peer: SocketAddr,
+        uid: u32,
+    ) -> bool {
+        self.iter().filter(|(effect, _)| *effect == Effect::Trust).any(|(_, spec)| {
+            spec.users().is_some_and(|users| users.contains(uid))
+                && spec.matches(program, end, local, peer)
+        })
     }
 
     /// Whether any rule names a NIC.

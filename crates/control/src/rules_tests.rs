@@ -193,3 +193,31 @@ fn a_nic_is_named_where_one_is_needed_and_only_there() {
     assert_eq!(fault(&std::format!("nic:name={}", "a".repeat(33))).0, RuleFault::Nic);
     assert_eq!(fault("nic:name=a,end=both").0, RuleFault::End);
 }
+
+#[test]
+fn a_trusted_user_is_one_that_a_matching_rule_names() {
+    let rules = Rules::parse("trust:uid=112,port=6379; trust:any,program=y").unwrap();
+    let trusts = |program: &[u8], local: &str, uid| {
+        rules.trusts(program, End::Acceptor, local.parse().unwrap(), CLIENT.parse().unwrap(), uid)
+    };
+    assert!(trusts(b"x", REDIS, 112) && trusts(b"y", REDIS, 113));
+    assert!(!trusts(b"x", REDIS, 113) && !trusts(b"x", "127.0.0.1:6380", 112));
+    assert!(rules.allows(b"x", End::Acceptor, REDIS.parse().unwrap(), CLIENT.parse().unwrap()));
+    assert_eq!(rules.to_string(), "trust:port=6379,uid=112;trust:program=y,any");
+    assert_eq!(Rules::parse(&rules.to_string()).unwrap(), rules);
+    let none = Rules::parse("only:port=6379").unwrap();
+    assert!(!none.trusts(b"x", End::Acceptor, REDIS.parse().unwrap(), CLIENT.parse().unwrap(), 0));
+}
+
+#[test]
+fn users_are_named_where_they_are_needed_and_only_there() {
+    for bad in
+        ["trust:port=1", "only:uid=1", "except:any", "trust:uid=root", "trust:uid=4294967295"]
+    {
+        assert_eq!(fault(bad).0, RuleFault::User, "{bad}");
+    }
+    assert_eq!(fault("trust:user=redis").0, RuleFault::UserName);
+    assert_eq!(fault("trust:group=web").0, RuleFault::UserName);
+    assert_eq!(fault("trust:any,uid=1").0, RuleFault::Twice);
+    assert_eq!(fault("trust:nobody").0, RuleFault::Key);
+}

@@ -1,6 +1,7 @@
 //! One rule's conditions (its SPEC): ports, the peer's address, the program's name, which end of the connection it is
-//! for; and which NIC the rule names.
+//! for; and which NIC or users the rule names.
 
+use crate::users::{self, Users};
 use alloc::string::{String, ToString};
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,7 +20,7 @@ pub struct RuleError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleFault {
-    /// None of `only:`, `except:` and `nic:`.
+    /// None of `only:`, `except:`, `trust:` and `nic:`.
     Effect,
     /// A rule or term with nothing in it.
     Empty,
@@ -35,6 +36,10 @@ pub enum RuleFault {
     End,
     /// Not the name of a NIC, or one where none is to be named, or none where one is.
     Nic,
+    /// Not users, or some where none are to be named, or none where some are.
+    User,
+    /// A user's or a group's name in a place where only numbers are known.
+    UserName,
     /// A key twice in one rule.
     Twice,
     /// More rules than fit.
@@ -60,7 +65,7 @@ impl RuleError {
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let expected = match self.fault {
-            RuleFault::Effect => "a rule starts with `only:`, `except:` or `nic:`",
+            RuleFault::Effect => "a rule starts with `only:`, `except:`, `trust:` or `nic:`",
             RuleFault::Empty => "a rule needs at least one term, such as `port=6379`",
             RuleFault::Key => "a term is `port=`, `addr=`, `program=` or `end=` and a value",
             RuleFault::Port => "expected a port from 1 to 65535, or a range such as `6000-6100`",
@@ -73,6 +78,12 @@ impl fmt::Display for RuleError {
             RuleFault::End => "expected `connector` or `acceptor`",
             RuleFault::Nic => {
                 "a rule `nic:` names the NIC, in at most 32 letters, digits, `-` and `_`, as in `name=a`; others do not"
+            }
+            RuleFault::User => {
+                "a rule `trust:` names the users, as `user=redis`, `uid=112`, `group=web` or `any`; others do not"
+            }
+            RuleFault::UserName => {
+                "the library knows users by their numbers: write `uid=112`, or have `sovia run` read the rule"
             }
             RuleFault::Twice => "each term may stand once in a rule",
             RuleFault::TooMany => "there is room for 32 rules",
@@ -91,6 +102,7 @@ pub(crate) struct Spec {
     program: Option<Name>,
     end: Option<End>,
     nic: Option<NicName>,
+    users: Option<Users>,
 }
 
 /// Which end of a connection.
@@ -104,13 +116,20 @@ pub enum End {
 
 impl Spec {
     pub(crate) fn parse(text: &str) -> Result<Self, RuleError> {
-        let mut spec = Self { ports: None, net: None, program: None, end: None, nic: None };
+        let mut spec =
+            Self { ports: None, net: None, program: None, end: None, nic: None, users: None };
         for term in text.split(',') {
             let term = term.trim();
             if term.is_empty() {
                 return Err(RuleError::new(text.trim(), RuleFault::Empty));
             }
             let fail = |fault| RuleError::new(term, fault);
+            if term == users::ANY {
+                if spec.users.replace(Users::Any).is_some() {
+                    return Err(fail(RuleFault::Twice));
+                }
+                continue;
+            }
             let (key, value) = term.split_once('=').ok_or(fail(RuleFault::Key))?;
             let (key, value) = (key.trim(), value.trim());
             let twice = match key {
@@ -135,6 +154,10 @@ impl Spec {
                 "name" => {
                     spec.nic.replace(NicName::parse(value).ok_or(fail(RuleFault::Nic))?).is_some()
                 }
+                "uid" => {
+                    spec.users.replace(Users::parse(value).ok_or(fail(RuleFault::User))?).is_some()
+                }
+                "user" | "group" => return Err(fail(RuleFault::UserName)),
                 _ => return Err(fail(RuleFault::Key)),
             };
             if twice {
@@ -146,6 +169,11 @@ impl Spec {
 
     pub(crate) fn nic(&self) -> Option<&NicName> {
         self.nic.as_ref()
+    }
+
+    /// The users whom the rule trusts.
+    pub(crate) fn users(&self) -> Option<Users> {
+        self.users
     }
 
     pub(crate) fn matches(
@@ -184,6 +212,10 @@ impl fmt::Display for Spec {
         }
         if let Some(nic) = &self.nic {
             write!(f, "{comma}name={}", nic.as_str())?;
+            comma = ",";
+        }
+        if let Some(users) = &self.users {
+            write!(f, "{comma}{users}")?;
         }
         Ok(())
     }

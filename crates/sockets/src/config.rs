@@ -127,6 +127,12 @@ pub(crate) fn nic(end: End, local: SocketAddr, peer: SocketAddr) -> Option<&'sta
     rules()?.nic(program(), end, local, peer)
 }
 
+/// Whether the rules let a connection share memory with a process of that user, whom this process cannot tell from others
+/// by the kernel's rule for tracing.
+pub(crate) fn trusts(end: End, local: SocketAddr, peer: SocketAddr, uid: u32) -> bool {
+    rules().is_some_and(|rules| rules.trusts(program(), end, local, peer, uid))
+}
+
 /// Whether any rule names one.
 pub(crate) fn names_nics() -> bool {
     rules().is_some_and(Rules::names_nics)

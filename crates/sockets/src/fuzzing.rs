@@ -80,7 +80,7 @@ pub fn pair_with(
     server: Option<SocketAddr>,
 ) -> Option<u32> {
     let id = call::file_id(file.raw()).ok()?;
-    let index = pair::add(segment, id, side, Process { pid: call::getpid(), nonce }, server)?;
+    let index = pair::add(segment, id, side, Process { pid: call::getpid(), nonce }, None, server)?;
     let door = || Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)).ok();
     let doors: Option<Vec<Fd>> = (0..DOORBELLS).map(|_| door()).collect();
     pair::get(index)?.keep_doors(doors?).then_some(index)

@@ -7,7 +7,7 @@ use sovia_sys::trace::Secret;
 
 const MAGIC: [u8; 8] = *b"SOVIAMT\0";
 /// Changed whenever two builds could not share a segment.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Bytes of a message.
 pub(crate) const LEN: usize = SHOWN_AT + size_of::<Secret>();
 const SHOWN_AT: usize = 32 + LINK_LEN;

@@ -83,11 +83,17 @@ pub(crate) fn is_notice(fd: i32) -> bool {
     let mut target = [0u8; 64];
     let n = call::read_link(fd, &mut target).unwrap_or(0);
     let target = &target[..n];
-    if target.starts_with(b"pipe:[") {
-        let flags = call::fcntl(fd, libc::F_GETFL, 0).unwrap_or(libc::O_RDWR as usize) as i32;
-        return flags & libc::O_ACCMODE == libc::O_RDONLY;
-    }
-    target.starts_with(b"anon_inode:[pidfd]") || target.starts_with(b"pidfd:[")
+    is_end_of_pipe(fd)
+        || target.starts_with(b"anon_inode:[pidfd]")
+        || target.starts_with(b"pidfd:[")
+}
+
+/// Whether it is the reading end of a pipe.
+pub(crate) fn is_end_of_pipe(fd: i32) -> bool {
+    let mut target = [0u8; 64];
+    let n = call::read_link(fd, &mut target).unwrap_or(0);
+    let flags = || call::fcntl(fd, libc::F_GETFL, 0).unwrap_or(libc::O_RDWR as usize) as i32;
+    target[..n].starts_with(b"pipe:[") && flags() & libc::O_ACCMODE == libc::O_RDONLY
 }
 
 /// Keeps the descriptors that tell of a peer's death. False if they are not all.

@@ -10,6 +10,7 @@ mod deaths;
 
 use crate::conn::flag;
 use crate::ops::keep;
+use crate::pair::ears;
 use crate::per_engine::per_engine;
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
@@ -52,6 +53,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let alone = thread::may_be_alone().then_some(ALONE_NS);
         let pause = pause.into_iter().chain(left).chain(combine::pause());
         let pause = pause.chain(deaths::pause()).chain(retreat::pause()).chain(alone).min();
+        ears::arm(anchors::DOORBELL);
         let n = match poll::epoll_wait(watching, &mut events, pause, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
@@ -68,13 +70,21 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             keep::collect();
         }
         for event in &events[..n] {
-            match event.u64 {
+            let token = { event.u64 };
+            if let Some(ear) = ears::of_event(token) {
+                ears::heard(ear);
+            }
+            match token {
                 anchors::DOOR => {
                     sets::look_for_gone();
                     epoll::leave_shared();
                 }
                 deaths::DEATH => {}
-                token => anchor_event(token, event.events),
+                _ if ears::of_event(token).is_some() => {
+                    sets::look_for_gone();
+                    epoll::leave_shared();
+                }
+                _ => anchor_event(token, event.events),
             }
         }
         if death {

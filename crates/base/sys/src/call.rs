@@ -28,6 +28,7 @@ mod tcp;
 
 pub use descriptor::{
     close, close_range, dup_cloexec_onto, dup_onto, eventfd, fcntl, is_nonblocking, pipe,
+    take_from_pipe,
 };
 pub(crate) use file::read_link_at;
 pub use file::{

@@ -31,9 +31,16 @@ const ENOUGH: u32 = if cfg!(loom) { 1 } else { 1 << 10 };
 pub struct Quiet {
     /// Looks in a row that have found no sleeper; [`ENOUGH`] if the fence is left to sleepers.
     looks: Cell<u32>,
+    /// The sleepers' process is not to be relied on for a fence.
+    keeps: Cell<bool>,
 }
 
 impl Quiet {
+    /// The ringer fences itself for good.
+    pub fn keep(&self) {
+        self.keeps.set(true);
+    }
+
     /// For the ringer, after it has published its news: the sleepers and waiters that it must wake.
     #[inline(always)]
     pub fn look(&self, bell: &Bell) -> Option<Listeners> {
@@ -59,7 +66,11 @@ impl Quiet {
         let found = bell.look();
         let looks = if found.is_none() { self.looks.get() + 1 } else { 0 };
         // In this order: a thread that dies in between has fenced itself too often, and not too seldom.
-        self.looks.set(if looks < ENOUGH || may_leave(bell) { looks } else { 0 });
+        self.looks.set(if looks < ENOUGH || !self.keeps.get() && may_leave(bell) {
+            looks
+        } else {
+            0
+        });
         found
     }
 

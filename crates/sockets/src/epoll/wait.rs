@@ -1,7 +1,7 @@
 //! epoll_wait: the VIs' events first, the kernel's often enough, then spin, then sleep.
 
 use super::Event;
-use crate::pair::Waiter;
+use crate::pair::{Waiter, ears};
 use crate::process::{PLAIN, Waiting};
 use crate::sets::{DOOR, Set, get};
 use crate::stream::combine;
@@ -195,6 +195,9 @@ impl Set {
         anchors::ensure();
         self.asleep.fetch_add(1, Ordering::AcqRel);
         let news = self.with(|inner| {
+            if inner.listens() {
+                ears::arm(inner.door);
+            }
             for lane in &inner.lanes {
                 lane.waiter().rung_by(inner.door);
                 lane.waiter().going_to_sleep();
@@ -229,7 +232,10 @@ pub fn filter(events: &mut [Event]) -> usize {
     let mut kept = 0;
     for i in 0..events.len() {
         let event = events[i];
-        if { event.u64 } != DOOR {
+        let data = { event.u64 };
+        if let Some(ear) = ears::of_event(data) {
+            ears::heard(ear);
+        } else if data != DOOR {
             events[kept] = event;
             kept += 1;
         }

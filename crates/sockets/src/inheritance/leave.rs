@@ -166,9 +166,7 @@ fn inherits_sets() -> bool {
 
 /// Whether a connection could get a VI in another program.
 pub(super) fn may_be_on_vi(fd: i32, at: Ref) -> bool {
-    at.conn.phase().may_be_on_vi()
-        && is_alone(fd, at)
-        && family::place_in_file(at.index).is_some()
+    at.conn.phase().may_be_on_vi() && is_alone(fd, at) && family::place_in_file(at.index).is_some()
 }
 
 /// Which file the process becomes.

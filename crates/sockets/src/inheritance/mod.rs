@@ -31,5 +31,5 @@ pub(crate) use families::forget;
 pub(crate) use leave::{Descriptors, inherited, leave, spread};
 pub use leave::{Left, Target, shares_memory, taken};
 pub(crate) use message::{looked_at, pass, received};
-pub(crate) use take::{is_alone, is_for_kernel};
 pub use take::take;
+pub(crate) use take::{is_alone, is_for_kernel};

@@ -1,7 +1,7 @@
 //! A connection gets its VI.
 
 use super::give_up;
-use super::proof::owns_other_end;
+use super::proof::{may_be_on, owns_other_end};
 use crate::conn::{Conn, Phase, Role, flag};
 use crate::message::Link;
 use crate::pair::Pending;
@@ -18,10 +18,12 @@ pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
         if !pair.has_doors() {
             return;
         }
+        let user = pair.stranger.unwrap_or_else(call::geteuid);
         pair.each_request(|request, discriminator| {
             if let Some(theirs) = Link::decode(discriminator)
                 && theirs.same_connection(link)
-                && owns_other_end(link, Role::Acceptor, theirs.cookie, call::geteuid())
+                && may_be_on(pair, link, Role::Acceptor)
+                && owns_other_end(link, Role::Acceptor, theirs.cookie, user)
             {
                 found = Some((index, request));
             }

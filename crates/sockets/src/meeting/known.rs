@@ -10,9 +10,10 @@ use super::attach::{
     Attached, attach, attach_as_acceptor, attach_with_request, find_request, has_requests,
 };
 use super::permit::permitted;
+use super::proof::may_be_on;
 use super::{give_up, habit};
 use crate::config;
-use crate::conn::{Phase, Stage};
+use crate::conn::{Phase, Role, Stage};
 use crate::message::Link;
 use crate::pair::{self, Progress};
 use crate::table::Ref;
@@ -100,7 +101,8 @@ pub(super) fn connector(fd: i32, at: Ref, n: u32) -> Step {
             let Some(link) = permitted(fd, at) else { return WAIT };
             // Read first: what comes later is a reason to look again.
             let segments = segments_now();
-            let requested = pair::request_at(link.acceptor, true, &link.encode());
+            let may = |pair: &pair::Pair| may_be_on(pair, &link, Role::Connector);
+            let requested = pair::request_at(link.acceptor, may, true, &link.encode());
             if let Some(pair::Requested { pair, vi }) = requested {
                 approach.reach(Stage::Requested { pair, vi, at: n as u8 & 0x7f });
                 if n != 0 || !grants(at) {

@@ -2,10 +2,11 @@
 
 use super::first::Stage;
 use super::junk;
-use super::proof::{hear, proven};
+use super::proof::{Speaker, hear, speaker};
 use super::trial::Trials;
 use crate::conn::Role;
 use crate::message::{Link, Message, Process, Step};
+use crate::pair::{Pair, ears};
 use crate::{anchors, pair, peers, sets};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
@@ -45,18 +46,19 @@ pub(super) fn answer(
         junk(Junk::Stale);
         return Ok(Answer::Ignored);
     }
-    if !proven(link, Role::Connector, message, received) {
+    let Some(speaker) = speaker(link, Role::Connector, message, received) else {
         return Ok(Answer::Ignored);
-    }
+    };
     let request = |is_complete| {
-        let made = pair::request_of(message.from, is_complete, &link.encode())?;
+        let is_its = |pair: &Pair| pair.peer == message.from && speaker.may_have(pair);
+        let made = pair::request_of(is_its, is_complete, &link.encode())?;
         Some(Stage::Requested { pair: made.pair, vi: made.vi })
     };
     if let Some(stage) = request(true) {
         trials.over(message.from);
         return Ok(Answer::Requested(stage));
     }
-    if message.step == Step::Hello {
+    if message.step == Step::Hello && speaker.may_be_kin {
         if let (Some(place), Some(to)) = (trials.place_for(message.from), received.sender) {
             let ask = Message { place, ..Message::new(Step::Ask, pair::me(), *link) };
             let _ = name.send_to(&to, &ask.encode(), &[]);
@@ -64,8 +66,9 @@ pub(super) fn answer(
         }
         return Ok(Answer::Ignored);
     }
-    let secret = match examine(trials, message) {
-        Ok(secret) => secret,
+    let (secret, stranger) = match examine(trials, message, speaker) {
+        Ok(secret) => (secret, None),
+        Err(_) if speaker.is_trusted => (Secret::default(), Some(speaker.uid)),
         Err(refused) => {
             // So that it has a reason to give as well.
             if let Some(to) = received.sender {
@@ -80,7 +83,7 @@ pub(super) fn answer(
     let stage = match request(false) {
         Some(stage) => Some(stage),
         None => {
-            new_pair(message.from, link.acceptor).map_err(Refusal::Final)?;
+            new_pair(message.from, stranger, link.acceptor).map_err(Refusal::Final)?;
             request(false)
         }
     };
@@ -97,8 +100,11 @@ pub(super) enum Refusal {
 
 /// Whether the speaker could trace this process, and this process the speaker: what the speaker's
 /// challenge says.
-fn examine(trials: &Trials, message: &Message) -> Result<Secret, Refusal> {
+fn examine(trials: &Trials, message: &Message, speaker: Speaker) -> Result<Secret, Refusal> {
     let refused = Refusal::Doubt(Reason::NotTraceable);
+    if !speaker.may_be_kin {
+        return Err(refused);
+    }
     if !trials.passed_by(message.from, &message.shown) {
         junk(Junk::Unproven);
         return Err(refused);
@@ -117,14 +123,16 @@ pub(super) fn show(
     message: &Message,
     received: &Received,
 ) -> Result<(), Refusal> {
-    if !proven(link, Role::Acceptor, message, received) {
-        return Ok(());
-    }
-    let Some(shown) = trace::read_challenge(message.from.pid, message.place) else {
+    let Some(speaker) = speaker(link, Role::Acceptor, message, received) else { return Ok(()) };
+    let challenge = || trace::read_challenge(message.from.pid, message.place);
+    let Some(shown) = speaker.may_be_kin.then(challenge).flatten() else {
         // An Ask without a place says that the connector has refused this process.
         if let (0.., Some(to)) = (message.place, received.sender) {
             let show = Message::new(Step::Show, pair::me(), *link);
             let _ = inbox.send_to(&to, &show.encode(), &[]);
+            if speaker.is_trusted {
+                return Ok(());
+            }
         }
         return Err(Refusal::Doubt(Reason::NotTraceable));
     };
@@ -144,11 +152,11 @@ fn no_memory(error: Errno) -> Reason {
     }
 }
 
-fn new_pair(peer: Process, server: SocketAddr) -> Result<(), Reason> {
+fn new_pair(peer: Process, stranger: Option<u32>, server: SocketAddr) -> Result<(), Reason> {
     let (segment, fd) = Segment::create().map_err(no_memory)?;
     let id = call::file_id(fd.raw()).map_err(|_| Reason::NoMemory)?;
     pair::collect(sets::forget_pair);
-    let index = pair::add(segment, id, 0, peer, Some(server)).ok_or(Reason::TableFull)?;
+    let index = pair::add(segment, id, 0, peer, stranger, Some(server)).ok_or(Reason::TableFull)?;
     let pair = pair::get(index).ok_or(Reason::TableFull)?;
     pair.file.with(|file| *file = Some(fd));
     Ok(())
@@ -156,10 +164,12 @@ fn new_pair(peer: Process, server: SocketAddr) -> Result<(), Reason> {
 
 /// Connector: hands the segment and our doorbells to the process that has said Hello. Again if an
 /// earlier offer has not been answered: it may have come too late for the connection it was about.
-pub(super) fn send_offer(pair: &pair::Pair, name: Datagram, offer: &Message, to: &Received) {
+pub(super) fn send_offer(pair: &Pair, name: Datagram, offer: &Message, to: &Received) {
     let Some(to) = to.sender else { return };
     let sent = pair.file.with(|file| {
-        let (Some(segment), Some(own)) = (&*file, own_descriptors()) else { return false };
+        let (Some(segment), Some(own)) = (&*file, own_descriptors(pair.stranger)) else {
+            return false;
+        };
         let mut fds = [0; 1 + OWN];
         fds[0] = segment.raw();
         fds[1..].copy_from_slice(&own);
@@ -186,19 +196,19 @@ pub(super) fn take_offer(
         junk(kind);
         Ok(())
     };
-    if received.fds.len() != 1 + OWN {
-        return dropped(Junk::Descriptor);
-    }
-    if !proven(link, Role::Acceptor, message, &received) {
-        return Ok(());
-    }
-    if !trials.passed_by(message.from, &message.shown) {
+    let Some(speaker) = speaker(link, Role::Acceptor, message, &received) else { return Ok(()) };
+    let is_kin = speaker.may_be_kin && trials.passed_by(message.from, &message.shown);
+    if !is_kin && !speaker.is_trusted {
         junk(Junk::Unproven);
         return Err(Refusal::Doubt(Reason::NotTraceable));
     }
-    let (Some(to), Some(own)) = (received.sender, own_descriptors()) else { return Ok(()) };
+    let stranger = (!is_kin).then_some(speaker.uid);
+    if received.fds.len() != 1 + OWN {
+        return dropped(Junk::Descriptor);
+    }
+    let (Some(to), Some(own)) = (received.sender, own_descriptors(stranger)) else { return Ok(()) };
     let mut theirs = received.fds.split_off(1);
-    if !are_descriptors_of_a_peer(&theirs) {
+    if !are_descriptors_of_a_peer(&theirs, stranger) {
         return dropped(Junk::Descriptor);
     }
     theirs.iter_mut().for_each(Fd::vouch);
@@ -206,7 +216,8 @@ pub(super) fn take_offer(
         return Err(Refusal::Final(Reason::NoDescriptors));
     }
     let Ok(id) = call::file_id(received.fds[0].raw()) else { return dropped(Junk::Seal) };
-    let pair = match pair::offered(message.from, id) {
+    let is_its = |pair: &Pair| pair.peer == message.from && speaker.may_have(pair);
+    let pair = match pair::offered(is_its, id) {
         // Our answer to an earlier offer did not arrive, or this one is about another connection.
         Some(pair) => pair,
         None => {
@@ -218,7 +229,7 @@ pub(super) fn take_offer(
             };
             received.fds.iter_mut().for_each(Fd::vouch);
             pair::collect(sets::forget_pair);
-            let added = pair::add(segment, id, 1, message.from, None).and_then(pair::get);
+            let added = pair::add(segment, id, 1, message.from, stranger, None).and_then(pair::get);
             added.ok_or(Refusal::Final(Reason::TableFull))?
         }
     };
@@ -230,27 +241,32 @@ pub(super) fn take_offer(
     Ok(())
 }
 
-/// Descriptors that a process hands to its peer: doorbells, then what tells of its death.
+/// Descriptors that a process hands to its peer: doorbells, or ears to a stranger, then what tells of its death.
 const OWN: usize = DOORBELLS + peers::NOTICES;
 const _: () = assert!(OWN < sovia_sys::datagram::FDS_MAX);
 
 /// Those of this process.
-pub(super) fn own_descriptors() -> Option<[i32; OWN]> {
+pub(super) fn own_descriptors(stranger: Option<u32>) -> Option<[i32; OWN]> {
     let mut all = [0; OWN];
-    all[..DOORBELLS].copy_from_slice(&pair::doors()?);
+    let doors = if stranger.is_none() { pair::doors() } else { ears::for_strangers() };
+    all[..DOORBELLS].copy_from_slice(&doors?);
     all[DOORBELLS..].copy_from_slice(&peers::notices()?);
     Some(all)
 }
 
 /// Whether received descriptors are what a peer hands over: none that could block its user.
-pub(super) fn are_descriptors_of_a_peer(fds: &[Fd]) -> bool {
+pub(super) fn are_descriptors_of_a_peer(fds: &[Fd], stranger: Option<u32>) -> bool {
+    let is_door = |door: &Fd| match stranger {
+        None => is_doorbell(door),
+        Some(_) => ears::is_ear(door),
+    };
     fds.len() == OWN
-        && fds[..DOORBELLS].iter().all(is_doorbell)
+        && fds[..DOORBELLS].iter().all(is_door)
         && fds[DOORBELLS..].iter().all(|notice| peers::is_notice(notice.raw()))
 }
 
 /// Keeps a peer's descriptors: the doorbells last, since a pair with doorbells is complete.
-pub(super) fn keep(pair: &pair::Pair, mut fds: Vec<Fd>) {
+pub(super) fn keep(pair: &Pair, mut fds: Vec<Fd>) {
     let notices = fds.split_off(DOORBELLS);
     if peers::keep(pair.peer, notices) {
         pair.keep_doors(fds);
@@ -273,7 +289,7 @@ pub(super) fn hear_accept(index: u32) {
 }
 
 /// A pair that has its doorbells need not be offered any more.
-pub(super) fn settle(pair: &pair::Pair) {
+pub(super) fn settle(pair: &Pair) {
     if pair.has_doors() {
         pair.greetings.with(Vec::clear);
         pair.file.with(|file| *file = None);
@@ -281,11 +297,14 @@ pub(super) fn settle(pair: &pair::Pair) {
 }
 
 /// Connector: takes what has come to a name that the pair was offered from, if it is the peer's Accept.
-pub(super) fn take_accept(pair: &pair::Pair, message: &Message, mut received: Received) {
+pub(super) fn take_accept(pair: &Pair, message: &Message, mut received: Received) {
     let from_peer = message.step == Step::Accept
         && message.from == pair.peer
-        && received.credentials == Some((pair.peer.pid, call::geteuid()));
-    if pair.has_doors() || !from_peer || !are_descriptors_of_a_peer(&received.fds) {
+        && received.credentials.is_some_and(|(pid, uid)| match pair.stranger {
+            None => (pid, uid) == (pair.peer.pid, call::geteuid()),
+            Some(stranger) => uid == stranger,
+        });
+    if pair.has_doors() || !from_peer || !are_descriptors_of_a_peer(&received.fds, pair.stranger) {
         junk(Junk::Stale);
         return;
     }

@@ -1,13 +1,14 @@
 //! Which process has sent a message: what the kernel says of the sender, compared with what the message says.
 
 use super::{DATAGRAMS, junk};
-use crate::closer;
 use crate::conn::Role;
 use crate::message::{self, Link, Message};
+use crate::pair::Pair;
+use crate::{closer, config};
 use core::net::{IpAddr, SocketAddr};
-use sovia_control::Junk;
+use sovia_control::{End, Junk};
 use sovia_sys::datagram::{Datagram, Name, Received};
-use sovia_sys::{call, diag};
+use sovia_sys::{call, diag, trace};
 
 /// The next message that has the right form; others are counted and dropped.
 pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
@@ -31,25 +32,68 @@ pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
     None
 }
 
-/// Whether a message comes from the process that holds the other end of `link`.
-pub(super) fn proven(link: &Link, role: Role, message: &Message, received: &Received) -> bool {
+/// Who speaks, as far as the kernel has said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Speaker {
+    /// The user.
+    pub(super) uid: u32,
+    /// Whether it is a process of this one's user, whose id is the one that it says: the two may be able to trace each
+    /// other.
+    pub(super) may_be_kin: bool,
+    /// Whether the rules trust the user: the two may share memory as strangers.
+    pub(super) is_trusted: bool,
+}
+
+impl Speaker {
+    /// Whether it may be the process that has the other side of a pair.
+    pub(super) fn may_have(&self, pair: &Pair) -> bool {
+        match pair.stranger {
+            None => self.may_be_kin,
+            Some(uid) => self.is_trusted && uid == self.uid,
+        }
+    }
+}
+
+/// Who has sent a message, if that process's user holds the other end of `link`, and the two may meet.
+pub(super) fn speaker(
+    link: &Link,
+    role: Role,
+    message: &Message,
+    received: &Received,
+) -> Option<Speaker> {
     if !message.link.same_connection(link) {
         junk(Junk::Stale);
-        return false;
+        return None;
     }
     let Some((pid, uid)) = received.credentials else {
         junk(Junk::User);
-        return false;
+        return None;
     };
-    if uid != call::geteuid() || pid != message.from.pid {
+    let may_be_kin = uid == call::geteuid() && pid == message.from.pid;
+    let speaker = Speaker { uid, may_be_kin, is_trusted: trusts(link, role, uid) };
+    if !speaker.may_be_kin && !speaker.is_trusted {
         junk(Junk::User);
-        return false;
+        return None;
     }
     if !owns_other_end(link, role, message.link.cookie, uid) {
         junk(Junk::Stale);
-        return false;
+        return None;
     }
-    true
+    Some(speaker)
+}
+
+/// Whether `link` may be on a VI of that pair, if the kernel knows its other end as that one's user's.
+pub(super) fn may_be_on(pair: &Pair, link: &Link, role: Role) -> bool {
+    pair.stranger.is_none_or(|uid| trusts(link, role, uid))
+}
+
+/// Whether the rules trust the user who has the other end of `link`.
+pub(super) fn trusts(link: &Link, role: Role, uid: u32) -> bool {
+    let (end, local, peer) = match role {
+        Role::Connector => (End::Connector, link.connector, link.acceptor),
+        Role::Acceptor => (End::Acceptor, link.acceptor, link.connector),
+    };
+    !trace::is_ambiguous(uid) && config::trusts(end, local, peer, uid)
 }
 
 /// Asks the kernel about the other end of `link`, where we play `role`.

@@ -1,5 +1,6 @@
 //! This process's doorbells, by which its threads that sleep in epoll or poll are woken.
 
+use super::ears;
 use super::table::CHANGE;
 use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -42,6 +43,7 @@ pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
     let epoll = Fd::make(poll::epoll_create).ok()?;
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, token).ok()?;
+    ears::listen(epoll.raw(), index);
     EPOLLS.with(|epolls| {
         // A number that has been closed behind our back means another instance now.
         epolls.retain(|&(fd, ..)| fd != epoll.raw());
@@ -58,7 +60,12 @@ pub(crate) fn leave_door(epoll: i32) {
 
 per_engine! {
     /// The instances that [`epoll_of_door`] has made in this process.
-    static EPOLLS: RobustBox<Vec<(i32, u32, u64)>, { rank::DOORS }> = RobustBox::new(Vec::new());
+    pub(super) static EPOLLS: RobustBox<Vec<(i32, u32, u64)>, { rank::DOORS }> = RobustBox::new(Vec::new());
+}
+
+/// Calls `f` for each of them, with its doorbell.
+pub(super) fn each_epoll(f: impl Fn(i32, u32)) {
+    EPOLLS.with(|epolls| epolls.iter().for_each(|&(epoll, index, _)| f(epoll, index)));
 }
 
 /// In a forked child: those are its parent's.
@@ -79,6 +86,7 @@ pub(super) fn release() {
 /// Puts new doorbells in the place of this process's, which others have: peers, and a forked child's
 /// parent. Threads that sleep on them look again.
 pub(crate) fn renew() {
+    ears::renew();
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     EPOLLS.with(|epolls| {
         for (index, door) in DOORS.iter().enumerate() {

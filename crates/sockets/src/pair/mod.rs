@@ -4,6 +4,7 @@
 //! descriptors behind it.
 
 mod doors;
+pub(crate) mod ears;
 mod left;
 pub(crate) mod lent;
 mod news;
@@ -72,9 +73,12 @@ pub struct Pair {
     maker: Process,
     /// Where the peer has accepted connections of ours.
     server: Option<SocketAddr>,
+    /// The peer's user, if this process shares memory with the peer because the rules trust that user, and for no other
+    /// reason: the peer may write anything into the segment, and hold what it was given for ever.
+    pub(crate) stranger: Option<u32>,
     /// Whether the peer is a NIC in software, which reflects the VIs to the other ends of their connections.
     is_nic: bool,
-    /// The peer's doorbells.
+    /// The peer's doorbells; a stranger's ears ([`ears`]).
     doors: OnceLock<[Fd; DOORBELLS]>,
     /// The names that offers were sent from: to one of them the peer's doorbells come.
     pub(crate) greetings: RobustBox<Vec<(Link, Datagram)>, { rank::OFFERS }>,
@@ -130,9 +134,10 @@ pub(crate) fn add(
     file_id: (u64, u64),
     side: SideIndex,
     peer: Process,
+    stranger: Option<u32>,
     server: Option<SocketAddr>,
 ) -> Option<u32> {
-    insert(Pair::new(segment, file_id, side, peer, server))
+    insert(Pair { stranger, ..Pair::new(segment, file_id, side, peer, server) })
 }
 
 /// Adds a pair with a NIC, whose segment this process has made. As [`add`].
@@ -169,6 +174,7 @@ impl Pair {
             peer,
             maker: me(),
             server,
+            stranger: None,
             is_nic: false,
             doors: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),
@@ -201,7 +207,11 @@ impl Pair {
     /// Whether the peer lives, and has not left.
     pub(crate) fn peer_is_there(&self) -> bool {
         self.segment.side(self.side ^ 1).gone.load(Ordering::Relaxed) == 0
-            && call::task_exists(self.peer.pid)
+            && match self.stranger {
+                None => call::task_exists(self.peer.pid),
+                // Its number may mean nothing here.
+                Some(_) => !matches!(peers::life(self.peer), Life::AllDied(_)),
+            }
     }
 
     /// This process leaves for good: it gives back what it has in the segment, tells the peer, and has no

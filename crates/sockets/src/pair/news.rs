@@ -1,6 +1,7 @@
 //! Tells the waiters of either side that a connection has news, and rings those asleep.
 
 use super::doors::door;
+use super::ears;
 use super::table::of;
 use super::{Pair, SideIndex};
 use crate::conn::Guard;
@@ -55,7 +56,12 @@ impl Pair {
     pub(crate) fn ring(&self, index: u32) {
         if let Some(doors) = self.doors.get() {
             crate::stats::rang();
-            let _ = call::write(doors[index as usize % DOORBELLS].raw(), &1u64.to_ne_bytes());
+            let door = &doors[index as usize % DOORBELLS];
+            if self.stranger.is_some() {
+                ears::ring(door);
+            } else {
+                let _ = call::write(door.raw(), &1u64.to_ne_bytes());
+            }
         }
     }
 }

@@ -6,16 +6,16 @@ use crate::message::Process;
 use core::net::SocketAddr;
 use via_shm::request::DISCRIMINATOR;
 
-/// Requests a connection of a process that this one has segments with as the connector, in the first
+/// Requests a connection of the process that `is_its` says, with which this one has segments as the connector, in the first
 /// that has room: in one that both ends have, or in one that is on offer. Two processes have as many
 /// segments as their connections need. A pair that a parent made is not enough: the peer knows the parent.
 pub(crate) fn request_of(
-    process: Process,
+    is_its: impl Fn(&Pair) -> bool,
     is_complete: bool,
     discriminator: &[u8; DISCRIMINATOR],
 ) -> Option<Requested> {
     let asked = |pair: &Pair| {
-        pair.peer == process && pair.side == 0 && pair.is_own() && pair.has_doors() == is_complete
+        is_its(pair) && pair.side == 0 && pair.is_own() && pair.has_doors() == is_complete
     };
     request_where(asked, discriminator)
 }
@@ -24,10 +24,13 @@ pub(crate) fn request_of(
 /// there were several. As [`request_of`].
 pub(crate) fn request_at(
     server: SocketAddr,
+    may: impl Fn(&Pair) -> bool,
     is_complete: bool,
     discriminator: &[u8; DISCRIMINATOR],
 ) -> Option<Requested> {
-    let may_be = |pair: &Pair| pair.server == Some(server) && (pair.is_own() || pair.has_doors());
+    let may_be = |pair: &Pair| {
+        pair.server == Some(server) && (pair.is_own() || pair.has_doors()) && may(pair)
+    };
     let mut latest = None;
     each(|_, pair| {
         if may_be(pair) && (latest == Some(pair.peer) || pair.peer_seems_there()) {
@@ -78,11 +81,11 @@ fn request_where(
     made
 }
 
-/// The pair of this process with that one, as the acceptor, whose segment is that file.
-pub(crate) fn offered(process: Process, file_id: (u64, u64)) -> Option<Using> {
+/// The pair of this process with the one that `is_its`, as the acceptor, whose segment is that file.
+pub(crate) fn offered(is_its: impl Fn(&Pair) -> bool, file_id: (u64, u64)) -> Option<Using> {
     let mut found = None;
     each(|index, pair| {
-        if pair.peer == process && pair.side == 1 && pair.file_id == file_id && pair.is_own() {
+        if is_its(pair) && pair.side == 1 && pair.file_id == file_id && pair.is_own() {
             found = Some(index);
         }
     });

@@ -30,7 +30,9 @@ impl Patience {
             return false;
         }
         let pair = pair::of(guard);
-        let is_stopped = || pair.is_some_and(|pair| call::is_stopped(pair.peer.pid));
+        // The number of a stranger may be another process's here. One that does not answer may do so for no reason.
+        let is_stopped =
+            || pair.is_some_and(|pair| pair.stranger.is_some() || call::is_stopped(pair.peer.pid));
         if waited < LONGEST_NS {
             return pair.is_some_and(|pair| pair.silent.load(Ordering::Relaxed)) && is_stopped();
         }

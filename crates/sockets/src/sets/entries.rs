@@ -24,6 +24,8 @@ pub(crate) struct Inner {
     pub(crate) kernel_first: bool,
     pub(crate) door: u32,
     pub(super) door_added: bool,
+    /// Whether the instance listens to strangers.
+    pub(super) ear_added: bool,
     /// Connections seen to be back on TCP in both directions.
     pub(super) settled: Vec<Ref>,
 }
@@ -104,6 +106,11 @@ impl Inner {
     /// The kernel's instance is about to be looked at.
     pub(crate) fn looks_at_kernel(&mut self, now: u64) {
         (self.rounds, self.looked) = (0, now);
+    }
+
+    /// Whether strangers ring here.
+    pub(crate) fn listens(&self) -> bool {
+        self.ear_added
     }
 
     pub(crate) fn find(&self, fd: i32, at: Ref) -> Option<u32> {

@@ -58,6 +58,7 @@ pub fn created(epfd: i32) {
         kernel_first: false,
         door: 0,
         door_added: false,
+        ear_added: false,
         settled: Vec::new(),
     };
     for (index, slot) in TABLE.iter().enumerate() {
@@ -179,7 +180,7 @@ pub(crate) fn leave_doors() {
             set.drop_door();
         } else {
             // In an instance that a relative has made lies the relative's.
-            set.with(|inner| inner.door_added = false);
+            set.with(|inner| (inner.door_added, inner.ear_added) = (false, false));
         }
     });
 }

@@ -5,7 +5,7 @@ use super::entries::{Inner, Lane, NONE};
 use super::ready::{check_exclusive, readiness};
 use crate::Outcome;
 use crate::conn::flag;
-use crate::pair::{self, VIS};
+use crate::pair::{self, VIS, ears};
 use crate::stream;
 use crate::table::Ref;
 use core::cell::UnsafeCell;
@@ -81,6 +81,10 @@ impl Set {
             let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
             let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_ADD, door, events, DOOR);
             inner.door_added = true;
+        }
+        if inner.lanes[lane].pair.stranger.is_some() && !inner.ear_added {
+            ears::listen(self.epfd(), inner.door);
+            inner.ear_added = true;
         }
         let waiter = inner.lanes[lane].waiter;
         let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
@@ -167,6 +171,9 @@ impl Set {
                 && let Some(door) = pair::door(inner.door as usize)
             {
                 let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, door, 0, 0);
+            }
+            if core::mem::take(&mut inner.ear_added) {
+                ears::leave(self.epfd(), inner.door);
             }
         });
     }

@@ -180,6 +180,9 @@ pub(crate) unsafe fn begin<'a>(
     let mut guard =
         unsafe { locked.attach(Endpoint::new(&pair.segment, vi, pair.side), flow, protocol) };
     guard.conn.expect_at(guard.endpoint_ref().rx.next_at());
+    if pair.stranger.is_some() {
+        guard.endpoint_ref().tx.faces_stranger();
+    }
     backlog::begin(&mut guard);
     say_window(&guard, flow.window);
     guard

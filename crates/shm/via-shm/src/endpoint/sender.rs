@@ -82,6 +82,11 @@ impl Sender {
         }
     }
 
+    /// The reader's process is a stranger: this end fences itself, and relies on no fence of the reader's.
+    pub fn faces_stranger(&self) {
+        self.quiet.keep();
+    }
+
     /// What the reader of this direction has left unread.
     pub fn remains(&self) -> Remains {
         self.remains

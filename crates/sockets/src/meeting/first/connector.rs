@@ -6,7 +6,7 @@ use crate::meeting::attach::{Attached, attach};
 use crate::meeting::offer::{
     Answer, answer, hear_accept, send_offer, settle, take_accept, take_name_back,
 };
-use crate::meeting::proof::{hear, rendezvous};
+use crate::meeting::proof::{hear, may_be_on, rendezvous};
 use crate::meeting::{DATAGRAMS, give_up, why};
 use crate::message::{Link, Message, Step};
 use crate::pair::{self, Progress};
@@ -140,7 +140,8 @@ fn bind(link: &Link) -> Option<Stage> {
 
 pub(super) fn request_or_bind(link: &Link) -> Option<Stage> {
     // Those that have their doorbells have been asked already.
-    match pair::request_at(link.acceptor, false, &link.encode()) {
+    let may = |pair: &pair::Pair| may_be_on(pair, link, Role::Connector);
+    match pair::request_at(link.acceptor, may, false, &link.encode()) {
         Some(pair::Requested { pair, vi }) => Some(Stage::Requested { pair, vi }),
         None => bind(link),
     }

@@ -6,8 +6,8 @@
 mod parts;
 mod rest;
 
-use super::{again, keep};
 use super::transfer::{Flags, back, deadline, keep_error, make};
+use super::{again, keep};
 use crate::conn::{Phase, flag};
 use crate::retreat;
 use crate::stream::{self, Got};

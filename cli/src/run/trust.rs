@@ -1,0 +1,52 @@
+//! The users in rules `trust:`. People know them by name, and the library, which can ask no database, by number.
+
+use super::databases;
+use anyhow::{Context, bail};
+use sovia_control::Effect;
+
+/// A SPEC with the numbers of users in the place of their names; one for each member of a group.
+pub(super) fn by_number(spec: &str) -> anyhow::Result<Vec<String>> {
+    let mut specs = vec![String::new()];
+    for term in spec.split(',') {
+        let said = match term.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+            Some(("user", name)) => vec![format!("uid={}", user(name)?)],
+            Some(("group", name)) => members(name)?,
+            _ => vec![term.to_owned()],
+        };
+        let with = |spec: &String| -> Vec<String> {
+            let comma = if spec.is_empty() { "" } else { "," };
+            said.iter().map(|term| format!("{spec}{comma}{term}")).collect()
+        };
+        specs = specs.iter().flat_map(with).collect();
+    }
+    Ok(specs)
+}
+
+/// The rules of the environment with numbers in the place of names; `None` if there are no names.
+pub(super) fn rules_by_number(text: &str) -> anyhow::Result<Option<String>> {
+    let trust = format!("{}:", Effect::Trust.word());
+    let mut rules = Vec::new();
+    for rule in text.split(';') {
+        match rule.trim().strip_prefix(&trust) {
+            Some(spec) => {
+                rules.extend(by_number(spec)?.iter().map(|spec| format!("{trust}{spec}")));
+            }
+            None => rules.push(rule.to_owned()),
+        }
+    }
+    let by_number = rules.join(";");
+    Ok((by_number != text).then_some(by_number))
+}
+
+fn user(name: &str) -> anyhow::Result<u32> {
+    databases::user(name).with_context(|| format!("there is no user `{name}`"))
+}
+
+fn members(name: &str) -> anyhow::Result<Vec<String>> {
+    let members =
+        databases::members_of(name).with_context(|| format!("there is no group `{name}`"))?;
+    if members.is_empty() {
+        bail!("the group `{name}` has no members");
+    }
+    Ok(members.iter().map(|uid| format!("uid={uid}")).collect())
+}
