@@ -13,12 +13,6 @@ static void talk(int fd, bool server) {
     converse(fd, server, ROUNDS);
 }
 
-// Until the two ends have their VI, perhaps once more, and for a while after that.
-static void talk_on_vi(int fd, bool server) {
-    warm_until_on_vi(fd, server);
-    converse(fd, server, ROUNDS);
-}
-
 static char number[16];
 
 static char **heir(struct peer *p, int fd, const char *what) {

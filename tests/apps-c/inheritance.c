@@ -5,6 +5,12 @@
 extern char **environ;
 enum { GREETING = 8, EARLY = 12, READ_EARLY = 5, MARKS = 50, MARK = 9 };
 
+// Until the two ends have their VI, perhaps once more, and for a while after that.
+static void talk_on_vi(int fd, bool server) {
+    warm_until_on_vi(fd, server);
+    converse(fd, server, ROUNDS);
+}
+
 static void answers_lines(void) {
     char line[SIZE];
     while (fgets(line, sizeof line, stdin))
