@@ -268,6 +268,41 @@ fn rules_reach_the_program_and_wrong_ones_do_not() {
 }
 
 #[test]
+fn users_are_named_by_people_and_numbered_for_the_program() {
+    let bench = Bench::new();
+    let rules = |spec: &str| bench.run(["--trust", spec, "printenv", "SOVIA_RULES"]).out;
+    assert_eq!(rules("user=root"), "trust:uid=0\n");
+    assert_eq!(rules("port=6379, user=daemon"), "trust:port=6379,uid=1\n");
+    assert_eq!(rules("group=daemon"), "trust:uid=1\n");
+    assert_eq!(rules("any"), "trust:any\n");
+
+    for (wrong, named) in [
+        ("user=no-such-user", "there is no user `no-such-user`"),
+        ("user=", "there is no user ``"),
+        ("group=no-such-group", "there is no group `no-such-group`"),
+        ("port=6379", "names the users"),
+        ("uid=root", "uid=root"),
+        ("redis", "`redis`"),
+    ] {
+        let said = bench.run(["--trust", wrong, "true"]);
+        assert_eq!(said.code(), 125, "{said:?}");
+        assert!(said.err.contains("--trust") && said.err.contains(named), "{said:?}");
+    }
+
+    let from_environment = |rules: &str| {
+        let mut command = bench.sovia();
+        Said::from(
+            command.args(["printenv", "SOVIA_RULES"]).env("SOVIA_RULES", rules).output().unwrap(),
+        )
+    };
+    let said = from_environment("except:port=1; trust:user=root");
+    assert_eq!(said.out, "except:port=1;trust:uid=0\n");
+    let said = from_environment("trust:user=no-such-user");
+    assert_eq!(said.code(), 125);
+    assert!(said.err.contains("SOVIA_RULES") && said.err.contains("no-such-user"), "{said:?}");
+}
+
+#[test]
 fn protocols_reach_the_program_and_wrong_ones_do_not() {
     let bench = Bench::new();
     let said = bench.run(["--protocol", "SOVIA_COMBINE,w=8,t=4", "printenv", "SOVIA_PROTOCOL"]);
