@@ -166,12 +166,13 @@ impl Service {
 pub struct Client {
     pairing: Pairing,
     must_accelerate: bool,
+    rules: Option<&'static str>,
 }
 
 impl Client {
     /// The client of a pairing.
     pub fn of(pairing: Pairing) -> Self {
-        Self { pairing, must_accelerate: pairing == Pairing::SOVIA && !kernel_only() }
+        Self { pairing, must_accelerate: pairing == Pairing::SOVIA && !kernel_only(), rules: None }
     }
 
     /// One whose connections may stay on TCP.
@@ -179,6 +180,21 @@ impl Client {
     pub fn may_stay_on_tcp(mut self) -> Self {
         self.must_accelerate = false;
         self
+    }
+
+    /// With those rules (SOVIA_RULES).
+    #[must_use]
+    pub fn rules(mut self, rules: &'static str) -> Self {
+        self.rules = Some(rules);
+        self
+    }
+
+    fn launch(&self, line: &str) -> Launch {
+        let launch = launch(self.pairing.client, line);
+        match self.rules {
+            Some(rules) => launch.env("SOVIA_RULES", rules),
+            None => launch,
+        }
     }
 
     /// Runs a command line to its end, within two minutes, and returns its output.
@@ -194,7 +210,7 @@ impl Client {
     /// # Panics
     /// If it does not end by itself with status 0.
     pub fn run_verbose(&self, line: &str) -> String {
-        let launch = launch(self.pairing.client, line).verbose(true);
+        let launch = self.launch(line).verbose(true);
         let outcome = launch.start().finish(Duration::from_secs(120));
         assert!(outcome.success(), "{}\n{}: {outcome:#?}", launch.shell(), self.pairing);
         outcome.stderr
@@ -205,7 +221,7 @@ impl Client {
     /// # Panics
     /// If it does not end by itself with status 0, or stays on TCP without need.
     pub fn run_with_input(&self, line: &str, input: Option<PathBuf>) -> String {
-        let mut launch = launch(self.pairing.client, line).verbose(self.must_accelerate);
+        let mut launch = self.launch(line).verbose(self.must_accelerate);
         if let Some(file) = input {
             launch = launch.input(file);
         }

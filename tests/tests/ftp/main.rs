@@ -123,24 +123,44 @@ fn lftp_gets_and_puts() {
 
 /// Says what `sovia run -v` says of a transfer by curl as this user.
 fn report(server: &Server, user: &str) -> String {
+    report_of(&Client::of(Pairing::SOVIA), server, user)
+}
+
+fn report_of(client: &Client, server: &Server, user: &str) -> String {
     let (shown, port) = (server.folder.path().display(), server.port);
     let line = format!("curl -sS -u {user}:x ftp://127.0.0.1:{port}/served -o {shown}/one");
-    let told = Client::of(Pairing::SOVIA).may_stay_on_tcp().run_verbose(&line);
+    let told = client.run_verbose(&line);
     assert!(server.same("served", "one"), "{told}");
     told
 }
 
 /// Whether the ends meet in time depends on the machine: of many transfers one does.
+fn one_is_accelerated(server: &Server, transfer: impl Fn() -> String) {
+    server.write("served", &noise(50_000_000));
+    let reports: Vec<String> = (0..50)
+        .map(|_| transfer())
+        .take_while(|told| !told.contains("accelerated: 1 end of a connection"))
+        .collect();
+    assert!(reports.len() < 50, "none of 50 transfers: {}", reports.last().map_or("", |told| told));
+}
+
 #[test]
 fn data_connections_are_accelerated() {
     let Some(programs) = programs("data_connections_are_accelerated") else { return };
     let server = Server::start(&programs, Stack::Sovia);
-    server.write("served", &noise(50_000_000));
-    let reports: Vec<String> = (0..50)
-        .map(|_| report(&server, "root"))
-        .take_while(|told| !told.contains("accelerated: 1 end of a connection"))
-        .collect();
-    assert!(reports.len() < 50, "none of 50 transfers: {}", reports.last().map_or("", |told| told));
+    one_is_accelerated(&server, || report(&server, "root"));
+    server.end();
+}
+
+/// The client is root, and the server that sends has become another user after its start.
+#[test]
+fn data_connections_with_a_server_that_has_changed_its_user_are_accelerated_if_both_trust() {
+    let test =
+        "data_connections_with_a_server_that_has_changed_its_user_are_accelerated_if_both_trust";
+    let Some(programs) = programs(test) else { return };
+    let server = Server::trusting(&programs);
+    let client = Client::of(Pairing::SOVIA).rules("trust:uid=1234");
+    one_is_accelerated(&server, || report_of(&client, &server, "guest"));
     server.end();
 }
 

@@ -91,8 +91,17 @@ impl Server {
         Self::of(Kind::Inetutils, programs, stack)
     }
 
+    /// Under Sovia, whose sessions trust all users.
+    pub(crate) fn trusting(programs: &Programs) -> Server {
+        Self::with(Kind::Inetutils, programs, Stack::Sovia, "--trust any ")
+    }
+
     /// Under `sovia run -v`, where it is not inetd that starts it.
     pub(crate) fn of(kind: Kind, programs: &Programs, stack: Stack) -> Server {
+        Self::with(kind, programs, stack, "")
+    }
+
+    fn with(kind: Kind, programs: &Programs, stack: Stack, options: &str) -> Server {
         let folder = TempDir::new();
         let path = folder.path();
         let shown = path.display();
@@ -107,7 +116,7 @@ impl Server {
         let shadow = format!("root:{HASH}:19000:0:99999:7:::\nguest:{HASH}:19000:0:99999:7:::\n");
         let run = match stack {
             Stack::Sovia => {
-                format!("{0} sovia run -- {1}", sovia().display(), programs.ftpd.display())
+                format!("{0} sovia run {options}-- {1}", sovia().display(), programs.ftpd.display())
             }
             Stack::Native => {
                 let changed = programs.changed.as_ref().expect("they are there");

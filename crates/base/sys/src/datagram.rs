@@ -149,7 +149,23 @@ const OWN_CONTROL_LEN: usize = 128;
 struct OwnControl(#[expect(dead_code, reason = "the kernel reads it")] [u8; OWN_CONTROL_LEN]);
 
 // SAFETY: CMSG_SPACE only computes.
-const _: () = assert!(unsafe { libc::CMSG_SPACE(4 * FDS_MAX as u32) } as usize <= OWN_CONTROL_LEN);
+const _: () = assert!(
+    unsafe {
+        libc::CMSG_SPACE(4 * FDS_MAX as u32) + libc::CMSG_SPACE(size_of::<libc::ucred>() as u32)
+    } as usize
+        <= OWN_CONTROL_LEN
+);
+
+/// What a message says of its sender, where the kernel would name another user: it names the one that the process was started
+/// as, not the one as which it acts, and which its sockets belong to.
+fn own_credentials() -> Option<libc::ucred> {
+    let (uid, acts_as) = (call::getuid(), call::geteuid());
+    (uid != acts_as).then(|| libc::ucred {
+        pid: call::getpid(),
+        uid: acts_as,
+        gid: call::getegid(),
+    })
+}
 
 /// Sends one message with up to [`FDS_MAX`] descriptors, to a name or along a connection.
 pub(crate) fn send_message(
@@ -173,23 +189,28 @@ pub(crate) fn send_message(
     }
     msg.msg_iov = &raw mut iov;
     msg.msg_iovlen = 1;
-    if !fds.is_empty() {
-        let bytes = size_of_val(fds) as u32;
+    let mut put = |kind, data: *const u8, len: usize| {
         // SAFETY: CMSG_SPACE and CMSG_LEN only compute.
         let (space, cmsg_len) =
-            unsafe { (libc::CMSG_SPACE(bytes) as usize, libc::CMSG_LEN(bytes) as usize) };
+            unsafe { (libc::CMSG_SPACE(len as u32) as usize, libc::CMSG_LEN(len as u32) as usize) };
+        let at = msg.msg_controllen as usize;
         msg.msg_control = (&raw mut control).cast();
-        msg.msg_controllen = space as _;
-        // SAFETY: the control buffer is aligned (`OwnControl`) and larger than `space` for
-        // FDS_MAX descriptors, so the first header and its data lie within it.
+        msg.msg_controllen = (at + space) as _;
+        // SAFETY: the control buffer is aligned (`OwnControl`), a header's space is a multiple of that, and the buffer is
+        // large enough for both kinds; the caller's data is `len` bytes.
         unsafe {
-            let header = libc::CMSG_FIRSTHDR(&raw const msg);
+            let header = msg.msg_control.cast::<u8>().add(at).cast::<libc::cmsghdr>();
             (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_type = kind;
             (*header).cmsg_len = cmsg_len as _;
-            let data = libc::CMSG_DATA(header);
-            core::ptr::copy_nonoverlapping(fds.as_ptr().cast::<u8>(), data, bytes as usize);
+            core::ptr::copy_nonoverlapping(data, libc::CMSG_DATA(header), len);
         }
+    };
+    if !fds.is_empty() {
+        put(libc::SCM_RIGHTS, fds.as_ptr().cast(), size_of_val(fds));
+    }
+    if let Some(own) = own_credentials() {
+        put(libc::SCM_CREDENTIALS, (&raw const own).cast(), size_of_val(&own));
     }
     // SAFETY: every pointer in `msg` refers to a local that outlives the call.
     unsafe { call::sendmsg(fd, &raw const msg, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }.map(drop)

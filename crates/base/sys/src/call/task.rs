@@ -18,6 +18,16 @@ pub fn geteuid() -> u32 {
     sys!(geteuid).map_or(u32::MAX, |n| n as u32)
 }
 
+/// The user that the calling thread was started as, or has become for good.
+pub fn getuid() -> u32 {
+    sys!(getuid).map_or(u32::MAX, |n| n as u32)
+}
+
+/// The group as which the calling thread acts.
+pub fn getegid() -> u32 {
+    sys!(getegid).map_or(u32::MAX, |n| n as u32)
+}
+
 /// A descriptor of this process, which becomes readable when the process has ended.
 pub fn pidfd_of_self() -> Result<RawFd> {
     sys!(pidfd_open, getpid(), 0usize).map(|n| n as RawFd)
