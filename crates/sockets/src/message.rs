@@ -6,7 +6,7 @@ pub(crate) use sovia_proto::meeting::{LINK as LINK_LEN, Link, Process};
 use sovia_sys::trace::Secret;
 
 const MAGIC: [u8; 8] = *b"SOVIAMT\0";
-/// Changed whenever two builds could not share a segment.
+/// Changed whenever two builds could not share a segment. The suite `hostile` has it a second time.
 const VERSION: u32 = 5;
 /// Bytes of a message.
 pub(crate) const LEN: usize = SHOWN_AT + size_of::<Secret>();

@@ -36,7 +36,7 @@ impl Forgery {
     pub(crate) fn about(connection: &Connection) -> Forgery {
         Forgery {
             magic: *b"SOVIAMT\0",
-            version: 4,
+            version: 5,
             step: HELLO,
             pid: std::process::id().cast_signed(),
             nonce: 0x1234_5678_9abc_def1,
