@@ -7,4 +7,4 @@ pub const DEMO: &str = "Show an unmodified Redis over kernel TCP, a Unix socket 
 
 /// `sovia agent`.
 pub const AGENT: &str =
-    "For tests: connect programs to those behind another NIC, as a NIC in software";
+    "Help programs that cannot see each other to meet: in other network namespaces, in sandboxes";

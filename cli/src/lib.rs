@@ -3,6 +3,7 @@
 
 pub mod about;
 mod board;
+pub mod databases;
 pub mod library;
 
 pub use self::board::Board;

@@ -3,7 +3,6 @@
 //! Without `-v` this process becomes the program, so there is nothing between it and the process that
 //! started it. With `-v` it waits for the program, passes signals on and then reports.
 
-mod databases;
 mod elf;
 mod inheritance;
 mod inspect;

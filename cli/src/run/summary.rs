@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::databases;
+use sovia_cli::databases;
 use sovia_control::{Junk, Reason, StatsPage};
 
 /// The counters of a run as lines for people. Empty counters are left out.

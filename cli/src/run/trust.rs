@@ -1,7 +1,7 @@
 //! The users in rules `trust:`. People know them by name, and the library, which can ask no database, by number.
 
-use super::databases;
 use anyhow::{Context, bail};
+use sovia_cli::databases;
 use sovia_control::Effect;
 
 /// A SPEC with the numbers of users in the place of their names; one for each member of a group.

@@ -1,6 +1,7 @@
-//! The NIC in software, in a process of its own.
+//! What `sovia agent` does: it vouches for two programs of a host that have the two ends of one connection and cannot see
+//! each other (`vouch`), or is a NIC in software, in a process of its own.
 //!
-//! It stands between the programs of its host and the NIC of another host. With each program it shares a segment, whose
+//! **The NIC** stands between the programs of its host and the NIC of another host. With each program it shares a segment, whose
 //! other side a process of the same host would have ([`via_shm`]); what either program publishes there is
 //! reflected in the segment of the other ([`sovia_reflect`]). The two NICs speak over a channel that loses and reorders
 //! nothing ([`sovia_link`]), whatever happens to its frames.
@@ -21,9 +22,12 @@ mod connection;
 mod nic;
 mod port;
 mod program;
+mod vouch;
 mod wire;
 
 pub use port::Faults;
+pub use sovia_proto::agent::PATH;
+pub use vouch::{Error as VouchError, Voucher, speak};
 use std::path::PathBuf;
 
 /// A NIC's configuration.

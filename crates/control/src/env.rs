@@ -3,6 +3,9 @@
 /// What may be accelerated: the text form of [`Rules`](crate::Rules). Unset or empty: everything.
 pub const RULES: &str = "SOVIA_RULES";
 
+/// The path at which the agent of the host is found, in place of `/run/sovia/agent`; empty: it is not looked for.
+pub const AGENT: &str = "SOVIA_AGENT";
+
 /// Where the counters go: the path of a file that holds a [`StatsPage`](crate::StatsPage), of
 /// the form `/proc/<pid of sovia run>/fd/<number>`. Unset: nothing is counted.
 ///

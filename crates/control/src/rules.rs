@@ -12,6 +12,7 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use crate::term::{End, NicName, RuleError, RuleFault, Spec};
+use crate::users::Users;
 
 /// Most rules in one list. Enough for what people write by hand, and the list stays a value of
 /// fixed size that a lookup walks without an allocator.
@@ -127,19 +128,41 @@ impl Rules {
         named.find(|(_, spec)| spec.matches(program, end, local, peer))?.1.nic()
     }
 
-    /// Whether this end of a connection may share memory with a process of that user, whichever user this process has.
+    /// Whether this end of a connection may share memory with a process of that user, whichever user this process has. `None` is
+    /// a user who has no number here: only a rule for any user names it.
     pub fn trusts(
         &self,
         program: &[u8],
         end: End,
         local: SocketAddr,
         peer: SocketAddr,
-        uid: u32,
+        uid: Option<u32>,
     ) -> bool {
-        self.iter().filter(|(effect, _)| *effect == Effect::Trust).any(|(_, spec)| {
-            spec.users().is_some_and(|users| users.contains(uid))
-                && spec.matches(program, end, local, peer)
-        })
+        self.trusting(program, end, local, peer).any(|users| users.contains(uid))
+    }
+
+    /// Whether this end of a connection may share memory with a process of any other user.
+    pub fn trusts_some(
+        &self,
+        program: &[u8],
+        end: End,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> bool {
+        self.trusting(program, end, local, peer).next().is_some()
+    }
+
+    /// The users whom the rules trust that match this end of a connection.
+    fn trusting(
+        &self,
+        program: &[u8],
+        end: End,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> impl Iterator<Item = Users> {
+        let matching = move |spec: &&Spec| spec.matches(program, end, local, peer);
+        let trusting = self.iter().filter(|(effect, _)| *effect == Effect::Trust);
+        trusting.map(|(_, spec)| spec).filter(matching).filter_map(Spec::users)
     }
 
     /// Whether any rule names a NIC.

@@ -18,10 +18,11 @@ impl Users {
         text.parse().ok().filter(|&uid| uid != u32::MAX).map(Self::One)
     }
 
-    pub(crate) fn contains(self, uid: u32) -> bool {
+    /// Whether that user is one of them; `None` for one who has no number here.
+    pub(crate) fn contains(self, uid: Option<u32>) -> bool {
         match self {
             Self::Any => true,
-            Self::One(one) => one == uid,
+            Self::One(one) => uid == Some(one),
         }
     }
 }

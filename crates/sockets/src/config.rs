@@ -27,6 +27,8 @@ static CPUS: AtomicU32 = AtomicU32::new(1);
 per_engine! {
     static RULES: AtomicPtr<Rules> = AtomicPtr::new(core::ptr::null_mut());
 }
+/// Where the agent is found, if the user has said so: a string that stays.
+static AGENT: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
 /// Whether libc reads and writes by streams that go past the hooks.
 static HAS_STRANGE_STREAMS: AtomicBool = AtomicBool::new(false);
 static PROGRAM: AtomicPtr<libc::c_char> = AtomicPtr::new(core::ptr::null_mut());
@@ -82,6 +84,10 @@ pub fn load() {
             RULES.store(Box::into_raw(Box::new(rules)), Ordering::Release);
         }
     }
+    if let Some(path) = variable(c"SOVIA_AGENT") {
+        // A copy: programs write their titles over the environment.
+        AGENT.store(path.to_owned().into_raw(), Ordering::Release);
+    }
     if let Some(path) = variable(c"SOVIA_STATS") {
         crate::stats::open(path);
     }
@@ -129,8 +135,23 @@ pub(crate) fn nic(end: End, local: SocketAddr, peer: SocketAddr) -> Option<&'sta
 
 /// Whether the rules let a connection share memory with a process of that user, whom this process cannot tell from others
 /// by the kernel's rule for tracing.
-pub(crate) fn trusts(end: End, local: SocketAddr, peer: SocketAddr, uid: u32) -> bool {
+pub(crate) fn trusts(end: End, local: SocketAddr, peer: SocketAddr, uid: Option<u32>) -> bool {
     rules().is_some_and(|rules| rules.trusts(program(), end, local, peer, uid))
+}
+
+/// Whether the rules let a connection share memory with a process of some user beside this one's.
+pub(crate) fn trusts_some(end: End, local: SocketAddr, peer: SocketAddr) -> bool {
+    rules().is_some_and(|rules| rules.trusts_some(program(), end, local, peer))
+}
+
+/// Where the agent of this host is found, unless the user wants none.
+pub(crate) fn agent() -> Option<&'static CStr> {
+    const PATH: &CStr = c"/run/sovia/agent";
+    const { assert!(matches!(PATH.to_str(), Ok(path) if path.len() == sovia_proto::agent::PATH.len())) };
+    let said = AGENT.load(Ordering::Acquire);
+    // SAFETY: null, or a leaked C string.
+    let path = if said.is_null() { PATH } else { unsafe { CStr::from_ptr(said) } };
+    (!path.is_empty()).then_some(path)
 }
 
 /// Whether any rule names one.

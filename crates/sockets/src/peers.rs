@@ -6,7 +6,8 @@
 //!
 //! - a pidfd of itself, which becomes readable when the process has ended;
 //! - the reading end of a pipe that nothing is ever written to. Its writing end is inherited by forked
-//!   children and closed by exec, so it hangs up when no process is left that could use the segment.
+//!   children and closed by exec, so it hangs up when no process is left that could use the segment. A stranger gets an end of
+//!   a pair of sockets instead ([`crate::pair::bells`]): who holds a pipe can keep all that close it waiting.
 //!
 //! The progress thread watches both.
 
@@ -77,15 +78,12 @@ fn make() -> Option<[Fd; NOTICES]> {
     Some(notices)
 }
 
-/// Whether that is a descriptor by which a process's death may be told: one that can be watched, and
-/// closed without waiting.
-pub(crate) fn is_notice(fd: i32) -> bool {
+/// Whether that is a handle on a process: it can be watched, and closed without waiting.
+pub(crate) fn is_process(fd: i32) -> bool {
     let mut target = [0u8; 64];
     let n = call::read_link(fd, &mut target).unwrap_or(0);
     let target = &target[..n];
-    is_end_of_pipe(fd)
-        || target.starts_with(b"anon_inode:[pidfd]")
-        || target.starts_with(b"pidfd:[")
+    target.starts_with(b"anon_inode:[pidfd]") || target.starts_with(b"pidfd:[")
 }
 
 /// Whether it is the reading end of a pipe.

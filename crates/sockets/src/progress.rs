@@ -10,7 +10,7 @@ mod deaths;
 
 use crate::conn::flag;
 use crate::ops::keep;
-use crate::pair::ears;
+use crate::pair::bells;
 use crate::per_engine::per_engine;
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
@@ -53,7 +53,6 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let alone = thread::may_be_alone().then_some(ALONE_NS);
         let pause = pause.into_iter().chain(left).chain(combine::pause());
         let pause = pause.chain(deaths::pause()).chain(retreat::pause()).chain(alone).min();
-        ears::arm(anchors::DOORBELL);
         let n = match poll::epoll_wait(watching, &mut events, pause, None) {
             Ok(n) => n,
             Err(call::Errno::EINTR) => 0,
@@ -71,16 +70,13 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         }
         for event in &events[..n] {
             let token = { event.u64 };
-            if let Some(ear) = ears::of_event(token) {
-                ears::heard(ear);
-            }
             match token {
                 anchors::DOOR => {
                     sets::look_for_gone();
                     epoll::leave_shared();
                 }
                 deaths::DEATH => {}
-                _ if ears::of_event(token).is_some() => {
+                _ if bells::heard(token) => {
                     sets::look_for_gone();
                     epoll::leave_shared();
                 }

@@ -28,7 +28,6 @@ mod tcp;
 
 pub use descriptor::{
     close, close_range, dup_cloexec_onto, dup_onto, eventfd, fcntl, is_nonblocking, pipe,
-    take_from_pipe,
 };
 pub(crate) use file::read_link_at;
 pub use file::{
@@ -41,7 +40,7 @@ pub use proc_fs::{
 };
 pub(crate) use proc_fs::{put, put_number};
 pub use socket::{
-    bytes_unread, disconnect, getsockopt, has_filter, peer_of, recv, recvmsg, send, sendmsg,
+    bytes_unread, disconnect, getsockopt, has_filter, has_nameless_peer, peer_of, recv, recvmsg, send, sendmsg,
     setsockopt, shutdown, socket, socket_name, socketpair, timeout_ns,
 };
 pub use task::{
@@ -101,4 +100,11 @@ pub fn descriptor_limits() -> (u64, u64) {
         Ok(_) => (limits[0], limits[1]),
         Err(_) => (1024, 1024),
     }
+}
+
+/// Takes as many descriptors as the kernel allows; for a process of Sovia's own.
+pub fn raise_descriptor_limit() {
+    let (_, hard) = descriptor_limits();
+    let limits = [hard, hard];
+    let _ = sys!(prlimit64, 0usize, libc::RLIMIT_NOFILE, limits.as_ptr(), 0usize);
 }

@@ -55,6 +55,22 @@ pub fn capabilities() -> Result<[u32; 6]> {
     Ok(data)
 }
 
+/// Gives up every capability of the calling thread but these, for good unless it becomes another program.
+///
+/// # Errors
+/// What the kernel says; not for want of a privilege.
+pub fn keep_capabilities(kept: &[u32]) -> Result<()> {
+    let header = [CAPABILITY_VERSION_3, 0];
+    let mut data = capabilities()?;
+    for (i, word) in data.iter_mut().enumerate() {
+        // Effective, permitted, inheritable of the first 32, then of the others.
+        let (half, is_inheritable) = (i as u32 / 3, i % 3 == 2);
+        let mask = kept.iter().filter(|&&it| it / 32 == half).fold(0, |mask, it| mask | 1 << (it % 32));
+        *word &= if is_inheritable { 0 } else { mask };
+    }
+    sys!(capset, header.as_ptr(), data.as_ptr()).map(drop)
+}
+
 /// Copies words of this process's memory, at an address that may be a bad one; whether it could.
 pub fn read_own(address: usize, out: &mut [u32]) -> bool {
     let len = size_of_val(out);

@@ -3,6 +3,9 @@
 use crate::call::{self, Errno, RawFd, Result, Sysno};
 use crate::fd::Fd;
 
+/// The option by which a Unix socket takes no descriptors; since Linux 6.16.
+pub const SO_PASSRIGHTS: i32 = 83;
+
 /// Descriptors that one datagram may carry here.
 pub const FDS_MAX: usize = 12;
 /// Room for as many descriptors as the kernel lets a process send, and the sender's credentials. What
@@ -58,6 +61,20 @@ impl Name {
     }
 }
 
+/// The address of a socket in the file system: at most 107 bytes.
+pub(crate) fn file_address(path: &[u8]) -> Result<(libc::sockaddr_un, u32)> {
+    let mut sun_path: [libc::c_char; 108] = [0; 108];
+    if path.is_empty() || path.len() >= sun_path.len() || path.contains(&0) {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    for (to, from) in sun_path.iter_mut().zip(path) {
+        *to = *from as libc::c_char;
+    }
+    let address =
+        libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path };
+    Ok((address, 3 + path.len() as u32))
+}
+
 /// A received datagram's envelope. Descriptors are closed with it unless taken.
 #[derive(Debug)]
 pub struct Received {
@@ -71,6 +88,20 @@ pub struct Received {
     pub credentials: Option<(i32, u32)>,
     /// Descriptors that came along.
     pub fds: Vec<Fd>,
+}
+
+/// The two ends of a pair of sockets, for two processes that each make a [`Datagram`] of one.
+///
+/// # Errors
+/// Those of `socketpair`.
+pub fn pair() -> Result<[Fd; 2]> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let ends = call::socketpair(libc::AF_UNIX, kind)?.map(Fd::adopt);
+    // Before anything is sent: what is says its sender's credentials from the beginning.
+    for end in &ends {
+        call::setsockopt(end.raw(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32)?;
+    }
+    Ok(ends)
 }
 
 /// A datagram socket of the abstract Unix name space.
@@ -108,9 +139,41 @@ impl Datagram {
         Ok(socket)
     }
 
+    /// One end of a pair that another process has made and sent; what comes says its sender's credentials.
+    ///
+    /// # Errors
+    /// `ENOTSOCK` and the like where it is none of the kind, `EMFILE` as for [`bind`](Self::bind).
+    pub fn of_pair(fd: Fd) -> Result<Datagram> {
+        let word = |name| call::getsockopt::<i32>(fd.raw(), libc::SOL_SOCKET, name);
+        if word(libc::SO_DOMAIN)? != libc::AF_UNIX || word(libc::SO_TYPE)? != libc::SOCK_DGRAM {
+            return Err(Errno::EPROTOTYPE);
+        }
+        if !fd.is_high() {
+            return Err(Errno::EMFILE);
+        }
+        call::setsockopt(fd.raw(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32)?;
+        Ok(Datagram(fd))
+    }
+
     /// The descriptor, to wait on.
     pub fn raw(&self) -> RawFd {
         self.0.raw()
+    }
+
+    /// Sends to where a received datagram came from: the name that its sender's socket has, or the other end of a pair.
+    ///
+    /// # Errors
+    /// As for [`send_to`](Self::send_to); `ENOTCONN` where the sender's socket has no name.
+    pub fn answer(&self, sender: Option<Name>, payload: &[u8], fds: &[RawFd]) -> Result<()> {
+        send_message(self.0.raw(), sender.as_ref(), payload, fds)
+    }
+
+    /// Sends to the other end of a pair.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED` when that is gone, `EAGAIN` where its queue is full.
+    pub fn send(&self, payload: &[u8], fds: &[RawFd]) -> Result<()> {
+        send_message(self.0.raw(), None, payload, fds)
     }
 
     /// Sends `payload` and up to [`FDS_MAX`] descriptors to `to`; never blocks.
@@ -216,8 +279,12 @@ pub(crate) fn send_message(
     unsafe { call::sendmsg(fd, &raw const msg, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) }.map(drop)
 }
 
-/// Takes the next message of a Unix socket that keeps messages apart.
-pub(crate) fn receive_message(fd: RawFd, buf: &mut [u8]) -> Result<Received> {
+/// Takes the next message of a Unix socket, or bytes of one that does not keep messages apart, with the descriptors that have
+/// come with it; never blocks.
+///
+/// # Errors
+/// `EAGAIN` when there is none.
+pub fn receive_message(fd: RawFd, buf: &mut [u8]) -> Result<Received> {
     // SAFETY: all-zero values of plain C structs.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     let mut iov = libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };

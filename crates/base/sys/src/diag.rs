@@ -50,6 +50,14 @@ pub fn tcp_owner(local: SocketAddr, peer: SocketAddr) -> Result<Owner> {
     owner
 }
 
+/// The same, and the kernel is asked for the network namespace that the calling thread is in now.
+///
+/// # Errors
+/// As for [`tcp_owner`].
+pub fn tcp_owner_here(local: SocketAddr, peer: SocketAddr) -> Result<Owner> {
+    ask(open()?.raw(), &request(local, peer)?)
+}
+
 /// Whether a socket listens where connections to `local` arrive: at that address, or at every one.
 ///
 /// # Errors

@@ -212,6 +212,15 @@ impl Fd {
     }
 }
 
+impl From<Fd> for std::os::fd::OwnedFd {
+    fn from(fd: Fd) -> Self {
+        tell(fd.raw, false);
+        let raw = fd.into_raw();
+        // SAFETY: the number was owned, and is given up.
+        unsafe { std::os::fd::FromRawFd::from_raw_fd(raw) }
+    }
+}
+
 impl Drop for Fd {
     fn drop(&mut self) {
         let disposer = DISPOSER.load(Ordering::Acquire);

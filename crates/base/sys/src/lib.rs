@@ -4,6 +4,7 @@
 //! Sovia interposes, and the library must not meet itself. All `unsafe` that talks to the kernel
 //! lives in this crate; what leaves it are functions that are safe to call.
 
+pub mod bpf;
 pub mod cache;
 pub mod call;
 pub mod clock;
@@ -17,6 +18,7 @@ pub mod mapping;
 pub mod maps;
 pub mod memlock;
 pub mod memory_limits;
+pub mod netns;
 pub mod poll;
 pub mod process;
 pub mod record_lock;

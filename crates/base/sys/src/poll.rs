@@ -49,6 +49,11 @@ pub fn probe(fd: RawFd, events: i16) -> i16 {
     }
 }
 
+/// Waits until one of the events holds for a descriptor, or a signal has come.
+pub fn wait(fd: RawFd, events: i16) {
+    let _ = ppoll(&mut [PollFd { fd, events, revents: 0 }], None, None);
+}
+
 /// A new epoll instance.
 pub fn epoll_create() -> Result<RawFd> {
     // SAFETY: takes a flag word only.

@@ -14,6 +14,18 @@ const BACKLOG: i32 = 128;
 #[derive(Debug)]
 pub struct Listener(Fd);
 
+impl From<Listener> for Fd {
+    fn from(listener: Listener) -> Fd {
+        listener.0
+    }
+}
+
+impl From<Packets> for Fd {
+    fn from(packets: Packets) -> Fd {
+        packets.0
+    }
+}
+
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Packets(Fd);
@@ -24,8 +36,24 @@ impl Listener {
     /// # Errors
     /// `EADDRINUSE` where another socket holds the name.
     pub fn bind(name: &Name) -> Result<Listener> {
+        Listener::at(name.to_sockaddr())
+    }
+
+    /// A listener that is found by a file's path, from other network namespaces, too.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` where there is a file, whatever refuses to make one.
+    pub fn bind_file(path: &[u8]) -> Result<Listener> {
+        Listener::at(datagram::file_address(path)?)
+    }
+
+    /// A listener that another process has handed over.
+    pub fn of(socket: Fd) -> Listener {
+        Listener(socket)
+    }
+
+    fn at((address, len): (libc::sockaddr_un, u32)) -> Result<Listener> {
         let socket = Fd::adopt(call::socket(libc::AF_UNIX, KIND, 0)?);
-        let (address, len) = name.to_sockaddr();
         // SAFETY: the address outlives the call and `len` lies within it.
         unsafe { syscalls::syscall!(Sysno::bind, socket.raw(), &raw const address, len) }?;
         // SAFETY: takes plain numbers.
@@ -62,8 +90,33 @@ impl Packets {
     /// # Errors
     /// `ECONNREFUSED` where there is none, `EAGAIN` where too many wait to be accepted.
     pub fn connect(name: &Name) -> Result<Packets> {
+        Packets::to(name.to_sockaddr())
+    }
+
+    /// The same, to one that is found by a file's path.
+    ///
+    /// # Errors
+    /// `ENOENT` and `ECONNREFUSED` where there is none, `EAGAIN` where too many wait to be accepted.
+    pub fn connect_file(path: &[u8]) -> Result<Packets> {
+        Packets::to(datagram::file_address(path)?)
+    }
+
+    /// One end of a connection that another process has handed over.
+    pub fn of(socket: Fd) -> Packets {
+        Packets(socket)
+    }
+
+    /// Two ends of a connection.
+    ///
+    /// # Errors
+    /// Those of `socketpair`.
+    pub fn pair() -> Result<(Packets, Packets)> {
+        let [one, other] = call::socketpair(libc::AF_UNIX, KIND)?.map(Fd::adopt);
+        Ok((Packets(one), Packets(other)))
+    }
+
+    fn to((address, len): (libc::sockaddr_un, u32)) -> Result<Packets> {
         let socket = Fd::adopt(call::socket(libc::AF_UNIX, KIND, 0)?);
-        let (address, len) = name.to_sockaddr();
         // SAFETY: the address outlives the call and `len` lies within it.
         unsafe { syscalls::syscall!(Sysno::connect, socket.raw(), &raw const address, len) }?;
         Ok(Packets(socket))

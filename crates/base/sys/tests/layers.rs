@@ -7,7 +7,18 @@ const LAYERS: &[&[&str]] = &[
     // Descriptors, sleeps, time, by the calls.
     &["credentials", "fd", "futex", "futex_any", "poll", "record_lock", "stall"],
     // What owns descriptors and memory.
-    &["datagram", "diag", "mapping", "maps", "memory_limits", "process", "trace", "userfault"],
+    &[
+        "bpf",
+        "datagram",
+        "diag",
+        "mapping",
+        "maps",
+        "memory_limits",
+        "netns",
+        "process",
+        "trace",
+        "userfault",
+    ],
     &["memlock", "seqpacket"],
 ];
 

@@ -1,7 +1,7 @@
 //! epoll_wait: the VIs' events first, the kernel's often enough, then spin, then sleep.
 
 use super::Event;
-use crate::pair::{Waiter, ears};
+use crate::pair::{Waiter, bells};
 use crate::process::{PLAIN, Waiting};
 use crate::sets::{DOOR, Set, get};
 use crate::stream::combine;
@@ -195,9 +195,6 @@ impl Set {
         anchors::ensure();
         self.asleep.fetch_add(1, Ordering::AcqRel);
         let news = self.with(|inner| {
-            if inner.listens() {
-                ears::arm(inner.door);
-            }
             for lane in &inner.lanes {
                 lane.waiter().rung_by(inner.door);
                 lane.waiter().going_to_sleep();
@@ -233,9 +230,7 @@ pub fn filter(events: &mut [Event]) -> usize {
     for i in 0..events.len() {
         let event = events[i];
         let data = { event.u64 };
-        if let Some(ear) = ears::of_event(data) {
-            ears::heard(ear);
-        } else if data != DOOR {
+        if !bells::heard(data) && data != DOOR {
             events[kept] = event;
             kept += 1;
         }

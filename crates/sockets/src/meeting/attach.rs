@@ -3,7 +3,7 @@
 use super::give_up;
 use super::proof::{may_be_on, owns_other_end};
 use crate::conn::{Conn, Phase, Role, flag};
-use crate::message::Link;
+use crate::message::{Link, Process};
 use crate::pair::Pending;
 use crate::table::{self, Ref};
 use crate::{anchors, handler, options, pair, protocol, sets, stats, stream, thread};
@@ -25,6 +25,23 @@ pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
                 && may_be_on(pair, link, Role::Acceptor)
                 && owns_other_end(link, Role::Acceptor, theirs.cookie, user)
             {
+                found = Some((index, request));
+            }
+        });
+    });
+    found
+}
+
+/// Acceptor: the request that mirrors our end of the connection, of the process that the agent has introduced as the one with
+/// the other end.
+pub(super) fn find_request_of(process: Process, stranger: u32, link: &Link) -> Option<(u32, Pending)> {
+    let mut found = None;
+    pair::each(|index, pair| {
+        if !pair.is_far() || pair.peer != process || pair.stranger != Some(stranger) || !pair.has_doors() {
+            return;
+        }
+        pair.each_request(|request, discriminator| {
+            if Link::decode(discriminator).is_some_and(|theirs| theirs.same_connection(link)) {
                 found = Some((index, request));
             }
         });

@@ -13,7 +13,8 @@
 //! 5. the connector answers with an Offer: the segment, and its doorbells;
 //! 6. the acceptor Accepts with its own doorbells, and takes the request that it finds inside.
 //!
-//! Where the rules name a NIC in software, each end asks that for a VI instead (`nic`).
+//! Where the rules name a NIC in software, each end asks that for a VI instead (`nic`). Where the other end may be in another
+//! network namespace, both ask the agent of the host, and go on from the Hello on a socket that it gives them (`agent`).
 //!
 //! Any process may bind any name, so no message is believed by itself: before anything is handed over
 //! or switched, the speaker's user id, vouched for by the kernel, and the cookie it names are compared
@@ -22,6 +23,7 @@
 //! Descriptors go only to the very address that a proven message came from. Everything else is
 //! dropped and counted.
 
+mod agent;
 mod attach;
 mod due;
 mod first;

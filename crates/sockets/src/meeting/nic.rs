@@ -181,7 +181,7 @@ impl Nic {
     /// The NIC could trace this process. If this process could trace the NIC, it hands over a segment.
     fn hand_over(&mut self, mut talk: Talk, pid: i32, place: i32) {
         let Some(shown) = trace::read_challenge(pid, place) else { return };
-        let (Ok((segment, file)), Some(own)) = (Segment::create(), own_descriptors(None)) else {
+        let (Ok((segment, file)), Some(own)) = (Segment::create(), own_descriptors()) else {
             return;
         };
         let Ok(id) = call::file_id(file.raw()) else { return };

@@ -2,11 +2,11 @@
 
 use super::first::Stage;
 use super::junk;
-use super::proof::{Speaker, hear, speaker};
+use super::proof::{Proof, Speaker, hear, speaker};
 use super::trial::Trials;
 use crate::conn::Role;
 use crate::message::{Link, Message, Process, Step};
-use crate::pair::{Pair, ears};
+use crate::pair::{Pair, Stranger, bells};
 use crate::{anchors, pair, peers, sets};
 use core::net::SocketAddr;
 use sovia_control::{Junk, Reason};
@@ -38,6 +38,7 @@ pub(super) enum Answer {
 pub(super) fn answer(
     name: &Datagram,
     link: &Link,
+    proof: Proof,
     trials: &mut Trials,
     message: &Message,
     received: &Received,
@@ -46,7 +47,7 @@ pub(super) fn answer(
         junk(Junk::Stale);
         return Ok(Answer::Ignored);
     }
-    let Some(speaker) = speaker(link, Role::Connector, message, received) else {
+    let Some(speaker) = speaker(link, Role::Connector, proof, message, received) else {
         return Ok(Answer::Ignored);
     };
     let request = |is_complete| {
@@ -68,7 +69,7 @@ pub(super) fn answer(
     }
     let (secret, stranger) = match examine(trials, message, speaker) {
         Ok(secret) => (secret, None),
-        Err(_) if speaker.is_trusted => (Secret::default(), Some(speaker.uid)),
+        Err(_) if speaker.is_trusted => (Secret::default(), Some(speaker.as_stranger())),
         Err(refused) => {
             // So that it has a reason to give as well.
             if let Some(to) = received.sender {
@@ -83,7 +84,9 @@ pub(super) fn answer(
     let stage = match request(false) {
         Some(stage) => Some(stage),
         None => {
-            new_pair(message.from, stranger, link.acceptor).map_err(Refusal::Final)?;
+            // One that has met by the agent serves connections that the agent has shown, and no others at its address.
+            let server = (proof == Proof::Kernel).then_some(link.acceptor);
+            new_pair(message.from, stranger, server).map_err(Refusal::Final)?;
             request(false)
         }
     };
@@ -123,7 +126,8 @@ pub(super) fn show(
     message: &Message,
     received: &Received,
 ) -> Result<(), Refusal> {
-    let Some(speaker) = speaker(link, Role::Acceptor, message, received) else { return Ok(()) };
+    let speaker = speaker(link, Role::Acceptor, Proof::Kernel, message, received);
+    let Some(speaker) = speaker else { return Ok(()) };
     let challenge = || trace::read_challenge(message.from.pid, message.place);
     let Some(shown) = speaker.may_be_kin.then(challenge).flatten() else {
         // An Ask without a place says that the connector has refused this process.
@@ -152,11 +156,15 @@ fn no_memory(error: Errno) -> Reason {
     }
 }
 
-fn new_pair(peer: Process, stranger: Option<u32>, server: SocketAddr) -> Result<(), Reason> {
+fn new_pair(
+    peer: Process,
+    stranger: Option<Stranger>,
+    server: Option<SocketAddr>,
+) -> Result<(), Reason> {
     let (segment, fd) = Segment::create().map_err(no_memory)?;
     let id = call::file_id(fd.raw()).map_err(|_| Reason::NoMemory)?;
     pair::collect(sets::forget_pair);
-    let index = pair::add(segment, id, 0, peer, stranger, Some(server)).ok_or(Reason::TableFull)?;
+    let index = pair::add(segment, id, 0, peer, stranger, server).ok_or(Reason::TableFull)?;
     let pair = pair::get(index).ok_or(Reason::TableFull)?;
     pair.file.with(|file| *file = Some(fd));
     Ok(())
@@ -165,15 +173,14 @@ fn new_pair(peer: Process, stranger: Option<u32>, server: SocketAddr) -> Result<
 /// Connector: hands the segment and our doorbells to the process that has said Hello. Again if an
 /// earlier offer has not been answered: it may have come too late for the connection it was about.
 pub(super) fn send_offer(pair: &Pair, name: Datagram, offer: &Message, to: &Received) {
-    let Some(to) = to.sender else { return };
     let sent = pair.file.with(|file| {
-        let (Some(segment), Some(own)) = (&*file, own_descriptors(pair.stranger)) else {
+        let (Some(segment), Some(own)) = (&*file, descriptors_for(pair)) else {
             return false;
         };
         let mut fds = [0; 1 + OWN];
         fds[0] = segment.raw();
         fds[1..].copy_from_slice(&own);
-        name.send_to(&to, &offer.encode(), &fds).is_ok()
+        name.answer(to.sender, &offer.encode(), &fds).is_ok()
     });
     if sent {
         // The answer comes to the name that the offer was sent from.
@@ -188,6 +195,7 @@ pub(super) fn send_offer(pair: &Pair, name: Datagram, offer: &Message, to: &Rece
 pub(super) fn take_offer(
     inbox: &Datagram,
     link: &Link,
+    proof: Proof,
     trials: &mut Trials,
     message: &Message,
     mut received: Received,
@@ -196,19 +204,20 @@ pub(super) fn take_offer(
         junk(kind);
         Ok(())
     };
-    let Some(speaker) = speaker(link, Role::Acceptor, message, &received) else { return Ok(()) };
+    let speaker = speaker(link, Role::Acceptor, proof, message, &received);
+    let Some(speaker) = speaker else { return Ok(()) };
     let is_kin = speaker.may_be_kin && trials.passed_by(message.from, &message.shown);
     if !is_kin && !speaker.is_trusted {
         junk(Junk::Unproven);
         return Err(Refusal::Doubt(Reason::NotTraceable));
     }
-    let stranger = (!is_kin).then_some(speaker.uid);
+    let stranger = (!is_kin).then(|| speaker.as_stranger());
     if received.fds.len() != 1 + OWN {
         return dropped(Junk::Descriptor);
     }
-    let (Some(to), Some(own)) = (received.sender, own_descriptors(stranger)) else { return Ok(()) };
+    let uid = stranger.map(|stranger| stranger.uid);
     let mut theirs = received.fds.split_off(1);
-    if !are_descriptors_of_a_peer(&theirs, stranger) {
+    if !are_descriptors_of_a_peer(&theirs, uid) {
         return dropped(Junk::Descriptor);
     }
     theirs.iter_mut().for_each(Fd::vouch);
@@ -234,35 +243,51 @@ pub(super) fn take_offer(
         }
     };
     // Only now: the peer will believe that we hold the segment.
+    let Some(own) = descriptors_for(&pair) else { return Ok(()) };
     let accept = Message::new(Step::Accept, pair::me(), *link).encode();
-    if inbox.send_to(&to, &accept, &own).is_ok() && !pair.has_doors() {
+    if inbox.answer(received.sender, &accept, &own).is_ok() && !pair.has_doors() {
         keep(&pair, theirs);
     }
     Ok(())
 }
 
-/// Descriptors that a process hands to its peer: doorbells, or ears to a stranger, then what tells of its death.
+/// Descriptors that a process hands to its peer: doorbells, or ends of bells to a stranger, then what tells of its death.
 const OWN: usize = DOORBELLS + peers::NOTICES;
-const _: () = assert!(OWN < sovia_sys::datagram::FDS_MAX);
+const _: () = assert!(OWN < sovia_sys::datagram::FDS_MAX && bells::HANDED + 1 == OWN);
 
-/// Those of this process.
-pub(super) fn own_descriptors(stranger: Option<u32>) -> Option<[i32; OWN]> {
+/// Those of this process, for one that it could trace and that could trace it.
+pub(super) fn own_descriptors() -> Option<[i32; OWN]> {
     let mut all = [0; OWN];
-    let doors = if stranger.is_none() { pair::doors() } else { ears::for_strangers() };
-    all[..DOORBELLS].copy_from_slice(&doors?);
+    all[..DOORBELLS].copy_from_slice(&pair::doors()?);
     all[DOORBELLS..].copy_from_slice(&peers::notices()?);
+    Some(all)
+}
+
+/// Those for the peer of a pair.
+fn descriptors_for(pair: &Pair) -> Option<[i32; OWN]> {
+    if pair.stranger.is_none() {
+        return own_descriptors();
+    }
+    let [process, _] = peers::notices()?;
+    let [ends @ .., life] = pair.ends_for_stranger()?;
+    let mut all = [0; OWN];
+    all[..DOORBELLS].copy_from_slice(&ends);
+    all[DOORBELLS..].copy_from_slice(&[process, life]);
     Some(all)
 }
 
 /// Whether received descriptors are what a peer hands over: none that could block its user.
 pub(super) fn are_descriptors_of_a_peer(fds: &[Fd], stranger: Option<u32>) -> bool {
-    let is_door = |door: &Fd| match stranger {
-        None => is_doorbell(door),
-        Some(_) => ears::is_ear(door),
-    };
-    fds.len() == OWN
-        && fds[..DOORBELLS].iter().all(is_door)
-        && fds[DOORBELLS..].iter().all(|notice| peers::is_notice(notice.raw()))
+    if fds.len() != OWN {
+        return false;
+    }
+    let (doors, notices) = fds.split_at(DOORBELLS);
+    let [process, all] = notices else { return false };
+    peers::is_process(process.raw())
+        && match stranger {
+            None => doors.iter().all(is_doorbell) && peers::is_end_of_pipe(all.raw()),
+            Some(_) => doors.iter().chain([all]).all(bells::is_end),
+        }
 }
 
 /// Keeps a peer's descriptors: the doorbells last, since a pair with doorbells is complete.
@@ -291,6 +316,7 @@ pub(super) fn hear_accept(index: u32) {
 /// A pair that has its doorbells need not be offered any more.
 pub(super) fn settle(pair: &Pair) {
     if pair.has_doors() {
+        pair.is_equipped();
         pair.greetings.with(Vec::clear);
         pair.file.with(|file| *file = None);
     }

@@ -5,6 +5,7 @@ use crate::conn::Role;
 use crate::message::Link;
 use crate::table::{self, Ref};
 use crate::{config, sets};
+use core::net::SocketAddr;
 use core::sync::atomic::Ordering;
 use sovia_control::{End, NicName, Reason};
 use sovia_sys::{call, trace};
@@ -25,8 +26,10 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
         return None;
     }
     let end = end_of(at);
-    let is_local = peer.ip().is_loopback() || peer.ip() == local.ip();
-    if !is_local && config::nic(end, local, peer).is_none() {
+    if !is_local(local, peer)
+        && config::nic(end, local, peer).is_none()
+        && !(config::trusts_some(end, local, peer) && config::agent().is_some())
+    {
         give_up(at, Reason::PeerNotLocal);
         return None;
     }
@@ -52,6 +55,11 @@ pub(super) fn permitted(fd: i32, at: Ref) -> Option<Link> {
         Role::Acceptor => (peer, local),
     };
     Some(Link { connector, acceptor, cookie })
+}
+
+/// Whether two addresses are of one network namespace for certain.
+pub(super) fn is_local(local: SocketAddr, peer: SocketAddr) -> bool {
+    peer.ip().is_loopback() || peer.ip() == local.ip()
 }
 
 /// The NIC that the rules name for a candidate, if they do.

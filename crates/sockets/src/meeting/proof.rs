@@ -3,7 +3,7 @@
 use super::{DATAGRAMS, junk};
 use crate::conn::Role;
 use crate::message::{self, Link, Message};
-use crate::pair::Pair;
+use crate::pair::{Pair, Stranger};
 use crate::{closer, config};
 use core::net::{IpAddr, SocketAddr};
 use sovia_control::{End, Junk};
@@ -32,6 +32,15 @@ pub(super) fn hear(socket: &Datagram) -> Option<(Message, Received)> {
     None
 }
 
+/// What shows that the process which speaks has the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// The kernel, which is asked.
+    Kernel,
+    /// The agent, by which the message's socket has come.
+    Agent,
+}
+
 /// Who speaks, as far as the kernel has said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Speaker {
@@ -42,6 +51,8 @@ pub(super) struct Speaker {
     pub(super) may_be_kin: bool,
     /// Whether the rules trust the user: the two may share memory as strangers.
     pub(super) is_trusted: bool,
+    /// Whether the agent has shown it.
+    is_far: bool,
 }
 
 impl Speaker {
@@ -49,8 +60,13 @@ impl Speaker {
     pub(super) fn may_have(&self, pair: &Pair) -> bool {
         match pair.stranger {
             None => self.may_be_kin,
-            Some(uid) => self.is_trusted && uid == self.uid,
+            Some(uid) => self.is_trusted && uid == self.uid && pair.is_far() == self.is_far,
         }
+    }
+
+    /// The same as a stranger.
+    pub(super) fn as_stranger(&self) -> Stranger {
+        Stranger { uid: self.uid, is_far: self.is_far }
     }
 }
 
@@ -58,6 +74,7 @@ impl Speaker {
 pub(super) fn speaker(
     link: &Link,
     role: Role,
+    proof: Proof,
     message: &Message,
     received: &Received,
 ) -> Option<Speaker> {
@@ -69,13 +86,19 @@ pub(super) fn speaker(
         junk(Junk::User);
         return None;
     };
-    let may_be_kin = uid == call::geteuid() && pid == message.from.pid;
-    let speaker = Speaker { uid, may_be_kin, is_trusted: trusts(link, role, uid) };
+    let is_far = proof == Proof::Agent;
+    let may_be_kin = !is_far && uid == call::geteuid() && pid == message.from.pid;
+    // Whoever has no number here is one user to the agent, though many to this process.
+    let is_trusted = match trace::is_ambiguous(uid) {
+        true => is_far && trusts(link, role, None),
+        false => trusts(link, role, Some(uid)),
+    };
+    let speaker = Speaker { uid, may_be_kin, is_trusted, is_far };
     if !speaker.may_be_kin && !speaker.is_trusted {
         junk(Junk::User);
         return None;
     }
-    if !owns_other_end(link, role, message.link.cookie, uid) {
+    if !is_far && !owns_other_end(link, role, message.link.cookie, uid) {
         junk(Junk::Stale);
         return None;
     }
@@ -84,16 +107,27 @@ pub(super) fn speaker(
 
 /// Whether `link` may be on a VI of that pair, if the kernel knows its other end as that one's user's.
 pub(super) fn may_be_on(pair: &Pair, link: &Link, role: Role) -> bool {
-    pair.stranger.is_none_or(|uid| trusts(link, role, uid))
+    !pair.is_far() && pair.stranger.is_none_or(|uid| trusts(link, role, Some(uid)))
 }
 
 /// Whether the rules trust the user who has the other end of `link`.
-pub(super) fn trusts(link: &Link, role: Role, uid: u32) -> bool {
-    let (end, local, peer) = match role {
+fn trusts(link: &Link, role: Role, uid: Option<u32>) -> bool {
+    let (end, local, peer) = seen_by(link, role);
+    config::trusts(end, local, peer, uid)
+}
+
+/// Whether the rules trust some user with the other end of `link`.
+pub(super) fn trusts_some(link: &Link, role: Role) -> bool {
+    let (end, local, peer) = seen_by(link, role);
+    config::trusts_some(end, local, peer)
+}
+
+/// A connection as its end of that role sees it: the end, its own address, and its peer's.
+fn seen_by(link: &Link, role: Role) -> (End, SocketAddr, SocketAddr) {
+    match role {
         Role::Connector => (End::Connector, link.connector, link.acceptor),
         Role::Acceptor => (End::Acceptor, link.acceptor, link.connector),
-    };
-    !trace::is_ambiguous(uid) && config::trusts(end, local, peer, uid)
+    }
 }
 
 /// Asks the kernel about the other end of `link`, where we play `role`.

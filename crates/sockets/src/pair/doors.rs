@@ -1,6 +1,6 @@
 //! This process's doorbells, by which its threads that sleep in epoll or poll are woken.
 
-use super::ears;
+use super::bells;
 use super::table::CHANGE;
 use crate::per_engine::per_engine;
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -43,12 +43,13 @@ pub(crate) fn epoll_of_door(index: u32, token: u64) -> Option<Fd> {
     let epoll = Fd::make(poll::epoll_create).ok()?;
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, door, events, token).ok()?;
-    ears::listen(epoll.raw(), index);
     EPOLLS.with(|epolls| {
         // A number that has been closed behind our back means another instance now.
         epolls.retain(|&(fd, ..)| fd != epoll.raw());
         epolls.push((epoll.raw(), index, token));
     });
+    // One that becomes a pair meanwhile is listened to by either way.
+    bells::listen_to_all(epoll.raw(), index);
     Some(epoll)
 }
 
@@ -86,7 +87,6 @@ pub(super) fn release() {
 /// Puts new doorbells in the place of this process's, which others have: peers, and a forked child's
 /// parent. Threads that sleep on them look again.
 pub(crate) fn renew() {
-    ears::renew();
     let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
     EPOLLS.with(|epolls| {
         for (index, door) in DOORS.iter().enumerate() {

@@ -44,6 +44,7 @@ pub(crate) fn collect(forget: impl Fn(*const Pair)) {
     drop(change);
     for pair in &out {
         forget(Arc::as_ptr(pair));
+        pair.leave_instances();
     }
     unmap(out);
 }
@@ -64,6 +65,7 @@ pub(crate) fn leave_all(forget: impl Fn(*const Pair)) {
     for pair in &out {
         pair.refs.fetch_or(OUT, Ordering::AcqRel);
         forget(Arc::as_ptr(pair));
+        pair.leave_instances();
         pair.leave_for_good();
     }
     unmap(out);

@@ -3,8 +3,8 @@
 //! The table is each process's own; a forked child inherits a copy, with the mappings and the
 //! descriptors behind it.
 
+pub(crate) mod bells;
 mod doors;
-pub(crate) mod ears;
 mod left;
 pub(crate) mod lent;
 mod news;
@@ -76,9 +76,13 @@ pub struct Pair {
     /// The peer's user, if this process shares memory with the peer because the rules trust that user, and for no other
     /// reason: the peer may write anything into the segment, and hold what it was given for ever.
     pub(crate) stranger: Option<u32>,
+    /// Whether the two met by the agent: neither may be able to ask the kernel about the other's sockets.
+    is_far: bool,
     /// Whether the peer is a NIC in software, which reflects the VIs to the other ends of their connections.
     is_nic: bool,
-    /// The peer's doorbells; a stranger's ears ([`ears`]).
+    /// By what the peer rings, if it is a stranger ([`bells`]).
+    bells: Option<bells::Bells>,
+    /// The peer's doorbells; of a stranger, ends of its bells.
     doors: OnceLock<[Fd; DOORBELLS]>,
     /// The names that offers were sent from: to one of them the peer's doorbells come.
     pub(crate) greetings: RobustBox<Vec<(Link, Datagram)>, { rank::OFFERS }>,
@@ -94,6 +98,14 @@ pub struct Pair {
     pub(crate) suspect: AtomicBool,
     /// The peer has left a retreat waiting for as long as one waits, and answered none since.
     pub(crate) silent: AtomicBool,
+}
+
+/// A peer with which memory is shared because the rules trust its user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stranger {
+    pub(crate) uid: u32,
+    /// Whether the two meet by the agent.
+    pub(crate) is_far: bool,
 }
 
 /// This process.
@@ -134,10 +146,15 @@ pub(crate) fn add(
     file_id: (u64, u64),
     side: SideIndex,
     peer: Process,
-    stranger: Option<u32>,
+    stranger: Option<Stranger>,
     server: Option<SocketAddr>,
 ) -> Option<u32> {
-    insert(Pair { stranger, ..Pair::new(segment, file_id, side, peer, server) })
+    let new = Pair::new(segment, file_id, side, peer, server);
+    let Some(Stranger { uid, is_far }) = stranger else { return insert(new) };
+    let bells = Some(bells::Bells::new()?);
+    let index = insert(Pair { stranger: Some(uid), is_far, bells, ..new })?;
+    bells::listen_to(index);
+    Some(index)
 }
 
 /// Adds a pair with a NIC, whose segment this process has made. As [`add`].
@@ -175,7 +192,9 @@ impl Pair {
             maker: me(),
             server,
             stranger: None,
+            is_far: false,
             is_nic: false,
+            bells: None,
             doors: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),
             file: RobustBox::new(None),
@@ -186,6 +205,11 @@ impl Pair {
             suspect: AtomicBool::new(false),
             silent: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the two met by the agent.
+    pub(crate) fn is_far(&self) -> bool {
+        self.is_far
     }
 
     /// Whether the peer is a NIC in software.
@@ -228,6 +252,9 @@ impl Pair {
         }
         self.greetings.with(Vec::clear);
         self.file.with(|file| *file = None);
+        if let Some(bells) = &self.bells {
+            bells.sever();
+        }
         for door in self.doors.get().into_iter().flatten() {
             sovia_sys::fd::sever(door.raw());
         }
@@ -245,6 +272,18 @@ impl Pair {
             COMPLETED.fetch_add(1, Ordering::AcqRel);
         }
         kept
+    }
+
+    /// What a stranger is handed beside a handle on this process: ends of its bells, while it may not have them.
+    pub(crate) fn ends_for_stranger(&self) -> Option<[i32; bells::HANDED]> {
+        self.bells.as_ref()?.to_hand_over()
+    }
+
+    /// The peer has what it was handed.
+    pub(crate) fn is_equipped(&self) {
+        if let Some(bells) = &self.bells {
+            bells.handed_over();
+        }
     }
 
     pub(crate) fn has_doors(&self) -> bool {

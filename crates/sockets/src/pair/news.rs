@@ -1,7 +1,7 @@
 //! Tells the waiters of either side that a connection has news, and rings those asleep.
 
 use super::doors::door;
-use super::ears;
+use super::bells;
 use super::table::of;
 use super::{Pair, SideIndex};
 use crate::conn::Guard;
@@ -58,7 +58,7 @@ impl Pair {
             crate::stats::rang();
             let door = &doors[index as usize % DOORBELLS];
             if self.stranger.is_some() {
-                ears::ring(door);
+                bells::ring(door);
             } else {
                 let _ = call::write(door.raw(), &1u64.to_ne_bytes());
             }

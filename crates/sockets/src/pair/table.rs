@@ -12,7 +12,7 @@ use sovia_sync::{Local, RobustLock, rank};
 use std::sync::Arc;
 
 /// Processes that one can be paired with at a time.
-const PAIRS: usize = 1024;
+pub(super) const PAIRS: usize = 1024;
 
 per_engine! {
     pub(super) static TABLE: [AtomicPtr<Pair>; PAIRS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; PAIRS];

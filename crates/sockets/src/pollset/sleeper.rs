@@ -1,7 +1,7 @@
 //! The process's sleepers: each lets one call at a time sleep in the kernel's poll for VIs as well.
 
 use super::lists::Lists;
-use crate::pair::{self, Pair, ears};
+use crate::pair::{self, Pair};
 use crate::per_engine::per_engine;
 use crate::{Errno, Outcome, epoll, errno, stream, wait};
 use core::cell::UnsafeCell;
@@ -110,7 +110,6 @@ impl Sleeper {
         if !watch_all(lists, lanes, door) {
             return step(lists, terms);
         }
-        ears::arm(door);
         for (pair, waiter) in lanes.iter() {
             let waiter = pair.waiter(*waiter);
             waiter.drain(|_| {});
@@ -125,7 +124,7 @@ impl Sleeper {
             let (n, rung) = lists
                 .ask_kernel_with(bell, |kernel| wait::cancellable(|| terms.ppoll(kernel, None)));
             if rung {
-                let mut events = [epoll::Event { events: 0, u64: 0 }; 2];
+                let mut events = [epoll::Event { events: 0, u64: 0 }; 8];
                 let n = poll::epoll_wait(epfd, &mut events, Some(0), None).unwrap_or(0);
                 epoll::filter(&mut events[..n]);
             }

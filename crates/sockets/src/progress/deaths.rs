@@ -117,6 +117,10 @@ fn note(conn: &Conn, generation: u32, is_pair: impl Fn(&Pair) -> bool) {
 /// Whether any process holds the other end of a connection, as the kernel knows. Where it does not say,
 /// one does.
 fn peer_is_held(conn: &Conn) -> bool {
+    if pair::get(conn.pair.load(Ordering::Relaxed)).is_some_and(|pair| pair.is_far()) {
+        // The kernel knows its socket in another network namespace, or tells this process nothing.
+        return true;
+    }
     let Some((local, peer)) = table::descriptor_of(conn).and_then(meeting::addresses) else {
         return true;
     };

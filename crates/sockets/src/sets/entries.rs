@@ -24,8 +24,6 @@ pub(crate) struct Inner {
     pub(crate) kernel_first: bool,
     pub(crate) door: u32,
     pub(super) door_added: bool,
-    /// Whether the instance listens to strangers.
-    pub(super) ear_added: bool,
     /// Connections seen to be back on TCP in both directions.
     pub(super) settled: Vec<Ref>,
 }
@@ -72,6 +70,8 @@ pub(crate) struct Lane {
     pub(super) waiter: u32,
     /// For each VI the first entry of the connection on it.
     pub(super) entries: Vec<u32>,
+    /// Whether the instance is told of a stranger's rings.
+    pub(super) listens: bool,
 }
 
 impl Lane {
@@ -106,11 +106,6 @@ impl Inner {
     /// The kernel's instance is about to be looked at.
     pub(crate) fn looks_at_kernel(&mut self, now: u64) {
         (self.rounds, self.looked) = (0, now);
-    }
-
-    /// Whether strangers ring here.
-    pub(crate) fn listens(&self) -> bool {
-        self.ear_added
     }
 
     pub(crate) fn find(&self, fd: i32, at: Ref) -> Option<u32> {

@@ -58,7 +58,6 @@ pub fn created(epfd: i32) {
         kernel_first: false,
         door: 0,
         door_added: false,
-        ear_added: false,
         settled: Vec::new(),
     };
     for (index, slot) in TABLE.iter().enumerate() {
@@ -167,7 +166,16 @@ pub(crate) fn each_with_index(mut f: impl FnMut(u32, &'static Set)) {
 /// A pair is about to be unmapped.
 pub(crate) fn forget_pair(pair: *const Pair) {
     each(|set| {
-        set.with(|inner| inner.lanes.retain(|lane| !core::ptr::eq(&*lane.pair, pair)));
+        set.with(|inner| {
+            let door = inner.door;
+            inner.lanes.retain(|lane| {
+                let goes = core::ptr::eq(&*lane.pair, pair);
+                if goes {
+                    lane.pair.listen_no_more(set.epfd(), door);
+                }
+                !goes
+            });
+        });
     });
 }
 
@@ -180,7 +188,10 @@ pub(crate) fn leave_doors() {
             set.drop_door();
         } else {
             // In an instance that a relative has made lies the relative's.
-            set.with(|inner| (inner.door_added, inner.ear_added) = (false, false));
+            set.with(|inner| {
+                inner.door_added = false;
+                inner.lanes.iter_mut().for_each(|lane| lane.listens = false);
+            });
         }
     });
 }

@@ -5,7 +5,7 @@ use super::entries::{Inner, Lane, NONE};
 use super::ready::{check_exclusive, readiness};
 use crate::Outcome;
 use crate::conn::flag;
-use crate::pair::{self, VIS, ears};
+use crate::pair::{self, VIS};
 use crate::stream;
 use crate::table::Ref;
 use core::cell::UnsafeCell;
@@ -71,7 +71,7 @@ impl Set {
             None => {
                 let Some(waiter) = pair.take_waiter(inner.door) else { return false };
                 let entries = vec![NONE; VIS as usize];
-                inner.lanes.push(Lane { pair, waiter, entries });
+                inner.lanes.push(Lane { pair, waiter, entries, listens: false });
                 inner.lanes.len() - 1
             }
         };
@@ -82,9 +82,9 @@ impl Set {
             let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_ADD, door, events, DOOR);
             inner.door_added = true;
         }
-        if inner.lanes[lane].pair.stranger.is_some() && !inner.ear_added {
-            ears::listen(self.epfd(), inner.door);
-            inner.ear_added = true;
+        if !core::mem::replace(&mut inner.lanes[lane].listens, true) {
+            let index = at.conn.pair.load(Ordering::Relaxed);
+            inner.lanes[lane].pair.listen(index, self.epfd(), inner.door);
         }
         let waiter = inner.lanes[lane].waiter;
         let vi = at.conn.vi.load(Ordering::Relaxed) as usize;
@@ -172,8 +172,10 @@ impl Set {
             {
                 let _ = poll::epoll_ctl(self.epfd(), libc::EPOLL_CTL_DEL, door, 0, 0);
             }
-            if core::mem::take(&mut inner.ear_added) {
-                ears::leave(self.epfd(), inner.door);
+            for lane in &mut inner.lanes {
+                if core::mem::take(&mut lane.listens) {
+                    lane.pair.listen_no_more(self.epfd(), inner.door);
+                }
             }
         });
     }

@@ -49,12 +49,3 @@ pub fn pipe() -> Result<[RawFd; 2]> {
     sys!(pipe2, fds.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK)?;
     Ok(fds)
 }
-
-/// Takes up to so many bytes out of a pipe and forgets them. Never waits, whatever mode the pipe's open file is in.
-///
-/// # Errors
-/// `EAGAIN` if there are none; otherwise see vmsplice(2).
-pub fn take_from_pipe(fd: RawFd, bytes: &mut [u8]) -> Result<usize> {
-    let part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    sys!(vmsplice, fd, &raw const part, 1usize, libc::SPLICE_F_NONBLOCK)
-}

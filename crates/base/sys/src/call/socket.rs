@@ -40,6 +40,15 @@ pub fn socketpair(domain: i32, kind: i32) -> Result<[RawFd; 2]> {
     Ok(fds)
 }
 
+/// Whether a Unix socket is connected to one without a name.
+pub fn has_nameless_peer(fd: RawFd) -> bool {
+    // SAFETY: an all-zero address is a valid value of a plain struct.
+    let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_un>() as u32;
+    sys!(getpeername, fd, &raw mut address, &raw mut len).is_ok()
+        && len as usize == size_of::<libc::sa_family_t>()
+}
+
 /// Shuts one or both directions of a socket down.
 pub fn shutdown(fd: RawFd, how: i32) -> Result<()> {
     sys!(shutdown, fd, how).map(drop)

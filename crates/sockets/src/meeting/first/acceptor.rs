@@ -2,9 +2,11 @@
 
 use super::{Meetings, RETRY_NS, Stage};
 use crate::conn::Role;
-use crate::meeting::attach::{Attached, attach_as_acceptor, find_request};
+use crate::meeting::attach::{
+    Attached, attach_as_acceptor, find_request, find_request_of,
+};
 use crate::meeting::offer::{show, take_offer};
-use crate::meeting::proof::{hear, rendezvous};
+use crate::meeting::proof::{Proof, hear, rendezvous};
 use crate::meeting::{DATAGRAMS, junk};
 use crate::message::{Message, Step};
 use crate::pair;
@@ -19,14 +21,25 @@ impl Meetings {
         self.hear_offers();
         // Unless an offer has put an end to it.
         let Some(i) = self.find(at) else { return Attached::No };
-        if let Some((pair, vi)) = find_request(&self.list[i].link) {
+        self.hear_introduced(i);
+        let Some(i) = self.find(at) else { return Attached::No };
+        let meeting = &self.list[i];
+        let introduced = meeting.introduced.as_ref().and_then(|introduced| introduced.peer);
+        let request = match introduced {
+            Some((process, uid)) => find_request_of(process, uid, &meeting.link),
+            None if meeting.is_far => None,
+            None => find_request(&meeting.link),
+        };
+        if let Some((pair, vi)) = request {
             let attached = attach_as_acceptor(fd, at, pair, vi);
             if attached != Attached::No {
-                self.list.remove(i);
+                self.remove(i);
             }
             return attached;
         }
-        self.greet(i);
+        if self.list[i].introduced.is_none() && !self.list[i].is_far {
+            self.greet(i);
+        }
         Attached::No
     }
 
@@ -73,7 +86,14 @@ impl Meetings {
                 }
                 (Step::Offer, Some(i)) => {
                     let link = &self.list[i].link;
-                    let taken = take_offer(inbox, link, &mut self.trials, &message, received);
+                    let taken = take_offer(
+                        inbox,
+                        link,
+                        Proof::Kernel,
+                        &mut self.trials,
+                        &message,
+                        received,
+                    );
                     if let Err(refusal) = taken {
                         self.refuse(i, refusal);
                         return;

@@ -34,7 +34,7 @@ impl Meetings {
                             attached = attach(fd, meeting.at, index, vi);
                         }
                         if attached != Attached::No {
-                            self.list.remove(i);
+                            self.remove(i);
                         } else if meeting.at.conn.phase() == Phase::Plain {
                             self.end(i);
                         }
@@ -42,7 +42,7 @@ impl Meetings {
                     Progress::Gone => {
                         let at = meeting.at;
                         pair.free(vi);
-                        self.list.remove(i);
+                        self.remove(i);
                         give_up(at, Reason::PeerPlain);
                     }
                     Progress::Pending => {
@@ -66,10 +66,17 @@ impl Meetings {
                             meeting.since = clock::now_ns();
                             let again =
                                 name.map(|name| Stage::Bound { name, offered: Some(index) });
-                            match again.or_else(|| bind(&meeting.link)) {
+                            if again.is_none() {
+                                meeting.part();
+                            }
+                            let other = || match meeting.is_far {
+                                true => Some(Stage::Far),
+                                false => bind(&meeting.link),
+                            };
+                            match again.or_else(other) {
                                 Some(stage) => meeting.stage = stage,
                                 None => {
-                                    self.list.remove(i);
+                                    self.remove(i);
                                 }
                             }
                         }
@@ -77,7 +84,7 @@ impl Meetings {
                 }
             }
             Stage::Bound { .. } => self.hear_at_name(i),
-            Stage::Looking { .. } => {}
+            Stage::Far | Stage::Looking { .. } => {}
         }
         attached
     }
@@ -99,7 +106,8 @@ impl Meetings {
                 meeting.note_message();
                 continue;
             }
-            let answer = answer(name, &meeting.link, &mut self.trials, &message, &received);
+            let (link, proof) = (&meeting.link, meeting.proof());
+            let answer = answer(name, link, proof, &mut self.trials, &message, &received);
             let (stage, shown) = match answer {
                 Ok(Answer::Ignored) => {
                     // Perhaps of another user's process, whose end may be gone when the reason is asked for.

@@ -3,13 +3,15 @@
 //! All that are under way in a process are behind one lock, and so is what it knows of its NICs.
 
 mod acceptor;
+mod by_agent;
 mod connector;
 mod list;
 
+use super::agent::Agent;
 use super::attach::Attached;
 use super::nic::Nics;
 use super::offer::Refusal;
-use super::permit::permitted;
+use super::permit::{is_local, permitted};
 use super::trial::Trials;
 use super::{PATIENCE, give_up, why};
 use crate::conn::{Phase, Role, Stage as Approaching};
@@ -18,6 +20,7 @@ use crate::per_engine::per_engine;
 use crate::table::Ref;
 use crate::{pair, process, stats};
 use connector::request_or_bind;
+use by_agent::Introduced;
 use core::cell::OnceCell;
 use core::sync::atomic::Ordering;
 use list::List;
@@ -58,12 +61,21 @@ struct Meeting {
     withdrawn: u32,
     /// Why a process that answered has been refused, should no better one answer.
     doubt: Option<Reason>,
+    /// Whether the other end is in another network namespace, if it is on this host: only the agent can find it.
+    is_far: bool,
+    /// The agent seeks the other end, by this number.
+    search: Option<u64>,
+    /// The agent has found it.
+    introduced: Option<Introduced>,
 }
 
 pub(super) enum Stage {
     /// Connector: bound to the rendezvous name; the pair that was offered from it with a request that has been
     /// withdrawn since. The answer to that offer may still come.
+    /// Or, once the agent has found it, with a socket to the process with the other end in the place of the name.
     Bound { name: Datagram, offered: Option<u32> },
+    /// Connector: only the agent can find the other end.
+    Far,
     /// Connector: request made.
     Requested { pair: u32, vi: u32 },
     /// Acceptor: looking; whether a Hello has been taken.
@@ -75,6 +87,7 @@ pub(super) struct Meetings {
     inbox: Option<Datagram>,
     trials: Trials,
     nics: Nics,
+    agent: Agent,
     owner: i32,
 }
 
@@ -84,6 +97,7 @@ per_engine! {
         inbox: None,
         trials: Trials::new(),
         nics: Nics::new(),
+        agent: Agent::new(),
         owner: 0,
     });
 }
@@ -136,8 +150,17 @@ impl Meetings {
     /// The connection has its VI.
     pub(super) fn over(&mut self, at: Ref) {
         if let Some(i) = self.find(at) {
-            self.list.remove(i);
+            self.remove(i);
         }
+    }
+
+    /// Takes a meeting off the list.
+    fn remove(&mut self, i: u32) -> Option<Meeting> {
+        let meeting = self.list.remove(i)?;
+        if let Some(search) = meeting.search {
+            self.agent.forget(search);
+        }
+        Some(meeting)
     }
 
     /// Makes room for another meeting; false if all are under way. One that no call has taken a step in for
@@ -148,7 +171,7 @@ impl Meetings {
         }
         let now = clock::now_ns();
         let idle = |meeting: &Meeting| {
-            matches!(meeting.stage, Stage::Bound { .. })
+            matches!(meeting.stage, Stage::Bound { .. } | Stage::Far)
                 && now.saturating_sub(meeting.stepped) >= IDLE_NS
         };
         let Some(i) = self.list.position(idle) else { return false };
@@ -167,11 +190,12 @@ impl Meetings {
         self.list.clear();
         self.trials.clear();
         self.nics.clear();
+        self.agent.clear();
         self.inbox = None;
     }
 
     fn end(&mut self, i: u32) {
-        let Some(meeting) = self.list.remove(i) else { return };
+        let Some(meeting) = self.remove(i) else { return };
         if let Stage::Requested { pair, vi } = meeting.stage
             && let Some(pair) = pair::get(pair)
         {
@@ -187,6 +211,7 @@ impl Meetings {
             self.list.clear();
             self.trials.clear();
             self.nics.clear();
+            self.agent.clear();
             self.inbox = None;
         }
     }
@@ -199,6 +224,8 @@ impl Meetings {
         }
         let Some(i) = self.find(at).or_else(|| self.begin(fd, at)) else { return Attached::No };
         self.list[i].stepped = clock::now_ns();
+        self.step_by_agent(i);
+        let Some(i) = self.find(at) else { return Attached::No };
         let attached = match at.conn.role() {
             Role::Connector => self.step_connector(fd, i),
             Role::Acceptor => self.step_acceptor(fd, i),
@@ -257,7 +284,9 @@ impl Meetings {
             at.conn.approach.reach(Approaching::Idle);
             return None;
         }
+        let is_far = !is_local(link.connector, link.acceptor);
         let stage = match at.conn.role() {
+            Role::Connector if is_far => Stage::Far,
             Role::Connector => match request_or_bind(&link) {
                 Some(stage) => stage,
                 None => {
@@ -283,6 +312,9 @@ impl Meetings {
             stranger: OnceCell::new(),
             withdrawn: 0,
             doubt: None,
+            is_far,
+            search: None,
+            introduced: None,
         };
         // What stood in its place belonged to a connection that is no more.
         self.end(meeting.at.index);

@@ -4,19 +4,24 @@
 use std::process::{Command, Stdio};
 
 /// The name of the user with that number.
-pub(super) fn name_of_user(uid: u32) -> Option<String> {
+pub fn name_of_user(uid: u32) -> Option<String> {
     let entries = entries("passwd", &[&uid.to_string()])?;
     entries.lines().next()?.split(':').next().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// The number of the user with that name.
-pub(super) fn user(name: &str) -> Option<u32> {
+pub fn user(name: &str) -> Option<u32> {
     entries("passwd", &[name])?.lines().find_map(|line| Some(User::of(line)?.uid))
+}
+
+/// The numbers of the user with that name, and of its own group.
+pub fn user_and_group(name: &str) -> Option<(u32, u32)> {
+    entries("passwd", &[name])?.lines().find_map(|line| User::of(line).map(|it| (it.uid, it.gid)))
 }
 
 /// The numbers of a group's members: of those whose own group it is, as far as the databases list all users, and of those
 /// that it lists.
-pub(super) fn members_of(group: &str) -> Option<Vec<u32>> {
+pub fn members_of(group: &str) -> Option<Vec<u32>> {
     let entry = entries("group", &[group])?;
     let mut fields = entry.lines().next()?.split(':').skip(2);
     let gid: u32 = fields.next()?.parse().ok()?;

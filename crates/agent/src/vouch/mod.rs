@@ -1,0 +1,278 @@
+//! The agent of a host: it vouches for two programs that have the two ends of one connection and cannot see each other, since
+//! they are in different network namespaces, or since a sandbox keeps them from asking the kernel.
+//!
+//! - `seeks`: what programs seek;
+//! - `witness`: the part with privileges, which has the kernel show whose ends they are; `numbers`: by what;
+//! - here: the part that programs speak to, a process without any privilege.
+//!
+//! The two parts share nothing but a socket. Each ends when the other one has ended. What two programs share once they have
+//! met does not need the agent: it can be started again at any time, and programs then seek again what they have not found.
+
+mod numbers;
+mod seeks;
+mod witness;
+
+use seeks::{Client, Seeks, Sought};
+use sovia_proto::agent::{SAID, Said, What};
+use sovia_proto::meeting::Link;
+use sovia_sys::seqpacket::{Listener, Packets};
+use sovia_sys::{Errno, Fd, call, credentials, datagram, poll};
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use witness::{Verdict, Witness};
+
+/// Messages that are taken from a program before others have their turn.
+const TURN: usize = 16;
+/// Programs of one user that are heard at a time.
+const OF_ONE_USER: usize = 4096;
+
+/// Why the agent cannot vouch.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel shows it no sequence numbers.
+    #[error(
+        "the kernel does not show it what proves that two sockets are the ends of one connection: {0}; \
+         it needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN, and Linux 5.8 or later"
+    )]
+    Privilege(Errno),
+    /// Programs cannot find it.
+    #[error("no programs can be heard at {0:?}: {1}")]
+    Path(PathBuf, std::io::Error),
+    /// Another agent is there.
+    #[error("an agent is at {0:?} already")]
+    There(PathBuf),
+    /// The part that programs speak to cannot be started.
+    #[error("the part that programs speak to cannot be started: {0}")]
+    Start(std::io::Error),
+    /// The kernel refuses what every program needs.
+    #[error("the kernel refuses to let it wait: {0}")]
+    Kernel(Errno),
+    /// The other part has ended.
+    #[error("its other part has ended")]
+    Parted,
+}
+
+/// The part with privileges, which starts the other one.
+#[derive(Debug)]
+pub struct Voucher {
+    witness: Witness,
+    speaker: Packets,
+    child: Child,
+}
+
+impl Voucher {
+    /// Listens at `path`, and has `speaker` speak to the programs that come: a command that becomes [`speak`], as a user without
+    /// privileges.
+    ///
+    /// # Errors
+    /// [`Error`] says what is missing.
+    pub fn open(path: &Path, mut speaker: Command) -> Result<Voucher, Error> {
+        let listener = listen(path)?;
+        let (own, its) = Packets::pair().map_err(Error::Kernel)?;
+        speaker.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::from(OwnedFd::from(Fd::from(its))));
+        let witness = Witness::new().map_err(Error::Privilege)?;
+        let child = speaker.spawn().map_err(Error::Start)?;
+        witness.confine().map_err(Error::Privilege)?;
+        Ok(Voucher { witness, speaker: own, child })
+    }
+
+    /// Serves until the other part has ended.
+    pub fn serve(mut self) -> Error {
+        let error = self.witness.serve(&self.speaker);
+        let _ = self.child.wait();
+        if error == Errno::ECONNRESET { Error::Parted } else { Error::Kernel(error) }
+    }
+}
+
+/// Listens at a path; what an agent that has ended has left there is replaced.
+fn listen(path: &Path) -> Result<Fd, Error> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    let failed = |error: std::io::Error| Error::Path(path.into(), error);
+    let refused = |error: Errno| failed(std::io::Error::from_raw_os_error(error.into_raw()));
+    if let Some(folder) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
+    }
+    let bytes = path.as_os_str().as_bytes();
+    match Packets::connect_file(bytes) {
+        Err(Errno::ENOENT) => {}
+        Err(Errno::ECONNREFUSED) => std::fs::remove_file(path).map_err(failed)?,
+        Ok(_) | Err(Errno::EAGAIN) => return Err(Error::There(path.into())),
+        Err(error) => return Err(refused(error)),
+    }
+    let listener = Listener::bind_file(bytes).map_err(refused)?;
+    // Whoever can reach the folder may come.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
+    Ok(listener.into())
+}
+
+/// Speaks to programs, with the listener as standard input and the witness at standard output. Returns why it ended.
+pub fn speak() -> Error {
+    // Others of its user are not to look into it, and nothing that it could execute gives it a privilege.
+    let _ = credentials::prctl(libc::PR_SET_DUMPABLE, 0);
+    let _ = credentials::prctl(libc::PR_SET_NO_NEW_PRIVS, 1);
+    call::raise_descriptor_limit();
+    let (listener, witness) = (Listener::of(Fd::adopt(0)), Packets::of(Fd::adopt(1)));
+    match Speaker::new(listener, witness).and_then(|mut speaker| speaker.serve()) {
+        Err(Errno::ECONNRESET) => Error::Parted,
+        Err(error) => Error::Kernel(error),
+        Ok(never) => match never {},
+    }
+}
+
+/// A program that has come.
+#[derive(Debug)]
+struct Program {
+    packets: Packets,
+    user: u32,
+}
+
+#[derive(Debug)]
+struct Speaker {
+    listener: Listener,
+    witness: Packets,
+    epoll: Fd,
+    programs: HashMap<Client, Program>,
+    seeks: Seeks,
+    next: Client,
+}
+
+/// The epoll instance's tokens; programs have theirs from [`FIRST`] on.
+const LISTENER: u64 = 0;
+const WITNESS: u64 = 1;
+const FIRST: u64 = 2;
+
+impl Speaker {
+    fn new(listener: Listener, witness: Packets) -> sovia_sys::Result<Speaker> {
+        let epoll = Fd::make(poll::epoll_create)?;
+        for (fd, token) in [(listener.raw(), LISTENER), (witness.raw(), WITNESS)] {
+            poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, fd, libc::EPOLLIN as u32, token)?;
+        }
+        let (programs, seeks) = (HashMap::new(), Seeks::default());
+        Ok(Speaker { listener, witness, epoll, programs, seeks, next: FIRST })
+    }
+
+    fn serve(&mut self) -> sovia_sys::Result<core::convert::Infallible> {
+        loop {
+            let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+            let n = match poll::epoll_wait(self.epoll.raw(), &mut events, None, None) {
+                Ok(n) => n,
+                Err(Errno::EINTR) => 0,
+                Err(error) => return Err(error),
+            };
+            for event in &events[..n] {
+                match event.u64 {
+                    LISTENER => self.accept()?,
+                    // It says nothing unasked.
+                    WITNESS => return Err(Errno::ECONNRESET),
+                    client => self.hear(client)?,
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) -> sovia_sys::Result<()> {
+        let packets = match self.listener.accept() {
+            Ok(packets) => packets,
+            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
+                self.make_room();
+                return Ok(());
+            }
+            // It has gone again.
+            Err(_) => return Ok(()),
+        };
+        let Ok((_, user)) = packets.peer() else { return Ok(()) };
+        if self.programs.values().filter(|program| program.user == user).count() >= OF_ONE_USER {
+            return Ok(());
+        }
+        let client = self.next;
+        self.next += 1;
+        let events = libc::EPOLLIN as u32;
+        poll::epoll_ctl(self.epoll.raw(), libc::EPOLL_CTL_ADD, packets.raw(), events, client)?;
+        self.programs.insert(client, Program { packets, user });
+        Ok(())
+    }
+
+    /// There is no descriptor for another program: one of the user with the most has to go, and may come again.
+    fn make_room(&mut self) {
+        let mut of_user = HashMap::<u32, usize>::new();
+        for program in self.programs.values() {
+            *of_user.entry(program.user).or_default() += 1;
+        }
+        let most = of_user.into_iter().max_by_key(|(_, n)| *n).map(|(user, _)| user);
+        let client = self.programs.iter().find(|(_, it)| Some(it.user) == most).map(|(id, _)| *id);
+        if let Some(client) = client {
+            self.drop_program(client);
+        }
+    }
+
+    fn drop_program(&mut self, client: Client) {
+        self.programs.remove(&client);
+        self.seeks.remove_all_of(client);
+    }
+
+    fn hear(&mut self, client: Client) -> sovia_sys::Result<()> {
+        for _ in 0..TURN {
+            let Some(program) = self.programs.get(&client) else { return Ok(()) };
+            let mut buffer = [0; SAID + 1];
+            let said = match program.packets.receive(&mut buffer) {
+                Ok(received) if received.len == SAID => Said::decode(&buffer[..SAID]),
+                Err(Errno::EAGAIN) => return Ok(()),
+                // It has gone, or says what no program says.
+                _ => None,
+            };
+            let id = said.map_or((client, 0), |said| (client, said.id));
+            match said.map(|said| said.what) {
+                Some(What::Forget) => self.seeks.remove(id),
+                Some(What::Seek(link)) if let Some((link, is_connector)) = Link::with_role(&link) => {
+                    if self.seeks.add(id, Sought { link, is_connector }) {
+                        self.look_for(id, Sought { link, is_connector })?;
+                    }
+                }
+                _ => {
+                    self.drop_program(client);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another program seeks what this one has.
+    fn look_for(&mut self, id: seeks::Id, sought: Sought) -> sovia_sys::Result<()> {
+        for (other_id, other) in self.seeks.candidates(id) {
+            let program = |id: seeks::Id| self.programs.get(&id.0).map(|it| &it.packets);
+            let (Some(one), Some(another)) = (program(id), program(other_id)) else { continue };
+            match witness::ask(&self.witness, (one, &sought), (another, &other))? {
+                Verdict::One => {
+                    self.introduce(id, other_id);
+                    return Ok(());
+                }
+                Verdict::Different => {}
+                Verdict::FirstHasNone => {
+                    self.seeks.remove(id);
+                    return Ok(());
+                }
+                Verdict::SecondHasNone => self.seeks.remove(other_id),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each an end of a socket between them.
+    fn introduce(&mut self, one: seeks::Id, other: seeks::Id) {
+        // Without a descriptor for it they go on seeking.
+        let Ok([a, b]) = datagram::pair() else { return };
+        for (id, end) in [(one, a), (other, b)] {
+            self.seeks.remove(id);
+            let said = Said { id: id.1, what: What::Found };
+            let sent = self.programs.get(&id.0).map(|it| it.packets.send(&said.encode(), &[end.raw()]));
+            if !matches!(sent, Some(Ok(()))) {
+                // It does not take what it asks for.
+                self.drop_program(id.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Who seeks the other end of which connection. No clock, no call of the kernel's.
+
+use core::net::SocketAddr;
+use sovia_proto::meeting::Link;
+use std::collections::{BTreeMap, HashMap};
+
+/// What a program may seek at a time. What it seeks beyond that is not heard: it stays on TCP.
+const OF_ONE: usize = 1024;
+/// Others that are looked at for one that is sought: anybody who knows the addresses may say that they are its own.
+const CANDIDATES: usize = 8;
+
+/// A program that has come, as the agent counts them.
+pub(super) type Client = u64;
+
+/// Something sought: by whom, and the program's number for it.
+pub(super) type Id = (Client, u64);
+
+/// An end whose other one is sought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sought {
+    pub(super) link: Link,
+    pub(super) is_connector: bool,
+}
+
+impl Sought {
+    fn key(&self) -> Key {
+        (self.link.connector, self.link.acceptor, self.is_connector)
+    }
+
+    fn others_key(&self) -> Key {
+        (self.link.connector, self.link.acceptor, !self.is_connector)
+    }
+}
+
+/// A connection's addresses, and which of its ends.
+type Key = (SocketAddr, SocketAddr, bool);
+
+/// All that is sought.
+#[derive(Debug, Default)]
+pub(super) struct Seeks {
+    all: BTreeMap<Id, Sought>,
+    ends: HashMap<Key, Vec<Id>>,
+}
+
+impl Seeks {
+    /// Whether it has been put down. In the place of what the program sought by that number before.
+    pub(super) fn add(&mut self, id: Id, sought: Sought) -> bool {
+        self.remove(id);
+        if self.of(id.0).count() >= OF_ONE {
+            return false;
+        }
+        self.all.insert(id, sought);
+        self.ends.entry(sought.key()).or_default().push(id);
+        true
+    }
+
+    /// Those that may have the other end, the latest first.
+    pub(super) fn candidates(&self, id: Id) -> Vec<(Id, Sought)> {
+        let Some(sought) = self.all.get(&id) else { return Vec::new() };
+        let others = self.ends.get(&sought.others_key()).into_iter().flatten().rev();
+        others.filter_map(|other| Some((*other, *self.all.get(other)?))).take(CANDIDATES).collect()
+    }
+
+    pub(super) fn remove(&mut self, id: Id) {
+        let Some(sought) = self.all.remove(&id) else { return };
+        let key = sought.key();
+        if let Some(ids) = self.ends.get_mut(&key) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.ends.remove(&key);
+            }
+        }
+    }
+
+    /// A program has gone.
+    pub(super) fn remove_all_of(&mut self, client: Client) {
+        let ids: Vec<Id> = self.of(client).collect();
+        ids.into_iter().for_each(|id| self.remove(id));
+    }
+
+    fn of(&self, client: Client) -> impl Iterator<Item = Id> {
+        self.all.range((client, 0)..=(client, u64::MAX)).map(|(id, _)| *id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sought(port: u16, is_connector: bool) -> Sought {
+        let connector = SocketAddr::new("10.0.0.2".parse().unwrap(), port);
+        let link = Link { connector, acceptor: "10.0.0.3:6379".parse().unwrap(), cookie: 1 };
+        Sought { link, is_connector }
+    }
+
+    fn ids(seeks: &Seeks, id: Id) -> Vec<Id> {
+        seeks.candidates(id).into_iter().map(|(id, _)| id).collect()
+    }
+
+    #[test]
+    fn the_other_ends_of_the_same_addresses_are_candidates() {
+        let mut seeks = Seeks::default();
+        assert!(seeks.add((1, 7), sought(5, true)));
+        assert!(seeks.add((2, 7), sought(5, true)));
+        assert!(seeks.add((3, 7), sought(5, false)));
+        assert!(seeks.add((3, 8), sought(6, false)));
+        assert_eq!(ids(&seeks, (3, 7)), [(2, 7), (1, 7)]);
+        assert_eq!(ids(&seeks, (1, 7)), [(3, 7)]);
+        assert_eq!(ids(&seeks, (3, 8)), []);
+        seeks.remove((1, 7));
+        assert_eq!(ids(&seeks, (3, 7)), [(2, 7)]);
+        seeks.remove_all_of(2);
+        assert_eq!(ids(&seeks, (3, 7)), []);
+        // The same number for something else.
+        assert!(seeks.add((3, 8), sought(5, true)));
+        assert_eq!(ids(&seeks, (3, 8)), [(3, 7)]);
+        seeks.remove_all_of(3);
+        assert!(seeks.all.is_empty() && seeks.ends.is_empty());
+    }
+
+    #[test]
+    fn a_flood_is_bounded_and_the_latest_are_looked_at() {
+        let mut seeks = Seeks::default();
+        let heard = (0..2000).filter(|&n| seeks.add((1, n), sought(5, true))).count();
+        assert_eq!(heard, OF_ONE);
+        assert!(seeks.add((2, 0), sought(5, true)));
+        assert!(seeks.add((3, 0), sought(5, false)));
+        let candidates = ids(&seeks, (3, 0));
+        assert_eq!((candidates.len(), candidates[0]), (CANDIDATES, (2, 0)));
+    }
+}

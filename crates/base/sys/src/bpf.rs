@@ -1,0 +1,104 @@
+//! Programs that the kernel runs over a packet, by `bpf(2)`: loaded once, then run by hand.
+
+use crate::call::{Errno, RawFd, Result, Sysno};
+use crate::fd::Fd;
+
+/// One instruction: operation, registers, offset and constant, as in `struct bpf_insn`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Instruction {
+    /// What is done.
+    pub code: u8,
+    /// The register that is written in the lower four bits, the one that is read in the upper ones.
+    pub registers: u8,
+    /// Of a jump, in instructions, or of an access, in bytes.
+    pub offset: i16,
+    /// A constant.
+    pub constant: i32,
+}
+
+/// A loaded program.
+#[derive(Debug)]
+pub struct Program(Fd);
+
+const PROG_LOAD: usize = 5;
+const PROG_TEST_RUN: usize = 10;
+const SCHED_CLS: u32 = 3;
+
+/// The part of `union bpf_attr` that loading takes.
+#[repr(C)]
+struct Load {
+    kind: u32,
+    instructions: u32,
+    code: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+}
+
+/// The part that running takes.
+#[repr(C)]
+struct Run {
+    program: u32,
+    result: u32,
+    size_in: u32,
+    size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+}
+
+fn bpf<T>(command: usize, attributes: &mut T) -> Result<usize> {
+    let attributes = core::ptr::from_mut(attributes);
+    // SAFETY: the attributes live through the call, are as long as said, and point to memory that does too: both callers
+    // have borrowed it.
+    unsafe { syscalls::syscall!(Sysno::bpf, command, attributes, size_of::<T>()) }
+}
+
+impl Program {
+    /// Loads a program that classifies packets (`BPF_PROG_TYPE_SCHED_CLS`).
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`, `EACCES` or `EINVAL` where the kernel finds that it is not sound.
+    pub fn load(code: &[Instruction]) -> Result<Program> {
+        let mut attributes = Load {
+            kind: SCHED_CLS,
+            instructions: code.len() as u32,
+            code: code.as_ptr() as u64,
+            license: c"Dual MIT/GPL".as_ptr() as u64,
+            log_level: 0,
+            log_size: 0,
+            log: 0,
+            kernel_version: 0,
+            flags: 0,
+        };
+        bpf(PROG_LOAD, &mut attributes).map(|fd| Program(Fd::adopt(fd as RawFd)))
+    }
+
+    /// Runs it over a packet in the network namespace of the calling thread: its result, and the packet as it has left it.
+    ///
+    /// # Errors
+    /// What the kernel refuses it with.
+    pub fn run<const N: usize>(&self, packet: &[u8; N]) -> Result<(u32, [u8; N])> {
+        let mut out = [0; N];
+        let mut attributes = Run {
+            program: self.0.raw() as u32,
+            result: 0,
+            size_in: N as u32,
+            size_out: N as u32,
+            data_in: packet.as_ptr() as u64,
+            data_out: out.as_mut_ptr() as u64,
+            repeat: 1,
+            duration: 0,
+        };
+        bpf(PROG_TEST_RUN, &mut attributes)?;
+        if attributes.size_out as usize != N {
+            return Err(Errno::EBADMSG);
+        }
+        Ok((attributes.result, out))
+    }
+}

@@ -1,0 +1,24 @@
+//! Network namespaces: which one a socket belongs to, and entering it.
+
+use crate::call::{RawFd, Result, Sysno};
+use crate::fd::Fd;
+
+/// The network namespace of a socket. That of an accepted Unix socket is the one in which its other end was made.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_ADMIN` there.
+pub fn of_socket(socket: RawFd) -> Result<Fd> {
+    const SIOCGSKNS: usize = 0x894c;
+    // SAFETY: takes a descriptor and a number, and makes a descriptor.
+    let fd = unsafe { syscalls::syscall!(Sysno::ioctl, socket, SIOCGSKNS) }?;
+    Ok(Fd::adopt(fd as RawFd))
+}
+
+/// Takes the calling thread to a network namespace.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN` here and there.
+pub fn enter(namespace: &Fd) -> Result<()> {
+    // SAFETY: takes a descriptor and a number.
+    unsafe { syscalls::syscall!(Sysno::setns, namespace.raw(), libc::CLONE_NEWNET) }.map(drop)
+}

@@ -1,0 +1,148 @@
+//! First meetings of two processes that the agent introduces to each other.
+
+use super::{Meeting, Meetings, RETRY_NS, Stage};
+use crate::conn::Role;
+use crate::meeting::agent::Search;
+use crate::meeting::junk;
+use crate::meeting::offer::take_offer;
+use crate::meeting::proof::{Proof, hear, speaker, trusts_some};
+use crate::meeting::DATAGRAMS;
+use crate::message::{Message, Process, Step};
+use crate::pair;
+use core::sync::atomic::Ordering;
+use sovia_control::{Junk, Reason};
+use sovia_sys::{Errno, clock};
+use sovia_sys::datagram::Datagram;
+
+/// Transfers of an end whose peer has an address of its own network namespace, and has not answered, after which the agent is
+/// asked as well: one of the two may be in a sandbox.
+const ASKED_AFTER: u32 = 16;
+
+/// What the agent has brought.
+pub(super) struct Introduced {
+    /// Acceptor: a socket to the process with the other end. A connector has it in the place of its name.
+    pub(super) socket: Option<Datagram>,
+    /// Acceptor: which process that is, and its user, once it has spoken.
+    pub(super) peer: Option<(Process, u32)>,
+}
+
+impl Meeting {
+    /// By what the process is known that has the other end.
+    pub(super) fn proof(&self) -> Proof {
+        if self.introduced.is_some() { Proof::Agent } else { Proof::Kernel }
+    }
+
+    fn wants_agent(&self) -> bool {
+        let transfers = self.at.conn.transfers.load(Ordering::Relaxed);
+        let is_open = matches!(self.stage, Stage::Far | Stage::Bound { .. } | Stage::Looking { .. });
+        is_open
+            && self.introduced.is_none()
+            && (self.is_far || transfers.wrapping_sub(self.asked_at) >= ASKED_AFTER)
+            && trusts_some(&self.link, self.role)
+    }
+}
+
+impl Meetings {
+    /// Has the agent seek the other end, and takes what it has found.
+    #[inline(never)]
+    pub(super) fn step_by_agent(&mut self, i: u32) {
+        let meeting = &mut self.list[i];
+        meeting.greet_introduced();
+        if !meeting.wants_agent() {
+            return;
+        }
+        if let Some(search) = meeting.search {
+            if let Some(socket) = self.agent.found(search) {
+                meeting.search = None;
+                meeting.meet_at(socket);
+            } else if !self.agent.seeks(search) {
+                // The agent has ended.
+                meeting.search = None;
+            }
+            return;
+        }
+        match self.agent.seek(&meeting.link, meeting.role) {
+            Search::Begun(search) => meeting.search = Some(search),
+            Search::NoAgent if meeting.is_far => self.give_up(i, Reason::NoAgent),
+            Search::NoAgent | Search::Later => {}
+        }
+    }
+
+    /// Acceptor: what the process with the other end has sent on the socket that the agent has brought.
+    #[inline(never)]
+    pub(super) fn hear_introduced(&mut self, i: u32) {
+        for _ in 0..DATAGRAMS {
+            let meeting = &mut self.list[i];
+            let Some(Introduced { socket: Some(socket), peer }) = &mut meeting.introduced else { return };
+            let Some((message, received)) = hear(socket) else { return };
+            let link = &meeting.link;
+            let speaker = speaker(link, meeting.role, Proof::Agent, &message, &received);
+            let Some(speaker) = speaker else { continue };
+            meeting.at.conn.approach.note_message(meeting.at.conn.transfers.load(Ordering::Relaxed));
+            *peer = Some((message.from, speaker.uid));
+            match message.step {
+                Step::Hello => {}
+                Step::Offer => {
+                    let trials = &mut self.trials;
+                    let taken = take_offer(socket, link, Proof::Agent, trials, &message, received);
+                    if let Err(refusal) = taken {
+                        self.refuse(i, refusal);
+                        return;
+                    }
+                }
+                _ => junk(Junk::Stale),
+            }
+        }
+    }
+}
+
+impl Meeting {
+    /// Goes on with the process at the other end of a socket.
+    fn meet_at(&mut self, socket: Datagram) {
+        let hello = Message::new(Step::Hello, pair::me(), self.link).encode();
+        if socket.send(&hello, &[]).is_err() {
+            // It has gone again: seek another one.
+            return;
+        }
+        self.note_message();
+        self.since = clock::now_ns();
+        let socket = match self.role {
+            Role::Connector => {
+                self.stage = Stage::Bound { name: socket, offered: None };
+                None
+            }
+            Role::Acceptor => {
+                self.stage = Stage::Looking { greeted: true };
+                Some(socket)
+            }
+        };
+        self.introduced = Some(Introduced { socket, peer: None });
+    }
+
+    /// Greets the other end once more, should the first time have been for nothing.
+    fn greet_introduced(&mut self) {
+        let Some(introduced) = &self.introduced else { return };
+        let socket = match &self.stage {
+            Stage::Bound { name, .. } => Some(name),
+            _ => introduced.socket.as_ref(),
+        };
+        let now = clock::now_ns();
+        let Some(socket) = socket.filter(|_| now - self.since >= RETRY_NS) else { return };
+        let hello = Message::new(Step::Hello, pair::me(), self.link).encode();
+        self.since = now;
+        match socket.send(&hello, &[]) {
+            Ok(()) | Err(Errno::EAGAIN) => {}
+            Err(_) => {
+                self.part();
+                if matches!(self.stage, Stage::Bound { .. }) {
+                    self.stage = Stage::Far;
+                }
+            }
+        }
+    }
+
+    /// The process that the agent had introduced is not there any more, or has forgotten: from the beginning.
+    pub(super) fn part(&mut self) {
+        self.introduced = None;
+    }
+}
