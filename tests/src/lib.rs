@@ -8,6 +8,7 @@
 
 mod apps;
 mod board;
+mod hosts;
 mod launch;
 mod leftovers;
 mod nics;
@@ -19,6 +20,7 @@ mod transcript;
 pub mod walk;
 mod workspace;
 
+pub use hosts::{Agent, Hosts};
 pub use launch::{Launch, Outcome, Running, finish};
 pub use leftovers::Leftovers;
 pub use nics::{LOSSY, Nics};

@@ -27,8 +27,8 @@ mod wire;
 
 pub use port::Faults;
 pub use sovia_proto::agent::PATH;
-pub use vouch::{Error as VouchError, Voucher, speak};
 use std::path::PathBuf;
+pub use vouch::{Error as VouchError, Voucher, speak};
 
 /// A NIC's configuration.
 #[derive(Debug, Clone)]

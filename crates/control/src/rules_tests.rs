@@ -198,7 +198,13 @@ fn a_nic_is_named_where_one_is_needed_and_only_there() {
 fn a_trusted_user_is_one_that_a_matching_rule_names() {
     let rules = Rules::parse("trust:uid=112,port=6379; trust:any,program=y").unwrap();
     let trusts = |program: &[u8], local: &str, uid| {
-        rules.trusts(program, End::Acceptor, local.parse().unwrap(), CLIENT.parse().unwrap(), Some(uid))
+        rules.trusts(
+            program,
+            End::Acceptor,
+            local.parse().unwrap(),
+            CLIENT.parse().unwrap(),
+            Some(uid),
+        )
     };
     assert!(trusts(b"x", REDIS, 112) && trusts(b"y", REDIS, 113));
     assert!(!trusts(b"x", REDIS, 113) && !trusts(b"x", "127.0.0.1:6380", 112));
@@ -206,7 +212,13 @@ fn a_trusted_user_is_one_that_a_matching_rule_names() {
     assert_eq!(rules.to_string(), "trust:port=6379,uid=112;trust:program=y,any");
     assert_eq!(Rules::parse(&rules.to_string()).unwrap(), rules);
     let none = Rules::parse("only:port=6379").unwrap();
-    assert!(!none.trusts(b"x", End::Acceptor, REDIS.parse().unwrap(), CLIENT.parse().unwrap(), Some(0)));
+    assert!(!none.trusts(
+        b"x",
+        End::Acceptor,
+        REDIS.parse().unwrap(),
+        CLIENT.parse().unwrap(),
+        Some(0)
+    ));
 }
 
 #[test]

@@ -71,7 +71,9 @@ impl Voucher {
     pub fn open(path: &Path, mut speaker: Command) -> Result<Voucher, Error> {
         let listener = listen(path)?;
         let (own, its) = Packets::pair().map_err(Error::Kernel)?;
-        speaker.stdin(Stdio::from(OwnedFd::from(listener))).stdout(Stdio::from(OwnedFd::from(Fd::from(its))));
+        speaker
+            .stdin(Stdio::from(OwnedFd::from(listener)))
+            .stdout(Stdio::from(OwnedFd::from(Fd::from(its))));
         let witness = Witness::new().map_err(Error::Privilege)?;
         let child = speaker.spawn().map_err(Error::Start)?;
         witness.confine().map_err(Error::Privilege)?;
@@ -226,7 +228,9 @@ impl Speaker {
             let id = said.map_or((client, 0), |said| (client, said.id));
             match said.map(|said| said.what) {
                 Some(What::Forget) => self.seeks.remove(id),
-                Some(What::Seek(link)) if let Some((link, is_connector)) = Link::with_role(&link) => {
+                Some(What::Seek(link))
+                    if let Some((link, is_connector)) = Link::with_role(&link) =>
+                {
                     if self.seeks.add(id, Sought { link, is_connector }) {
                         self.look_for(id, Sought { link, is_connector })?;
                     }
@@ -268,7 +272,8 @@ impl Speaker {
         for (id, end) in [(one, a), (other, b)] {
             self.seeks.remove(id);
             let said = Said { id: id.1, what: What::Found };
-            let sent = self.programs.get(&id.0).map(|it| it.packets.send(&said.encode(), &[end.raw()]));
+            let sent =
+                self.programs.get(&id.0).map(|it| it.packets.send(&said.encode(), &[end.raw()]));
             if !matches!(sent, Some(Ok(()))) {
                 // It does not take what it asks for.
                 self.drop_program(id.0);

@@ -116,7 +116,8 @@ impl Witness {
 
     fn judge(&self, question: &[u8], programs: [Packets; 2]) -> Verdict {
         const TRIES: usize = 3;
-        let half = |i: usize| question[i * LINK..][..LINK].try_into().ok().and_then(Link::with_role);
+        let half =
+            |i: usize| question[i * LINK..][..LINK].try_into().ok().and_then(Link::with_role);
         let (Some(first), Some(second)) = (half(0), half(1)) else { return Verdict::Different };
         if first.1 == second.1 || !first.0.same_connection(&second.0) {
             return Verdict::Different;

@@ -65,7 +65,8 @@ pub fn keep_capabilities(kept: &[u32]) -> Result<()> {
     for (i, word) in data.iter_mut().enumerate() {
         // Effective, permitted, inheritable of the first 32, then of the others.
         let (half, is_inheritable) = (i as u32 / 3, i % 3 == 2);
-        let mask = kept.iter().filter(|&&it| it / 32 == half).fold(0, |mask, it| mask | 1 << (it % 32));
+        let mask =
+            kept.iter().filter(|&&it| it / 32 == half).fold(0, |mask, it| mask | 1 << (it % 32));
         *word &= if is_inheritable { 0 } else { mask };
     }
     sys!(capset, header.as_ptr(), data.as_ptr()).map(drop)

@@ -70,8 +70,7 @@ pub(crate) fn file_address(path: &[u8]) -> Result<(libc::sockaddr_un, u32)> {
     for (to, from) in sun_path.iter_mut().zip(path) {
         *to = *from as libc::c_char;
     }
-    let address =
-        libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path };
+    let address = libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path };
     Ok((address, 3 + path.len() as u32))
 }
 

@@ -113,7 +113,8 @@ impl Agent {
         let Some(Said { id, what: What::Found }) = Said::decode(bytes) else { return self.clear() };
         // Perhaps of what is not sought any longer.
         let Some(sought) = self.sought.get_mut(&id) else { return };
-        let end = <[Fd; 1]>::try_from(received.fds).ok().and_then(|[end]| Datagram::of_pair(end).ok());
+        let end =
+            <[Fd; 1]>::try_from(received.fds).ok().and_then(|[end]| Datagram::of_pair(end).ok());
         if end.is_none() {
             self.sought.remove(&id);
             return;

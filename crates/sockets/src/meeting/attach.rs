@@ -34,10 +34,18 @@ pub(super) fn find_request(link: &Link) -> Option<(u32, Pending)> {
 
 /// Acceptor: the request that mirrors our end of the connection, of the process that the agent has introduced as the one with
 /// the other end.
-pub(super) fn find_request_of(process: Process, stranger: u32, link: &Link) -> Option<(u32, Pending)> {
+pub(super) fn find_request_of(
+    process: Process,
+    stranger: u32,
+    link: &Link,
+) -> Option<(u32, Pending)> {
     let mut found = None;
     pair::each(|index, pair| {
-        if !pair.is_far() || pair.peer != process || pair.stranger != Some(stranger) || !pair.has_doors() {
+        if !pair.is_far()
+            || pair.peer != process
+            || pair.stranger != Some(stranger)
+            || !pair.has_doors()
+        {
             return;
         }
         pair.each_request(|request, discriminator| {

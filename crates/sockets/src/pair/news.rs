@@ -1,7 +1,7 @@
 //! Tells the waiters of either side that a connection has news, and rings those asleep.
 
-use super::doors::door;
 use super::bells;
+use super::doors::door;
 use super::table::of;
 use super::{Pair, SideIndex};
 use crate::conn::Guard;

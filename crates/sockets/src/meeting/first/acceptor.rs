@@ -2,9 +2,7 @@
 
 use super::{Meetings, RETRY_NS, Stage};
 use crate::conn::Role;
-use crate::meeting::attach::{
-    Attached, attach_as_acceptor, find_request, find_request_of,
-};
+use crate::meeting::attach::{Attached, attach_as_acceptor, find_request, find_request_of};
 use crate::meeting::offer::{show, take_offer};
 use crate::meeting::proof::{Proof, hear, rendezvous};
 use crate::meeting::{DATAGRAMS, junk};

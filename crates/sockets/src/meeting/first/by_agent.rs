@@ -2,17 +2,17 @@
 
 use super::{Meeting, Meetings, RETRY_NS, Stage};
 use crate::conn::Role;
+use crate::meeting::DATAGRAMS;
 use crate::meeting::agent::Search;
 use crate::meeting::junk;
 use crate::meeting::offer::take_offer;
 use crate::meeting::proof::{Proof, hear, speaker, trusts_some};
-use crate::meeting::DATAGRAMS;
 use crate::message::{Message, Process, Step};
 use crate::pair;
 use core::sync::atomic::Ordering;
 use sovia_control::{Junk, Reason};
-use sovia_sys::{Errno, clock};
 use sovia_sys::datagram::Datagram;
+use sovia_sys::{Errno, clock};
 
 /// Transfers of an end whose peer has an address of its own network namespace, and has not answered, after which the agent is
 /// asked as well: one of the two may be in a sandbox.
@@ -34,7 +34,8 @@ impl Meeting {
 
     fn wants_agent(&self) -> bool {
         let transfers = self.at.conn.transfers.load(Ordering::Relaxed);
-        let is_open = matches!(self.stage, Stage::Far | Stage::Bound { .. } | Stage::Looking { .. });
+        let is_open =
+            matches!(self.stage, Stage::Far | Stage::Bound { .. } | Stage::Looking { .. });
         is_open
             && self.introduced.is_none()
             && (self.is_far || transfers.wrapping_sub(self.asked_at) >= ASKED_AFTER)
@@ -73,12 +74,18 @@ impl Meetings {
     pub(super) fn hear_introduced(&mut self, i: u32) {
         for _ in 0..DATAGRAMS {
             let meeting = &mut self.list[i];
-            let Some(Introduced { socket: Some(socket), peer }) = &mut meeting.introduced else { return };
+            let Some(Introduced { socket: Some(socket), peer }) = &mut meeting.introduced else {
+                return;
+            };
             let Some((message, received)) = hear(socket) else { return };
             let link = &meeting.link;
             let speaker = speaker(link, meeting.role, Proof::Agent, &message, &received);
             let Some(speaker) = speaker else { continue };
-            meeting.at.conn.approach.note_message(meeting.at.conn.transfers.load(Ordering::Relaxed));
+            meeting
+                .at
+                .conn
+                .approach
+                .note_message(meeting.at.conn.transfers.load(Ordering::Relaxed));
             *peer = Some((message.from, speaker.uid));
             match message.step {
                 Step::Hello => {}

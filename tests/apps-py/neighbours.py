@@ -1,0 +1,145 @@
+"""Two ends of a conversation that may be in different network namespaces.
+
+    python3 neighbours.py answer ADDRESS PORT CONNECTIONS
+    python3 neighbours.py ask CASE ADDRESS PORT [SOURCE_PORT] [FOLDER]
+
+Both end with "ok". The one that asks says of each connection whether it came to be accelerated.
+"""
+
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+
+
+def answer(address, port, connections):
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind((address, int(port)))
+    listener.listen(64)
+
+    def serve(connection):
+        with connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                while data := connection.recv(65536):
+                    connection.sendall(data)
+            except ConnectionResetError:
+                # As when a process is killed that has not read everything.
+                pass
+
+    threads = []
+    for _ in range(int(connections)):
+        threads.append(threading.Thread(target=serve, args=[listener.accept()[0]]))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+
+
+def connect(address, port, source):
+    for _ in range(1000):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if source:
+            connection.bind(("0.0.0.0", int(source)))
+        try:
+            connection.connect((address, int(port)))
+            return connection
+        except ConnectionRefusedError:
+            # The other one is not there yet.
+            connection.close()
+            time.sleep(0.02)
+    raise TimeoutError("nobody listens there")
+
+
+def converse(connection, rounds):
+    for i in range(rounds):
+        message = b"%d of %s;" % (i, sys.argv[0].encode()) * (i % 7 + 1)
+        connection.sendall(message)
+        back = b""
+        while len(back) < len(message):
+            part = connection.recv(len(message) - len(back))
+            assert part, "the stream has ended"
+            back += part
+        assert back == message, (back, message)
+
+
+def over_tcp(connection):
+    """Bytes that the kernel's socket has received."""
+    return struct.unpack_from("=Q", connection.getsockopt(socket.IPPROTO_TCP, 11, 136), 128)[0]
+
+
+def comes_to_be_accelerated(connection, rounds=500):
+    for _ in range(rounds):
+        converse(connection, 20)
+        before = over_tcp(connection)
+        converse(connection, 20)
+        if over_tcp(connection) == before:
+            return True
+    return False
+
+
+def say(connection):
+    print("accelerated" if comes_to_be_accelerated(connection) else "tcp", flush=True)
+
+
+def once(connect, _):
+    connection = connect()
+    say(connection)
+    # As much as fills every buffer on the way.
+    data = os.urandom(3 << 20)
+    sender = threading.Thread(target=connection.sendall, args=[data])
+    sender.start()
+    back = bytearray()
+    while len(back) < len(data):
+        back += connection.recv(1 << 20)
+    sender.join()
+    assert back == data, "other bytes have come back"
+
+
+def many(connect, _):
+    for _ in range(8):
+        with connect() as connection:
+            say(connection)
+
+
+def wait_for(folder, name):
+    while not os.path.exists(os.path.join(folder, name)):
+        time.sleep(0.01)
+
+
+def again(connect, folder):
+    """One connection before the agent ends, one after another one has begun. The first goes on."""
+    first = connect()
+    say(first)
+    wait_for(folder, "go_on")
+    second = connect()
+    say(second)
+    converse(first, 100)
+
+
+def stopped(connect, folder):
+    """The agent stands still while they would meet."""
+    connection = connect()
+    converse(connection, 2000)
+    print("went on", flush=True)
+    wait_for(folder, "go_on")
+    say(connection)
+
+
+def killed(connect, _):
+    connection = connect()
+    say(connection)
+    os.kill(os.getpid(), 9)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "answer":
+        answer(*sys.argv[2:])
+    else:
+        case, address, port, source, folder = (sys.argv[2:] + ["", ""])[:5]
+        globals()[case](lambda: connect(address, port, source), folder)
+    print("ok")

@@ -1,0 +1,125 @@
+//! Two network namespaces with a way between them, as two containers on a bridge have one; and an agent.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::workspace::{TempDir, sovia};
+
+/// Two network namespaces, which end with it.
+#[derive(Debug)]
+pub struct Hosts {
+    names: [String; 2],
+}
+
+impl Hosts {
+    /// The addresses of the first and of the second, in each pair of namespaces.
+    pub const ADDRESSES: [&str; 2] = ["10.91.7.2", "10.91.7.3"];
+
+    /// `None` where this process may make none.
+    ///
+    /// # Panics
+    /// If the way between them cannot be made.
+    pub fn new() -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let names = ["a", "b"].map(|end| format!("sovia-{}-{number}{end}", std::process::id()));
+        let hosts = Self { names };
+        let [a, b] = &hosts.names;
+        if !ip(&format!("netns add {a}")) || !ip(&format!("netns add {b}")) {
+            return None;
+        }
+        let way = format!("link add way netns {a} type veth peer name way netns {b}");
+        assert!(ip(&way), "{way}");
+        for (name, address) in hosts.names.iter().zip(Self::ADDRESSES) {
+            for command in
+                ["link set lo up", "link set way up", &format!("addr add {address}/24 dev way")]
+            {
+                assert!(ip(&format!("-n {name} {command}")), "{name}: {command}");
+            }
+        }
+        Some(hosts)
+    }
+
+    /// The words by which a program is started in one of them.
+    pub fn prefix(&self, which: usize) -> String {
+        format!("ip netns exec {}", self.names[which])
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in &self.names {
+            ip(&format!("netns del {name}"));
+        }
+    }
+}
+
+fn ip(arguments: &str) -> bool {
+    let arguments = arguments.split_whitespace();
+    Command::new("ip").args(arguments).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
+}
+
+/// An agent that vouches, which ends with it.
+#[derive(Debug)]
+pub struct Agent {
+    child: Child,
+}
+
+impl Agent {
+    /// Where programs find an agent in a folder.
+    pub fn path(folder: &TempDir) -> PathBuf {
+        folder.path().join("agent")
+    }
+
+    /// An agent in a folder; or why there is none here.
+    ///
+    /// # Errors
+    /// What it has said.
+    ///
+    /// # Panics
+    /// If it cannot be started at all.
+    pub fn start(folder: &TempDir) -> Result<Self, String> {
+        let mut child = Command::new(sovia())
+            .args(["agent", "--socket"])
+            .arg(Self::path(folder))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("sovia agent starts");
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        output.read_line(&mut line).expect("it says when it is ready");
+        if line.starts_with("the agent is ready at ") {
+            return Ok(Self { child });
+        }
+        let output = child.wait_with_output().expect("it has ended");
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Its processes: the one with privileges, and the one that speaks to programs.
+    pub fn processes(&self) -> Vec<i32> {
+        let id = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let children = children.unwrap_or_default();
+        let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+        std::iter::once(id.cast_signed()).chain(children).collect()
+    }
+
+    /// Sends a signal to all of it.
+    pub fn signal(&self, signal: i32) {
+        for process in self.processes() {
+            // SAFETY: kill has no memory effects; the child has not been waited for, nor has it its own.
+            unsafe { libc::kill(process, signal) };
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
