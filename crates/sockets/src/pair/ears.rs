@@ -84,6 +84,9 @@ fn make(ear: &Ear) -> Option<()> {
     if !reader.is_high() || !writer.is_high() {
         return None;
     }
+    // Under a filter of system calls that lets no byte be taken, this process could ring no stranger.
+    call::write(writer.raw(), &[0]).ok()?;
+    call::take_from_pipe(reader.raw(), &mut [0; TAKEN]).ok()?;
     ear.state.store(0, Ordering::Relaxed);
     ear.reader.store(reader.into_raw(), Ordering::Release);
     ear.writer.store(writer.into_raw(), Ordering::Release);

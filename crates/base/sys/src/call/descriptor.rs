@@ -1,6 +1,7 @@
 //! Descriptors, whatever they are of.
 
-use super::{RawFd, Result, Sysno};
+use super::{Errno, RawFd, Result, Sysno};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Closes a descriptor.
 pub fn close(fd: RawFd) -> Result<()> {
@@ -50,11 +51,69 @@ pub fn pipe() -> Result<[RawFd; 2]> {
     Ok(fds)
 }
 
-/// Takes up to so many bytes out of a pipe and forgets them. Never waits, whatever mode the pipe's open file is in.
+/// Takes up to so many bytes out of a pipe and forgets them. Never waits, whatever mode the pipe's open file is in. What
+/// watches the writing end is told that a buffer has been emptied; `read` tells it only if the pipe was full.
+///
+/// Filters of system calls differ in which of the calls for it they refuse: podman's lets no vmsplice through.
 ///
 /// # Errors
-/// `EAGAIN` if there are none; otherwise see vmsplice(2).
+/// `EAGAIN` if there are none; otherwise see splice(2).
 pub fn take_from_pipe(fd: RawFd, bytes: &mut [u8]) -> Result<usize> {
+    /// Which of them the kernel lets this process make.
+    static REFUSED: AtomicUsize = AtomicUsize::new(0);
+    const WAYS: [fn(RawFd, &mut [u8]) -> Result<usize>; 2] = [take_by_vmsplice, take_by_splice];
+    for (index, take) in WAYS.iter().enumerate().skip(REFUSED.load(Ordering::Relaxed)) {
+        match take(fd, bytes) {
+            Err(Errno::ENOSYS | Errno::EPERM | Errno::EACCES) => {
+                REFUSED.fetch_max(index + 1, Ordering::Relaxed);
+            }
+            taken => return taken,
+        }
+    }
+    Err(Errno::ENOSYS)
+}
+
+fn take_by_vmsplice(fd: RawFd, bytes: &mut [u8]) -> Result<usize> {
     let part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     sys!(vmsplice, fd, &raw const part, 1usize, libc::SPLICE_F_NONBLOCK)
+}
+
+/// By way of another pipe, which goes away with what has come.
+fn take_by_splice(fd: RawFd, bytes: &mut [u8]) -> Result<usize> {
+    let [read, write] = pipe()?;
+    let taken = sys!(splice, fd, 0usize, write, 0usize, bytes.len(), libc::SPLICE_F_NONBLOCK);
+    for end in [read, write] {
+        let _ = close(end);
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_takes_and_tells_writers_and_never_waits() {
+        for take in [take_by_vmsplice, take_by_splice, take_from_pipe] {
+            let [read, write] = pipe().unwrap();
+            fcntl(read, libc::F_SETFL, 0).unwrap();
+            let watch = crate::poll::epoll_create().unwrap();
+            let events = (libc::EPOLLOUT | libc::EPOLLET) as u32;
+            crate::poll::epoll_ctl(watch, libc::EPOLL_CTL_ADD, write, events, 0).unwrap();
+            let is_told = || {
+                let mut event = [libc::epoll_event { events: 0, u64: 0 }];
+                // SAFETY: room for one event, and a descriptor of this test's.
+                unsafe { libc::epoll_wait(watch, event.as_mut_ptr(), 1, 0) == 1 }
+            };
+            assert!(is_told(), "of the room that there is from the start");
+            assert_eq!(take(read, &mut [0; 64]), Err(Errno::EAGAIN));
+            crate::call::write(write, &[7; 3]).unwrap();
+            assert_eq!(take(read, &mut [0; 64]), Ok(3));
+            assert!(is_told());
+            assert!(!is_told());
+            for end in [read, write, watch] {
+                close(end).unwrap();
+            }
+        }
+    }
 }
