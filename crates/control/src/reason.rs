@@ -91,6 +91,8 @@ counters! {
         HalfClosed = 32, "one side was shut before the two ends had met";
         /// The streams of this libc read and write past the library.
         UnknownLibc = 33, "this libc's stdio is not known, and would go past Sovia";
+        /// sock_diag is refused: a sandbox lets no netlink socket through.
+        OwnerUnknown = 34, "the kernel does not say here whose the other end is (is AF_NETLINK forbidden?)";
     }
 }
 
