@@ -1,7 +1,7 @@
 //! Descriptors, whatever they are of.
 
 use super::{Errno, RawFd, Result, Sysno};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Closes a descriptor.
 pub fn close(fd: RawFd) -> Result<()> {
@@ -59,18 +59,17 @@ pub fn pipe() -> Result<[RawFd; 2]> {
 /// # Errors
 /// `EAGAIN` if there are none; otherwise see splice(2).
 pub fn take_from_pipe(fd: RawFd, bytes: &mut [u8]) -> Result<usize> {
-    /// Which of them the kernel lets this process make.
-    static REFUSED: AtomicUsize = AtomicUsize::new(0);
-    const WAYS: [fn(RawFd, &mut [u8]) -> Result<usize>; 2] = [take_by_vmsplice, take_by_splice];
-    for (index, take) in WAYS.iter().enumerate().skip(REFUSED.load(Ordering::Relaxed)) {
-        match take(fd, bytes) {
+    /// A filter stays until the process ends.
+    static REFUSES_VMSPLICE: AtomicBool = AtomicBool::new(false);
+    if !REFUSES_VMSPLICE.load(Ordering::Relaxed) {
+        match take_by_vmsplice(fd, bytes) {
             Err(Errno::ENOSYS | Errno::EPERM | Errno::EACCES) => {
-                REFUSED.fetch_max(index + 1, Ordering::Relaxed);
+                REFUSES_VMSPLICE.store(true, Ordering::Relaxed);
             }
             taken => return taken,
         }
     }
-    Err(Errno::ENOSYS)
+    take_by_splice(fd, bytes)
 }
 
 fn take_by_vmsplice(fd: RawFd, bytes: &mut [u8]) -> Result<usize> {
@@ -102,8 +101,7 @@ mod tests {
             crate::poll::epoll_ctl(watch, libc::EPOLL_CTL_ADD, write, events, 0).unwrap();
             let is_told = || {
                 let mut event = [libc::epoll_event { events: 0, u64: 0 }];
-                // SAFETY: room for one event, and a descriptor of this test's.
-                unsafe { libc::epoll_wait(watch, event.as_mut_ptr(), 1, 0) == 1 }
+                crate::poll::epoll_wait(watch, &mut event, Some(0), None) == Ok(1)
             };
             assert!(is_told(), "of the room that there is from the start");
             assert_eq!(take(read, &mut [0; 64]), Err(Errno::EAGAIN));
