@@ -143,7 +143,8 @@ fn private_users_meet_their_own_user_and_root() {
 #[test]
 fn private_users_meet_no_other_user() {
     let test = "private_users_meet_no_other_user";
-    on_tcp(test, &unit("private-users"), &user(CLIENT), "the other end belongs to another user");
+    let reason = "1 to users without a number in this user namespace";
+    on_tcp(test, &unit("private-users"), &user(CLIENT), reason);
 }
 
 /// Two containers of one network namespace.
