@@ -28,6 +28,12 @@ impl fmt::Display for Summary<'_> {
             }
             if reason == Reason::OtherUser {
                 for (uid, count) in page.users() {
+                    if is_without_number(uid) {
+                        let whom =
+                            "users without a number in this user namespace, whom no rule can name";
+                        writeln!(f, "sovia: {:>7}    {count} to {whom}", "")?;
+                        continue;
+                    }
                     let (name, term) = names_of(uid);
                     writeln!(
                         f,
@@ -79,6 +85,14 @@ impl fmt::Display for Summary<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether that is what a user namespace says of every user that it has no number for.
+fn is_without_number(uid: u32) -> bool {
+    const OVERFLOW: u32 = 65534;
+    const EVERY_USER: &str = "4294967295";
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    uid == OVERFLOW && map.split_ascii_whitespace().nth(2) != Some(EVERY_USER)
 }
 
 /// A user as people know them, and as rules do.

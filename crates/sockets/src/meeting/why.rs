@@ -31,6 +31,10 @@ pub(super) fn plain(link: &Link, role: Role) -> Reason {
         Ok(owner) if owner.uid != call::geteuid() => other_user(owner.uid),
         // The address is this machine's, but the socket is in another network namespace, or gone.
         Err(Errno::ENOENT) => Reason::PeerNotLocal,
+        // What systemd's RestrictAddressFamilies says, a filter's, and a kernel without sock_diag.
+        Err(Errno::EAFNOSUPPORT | Errno::EPERM | Errno::EACCES | Errno::EPROTONOSUPPORT) => {
+            Reason::OwnerUnknown
+        }
         _ => Reason::PeerPlain,
     }
 }

@@ -28,6 +28,14 @@ pub fn getegid() -> u32 {
     sys!(getegid).map_or(u32::MAX, |n| n as u32)
 }
 
+/// How often the calling thread has touched memory that was not there; `None` if the kernel does not say.
+pub fn faults_of_thread() -> Option<i64> {
+    // SAFETY: a plain struct of numbers, for which zeros are values.
+    let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
+    sys!(getrusage, libc::RUSAGE_THREAD, &raw mut usage).ok()?;
+    Some(usage.ru_minflt + usage.ru_majflt)
+}
+
 /// A descriptor of this process, which becomes readable when the process has ended.
 pub fn pidfd_of_self() -> Result<RawFd> {
     sys!(pidfd_open, getpid(), 0usize).map(|n| n as RawFd)

@@ -1,0 +1,171 @@
+//! Redis in sandboxes, as container engines and systemd's units make them, and a client of another user outside.
+//!
+//! It works in each; docs/neighbours.md says in which it is accelerated. For root: without it every test here is skipped,
+//! and says so.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sovia_tests::{Launch, Outcome, Service, Stack, free_port, installed, skipped, sovia};
+
+/// The user as which the server runs, and that of the client.
+const SERVER: u32 = 4002;
+const CLIENT: u32 = 4001;
+/// How often the client asks.
+const QUESTIONS: u32 = 2000;
+/// What of Debian's redis-server.service does not decide whether it is accelerated.
+const OF_DEBIANS_UNIT: &str =
+    "read-only hidden-proc no-capabilities no-write-execute no-new-privileges system-service";
+
+/// Whether the library and the scripts can be read by every user.
+fn all_may_read(file: &Path) -> bool {
+    let open = |path: &Path, bit| {
+        std::fs::metadata(path).is_ok_and(|data| data.permissions().mode() & bit != 0)
+    };
+    open(file, 0o4) && file.ancestors().skip(1).all(|folder| open(folder, 0o1))
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/sandbox.py")
+}
+
+/// The interpreter that other users may run as well.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// A prefix that starts a command in a sandbox.
+fn sandbox(words: &str) -> String {
+    format!("{PYTHON} -B {} {words} --", script().display())
+}
+
+fn left_out(test: &str) -> bool {
+    if !std::fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0) {
+        println!("SKIPPED: {test}: only root can change its user");
+        return true;
+    }
+    if !all_may_read(&sovia()) || !all_may_read(&script()) {
+        println!("SKIPPED: {test}: other users may not read the build");
+        return true;
+    }
+    if skipped(test, &["redis-server", "redis-cli", "setpriv", "unshare"]) {
+        return true;
+    }
+    // Kernels without user namespaces or seccomp, containers that forbid them, no libseccomp.
+    let words = format!("{OF_DEBIANS_UNIT} no-netlink container private-users user={SERVER}");
+    let probe = format!("{} /bin/true", sandbox(&words));
+    let mut line = probe.split_whitespace();
+    let mut command = Command::new(line.next().expect("an interpreter"));
+    let told = command.args(line).output();
+    let can = told.as_ref().is_ok_and(|told| told.status.success());
+    if !can {
+        println!("SKIPPED: {test}: sandboxes cannot be made here: {told:?}");
+    }
+    !can
+}
+
+/// A server behind one prefix, which a client behind another asks; what both say at their ends.
+fn ask(test: &str, server: &str, client: &str) -> Option<[Outcome; 2]> {
+    if left_out(test) {
+        return None;
+    }
+    let port = free_port();
+    let sovia = sovia().display().to_string();
+    let path = |program: &str| installed(program).expect("looked for before").display().to_string();
+    let under = format!("{sovia} run -v --trust any --");
+    let redis = path("redis-server");
+    let options = format!("--port {port} --bind 127.0.0.1 --dir /");
+    let line = format!("env {server} {under} {redis} {options}");
+    let service = Service::start(Stack::Kernel, &line, port);
+
+    let questions = format!("-p {port} -r {QUESTIONS} ping");
+    let line = format!("env {client} {under} {} {questions}", path("redis-cli"));
+    let client = Launch::new(Stack::Kernel, line.split_whitespace()).start();
+    let client = client.finish(Duration::from_secs(60));
+    let pongs = client.stdout.lines().filter(|&line| line == "PONG").count();
+
+    // By its own command: a namespace's first process may take no signal.
+    let port = port.to_string();
+    let end = Launch::new(Stack::Kernel, ["redis-cli", "-p", &port, "shutdown", "nosave"]);
+    assert!(end.start().finish(Duration::from_secs(20)).success(), "{test}: {client:#?}");
+    let ends = [service.ended(), client];
+    assert!(ends.iter().all(Outcome::success), "{test}: {ends:#?}");
+    assert_eq!(pongs, QUESTIONS as usize, "{test}: {ends:#?}");
+    Some(ends)
+}
+
+fn accelerated(test: &str, server: &str, client: &str) {
+    let Some(ends) = ask(test, server, client) else { return };
+    for end in &ends {
+        assert!(end.stderr.contains("accelerated: 1 end"), "{test}: {ends:#?}");
+    }
+}
+
+/// It works over TCP, and the server says why.
+fn on_tcp(test: &str, server: &str, client: &str, reason: &str) {
+    let Some([server, client]) = ask(test, server, client) else { return };
+    for end in [&server, &client] {
+        assert!(end.stderr.contains("accelerated: 0 ends"), "{test}: {server:#?} {client:#?}");
+    }
+    assert!(server.stderr.contains(reason), "{test}: not \"{reason}\": {server:#?}");
+}
+
+fn user(user: u32) -> String {
+    format!("setpriv --reuid {user} --regid {user} --clear-groups --")
+}
+
+/// Debian's redis-server.service with the directives of these words beside the others.
+fn unit(words: &str) -> String {
+    sandbox(&format!("{OF_DEBIANS_UNIT} user={SERVER} {words}"))
+}
+
+#[test]
+fn debians_unit_works_as_it_is() {
+    let test = "debians_unit_works_as_it_is";
+    let reason = "the kernel does not say here whose the other end is";
+    on_tcp(test, &unit("private-users no-netlink"), &user(CLIENT), reason);
+}
+
+#[test]
+fn debians_unit_with_netlink_and_everyones_numbers_is_accelerated() {
+    let test = "debians_unit_with_netlink_and_everyones_numbers_is_accelerated";
+    accelerated(test, &unit(""), &user(CLIENT));
+}
+
+/// Its user namespace has a number for its own user alone, and for root.
+#[test]
+fn private_users_meet_their_own_user_and_root() {
+    let test = "private_users_meet_their_own_user_and_root";
+    accelerated(test, &unit("private-users"), &user(SERVER));
+    accelerated(test, &unit("private-users"), "");
+}
+
+#[test]
+fn private_users_meet_no_other_user() {
+    let test = "private_users_meet_no_other_user";
+    let reason = "1 to users without a number in this user namespace";
+    on_tcp(test, &unit("private-users"), &user(CLIENT), reason);
+}
+
+/// Two containers of one network namespace.
+fn container(user: u32) -> String {
+    let words = "read-only no-capabilities no-new-privileges container";
+    let namespaces = "unshare --mount --pid --ipc --uts --fork --mount-proc --";
+    format!("{namespaces} {}", sandbox(&format!("{words} user={user}")))
+}
+
+#[test]
+fn containers_of_one_pod_are_accelerated() {
+    accelerated("containers_of_one_pod_are_accelerated", &container(SERVER), &container(CLIENT));
+}
+
+/// A filter that refuses the call by which a stranger is rung: each question wakes two sleepers.
+#[test]
+fn sleepers_are_woken_under_a_containers_filter() {
+    let sleeping = |prefix: String| format!("SOVIA_SPIN=0 {prefix}");
+    let began = Instant::now();
+    let [server, client] = [SERVER, CLIENT].map(|user| sleeping(container(user)));
+    accelerated("sleepers_are_woken_under_a_containers_filter", &server, &client);
+    // A sleeper that is not woken looks by itself, four times a second.
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
