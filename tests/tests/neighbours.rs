@@ -6,9 +6,11 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use sovia_tests::{Launch, Outcome, Service, Stack, free_port, installed, skipped, sovia};
+use sovia_tests::{
+    Agent, Launch, Outcome, Service, Stack, TempDir, free_port, installed, skipped, sovia,
+};
 
 /// The user as which the server runs, and that of the client.
 const SERVER: u32 = 4002;
@@ -159,13 +161,26 @@ fn containers_of_one_pod_are_accelerated() {
     accelerated("containers_of_one_pod_are_accelerated", &container(SERVER), &container(CLIENT));
 }
 
-/// A filter that refuses the call by which a stranger is rung: each question wakes two sleepers.
+/// It is allowed to ask the kernel nothing, and knows no other user by a number: the agent vouches for both ends.
 #[test]
-fn sleepers_are_woken_under_a_containers_filter() {
-    let sleeping = |prefix: String| format!("SOVIA_SPIN=0 {prefix}");
-    let began = Instant::now();
-    let [server, client] = [SERVER, CLIENT].map(|user| sleeping(container(user)));
-    accelerated("sleepers_are_woken_under_a_containers_filter", &server, &client);
-    // A sleeper that is not woken looks by itself, four times a second.
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+fn debians_unit_as_it_is_is_accelerated_by_the_agent() {
+    let test = "debians_unit_as_it_is_is_accelerated_by_the_agent";
+    if left_out(test) {
+        return;
+    }
+    let folder = TempDir::new();
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), all).expect("the folder is this process's");
+    let _agent = match Agent::start(&folder) {
+        Ok(agent) => agent,
+        Err(said) => {
+            println!("SKIPPED: {test}: {}", said.trim());
+            return;
+        }
+    };
+    let by = format!("SOVIA_AGENT={}", Agent::path(&folder).display());
+    let with = |prefix: String| format!("{by} {prefix}");
+    for words in ["private-users no-netlink", "no-netlink", "private-users"] {
+        accelerated(test, &with(unit(words)), &with(user(CLIENT)));
+    }
 }
