@@ -77,7 +77,9 @@ uninstall:
 	rm -f $(LIBDIR)/libvipl.a $(LIBDIR)/libvipl.so $(LIBDIR)/libgnivipl.so $(LIBDIR)/libvipl.so.1 $(LIBDIR)/libvipl.so.*.*.*
 	rm -f $(DESTDIR)$(PREFIX)/include/sovia_rpc.h $(LIBDIR)/pkgconfig/sovia-rpc.pc
 	rm -f $(LIBDIR)/libsovia-rpc.a $(LIBDIR)/libsovia-rpc.so $(LIBDIR)/libsovia-rpc.so.1 $(LIBDIR)/libsovia-rpc.so.*.*.*
-	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia
+	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service
+	rm -f $(DESTDIR)$(PREFIX)/share/doc/sovia/neighbours.md $(DESTDIR)$(PREFIX)/share/doc/sovia/security.md
+	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia $(DESTDIR)$(PREFIX)/share/doc/sovia
 
 # Programs that tests and demo drive; none of them is started.
 setup:
