@@ -72,13 +72,15 @@ fn receive(packets: &Packets, buffer: &mut [u8]) -> sovia_sys::Result<usize> {
 #[derive(Debug)]
 pub(super) struct Witness {
     reader: Reader,
+    /// The network namespace in which it waits: it would keep a program's alive.
+    home: Fd,
 }
 
 impl Witness {
     /// # Errors
     /// `EPERM` where a privilege is missing.
     pub(super) fn new() -> sovia_sys::Result<Witness> {
-        Reader::new().map(|reader| Witness { reader })
+        Ok(Witness { reader: Reader::new()?, home: netns::current()? })
     }
 
     /// Gives up the privileges that were needed for the start alone.
@@ -108,6 +110,9 @@ impl Witness {
             let verdict = programs.map_or(Verdict::Different, |programs| {
                 self.judge(&question, programs.map(Packets::of))
             });
+            if let Err(error) = netns::enter(&self.home) {
+                return error;
+            }
             if let Err(error) = speaker.send(&[verdict as u8], &[]) {
                 return error;
             }

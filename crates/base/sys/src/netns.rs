@@ -1,6 +1,6 @@
 //! Network namespaces: which one a socket belongs to, and entering it.
 
-use crate::call::{RawFd, Result, Sysno};
+use crate::call::{self, RawFd, Result, Sysno};
 use crate::fd::Fd;
 
 /// The network namespace of a socket. That of an accepted Unix socket is the one in which its other end was made.
@@ -12,6 +12,14 @@ pub fn of_socket(socket: RawFd) -> Result<Fd> {
     // SAFETY: takes a descriptor and a number, and makes a descriptor.
     let fd = unsafe { syscalls::syscall!(Sysno::ioctl, socket, SIOCGSKNS) }?;
     Ok(Fd::adopt(fd as RawFd))
+}
+
+/// That of the calling thread.
+///
+/// # Errors
+/// Those of `open`, where /proc is missing.
+pub fn current() -> Result<Fd> {
+    Fd::make(|| call::open(c"/proc/thread-self/ns/net", libc::O_RDONLY | libc::O_CLOEXEC, 0))
 }
 
 /// Takes the calling thread to a network namespace.

@@ -173,10 +173,9 @@ fn new_pair(
 /// Connector: hands the segment and our doorbells to the process that has said Hello. Again if an
 /// earlier offer has not been answered: it may have come too late for the connection it was about.
 pub(super) fn send_offer(pair: &Pair, name: Datagram, offer: &Message, to: &Received) {
+    let Some(own) = descriptors_for(pair) else { return };
     let sent = pair.file.with(|file| {
-        let (Some(segment), Some(own)) = (&*file, descriptors_for(pair)) else {
-            return false;
-        };
+        let Some(segment) = &*file else { return false };
         let mut fds = [0; 1 + OWN];
         fds[0] = segment.raw();
         fds[1..].copy_from_slice(&own);
