@@ -206,6 +206,36 @@ fn two_users_who_trust_each_other_meet() {
     met(test, [&of(0, "trust:any"), &of(4002, "trust:uid=0")]);
 }
 
+/// Each is another process, and what the server has of those before has gone or is about to.
+#[test]
+fn strangers_who_come_one_after_the_other_all_meet() {
+    let test = "strangers_who_come_one_after_the_other_all_meet";
+    if left_out(test) {
+        return;
+    }
+    const CLIENTS: usize = 20;
+    let port = sovia_tests::free_port().to_string();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/neighbours.py");
+    let start = |user: u32, words: &[&str]| {
+        let prefix = of(user, "trust:any");
+        let mut command: Vec<String> = prefix.split_whitespace().map(Into::into).collect();
+        command.push(sovia_tests::sovia().display().to_string());
+        command.extend(["run", "-v", "--"].map(Into::into));
+        command.extend([python().display().to_string(), script.display().to_string()]);
+        command.extend(words.iter().map(|&word| word.into()));
+        Launch::new(Stack::Kernel, command).start()
+    };
+    let clients = CLIENTS.to_string();
+    let server = start(4001, &["answer", "127.0.0.1", &port, &clients]);
+    for _ in 0..CLIENTS {
+        let client = start(4002, &["ask", "once", "127.0.0.1", &port]).finish(WATCHDOG);
+        assert!(client.success() && client.stdout == "accelerated\nok\n", "{client:#?}");
+    }
+    let server = server.finish(WATCHDOG);
+    assert!(server.success() && server.stdout == "ok\n", "{server:#?}");
+    assert!(server.stderr.contains("accelerated: 20 ends"), "{server:#?}");
+}
+
 #[test]
 fn one_who_trusts_is_not_enough() {
     let test = "one_who_trusts_is_not_enough";

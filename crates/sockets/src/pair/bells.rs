@@ -16,7 +16,7 @@ use super::doors;
 use super::table::get;
 use super::{Pair, each};
 use sovia_sync::{RobustBox, rank};
-use sovia_sys::{Errno, Fd, call, datagram, poll};
+use sovia_sys::{Fd, call, datagram, poll};
 use via_shm::layout::DOORBELLS;
 
 /// Ends that a stranger is handed: one of each bell, and one that hangs up when no process of this family is left.
@@ -105,21 +105,22 @@ impl Drop for Bells {
     }
 }
 
-/// Takes what lies in a bell.
+/// Takes what lies in a bell; whether anything did.
 #[cold]
 #[inline(never)]
-fn empty(end: &Fd) {
+fn empty(end: &Fd) -> bool {
     // As much as an honest stranger has there at most; one that sends more wakes threads for longer.
     const TURNS: usize = 16;
-    let mut bytes = [0; 64];
+    let (mut bytes, mut any) = ([0; 64], false);
     for _ in 0..TURNS {
         // Descriptors that have come with it are closed by a thread that may take long for it.
-        match datagram::receive_message(end.raw(), &mut bytes) {
-            Ok(received) if received.len == bytes.len() || !received.fds.is_empty() => {}
-            Err(Errno::EINTR) => {}
-            _ => return,
+        let Ok(received) = datagram::receive_message(end.raw(), &mut bytes) else { break };
+        any |= received.len > 0;
+        if received.len < bytes.len() && received.fds.is_empty() {
+            break;
         }
     }
+    any
 }
 
 /// Whether a descriptor is what a stranger hands over as the end of a bell: an end of a pair of connected sockets. Nothing can
@@ -155,9 +156,12 @@ fn take_from(number: u32) {
     if let Some(pair) = get(number >> DOOR_BITS)
         && let Some(bells) = &pair.bells
     {
-        empty(&bells.hears[(number & ((1 << DOOR_BITS) - 1)) as usize % DOORBELLS]);
-        // It has rung: it has its ends.
-        bells.handed_over();
+        let end = &bells.hears[(number & ((1 << DOOR_BITS) - 1)) as usize % DOORBELLS];
+        // There is an event without a ring as well, when an instance begins to listen.
+        if empty(end) {
+            // The stranger has rung: it has its ends.
+            bells.handed_over();
+        }
     }
 }
 
