@@ -16,7 +16,7 @@ use crate::per_engine::per_engine;
 use crate::process;
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use sovia_sync::{RobustBox, rank};
-use sovia_sys::{Fd, call, poll};
+use sovia_sys::{Fd, call, clock, poll};
 
 /// Descriptors that tell of a process's death.
 pub(crate) const NOTICES: usize = 2;
@@ -50,6 +50,20 @@ struct Peer {
     life: Life,
     /// The process whose progress thread watches the notices.
     watched_by: i32,
+}
+
+impl Peer {
+    fn look(&mut self, now: u64) {
+        let [process, all] = &self.notices;
+        if matches!(self.life, Life::AllDied(_)) {
+            return;
+        }
+        if poll::probe(all.raw(), 0) & libc::POLLHUP != 0 {
+            self.life = Life::AllDied(now);
+        } else if poll::probe(process.raw(), libc::POLLIN) & libc::POLLIN != 0 {
+            self.life = Life::ProcessDied;
+        }
+    }
 }
 
 /// The descriptors that tell of this process's death, to be handed to a peer.
@@ -131,17 +145,7 @@ pub(crate) fn watch(epoll: i32, token: u64) {
 /// Looks which peers have died, and forgets those of which nothing is left and that are not `in_use`.
 pub(crate) fn look(now: u64, in_use: impl Fn(Process) -> bool) {
     PEERS.with(|peers| {
-        for peer in peers.iter_mut() {
-            let [process, all] = &peer.notices;
-            if matches!(peer.life, Life::AllDied(_)) {
-                continue;
-            }
-            if poll::probe(all.raw(), 0) & libc::POLLHUP != 0 {
-                peer.life = Life::AllDied(now);
-            } else if poll::probe(process.raw(), libc::POLLIN) & libc::POLLIN != 0 {
-                peer.life = Life::ProcessDied;
-            }
-        }
+        peers.iter_mut().for_each(|peer| peer.look(now));
         peers.retain(|peer| !matches!(peer.life, Life::AllDied(_)) || in_use(peer.process));
     });
 }
@@ -151,6 +155,15 @@ pub(crate) fn life(process: Process) -> Life {
     PEERS.with(|peers| {
         let peer = peers.iter().find(|peer| peer.process == process);
         peer.map_or(Life::Alive, |peer| peer.life)
+    })
+}
+
+/// How much of a peer is left at this moment; `None` if nothing tells of it.
+pub(crate) fn life_now(process: Process) -> Option<Life> {
+    PEERS.with(|peers| {
+        let peer = peers.iter_mut().find(|peer| peer.process == process)?;
+        peer.look(clock::now_ns());
+        Some(peer.life)
     })
 }
 

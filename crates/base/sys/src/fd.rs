@@ -179,6 +179,13 @@ impl Fd {
         self.foreign = false;
     }
 
+    /// One whose closing may take long.
+    #[must_use]
+    pub fn suspected(mut self) -> Fd {
+        self.foreign = true;
+        self
+    }
+
     /// Marks a descriptor that holds what another process has sent.
     pub(crate) fn suspect(&mut self) {
         self.foreign = true;

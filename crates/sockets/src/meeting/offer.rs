@@ -183,7 +183,7 @@ pub(super) fn send_offer(pair: &Pair, name: Datagram, offer: &Message, to: &Rece
     });
     if sent {
         // The answer comes to the name that the offer was sent from.
-        pair.greetings.with(|names| names.push((offer.link, name)));
+        pair.with_offers(|names| names.push((offer.link, name)));
     }
 }
 
@@ -219,7 +219,9 @@ pub(super) fn take_offer(
     if !are_descriptors_of_a_peer(&theirs, uid) {
         return dropped(Junk::Descriptor);
     }
-    theirs.iter_mut().for_each(Fd::vouch);
+    if uid.is_none() {
+        theirs.iter_mut().for_each(Fd::vouch);
+    }
     if !theirs.iter().all(Fd::is_high) {
         return Err(Refusal::Final(Reason::NoDescriptors));
     }
@@ -244,8 +246,14 @@ pub(super) fn take_offer(
     // Only now: the peer will believe that we hold the segment.
     let Some(own) = descriptors_for(&pair) else { return Ok(()) };
     let accept = Message::new(Step::Accept, pair::me(), *link).encode();
-    if inbox.answer(received.sender, &accept, &own).is_ok() && !pair.has_doors() {
-        keep(&pair, theirs);
+    let is_answered = inbox.answer(received.sender, &accept, &own).is_ok();
+    if !pair.has_doors() {
+        // Without an answer as well: they tell when nothing is left of the peer.
+        let doors = keep_notices(&pair, theirs);
+        if is_answered && let Some(doors) = doors {
+            pair.keep_doors(doors);
+            anchors::nudge();
+        }
     }
     Ok(())
 }
@@ -290,19 +298,24 @@ pub(super) fn are_descriptors_of_a_peer(fds: &[Fd], stranger: Option<u32>) -> bo
 }
 
 /// Keeps a peer's descriptors: the doorbells last, since a pair with doorbells is complete.
-pub(super) fn keep(pair: &Pair, mut fds: Vec<Fd>) {
-    let notices = fds.split_off(DOORBELLS);
-    if peers::keep(pair.peer, notices) {
-        pair.keep_doors(fds);
+pub(super) fn keep(pair: &Pair, fds: Vec<Fd>) {
+    if let Some(doors) = keep_notices(pair, fds) {
+        pair.keep_doors(doors);
         // It watches the peer's life.
         anchors::nudge();
     }
 }
 
+/// Keeps what tells of a peer's death; its doorbells, which have come with that.
+fn keep_notices(pair: &Pair, mut fds: Vec<Fd>) -> Option<Vec<Fd>> {
+    let notices = fds.split_off(DOORBELLS);
+    peers::keep(pair.peer, notices).then_some(fds)
+}
+
 /// Connector: takes the peer's doorbells, which it sent before it accepted.
 pub(super) fn hear_accept(index: u32) {
     let Some(pair) = pair::get(index) else { return };
-    pair.greetings.with(|names| {
+    pair.with_offers(|names| {
         for (_, name) in names.iter() {
             while let Some((message, received)) = hear(name) {
                 take_accept(&pair, &message, received);
@@ -316,7 +329,7 @@ pub(super) fn hear_accept(index: u32) {
 pub(super) fn settle(pair: &Pair) {
     if pair.has_doors() {
         pair.is_equipped();
-        pair.greetings.with(Vec::clear);
+        pair.with_offers(Vec::clear);
         pair.file.with(|file| *file = None);
     }
 }
@@ -333,13 +346,15 @@ pub(super) fn take_accept(pair: &Pair, message: &Message, mut received: Received
         junk(Junk::Stale);
         return;
     }
-    received.fds.iter_mut().for_each(Fd::vouch);
+    if pair.stranger.is_none() {
+        received.fds.iter_mut().for_each(Fd::vouch);
+    }
     keep(pair, received.fds);
 }
 
 /// The rendezvous name of a connection whose offer has not been answered, to be offered from again.
 pub(super) fn take_name_back(index: u32, link: &Link) -> Option<Datagram> {
-    pair::get(index)?.greetings.with(|names| {
+    pair::get(index)?.with_offers(|names| {
         let i = names.iter().position(|(of, _)| of.same_connection(link))?;
         Some(names.swap_remove(i).1)
     })

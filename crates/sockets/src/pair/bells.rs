@@ -3,9 +3,14 @@
 //! A doorbell is an eventfd, and all that have it have the same open file: a stranger could make it one that blocks whichever
 //! process rings. So each stranger gets *bells* of its own: for each door one end of a pair of connected sockets, of which this
 //! process keeps the other. The stranger rings by sending a byte, and never waits ([`ring`]). What it does to its end stays
-//! there: it can fill it, shut it or leave it, and wakes nobody by it, which is its own loss; no lock of the kernel's that it
-//! holds is one that this process waits for. (Of a pipe, both ends wait for one lock, whatever flags a call has: a stranger
-//! that holds it, in a splice that does not end, takes a thread with it.)
+//! there: it can fill it, shut it or leave it, and wakes nobody by it, which is its own loss.
+//!
+//! **No lock of a stranger's.** A stranger can hold a lock of any file that it has: of a pipe in a splice that does not end, of
+//! a socket in a receive into memory of its own that is never there. A call that wants the same lock then waits in a sleep that no
+//! signal ends, whatever flags it has. Of a pipe both ends have one lock. A socket that is received from has its own, and sending to
+//! it does not take it. So this process receives from sockets that no other one has, and sends by those that strangers have handed
+//! over. It does nothing else to those; not even look what lies there, and not close them: a stranger can have put something there
+//! whose closing takes long, so a thread of its own closes them ([`crate::closer`]).
 //!
 //! **No missed wake-up.** Each byte that is sent is an event in each epoll instance where the hearing end lies, edge-triggered.
 //! The instance asks for [`libc::EPOLLOUT`] as well, which always holds there, since nothing is sent from that end: so the event
@@ -54,6 +59,8 @@ impl Bells {
             let [own, its] = call::socketpair(libc::AF_UNIX, kind).ok()?.map(Fd::adopt);
             // From Linux 6.16 on no descriptor can be sent to it, which somebody would have to close.
             let _ = call::setsockopt(own.raw(), libc::SOL_SOCKET, datagram::SO_PASSRIGHTS, &0i32);
+            // Before that, what has come out of band would be closed by whichever thread receives.
+            let _ = call::setsockopt(own.raw(), libc::SOL_SOCKET, libc::SO_OOBINLINE, &1i32);
             (own.is_high() && its.is_high()).then_some((own, its))
         };
         let (mut hears, mut handed) = (Vec::new(), Vec::new());
@@ -123,16 +130,21 @@ fn empty(end: &Fd) -> bool {
     any
 }
 
-/// Whether a descriptor is what a stranger hands over as the end of a bell: an end of a pair of connected sockets. Nothing can
-/// be sent to it from here on, and nothing lies there, so that its closing takes no time.
+/// Whether a descriptor is what a stranger hands over as the end of a bell: an end of a pair of connected sockets.
 pub(crate) fn is_end(fd: &Fd) -> bool {
     let word = |name| call::getsockopt::<i32>(fd.raw(), libc::SOL_SOCKET, name);
     word(libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
         && word(libc::SO_TYPE) == Ok(libc::SOCK_STREAM)
         // One that has a name is a service's, to which this process would seem to speak.
         && call::has_nameless_peer(fd.raw())
-        && call::shutdown(fd.raw(), libc::SHUT_RD).is_ok()
-        && call::recv(fd.raw(), &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT) == Ok(0)
+}
+
+/// A number that such a descriptor has had stays, as something that no other process has; the descriptor is closed by the thread
+/// that does so.
+pub(super) fn sever_end(fd: &Fd) {
+    let copy = Fd::duplicate(fd.raw(), fd.raw()).map(Fd::suspected);
+    sovia_sys::fd::sever(fd.raw());
+    drop(copy);
 }
 
 /// Rings a stranger.
@@ -158,8 +170,8 @@ fn take_from(number: u32) {
     {
         let end = &bells.hears[(number & ((1 << DOOR_BITS) - 1)) as usize % DOORBELLS];
         // There is an event without a ring as well, when an instance begins to listen.
-        if empty(end) {
-            // The stranger has rung: it has its ends.
+        if empty(end) && pair.has_doors() {
+            // The stranger has rung, so it has its ends, and this process has the stranger's.
             bells.handed_over();
         }
     }

@@ -85,7 +85,9 @@ pub struct Pair {
     /// The peer's doorbells; of a stranger, ends of its bells.
     doors: OnceLock<[Fd; DOORBELLS]>,
     /// The names that offers were sent from: to one of them the peer's doorbells come.
-    pub(crate) greetings: RobustBox<Vec<(Link, Datagram)>, { rank::OFFERS }>,
+    greetings: RobustBox<Vec<(Link, Datagram)>, { rank::OFFERS }>,
+    /// How many these are.
+    offers: AtomicU32,
     /// The segment's file, until the peer has it.
     pub(crate) file: RobustBox<Option<Fd>, { rank::FILE }>,
     /// For each VI the connection on it ([`Occupant`]); or that one has been asked for.
@@ -197,6 +199,7 @@ impl Pair {
             bells: None,
             doors: OnceLock::new(),
             greetings: RobustBox::new(Vec::new()),
+            offers: AtomicU32::new(0),
             file: RobustBox::new(None),
             // Not by value: a meeting takes place on the program's stack.
             conns: (0..VIS).map(|_| AtomicU64::new(0)).collect(),
@@ -234,8 +237,33 @@ impl Pair {
             && match self.stranger {
                 None => call::task_exists(self.peer.pid),
                 // Its number may mean nothing here.
-                Some(_) => !matches!(peers::life(self.peer), Life::AllDied(_)),
+                Some(_) if self.has_doors() || self.side != 0 => {
+                    !matches!(peers::life_now(self.peer), Some(Life::AllDied(_)))
+                }
+                // It has not answered the offer, so nothing tells of its death. It is waited for as long as a connection is.
+                Some(_) => self.is_on_offer(),
             }
+    }
+
+    /// Whether a connection still waits for the peer to take the segment.
+    fn is_on_offer(&self) -> bool {
+        self.refs.load(Ordering::Relaxed) != 0
+            || self.conns.iter().any(|conn| conn.load(Ordering::Relaxed) != 0)
+            || self.offers.load(Ordering::Relaxed) != 0
+    }
+
+    /// The connection about which the segment was offered does not wait for the answer any more.
+    pub(crate) fn no_longer_waits(&self, link: &Link) {
+        self.with_offers(|names| names.retain(|(of, _)| !of.same_connection(link)));
+    }
+
+    /// Gives `f` the names that offers were sent from.
+    pub(crate) fn with_offers<R>(&self, f: impl FnOnce(&mut Vec<(Link, Datagram)>) -> R) -> R {
+        self.greetings.with(|names| {
+            let result = f(names);
+            self.offers.store(names.len() as u32, Ordering::Relaxed);
+            result
+        })
     }
 
     /// This process leaves for good: it gives back what it has in the segment, tells the peer, and has no
@@ -250,13 +278,16 @@ impl Pair {
         if self.is_own() {
             side.gone.store(1, Ordering::Release);
         }
-        self.greetings.with(Vec::clear);
+        self.with_offers(Vec::clear);
         self.file.with(|file| *file = None);
         if let Some(bells) = &self.bells {
             bells.sever();
         }
         for door in self.doors.get().into_iter().flatten() {
-            sovia_sys::fd::sever(door.raw());
+            match self.stranger {
+                None => drop(sovia_sys::fd::sever(door.raw())),
+                Some(_) => bells::sever_end(door),
+            }
         }
     }
 

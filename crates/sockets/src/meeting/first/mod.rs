@@ -199,6 +199,7 @@ impl Meetings {
         if let Stage::Requested { pair, vi } = meeting.stage
             && let Some(pair) = pair::get(pair)
         {
+            pair.no_longer_waits(&meeting.link);
             pair.abandon(vi);
         }
     }
