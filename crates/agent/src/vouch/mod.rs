@@ -12,7 +12,7 @@ mod numbers;
 mod seeks;
 mod witness;
 
-use seeks::{Client, Seeks, Sought};
+use seeks::{Client, Place, Seeks, Sought};
 use sovia_proto::agent::{SAID, Said, What};
 use sovia_proto::meeting::Link;
 use sovia_sys::seqpacket::{Listener, Packets};
@@ -26,7 +26,10 @@ use witness::{Verdict, Witness};
 /// Messages that are taken from a program before others have their turn.
 const TURN: usize = 16;
 /// Programs of one user that are heard at a time.
-const OF_ONE_USER: usize = 4096;
+const OF_ONE_USER: usize = 1024;
+/// Bytes of the kernel's that lie unread at a program, beyond which it is not told of more: each message takes less than a tenth
+/// of it, and brings a descriptor that counts against all that the agent may have under way.
+const UNREAD: usize = 16 << 10;
 
 /// Why the agent cannot vouch.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +132,7 @@ pub fn speak() -> Error {
 struct Program {
     packets: Packets,
     user: u32,
+    place: Place,
 }
 
 #[derive(Debug)]
@@ -189,11 +193,14 @@ impl Speaker {
         if self.programs.values().filter(|program| program.user == user).count() >= OF_ONE_USER {
             return Ok(());
         }
+        // It may come again.
+        let Some(place) = witness::place_of(&self.witness, &packets)? else { return Ok(()) };
         let client = self.next;
         self.next += 1;
-        let events = libc::EPOLLIN as u32;
-        poll::epoll_ctl(self.epoll.raw(), libc::EPOLL_CTL_ADD, packets.raw(), events, client)?;
-        self.programs.insert(client, Program { packets, user });
+        let (epoll, events) = (self.epoll.raw(), libc::EPOLLIN as u32);
+        if poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, packets.raw(), events, client).is_ok() {
+            self.programs.insert(client, Program { packets, user, place });
+        }
         Ok(())
     }
 
@@ -231,8 +238,10 @@ impl Speaker {
                 Some(What::Seek(link))
                     if let Some((link, is_connector)) = Link::with_role(&link) =>
                 {
-                    if self.seeks.add(id, Sought { link, is_connector }) {
-                        self.look_for(id, Sought { link, is_connector })?;
+                    let (user, place) = (program.user, program.place);
+                    let sought = Sought { link, is_connector, user, place };
+                    if self.seeks.add(id, sought) {
+                        self.look_for(id, sought)?;
                     }
                 }
                 _ => {
@@ -250,16 +259,17 @@ impl Speaker {
             let program = |id: seeks::Id| self.programs.get(&id.0).map(|it| &it.packets);
             let (Some(one), Some(another)) = (program(id), program(other_id)) else { continue };
             match witness::ask(&self.witness, (one, &sought), (another, &other))? {
-                Verdict::One => {
+                None => return Ok(()),
+                Some(Verdict::One) => {
                     self.introduce(id, other_id);
                     return Ok(());
                 }
-                Verdict::Different => {}
-                Verdict::FirstHasNone => {
+                Some(Verdict::Different) => {}
+                Some(Verdict::FirstHasNone) => {
                     self.seeks.remove(id);
                     return Ok(());
                 }
-                Verdict::SecondHasNone => self.seeks.remove(other_id),
+                Some(Verdict::SecondHasNone) => self.seeks.remove(other_id),
             }
         }
         Ok(())
@@ -272,10 +282,10 @@ impl Speaker {
         for (id, end) in [(one, a), (other, b)] {
             self.seeks.remove(id);
             let said = Said { id: id.1, what: What::Found };
-            let sent =
-                self.programs.get(&id.0).map(|it| it.packets.send(&said.encode(), &[end.raw()]));
-            if !matches!(sent, Some(Ok(()))) {
-                // It does not take what it asks for.
+            let Some(program) = self.programs.get(&id.0) else { continue };
+            let takes = program.packets.unread().is_ok_and(|unread| unread <= UNREAD);
+            if !takes || program.packets.send(&said.encode(), &[end.raw()]).is_err() {
+                // It does not take what it asks for, or cannot be told now: it may come again.
                 self.drop_program(id.0);
             }
         }

@@ -10,13 +10,15 @@
 //! process meanwhile.
 
 use super::numbers::{Numbers, Reader};
-use super::seeks::Sought;
+use super::seeks::{Place, Sought};
 use sovia_proto::meeting::{LINK, Link};
 use sovia_sys::seqpacket::Packets;
 use sovia_sys::{Errno, Fd, credentials, diag, netns, poll};
 
-/// What the two programs say that they have, one after the other; with it come their connections to the agent.
-pub(super) const QUESTION: usize = 2 * LINK;
+/// What two programs say that they have, one after the other; with it come their connections to the agent.
+const QUESTION: usize = 2 * LINK;
+/// In the place of a question: in which network namespace is the program whose connection comes with it?
+const WHERE: [u8; 1] = [0];
 
 /// What the witness says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,20 +42,47 @@ impl Verdict {
     }
 }
 
-/// Asks the witness of two programs, and waits for its answer.
+/// Asks the witness of two programs, and waits for its answer. `None` if the kernel does not carry the question just now.
+///
+/// # Errors
+/// The witness has gone.
 pub(super) fn ask(
     witness: &Packets,
     first: (&Packets, &Sought),
     second: (&Packets, &Sought),
-) -> sovia_sys::Result<Verdict> {
+) -> sovia_sys::Result<Option<Verdict>> {
     let mut question = [0; QUESTION];
     for (half, (_, sought)) in question.chunks_exact_mut(LINK).zip([first, second]) {
         half.copy_from_slice(&sought.link.of_role(sought.is_connector));
     }
-    witness.send(&question, &[first.0.raw(), second.0.raw()])?;
     let mut answer = [0; 2];
-    let received = receive(witness, &mut answer)?;
-    Verdict::decode(answer[0]).filter(|_| received == 1).ok_or(Errno::EBADMSG)
+    match exchange(witness, &question, &[first.0.raw(), second.0.raw()], &mut answer)? {
+        None => Ok(None),
+        Some(1) => Verdict::decode(answer[0]).map(Some).ok_or(Errno::EBADMSG),
+        Some(_) => Err(Errno::EBADMSG),
+    }
+}
+
+/// Asks the witness in which network namespace a program is. As [`ask`].
+pub(super) fn place_of(witness: &Packets, program: &Packets) -> sovia_sys::Result<Option<Place>> {
+    let mut answer = [0; 17];
+    let len = exchange(witness, &WHERE, &[program.raw()], &mut answer)?;
+    let half = |at: usize| u64::from_ne_bytes(core::array::from_fn(|i| answer[at + i]));
+    Ok((len == Some(16)).then(|| (half(0), half(8))))
+}
+
+fn exchange(
+    witness: &Packets,
+    question: &[u8],
+    fds: &[i32],
+    answer: &mut [u8],
+) -> sovia_sys::Result<Option<usize>> {
+    match witness.send(question, fds) {
+        Ok(()) => receive(witness, answer).map(Some),
+        Err(error @ (Errno::EPIPE | Errno::ECONNRESET)) => Err(error),
+        // Too many descriptors are under way to programs that do not take theirs, or there is no memory.
+        Err(_) => Ok(None),
+    }
 }
 
 /// The next message's length, waited for; `ECONNRESET` when the other end is gone.
@@ -99,6 +128,23 @@ impl Witness {
             let mut question = [0; QUESTION + 1];
             let received = match speaker.receive(&mut question) {
                 Ok(received) if received.len == QUESTION => received,
+                Ok(received) if received.len == WHERE.len() => {
+                    let place = received
+                        .fds
+                        .first()
+                        .and_then(|program| netns::id(&netns::of_socket(program.raw()).ok()?).ok());
+                    let mut answer = [0; 16];
+                    let (device, file) = answer.split_at_mut(8);
+                    let (of_device, of_file) = place.unwrap_or_default();
+                    device.copy_from_slice(&of_device.to_ne_bytes());
+                    file.copy_from_slice(&of_file.to_ne_bytes());
+                    // One byte says that there is none.
+                    let len = if place.is_some() { answer.len() } else { 1 };
+                    match speaker.send(&answer[..len], &[]) {
+                        Ok(()) => continue,
+                        Err(error) => return error,
+                    }
+                }
                 Err(Errno::EAGAIN) => {
                     poll::wait(speaker.raw(), libc::POLLIN);
                     continue;
@@ -120,27 +166,21 @@ impl Witness {
     }
 
     fn judge(&self, question: &[u8], programs: [Packets; 2]) -> Verdict {
-        const TRIES: usize = 3;
         let half =
             |i: usize| question[i * LINK..][..LINK].try_into().ok().and_then(Link::with_role);
         let (Some(first), Some(second)) = (half(0), half(1)) else { return Verdict::Different };
         if first.1 == second.1 || !first.0.same_connection(&second.0) {
             return Verdict::Different;
         }
-        for _ in 0..TRIES {
-            let Some(of_first) = self.numbers(&programs[0], first) else {
-                return Verdict::FirstHasNone;
-            };
-            let Some(of_second) = self.numbers(&programs[1], second) else {
-                return Verdict::SecondHasNone;
-            };
-            let (connector, acceptor) =
-                if first.1 { (of_first, of_second) } else { (of_second, of_first) };
-            if Numbers::are_of_one(connector, acceptor) {
-                return Verdict::One;
-            }
-        }
-        Verdict::Different
+        let Some(of_first) = self.numbers(&programs[0], first) else {
+            return Verdict::FirstHasNone;
+        };
+        let Some(of_second) = self.numbers(&programs[1], second) else {
+            return Verdict::SecondHasNone;
+        };
+        let (connector, acceptor) =
+            if first.1 { (of_first, of_second) } else { (of_second, of_first) };
+        if Numbers::are_of_one(connector, acceptor) { Verdict::One } else { Verdict::Different }
     }
 
     /// The numbers of a program's end, if it has one.

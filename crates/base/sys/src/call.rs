@@ -49,7 +49,8 @@ pub use task::{
     robust_list, sched_yield, set_robust_list, task_exists,
 };
 pub use tcp::{
-    TcpState, bytes_unsent, is_tcp, tcp_bytes_read, tcp_bytes_sent, tcp_bytes_written, tcp_state,
+    TcpState, bytes_in_queue, bytes_unsent, is_tcp, tcp_bytes_read, tcp_bytes_sent,
+    tcp_bytes_written, tcp_state,
 };
 
 /// A system call with its arguments. A function of this crate has made it out of references that live as long

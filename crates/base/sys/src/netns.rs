@@ -22,6 +22,14 @@ pub fn current() -> Result<Fd> {
     Fd::make(|| call::open(c"/proc/thread-self/ns/net", libc::O_RDONLY | libc::O_CLOEXEC, 0))
 }
 
+/// Which one it is.
+///
+/// # Errors
+/// Those of `fstat`.
+pub fn id(namespace: &Fd) -> Result<(u64, u64)> {
+    call::file_id(namespace.raw())
+}
+
 /// Takes the calling thread to a network namespace.
 ///
 /// # Errors

@@ -154,6 +154,14 @@ impl Packets {
         datagram::send_message(self.raw(), None, payload, fds)
     }
 
+    /// What the other end has not taken yet, in bytes of the kernel's memory.
+    ///
+    /// # Errors
+    /// Those of `ioctl`.
+    pub fn unread(&self) -> Result<usize> {
+        call::bytes_in_queue(self.raw())
+    }
+
     /// Ends the connection for both ends, also for a thread that waits on it.
     pub fn shutdown(&self) {
         // An end that is over already is what was wanted.

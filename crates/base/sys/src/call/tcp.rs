@@ -127,8 +127,9 @@ pub fn bytes_unsent(fd: RawFd) -> Result<usize> {
     Ok(n.max(0) as usize)
 }
 
-/// The bytes of a TCP socket that have been written and not been acknowledged (`SIOCOUTQ`).
-fn bytes_in_queue(fd: RawFd) -> Result<usize> {
+/// The bytes of a TCP socket that have been written and not been acknowledged (`SIOCOUTQ`); what a Unix socket's other end has
+/// not taken, in memory of the kernel's.
+pub fn bytes_in_queue(fd: RawFd) -> Result<usize> {
     let mut n: i32 = 0;
     sys!(ioctl, fd, libc::TIOCOUTQ, &raw mut n)?;
     Ok(n.max(0) as usize)
