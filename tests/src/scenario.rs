@@ -23,6 +23,7 @@ pub struct Scenario {
     accelerates: bool,
     environment: Vec<(String, String)>,
     before: Vec<String>,
+    strangers: bool,
 }
 
 /// What both ends of one run wrote down.
@@ -68,6 +69,7 @@ impl Scenario {
             accelerates: true,
             environment: Vec::new(),
             before: Vec::new(),
+            strangers: env::var_os("SOVIA_TESTS_STRANGERS").is_some(),
         }
     }
 
@@ -114,6 +116,13 @@ impl Scenario {
         self
     }
 
+    /// The two ends may not trace each other, and share memory as strangers, by a rule. For root.
+    #[must_use]
+    pub fn strangers(mut self) -> Self {
+        self.strangers = true;
+        self
+    }
+
     /// Runs it once.
     pub fn observe(&self, pairing: Pairing) -> Observation {
         let folder = TempDir::new();
@@ -149,9 +158,17 @@ impl Scenario {
 
     fn launch(&self, role: &str, stack: Stack, folder: &TempDir, verbose: bool) -> Launch {
         let mut command: Vec<OsString> = self.before.iter().map(OsString::from).collect();
+        if self.strangers && role == "client" {
+            // Root with fewer capabilities may not trace root with more.
+            let fewer = ["setpriv", "--bounding-set", "-sys_admin,-sys_ptrace", "--"];
+            command.extend(fewer.map(OsString::from));
+        }
         command.extend(self.app.command(stack));
         command.extend([role.into(), folder.path().into(), self.case.clone().into()]);
-        let launch = Launch::new(stack, command).verbose(verbose);
+        let mut launch = Launch::new(stack, command).verbose(verbose);
+        if self.strangers {
+            launch = launch.env("SOVIA_RULES", "trust:any");
+        }
         let environment = self.environment.iter();
         environment.fold(launch, |launch, (name, value)| launch.env(name, value))
     }

@@ -142,11 +142,15 @@ fn scribble(notes: &Path, part: &Part, seed: u64) -> bool {
 }
 
 fn only_its_own_connections_suffer(part: fn() -> Part) {
+    only_those_suffer(part, |scenario| scenario);
+}
+
+fn only_those_suffer(part: fn() -> Part, adapt: fn(Scenario) -> Scenario) {
     for seed in [1, 2, 3] {
         let notes = TempDir::new();
         let (observation, allowed) = thread::scope(|scope| {
             let scribbler = scope.spawn(|| scribble(notes.path(), &part(), 0x9e37_79b9 * seed));
-            let scenario = Scenario::c("crowd", "victims_and_bystanders");
+            let scenario = adapt(Scenario::c("crowd", "victims_and_bystanders"));
             let scenario = scenario.env("SOVIA_TESTS_NOTES", notes.path().display());
             (scenario.observe(Pairing::SOVIA), scribbler.join().expect("the scribbler lives"))
         });
@@ -190,4 +194,17 @@ fn on_the_messages_themselves() {
 #[test]
 fn on_everything() {
     only_its_own_connections_suffer(everything);
+}
+
+/// A peer that may not trace the process, and shares memory with it by a rule.
+#[test]
+fn by_a_stranger() {
+    // SAFETY: reads nothing but this process's user id.
+    if unsafe { libc::geteuid() } != 0 || sovia_tests::skipped("by_a_stranger", &["setpriv"]) {
+        println!("SKIPPED: by_a_stranger: only root can play it");
+        return;
+    }
+    for part in [waiters_and_names, requests, control_blocks, rings, everything] {
+        only_those_suffer(part, Scenario::strangers);
+    }
 }
