@@ -35,7 +35,7 @@ install:
 	install -m 755 $(BUILT)/sovia $(BUILT)/sovia-bench $(BUILT)/sovia-agent $(DESTDIR)$(PREFIX)/bin/
 	install -m 644 $(BUILT)/libsovia_preload.so $(DESTDIR)$(PREFIX)/lib/sovia/libsovia_preload.so
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/sovia
-	sed 's|@PREFIX@|$(PREFIX)|' cli/sovia-agent.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service
+	sed 's|@PREFIX@|$(PREFIX)|g' cli/sovia-agent.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service
 	install -m 644 docs/neighbours.md docs/security.md $(DESTDIR)$(PREFIX)/share/doc/sovia/
 	install -d $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 644 include/vipl.h $(DESTDIR)$(PREFIX)/include/vipl.h

@@ -36,7 +36,7 @@ impl Scene {
         let scene = Scene::set(test)?;
         match Agent::start(&scene.folder) {
             Ok(agent) => Some((scene, agent)),
-            Err(said) if said.contains("needs CAP_BPF") => {
+            Err(said) if said.contains("needs CAP_NET_ADMIN") => {
                 println!("SKIPPED: {test}: {}", said.trim());
                 None
             }

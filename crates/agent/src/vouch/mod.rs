@@ -37,7 +37,7 @@ pub enum Error {
     /// The kernel shows it no sequence numbers.
     #[error(
         "the kernel does not show it what proves that two sockets are the ends of one connection: {0}; \
-         it needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN, and Linux 5.8 or later"
+         it needs CAP_NET_ADMIN and CAP_SYS_ADMIN, AF_NETLINK, setns and bpf, and Linux 5.8 or later"
     )]
     Privilege(Errno),
     /// Programs cannot find it.
@@ -79,7 +79,7 @@ impl Voucher {
             .stdout(Stdio::from(OwnedFd::from(Fd::from(its))));
         let witness = Witness::new().map_err(Error::Privilege)?;
         let child = speaker.spawn().map_err(Error::Start)?;
-        witness.confine().map_err(Error::Privilege)?;
+        witness.confine(&own).map_err(Error::Privilege)?;
         Ok(Voucher { witness, speaker: own, child })
     }
 

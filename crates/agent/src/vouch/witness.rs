@@ -1,8 +1,8 @@
 //! The part of the agent with privileges: whether two programs have the two ends of one connection.
 //!
 //! It is a process of its own that hears nobody but the other part, which programs speak to. What it needs: `CAP_SYS_ADMIN` to
-//! enter a network namespace, `CAP_NET_ADMIN` to learn which one a program's socket is of, and, once at the start,
-//! `CAP_BPF` for the program that reads sequence numbers.
+//! enter a network namespace, `CAP_NET_ADMIN` to learn which one a program's socket is of, and, once at the start, for the
+//! program that reads sequence numbers, `CAP_BPF`, which `CAP_SYS_ADMIN` includes.
 //!
 //! What a program says of itself is not believed. The kernel says which user connected (`SO_PEERCRED`) and in which network
 //! namespace (`SIOCGSKNS`); the socket there with the addresses that it names must be that user's, with the cookie that
@@ -11,6 +11,7 @@
 
 use super::numbers::{Numbers, Reader};
 use super::seeks::{Place, Sought};
+use core::net::SocketAddr;
 use sovia_proto::meeting::{LINK, Link};
 use sovia_sys::seqpacket::Packets;
 use sovia_sys::{Errno, Fd, credentials, diag, netns, poll};
@@ -112,14 +113,17 @@ impl Witness {
         Ok(Witness { reader: Reader::new()?, home: netns::current()? })
     }
 
-    /// Gives up the privileges that were needed for the start alone.
+    /// Gives up the privileges that were needed for the start alone, and tries those that are needed later: an agent that lacks
+    /// one, or that a sandbox keeps from their use, would find no program's connection. `socket` is any one of this process's.
     ///
     /// # Errors
-    /// `EPERM` where one that is needed later is missing.
-    pub(super) fn confine(&self) -> sovia_sys::Result<()> {
+    /// `EPERM` where one is missing, or whatever a sandbox says.
+    pub(super) fn confine(&self, socket: &Packets) -> sovia_sys::Result<()> {
         const CAP_NET_ADMIN: u32 = 12;
         const CAP_SYS_ADMIN: u32 = 21;
-        credentials::keep_capabilities(&[CAP_NET_ADMIN, CAP_SYS_ADMIN])
+        credentials::keep_capabilities(&[CAP_NET_ADMIN, CAP_SYS_ADMIN])?;
+        netns::enter(&netns::of_socket(socket.raw())?)?;
+        diag::is_listened_at(SocketAddr::from(([127, 0, 0, 1], 1))).map(drop)
     }
 
     /// Answers until the other part is gone.
