@@ -141,10 +141,16 @@ fn without_a_rule_at_both_ends_they_stay_on_tcp() {
     else {
         return;
     };
-    for rules in [["", TRUST[1]], [TRUST[0], ""], ["trust:uid=4003", TRUST[1]]] {
+    for (rules, reason) in [
+        (["", TRUST[1]], ELSEWHERE),
+        ([TRUST[0], ""], ELSEWHERE),
+        // The agent has introduced the two.
+        (["trust:uid=4003", TRUST[1]], "the other end belongs to another user"),
+        ([TRUST[0], "trust:uid=4003"], "the other end belongs to another user"),
+    ] {
         let ends = finish(scene.converse(rules, "1", &["once"]));
         assert_eq!(ends[1].stdout, "tcp\nok\n", "{ends:#?}");
-        assert!(ends.iter().any(|end| end.stderr.contains(ELSEWHERE)), "{ends:#?}");
+        assert!(ends.iter().any(|end| end.stderr.contains(reason)), "{ends:#?}");
     }
 }
 

@@ -105,6 +105,13 @@ pub(super) fn speaker(
     Some(speaker)
 }
 
+/// The user of a process that the agent has introduced, if the rules do not trust that user.
+pub(super) fn refused_user(link: &Link, role: Role, received: &Received) -> Option<u32> {
+    let (_, uid) = received.credentials?;
+    let known = (!trace::is_ambiguous(uid)).then_some(uid);
+    (!trusts(link, role, known)).then_some(uid)
+}
+
 /// Whether `link` may be on a VI of that pair, if the kernel knows its other end as that one's user's.
 pub(super) fn may_be_on(pair: &Pair, link: &Link, role: Role) -> bool {
     !pair.is_far() && pair.stranger.is_none_or(|uid| trusts(link, role, Some(uid)))

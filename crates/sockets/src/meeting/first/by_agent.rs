@@ -6,7 +6,8 @@ use crate::meeting::DATAGRAMS;
 use crate::meeting::agent::Search;
 use crate::meeting::junk;
 use crate::meeting::offer::take_offer;
-use crate::meeting::proof::{Proof, hear, speaker, trusts_some};
+use crate::meeting::proof::{Proof, hear, refused_user, speaker, trusts_some};
+use crate::meeting::why;
 use crate::message::{Message, Process, Step};
 use crate::pair;
 use core::sync::atomic::Ordering;
@@ -79,6 +80,10 @@ impl Meetings {
             };
             let Some((message, received)) = hear(socket) else { return };
             let link = &meeting.link;
+            if let Some(uid) = refused_user(link, meeting.role, &received) {
+                self.give_up(i, why::other_user(uid));
+                return;
+            }
             let speaker = speaker(link, meeting.role, Proof::Agent, &message, &received);
             let Some(speaker) = speaker else { continue };
             meeting

@@ -6,7 +6,7 @@ use crate::meeting::attach::{Attached, attach};
 use crate::meeting::offer::{
     Answer, answer, hear_accept, send_offer, settle, take_accept, take_name_back,
 };
-use crate::meeting::proof::{hear, may_be_on, rendezvous};
+use crate::meeting::proof::{hear, may_be_on, refused_user, rendezvous};
 use crate::meeting::{DATAGRAMS, give_up, why};
 use crate::message::{Link, Message, Step};
 use crate::pair::{self, Progress};
@@ -96,6 +96,12 @@ impl Meetings {
         let Stage::Bound { name, offered } = &meeting.stage else { return };
         for _ in 0..DATAGRAMS {
             let Some((message, received)) = hear(name) else { break };
+            if meeting.introduced.is_some()
+                && let Some(uid) = refused_user(&meeting.link, Role::Connector, &received)
+            {
+                self.give_up(i, why::other_user(uid));
+                return;
+            }
             if message.step == Step::Accept
                 && let Some(pair) = offered.and_then(pair::get)
             {
