@@ -19,6 +19,7 @@ use crate::workspace::{kernel_only, sovia};
 #[derive(Clone, Debug)]
 pub struct Launch {
     stack: Stack,
+    before: Vec<OsString>,
     command: Vec<OsString>,
     environment: Vec<(String, String)>,
     folder: Option<PathBuf>,
@@ -30,14 +31,21 @@ impl Launch {
     /// A program and its arguments.
     pub fn new<S: Into<OsString>>(stack: Stack, command: impl IntoIterator<Item = S>) -> Self {
         let command = command.into_iter().map(Into::into).collect();
-        let environment = Vec::new();
-        Self { stack, command, environment, folder: None, input: None, verbose: false }
+        let (before, environment) = (Vec::new(), Vec::new());
+        Self { stack, before, command, environment, folder: None, input: None, verbose: false }
     }
 
     /// With `sovia run -v`, for the summary at exit.
     #[must_use]
     pub fn verbose(mut self, verbose: bool) -> Self {
         self.verbose = verbose;
+        self
+    }
+
+    /// Started by another program, `sovia run` included.
+    #[must_use]
+    pub fn by(mut self, words: &[&str]) -> Self {
+        self.before = words.iter().map(OsString::from).collect();
         self
     }
 
@@ -64,7 +72,7 @@ impl Launch {
 
     /// The words of the command that is run.
     pub(crate) fn words(&self) -> Vec<OsString> {
-        let mut words: Vec<OsString> = Vec::new();
+        let mut words = self.before.clone();
         if self.stack == Stack::Sovia && !kernel_only() {
             words.extend([sovia().into(), "run".into()]);
             words.extend(self.verbose.then(|| "-v".into()));

@@ -158,16 +158,15 @@ impl Scenario {
 
     fn launch(&self, role: &str, stack: Stack, folder: &TempDir, verbose: bool) -> Launch {
         let mut command: Vec<OsString> = self.before.iter().map(OsString::from).collect();
-        if self.strangers && role == "client" {
-            // Root with fewer capabilities may not trace root with more.
-            let fewer = ["setpriv", "--bounding-set", "-sys_admin,-sys_ptrace", "--"];
-            command.extend(fewer.map(OsString::from));
-        }
         command.extend(self.app.command(stack));
         command.extend([role.into(), folder.path().into(), self.case.clone().into()]);
         let mut launch = Launch::new(stack, command).verbose(verbose);
         if self.strangers {
             launch = launch.env("SOVIA_RULES", "trust:any");
+            if role == "client" {
+                // Root with fewer capabilities may not trace root with more.
+                launch = launch.by(&["setpriv", "--bounding-set", "-sys_admin,-sys_ptrace", "--"]);
+            }
         }
         let environment = self.environment.iter();
         environment.fold(launch, |launch, (name, value)| launch.env(name, value))
