@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc uninstall setup test checked soak stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc uninstall setup test checked strangers soak stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -92,6 +92,10 @@ test: setup build
 # The differential suite over a debug build, counted in the same way.
 checked: setup build
 	@scripts/test checked
+
+# The differential suite between two processes that may not trace each other; for root.
+strangers: setup build
+	@scripts/test strangers
 
 # The tests that take long, counted in the same way.
 soak: setup build
