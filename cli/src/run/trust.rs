@@ -39,7 +39,9 @@ pub(super) fn rules_by_number(text: &str) -> anyhow::Result<Option<String>> {
 }
 
 fn user(name: &str) -> anyhow::Result<u32> {
-    databases::user(name).with_context(|| format!("there is no user `{name}`"))
+    // A number stands for itself where no database knows it, as in a small container.
+    let known = databases::user(name).or_else(|| name.parse().ok());
+    known.with_context(|| format!("there is no user `{name}`"))
 }
 
 fn members(name: &str) -> anyhow::Result<Vec<String>> {

@@ -56,6 +56,9 @@ pub(crate) fn completed() -> u32 {
 /// What a VI's last connection may leave in memory, in each range of the segment (bytes).
 pub(crate) const KEPT: usize = 4 << 10;
 
+/// Pairs with strangers of one user: there is to be room for others.
+const OF_ONE_USER: usize = table::PAIRS / 2;
+
 /// In the count of attached connections: no further one is attached.
 const OUT: u32 = 1 << 31;
 
@@ -153,6 +156,11 @@ pub(crate) fn add(
 ) -> Option<u32> {
     let new = Pair::new(segment, file_id, side, peer, server);
     let Some(Stranger { uid, is_far }) = stranger else { return insert(new) };
+    let mut of_user = 0;
+    each(|_, pair| of_user += usize::from(pair.stranger == Some(uid)));
+    if of_user >= OF_ONE_USER {
+        return None;
+    }
     let bells = Some(bells::Bells::new()?);
     let index = insert(Pair { stranger: Some(uid), is_far, bells, ..new })?;
     bells::listen_to(index);
