@@ -29,7 +29,7 @@ pub use programs::{Client, Service, free_port, installed, skipped, unpacked};
 pub use scenario::{Observation, Scenario};
 pub use summary::accelerated;
 pub use transcript::difference;
-pub use workspace::{TempDir, is_checked, libsovia, sovia};
+pub use workspace::{TempDir, all_may_read, is_checked, libsovia, sovia};
 
 /// Scenarios of one C program, each a test of the same name. What is common to
 /// them may follow the program: `scenarios!("bulk", Scenario::single: one, other)`.

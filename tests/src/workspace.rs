@@ -101,3 +101,12 @@ impl Drop for TempDir {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
+
+/// Whether a file can be read by every user: it lies where all may enter.
+pub fn all_may_read(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let open = |path: &Path, bit| {
+        fs::metadata(path).is_ok_and(|data| data.permissions().mode() & bit != 0)
+    };
+    open(file, 0o4) && file.ancestors().skip(1).all(|folder| open(folder, 0o1))
+}

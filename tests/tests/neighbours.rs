@@ -9,7 +9,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use sovia_tests::{
-    Agent, Launch, Outcome, Service, Stack, TempDir, free_port, installed, skipped, sovia,
+    Agent, Launch, Outcome, Service, Stack, TempDir, all_may_read, free_port, installed, skipped,
+    sovia,
 };
 
 /// The user as which the server runs, and that of the client.
@@ -20,14 +21,6 @@ const QUESTIONS: u32 = 2000;
 /// What of Debian's redis-server.service does not decide whether it is accelerated.
 const OF_DEBIANS_UNIT: &str =
     "read-only hidden-proc no-capabilities no-write-execute no-new-privileges system-service";
-
-/// Whether the library and the scripts can be read by every user.
-fn all_may_read(file: &Path) -> bool {
-    let open = |path: &Path, bit| {
-        std::fs::metadata(path).is_ok_and(|data| data.permissions().mode() & bit != 0)
-    };
-    open(file, 0o4) && file.ancestors().skip(1).all(|folder| open(folder, 0o1))
-}
 
 fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("apps-py/sandbox.py")

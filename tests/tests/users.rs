@@ -2,20 +2,11 @@
 //!
 //! For root: without it every test here is skipped, and says so.
 
-use sovia_tests::{Launch, Outcome, Stack, installed, skipped};
-use std::os::unix::fs::PermissionsExt;
+use sovia_tests::{Launch, Outcome, Stack, all_may_read, installed, skipped};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(120);
-
-/// Whether the library can be loaded by every user: it lies where all may read.
-fn all_may_read(file: &Path) -> bool {
-    let open = |path: &Path, bit| {
-        std::fs::metadata(path).is_ok_and(|data| data.permissions().mode() & bit != 0)
-    };
-    open(file, 0o4) && file.ancestors().skip(1).all(|folder| open(folder, 0o1))
-}
 
 fn left_out(test: &str) -> bool {
     // SAFETY: reads nothing but this process's user id.
