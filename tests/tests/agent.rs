@@ -150,13 +150,14 @@ fn without_a_rule_at_both_ends_they_stay_on_tcp() {
     for (rules, reason) in [
         (["", TRUST[1]], ELSEWHERE),
         ([TRUST[0], ""], ELSEWHERE),
-        // The agent has introduced the two.
+        // The agent has introduced the two, if it was not too slow for that.
         (["trust:uid=4003", TRUST[1]], "the other end belongs to another user"),
         ([TRUST[0], "trust:uid=4003"], "the other end belongs to another user"),
     ] {
         let ends = finish(scene.converse(rules, "1", &["on_tcp"]));
         assert_eq!(ends[1].stdout, "tcp\nok\n", "{ends:#?}");
-        assert!(ends.iter().any(|end| end.stderr.contains(reason)), "{ends:#?}");
+        let says = |reason: &str| ends.iter().any(|end| end.stderr.contains(reason));
+        assert!(says(reason) || says(ELSEWHERE), "{ends:#?}");
     }
 }
 
