@@ -46,6 +46,8 @@ pub const KEPT: u8 = 17;
 pub const LENT: u8 = 18;
 /// What is used by threads that have no word for it ([`crate::hazard`]).
 pub const USED: u8 = 19;
+/// Ends of rests that a program is about to get.
+pub const AT_HAND: u8 = 20;
 
 /// The calling thread has got a lock for which it would have waited.
 #[inline(always)]

@@ -20,13 +20,52 @@ const LIBCS_OWN: u64 = 1 << 31 | 1 << 32;
 /// A descriptor of another process's, as one of this process's.
 ///
 /// # Errors
-/// `ESRCH` and `EBADF` where there is none, `EPERM` where this process must not trace that one, `ENOSYS` before
-/// Linux 5.6.
+/// `ESRCH` and `EBADF` where there is none, `EPERM` where this process must not trace that one, or a filter would kill it
+/// for the question, `ENOSYS` before Linux 5.6.
 pub fn descriptor_of(pid: i32, fd: RawFd) -> Result<Fd> {
     let handle = open(pid)?;
+    if !may_take_descriptors() {
+        return Err(call::Errno::EPERM);
+    }
     // SAFETY: takes plain numbers.
     unsafe { syscalls::syscall!(Sysno::pidfd_getfd, handle.raw(), fd, 0usize) }
         .map(|fd| Fd::keep(fd as RawFd))
+}
+
+/// Whether this process may ask for descriptors of other ones at all.
+pub fn may_take_descriptors() -> bool {
+    !has_filter() || survives_pidfd_getfd()
+}
+
+/// Whether a seccomp filter decides on this process's system calls. systemd's @system-service kills for those that it does not
+/// name.
+fn has_filter() -> bool {
+    const FILTERED: usize = 2;
+    // SAFETY: takes plain numbers.
+    let mode = unsafe { syscalls::syscall!(Sysno::prctl, libc::PR_GET_SECCOMP as usize) };
+    mode == Ok(FILTERED)
+}
+
+/// Whether a process with this one's filters may call `pidfd_getfd`: a child tries.
+fn survives_pidfd_getfd() -> bool {
+    without_signals(|| {
+        // SAFETY: the child makes nothing but system calls, the last of which ends it.
+        match unsafe { copy() } {
+            Ok(0) => {
+                // SAFETY: takes plain numbers. A child that is killed leaves no core.
+                let _ = unsafe {
+                    syscalls::syscall!(Sysno::prctl, libc::PR_SET_DUMPABLE as usize, 0usize)
+                };
+                // SAFETY: takes plain numbers, which are no descriptors.
+                let _ = unsafe {
+                    syscalls::syscall!(Sysno::pidfd_getfd, usize::MAX, usize::MAX, 0usize)
+                };
+                call::exit_now()
+            }
+            Ok(child) => call::reap(child),
+            Err(_) => false,
+        }
+    })
 }
 
 /// Lets every process of this one's user trace it, and so take its descriptors, where the system lets only parents.

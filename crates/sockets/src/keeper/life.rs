@@ -4,8 +4,11 @@ use super::Candidate;
 use super::shared::Shared;
 use super::start::Lock;
 use super::stream::Stream;
+use crate::rest::asking;
 use core::sync::atomic::Ordering;
+use sovia_sys::datagram::FDS_MAX;
 use sovia_sys::poll::{PollFd, ppoll};
+use sovia_sys::seqpacket::Listener;
 use sovia_sys::{call, clock, process as processes, record_lock};
 
 /// Between two looks whether the rests have been read, and whether relatives still have the connections.
@@ -16,7 +19,7 @@ const NONE: PollFd = PollFd { fd: -1, events: 0, revents: 0 };
 /// What the keeper has. Its maker prepares it.
 pub(super) struct Life<'s> {
     streams: Vec<Stream<'s>>,
-    /// Two for each stream.
+    /// Two for each stream, and the one by which relatives ask.
     fds: Vec<PollFd>,
     /// The descriptors that it keeps of its maker's, in order.
     kept: Vec<i32>,
@@ -26,14 +29,14 @@ pub(super) struct Life<'s> {
 
 impl<'s> Life<'s> {
     pub(super) fn new(candidates: &[Candidate], shared: &'s Shared, lock: &'s Lock) -> Life<'s> {
-        let anchors = candidates.iter().map(|candidate| candidate.anchor);
-        let mut kept: Vec<i32> = anchors.chain([lock.file]).collect();
+        let of_each = candidates.iter().flat_map(Candidate::descriptors);
+        let mut kept: Vec<i32> = of_each.chain([lock.file]).collect();
         kept.sort_unstable();
         let stream = |(n, candidate): (usize, &Candidate)| {
             Stream::new(n, candidate.at, candidate.anchor, shared)
         };
         let streams: Vec<Stream<'_>> = candidates.iter().enumerate().map(stream).collect();
-        Life { fds: vec![NONE; 2 * streams.len()], streams, kept, shared, lock }
+        Life { fds: vec![NONE; 2 * streams.len() + 1], streams, kept, shared, lock }
     }
 
     /// Closes all descriptors but those that the keeper needs.
@@ -52,9 +55,8 @@ impl<'s> Life<'s> {
     pub(super) fn live(&mut self, ready: i32) -> ! {
         processes::leave_group();
         processes::be_traceable();
-        self.streams.iter_mut().for_each(Stream::make_sockets);
         let me = call::getpid();
-        // SYNC: with what the streams have said of their sockets.
+        let listener = asking::listen(me);
         self.shared.keeper().store(me, Ordering::Release);
         let _ = call::close(ready);
         // Its maker has moved what it could, or has ended.
@@ -62,11 +64,11 @@ impl<'s> Life<'s> {
         for stream in &mut self.streams {
             stream.begin(me);
         }
-        self.serve();
+        self.serve(listener.as_ref());
         call::exit_now();
     }
 
-    fn serve(&mut self) {
+    fn serve(&mut self, listener: Option<&Listener>) {
         let mut looked = clock::now_ns();
         loop {
             let (mut is_over, mut is_shared) = (true, false);
@@ -78,11 +80,22 @@ impl<'s> Life<'s> {
             if is_over {
                 return;
             }
+            if let (Some(entry), Some(listener)) = (self.fds.last_mut(), listener) {
+                *entry = PollFd { fd: listener.raw(), events: libc::POLLIN, revents: 0 };
+            }
             let _ = ppoll(&mut self.fds, is_shared.then_some(LOOK_NS), None);
             let now = clock::now_ns();
             let is_due = now - looked >= LOOK_NS;
             if is_due {
                 looked = now;
+            }
+            if let (Some(PollFd { revents: 1.., .. }), Some(listener)) = (self.fds.last(), listener)
+            {
+                let (mut sockets, mut len) = ([-1; FDS_MAX], 0);
+                for fd in self.streams.iter().flat_map(Stream::sockets).take(FDS_MAX) {
+                    (sockets[len], len) = (fd, len + 1);
+                }
+                asking::answer(listener, &sockets[..len]);
             }
             for (stream, fds) in self.streams.iter_mut().zip(self.fds.chunks_exact(2)) {
                 if is_due || fds.iter().any(|fd| fd.revents != 0) {

@@ -21,9 +21,9 @@ use crate::stream::{self as streams, Got};
 use crate::table::Ref;
 use crate::{family, members, ops, process, rest};
 use core::sync::atomic::Ordering;
-use shared::Shared;
+use shared::{Place, Shared};
 use sovia_sync::section;
-use sovia_sys::{call, process as processes};
+use sovia_sys::{Fd, call, process as processes};
 use start::Lock;
 
 /// Bytes that are moved at a time.
@@ -36,8 +36,11 @@ const FURTHER: u64 = 8;
 /// Calls `visit` for each connection in turn, with what moves its rest to a keeper. Where that says false, there can be
 /// none, or the rest is not for one: it lies where it lay.
 pub(crate) fn with_keepers(connections: &[(i32, Ref)], visit: &mut dyn FnMut(Keep<'_>)) {
+    rest::nothing_at_hand();
     let (limit, _) = call::descriptor_limits();
-    let most = (limit.saturating_sub(FURTHER) / 3).clamp(1, MOST) as usize;
+    let may_take = processes::may_take_descriptors();
+    let most = if may_take { MOST } else { rest::asking::STREAMS as u64 };
+    let most = (limit.saturating_sub(FURTHER) / 3).clamp(1, most) as usize;
     // No handler of the program's leaves this half way.
     let _inside = section::inside();
     for some in connections.chunks(most) {
@@ -65,13 +68,39 @@ fn unread(guard: &mut Guard<'_>, fd: i32) -> Option<usize> {
 }
 
 /// A connection whose rest may become a keeper's.
-#[derive(Clone, Copy)]
 struct Candidate {
     at: Ref,
     /// Its descriptor.
     anchor: i32,
     /// Bytes that were unread.
     unread: usize,
+    /// The end that the rest is read from. The keeper has it at the same number.
+    end: Fd,
+    /// The end that the rest goes into, likewise.
+    source: Fd,
+}
+
+impl Candidate {
+    fn new(at: Ref, anchor: i32) -> Option<Candidate> {
+        let unread = unread(&mut at.attached()?, anchor)?;
+        // The maker makes them: where it may take nothing from another process, it has them all the same.
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        let (source, end) = Fd::pair(libc::AF_UNIX, kind).ok()?;
+        // As much as the system lets it take: what it does not take at once has to wait for the keeper.
+        let _ = call::setsockopt(source.raw(), libc::SOL_SOCKET, libc::SO_SNDBUF, &(64 << 20));
+        Some(Candidate { at, anchor, unread, end, source })
+    }
+
+    fn descriptors(&self) -> [i32; 3] {
+        [self.anchor, self.end.raw(), self.source.raw()]
+    }
+
+    /// Tells the keeper which sockets are its own.
+    fn tell(&self, place: &Place) -> Option<()> {
+        let known = |fd: &Fd| call::file_id(fd.raw()).ok().map(|(_, inode)| (fd.raw(), inode));
+        place.has_sockets(known(&self.end)?, known(&self.source)?);
+        Some(())
+    }
 }
 
 /// A keeper that waits until its maker has moved rests to it, or has ended.
@@ -87,15 +116,15 @@ impl Waiting {
         // Those of another PID namespace do not know the keeper by its id; and it would end with this one's first process.
         let namespace = || processes::pid_namespace();
         family::namespace().filter(|&family| Some(family) == namespace())?;
-        let candidate = |&(anchor, at): &(i32, Ref)| {
-            let unread = unread(&mut at.attached()?, anchor)?;
-            Some(Candidate { at, anchor, unread })
-        };
+        let candidate = |&(anchor, at): &(i32, Ref)| Candidate::new(at, anchor);
         let candidates: Vec<Candidate> = connections.iter().filter_map(candidate).collect();
         if candidates.is_empty() {
             return None;
         }
         let shared = Shared::new(candidates.iter().map(|candidate| candidate.unread))?;
+        for (n, candidate) in candidates.iter().enumerate() {
+            candidate.tell(shared.place(n))?;
+        }
         let lock = Lock::take(members::locks()?)?;
         let id = start::start(&candidates, &shared, &lock)?;
         Some(Waiting { id, candidates, shared, _lock: lock })
@@ -106,6 +135,7 @@ impl Waiting {
         let conn = guard.conn;
         let is_it = |one: &Candidate| one.anchor == fd && core::ptr::eq(one.at.conn, conn);
         let n = self.candidates.iter().position(is_it)?;
+        let Candidate { end, source, .. } = &self.candidates[n];
         let place = self.shared.place(n);
         let (kept, outlet) = place.sockets(self.id)?;
         // It was looked at before there was a keeper, and without the lock since.
@@ -117,10 +147,9 @@ impl Waiting {
         if streams::peek(guard, fd, bytes) != Got::Bytes(unread) {
             return None;
         }
-        // A keeper that this process may not look into no relative may.
-        let source = rest::take(outlet).ok()?;
+        // The program gets it from this process.
+        rest::is_at_hand(kept, end).ok()?;
         if conn.has(flag::NONBLOCK) {
-            let end = rest::take(kept).ok()?;
             call::fcntl(end.raw(), libc::F_SETFL, libc::O_NONBLOCK as usize).ok()?;
         }
         // What the program has been told is there must not be missing when it begins.
@@ -159,4 +188,5 @@ pub(crate) fn give(descriptors: &[(i32, Ref)]) {
             }
         }
     }
+    rest::nothing_at_hand();
 }

@@ -96,9 +96,7 @@ impl Socket {
 }
 
 impl Place {
-    /// The keeper has made the sockets: descriptors and inodes of the end that is read from, and of the other one.
-    ///
-    /// SYNC: the keeper's id, which is stored afterwards, makes them known.
+    /// Descriptors and inodes of the end that is read from, and of the other one, as the keeper will have them.
     pub(super) fn has_sockets(&self, end: (i32, u64), source: (i32, u64)) {
         self.end.is(end.0, end.1);
         self.source.is(source.0, source.1);

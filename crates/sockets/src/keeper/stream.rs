@@ -75,18 +75,6 @@ impl<'s> Stream<'s> {
         self.is_shared && !self.is_over
     }
 
-    /// Without sockets nothing can be moved to it.
-    pub(super) fn make_sockets(&mut self) {
-        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-        let Ok([source, end]) = call::socketpair(libc::AF_UNIX, kind) else { return };
-        // As much as the system lets it take: what it does not take at once has to wait for the keeper.
-        let _ = call::setsockopt(source, libc::SOL_SOCKET, libc::SO_SNDBUF, &(64 << 20));
-        let known = |fd| call::file_id(fd).ok().map(|(_, inode)| (fd, inode));
-        if let (Some(end), Some(source)) = (known(end), known(source)) {
-            self.shared.place(self.n).has_sockets(end, source);
-        }
-    }
-
     /// Its maker has moved the rest here, or not.
     pub(super) fn begin(&mut self, keeper: i32) {
         let place = self.shared.place(self.n);
@@ -112,6 +100,13 @@ impl<'s> Stream<'s> {
         }
         let _ = call::close(self.anchor);
         self.shared.discard(self.n);
+    }
+
+    /// Its sockets, for relatives.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = i32> {
+        let sockets = self.sockets.filter(|_| !self.is_over);
+        let end = sockets.filter(|_| self.is_shared).map(|(end, _)| end.fd);
+        end.into_iter().chain(sockets.map(|(_, source)| source.fd))
     }
 
     /// What is awaited of its two descriptors.

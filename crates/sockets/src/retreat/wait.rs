@@ -116,7 +116,6 @@ fn gives_ends(cause: Cause) -> bool {
 /// read from.
 pub(crate) fn give(descriptors: &[(i32, Ref)], cause: Cause) {
     if gives_ends(cause)
-        && descriptors.iter().any(|(_, at)| at.conn.has_keeper())
         && let Some(processes) = PROCESSES.get()
     {
         (processes.give)(descriptors);

@@ -10,9 +10,13 @@
 //! - what the program writes goes by the other end, and the keeper puts it on TCP. What a relative sends afterwards comes
 //!   after it there.
 
+pub(crate) mod asking;
+
 use crate::conn::{Conn, Kept};
+use crate::per_engine::per_engine;
 use crate::{Errno, errno};
 use core::sync::atomic::Ordering;
+use sovia_sync::{RobustBox, rank};
 use sovia_sys::poll::{self, ppoll};
 use sovia_sys::{Fd, call, process};
 
@@ -43,14 +47,52 @@ pub(crate) fn end_of(conn: &Conn) -> Result<Option<Fd>, Errno> {
     Ok(None)
 }
 
+per_engine! {
+    /// Ends that this process has made for a keeper, until the program has got them: with their inodes, which tell whether a
+    /// number is that of the same descriptor still. (A child on its parent's memory has descriptors of its own.)
+    static AT_HAND: RobustBox<Vec<(u64, i32)>, { rank::AT_HAND }> = RobustBox::new(Vec::new());
+}
+
+/// The program gets what is read from `end` from this process itself, also where that may take nothing from a keeper.
+pub(crate) fn is_at_hand(kept: Kept, end: &Fd) -> Result<(), Errno> {
+    let copy = call::fcntl(end.raw(), libc::F_DUPFD_CLOEXEC, 0).map_err(errno)?;
+    AT_HAND.with(|ends| ends.push((kept.inode, copy as i32)));
+    Ok(())
+}
+
+/// The program has what it was to get.
+pub(crate) fn nothing_at_hand() {
+    for (inode, fd) in AT_HAND.with(core::mem::take) {
+        if is_it(fd, inode) {
+            let _ = call::close(fd);
+        }
+    }
+}
+
+fn is_it(fd: i32, inode: u64) -> bool {
+    call::file_id(fd).is_ok_and(|(_, of)| of == inode)
+}
+
+/// What this process has at hand.
+fn at_hand(kept: Kept) -> Option<Fd> {
+    let fd =
+        AT_HAND.with(|ends| ends.iter().find(|(of, _)| *of == kept.inode).map(|(_, fd)| *fd))?;
+    let end = call::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0).ok().map(|fd| Fd::keep(fd as i32))?;
+    is_it(end.raw(), kept.inode).then_some(end)
+}
+
 /// What a keeper has there, if that process still is the keeper.
 pub(crate) fn take(kept: Kept) -> Result<Fd, Refused> {
-    let socket = process::descriptor_of(kept.keeper, kept.fd).map_err(|error| match error {
-        call::Errno::ESRCH | call::Errno::EBADF => Refused::Gone,
-        error => Refused::Refused(errno(error)),
-    })?;
-    let is_it = call::file_id(socket.raw()).is_ok_and(|(_, inode)| inode == kept.inode);
-    is_it.then_some(socket).ok_or(Refused::Gone)
+    if let Some(end) = at_hand(kept) {
+        return Ok(end);
+    }
+    let socket = match process::descriptor_of(kept.keeper, kept.fd) {
+        Ok(socket) => socket,
+        Err(call::Errno::EPERM | call::Errno::ENOSYS) => return asking::ask(kept),
+        Err(call::Errno::ESRCH | call::Errno::EBADF) => return Err(Refused::Gone),
+        Err(error) => return Err(Refused::Refused(errno(error))),
+    };
+    is_it(socket.raw(), kept.inode).then_some(socket).ok_or(Refused::Gone)
 }
 
 /// How many bytes of it are unread, and can be read at once.
