@@ -47,6 +47,11 @@ impl App {
     }
 }
 
+/// The program that `apps-c/NAME.c` is built to, for a test that starts it in its own way.
+pub fn c_program(name: &str) -> PathBuf {
+    build(name, Form::Libc)
+}
+
 /// How a C program is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {

@@ -20,6 +20,7 @@ mod transcript;
 pub mod walk;
 mod workspace;
 
+pub use apps::c_program;
 pub use hosts::{Agent, Hosts};
 pub use launch::{Launch, Outcome, Running, finish};
 pub use leftovers::Leftovers;
