@@ -3,18 +3,11 @@
 use crate::call::{self, Errno, RawFd, Result, Sysno};
 use crate::fd::Fd;
 
-/// A device, as it was when it was looked for. Its number stays with it, its name may not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interface {
-    /// The kernel's number for it.
-    pub index: u32,
-    /// Its Ethernet address.
-    pub mac: [u8; 6],
-}
-
 /// What may change of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
     /// Bytes of the longest payload of a frame.
     pub mtu: usize,
     /// Whether it is up.
@@ -77,26 +70,20 @@ impl Interfaces {
         }
     }
 
-    /// The Ethernet device of that name.
+    /// The number of the device of that name. The number stays with the device, the name may not.
     ///
     /// # Errors
-    /// `ENODEV` if there is none, `EMEDIUMTYPE` if it is none of Ethernet's.
-    pub fn find(&self, name: &str) -> Result<Interface> {
+    /// `ENODEV` if there is none.
+    pub fn find(&self, name: &str) -> Result<u32> {
         let name = name_of(name.as_bytes()).ok_or(Errno::ENODEV)?;
         let [a, b, c, d, ..] = self.ask(GET_INDEX, name, [0; 24])?.value;
-        let value = self.ask(GET_ADDRESS, name, [0; 24])?.value;
-        if u16::from_ne_bytes([value[0], value[1]]) != ETHERNET {
-            return Err(Errno::EMEDIUMTYPE);
-        }
-        let mut mac = [0; 6];
-        mac.copy_from_slice(&value[2..8]);
-        Ok(Interface { index: u32::from_ne_bytes([a, b, c, d]), mac })
+        Ok(u32::from_ne_bytes([a, b, c, d]))
     }
 
     /// How the device with that number is.
     ///
     /// # Errors
-    /// `ENODEV` if there is none any more.
+    /// `ENODEV` if there is none any more, `EMEDIUMTYPE` if it is none of Ethernet's.
     pub fn state(&self, index: u32) -> Result<State> {
         let mut value = [0; 24];
         value[..4].copy_from_slice(&index.to_ne_bytes());
@@ -105,7 +92,13 @@ impl Interfaces {
         let mtu = u32::from_ne_bytes([a, b, c, d]) as usize;
         let [a, b, ..] = self.ask(GET_FLAGS, name, [0; 24])?.value;
         let is_up = i32::from(u16::from_ne_bytes([a, b])) & libc::IFF_UP != 0;
-        Ok(State { mtu, is_up })
+        let value = self.ask(GET_ADDRESS, name, [0; 24])?.value;
+        if u16::from_ne_bytes([value[0], value[1]]) != ETHERNET {
+            return Err(Errno::EMEDIUMTYPE);
+        }
+        let mut mac = [0; 6];
+        mac.copy_from_slice(&value[2..8]);
+        Ok(State { mac, mtu, is_up })
     }
 
     fn ask(&self, what: usize, name: [u8; 16], value: [u8; 24]) -> Result<Request> {
@@ -128,10 +121,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_up_but_no_ethernet() {
+    fn loopback_is_a_device_but_no_ethernet() {
         let interfaces = Interfaces::watch().unwrap();
-        assert_eq!(interfaces.find("lo"), Err(Errno::EMEDIUMTYPE));
-        assert!(interfaces.state(1).unwrap().mtu >= 1500);
+        let index = interfaces.find("lo").unwrap();
+        assert_eq!(interfaces.state(index), Err(Errno::EMEDIUMTYPE));
     }
 
     #[test]

@@ -7,13 +7,17 @@
 //! | port | needs | one system call carries |
 //! |---|---|---|
 //! | [`udp`] | nothing | up to 64 frames of one length to one destination, as one datagram that the kernel or the device cuts |
+//! | [`packet`] | `CAP_NET_RAW` | up to 64 frames out; in, none: they are read in memory that the kernel writes |
 //! | [`impair`] | any other port | what that one does: it loses, doubles, reorders, delays and damages frames, by a seed |
 //!
 //! All system calls go straight to the kernel (`sovia-sys`): a port may be in a program whose libc calls Sovia interposes.
 
 mod address;
 mod batch;
+mod device;
+pub mod ethernet;
 pub mod impair;
+pub mod packet;
 mod port;
 pub mod udp;
 

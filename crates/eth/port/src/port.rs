@@ -87,6 +87,8 @@ pub struct Counters {
     pub refused_full: u64,
     /// Lost by the kernel on their way in, since the port's queue was full. Frames that it has joined count once.
     pub missed: u64,
+    /// Come, but for another address.
+    pub foreign: u64,
     /// Come, but cut, too short to be frames, or outside the memory in which frames come.
     pub malformed: u64,
 }
