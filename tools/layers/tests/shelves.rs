@@ -9,8 +9,8 @@ const SHELVES: &[&[&str]] = &[
     &["sovia-sys", "sovia-sync", "sovia-signal", "sovia-simnet"],
     // crates/core
     &["via", "via-conformance", "sovia-proto", "sovia-stream", "sovia-link"],
-    // Providers: crates/shm, crates/sim
-    &["via-shm", "sovia-reflect", "via-sim"],
+    // Providers: crates/shm, crates/sim, crates/eth
+    &["via-shm", "sovia-reflect", "via-sim", "sovia-port"],
     // A NIC of any of them.
     &["sovia-nic"],
     &["sovia-agent", "sovia-control"],

@@ -14,6 +14,7 @@ pub mod diag;
 pub mod fd;
 pub mod futex;
 pub mod futex_any;
+pub mod interface;
 pub mod mapping;
 pub mod maps;
 pub mod memlock;

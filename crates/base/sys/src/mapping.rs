@@ -55,6 +55,27 @@ impl Mapping {
         )
     }
 
+    /// Maps `len` bytes of a socket's rings, from `offset` on. They are the kernel's and this process's alone, filled with
+    /// pages from the beginning, and not in the copies of this process.
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub fn of_socket(fd: RawFd, len: usize, offset: u64) -> Result<Mapping> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        let mapping = Mapping::make_at(len, access, flags, fd, offset)?;
+        note(mapping.base as usize, len, Sharing::Settled)?;
+        mapping.advise(0, len, libc::MADV_DONTDUMP);
+        mapping.advise(0, len, libc::MADV_DONTFORK);
+        Ok(mapping)
+    }
+
+    /// Leaves the mapping out of the copies of this process that are made from now on. Of memory into which the kernel
+    /// writes by itself: after a fork this process would write to a copy, and the kernel to the pages as before.
+    pub fn stays_out_of_copies(&self) {
+        self.advise(0, self.len, libc::MADV_DONTFORK);
+    }
+
     fn map(len: usize, flags: i32, fd: RawFd, sharing: Sharing) -> Result<Mapping> {
         // A program under mlockall(MCL_FUTURE) would get all of it populated. Without access nothing
         // is; then the lock is taken off the range, and access given. Not always in this way: tools
@@ -76,9 +97,13 @@ impl Mapping {
     }
 
     fn make(len: usize, access: i32, flags: i32, fd: RawFd) -> Result<Mapping> {
+        Mapping::make_at(len, access, flags, fd, 0)
+    }
+
+    fn make_at(len: usize, access: i32, flags: i32, fd: RawFd, offset: u64) -> Result<Mapping> {
         // SAFETY: a new mapping at an address of the kernel's choosing touches no memory of ours.
         let base =
-            unsafe { syscalls::syscall!(Sysno::mmap, 0usize, len, access, flags, fd, 0usize) }?;
+            unsafe { syscalls::syscall!(Sysno::mmap, 0usize, len, access, flags, fd, offset) }?;
         Ok(Mapping { base: base as *mut u8, len })
     }
 

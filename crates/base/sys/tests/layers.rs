@@ -11,6 +11,7 @@ const LAYERS: &[&[&str]] = &[
         "bpf",
         "datagram",
         "diag",
+        "interface",
         "mapping",
         "maps",
         "memory_limits",

@@ -28,6 +28,48 @@ pub unsafe fn sendmsg(fd: RawFd, msg: *const libc::msghdr, flags: i32) -> Result
     sys!(sendmsg, fd, msg, flags)
 }
 
+/// `sendmmsg`: the number of messages that the kernel has taken.
+///
+/// # Safety
+/// There must be `count` messages, and every pointer in them must be valid for what the kernel does with it.
+pub unsafe fn sendmmsg(
+    fd: RawFd,
+    messages: *mut libc::mmsghdr,
+    count: usize,
+    flags: i32,
+) -> Result<usize> {
+    sys!(sendmmsg, fd, messages, count, flags)
+}
+
+/// `recvmmsg`, without a time limit: the number of messages that have come.
+///
+/// # Safety
+/// There must be `count` messages, and every pointer in them must be valid for what the kernel does with it.
+pub unsafe fn recvmmsg(
+    fd: RawFd,
+    messages: *mut libc::mmsghdr,
+    count: usize,
+    flags: i32,
+) -> Result<usize> {
+    sys!(recvmmsg, fd, messages, count, flags, 0usize)
+}
+
+/// Sends to an address, the bytes of a `sockaddr`; to that of the connection if it is empty.
+pub fn send_to(fd: RawFd, buf: &[u8], flags: i32, address: &[u8]) -> Result<usize> {
+    let at = if address.is_empty() { core::ptr::null() } else { address.as_ptr() };
+    sys!(sendto, fd, buf.as_ptr(), buf.len(), flags, at, address.len())
+}
+
+/// Binds to an address, the bytes of a `sockaddr`.
+pub fn bind(fd: RawFd, address: &[u8]) -> Result<()> {
+    sys!(bind, fd, address.as_ptr(), address.len()).map(drop)
+}
+
+/// Connects to an address, the bytes of a `sockaddr`.
+pub fn connect(fd: RawFd, address: &[u8]) -> Result<()> {
+    sys!(connect, fd, address.as_ptr(), address.len()).map(drop)
+}
+
 /// A socket; `kind` may carry `SOCK_CLOEXEC` and `SOCK_NONBLOCK`.
 pub fn socket(domain: i32, kind: i32, protocol: i32) -> Result<RawFd> {
     sys!(socket, domain, kind, protocol).map(|n| n as RawFd)

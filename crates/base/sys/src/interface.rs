@@ -1,0 +1,137 @@
+//! Network devices of the calling thread's network namespace: their numbers, addresses and sizes, and news of them.
+
+use crate::call::{self, Errno, RawFd, Result, Sysno};
+use crate::fd::Fd;
+
+/// What may change of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Bytes of the longest payload of a frame.
+    pub mtu: usize,
+    /// Whether it is up.
+    pub is_up: bool,
+}
+
+/// `struct ifreq`: a name, and a value whose type depends on the request.
+#[repr(C, align(8))]
+struct Request {
+    name: [u8; 16],
+    value: [u8; 24],
+}
+
+const GET_NAME: usize = 0x8910;
+const GET_FLAGS: usize = 0x8913;
+const GET_MTU: usize = 0x8921;
+const GET_ADDRESS: usize = 0x8927;
+const GET_INDEX: usize = 0x8933;
+/// `ARPHRD_ETHER`.
+const ETHERNET: u16 = 1;
+/// Of a netlink socket, the group that is told what becomes of devices.
+const LINKS: u32 = 1;
+
+/// Asks the kernel of devices, and hears of changes to any of them.
+#[derive(Debug)]
+pub struct Interfaces(Fd);
+
+impl Interfaces {
+    /// For the network namespace of the calling thread; changes are heard of from here on.
+    ///
+    /// # Errors
+    /// Those of `socket` and `bind`.
+    pub fn watch() -> Result<Interfaces> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let socket = Fd::make(|| call::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE))?;
+        let mut address = [0; 12];
+        address[..2].copy_from_slice(&(libc::AF_NETLINK as u16).to_ne_bytes());
+        address[8..].copy_from_slice(&LINKS.to_ne_bytes());
+        call::bind(socket.raw(), &address)?;
+        Ok(Interfaces(socket))
+    }
+
+    /// The descriptor, readable when something has changed.
+    pub fn raw(&self) -> RawFd {
+        self.0.raw()
+    }
+
+    /// Whether anything may have changed since this was last asked.
+    pub fn have_changed(&self) -> bool {
+        let mut any = false;
+        loop {
+            // A message that is cut still says that there is one.
+            match call::recv(self.0.raw(), &mut [0; 64], libc::MSG_DONTWAIT) {
+                Err(Errno::EAGAIN) => return any,
+                Err(Errno::EINTR) => {}
+                // So many that some are lost.
+                Ok(_) | Err(Errno::ENOBUFS) => any = true,
+                Err(_) => return true,
+            }
+        }
+    }
+
+    /// The number of the device of that name. The number stays with the device, the name may not.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none.
+    pub fn find(&self, name: &str) -> Result<u32> {
+        let name = name_of(name.as_bytes()).ok_or(Errno::ENODEV)?;
+        let [a, b, c, d, ..] = self.ask(GET_INDEX, name, [0; 24])?.value;
+        Ok(u32::from_ne_bytes([a, b, c, d]))
+    }
+
+    /// How the device with that number is.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none any more, `EMEDIUMTYPE` if it is none of Ethernet's.
+    pub fn state(&self, index: u32) -> Result<State> {
+        let mut value = [0; 24];
+        value[..4].copy_from_slice(&index.to_ne_bytes());
+        let name = self.ask(GET_NAME, [0; 16], value)?.name;
+        let [a, b, c, d, ..] = self.ask(GET_MTU, name, [0; 24])?.value;
+        let mtu = u32::from_ne_bytes([a, b, c, d]) as usize;
+        let [a, b, ..] = self.ask(GET_FLAGS, name, [0; 24])?.value;
+        let is_up = i32::from(u16::from_ne_bytes([a, b])) & libc::IFF_UP != 0;
+        let value = self.ask(GET_ADDRESS, name, [0; 24])?.value;
+        if u16::from_ne_bytes([value[0], value[1]]) != ETHERNET {
+            return Err(Errno::EMEDIUMTYPE);
+        }
+        let mut mac = [0; 6];
+        mac.copy_from_slice(&value[2..8]);
+        Ok(State { mac, mtu, is_up })
+    }
+
+    fn ask(&self, what: usize, name: [u8; 16], value: [u8; 24]) -> Result<Request> {
+        let mut request = Request { name, value };
+        // SAFETY: each of these requests reads and writes one `struct ifreq`, which has this size and alignment.
+        unsafe { syscalls::syscall!(Sysno::ioctl, self.0.raw(), what, &raw mut request) }?;
+        Ok(request)
+    }
+}
+
+/// A name, with the zero behind it.
+fn name_of(name: &[u8]) -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    bytes[..15].get_mut(..name.len())?.copy_from_slice(name);
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_a_device_but_no_ethernet() {
+        let interfaces = Interfaces::watch().unwrap();
+        let index = interfaces.find("lo").unwrap();
+        assert_eq!(interfaces.state(index), Err(Errno::EMEDIUMTYPE));
+    }
+
+    #[test]
+    fn device_that_does_not_exist_is_an_error() {
+        let interfaces = Interfaces::watch().unwrap();
+        assert_eq!(interfaces.find("no-such-device"), Err(Errno::ENODEV));
+        assert_eq!(interfaces.find("a name that is too long"), Err(Errno::ENODEV));
+        assert_eq!(interfaces.state(u32::MAX), Err(Errno::ENODEV));
+    }
+}

@@ -1,0 +1,109 @@
+//! Messages that come out of the kernel.
+
+use super::name::{NAME_MAX, to_socket_addr};
+use core::mem::MaybeUninit;
+use core::net::SocketAddr;
+use sovia_sys::Result;
+use sovia_sys::call::{self, RawFd};
+
+/// Messages that one system call brings at most.
+const MESSAGES: usize = 16;
+/// Bytes that a message has at most: what a UDP socket joins is shorter than this.
+const MESSAGE_MAX: usize = 1 << 16;
+/// `UDP_GRO`.
+const UDP_GRO: i32 = 104;
+
+/// A message: one frame, or several that the kernel has joined.
+#[derive(Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// `None` for a sender that is not of the Internet's families.
+    pub(crate) from: Option<SocketAddr>,
+    /// Bytes of each frame but the last one, which may be shorter.
+    pub(crate) segment: usize,
+    /// The kernel has cut it.
+    pub(crate) is_cut: bool,
+}
+
+/// A buffer for a batch of messages.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    bytes: Box<[u8]>,
+    /// Messages to ask for: one while they come one by one, so that little is prepared for each.
+    wanted: usize,
+}
+
+/// Room for one control message with one word.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Control {
+    header: libc::cmsghdr,
+    word: i32,
+    padding: u32,
+}
+
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct RawName([u8; NAME_MAX]);
+
+impl Incoming {
+    pub(crate) fn new() -> Incoming {
+        Incoming { bytes: vec![0; MESSAGES * MESSAGE_MAX].into_boxed_slice(), wanted: 1 }
+    }
+
+    /// Hands the messages of one batch to `take`; how many.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there are none.
+    pub(crate) fn receive(
+        &mut self,
+        socket: RawFd,
+        mut take: impl FnMut(Message<'_>),
+    ) -> Result<usize> {
+        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MESSAGES];
+        let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; MESSAGES];
+        let mut controls = [const { MaybeUninit::<Control>::uninit() }; MESSAGES];
+        let mut names = [const { MaybeUninit::<RawName>::uninit() }; MESSAGES];
+        let wanted = core::mem::replace(&mut self.wanted, 1);
+        let base = self.bytes.as_mut_ptr();
+        for i in 0..wanted {
+            // SAFETY: `wanted` is at most `MESSAGES`, for as many of which there is room.
+            let at = unsafe { base.add(i * MESSAGE_MAX) };
+            vectors[i].write(libc::iovec { iov_base: at.cast(), iov_len: MESSAGE_MAX });
+            // SAFETY: all-zero values of plain C structs.
+            let (mut message, header): (libc::msghdr, libc::cmsghdr) =
+                unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
+            controls[i].write(Control { header, word: 0, padding: 0 });
+            names[i].write(RawName([0; NAME_MAX]));
+            message.msg_name = names[i].as_mut_ptr().cast();
+            message.msg_namelen = NAME_MAX as u32;
+            message.msg_iov = vectors[i].as_mut_ptr();
+            message.msg_iovlen = 1;
+            message.msg_control = controls[i].as_mut_ptr().cast();
+            message.msg_controllen = size_of::<Control>() as _;
+            headers[i].write(libc::mmsghdr { msg_hdr: message, msg_len: 0 });
+        }
+        let first = headers.as_mut_ptr().cast();
+        // SAFETY: the first `wanted` headers have just been written. Each of them points to memory of the length that it says, which is used for nothing else until the call
+        // returns.
+        let got = unsafe { call::recvmmsg(socket, first, wanted, libc::MSG_DONTWAIT) }?.min(wanted);
+        self.wanted = if got == wanted { (2 * got).min(MESSAGES) } else { got.max(1) };
+        for (i, header) in headers[..got].iter().enumerate() {
+            // SAFETY: `got` is at most `wanted`, and so many have been written.
+            let header = unsafe { header.assume_init_ref() };
+            let message = &header.msg_hdr;
+            let bytes =
+                &self.bytes[i * MESSAGE_MAX..][..(header.msg_len as usize).min(MESSAGE_MAX)];
+            // SAFETY: both were written above, and the kernel has written plain bytes over them.
+            let (name, control) = unsafe { (names[i].assume_init(), controls[i].assume_init()) };
+            let name = &name.0[..(message.msg_namelen as usize).min(NAME_MAX)];
+            let says_segment = message.msg_controllen >= (size_of::<libc::cmsghdr>() + 4) as _
+                && control.header.cmsg_level == libc::IPPROTO_UDP
+                && control.header.cmsg_type == UDP_GRO;
+            let segment = if says_segment { control.word.max(1) as usize } else { bytes.len() };
+            let is_cut = message.msg_flags & libc::MSG_TRUNC != 0;
+            take(Message { bytes, from: to_socket_addr(name), segment, is_cut });
+        }
+        Ok(got)
+    }
+}

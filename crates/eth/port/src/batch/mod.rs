@@ -1,0 +1,9 @@
+//! Frames in batches, for sockets that take and give messages.
+
+mod incoming;
+mod name;
+mod outgoing;
+
+pub(crate) use incoming::Incoming;
+pub(crate) use name::{Name, of_socket_addr};
+pub(crate) use outgoing::{Handed, Outgoing};

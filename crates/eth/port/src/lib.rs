@@ -1,0 +1,25 @@
+//! Ports: how frames travel between NICs in software on an ordinary Ethernet.
+//!
+//! A [`Port`] takes frames of bytes to an [`Address`] and brings those that come, without ever blocking. It does not look
+//! into them. Frames may be lost, doubled, reordered and damaged on their way: what is made of that is the business of
+//! the link above.
+//!
+//! | port | needs | one system call carries |
+//! |---|---|---|
+//! | [`udp`] | nothing | up to 64 frames of one length to one destination, as one datagram that the kernel or the device cuts |
+//! | [`packet`] | `CAP_NET_RAW` | up to 64 frames out; in, none: they are read in memory that the kernel writes |
+//! | [`impair`] | any other port | what that one does: it loses, doubles, reorders, delays and damages frames, by a seed |
+//!
+//! All system calls go straight to the kernel (`sovia-sys`): a port may be in a program whose libc calls Sovia interposes.
+
+mod address;
+mod batch;
+mod device;
+pub mod ethernet;
+pub mod impair;
+pub mod packet;
+mod port;
+pub mod udp;
+
+pub use address::Address;
+pub use port::{Counters, Descriptors, Error, OpenError, Port, Refused};
