@@ -5,7 +5,8 @@ use crate::world::World;
 use sovia_link::wire::Packet;
 
 impl<M: Medium> World<M> {
-    /// A frame has come to a node of this world. What is wrong with it is counted.
+    /// A frame has come to a node of this world. What is wrong with it is counted. What is right with it may be left
+    /// to be acknowledged ([`World::acknowledge`]).
     pub fn frame(&mut self, from: M::Node, at: M::Node, frame: &[u8]) {
         match Packet::parse(frame) {
             Ok(packet) => self.packet(from, at, packet),
@@ -34,7 +35,7 @@ impl<M: Medium> World<M> {
             Packet::Datagram { to, from: peer, message, part } => {
                 self.datagram(at, from, (to, peer), message, &part);
             }
-            Packet::Gone { to } => self.peer_gone(to),
+            Packet::Gone { to } => self.peer_gone(to, from),
             Packet::Meeting(meeting) => self.meeting(at, from, meeting),
             // Those are channels'.
             Packet::Hello { .. } | Packet::Probe { .. } | Packet::Echo { .. } => {

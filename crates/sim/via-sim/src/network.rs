@@ -102,10 +102,7 @@ impl Network {
 
     /// Frames that nodes have dropped because they were damaged, or not what they should have been.
     pub fn malformed(&self) -> u64 {
-        self.0.with(|world| {
-            let counters = world.counters();
-            counters.malformed + counters.strangers
-        })
+        self.0.with(|world| world.counters().malformed)
     }
 
     /// The node that has a name, and its address.
@@ -128,7 +125,10 @@ impl Network {
 fn step(world: &mut World) -> bool {
     let Some(event) = world.medium_mut().step() else { return false };
     match event {
-        Event::Frame { from, to, frame } => world.frame(from, to, &frame),
+        Event::Frame { from, to, frame } => {
+            world.frame(from, to, &frame);
+            world.acknowledge();
+        }
         Event::Timer(timer) => world.timer(timer),
         Event::Nothing => {}
     }

@@ -5,19 +5,22 @@ use crate::medium::{Medium, Purpose, Timer};
 use crate::world::{Conn, World};
 use sovia_link::datagram::Datagrams;
 use sovia_link::message::{Assembly, Message};
-use sovia_link::stream::{Stream, Verdict};
+use sovia_link::stream::{Place, Stream, Verdict};
 use sovia_link::wire::{Closing, EndId, Item, Operation, Packet, Part, Word};
 
 impl<M: Medium> World<M> {
     /// A new end of a connection.
     pub(crate) fn new_conn(
         &self,
+        id: EndId,
         vi: ViId,
         node: M::Node,
         peer_node: M::Node,
         peer: EndId,
     ) -> Conn<M::Node> {
         let window = self.config.window.max(1) as usize;
+        // Where names cannot be guessed, neither can numbers.
+        let first = |end: EndId| u64::from(end.0 as u32);
         let longest = self.vis.get(&vi).map_or(0, |vi| vi.attributes.max_transfer_size);
         Conn {
             node,
@@ -25,10 +28,11 @@ impl<M: Medium> World<M> {
             peer,
             vi: Some(vi),
             unsettled: None,
-            stream: Stream::new(self.config.timing, window, (0, 0)),
+            stream: Stream::new(self.config.timing, window, (first(id), first(peer))),
             assembly: Assembly::new(longest),
             datagrams: Datagrams::new(longest),
             datagrams_sent: 0,
+            owed: 0,
             timer: None,
         }
     }
@@ -40,6 +44,7 @@ impl<M: Medium> World<M> {
         let (node, to, peer) = (conn.node, conn.peer_node, conn.peer);
         let ack = conn.stream.ack();
         while let Some((number, item)) = conn.stream.next_out(now) {
+            conn.owed = 0;
             let packet = Packet::Stream { to: peer, from: id, number, ack, item };
             self.net.send(node, to, &packet);
         }
@@ -88,7 +93,8 @@ impl<M: Medium> World<M> {
             self.transmit(id);
             return;
         }
-        conn.stream.came(number, item.into_owned());
+        // An acknowledgement that repeats itself at once tells the other end of a gap.
+        let in_turn = conn.stream.came(number, item.into_owned()) == Place::Next;
         while let Some(conn) = self.conns.get_mut(&id)
             && let Some(vi) = conn.vi
             && let Some(item) = conn.stream.peek()
@@ -116,10 +122,35 @@ impl<M: Medium> World<M> {
                 }
             }
         }
-        if let Some(conn) = self.conns.get(&id) {
-            let ack = conn.stream.ack();
-            self.send(at, from, Word::Ack { to: peer, from: id, ack });
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.owed += 1;
+            if !in_turn || conn.owed > self.config.window / 4 {
+                self.pay(id);
+            } else if conn.owed == 1 {
+                self.owing.push(id);
+            }
             self.transmit(id);
+        }
+    }
+
+    /// Acknowledges what has been received and has not been acknowledged by an answer meanwhile. To be called soon
+    /// after frames have come: at the latest before whatever drives the world sleeps.
+    pub fn acknowledge(&mut self) {
+        while let Some(id) = self.owing.pop() {
+            self.pay(id);
+        }
+    }
+
+    /// Whether acknowledgements are owed.
+    pub fn owes(&self) -> bool {
+        !self.owing.is_empty()
+    }
+
+    fn pay(&mut self, id: EndId) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        if core::mem::take(&mut conn.owed) > 0 {
+            let ack = Word::Ack { to: conn.peer, from: id, ack: conn.stream.ack() };
+            self.net.send(conn.node, conn.peer_node, &ack);
         }
     }
 
@@ -138,11 +169,16 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// Whether there is such a connection. A peer that uses it knows that it has come about.
+    /// Whether there is such a connection, between these two ends. A peer that uses it knows that it has come about.
     fn greet(&mut self, at: M::Node, from: M::Node, id: EndId, peer: EndId) -> bool {
         match self.conns.get(&id) {
             None => {
+                self.counters.strangers += 1;
                 self.send(at, from, Word::Gone { to: peer });
+                false
+            }
+            Some(conn) if conn.peer_node != from || conn.peer != peer => {
+                self.counters.strangers += 1;
                 false
             }
             Some(conn) => {
@@ -176,7 +212,11 @@ impl<M: Medium> World<M> {
     ) {
         // A late duplicate for a connection that is over is no reason to say anything: the end
         // of an unreliable connection has been told by its stream.
-        if !self.conns.contains_key(&id) || !self.greet(at, from, id, peer) {
+        if !self.conns.contains_key(&id) {
+            self.counters.strangers += 1;
+            return;
+        }
+        if !self.greet(at, from, id, peer) {
             return;
         }
         let Some(conn) = self.conns.get_mut(&id) else { return };

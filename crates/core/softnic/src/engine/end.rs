@@ -85,8 +85,12 @@ impl<M: Medium> World<M> {
     }
 
     /// The other end does not exist any more.
-    pub(crate) fn peer_gone(&mut self, id: EndId) {
-        self.hopeless(id);
+    pub(crate) fn peer_gone(&mut self, id: EndId, from: M::Node) {
+        match self.conns.get(&id) {
+            // Whether a connection that is not settled has come about, the answer's fate tells.
+            Some(conn) if conn.peer_node == from && conn.unsettled.is_none() => self.hopeless(id),
+            _ => self.counters.strangers += 1,
+        }
     }
 
     /// The connection is lost, not by this end's doing.

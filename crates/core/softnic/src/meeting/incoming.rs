@@ -29,6 +29,10 @@ impl<M: Medium> World<M> {
     pub(crate) fn requested(&mut self, at: M::Node, from: M::Node, request: Request) {
         let id = request.id;
         if let Some(known) = self.incoming.get(&id) {
+            if known.from != from {
+                self.counters.strangers += 1;
+                return;
+            }
             let again = match known.answer {
                 Some(answer) => Meeting::Answer { request: id, answer },
                 None if known.is_open() => Meeting::Pending { request: id },
@@ -36,14 +40,11 @@ impl<M: Medium> World<M> {
             };
             return self.say(at, from, again);
         }
-        while self.incoming.len() > REMEMBERED {
-            match self.incoming.first_key_value() {
-                Some((&oldest, Incoming { settled: Some(_), .. })) => {
-                    self.incoming.remove(&oldest);
-                }
-                _ => break,
-            }
+        if self.asked.len() >= REMEMBERED && !self.forget() {
+            // It will be repeated.
+            return;
         }
+        self.asked.push_back(id);
         let remote = request.remote.clone();
         let is_peers = request.peer;
         let peer = is_peers.then(|| self.peer_for(&request)).flatten();
@@ -77,9 +78,26 @@ impl<M: Medium> World<M> {
         }
     }
 
+    /// Forgets the oldest request of which nothing is to come any more; false if something is to come of all. Looks at
+    /// a bounded number of them.
+    fn forget(&mut self) -> bool {
+        for _ in 0..64 {
+            let Some(oldest) = self.asked.pop_front() else { return true };
+            match self.incoming.get(&oldest) {
+                Some(request) if !request.is_over() => self.asked.push_back(oldest),
+                _ => {
+                    self.incoming.remove(&oldest);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// The requester has given up.
-    pub(crate) fn cancelled(&mut self, id: EndId) {
-        let Some(incoming) = self.incoming.get_mut(&id).filter(|i| i.is_open()) else { return };
+    pub(crate) fn cancelled(&mut self, from: M::Node, id: EndId) {
+        let asked = self.incoming.get_mut(&id).filter(|i| i.is_open() && i.from == from);
+        let Some(incoming) = asked else { return };
         if incoming.acceptor.step(Step::Withdraw).is_err() {
             return;
         }
@@ -140,15 +158,24 @@ impl<M: Medium> World<M> {
         }
         let attributes = told(core.attributes);
         let (node, from) = (incoming.node, incoming.from);
-        let mut conn = self.new_conn(vi, node, from, id);
-        conn.unsettled = Some(id);
         let conn_id = self.net.name();
+        let mut conn = self.new_conn(conn_id, vi, node, from, id);
+        conn.unsettled = Some(id);
         self.conns.insert(conn_id, conn);
         if let Some(core) = self.vis.get_mut(&vi) {
             core.conn = Some(conn_id);
         }
         self.answer(id, Answer::Accepted { conn: conn_id, attributes });
         Ok(())
+    }
+
+    /// The requester says that it has the answer.
+    pub(crate) fn settled(&mut self, from: M::Node, id: EndId, connected: bool) {
+        if self.incoming.get(&id).is_some_and(|incoming| incoming.from == from) {
+            self.settle(id, connected);
+        } else {
+            self.counters.strangers += 1;
+        }
     }
 
     /// The requester has the answer, or never will.

@@ -23,14 +23,29 @@ pub(crate) fn told(attributes: ViAttributes) -> ViAttributes {
 }
 
 impl<M: Medium> World<M> {
+    /// Whether a node speaks of itself, where it speaks of a peer's address: peers find each other by nothing else.
+    fn is_own_address(&self, from: M::Node, meeting: &Meeting) -> bool {
+        let address = match meeting {
+            Meeting::Request(request) if request.peer => &request.local,
+            Meeting::Poke { local, .. } => local,
+            Meeting::Poked { remote, .. } => remote,
+            _ => return true,
+        };
+        self.net.find(&address.host) == Some(from)
+    }
+
     /// A message about a connection that is to be has arrived.
     pub(crate) fn meeting(&mut self, at: M::Node, from: M::Node, meeting: Meeting) {
+        if !self.is_own_address(from, &meeting) {
+            self.counters.strangers += 1;
+            return;
+        }
         match meeting {
             Meeting::Request(request) => self.requested(at, from, *request),
-            Meeting::Pending { request } => self.request_pending(request),
+            Meeting::Pending { request } => self.request_pending(from, request),
             Meeting::Answer { request, answer } => self.answered(at, from, request, answer),
-            Meeting::Settled { request, connected } => self.settle(request, connected),
-            Meeting::Cancel { request } => self.cancelled(request),
+            Meeting::Settled { request, connected } => self.settled(from, request, connected),
+            Meeting::Cancel { request } => self.cancelled(from, request),
             Meeting::Poke { local, remote } => self.poked(at, from, local, remote),
             Meeting::Poked { local, remote } => self.poke_noticed(&local, &remote),
         }

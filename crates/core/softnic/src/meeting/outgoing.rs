@@ -27,8 +27,11 @@ impl<M: Medium> World<M> {
     }
 
     /// A program has the request.
-    pub(crate) fn request_pending(&mut self, id: EndId) {
-        let Some(outgoing) = self.outgoing.get_mut(&id) else { return };
+    pub(crate) fn request_pending(&mut self, from: M::Node, id: EndId) {
+        let Some(outgoing) = self.outgoing.get_mut(&id).filter(|asked| asked.to == from) else {
+            self.counters.strangers += 1;
+            return;
+        };
         outgoing.pending = true;
         let attempt = self.vis.get_mut(&outgoing.vi).and_then(|vi| vi.attempt.as_mut());
         if let Some(attempt) = attempt.filter(|attempt| attempt.request == Some(id)) {
@@ -40,10 +43,15 @@ impl<M: Medium> World<M> {
     /// A request's answer has come, for the first time or again.
     pub(crate) fn answered(&mut self, at: M::Node, from: M::Node, id: EndId, answer: Answer) {
         let accepted = matches!(answer, Answer::Accepted { .. });
+        if self.outgoing.get(&id).is_some_and(|asked| asked.to != from) {
+            self.counters.strangers += 1;
+            return;
+        }
         if let Some(outgoing) = self.outgoing.remove(&id) {
             self.take_answer(id, &outgoing, answer);
         }
-        let connected = accepted && self.conns.contains_key(&id);
+        let conn = self.conns.get(&id);
+        let connected = accepted && conn.is_some_and(|conn| conn.peer_node == from);
         let settled = Meeting::Settled { request: id, connected };
         self.send(at, from, Word::Meeting(settled));
     }
@@ -52,7 +60,7 @@ impl<M: Medium> World<M> {
         let Outgoing { vi, node, to, .. } = *outgoing;
         let error = match answer {
             Answer::Accepted { conn: peer, attributes } => {
-                let conn = self.new_conn(vi, node, to, peer);
+                let conn = self.new_conn(id, vi, node, to, peer);
                 self.conns.insert(id, conn);
                 if let Some(vi) = self.vis.get_mut(&vi) {
                     vi.conn = Some(id);

@@ -23,6 +23,8 @@ pub(crate) struct Conn<N> {
     pub(crate) datagrams: Datagrams,
     /// Datagram messages sent.
     pub(crate) datagrams_sent: u64,
+    /// Items received since the last acknowledgement.
+    pub(crate) owed: u32,
     /// When the retransmission timer goes off.
     pub(crate) timer: Option<Time>,
 }

@@ -37,6 +37,10 @@ pub struct World<M: Medium> {
     pub(crate) incoming: BTreeMap<EndId, Incoming<M::Node>>,
     pub(crate) outgoing: Table<EndId, Outgoing<M::Node>>,
     pub(crate) peers: Peers,
+    /// Requests that have come, the oldest first.
+    pub(crate) asked: VecDeque<EndId>,
+    /// Ends that owe an acknowledgement; some may have paid since.
+    pub(crate) owing: Vec<EndId>,
     pub(crate) counters: Counters,
     /// Callbacks to run, in order.
     jobs: Jobs<M::Node>,
@@ -106,6 +110,8 @@ impl<M: Medium> World<M> {
             incoming: BTreeMap::new(),
             outgoing: Table::default(),
             peers: Peers::default(),
+            asked: VecDeque::new(),
+            owing: Vec::new(),
             counters: Counters::default(),
             jobs: Jobs { queue: VecDeque::new(), busy: false },
             news: false,

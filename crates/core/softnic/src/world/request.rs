@@ -30,6 +30,11 @@ impl<N> Incoming<N> {
         self.answer.is_none() && !self.acceptor.phase().is_over()
     }
 
+    /// Whether nothing is to come of it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.settled.is_some() || self.answer.is_none() && self.acceptor.phase().is_over()
+    }
+
     /// Whether an acceptance is still open, and if not, how it ended.
     pub(crate) fn acceptance(&self) -> Option<bool> {
         match self.settled {
