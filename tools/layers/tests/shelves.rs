@@ -8,7 +8,7 @@ const SHELVES: &[&[&str]] = &[
     // crates/base
     &["sovia-sys", "sovia-sync", "sovia-signal", "sovia-simnet"],
     // crates/core
-    &["via", "via-conformance", "sovia-proto", "sovia-stream", "sovia-link"],
+    &["via", "via-conformance", "sovia-proto", "sovia-stream", "sovia-link", "sovia-softnic"],
     // Providers: crates/shm, crates/sim, crates/eth
     &["via-shm", "sovia-reflect", "via-sim", "sovia-port"],
     // A NIC of any of them.

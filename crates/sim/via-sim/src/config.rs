@@ -3,6 +3,7 @@
 use core::time::Duration;
 use sovia_link::stream::Timing;
 use sovia_simnet::Link;
+use via::Memory;
 
 /// What makes time pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,15 +58,22 @@ impl Registering {
         *self == Registering::FREE
     }
 
-    /// To register that many pages.
-    pub(crate) fn registering(&self, pages: u32) -> Duration {
-        self.register + self.register_page * pages
+    /// To register that memory.
+    pub(crate) fn registering(&self, memory: &Memory) -> Duration {
+        self.register + self.register_page * pages(memory)
     }
 
-    /// To deregister them.
-    pub(crate) fn deregistering(&self, pages: u32) -> Duration {
-        self.deregister + self.deregister_page * pages
+    /// To deregister it.
+    pub(crate) fn deregistering(&self, memory: &Memory) -> Duration {
+        self.deregister + self.deregister_page * pages(memory)
     }
+}
+
+/// Pages of 4 KB that memory has a part of.
+fn pages(memory: &Memory) -> u32 {
+    const PAGE: u64 = 4096;
+    let (begin, end) = (memory.address(0), memory.address(memory.len()));
+    u32::try_from(end.div_ceil(PAGE) - begin / PAGE).unwrap_or(u32::MAX)
 }
 
 /// What a network and its NICs are like.
@@ -122,11 +130,13 @@ impl Config {
         Config { registering, ..self }
     }
 
-    pub(crate) fn timing(&self) -> Timing {
-        Timing {
+    /// What the engine is told of it.
+    pub(crate) fn engine(&self) -> sovia_softnic::Config {
+        let timing = Timing {
             first: self.retransmit_first,
             longest: self.retransmit_longest,
             tries: Some(self.retransmit_tries),
-        }
+        };
+        sovia_softnic::Config { mtu: self.mtu, window: self.window, timing }
     }
 }

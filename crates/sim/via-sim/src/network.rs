@@ -1,22 +1,28 @@
 //! A simulated network, and what makes its time pass.
 
-use crate::config::{Clock, Config};
-use crate::world::{Deadline, World};
-use crate::{Change, Counters, Log, Time};
+use crate::config::{Clock, Config, Registering};
+use crate::port::{Event, Port};
+use crate::{Change, Counters, Log, NodeId, Time};
 use core::time::Duration;
+use sovia_softnic::{Deadline, Driver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
+use via::Memory;
+
+/// The state of everything on a network.
+type World = sovia_softnic::World<Port>;
 
 /// A simulated network. Clones are the same network; it lasts as long as any of its NICs.
 #[derive(Debug, Clone)]
-pub struct Network(pub(crate) Arc<Shared>);
+pub struct Network(Arc<Shared>);
 
 /// What every handle of a network holds.
 #[derive(Debug)]
-pub(crate) struct Shared {
+struct Shared {
     world: Mutex<World>,
     news: Condvar,
     clock: Clock,
+    registering: Registering,
     /// Calls the network's own thread.
     driver: Option<mpsc::Sender<()>>,
 }
@@ -24,7 +30,7 @@ pub(crate) struct Shared {
 impl Network {
     /// A network without NICs that draws its faults from `seed`.
     pub fn new(seed: u64, config: Config) -> Network {
-        let world = Mutex::new(World::new(seed, config));
+        let world = Mutex::new(World::new(Port::new(seed, config.link), config.engine()));
         let clock = config.clock;
         let (driver, calls) = match clock {
             Clock::Manual => (None, None),
@@ -33,7 +39,13 @@ impl Network {
                 (Some(driver), Some(calls))
             }
         };
-        let shared = Arc::new(Shared { world, news: Condvar::new(), clock, driver });
+        let shared = Arc::new(Shared {
+            world,
+            news: Condvar::new(),
+            clock,
+            registering: config.registering,
+            driver,
+        });
         if let Some(calls) = calls {
             let shared = Arc::downgrade(&shared);
             crate::driver::start(calls, move || shared.upgrade().is_some_and(|s| s.drive()));
@@ -43,13 +55,13 @@ impl Network {
 
     /// The present.
     pub fn now(&self) -> Time {
-        self.0.with(|world| world.net.now())
+        self.0.with(|world| world.medium().time())
     }
 
     /// Lets the next thing happen, and runs the callbacks that come of it; false if there is
     /// nothing to happen.
     pub fn step(&self) -> bool {
-        self.0.with(|world| world.step())
+        self.0.with(step)
     }
 
     /// Lets everything happen up to that time, which is the present then.
@@ -74,28 +86,81 @@ impl Network {
 
     /// Has the network change at that time, or at once if that is past.
     pub fn change(&self, at: Time, change: Change) {
-        self.0.with(|world| world.net.change(at, change));
+        self.0.with(|world| world.medium_mut().change(at, change));
     }
 
     /// A fingerprint of every packet, timer and finished descriptor so far: two runs with the
     /// same were the same.
     pub fn log(&self) -> Log {
-        self.0.with(|world| world.net.log())
+        self.0.with(|world| world.medium().log())
     }
 
     /// What has become of packets.
     pub fn counters(&self) -> Counters {
-        self.0.with(|world| world.net.counters())
+        self.0.with(|world| world.medium().counters())
     }
 
     /// Frames that nodes have dropped because they were damaged, or not what they should have been.
     pub fn malformed(&self) -> u64 {
-        self.0.with(|world| world.net.malformed())
+        self.0.with(|world| world.counters().malformed)
+    }
+
+    /// The node that has a name, and its address.
+    pub(crate) fn node(&self, name: &str) -> (NodeId, Box<[u8]>) {
+        self.0.with(|world| world.medium_mut().node(name))
+    }
+
+    /// What registering memory costs.
+    pub(crate) fn registering(&self) -> Registering {
+        self.0.registering
     }
 
     /// Connections that are alive or not yet known to be over, both ends counted.
     pub fn connection_ends(&self) -> usize {
-        self.0.with(|world| world.conns.len())
+        self.0.with(|world| world.connection_ends())
+    }
+}
+
+/// Lets the next thing happen; false if there is none.
+fn step(world: &mut World) -> bool {
+    let Some(event) = world.medium_mut().step() else { return false };
+    match event {
+        Event::Frame { from, to, frame } => {
+            world.frame(from, to, &frame);
+            world.acknowledge();
+        }
+        Event::Timer(timer) => world.timer(timer),
+        Event::Nothing => {}
+    }
+    true
+}
+
+impl Driver for Network {
+    type Medium = Port;
+
+    fn with<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
+        self.0.with(work)
+    }
+
+    /// The network has only what a step brings, and steps are the program's or the clock's.
+    fn look<R>(&self, look: impl FnMut(&mut World) -> Option<R>) -> Option<R> {
+        self.0.with(look)
+    }
+
+    fn deadline(&self, timeout: Option<Duration>) -> Deadline {
+        self.0.deadline(timeout)
+    }
+
+    fn wait<R>(&self, deadline: Deadline, look: impl FnMut(&mut World) -> Option<R>) -> Option<R> {
+        self.0.wait(deadline, look)
+    }
+
+    fn registered(&self, memory: &Memory) {
+        self.0.spend(self.0.registering.registering(memory));
+    }
+
+    fn deregistered(&self, memory: &Memory) {
+        self.0.spend(self.0.registering.deregistering(memory));
     }
 }
 
@@ -115,34 +180,32 @@ impl Shared {
 
     /// Wakes waiting threads, and runs callbacks in their order.
     fn leave<'s>(&'s self, mut world: MutexGuard<'s, World>) {
-        if core::mem::take(&mut world.news) {
+        if world.take_news() {
             self.news.notify_all();
         }
         if let Some(driver) = &self.driver
-            && !world.driver_called
-            && world.net.next_time().is_some()
+            && world.medium_mut().call_driver()
         {
-            world.driver_called = true;
             let _ = driver.send(());
         }
-        if world.jobs.busy {
-            return;
-        }
-        while let Some((nic, job)) = world.jobs.queue.pop_front() {
-            world.jobs.busy = true;
+        let mut next = world.begin_callbacks();
+        while let Some(callback) = next {
             drop(world);
-            nic.run(self.clock, job);
+            match self.clock {
+                Clock::Manual => callback.run_here(),
+                Clock::Live => callback.run_in_thread(),
+            }
             world = self.lock();
+            next = world.next_callback();
         }
-        world.jobs.busy = false;
     }
 
     /// Lets everything happen up to that time, which is the present then, if it was not past.
     pub(crate) fn run_until(&self, time: Time) {
-        let next = |world: &mut World| match world.net.next_time() {
-            Some(next) if next <= time => world.step(),
+        let next = |world: &mut World| match world.medium().next_time() {
+            Some(next) if next <= time => step(world),
             _ => {
-                world.net.pass(time);
+                world.medium_mut().pass(time);
                 false
             }
         };
@@ -152,7 +215,7 @@ impl Shared {
     /// The caller is busy for so long, and what happens meanwhile happens.
     pub(crate) fn spend(&self, time: Duration) {
         if !time.is_zero() {
-            let now = self.lock().net.now();
+            let now = self.lock().medium().time();
             self.run_until(now.after(time));
         }
     }
@@ -161,8 +224,8 @@ impl Shared {
     /// is to be called again.
     fn drive(&self) -> bool {
         self.with(|world| {
-            let stepped = world.step();
-            world.driver_called = stepped;
+            let stepped = step(world);
+            world.medium_mut().driver_called(stepped);
             stepped
         })
     }
@@ -171,7 +234,9 @@ impl Shared {
     pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Deadline {
         let Some(timeout) = timeout else { return Deadline::Never };
         match self.clock {
-            Clock::Manual => Deadline::Virtual(self.lock().net.now().after(timeout)),
+            Clock::Manual => {
+                Deadline::At(sovia_softnic::Medium::now(self.lock().medium()).after(timeout))
+            }
             Clock::Live => {
                 Instant::now().checked_add(timeout).map_or(Deadline::Never, Deadline::Real)
             }
@@ -192,10 +257,14 @@ impl Shared {
                 self.leave(world);
                 return seen;
             }
-            match (world.net.next_time(), deadline) {
-                (Some(next), Deadline::Virtual(time)) if next > time => world.net.pass(time),
-                (Some(_), _) => drop(world.step()),
-                (None, Deadline::Virtual(time)) => world.net.pass(time),
+            match (world.medium().next_time(), deadline) {
+                (Some(next), Deadline::At(time)) if next.nanos() > time.nanos() => {
+                    world.medium_mut().pass(Time::from_nanos(time.nanos()));
+                }
+                (Some(_), _) => drop(step(&mut world)),
+                (None, Deadline::At(time)) => {
+                    world.medium_mut().pass(Time::from_nanos(time.nanos()));
+                }
                 (None, Deadline::Never) if self.clock == Clock::Manual => {
                     self.leave(world);
                     return None;
@@ -216,7 +285,7 @@ impl Shared {
         mut world: MutexGuard<'w, World>,
         deadline: Deadline,
     ) -> MutexGuard<'w, World> {
-        if core::mem::take(&mut world.news) {
+        if world.take_news() {
             self.news.notify_all();
         }
         match deadline {

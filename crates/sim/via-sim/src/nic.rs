@@ -1,232 +1,32 @@
-//! The NIC.
+//! The NICs of a network, and what a program has of them.
 
-use crate::card::{CQ_ENTRIES_MAX, CQ_MAX, Card, DESCRIPTORS_MAX, VI_MAX};
-use crate::connection::{Listener, SimConnection};
-use crate::cq::SimCq;
-use crate::ids::{CqId, ViId};
-use crate::network::{Network, Shared};
-use crate::pins::Pinner;
-use crate::vi::SimVi;
-use crate::world::{CqCore, ViCore, Workqueue};
-use core::sync::atomic::Ordering;
-use core::time::Duration;
-use sovia_simnet::NodeId;
-use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
-use via::cq::Attach;
-use via::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
-use via::event::ErrorHandler;
-use via::{
-    AsyncError, MemAttributes, MemHandle, Memory, NetAddress, Nic, NicAttributes, Ptag,
-    ViAttributes, ViState,
-};
+use crate::network::Network;
+use sovia_softnic::{Description, SoftConnection, SoftCq, SoftNic, SoftVi};
+use std::thread;
 
 /// A NIC of a simulated network, open. Its VIs keep what they need of it.
-#[derive(Debug)]
-pub struct SimNic {
-    shared: Arc<Shared>,
-    nic: Arc<Card>,
-}
+pub type SimNic = SoftNic<Network>;
+/// A VI of a simulated NIC.
+pub type SimVi = SoftVi<Network>;
+/// A completion queue of a simulated NIC.
+pub type SimCq = SoftCq<Network>;
+/// A request for a connection to a simulated NIC.
+pub type SimConnection = SoftConnection<Network>;
+/// Waits for one request. Dropping it ends the wait.
+pub type Listener = sovia_softnic::Listener<Network>;
 
 impl Network {
     /// Opens the NIC of that name, which is a node of the network from the first time on. A NIC
     /// that is opened again has the same address, but memory, tags and VIs of its own.
     pub fn nic(&self, name: &str) -> SimNic {
-        let card = self.0.with(|world| {
-            let (node, address) = world.node(name);
-            Card::new(name, address, node, &world.config)
-        });
-        SimNic { shared: self.0.clone(), nic: Arc::new(card) }
-    }
-}
-
-/// Pages of 4 KB that memory has a part of.
-fn pages(memory: &Memory) -> u32 {
-    const PAGE: u64 = 4096;
-    let (begin, end) = (memory.address(0), memory.address(memory.len()));
-    u32::try_from(end.div_ceil(PAGE) - begin / PAGE).unwrap_or(u32::MAX)
-}
-
-impl SimNic {
-    /// Its node in the network.
-    pub fn node(&self) -> NodeId {
-        self.nic.node
-    }
-
-    /// This NIC's address under a discriminator.
-    pub fn address(&self, discriminator: &[u8]) -> NetAddress {
-        NetAddress::new(&self.nic.attributes.local_address, discriminator)
-    }
-
-    /// Has the pages of memory that is registered from now on held, and sent from, by a pinner.
-    pub fn set_pinner(&self, pinner: Arc<dyn Pinner>) {
-        self.nic.pins.set(pinner);
-    }
-
-    /// Waits for one request without blocking: [`Nic::connect_wait`] for a program that steps the
-    /// network itself.
-    ///
-    /// # Errors
-    /// [`ConnectError::InvalidParameter`] for an address that is not this NIC's or too long.
-    pub fn listen(&self, local: &NetAddress) -> Result<Listener, ConnectError> {
-        self.nic.own(local)?;
-        let (node, local) = (self.nic.node, local.clone());
-        let waiter = self.shared.with(|world| world.add_waiter(node, local));
-        Ok(Listener::new(self.shared.clone(), waiter))
-    }
-}
-
-impl Nic for SimNic {
-    type Vi = SimVi;
-    type Connection = SimConnection;
-    type Cq = SimCq;
-
-    fn attributes(&self) -> &NicAttributes {
-        &self.nic.attributes
-    }
-
-    fn create_ptag(&self) -> Result<Ptag, PtagError> {
-        self.nic.table.create_ptag()
-    }
-
-    fn destroy_ptag(&self, ptag: Ptag) -> Result<(), PtagError> {
-        self.nic.table.destroy_ptag(ptag)
-    }
-
-    fn register_mem(
-        &self,
-        memory: &Memory,
-        attributes: MemAttributes,
-    ) -> Result<MemHandle, RegisterError> {
-        let handle = self.nic.table.register(memory, attributes)?;
-        self.nic.pins.registered(handle, memory);
-        self.shared.spend(self.nic.registering.registering(pages(memory)));
-        Ok(handle)
-    }
-
-    fn deregister_mem(&self, handle: MemHandle) -> Result<(), MemError> {
-        // Memory is used under the network's lock only: nothing uses it when we have it.
-        let region = self.shared.with(|_| self.nic.table.deregister(handle))?;
-        self.nic.pins.deregistered(handle);
-        self.shared.spend(self.nic.registering.deregistering(pages(region.memory())));
-        Ok(())
-    }
-
-    fn query_mem(&self, handle: MemHandle) -> Result<(Memory, MemAttributes), MemError> {
-        let region = self.nic.table.find(handle.raw()).ok_or(MemError::UnknownHandle)?;
-        Ok((region.memory().clone(), region.attributes()))
-    }
-
-    fn set_mem_attributes(
-        &self,
-        handle: MemHandle,
-        attributes: MemAttributes,
-    ) -> Result<(), MemError> {
-        self.shared.with(|_| self.nic.table.set_attributes(handle, attributes).map(drop))
-    }
-
-    fn create_cq(&self, entries: u32, context: u64) -> Result<SimCq, CqError> {
-        if !(1..=CQ_ENTRIES_MAX).contains(&entries) {
-            return Err(CqError::Entries);
-        }
-        let more = |count| (count < CQ_MAX).then_some(count + 1);
-        self.nic
-            .cqs
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .map_err(|_| CqError::TooMany)?;
-        let cq = CqCore {
-            nic: self.nic.clone(),
-            context,
-            capacity: entries,
-            entries: VecDeque::new(),
-            notify: VecDeque::new(),
-            signals: Vec::new(),
-            attached: 0,
-            dropped: false,
+        let (node, address) = self.node(name);
+        let description = Description {
+            name,
+            address: &address,
+            registration_is_free: self.registering().is_free(),
+            sends_execute_in_caller: false,
+            spawn: |job| thread::Builder::new().name("simnic".into()).spawn(job).map(drop),
         };
-        let id = self.shared.with(|world| {
-            let id = CqId(world.fresh());
-            world.cqs.insert(id, cq);
-            id
-        });
-        Ok(SimCq::new(self.shared.clone(), id, CQ_ENTRIES_MAX))
-    }
-
-    fn create_vi(&self, attributes: ViAttributes) -> Result<SimVi, CreateViError> {
-        self.create_vi_with(attributes, Attach::default())
-    }
-
-    fn create_vi_with(
-        &self,
-        attributes: ViAttributes,
-        attach: Attach<'_, SimCq>,
-    ) -> Result<SimVi, CreateViError> {
-        self.nic.check(&attributes)?;
-        let more = |count| (count < VI_MAX).then_some(count + 1);
-        self.nic
-            .vis
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .map_err(|_| CreateViError::TooMany)?;
-        let Ok(ptag) = self.nic.table.hold_ptag(attributes.ptag) else {
-            self.nic.vis.fetch_sub(1, Ordering::Relaxed);
-            return Err(CreateViError::UnknownPtag);
-        };
-        let queue = |cq: Option<&SimCq>| Workqueue::new(DESCRIPTORS_MAX, cq.map(|cq| cq.id));
-        let vi = ViCore {
-            nic: self.nic.clone(),
-            context: attach.context,
-            attributes: ViAttributes { ptag: Some(ptag), ..attributes },
-            ptag,
-            state: ViState::Idle,
-            cause: None,
-            conn: None,
-            send: queue(attach.send),
-            recv: queue(attach.recv),
-            waiting: VecDeque::new(),
-            started: VecDeque::new(),
-            attempt: None,
-            outcome: None,
-            rung: false,
-            overrun: false,
-        };
-        let id = self.shared.with(|world| {
-            let id = ViId(world.fresh());
-            for cq in [vi.send.cq, vi.recv.cq].into_iter().flatten() {
-                if let Some(cq) = world.cqs.get_mut(&cq) {
-                    cq.attached += 1;
-                }
-            }
-            world.vis.insert(id, vi);
-            id
-        });
-        Ok(SimVi::new(self.shared.clone(), self.nic.clone(), id))
-    }
-
-    fn set_error_handler(&self, handler: Option<ErrorHandler>) {
-        let mut place = self.nic.handler.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = core::mem::replace(&mut *place, handler);
-        drop(place);
-        drop(old);
-    }
-
-    fn report(&self, error: AsyncError) {
-        self.shared.with(|world| world.report(&self.nic, error));
-    }
-
-    fn callbacks_wait(&self) -> bool {
-        self.nic.dispatcher.waits()
-    }
-
-    fn run_callbacks(&self) {
-        self.nic.dispatcher.run_waiting();
-    }
-
-    fn connect_wait(
-        &self,
-        local: &NetAddress,
-        timeout: Option<Duration>,
-    ) -> Result<SimConnection, ConnectError> {
-        let deadline = self.shared.deadline(timeout);
-        self.listen(local)?.wait(deadline).ok_or(ConnectError::Timeout)
+        SimNic::open(self.clone(), node, &description)
     }
 }

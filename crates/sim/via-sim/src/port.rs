@@ -1,66 +1,74 @@
-//! The simulated network as a port of `sovia-link`: frames are bytes on it, and damaged ones are damaged.
+//! The simulated network as the medium of NICs in software: frames are bytes on it, and damaged ones are damaged.
 
 use crate::Time;
-use sovia_link::Malformed;
-use sovia_link::wire::Packet;
+use sovia_link::wire::{EndId, Packet};
 use sovia_simnet::{Change, Counters, Link, Log, Net, NodeId};
+use sovia_softnic::{Medium, Timer};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The network, with timers `T`.
+/// The network, its nodes and their timers.
 #[derive(Debug)]
-pub(crate) struct Port<T> {
-    net: Net<Arc<[u8]>, T>,
+pub struct Port {
+    net: Net<Arc<[u8]>, Timer>,
+    nodes: Vec<Node>,
+    /// The node that has an address.
+    places: HashMap<Box<[u8]>, NodeId>,
     /// Where frames are put together.
     frame: Vec<u8>,
-    malformed: u64,
+    /// The last name that was given to an end.
+    last_name: u64,
+    /// The network's own thread has been told that there is something to do.
+    driver_called: bool,
+}
+
+/// A node: a NIC, however often it is opened.
+#[derive(Debug)]
+struct Node {
+    name: String,
+    address: Box<[u8]>,
 }
 
 /// What happens.
 #[derive(Debug)]
-pub(crate) enum Event<T> {
+pub(crate) enum Event {
     /// A frame has come to a node.
     Frame { from: NodeId, to: NodeId, frame: Arc<[u8]> },
     /// A timer goes off.
-    Timer(T),
+    Timer(Timer),
     /// Time has passed.
     Nothing,
 }
 
-impl<T> Port<T> {
-    pub(crate) fn new(seed: u64, link: Link) -> Port<T> {
-        Port { net: Net::new(seed, link), frame: Vec::new(), malformed: 0 }
+impl Port {
+    pub(crate) fn new(seed: u64, link: Link) -> Port {
+        Port {
+            net: Net::new(seed, link),
+            nodes: Vec::new(),
+            places: HashMap::new(),
+            frame: Vec::new(),
+            last_name: 0,
+            driver_called: false,
+        }
     }
 
-    pub(crate) fn add_node(&mut self) -> NodeId {
-        self.net.add_node()
-    }
-
-    /// Sends a packet.
-    pub(crate) fn send<B: AsRef<[u8]>>(&mut self, from: NodeId, to: NodeId, packet: &Packet<B>) {
-        packet.emit(&mut self.frame);
-        self.net.send(from, to, self.frame.len() as u32, self.frame.as_slice().into());
-    }
-
-    /// What a frame says.
-    ///
-    /// # Errors
-    /// [`Malformed`]; the frame is counted.
-    pub(crate) fn parse<'f>(&mut self, frame: &'f [u8]) -> Result<Packet<&'f [u8]>, Malformed> {
-        Packet::parse(frame).inspect_err(|_| self.refuse())
-    }
-
-    /// A frame is dropped that is not what it should be.
-    pub(crate) fn refuse(&mut self) {
-        self.malformed += 1;
-    }
-
-    /// Frames that were dropped because they were damaged, or not what they should have been.
-    pub(crate) fn malformed(&self) -> u64 {
-        self.malformed
+    /// The node that has a name, and its address. It is there from the first time on.
+    pub(crate) fn node(&mut self, name: &str) -> (NodeId, Box<[u8]>) {
+        let known = self.nodes.iter().position(|node| node.name == name);
+        if let Some(known) = known {
+            return (NodeId(known as u32), self.nodes[known].address.clone());
+        }
+        let node = self.net.add_node();
+        // As an Ethernet card of local administration would have it.
+        let [a, b, c, d] = node.0.to_be_bytes();
+        let address: Box<[u8]> = [2, 0x51, a, b, c, d].into();
+        self.nodes.push(Node { name: name.into(), address: address.clone() });
+        self.places.insert(address.clone(), node);
+        (node, address)
     }
 
     /// The next thing that happens; `None` if there is none.
-    pub(crate) fn step(&mut self) -> Option<Event<T>> {
+    pub(crate) fn step(&mut self) -> Option<Event> {
         Some(match self.net.step()? {
             sovia_simnet::Event::Packet(packet) => {
                 let (from, to, mut frame) = (packet.from, packet.to, packet.payload);
@@ -76,22 +84,21 @@ impl<T> Port<T> {
         })
     }
 
-    pub(crate) fn now(&self) -> Time {
+    /// Whether the network's own thread is to be told now that there is something to do.
+    pub(crate) fn call_driver(&mut self) -> bool {
+        let call = !self.driver_called && self.net.next_time().is_some();
+        self.driver_called |= call;
+        call
+    }
+
+    /// Whether the thread has been told, and is not done.
+    pub(crate) fn driver_called(&mut self, called: bool) {
+        self.driver_called = called;
+    }
+
+    /// The present, as the simulated network counts it.
+    pub(crate) fn time(&self) -> Time {
         self.net.now()
-    }
-
-    /// The present, as streams count it.
-    pub(crate) fn clock(&self) -> sovia_link::Time {
-        sovia_link::Time::from_nanos(self.net.now().nanos())
-    }
-
-    pub(crate) fn set_timer(&mut self, at: Time, timer: T) {
-        self.net.set_timer(at, timer);
-    }
-
-    /// As [`Port::set_timer`], with the time as streams count it.
-    pub(crate) fn wake_at(&mut self, at: sovia_link::Time, timer: T) {
-        self.set_timer(Time::from_nanos(at.nanos()), timer);
     }
 
     pub(crate) fn next_time(&self) -> Option<Time> {
@@ -106,15 +113,42 @@ impl<T> Port<T> {
         self.net.change(at, change);
     }
 
-    pub(crate) fn note(&mut self, words: &[u64]) {
-        self.net.note(words);
-    }
-
     pub(crate) fn log(&self) -> Log {
         self.net.log()
     }
 
     pub(crate) fn counters(&self) -> Counters {
         self.net.counters()
+    }
+}
+
+impl Medium for Port {
+    type Node = NodeId;
+
+    fn now(&self) -> sovia_link::Time {
+        sovia_link::Time::from_nanos(self.net.now().nanos())
+    }
+
+    fn send<B: AsRef<[u8]>>(&mut self, from: NodeId, to: NodeId, packet: &Packet<B>) {
+        packet.emit(&mut self.frame);
+        self.net.send(from, to, self.frame.len() as u32, self.frame.as_slice().into());
+    }
+
+    fn set_timer(&mut self, at: sovia_link::Time, timer: Timer) {
+        self.net.set_timer(Time::from_nanos(at.nanos()), timer);
+    }
+
+    fn find(&self, host: &[u8]) -> Option<NodeId> {
+        self.places.get(host).copied()
+    }
+
+    /// All nodes are this world's: numbers do.
+    fn name(&mut self) -> EndId {
+        self.last_name += 1;
+        EndId(self.last_name)
+    }
+
+    fn note(&mut self, words: &[u64]) {
+        self.net.note(words);
     }
 }

@@ -1,0 +1,156 @@
+//! What all handles of one opening of a NIC share.
+
+use crate::pins::Pins;
+use core::fmt;
+use core::sync::atomic::AtomicU32;
+use std::sync::{Mutex, PoisonError};
+use via::error::{ConnectError, CreateViError};
+use via::event::{Dispatcher, ErrorHandler, Spawn};
+use via::memory::{Limits, MemoryTable};
+use via::{
+    AsyncError, Capabilities, MemHandle, NetAddress, NicAttributes, Reliability, ViAttributes,
+};
+
+pub(crate) const VI_MAX: u32 = 1 << 16;
+pub(crate) const CQ_MAX: u32 = 1 << 12;
+pub(crate) const CQ_ENTRIES_MAX: u32 = 1 << 16;
+pub(crate) const DESCRIPTORS_MAX: u32 = 1024;
+const TRANSFER_MAX: u32 = 64 << 10;
+const DISCRIMINATOR_MAX: u16 = 64;
+const HOST_MAX: usize = 64;
+const NAME_MAX: usize = 63;
+const LIMITS: Limits =
+    Limits { regions: MemHandle::PLACES, bytes: 1 << 46, block_bytes: 1 << 44, ptags: 1 << 16 };
+
+/// What a NIC says of itself beyond what all NICs in software have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct Description<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its address: what others find it by ([`crate::Medium::find`]).
+    pub address: &'a [u8],
+    /// Registering memory costs nothing worth saving.
+    pub registration_is_free: bool,
+    /// [`Capabilities::sends_execute_in_caller`].
+    pub sends_execute_in_caller: bool,
+    /// How the thread for callbacks is started.
+    pub spawn: Spawn,
+}
+
+/// What a NIC's VIs need of it.
+pub(crate) struct Card<N> {
+    pub(crate) attributes: NicAttributes,
+    pub(crate) node: N,
+    pub(crate) table: MemoryTable,
+    pub(crate) pins: Pins,
+    pub(crate) vis: AtomicU32,
+    pub(crate) cqs: AtomicU32,
+    pub(crate) handler: Mutex<Option<ErrorHandler>>,
+    pub(crate) dispatcher: Dispatcher,
+}
+
+impl<N: fmt::Debug> fmt::Debug for Card<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Card").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl<N> Card<N> {
+    pub(crate) fn new(node: N, description: &Description<'_>, mtu: u32) -> Card<N> {
+        Card {
+            attributes: attributes(description, mtu),
+            node,
+            table: MemoryTable::new(LIMITS),
+            pins: Pins::default(),
+            vis: AtomicU32::new(0),
+            cqs: AtomicU32::new(0),
+            handler: Mutex::new(None),
+            dispatcher: Dispatcher::new(description.spawn),
+        }
+    }
+
+    /// Tells the error handler.
+    pub(crate) fn tell(&self, error: &AsyncError) {
+        let handler = self.handler.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(handler) = handler {
+            handler(error);
+        }
+    }
+
+    /// Whether VIs may have such attributes.
+    ///
+    /// # Errors
+    /// [`CreateViError`].
+    pub(crate) fn check(&self, attributes: &ViAttributes) -> Result<(), CreateViError> {
+        let level = attributes.reliability;
+        if level.bits().count_ones() != 1 || !self.attributes.reliability.contains(level) {
+            return Err(CreateViError::Reliability);
+        }
+        if !(1..=TRANSFER_MAX).contains(&attributes.max_transfer_size) {
+            return Err(CreateViError::MaxTransferSize);
+        }
+        if attributes.enable_rdma_read && !self.attributes.rdma_read.contains(level) {
+            return Err(CreateViError::RdmaRead);
+        }
+        Ok(())
+    }
+
+    /// Whether an address is one of this NIC's.
+    ///
+    /// # Errors
+    /// [`ConnectError::InvalidParameter`].
+    pub(crate) fn own(&self, address: &NetAddress) -> Result<(), ConnectError> {
+        possible(address)?;
+        if address.host != self.attributes.local_address {
+            return Err(ConnectError::InvalidParameter("not this NIC's address"));
+        }
+        Ok(())
+    }
+}
+
+/// Whether an address can be one at all.
+///
+/// # Errors
+/// [`ConnectError::InvalidParameter`].
+pub(crate) fn possible(address: &NetAddress) -> Result<(), ConnectError> {
+    if address.discriminator.len() > usize::from(DISCRIMINATOR_MAX) {
+        return Err(ConnectError::InvalidParameter("the discriminator is too long"));
+    }
+    if address.host.len() > HOST_MAX {
+        return Err(ConnectError::InvalidParameter("the host address is too long"));
+    }
+    Ok(())
+}
+
+fn attributes(description: &Description<'_>, mtu: u32) -> NicAttributes {
+    let name = description.name;
+    let cut = (0..=NAME_MAX.min(name.len())).rev().find(|&at| name.is_char_boundary(at));
+    let reliable = Reliability::RELIABLE_DELIVERY | Reliability::RELIABLE_RECEPTION;
+    NicAttributes {
+        name: name[..cut.unwrap_or(0)].into(),
+        hardware_version: 1,
+        provider_version: 1,
+        local_address: description.address.into(),
+        thread_safe: true,
+        max_discriminator_len: DISCRIMINATOR_MAX,
+        max_register_bytes: LIMITS.bytes,
+        max_register_regions: LIMITS.regions,
+        max_register_block_bytes: LIMITS.block_bytes,
+        max_vi: VI_MAX,
+        max_descriptors_per_queue: DESCRIPTORS_MAX,
+        max_segments_per_desc: via::descriptor::SEGMENTS_MAX as u16,
+        max_cq: CQ_MAX,
+        max_cq_entries: CQ_ENTRIES_MAX,
+        max_transfer_size: TRANSFER_MAX,
+        native_mtu: mtu,
+        max_ptags: LIMITS.ptags,
+        reliability: Reliability::all(),
+        rdma_read: reliable,
+        capabilities: Capabilities {
+            inline_size: mtu,
+            registration_is_free: description.registration_is_free,
+            sends_execute_in_caller: description.sends_execute_in_caller,
+            rdma_write: true,
+        },
+    }
+}

@@ -1,0 +1,43 @@
+//! What holds a world and makes it go on.
+
+use crate::medium::{Deadline, Medium};
+use crate::world::World;
+use core::fmt::Debug;
+use core::time::Duration;
+use via::Memory;
+
+/// Holds a world under its lock, and makes progress in it. Clones hold the same world; each NIC, VI, completion queue
+/// and request has one.
+pub trait Driver: Clone + Debug + Send + Sync + 'static {
+    /// What carries the world's frames.
+    type Medium: Medium;
+
+    /// Does something to the world, and then what has to follow: waiting threads are woken
+    /// ([`World::take_news`]), and callbacks run without the lock ([`World::begin_callbacks`]).
+    fn with<R>(&self, work: impl FnOnce(&mut World<Self::Medium>) -> R) -> R;
+
+    /// As [`Driver::with`], for a call that looks whether something has come: if there is nothing yet, the driver may
+    /// see what the network has, and look again.
+    fn look<R>(&self, look: impl FnMut(&mut World<Self::Medium>) -> Option<R>) -> Option<R>;
+
+    /// When a wait that begins now is over.
+    fn deadline(&self, timeout: Option<Duration>) -> Deadline;
+
+    /// Waits until there is something to see, and meanwhile lets happen what can happen. `None` if it is too late, or
+    /// if nothing can happen any more.
+    fn wait<R>(
+        &self,
+        deadline: Deadline,
+        look: impl FnMut(&mut World<Self::Medium>) -> Option<R>,
+    ) -> Option<R>;
+
+    /// Memory has been registered.
+    fn registered(&self, memory: &Memory) {
+        let _ = memory;
+    }
+
+    /// Memory has been deregistered.
+    fn deregistered(&self, memory: &Memory) {
+        let _ = memory;
+    }
+}

@@ -1,0 +1,252 @@
+//! The stream of a connection, to and from the other end.
+
+use crate::ids::ViId;
+use crate::medium::{Medium, Purpose, Timer};
+use crate::world::{Conn, World};
+use sovia_link::datagram::Datagrams;
+use sovia_link::message::{Assembly, Message};
+use sovia_link::stream::{Place, Stream, Verdict};
+use sovia_link::wire::{Closing, EndId, Item, Operation, Packet, Part, Word};
+
+impl<M: Medium> World<M> {
+    /// A new end of a connection.
+    pub(crate) fn new_conn(
+        &self,
+        id: EndId,
+        vi: ViId,
+        node: M::Node,
+        peer_node: M::Node,
+        peer: EndId,
+    ) -> Conn<M::Node> {
+        let window = self.config.window.max(1) as usize;
+        // Where names cannot be guessed, neither can numbers.
+        let first = |end: EndId| u64::from(end.0 as u32);
+        let longest = self.vis.get(&vi).map_or(0, |vi| vi.attributes.max_transfer_size);
+        Conn {
+            node,
+            peer_node,
+            peer,
+            vi: Some(vi),
+            unsettled: None,
+            stream: Stream::new(self.config.timing, window, (first(id), first(peer))),
+            assembly: Assembly::new(longest),
+            datagrams: Datagrams::new(longest),
+            datagrams_sent: 0,
+            owed: 0,
+            timer: None,
+        }
+    }
+
+    /// Sends what may be sent, and has a timer look again.
+    pub(crate) fn transmit(&mut self, id: EndId) {
+        let now = self.net.now();
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let (node, to, peer) = (conn.node, conn.peer_node, conn.peer);
+        let ack = conn.stream.ack();
+        while let Some((number, item)) = conn.stream.next_out(now) {
+            conn.owed = 0;
+            let packet = Packet::Stream { to: peer, from: id, number, ack, item };
+            self.net.send(node, to, &packet);
+        }
+        if let Some(deadline) = conn.stream.deadline()
+            && conn.timer.is_none_or(|timer| timer > deadline)
+        {
+            conn.timer = Some(deadline);
+            self.net.set_timer(deadline, Timer(Purpose::Retransmit(id)));
+        }
+    }
+
+    /// A retransmission timer has gone off.
+    pub(crate) fn retransmit(&mut self, id: EndId) {
+        let now = self.net.now();
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        if conn.timer.is_some_and(|timer| timer <= now) {
+            conn.timer = None;
+        }
+        match conn.stream.tick(now) {
+            Verdict::Patience | Verdict::Again => self.transmit(id),
+            Verdict::Hopeless => self.hopeless(id),
+        }
+    }
+
+    /// An item has come for a connection.
+    pub(crate) fn stream_packet(
+        &mut self,
+        at: M::Node,
+        from: M::Node,
+        id: EndId,
+        peer: EndId,
+        (number, ack, item): (u32, u32, Item<&[u8]>),
+    ) {
+        if !self.greet(at, from, id, peer) {
+            return;
+        }
+        self.acked(id, ack, false);
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        if conn.is_over() {
+            // Both ends have broken it: neither listens to the other's stream any more, so that
+            // the last item counts out of its turn.
+            if matches!(item, Item::Close(_)) {
+                self.conns.remove(&id);
+                self.send(at, from, Word::Gone { to: peer });
+            }
+            self.transmit(id);
+            return;
+        }
+        // An acknowledgement that repeats itself at once tells the other end of a gap.
+        let in_turn = conn.stream.came(number, item.into_owned()) == Place::Next;
+        while let Some(conn) = self.conns.get_mut(&id)
+            && let Some(vi) = conn.vi
+            && let Some(item) = conn.stream.peek()
+        {
+            if matches!(item, Item::Part(part) if !conn.assembly.fits(part)) {
+                conn.stream.discard();
+                self.counters.malformed += 1;
+                break;
+            }
+            let Some((number, item)) = conn.stream.take() else { break };
+            match item {
+                Item::Part(part) => {
+                    if let Some(message) = conn.assembly.add(&part) {
+                        self.message(vi, id, number, &message);
+                    }
+                }
+                Item::Read { address, handle, length } => {
+                    self.serve_read(vi, id, number, (address, handle, length));
+                }
+                Item::Close(closing) => {
+                    self.conns.remove(&id);
+                    self.send(at, from, Word::Gone { to: peer });
+                    self.closed_by_peer(vi, closing);
+                    return;
+                }
+            }
+        }
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.owed += 1;
+            if !in_turn || conn.owed > self.config.window / 4 {
+                self.pay(id);
+            } else if conn.owed == 1 {
+                self.owing.push(id);
+            }
+            self.transmit(id);
+        }
+    }
+
+    /// Acknowledges what has been received and has not been acknowledged by an answer meanwhile. To be called soon
+    /// after frames have come: at the latest before whatever drives the world sleeps.
+    pub fn acknowledge(&mut self) {
+        while let Some(id) = self.owing.pop() {
+            self.pay(id);
+        }
+    }
+
+    /// Whether acknowledgements are owed.
+    pub fn owes(&self) -> bool {
+        !self.owing.is_empty()
+    }
+
+    fn pay(&mut self, id: EndId) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        if core::mem::take(&mut conn.owed) > 0 {
+            let ack = Word::Ack { to: conn.peer, from: id, ack: conn.stream.ack() };
+            self.net.send(conn.node, conn.peer_node, &ack);
+        }
+    }
+
+    /// An acknowledgement has come.
+    pub(crate) fn ack_packet(
+        &mut self,
+        at: M::Node,
+        from: M::Node,
+        id: EndId,
+        peer: EndId,
+        ack: u32,
+    ) {
+        if self.greet(at, from, id, peer) {
+            self.acked(id, ack, true);
+            self.transmit(id);
+        }
+    }
+
+    /// Whether there is such a connection, between these two ends. A peer that uses it knows that it has come about.
+    fn greet(&mut self, at: M::Node, from: M::Node, id: EndId, peer: EndId) -> bool {
+        match self.conns.get(&id) {
+            None => {
+                self.counters.strangers += 1;
+                self.send(at, from, Word::Gone { to: peer });
+                false
+            }
+            Some(conn) if conn.peer_node != from || conn.peer != peer => {
+                self.counters.strangers += 1;
+                false
+            }
+            Some(conn) => {
+                if let Some(request) = conn.unsettled {
+                    self.settle(request, true);
+                }
+                self.conns.contains_key(&id)
+            }
+        }
+    }
+
+    /// An acknowledgement has come, alone or with an item. One that cannot be true is ignored.
+    fn acked(&mut self, id: EndId, ack: u32, alone: bool) {
+        let now = self.net.now();
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        match (conn.stream.acknowledged(ack, alone, now), conn.vi) {
+            (Some(ack), Some(vi)) => self.sends_acked(vi, ack),
+            (Some(_), None) => {}
+            (None, _) => self.counters.malformed += 1,
+        }
+    }
+
+    /// Part of an unreliable message has come.
+    pub(crate) fn datagram(
+        &mut self,
+        at: M::Node,
+        from: M::Node,
+        (id, peer): (EndId, EndId),
+        number: u64,
+        part: &Part<&[u8]>,
+    ) {
+        // A late duplicate for a connection that is over is no reason to say anything: the end
+        // of an unreliable connection has been told by its stream.
+        if !self.conns.contains_key(&id) {
+            self.counters.strangers += 1;
+            return;
+        }
+        if !self.greet(at, from, id, peer) {
+            return;
+        }
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let Some(vi) = conn.vi else { return };
+        if let Some(message) = conn.datagrams.add(number, part) {
+            self.message(vi, id, number, &message);
+        }
+    }
+
+    fn message(&mut self, vi: ViId, conn: EndId, number: u64, message: &Message) {
+        match message.operation {
+            Operation::Send => self.receive(vi, conn, number, message),
+            Operation::Write { address, handle } => {
+                self.written(vi, conn, number, message, (address, handle));
+            }
+            Operation::ReadReply { read } => self.read_done(vi, read, &message.bytes),
+        }
+    }
+
+    /// This end is done with the connection: what is on its way may arrive, then the other end is
+    /// told.
+    pub(crate) fn close(&mut self, id: EndId, closing: Closing) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        conn.vi = None;
+        conn.stream.finish(Item::Close(closing));
+        if let Some(request) = conn.unsettled {
+            // The requester learns from the answer that there is no such connection.
+            self.settle(request, false);
+            return;
+        }
+        self.transmit(id);
+    }
+}

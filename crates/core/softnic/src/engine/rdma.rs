@@ -1,0 +1,80 @@
+//! The peer's RDMA, at its target.
+
+use crate::ids::ViId;
+use crate::medium::Medium;
+use crate::world::World;
+use sovia_link::message::{Message, parts};
+use sovia_link::wire::{Closing, EndId, Item, Operation};
+use via::error::Cause;
+use via::queue::Outcome;
+use via::{AsyncError, Control, ErrorCode, Status, WorkQueueKind};
+
+impl<M: Medium> World<M> {
+    /// An RDMA write has come. `number` is that of its last item.
+    pub(crate) fn written(
+        &mut self,
+        id: ViId,
+        conn: EndId,
+        number: u64,
+        message: &Message,
+        (address, handle): (u64, u32),
+    ) {
+        let Some(vi) = self.vis.get(&id) else { return };
+        let allowed = vi.attributes.enable_rdma_write;
+        let write = || vi.access().remote_write(address, handle, &message.bytes);
+        if allowed && write().is_some() {
+            // There in any case: a program that looks at the memory sees it without a call.
+            self.news = true;
+            if message.immediate.is_some() {
+                self.receive_immediate(id, conn, number, message);
+            }
+            return;
+        }
+        if message.immediate.is_some() && vi.recv.work.front().is_some() {
+            let status = Status::OP_REMOTE_RDMA_WRITE | Status::RDMA_PROT_ERROR;
+            self.complete(id, WorkQueueKind::Recv, Outcome::error(status));
+        }
+        self.deny(id, conn, number, Control::OP_RDMAWRITE);
+    }
+
+    /// An RDMA read has come: its answer is sent, in parts.
+    pub(crate) fn serve_read(
+        &mut self,
+        id: ViId,
+        conn: EndId,
+        number: u64,
+        (address, handle, length): (u64, u32, u32),
+    ) {
+        let Some(vi) = self.vis.get(&id) else { return };
+        let allowed = vi.attributes.enable_rdma_read && length <= vi.attributes.max_transfer_size;
+        let read = || vi.access().remote_read(address, handle, length);
+        let Some(bytes) = allowed.then(read).flatten() else {
+            return self.deny(id, conn, number, Control::OP_RDMAREAD);
+        };
+        let mtu = self.config.mtu as usize;
+        if let Some(conn) = self.conns.get_mut(&conn) {
+            for part in parts(Operation::ReadReply { read: number }, None, bytes, mtu) {
+                conn.stream.push(Item::Part(part));
+            }
+        }
+    }
+
+    /// Nothing has been touched: the program is told, and a reliable connection breaks.
+    fn deny(&mut self, id: ViId, conn: EndId, number: u64, operation: Control) {
+        let Some(vi) = self.vis.get(&id) else { return };
+        let code = match operation {
+            Control::OP_RDMAREAD => ErrorCode::RdmarProt,
+            _ => ErrorCode::RdmawProt,
+        };
+        let error = AsyncError { operation, ..AsyncError::of_vi(vi.context, code) };
+        let (nic, reliable) = (vi.nic.clone(), vi.is_reliable());
+        self.report(&nic, error);
+        if reliable {
+            self.refuse(conn, number);
+            if let Some(conn) = self.vis.get(&id).and_then(|vi| vi.conn) {
+                self.close(conn, Closing::RdmaDenied(number));
+            }
+            self.break_quietly(id, Cause::Rdma(code));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The receive queue: messages meet descriptors.
+
+use crate::ids::ViId;
+use crate::medium::Medium;
+use crate::world::World;
+use sovia_link::message::Message;
+use sovia_link::wire::{Closing, EndId};
+use via::error::Cause;
+use via::queue::Outcome;
+use via::{AsyncError, ErrorCode, Reliability, Status, WorkQueueKind};
+
+impl<M: Medium> World<M> {
+    /// A message has come that is for a posted receive. `number` is that of its last item.
+    pub(crate) fn receive(&mut self, id: ViId, conn: EndId, number: u64, message: &Message) {
+        let Some(vi) = self.vis.get(&id) else { return };
+        let Some(front) = vi.recv.work.front() else {
+            return self.no_receive(id, conn, number);
+        };
+        let access = vi.access();
+        let met =
+            access.load(front, true).and_then(|work| access.scatter(&work.data, &message.bytes));
+        match met {
+            Ok(()) => {
+                let length = message.bytes.len() as u32;
+                let immediate = message.immediate;
+                let outcome = Outcome { status: Status::OP_RECEIVE, length, immediate };
+                self.complete(id, WorkQueueKind::Recv, outcome);
+            }
+            Err(status) => self.bad_receive(id, conn, number, status),
+        }
+    }
+
+    /// A receive is consumed by an RDMA write with immediate data, whose bytes are where they
+    /// belong already.
+    pub(crate) fn receive_immediate(
+        &mut self,
+        id: ViId,
+        conn: EndId,
+        number: u64,
+        message: &Message,
+    ) {
+        let Some(vi) = self.vis.get(&id) else { return };
+        let Some(front) = vi.recv.work.front() else {
+            return self.no_receive(id, conn, number);
+        };
+        match vi.access().load(front, true) {
+            Ok(_) => {
+                let (length, immediate) = (message.bytes.len() as u32, message.immediate);
+                let outcome = Outcome { status: Status::OP_REMOTE_RDMA_WRITE, length, immediate };
+                self.complete(id, WorkQueueKind::Recv, outcome);
+            }
+            Err(status) => self.bad_receive(id, conn, number, status),
+        }
+    }
+
+    /// Nothing is posted: an unreliable message is dropped, a reliable connection breaks.
+    fn no_receive(&mut self, id: ViId, conn: EndId, number: u64) {
+        let Some(vi) = self.vis.get(&id) else { return };
+        if vi.is_reliable() {
+            self.refuse(conn, number);
+            self.break_vi(id, Cause::ReceiveQueueEmpty, Some(Closing::NoReceive(number)));
+        } else {
+            let (nic, context) = (vi.nic.clone(), vi.context);
+            self.report(&nic, AsyncError::of_vi(context, ErrorCode::RecvqEmpty));
+        }
+    }
+
+    /// The receive itself is at fault, or too short.
+    fn bad_receive(&mut self, id: ViId, conn: EndId, number: u64, status: Status) {
+        let level = self.vis.get(&id).map(|vi| vi.attributes.reliability);
+        self.complete(id, WorkQueueKind::Recv, Outcome::error(Status::OP_RECEIVE | status));
+        let cause = Cause::Descriptor(status);
+        match level {
+            // The sender is told that its very message was not received.
+            Some(Reliability::RELIABLE_RECEPTION) => {
+                self.refuse(conn, number);
+                self.break_vi(id, cause, Some(Closing::BadReceive(number)));
+            }
+            // The message has been delivered; what became of it is this end's affair.
+            Some(Reliability::RELIABLE_DELIVERY) => {
+                self.break_vi(id, cause, Some(Closing::Broke));
+            }
+            _ => {}
+        }
+    }
+
+    /// Does not acknowledge the item of that number, nor any after it.
+    pub(crate) fn refuse(&mut self, conn: EndId, number: u64) {
+        if let Some(conn) = self.conns.get_mut(&conn) {
+            conn.stream.refuse(number);
+        }
+    }
+}

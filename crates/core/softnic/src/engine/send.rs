@@ -1,0 +1,192 @@
+//! The send queue: descriptors become messages, and are done in order.
+
+use crate::access::Work;
+use crate::ids::ViId;
+use crate::medium::Medium;
+use crate::world::{Progress, Started, World};
+use sovia_link::message::parts;
+use sovia_link::wire::{Closing, EndId, Item, Operation, Packet};
+use via::error::Cause;
+use via::queue::Outcome;
+use via::{Control, DescriptorAddress, Status, ViState, WorkQueueKind};
+
+/// What a descriptor's operation is called in its status.
+fn operation(control: Control) -> Status {
+    match control.operation() {
+        Control::OP_RDMAWRITE => Status::OP_RDMA_WRITE,
+        Control::OP_RDMAREAD => Status::OP_RDMA_READ,
+        _ => Status::OP_SEND,
+    }
+}
+
+impl<M: Medium> World<M> {
+    /// Something has been posted.
+    pub(crate) fn doorbell(&mut self, id: ViId) {
+        if let Some(vi) = self.vis.get_mut(&id) {
+            vi.rung = false;
+            self.push_sends(id);
+        }
+    }
+
+    /// Starts what can be started.
+    pub(crate) fn push_sends(&mut self, id: ViId) {
+        // What is done may make room for what waits.
+        loop {
+            while self.start_next(id) {}
+            if !self.finish_sends(id) {
+                break;
+            }
+        }
+        if let Some(conn) = self.vis.get(&id).and_then(|vi| vi.conn) {
+            self.transmit(conn);
+        }
+    }
+
+    /// Starts the next descriptor; false if it has to wait, or there is none.
+    fn start_next(&mut self, id: ViId) -> bool {
+        let Some(vi) = self.vis.get_mut(&id) else { return false };
+        let (ViState::Connected, Some(conn)) = (vi.state, vi.conn) else { return false };
+        let Some(&at) = vi.waiting.front() else { return false };
+        // As much as fills the window and can follow at once; the rest keeps its memory.
+        let backlog = self.conns.get(&conn).map_or(0, |conn| conn.stream.backlog());
+        if backlog > 2 * self.config.window as usize {
+            return false;
+        }
+        // What follows an error is not started: the connection ends there.
+        if vi.started.iter().any(|s| matches!(s.progress, Progress::Failed(_))) {
+            return false;
+        }
+        let loaded = vi.access().load(at, false);
+        let fenced = loaded.as_ref().is_ok_and(|work| work.control.contains(Control::QFENCE));
+        let reading = |s: &Started| matches!(s.progress, Progress::Reading(_));
+        if fenced && vi.started.iter().any(reading) {
+            return false;
+        }
+        vi.waiting.pop_front();
+        let operation = loaded.as_ref().map_or(Status::OP_SEND, |work| operation(work.control));
+        let length = loaded.as_ref().map_or(0, Work::length);
+        let started = match loaded.and_then(|work| self.start(id, conn, work)) {
+            Ok((last, progress)) => Started { last, operation, length, progress },
+            Err(status) => {
+                Started { last: 0, operation, length: 0, progress: Progress::Failed(status) }
+            }
+        };
+        if let Some(vi) = self.vis.get_mut(&id) {
+            vi.started.push_back(started);
+        }
+        true
+    }
+
+    /// Starts one descriptor: the number of its last item, and how far it is.
+    ///
+    /// # Errors
+    /// The status that it ends in.
+    fn start(&mut self, id: ViId, conn: EndId, work: Work) -> Result<(u64, Progress), Status> {
+        let mtu = self.config.mtu as usize;
+        let vi = self.vis.get(&id).ok_or(Status::TRANSPORT_ERROR)?;
+        let reliable = vi.is_reliable();
+        let length = work.length();
+        if length > vi.attributes.max_transfer_size {
+            return Err(Status::LENGTH_ERROR);
+        }
+        let kind = match (work.control.operation(), work.remote) {
+            (Control::OP_RDMAREAD, Some(remote)) => {
+                if !reliable {
+                    // No answer is certain to arrive.
+                    return Err(Status::FORMAT_ERROR);
+                }
+                if !vi.attributes.enable_rdma_read {
+                    // Both ends must want it.
+                    return Err(Status::RDMA_PROT_ERROR);
+                }
+                vi.access().check(&work.data)?;
+                let conn = self.conns.get_mut(&conn).ok_or(Status::TRANSPORT_ERROR)?;
+                let item = Item::Read { address: remote.address, handle: remote.handle, length };
+                return Ok((conn.stream.push(item), Progress::Reading(work.data)));
+            }
+            (Control::OP_RDMAWRITE, Some(remote)) => {
+                Operation::Write { address: remote.address, handle: remote.handle }
+            }
+            _ => Operation::Send,
+        };
+        let bytes = vi.access().gather(&work.data)?;
+        let conn_id = conn;
+        let conn = self.conns.get_mut(&conn).ok_or(Status::TRANSPORT_ERROR)?;
+        if reliable {
+            let mut last = 0;
+            for part in parts(kind, work.immediate, bytes, mtu) {
+                last = conn.stream.push(Item::Part(part));
+            }
+            return Ok((last, Progress::Sent));
+        }
+        let message = conn.datagrams_sent;
+        conn.datagrams_sent += 1;
+        let (node, to, peer) = (conn.node, conn.peer_node, conn.peer);
+        for part in parts(kind, work.immediate, bytes, mtu) {
+            let packet = Packet::Datagram { to: peer, from: conn_id, message, part };
+            self.net.send(node, to, &packet);
+        }
+        Ok((message, Progress::Done))
+    }
+
+    /// The far side has everything before that number.
+    pub(crate) fn sends_acked(&mut self, id: ViId, ack: u64) {
+        let Some(vi) = self.vis.get_mut(&id) else { return };
+        for started in &mut vi.started {
+            if started.last < ack && matches!(started.progress, Progress::Sent) {
+                started.progress = Progress::Done;
+            }
+        }
+        self.push_sends(id);
+    }
+
+    /// The answer to the RDMA read of that number is here.
+    pub(crate) fn read_done(&mut self, id: ViId, read: u64, bytes: &[u8]) {
+        let Some(vi) = self.vis.get_mut(&id) else { return };
+        let this = |s: &Started| s.last == read && matches!(s.progress, Progress::Reading(_));
+        let Some(place) = vi.started.iter().position(this) else { return };
+        let Progress::Reading(data) = &vi.started[place].progress else { return };
+        let result = vi.access().scatter(data, bytes);
+        vi.started[place].progress = match result {
+            Ok(()) => Progress::Done,
+            Err(status) => Progress::Failed(status),
+        };
+        self.push_sends(id);
+    }
+
+    /// Tells the program of the descriptors that are done, up to the first that is not; whether
+    /// there were any.
+    fn finish_sends(&mut self, id: ViId) -> bool {
+        let mut any = false;
+        // Looked up afresh each time: a completion may find its completion queue full, which
+        // breaks the connection.
+        while let Some(vi) = self.vis.get_mut(&id)
+            && let Some(Started { progress: Progress::Done | Progress::Failed(_), .. }) =
+                vi.started.front()
+            && let Some(Started { operation, length, progress, .. }) = vi.started.pop_front()
+        {
+            let reliable = vi.is_reliable();
+            any = true;
+            match progress {
+                Progress::Failed(status) => {
+                    let outcome = Outcome::error(operation | status);
+                    self.complete(id, WorkQueueKind::Send, outcome);
+                    if reliable {
+                        self.break_vi(id, Cause::Descriptor(status), Some(Closing::Broke));
+                    }
+                }
+                _ => {
+                    let outcome = Outcome { status: operation, length, immediate: None };
+                    self.complete(id, WorkQueueKind::Send, outcome);
+                }
+            }
+        }
+        any
+    }
+
+    /// What a posted descriptor's operation is, as far as its memory still says.
+    pub(crate) fn posted_operation(&self, id: ViId, at: DescriptorAddress) -> Status {
+        let control = self.vis.get(&id).and_then(|vi| vi.access().descriptor(at, |d| d.control()));
+        control.map_or(Status::OP_SEND, operation)
+    }
+}

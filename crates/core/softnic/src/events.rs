@@ -1,0 +1,46 @@
+//! Frames and timers, to whatever part of the world they concern.
+
+use crate::medium::{Medium, Purpose, Timer};
+use crate::world::World;
+use sovia_link::wire::Packet;
+
+impl<M: Medium> World<M> {
+    /// A frame has come to a node of this world. What is wrong with it is counted. What is right with it may be left
+    /// to be acknowledged ([`World::acknowledge`]).
+    pub fn frame(&mut self, from: M::Node, at: M::Node, frame: &[u8]) {
+        match Packet::parse(frame) {
+            Ok(packet) => self.packet(from, at, packet),
+            Err(_) => self.counters.malformed += 1,
+        }
+    }
+
+    /// A timer has gone off.
+    pub fn timer(&mut self, Timer(purpose): Timer) {
+        match purpose {
+            Purpose::Doorbell(vi) => self.doorbell(vi),
+            Purpose::Retransmit(conn) => self.retransmit(conn),
+            Purpose::Request(request) => self.request_again(request),
+            Purpose::Answer(request) => self.answer_again(request),
+            Purpose::Poke(vi, attempt) => self.poke_again(vi, attempt),
+            Purpose::Expire(vi, attempt) => self.expire_attempt(vi, attempt),
+        }
+    }
+
+    fn packet(&mut self, from: M::Node, at: M::Node, packet: Packet<&[u8]>) {
+        match packet {
+            Packet::Stream { to, from: peer, number, ack, item } => {
+                self.stream_packet(at, from, to, peer, (number, ack, item));
+            }
+            Packet::Ack { to, from: peer, ack } => self.ack_packet(at, from, to, peer, ack),
+            Packet::Datagram { to, from: peer, message, part } => {
+                self.datagram(at, from, (to, peer), message, &part);
+            }
+            Packet::Gone { to } => self.peer_gone(to, from),
+            Packet::Meeting(meeting) => self.meeting(at, from, meeting),
+            // Those are channels'.
+            Packet::Hello { .. } | Packet::Probe { .. } | Packet::Echo { .. } => {
+                self.counters.malformed += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What carries the frames of a world, and its clock.
+
+use crate::ids::ViId;
+use core::fmt::Debug;
+use sovia_link::Time;
+use sovia_link::wire::{EndId, Packet};
+use std::time::Instant;
+
+/// The network below a world. Frames that come and timers that go off are handed to the world by whatever drives
+/// it ([`crate::World::frame`], [`crate::World::timer`]).
+pub trait Medium: Debug + Send + 'static {
+    /// A place that frames come from and go to.
+    type Node: Copy + Eq + Debug + Send + Sync + 'static;
+
+    /// The present. It never goes back.
+    fn now(&self) -> Time;
+
+    /// Sends a packet from a node of this world. It may be lost.
+    fn send<B: AsRef<[u8]>>(&mut self, from: Self::Node, to: Self::Node, packet: &Packet<B>);
+
+    /// Sets a timer, which goes off at that time, or soon if that is past.
+    fn set_timer(&mut self, at: Time, timer: Timer);
+
+    /// The node that has an address; `None` if the bytes are no address, or no node is known to have it.
+    fn find(&self, host: &[u8]) -> Option<Self::Node>;
+
+    /// A name for an end of a connection: never [`EndId::NONE`], and never the same twice. Where others than the
+    /// world's own nodes can send frames it must not be guessed either.
+    fn name(&mut self) -> EndId;
+
+    /// Something that has happened, for a log.
+    fn note(&mut self, words: &[u64]) {
+        let _ = words;
+    }
+}
+
+/// When a wait is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deadline {
+    /// Never.
+    Never,
+    /// At a time of the medium's clock.
+    At(Time),
+    /// At a real time, where the medium's clock is another.
+    Real(Instant),
+}
+
+/// What a timer is set for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timer(pub(crate) Purpose);
+
+/// As [`Timer`], for the world itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Purpose {
+    /// Something has been posted to a send queue.
+    Doorbell(ViId),
+    /// A connection awaits an acknowledgement.
+    Retransmit(EndId),
+    /// A request awaits an answer.
+    Request(EndId),
+    /// An answer awaits being settled.
+    Answer(EndId),
+    /// A poke awaits being noticed; of the VI's attempt of that number.
+    Poke(ViId, u64),
+    /// A VI's attempt of that number has had its time.
+    Expire(ViId, u64),
+}

@@ -1,0 +1,209 @@
+//! Requests at the side that is asked.
+
+use crate::ids::ViId;
+use crate::medium::{Medium, Purpose, Timer};
+use crate::meeting::told;
+use crate::world::{Incoming, World};
+use sovia_link::wire::{Answer, EndId, Meeting, Request, Word};
+use via::connection::{Acceptor, Step};
+use via::error::ConnectError;
+
+/// Requests that are remembered, so that a late duplicate of one is not taken for another.
+const REMEMBERED: usize = 1 << 16;
+
+/// How a requester is told.
+fn refusal(why: &ConnectError) -> Answer {
+    match why {
+        ConnectError::Reliability => Answer::Reliability,
+        ConnectError::MaxTransferSize => Answer::MaxTransferSize,
+        _ => Answer::Rejected,
+    }
+}
+
+impl<M: Medium> World<M> {
+    fn say(&mut self, from: M::Node, to: M::Node, meeting: Meeting) {
+        self.send(from, to, Word::Meeting(meeting));
+    }
+
+    /// A request has come, or comes again.
+    pub(crate) fn requested(&mut self, at: M::Node, from: M::Node, request: Request) {
+        let id = request.id;
+        if let Some(known) = self.incoming.get(&id) {
+            if known.from != from {
+                self.counters.strangers += 1;
+                return;
+            }
+            let again = match known.answer {
+                Some(answer) => Meeting::Answer { request: id, answer },
+                None if known.is_open() => Meeting::Pending { request: id },
+                None => return,
+            };
+            return self.say(at, from, again);
+        }
+        if self.asked.len() >= REMEMBERED && !self.forget() {
+            // It will be repeated.
+            return;
+        }
+        self.asked.push_back(id);
+        let remote = request.remote.clone();
+        let is_peers = request.peer;
+        let peer = is_peers.then(|| self.peer_for(&request)).flatten();
+        let waiter = if is_peers { None } else { self.free_waiter(at, &remote) };
+        let incoming = Incoming {
+            node: at,
+            from,
+            request: Some(request),
+            acceptor: Acceptor::new(),
+            answer: None,
+            settled: None,
+            tries: 0,
+        };
+        self.incoming.insert(id, incoming);
+        match (peer, waiter) {
+            (Some(vi), _) => self.accept_peer(id, vi),
+            (None, Some(waiter)) => {
+                let step = self.incoming.get_mut(&id).map(|i| i.acceptor.step(Step::Take));
+                debug_assert_eq!(step, Some(Ok(())));
+                if let Some(waiter) = self.waiters.get_mut(&waiter) {
+                    waiter.request = Some(id);
+                }
+                self.news = true;
+                self.say(at, from, Meeting::Pending { request: id });
+            }
+            (None, None) => {
+                let step = self.incoming.get_mut(&id).map(|i| i.acceptor.step(Step::Miss));
+                debug_assert_eq!(step, Some(Ok(())));
+                self.answer(id, Answer::NoMatch);
+            }
+        }
+    }
+
+    /// Forgets the oldest request of which nothing is to come any more; false if something is to come of all. Looks at
+    /// a bounded number of them.
+    fn forget(&mut self) -> bool {
+        for _ in 0..64 {
+            let Some(oldest) = self.asked.pop_front() else { return true };
+            match self.incoming.get(&oldest) {
+                Some(request) if !request.is_over() => self.asked.push_back(oldest),
+                _ => {
+                    self.incoming.remove(&oldest);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// The requester has given up.
+    pub(crate) fn cancelled(&mut self, from: M::Node, id: EndId) {
+        let asked = self.incoming.get_mut(&id).filter(|i| i.is_open() && i.from == from);
+        let Some(incoming) = asked else { return };
+        if incoming.acceptor.step(Step::Withdraw).is_err() {
+            return;
+        }
+        self.news = true;
+        for waiter in self.waiters.values_mut().filter(|waiter| waiter.request == Some(id)) {
+            waiter.request = None;
+        }
+    }
+
+    /// Refuses a request, if it is still open.
+    pub(crate) fn turn_away(&mut self, id: EndId) {
+        let Some(incoming) = self.incoming.get_mut(&id).filter(|i| i.is_open()) else { return };
+        if let Some(why) = incoming.acceptor.refuse() {
+            self.answer(id, refusal(&why));
+        }
+    }
+
+    /// Answers a request for good.
+    fn answer(&mut self, id: EndId, answer: Answer) {
+        if let Some(incoming) = self.incoming.get_mut(&id) {
+            incoming.answer = Some(answer);
+            self.answer_again(id);
+        }
+    }
+
+    /// Sends the answer, and again later if it is not settled by then.
+    pub(crate) fn answer_again(&mut self, id: EndId) {
+        let timing = self.config.timing;
+        let Some(incoming) = self.incoming.get_mut(&id) else { return };
+        let (Some(answer), None) = (incoming.answer, incoming.settled) else { return };
+        if self.config.is_enough(incoming.tries) {
+            return self.settle(id, false);
+        }
+        let wait = timing.pause(incoming.tries);
+        incoming.tries += 1;
+        let (node, from) = (incoming.node, incoming.from);
+        self.say(node, from, Meeting::Answer { request: id, answer });
+        self.net.set_timer(self.net.now().after(wait), Timer(Purpose::Answer(id)));
+    }
+
+    /// Accepts a request with a VI that is neither connected nor about to be. The connection
+    /// comes about when the requester is heard of.
+    ///
+    /// # Errors
+    /// Where the two do not match: a peer is told so, another request is left for another VI.
+    /// [`ConnectError::Timeout`] where the requester has given up.
+    pub(crate) fn accept(&mut self, id: EndId, vi: ViId) -> Result<(), ConnectError> {
+        let incoming = self.incoming.get_mut(&id).filter(|i| i.is_open());
+        let (Some(incoming), Some(core)) = (incoming, self.vis.get(&vi)) else {
+            return Err(ConnectError::Timeout);
+        };
+        let request = incoming.request.as_ref().ok_or(ConnectError::Timeout)?;
+        if let Err(error) = incoming.acceptor.compare(&core.attributes, &request.attributes) {
+            if incoming.acceptor.phase().is_over() {
+                self.answer(id, refusal(&error));
+            }
+            return Err(error);
+        }
+        let attributes = told(core.attributes);
+        let (node, from) = (incoming.node, incoming.from);
+        let conn_id = self.net.name();
+        let mut conn = self.new_conn(conn_id, vi, node, from, id);
+        conn.unsettled = Some(id);
+        self.conns.insert(conn_id, conn);
+        if let Some(core) = self.vis.get_mut(&vi) {
+            core.conn = Some(conn_id);
+        }
+        self.answer(id, Answer::Accepted { conn: conn_id, attributes });
+        Ok(())
+    }
+
+    /// The requester says that it has the answer.
+    pub(crate) fn settled(&mut self, from: M::Node, id: EndId, connected: bool) {
+        if self.incoming.get(&id).is_some_and(|incoming| incoming.from == from) {
+            self.settle(id, connected);
+        } else {
+            self.counters.strangers += 1;
+        }
+    }
+
+    /// The requester has the answer, or never will.
+    pub(crate) fn settle(&mut self, id: EndId, connected: bool) {
+        let Some(incoming) = self.incoming.get_mut(&id) else { return };
+        let (Some(answer), None) = (incoming.answer, incoming.settled) else { return };
+        let request = incoming.request.take();
+        incoming.settled = Some(connected);
+        self.news = true;
+        let Answer::Accepted { conn: conn_id, .. } = answer else { return };
+        let step = match &request {
+            _ if !connected => Step::Lose,
+            Some(request) if request.peer => Step::Meet,
+            _ => Step::Accept,
+        };
+        let step = incoming.acceptor.step(step);
+        debug_assert_eq!(step, Ok(()));
+        if !connected {
+            incoming.answer = Some(Answer::Rejected);
+        }
+        let Some(conn) = self.conns.get_mut(&conn_id) else { return };
+        conn.unsettled = None;
+        let vi = conn.vi;
+        if !connected {
+            self.conns.remove(&conn_id);
+        }
+        if let Some(vi) = vi {
+            self.accepted(vi, connected, request);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The NIC.
+
+use crate::card::{CQ_ENTRIES_MAX, CQ_MAX, Card, DESCRIPTORS_MAX, Description, VI_MAX};
+use crate::connection::{Listener, SoftConnection};
+use crate::cq::SoftCq;
+use crate::driver::Driver;
+use crate::ids::{CqId, ViId};
+use crate::medium::Medium;
+use crate::pins::Pinner;
+use crate::vi::SoftVi;
+use crate::world::{CqCore, ViCore, Workqueue};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+use via::cq::Attach;
+use via::error::{ConnectError, CqError, CreateViError, MemError, PtagError, RegisterError};
+use via::event::ErrorHandler;
+use via::{
+    AsyncError, MemAttributes, MemHandle, Memory, NetAddress, Nic, NicAttributes, Ptag,
+    ViAttributes, ViState,
+};
+
+/// A NIC in software, open. Its VIs keep what they need of it.
+#[derive(Debug)]
+pub struct SoftNic<D: Driver> {
+    driver: D,
+    nic: Arc<Card<Node<D>>>,
+}
+
+type Node<D> = <<D as Driver>::Medium as Medium>::Node;
+
+impl<D: Driver> SoftNic<D> {
+    /// Opens the NIC at a node of a driver's world. A node may have several at a time: they have the same address,
+    /// and each has memory, tags and VIs of its own.
+    pub fn open(driver: D, node: Node<D>, description: &Description<'_>) -> SoftNic<D> {
+        let mtu = driver.with(|world| world.config.mtu);
+        SoftNic { driver, nic: Arc::new(Card::new(node, description, mtu)) }
+    }
+
+    /// What drives it.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// Its node in the network.
+    pub fn node(&self) -> Node<D> {
+        self.nic.node
+    }
+
+    /// This NIC's address under a discriminator.
+    pub fn address(&self, discriminator: &[u8]) -> NetAddress {
+        NetAddress::new(&self.nic.attributes.local_address, discriminator)
+    }
+
+    /// Has the pages of memory that is registered from now on held, and sent from, by a pinner.
+    pub fn set_pinner(&self, pinner: Arc<dyn Pinner>) {
+        self.nic.pins.set(pinner);
+    }
+
+    /// Waits for one request without blocking: [`Nic::connect_wait`] for a program that does
+    /// not wait.
+    ///
+    /// # Errors
+    /// [`ConnectError::InvalidParameter`] for an address that is not this NIC's or too long.
+    pub fn listen(&self, local: &NetAddress) -> Result<Listener<D>, ConnectError> {
+        self.nic.own(local)?;
+        let (node, local) = (self.nic.node, local.clone());
+        let waiter = self.driver.with(|world| world.add_waiter(node, local));
+        Ok(Listener::new(self.driver.clone(), waiter))
+    }
+}
+
+impl<D: Driver> Nic for SoftNic<D> {
+    type Vi = SoftVi<D>;
+    type Connection = SoftConnection<D>;
+    type Cq = SoftCq<D>;
+
+    fn attributes(&self) -> &NicAttributes {
+        &self.nic.attributes
+    }
+
+    fn create_ptag(&self) -> Result<Ptag, PtagError> {
+        self.nic.table.create_ptag()
+    }
+
+    fn destroy_ptag(&self, ptag: Ptag) -> Result<(), PtagError> {
+        self.nic.table.destroy_ptag(ptag)
+    }
+
+    fn register_mem(
+        &self,
+        memory: &Memory,
+        attributes: MemAttributes,
+    ) -> Result<MemHandle, RegisterError> {
+        let handle = self.nic.table.register(memory, attributes)?;
+        self.nic.pins.registered(handle, memory);
+        self.driver.registered(memory);
+        Ok(handle)
+    }
+
+    fn deregister_mem(&self, handle: MemHandle) -> Result<(), MemError> {
+        // Memory is used under the world's lock only: nothing uses it when we have it.
+        let region = self.driver.with(|_| self.nic.table.deregister(handle))?;
+        self.nic.pins.deregistered(handle);
+        self.driver.deregistered(region.memory());
+        Ok(())
+    }
+
+    fn query_mem(&self, handle: MemHandle) -> Result<(Memory, MemAttributes), MemError> {
+        let region = self.nic.table.find(handle.raw()).ok_or(MemError::UnknownHandle)?;
+        Ok((region.memory().clone(), region.attributes()))
+    }
+
+    fn set_mem_attributes(
+        &self,
+        handle: MemHandle,
+        attributes: MemAttributes,
+    ) -> Result<(), MemError> {
+        self.driver.with(|_| self.nic.table.set_attributes(handle, attributes).map(drop))
+    }
+
+    fn create_cq(&self, entries: u32, context: u64) -> Result<SoftCq<D>, CqError> {
+        if !(1..=CQ_ENTRIES_MAX).contains(&entries) {
+            return Err(CqError::Entries);
+        }
+        let more = |count| (count < CQ_MAX).then_some(count + 1);
+        self.nic
+            .cqs
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| CqError::TooMany)?;
+        let cq = CqCore {
+            nic: self.nic.clone(),
+            context,
+            capacity: entries,
+            entries: VecDeque::new(),
+            notify: VecDeque::new(),
+            signals: Vec::new(),
+            attached: 0,
+            dropped: false,
+        };
+        let id = self.driver.with(|world| {
+            let id = CqId(world.fresh());
+            world.cqs.insert(id, cq);
+            id
+        });
+        Ok(SoftCq::new(self.driver.clone(), id, CQ_ENTRIES_MAX))
+    }
+
+    fn create_vi(&self, attributes: ViAttributes) -> Result<SoftVi<D>, CreateViError> {
+        self.create_vi_with(attributes, Attach::default())
+    }
+
+    fn create_vi_with(
+        &self,
+        attributes: ViAttributes,
+        attach: Attach<'_, SoftCq<D>>,
+    ) -> Result<SoftVi<D>, CreateViError> {
+        self.nic.check(&attributes)?;
+        let more = |count| (count < VI_MAX).then_some(count + 1);
+        self.nic
+            .vis
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .map_err(|_| CreateViError::TooMany)?;
+        let Ok(ptag) = self.nic.table.hold_ptag(attributes.ptag) else {
+            self.nic.vis.fetch_sub(1, Ordering::Relaxed);
+            return Err(CreateViError::UnknownPtag);
+        };
+        let queue = |cq: Option<&SoftCq<D>>| Workqueue::new(DESCRIPTORS_MAX, cq.map(|cq| cq.id));
+        let vi = ViCore {
+            nic: self.nic.clone(),
+            context: attach.context,
+            attributes: ViAttributes { ptag: Some(ptag), ..attributes },
+            ptag,
+            state: ViState::Idle,
+            cause: None,
+            conn: None,
+            send: queue(attach.send),
+            recv: queue(attach.recv),
+            waiting: VecDeque::new(),
+            started: VecDeque::new(),
+            attempt: None,
+            outcome: None,
+            rung: false,
+            overrun: false,
+        };
+        let id = self.driver.with(|world| {
+            let id = ViId(world.fresh());
+            for cq in [vi.send.cq, vi.recv.cq].into_iter().flatten() {
+                if let Some(cq) = world.cqs.get_mut(&cq) {
+                    cq.attached += 1;
+                }
+            }
+            world.vis.insert(id, vi);
+            id
+        });
+        Ok(SoftVi::new(self.driver.clone(), self.nic.clone(), id))
+    }
+
+    fn set_error_handler(&self, handler: Option<ErrorHandler>) {
+        let mut place = self.nic.handler.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = core::mem::replace(&mut *place, handler);
+        drop(place);
+        drop(old);
+    }
+
+    fn report(&self, error: AsyncError) {
+        self.driver.with(|world| world.report(&self.nic, error));
+    }
+
+    fn callbacks_wait(&self) -> bool {
+        self.nic.dispatcher.waits()
+    }
+
+    fn run_callbacks(&self) {
+        self.nic.dispatcher.run_waiting();
+    }
+
+    fn connect_wait(
+        &self,
+        local: &NetAddress,
+        timeout: Option<Duration>,
+    ) -> Result<SoftConnection<D>, ConnectError> {
+        let deadline = self.driver.deadline(timeout);
+        self.listen(local)?.wait(deadline).ok_or(ConnectError::Timeout)
+    }
+}

@@ -1,0 +1,37 @@
+//! One end of a connection.
+
+use crate::ids::ViId;
+use sovia_link::Time;
+use sovia_link::datagram::Datagrams;
+use sovia_link::message::Assembly;
+use sovia_link::stream::Stream;
+use sovia_link::wire::{Chunk, EndId, Item};
+
+/// One end of a connection. It may outlive its VI's interest in it, until the other end knows
+/// that it is over.
+#[derive(Debug)]
+pub(crate) struct Conn<N> {
+    pub(crate) node: N,
+    pub(crate) peer_node: N,
+    pub(crate) peer: EndId,
+    /// The VI, until the connection is over for this end.
+    pub(crate) vi: Option<ViId>,
+    /// The request that it answers, until the requester is known to have the answer.
+    pub(crate) unsettled: Option<EndId>,
+    pub(crate) stream: Stream<Item<Chunk>, Item<Vec<u8>>>,
+    pub(crate) assembly: Assembly,
+    pub(crate) datagrams: Datagrams,
+    /// Datagram messages sent.
+    pub(crate) datagrams_sent: u64,
+    /// Items received since the last acknowledgement.
+    pub(crate) owed: u32,
+    /// When the retransmission timer goes off.
+    pub(crate) timer: Option<Time>,
+}
+
+impl<N> Conn<N> {
+    /// Whether this end is done with it and only waits for the other to know.
+    pub(crate) fn is_over(&self) -> bool {
+        self.vi.is_none()
+    }
+}

@@ -1,0 +1,27 @@
+//! A completion queue.
+
+use crate::card::Card;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use via::CqEntry;
+use via::cq::{CqCallback, CqSignal};
+
+/// A completion queue.
+pub(crate) struct CqCore<N> {
+    pub(crate) nic: Arc<Card<N>>,
+    pub(crate) context: u64,
+    pub(crate) capacity: u32,
+    pub(crate) entries: VecDeque<CqEntry>,
+    pub(crate) notify: VecDeque<CqCallback>,
+    pub(crate) signals: Vec<CqSignal>,
+    /// Work queues that are attached.
+    pub(crate) attached: u32,
+    /// The program has let go of it.
+    pub(crate) dropped: bool,
+}
+
+impl<N> core::fmt::Debug for CqCore<N> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} of {} entries", self.entries.len(), self.capacity)
+    }
+}
