@@ -28,6 +28,12 @@ pub trait Medium: Debug + Send + 'static {
     /// world's own nodes can send frames it must not be guessed either.
     fn name(&mut self) -> EndId;
 
+    /// Whether frames that have come are just being handed in, so that a frame that is sent now costs more than one that
+    /// is sent when they are through. Streams then wait for [`crate::World::catch_up`].
+    fn is_receiving(&self) -> bool {
+        false
+    }
+
     /// Something that has happened, for a log.
     fn note(&mut self, words: &[u64]) {
         let _ = words;

@@ -33,6 +33,7 @@ impl<M: Medium> World<M> {
             datagrams: Datagrams::new(longest),
             datagrams_sent: 0,
             owed: 0,
+            later: false,
             timer: None,
         }
     }
@@ -41,6 +42,12 @@ impl<M: Medium> World<M> {
     pub(crate) fn transmit(&mut self, id: EndId) {
         let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };
+        if self.net.is_receiving() {
+            if !core::mem::replace(&mut conn.later, true) {
+                self.later.push(id);
+            }
+            return;
+        }
         let (node, to, peer) = (conn.node, conn.peer_node, conn.peer);
         let ack = conn.stream.ack();
         while let Some((number, item)) = conn.stream.next_out(now) {
@@ -130,6 +137,16 @@ impl<M: Medium> World<M> {
                 self.owing.push(id);
             }
             self.transmit(id);
+        }
+    }
+
+    /// Sends what had to wait for frames to be through ([`Medium::is_receiving`]).
+    pub fn catch_up(&mut self) {
+        while let Some(id) = self.later.pop() {
+            if let Some(conn) = self.conns.get_mut(&id) {
+                conn.later = false;
+                self.transmit(id);
+            }
         }
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct Conn<N> {
     pub(crate) datagrams_sent: u64,
     /// Items received since the last acknowledgement.
     pub(crate) owed: u32,
+    /// It is among those that may have something to send later.
+    pub(crate) later: bool,
     /// When the retransmission timer goes off.
     pub(crate) timer: Option<Time>,
 }

@@ -41,6 +41,8 @@ pub struct World<M: Medium> {
     pub(crate) asked: VecDeque<EndId>,
     /// Ends that owe an acknowledgement; some may have paid since.
     pub(crate) owing: Vec<EndId>,
+    /// Ends that may have something to send when the frames that have come are through.
+    pub(crate) later: Vec<EndId>,
     pub(crate) counters: Counters,
     /// Callbacks to run, in order.
     jobs: Jobs<M::Node>,
@@ -112,6 +114,7 @@ impl<M: Medium> World<M> {
             peers: Peers::default(),
             asked: VecDeque::new(),
             owing: Vec::new(),
+            later: Vec::new(),
             counters: Counters::default(),
             jobs: Jobs { queue: VecDeque::new(), busy: false },
             news: false,
@@ -139,9 +142,20 @@ impl<M: Medium> World<M> {
         self.conns.len()
     }
 
+    /// Whether nothing is left to be said: no connection is open or being closed, no request or answer on its way.
+    pub fn is_quiet(&self) -> bool {
+        let answers = || self.incoming.values().any(|it| it.answer.is_some() && !it.is_over());
+        self.conns.is_empty() && self.outgoing.is_empty() && !answers()
+    }
+
     /// Whether something has happened that a waiting thread may wait for, since this was asked last.
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
+    }
+
+    /// Whether a callback is to run that no thread is about to.
+    pub fn has_callbacks(&self) -> bool {
+        !self.jobs.busy && !self.jobs.queue.is_empty()
     }
 
     /// Begins to run callbacks: the first one, unless there is none or another thread is running them. To be

@@ -1,0 +1,117 @@
+//! What a NIC is like, and opening it.
+
+use crate::ether::Ether;
+use crate::nic::EthNic;
+use crate::place::Place;
+use crate::wire::Wire;
+use core::time::Duration;
+use sovia_link::stream::Timing;
+use sovia_port::impair::{Faults, Impaired};
+use sovia_port::packet::{self, Packet};
+use sovia_port::udp::Udp;
+use sovia_port::{Address, Port};
+use sovia_softnic::Description;
+
+/// How a NIC speaks to others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Where it is.
+    pub place: Place,
+    /// Packets of one direction of a connection that may be on their way.
+    pub window: u32,
+    /// How long an acknowledgement is awaited before packets are sent again, and for how long in all.
+    pub timing: Timing,
+    /// How long a call that waits looks before it sleeps.
+    pub spin: Duration,
+    /// What goes wrong with the frames that it sends, for tests.
+    pub faults: Option<Faults>,
+}
+
+/// Why a NIC cannot be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// Its port cannot be.
+    #[error("{place}: {why}")]
+    Port {
+        /// Where it was to be.
+        place: Place,
+        /// What the port says.
+        why: sovia_port::OpenError,
+    },
+    /// Its frames would have no room for a message.
+    #[error("{0}: its frames are too short")]
+    FrameMax(Place),
+    /// It can have no thread of its own, or no descriptor to wake that by.
+    #[error("{0}: the NIC cannot have a thread of its own")]
+    Thread(Place),
+}
+
+/// Bytes of a frame that are not the message's: the header, two numbers, and the head of the longest part.
+const OVERHEAD: usize = 64;
+/// The shortest frames with which a NIC works.
+const LEAST: usize = 256;
+
+impl Config {
+    /// A NIC in that place, which gives a silent peer up after about a quarter of a minute.
+    pub fn new(place: Place) -> Config {
+        let timing = Timing {
+            first: Duration::from_millis(1),
+            longest: Duration::from_secs(1),
+            tries: Some(24),
+        };
+        Config { place, window: 32, timing, spin: Duration::from_micros(30), faults: None }
+    }
+
+    /// Opens the NIC.
+    ///
+    /// # Errors
+    /// [`OpenError`]
+    pub fn open(&self) -> Result<EthNic, OpenError> {
+        let refused = |why| OpenError::Port { place: self.place.clone(), why };
+        let (port, address) = match &self.place {
+            Place::Udp(own) => {
+                let port = Udp::open(*own).map_err(refused)?;
+                let own = Address::Udp(port.own());
+                (self.impaired(port), own)
+            }
+            Place::Device(device) => {
+                let port = Packet::open(&packet::Config::new(device)).map_err(refused)?;
+                let own = Address::Mac(port.own());
+                (self.impaired(port), own)
+            }
+        };
+        let frame_max = port.frame_max();
+        if frame_max < LEAST {
+            return Err(OpenError::FrameMax(self.place.clone()));
+        }
+        let mtu = u32::try_from(frame_max - OVERHEAD).unwrap_or(u32::MAX);
+        let engine = sovia_softnic::Config { mtu, window: self.window, timing: self.timing };
+        let wire = Wire::start(Ether::new(port, address), engine, self.spin);
+        let wire = wire.ok_or_else(|| OpenError::Thread(self.place.clone()))?;
+        Ok(self.on(wire, address))
+    }
+
+    /// Opens a NIC beside another one, on the same port: it has the same address, and memory, tags and VIs of its own.
+    pub fn open_beside(&self, nic: &EthNic) -> EthNic {
+        self.on(nic.driver().clone(), nic.node())
+    }
+
+    fn on(&self, wire: Wire, address: Address) -> EthNic {
+        let (name, host) = (self.place.to_string(), address.to_string());
+        let description = Description {
+            name: &name,
+            address: host.as_bytes(),
+            registration_is_free: true,
+            sends_execute_in_caller: false,
+            spawn: |job| std::thread::Builder::new().name("ethnic".into()).spawn(job).map(drop),
+        };
+        EthNic::open(wire, address, &description)
+    }
+
+    fn impaired(&self, port: impl Port + Send + 'static) -> Box<dyn Port + Send> {
+        match self.faults {
+            Some(faults) => Box::new(Impaired::new(port, faults)),
+            None => Box::new(port),
+        }
+    }
+}

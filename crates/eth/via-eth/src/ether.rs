@@ -1,0 +1,229 @@
+//! A port, the clock and the timers, as the medium of the engine.
+
+use crate::place::address_of;
+use core::cell::Cell;
+use core::cmp::Reverse;
+use core::fmt;
+use sovia_link::Time;
+use sovia_link::wire::{EndId, Packet};
+use sovia_port::{Address, Descriptors, Error, Port};
+use sovia_softnic::{Medium, Timer};
+use std::collections::{BinaryHeap, VecDeque};
+
+/// A port with its clock.
+pub struct Ether {
+    /// Away while frames are received.
+    port: Option<Box<dyn Port + Send>>,
+    descriptors: Descriptors,
+    address: Address,
+    /// The port has refused to work, and has not been asked since.
+    has_failed: bool,
+    /// The kernel had no room for all frames.
+    is_full: bool,
+    /// The time, if it has been looked at since the lock was taken.
+    now: Cell<Option<Time>>,
+    timers: BinaryHeap<Reverse<(Time, Timer)>>,
+    /// Timers that go off at once.
+    ready: VecDeque<Timer>,
+    /// Frames that the NIC sends to itself.
+    local: VecDeque<Vec<u8>>,
+    /// Frames to send when the port is back.
+    held: Vec<(Address, Vec<u8>)>,
+    /// Buffers for frames.
+    spare: Vec<Vec<u8>>,
+    /// Where frames are put together.
+    frame: Vec<u8>,
+}
+
+/// Buffers that are kept.
+const SPARE: usize = 64;
+
+impl fmt::Debug for Ether {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ether({})", self.address)
+    }
+}
+
+impl Ether {
+    pub(crate) fn new(port: Box<dyn Port + Send>, address: Address) -> Ether {
+        Ether {
+            descriptors: port.descriptors(),
+            port: Some(port),
+            address,
+            has_failed: false,
+            is_full: false,
+            now: Cell::new(None),
+            timers: BinaryHeap::new(),
+            ready: VecDeque::new(),
+            local: VecDeque::new(),
+            held: Vec::new(),
+            spare: Vec::new(),
+            frame: Vec::new(),
+        }
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        self.address
+    }
+
+    pub(crate) fn descriptors(&self) -> Descriptors {
+        self.descriptors
+    }
+
+    /// Whether the port has refused to work: its frames are then not worth waiting for.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Whether frames wait for room in the kernel.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Time has passed since it was looked at.
+    pub(crate) fn pass(&self) {
+        self.now.set(None);
+    }
+
+    /// Takes the port away, to receive.
+    pub(crate) fn take_port(&mut self) -> Option<Box<dyn Port + Send>> {
+        self.port.take()
+    }
+
+    /// The port is back; what has been sent meanwhile is on its way.
+    pub(crate) fn put_port(&mut self, port: Box<dyn Port + Send>) {
+        self.port = Some(port);
+        for (to, frame) in core::mem::take(&mut self.held) {
+            self.put(&to, &frame);
+            self.give_back(frame);
+        }
+    }
+
+    /// What the port has been asked to do has come to that.
+    pub(crate) fn came<T>(&mut self, result: Result<T, Error>) -> Option<T> {
+        let failed = result.is_err();
+        if failed && !self.has_failed {
+            self.ask();
+        }
+        result.ok()
+    }
+
+    /// Asks whether the port works, where its device may have changed.
+    pub(crate) fn ask(&mut self) {
+        self.has_failed = self.port.as_mut().is_some_and(|port| port.check().is_err());
+    }
+
+    /// Hands a frame to the port. One for which there is no room is lost, as any frame may be.
+    fn put(&mut self, to: &Address, frame: &[u8]) {
+        let Some(port) = &mut self.port else { return };
+        if let Some(room) = port.slot().and_then(|slot| slot.get_mut(..frame.len())) {
+            room.copy_from_slice(frame);
+            let _ = port.commit(frame.len(), to);
+        }
+    }
+
+    /// Sends what has been committed.
+    pub(crate) fn flush(&mut self) {
+        let Some(port) = &mut self.port else { return };
+        let flushed = port.flush();
+        if let Some(left) = self.came(flushed) {
+            self.is_full = left > 0;
+        }
+    }
+
+    /// A frame that the NIC has sent to itself.
+    pub(crate) fn local_frame(&mut self) -> Option<Vec<u8>> {
+        self.local.pop_front()
+    }
+
+    /// Gives a buffer back.
+    pub(crate) fn give_back(&mut self, frame: Vec<u8>) {
+        if self.spare.len() < SPARE {
+            self.spare.push(frame);
+        }
+    }
+
+    /// A timer whose time has come.
+    pub(crate) fn due_timer(&mut self) -> Option<Timer> {
+        if let Some(timer) = self.ready.pop_front() {
+            return Some(timer);
+        }
+        let &Reverse((at, _)) = self.timers.peek()?;
+        if at > self.now() {
+            return None;
+        }
+        self.timers.pop().map(|Reverse((_, timer))| timer)
+    }
+
+    /// When the next timer goes off.
+    pub(crate) fn next_timer(&self) -> Option<Time> {
+        self.timers.peek().map(|&Reverse((at, _))| at)
+    }
+
+    /// What the port counts, and how it works.
+    pub(crate) fn port_counters(&mut self) -> (sovia_port::Counters, String) {
+        let told = self.port.as_mut().map(|port| (port.counters(), port.describe()));
+        told.unwrap_or_default()
+    }
+}
+
+impl Medium for Ether {
+    type Node = Address;
+
+    fn now(&self) -> Time {
+        let now = self.now.get();
+        now.unwrap_or_else(|| {
+            let now = Time::from_nanos(sovia_sys::clock::now_ns());
+            self.now.set(Some(now));
+            now
+        })
+    }
+
+    fn send<B: AsRef<[u8]>>(&mut self, _from: Address, to: Address, packet: &Packet<B>) {
+        if to != self.address && self.port.is_some() {
+            let mut frame = core::mem::take(&mut self.frame);
+            packet.emit(&mut frame);
+            self.put(&to, &frame);
+            self.frame = frame;
+            return;
+        }
+        let mut frame = self.spare.pop().unwrap_or_default();
+        packet.emit(&mut frame);
+        if to == self.address {
+            self.local.push_back(frame);
+        } else {
+            self.held.push((to, frame));
+        }
+    }
+
+    fn set_timer(&mut self, at: Time, timer: Timer) {
+        if self.now.get().is_some_and(|now| at <= now) {
+            self.ready.push_back(timer);
+        } else {
+            self.timers.push(Reverse((at, timer)));
+        }
+    }
+
+    fn find(&self, host: &[u8]) -> Option<Address> {
+        let found = address_of(host)?;
+        // A port reaches addresses of its own kind.
+        (core::mem::discriminant(&found) == core::mem::discriminant(&self.address)).then_some(found)
+    }
+
+    /// Drawn by the kernel: a frame of an older connection names none of today's ends.
+    fn name(&mut self) -> EndId {
+        loop {
+            let mut bytes = [0; 8];
+            // Where the kernel has no random bytes there is nothing safe to go on with.
+            let drawn = sovia_sys::call::getrandom(&mut bytes);
+            let name = EndId(u64::from_ne_bytes(bytes));
+            if drawn == Ok(bytes.len()) && name != EndId::NONE {
+                return name;
+            }
+        }
+    }
+
+    fn is_receiving(&self) -> bool {
+        self.port.is_none()
+    }
+}

@@ -1,0 +1,48 @@
+//! A VI provider between hosts: the NIC in software of `sovia-softnic`, on a port that moves frames in real time.
+//!
+//! [`EthNic`]s are opened by [`Config::open`], each with a port of its own. A NIC's address, as VIA knows it, is that of its port,
+//! as text: `192.168.1.7:7000`, or `02:00:00:00:00:01`.
+//!
+//! - `config`, `place`: what a NIC is like, and where it is;
+//! - `ether`: a port, the clock and the timers, as the engine's medium;
+//! - `state`: what is under the NIC's lock, and how it goes on;
+//! - `watch`: sleeping on the port's descriptors; `shared`: the lock, and what its users owe each other;
+//! - `thread`: the NIC's own thread; `wire`: calls of the program's that look or wait;
+//! - `nic`: what a program holds in its hands.
+//!
+//! # Which thread makes progress
+//!
+//! Any thread that looks for a completion or waits for one takes what the port has. A thread that waits spins for a little and
+//! then sleeps on the port's descriptors until the next deadline, as the *watcher*: there is one at a time, and other threads
+//! that wait sleep until the watcher has news for them, or leaves and one of them takes its place. While no thread of the
+//! program does any of this, the NIC's own thread watches: RDMA and acknowledgements need no call of the program's. While they
+//! do, it looks in only now and then, and not at all while one of them sleeps as the watcher. Where nothing happens, nothing
+//! runs.
+//!
+//! # Strangers
+//!
+//! Whoever can send to the port can send frames. The engine takes those only that come from the address of a connection's other
+//! end and name both ends, whose names are random numbers of 64 bits; the others are dropped and counted ([`Wire::counters`]).
+//! Frames are neither encrypted nor signed: who can read what travels can forge it.
+//!
+//! # Fork
+//!
+//! A NIC belongs to the process that opened it. A forked child must not use its copy.
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod ether;
+mod nic;
+mod place;
+mod shared;
+mod state;
+mod thread;
+mod watch;
+mod wire;
+
+pub use config::{Config, OpenError};
+pub use nic::{EthConnection, EthCq, EthNic, EthVi, Listener};
+pub use place::{BadPlace, Place};
+pub use sovia_port::impair::Faults;
+pub use wire::{Counters, Wire};

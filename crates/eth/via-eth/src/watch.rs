@@ -1,0 +1,83 @@
+//! Sleeping on the port's descriptors, and waking a thread that sleeps.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use sovia_link::Time;
+use sovia_port::Descriptors;
+use sovia_sys::call::{self, RawFd};
+use sovia_sys::{Fd, clock, futex, poll};
+
+/// What a watcher waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) descriptors: Descriptors,
+    /// Frames that have come.
+    pub(crate) frames: bool,
+    /// Room for frames that are to go.
+    pub(crate) room: bool,
+    pub(crate) until: Option<Time>,
+}
+
+/// What a watcher has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The device may have changed.
+    pub(crate) news: bool,
+}
+
+/// Wakes a watcher. It remembers a kick that comes before the watcher sleeps.
+#[derive(Debug)]
+pub(crate) struct Kick(Fd);
+
+impl Kick {
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn new() -> sovia_sys::Result<Kick> {
+        Fd::make(|| call::eventfd(libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)).map(Kick)
+    }
+
+    pub(crate) fn give(&self) {
+        // It fails only where 2^64 kicks are remembered already.
+        let _ = call::write(self.0.raw(), &1u64.to_ne_bytes());
+    }
+
+    /// Sleeps until there is what the terms say, or a kick, which is forgotten then.
+    pub(crate) fn sleep(&self, terms: &Terms) -> Found {
+        let entry = |fd: RawFd, events| poll::PollFd { fd, events, revents: 0 };
+        let events = if terms.frames { libc::POLLIN } else { 0 }
+            | if terms.room { libc::POLLOUT } else { 0 };
+        let frames = if events == 0 { -1 } else { terms.descriptors.frames };
+        let news = terms.descriptors.news.unwrap_or(-1);
+        let mut fds =
+            [entry(frames, events), entry(self.0.raw(), libc::POLLIN), entry(news, libc::POLLIN)];
+        let timeout = terms.until.map(|until| until.nanos().saturating_sub(clock::now_ns()));
+        // Whatever ends it, the caller looks for itself.
+        let _ = poll::ppoll(&mut fds, timeout, None);
+        if fds[1].revents != 0 {
+            let _ = call::read(self.0.raw(), &mut [0; 8]);
+        }
+        Found { news: fds[2].revents != 0 }
+    }
+}
+
+/// A word that the NIC's own thread sleeps on while other threads drive.
+#[derive(Debug, Default)]
+pub(crate) struct Bell(AtomicU32);
+
+impl Bell {
+    /// What it is now, to be slept on.
+    pub(crate) fn heard(&self) -> u32 {
+        // SYNC: read under the lock under which the ringing thread has changed what the sleeper looks at.
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn ring(&self) {
+        // SYNC: the sleeper takes the lock afterwards; the word only keeps it from sleeping on.
+        self.0.fetch_add(1, Ordering::Release);
+        futex::wake(&self.0, 1);
+    }
+
+    /// Sleeps until it rings, unless it has since `heard`.
+    pub(crate) fn sleep(&self, heard: u32, timeout_ns: Option<u64>) {
+        let _ = futex::wait(&self.0, heard, timeout_ns);
+    }
+}

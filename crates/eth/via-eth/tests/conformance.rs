@@ -1,0 +1,55 @@
+//! The suite of the VI core, between two threads, over UDP on this host: as it is, within a NIC, and with frames that are
+//! lost, doubled, reordered, delayed and damaged.
+
+use core::time::Duration;
+use via_conformance::Case;
+use via_conformance::run::{Verdict, conclude, in_threads, trials};
+use via_eth::{Config, EthNic, Faults, Place};
+
+/// A watchdog.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Five frames in a hundred each.
+const BAD: Faults = Faults {
+    lost: 50_000,
+    duplicated: 50_000,
+    reordered: 50_000,
+    delayed: 50_000,
+    corrupted: 50_000,
+    flushes: 4,
+    seed: 0,
+};
+
+fn config(faults: Option<Faults>) -> Config {
+    let place = Place::Udp(([127, 0, 0, 1], 0).into());
+    Config { faults, ..Config::new(place) }
+}
+
+fn play(case: &Case<EthNic>, faults: Option<Faults>, is_one: bool) -> Verdict {
+    let config = config(faults);
+    let first = config.open().expect("UDP works on this host");
+    let server = first.address(b"server");
+    in_threads(case, PATIENCE, move |role| {
+        let nic = if role == "server" || is_one {
+            config.open_beside(&first)
+        } else {
+            config.open().expect("UDP works on this host")
+        };
+        (nic, server.clone())
+    })
+}
+
+fn main() {
+    let way =
+        |name, faults, is_one| trials(name, move |case: &Case<EthNic>| play(case, faults, is_one));
+    conclude(
+        [
+            way("perfect_network", None, false),
+            way("within_a_nic", None, true),
+            way("bad_network", Some(BAD), false),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+    );
+}

@@ -1,0 +1,20 @@
+//! The provider between hosts, from its port up.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[
+    &["place", "watch"],
+    &["ether"],
+    &["state"],
+    &["shared"],
+    &["thread"],
+    &["wire"],
+    // What a program holds in its hands.
+    &["nic"],
+    &["config"],
+];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("wire", "shared"), ("state", "ether"), ("config", "nic")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}
