@@ -1,13 +1,15 @@
 //! Hosts and their NICs' addresses.
 //!
 //! A file of hosts has a line for each address: the address, as bytes in hexadecimal with colons
-//! between them and as many as the NIC's own has, and names. `self` is this NIC's own address. The address may also come last, and
+//! between them and as many as the NIC's own has, or as an Internet address and port, and names. `self` is this NIC's own address. The address may also come last, and
 //! `#` begins a comment:
 //!
 //! ```text
 //! 02:5b:10:00:00:01  alpha alpha-san
 //! self               node0 node1        # all on this host
 //! ```
+
+use core::net::{IpAddr, SocketAddr};
 
 /// The word for this NIC's own address.
 const SELF: &str = "self";
@@ -93,8 +95,17 @@ fn parse(word: &str, len: usize) -> Option<Box<[u8]>> {
         let digits = matches!(text.len(), 1 | 2) && text.bytes().all(|b| b.is_ascii_hexdigit());
         if digits { u8::from_str_radix(text, 16).ok() } else { None }
     };
-    let address: Box<[u8]> = word.split(':').map(byte).collect::<Option<_>>()?;
-    (address.len() == len).then_some(address)
+    // An Internet address and a port, where those are what NICs have.
+    let internet = || {
+        let at: SocketAddr = word.parse().ok()?;
+        let ip = match at.ip() {
+            IpAddr::V4(ip) => ip.octets().to_vec(),
+            IpAddr::V6(ip) => ip.octets().to_vec(),
+        };
+        Some([&ip[..], &at.port().to_be_bytes()].concat().into())
+    };
+    let bytes = || word.split(':').map(byte).collect::<Option<Box<[u8]>>>();
+    [bytes(), internet()].into_iter().flatten().find(|address| address.len() == len)
 }
 
 #[cfg(test)]
@@ -122,6 +133,14 @@ mod tests {
         assert_eq!(hosts.address("localhost", 0), Some(OWN));
         assert_eq!(hosts.address("localhost", 1), None);
         assert!(hosts.name(OWN).is_some());
+    }
+
+    #[test]
+    fn an_internet_address_is_the_bytes_of_address_and_port() {
+        let own = [10, 0, 0, 1, 0x1b, 0x58];
+        let hosts = Hosts::read("10.0.0.2:7001 beta", &own).unwrap();
+        assert_eq!(hosts.address("beta", 0), Some(&[10, 0, 0, 2, 0x1b, 0x59][..]));
+        assert_eq!(Hosts::read("[::1]:7001 beta", &own), Err(NoAddress { line: 1 }));
     }
 
     #[test]

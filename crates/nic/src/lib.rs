@@ -19,6 +19,8 @@ use via::{
     MemAttributes, MemHandle, Memory, NetAddress, Nic, NicAttributes, Ptag, Vi, ViAttributes,
     ViState,
 };
+#[cfg(feature = "eth")]
+use via_eth::EthNic;
 #[cfg(feature = "shm")]
 use via_shm::ShmNic;
 #[cfg(feature = "sim")]
@@ -39,7 +41,12 @@ pub enum OpenError {
 }
 
 /// The providers whose NICs have names.
-const PROVIDERS: &str = if cfg!(feature = "shm") { "shm" } else { "none" };
+const PROVIDERS: &str = match (cfg!(feature = "shm"), cfg!(feature = "eth")) {
+    (true, true) => "shm, eth",
+    (true, false) => "shm",
+    (false, true) => "eth",
+    (false, false) => "none",
+};
 
 /// A NIC of any provider.
 ///
@@ -59,6 +66,9 @@ pub enum AnyNic {
     /// In shared memory.
     #[cfg(feature = "shm")]
     Shm(ShmNic),
+    /// Between hosts.
+    #[cfg(feature = "eth")]
+    Eth(EthNic),
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(SimNic),
@@ -70,6 +80,9 @@ pub enum AnyVi {
     /// In shared memory.
     #[cfg(feature = "shm")]
     Shm(<ShmNic as Nic>::Vi),
+    /// Between hosts.
+    #[cfg(feature = "eth")]
+    Eth(<EthNic as Nic>::Vi),
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Vi),
@@ -81,6 +94,9 @@ pub enum AnyCq {
     /// In shared memory.
     #[cfg(feature = "shm")]
     Shm(<ShmNic as Nic>::Cq),
+    /// Between hosts.
+    #[cfg(feature = "eth")]
+    Eth(<EthNic as Nic>::Cq),
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Cq),
@@ -92,6 +108,9 @@ pub enum AnyConnection {
     /// In shared memory.
     #[cfg(feature = "shm")]
     Shm(<ShmNic as Nic>::Connection),
+    /// Between hosts.
+    #[cfg(feature = "eth")]
+    Eth(<EthNic as Nic>::Connection),
     /// On a simulated network.
     #[cfg(feature = "sim")]
     Sim(<SimNic as Nic>::Connection),
@@ -111,6 +130,19 @@ macro_rules! own {
                     };
                     ($kind:ident, $it:pat) => {
                         $kind::Shm($it)
+                    };
+                }
+                $body
+            }
+            #[cfg(feature = "eth")]
+            $enum::Eth($own) => {
+                #[allow(unused_macros)]
+                macro_rules! $make {
+                    ($kind:ident) => {
+                        $kind::Eth
+                    };
+                    ($kind:ident, $it:pat) => {
+                        $kind::Eth($it)
                     };
                 }
                 $body
@@ -145,7 +177,8 @@ macro_rules! pass_on {
 }
 
 impl AnyNic {
-    /// Opens the NIC of that name of a provider (`shm`).
+    /// Opens the NIC of that name of a provider: of `shm`, any name; of `eth`, a place (`udp:10.0.0.1:7000`, `eth:eth0`), whose
+    /// port all NICs there share that this process opens.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -159,6 +192,14 @@ impl AnyNic {
                     via_shm::nic::OpenError::System(_) => OpenError::System(text),
                 }
             }),
+            #[cfg(feature = "eth")]
+            "eth" => {
+                let place = name
+                    .parse()
+                    .map_err(|error: via_eth::BadPlace| OpenError::Name(error.to_string()))?;
+                let opened = via_eth::Config::new(place).open_shared();
+                opened.map(AnyNic::Eth).map_err(|error| OpenError::System(error.to_string()))
+            }
             other => {
                 let _ = name;
                 Err(OpenError::Provider(other.to_owned()))

@@ -20,6 +20,17 @@ fn over_shared_memory(case: &Case<AnyNic>) -> Verdict {
     })
 }
 
+fn over_udp(case: &Case<AnyNic>) -> Verdict {
+    let first = via_eth::Config::new("udp:127.0.0.1:0".parse().unwrap()).open().unwrap();
+    let server = first.address(b"server");
+    in_threads(case, PATIENCE, move |role| {
+        let config = via_eth::Config::new("udp:127.0.0.1:0".parse().unwrap());
+        let nic =
+            if role == "server" { config.open_beside(&first) } else { config.open().unwrap() };
+        (AnyNic::Eth(nic), server.clone())
+    })
+}
+
 fn over_a_simulated_network(case: &Case<AnyNic>) -> Verdict {
     let network = Network::new(0, Config::default().live());
     let server = network.nic("one").address(b"server");
@@ -31,5 +42,6 @@ fn over_a_simulated_network(case: &Case<AnyNic>) -> Verdict {
 fn main() {
     let mut all = trials("shm", over_shared_memory);
     all.extend(trials("sim", over_a_simulated_network));
+    all.extend(trials("udp", over_udp));
     conclude(all)
 }

@@ -2,7 +2,8 @@
 
 use crate::ether::Ether;
 use crate::nic::EthNic;
-use crate::place::Place;
+use crate::place::{Place, host_of};
+use crate::registry::{self, Found};
 use crate::wire::Wire;
 use core::time::Duration;
 use sovia_link::stream::Timing;
@@ -91,16 +92,28 @@ impl Config {
         Ok(self.on(wire, address))
     }
 
+    /// Opens the NIC beside another one of this process in the same place, if there is one: two ports could not be there. All
+    /// but the place is then as it is there.
+    ///
+    /// # Errors
+    /// [`OpenError`]
+    pub fn open_shared(&self) -> Result<EthNic, OpenError> {
+        registry::find_or_add(&self.place, || self.open()).map(|found| match found {
+            Found::Here(wire, address) => self.on(wire, address),
+            Found::New(nic) => nic,
+        })
+    }
+
     /// Opens a NIC beside another one, on the same port: it has the same address, and memory, tags and VIs of its own.
     pub fn open_beside(&self, nic: &EthNic) -> EthNic {
         self.on(nic.driver().clone(), nic.node())
     }
 
     fn on(&self, wire: Wire, address: Address) -> EthNic {
-        let (name, host) = (self.place.to_string(), address.to_string());
+        let (name, host) = (self.place.to_string(), host_of(&address));
         let description = Description {
             name: &name,
-            address: host.as_bytes(),
+            address: &host,
             registration_is_free: true,
             sends_execute_in_caller: false,
             spawn: |job| std::thread::Builder::new().name("ethnic".into()).spawn(job).map(drop),

@@ -1,14 +1,14 @@
 //! A VI provider between hosts: the NIC in software of `sovia-softnic`, on a port that moves frames in real time.
 //!
 //! [`EthNic`]s are opened by [`Config::open`], each with a port of its own. A NIC's address, as VIA knows it, is that of its port,
-//! as text: `192.168.1.7:7000`, or `02:00:00:00:00:01`.
+//! as bytes: six of an Ethernet card, or those of an Internet address and of a UDP port.
 //!
 //! - `config`, `place`: what a NIC is like, and where it is;
 //! - `ether`: a port, the clock and the timers, as the engine's medium;
 //! - `state`: what is under the NIC's lock, and how it goes on;
 //! - `watch`: sleeping on the port's descriptors; `shared`: the lock, and what its users owe each other;
 //! - `thread`: the NIC's own thread; `wire`: calls of the program's that look or wait;
-//! - `nic`: what a program holds in its hands.
+//! - `nic`: what a program holds in its hands; `registry`: the NICs of this process.
 //!
 //! # Which thread makes progress
 //!
@@ -35,6 +35,7 @@ mod config;
 mod ether;
 mod nic;
 mod place;
+mod registry;
 mod shared;
 mod state;
 mod thread;

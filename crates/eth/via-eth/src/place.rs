@@ -1,7 +1,7 @@
 //! Where a NIC is, and where its peers are.
 
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use core::str::FromStr;
 use sovia_port::Address;
 
@@ -52,24 +52,36 @@ impl fmt::Display for Place {
     }
 }
 
-/// The port that has an address, as VIA writes it; `None` if it is none, or not written as this crate writes it: a NIC has one
-/// name.
-pub(crate) fn address_of(host: &[u8]) -> Option<Address> {
-    let text = core::str::from_utf8(host).ok()?;
-    let address = match text.parse() {
-        Ok(address) => Address::Udp(address),
-        Err(_) => Address::Mac(mac_of(text)?),
-    };
-    (address.to_string() == text).then_some(address)
+/// An address as VIA has it: the six bytes of an Ethernet address; those of an Internet address, four or sixteen, and of a UDP
+/// port.
+pub(crate) fn host_of(address: &Address) -> Vec<u8> {
+    match address {
+        Address::Mac(mac) => mac.to_vec(),
+        Address::Udp(SocketAddr::V4(at)) => {
+            [&at.ip().octets()[..], &at.port().to_be_bytes()].concat()
+        }
+        Address::Udp(SocketAddr::V6(at)) => {
+            [&at.ip().octets()[..], &at.port().to_be_bytes()].concat()
+        }
+    }
 }
 
-fn mac_of(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        *byte = u8::from_str_radix(parts.next()?, 16).ok()?;
-    }
-    parts.next().is_none().then_some(mac)
+/// The address that those bytes are, for a NIC with the address `own`: a port reaches addresses of its own kind. `None` if they
+/// are none.
+pub(crate) fn address_of(host: &[u8], own: &Address) -> Option<Address> {
+    Some(match own {
+        Address::Mac(_) => Address::Mac(host.try_into().ok()?),
+        Address::Udp(SocketAddr::V4(_)) => {
+            let &[a, b, c, d, high, low] = host else { return None };
+            Address::Udp((Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low])).into())
+        }
+        Address::Udp(SocketAddr::V6(own)) => {
+            let (ip, port) = host.split_first_chunk::<16>()?;
+            let port = u16::from_be_bytes(port.try_into().ok()?);
+            let scope = own.scope_id();
+            Address::Udp(SocketAddrV6::new(Ipv6Addr::from(*ip), port, 0, scope).into())
+        }
+    })
 }
 
 #[cfg(test)]
@@ -96,20 +108,16 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_one_form() {
-        for text in ["10.0.0.1:7000", "[fe80::1]:7000", "02:00:00:00:00:0a"] {
-            assert_eq!(address_of(text.as_bytes()).unwrap().to_string(), text);
-        }
-        for text in [
-            "10.0.0.1",
-            "[FE80::1]:7000",
-            "02:00:00:00:00:0A",
-            "02:00:00:00:00",
-            "02:00:00:00:00:01:02",
-            "+2:00:00:00:00:01",
+    fn addresses_are_bytes_to_via() {
+        let udp = |text: &str| Address::Udp(text.parse().unwrap());
+        for (address, host) in [
+            (Address::Mac([2, 0, 0, 0, 0, 1]), &[2, 0, 0, 0, 0, 1][..]),
+            (udp("10.0.0.1:7000"), &[10, 0, 0, 1, 0x1b, 0x58]),
+            (udp("[::1]:7000"), &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0x1b, 0x58]),
         ] {
-            assert_eq!(address_of(text.as_bytes()), None, "{text}");
+            assert_eq!(host_of(&address), host);
+            assert_eq!(address_of(host, &address), Some(address));
+            assert_eq!(address_of(&host[1..], &address), None);
         }
-        assert_eq!(address_of(&[0xff; 6]), None);
     }
 }

@@ -7,7 +7,7 @@ use crate::thread;
 use core::time::Duration;
 use sovia_link::Time;
 use sovia_softnic::{Deadline, Driver, Medium, World};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A NIC's way to the network: all that the program has of the NIC has one. With the last one the NIC closes; what is
 /// to be said to peers still is said by its own thread.
@@ -16,6 +16,20 @@ pub struct Wire(Arc<Handle>);
 
 #[derive(Debug)]
 struct Handle(Arc<Shared>);
+
+/// A wire for as long as the program has it.
+#[derive(Debug)]
+pub(crate) struct WeakWire(Weak<Handle>);
+
+impl WeakWire {
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    pub(crate) fn find(&self) -> Option<Wire> {
+        self.0.upgrade().map(Wire)
+    }
+}
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -53,6 +67,10 @@ impl Wire {
         let dropped = state.world.counters();
         let (port, mode) = state.world.medium_mut().port_counters();
         Counters { dropped, port, mode }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakWire {
+        WeakWire(Arc::downgrade(&self.0))
     }
 
     fn shared(&self) -> &Shared {

@@ -10,6 +10,7 @@ const LAYERS: &[&[&str]] = &[
     &["wire"],
     // What a program holds in its hands.
     &["nic"],
+    &["registry"],
     &["config"],
 ];
 
