@@ -6,6 +6,7 @@ mod common;
 
 use common::{folder, here, include, library, run, watched};
 use std::fs;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -20,12 +21,24 @@ fn built(name: &str, arguments: &[&str]) -> PathBuf {
 }
 
 fn both_nodes(name: &str, discriminator: u32, arguments: &[&str]) {
+    converse(name, discriminator, arguments, "self node0 node1 # both on this host\n", &[[], []]);
+}
+
+/// Two nodes, with settings for each.
+fn converse<const N: usize>(
+    name: &str,
+    discriminator: u32,
+    arguments: &[&str],
+    lines: &str,
+    settings: &[[(&str, String); N]; 2],
+) {
     let program = built(name, arguments);
     let hosts = folder().join(format!("{name}.hosts"));
-    fs::write(&hosts, "self node0 node1 # both on this host\n").expect("a hosts file");
+    fs::write(&hosts, lines).expect("a hosts file");
     let node = |number: &str, peer: &str| {
         let mut command = watched(60, false, &program);
         command.arg(number).arg(&hosts).args([peer, &discriminator.to_string()]);
+        command.envs(settings[usize::from(number == "1")].clone());
         command.stdout(Stdio::piped()).spawn().expect("it runs")
     };
     for (number, node) in [node("0", "node1"), node("1", "node0")].into_iter().enumerate() {
@@ -47,4 +60,22 @@ fn a_message_passing_library_for_clan() {
     let _ = fs::remove_file(&link);
     std::os::unix::fs::symlink("libvipl.so", link).expect("a link to the library");
     both_nodes("period-clan", std::process::id() + (1 << 30), &["-DGIGANET", "-lgnivipl"]);
+}
+
+/// Each node has a NIC of its own, on a UDP socket.
+#[test]
+fn a_message_passing_library_between_two_udp_addresses() {
+    let free = || UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let places = [free(), free()].map(|place| place.expect("a free port"));
+    let lines = format!("{} node0\n{} node1\n", places[0], places[1]);
+    let setting = |place: &SocketAddr| {
+        [("SOVIA_VIPL_PROVIDER", "eth".to_owned()), ("SOVIA_VIPL_NIC", format!("udp:{place}"))]
+    };
+    converse(
+        "period-udp",
+        std::process::id(),
+        &["-lvipl"],
+        &lines,
+        &places.each_ref().map(setting),
+    );
 }
