@@ -1,40 +1,4 @@
-//! CRC-32C (Castagnoli), as iSCSI and SCTP have it. By tables, 16 bytes a step: 6 GB/s where 8 bytes a step give
-//! 2.4 GB/s, because more loads are under way at once.
-
-/// Bit-reversed polynomial 0x1EDC6F41.
-const POLYNOMIAL: u32 = 0x82F6_3B78;
-
-/// Bytes of a step.
-const GROUP: usize = 16;
-
-/// `TABLES[n][byte]` is what a byte contributes that is followed by `n` more of its group.
-static TABLES: [[u32; 256]; GROUP] = tables();
-
-const fn tables() -> [[u32; 256]; GROUP] {
-    let mut tables = [[0; 256]; GROUP];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ POLYNOMIAL } else { crc >> 1 };
-            bit += 1;
-        }
-        tables[0][byte] = crc;
-        byte += 1;
-    }
-    let mut step = 1;
-    while step < GROUP {
-        byte = 0;
-        while byte < 256 {
-            let before = tables[step - 1][byte];
-            tables[step][byte] = before >> 8 ^ tables[0][(before & 0xFF) as usize];
-            byte += 1;
-        }
-        step += 1;
-    }
-    tables
-}
+//! CRC-32C (Castagnoli), as iSCSI and SCTP have it: by the processor's own instructions where it has some.
 
 /// A checksum of bytes that come in several pieces.
 #[derive(Debug, Clone, Copy)]
@@ -42,29 +6,16 @@ pub(crate) struct Crc(u32);
 
 impl Crc {
     pub(crate) fn new() -> Crc {
-        Crc(u32::MAX)
+        Crc(0)
     }
 
     /// More bytes.
     pub(crate) fn add(self, bytes: &[u8]) -> Crc {
-        let mut crc = self.0;
-        let at = |step: usize, byte: u8| TABLES[step][usize::from(byte)];
-        let (groups, rest) = bytes.as_chunks::<GROUP>();
-        for group in groups {
-            let [a, b, c, d, later @ ..] = group;
-            let [a, b, c, d] = (crc ^ u32::from_le_bytes([*a, *b, *c, *d])).to_le_bytes();
-            let later =
-                later.iter().enumerate().fold(0, |sum, (i, &byte)| sum ^ at(GROUP - 5 - i, byte));
-            crc = at(15, a) ^ at(14, b) ^ at(13, c) ^ at(12, d) ^ later;
-        }
-        for &byte in rest {
-            crc = crc >> 8 ^ TABLES[0][usize::from(crc as u8 ^ byte)];
-        }
-        Crc(crc)
+        Crc(crc32c::crc32c_append(self.0, bytes))
     }
 
     pub(crate) fn value(self) -> u32 {
-        !self.0
+        self.0
     }
 }
 

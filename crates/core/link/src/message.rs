@@ -7,10 +7,10 @@ use std::sync::Arc;
 pub fn parts(
     operation: Operation,
     immediate: Option<u32>,
-    message: impl Into<Arc<[u8]>>,
+    message: Vec<u8>,
     mtu: usize,
 ) -> impl Iterator<Item = Part<Chunk>> {
-    let message: Arc<[u8]> = message.into();
+    let message = Arc::new(message);
     let total = message.len() as u32;
     let mtu = mtu.max(1);
     let count = message.len().div_ceil(mtu).max(1);
@@ -46,6 +46,12 @@ impl Assembly {
     /// For messages of up to `longest` bytes.
     pub fn new(longest: u32) -> Assembly {
         Assembly { longest, bytes: Vec::new(), begun: None }
+    }
+
+    /// The next message goes into this buffer. To be called where none has begun.
+    pub(crate) fn reuse(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        self.bytes = buffer;
     }
 
     /// Whether no message has begun.

@@ -28,10 +28,10 @@ impl<M: Medium> World<M> {
 
     fn packet(&mut self, from: M::Node, at: M::Node, packet: Packet<&[u8]>) {
         match packet {
-            Packet::Stream { to, from: peer, number, ack, item } => {
-                self.stream_packet(at, from, to, peer, (number, ack, item));
+            Packet::Stream { to, from: peer, sending, ack, item } => {
+                self.stream_packet(at, from, to, peer, (sending, ack, item));
             }
-            Packet::Ack { to, from: peer, ack } => self.ack_packet(at, from, to, peer, ack),
+            Packet::Ack { to, from: peer, report } => self.ack_packet(at, from, to, peer, &report),
             Packet::Datagram { to, from: peer, message, part } => {
                 self.datagram(at, from, (to, peer), message, &part);
             }

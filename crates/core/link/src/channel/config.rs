@@ -1,7 +1,7 @@
 //! What a channel is like.
 
 use crate::stream::Timing;
-use crate::wire::Packet;
+use crate::wire::{HEADER, Report, STREAM_PART};
 use core::time::Duration;
 
 /// What a channel is like. The two ends may differ in everything but `message_max`.
@@ -40,12 +40,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The smallest MTU: it leaves a part 12 bytes of its message.
+    /// The smallest MTU: it leaves a part 8 bytes of its message.
     pub const MTU_MIN: usize = 64;
 
     /// Bytes of a message that one frame carries.
     pub(super) fn part(&self) -> usize {
-        self.mtu.max(Config::MTU_MIN) - Packet::STREAM_PART
+        self.mtu.max(Config::MTU_MIN) - STREAM_PART
+    }
+
+    /// Ranges that fit into an acknowledgement.
+    pub(super) fn ranges(&self) -> usize {
+        (self.mtu.max(Config::MTU_MIN) - HEADER - Report::BYTES) / Report::RANGE_BYTES
     }
 
     pub(super) fn longest(&self) -> u32 {

@@ -53,6 +53,13 @@ impl Greeting {
         Greeting::of(name(id, epoch.unwrap_or(1)), random)
     }
 
+    /// An end of channel `id` that knows the other one already.
+    pub(super) fn known(id: u32, own: u32, peer: u32) -> Greeting {
+        let mut greeting = Greeting::of(name(id, own), Random(u64::from(own)));
+        greeting.peer = Some(name(id, peer));
+        greeting
+    }
+
     pub(super) fn of(own: EndId, random: Random) -> Greeting {
         let pending = VecDeque::new();
         Greeting {
@@ -73,6 +80,11 @@ impl Greeting {
 
     pub(super) fn peer(&self) -> Option<EndId> {
         self.peer
+    }
+
+    /// Whether a frame is for this end, and of its peer.
+    pub(super) fn is_between(&self, to: EndId, from: EndId) -> bool {
+        to == self.own && self.peer == Some(from)
     }
 
     /// The name by which an end is called whose epoch is not known.
@@ -166,7 +178,7 @@ impl Greeting {
             _ => self.random.next(),
         };
         self.probed = Some((end, nonce));
-        self.say(Packet::Probe { to: end, from: self.own, nonce });
+        self.say(Packet::Probe { to: end, from: self.own, nonce, padding: 0 });
     }
 
     /// This end has been asked whether it is there.

@@ -44,7 +44,7 @@ pub use config::Config;
 
 use crate::message::parts;
 use crate::stream::{Place, Stream};
-use crate::wire::{Chunk, Closing, EndId, Frame, Item, Packet, Word};
+use crate::wire::{Chunk, Closing, EndId, Frame, Item, Packet, Report, Sending, Word};
 use crate::{Malformed, Time, wire};
 use greeting::{Greeting, Heard, channel_of, epoch_of};
 use inbox::{Inbox, Received};
@@ -62,6 +62,8 @@ pub struct Channel {
     events: VecDeque<Event>,
     /// `send` has returned [`Full`], and there has been no room since.
     wants_room: bool,
+    /// The last probe's nonce, until it is answered.
+    probed: Option<u64>,
     state: State,
     counters: Counters,
 }
@@ -73,6 +75,12 @@ enum State {
     /// This end sends no more messages.
     Closed,
     Broken,
+}
+
+/// A frame to be sent.
+enum Next {
+    Word(Word),
+    Item(Packet<Chunk>),
 }
 
 /// The send buffer has no room. Or the message is longer than [`Config::message_max`], or the channel closed or
@@ -94,6 +102,8 @@ pub enum Event {
     Closed,
     /// Nothing arrives any more, in either direction.
     Broken(Reason),
+    /// The probe with that nonce ([`Channel::probe_into`]) has been answered: it has come whole.
+    Passed(u64),
 }
 
 /// Why a channel is broken.
@@ -136,6 +146,28 @@ impl Channel {
         Channel::with_greeting(config, Greeting::new(local_id, seed))
     }
 
+    /// An end of channel `id` whose epoch, and the other end's, both ends know already: nobody is greeted. No two channels
+    /// of one owner may have the same number and epochs; where these are drawn at random and told to nobody else, no
+    /// other station can send what this end would take for its peer's.
+    ///
+    /// ```
+    /// # use sovia_link::{Channel, Config, Time};
+    /// let mut a = Channel::between(Config::default(), 5, 17, 39);
+    /// let mut b = Channel::between(Config::default(), 5, 39, 17);
+    /// a.send(b"hello").unwrap();
+    /// let (mut frame, mut message) = (Vec::new(), Vec::new());
+    /// assert!(a.poll_transmit(Time::ZERO, &mut frame));
+    /// b.handle_frame(Time::ZERO, &frame)?;
+    /// assert!(b.poll_message(&mut message));
+    /// # Ok::<(), sovia_link::Malformed>(())
+    /// ```
+    pub fn between(config: Config, id: u32, own_epoch: u32, peer_epoch: u32) -> Channel {
+        let mut channel =
+            Channel::with_greeting(config, Greeting::known(id, own_epoch, peer_epoch));
+        channel.stream.receive_from(peer_epoch.into());
+        channel
+    }
+
     fn with_greeting(config: Config, greeting: Greeting) -> Channel {
         let own = u64::from(epoch_of(greeting.own()));
         let window = config.window.max(1);
@@ -148,6 +180,7 @@ impl Channel {
             acks_owed: 0,
             events: VecDeque::new(),
             wants_room: false,
+            probed: None,
             state: State::Open,
             counters: Counters::default(),
         }
@@ -167,15 +200,34 @@ impl Channel {
     /// # Errors
     /// [`Full`]; where there will be room, [`Event::Writable`] tells of it.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Full> {
-        let fits = u32::try_from(message.len()).is_ok_and(|len| len <= self.config.longest());
+        self.check_room(message.len())?;
+        self.push(message.to_vec());
+        Ok(())
+    }
+
+    /// As [`Channel::send`], without a copy. A message that is refused is left as it was, others are taken out.
+    ///
+    /// # Errors
+    /// [`Full`]
+    pub fn send_from(&mut self, message: &mut Vec<u8>) -> Result<(), Full> {
+        self.check_room(message.len())?;
+        self.push(core::mem::take(message));
+        Ok(())
+    }
+
+    fn check_room(&mut self, len: usize) -> Result<(), Full> {
+        let fits = u32::try_from(len).is_ok_and(|len| len <= self.config.longest());
         if !self.can_send() || !fits {
             self.wants_room |= !self.has_room();
             return Err(Full);
         }
+        Ok(())
+    }
+
+    fn push(&mut self, message: Vec<u8>) {
         for part in parts(wire::Operation::Send, None, message, self.config.part()) {
             self.stream.push(Item::Part(part));
         }
-        Ok(())
     }
 
     /// Sends no more messages. Those that have been sent arrive, then the other end is told.
@@ -201,22 +253,28 @@ impl Channel {
                 let heard = self.greeting.hello(to, from);
                 self.heard(heard);
             }
-            Packet::Probe { to, from, nonce } => {
+            Packet::Probe { to, from, nonce, .. } => {
                 let heard = self.greeting.probed(to, from, nonce);
                 self.heard(heard);
+            }
+            Packet::Echo { to, from, nonce }
+                if self.greeting.is_between(to, from) && self.probed == Some(nonce) =>
+            {
+                self.probed = None;
+                self.events.push_back(Event::Passed(nonce));
             }
             Packet::Echo { to, from, nonce } => {
                 let heard = self.greeting.echoed(to, from, nonce);
                 self.heard(heard);
             }
-            Packet::Stream { to, from, number, ack, item } => {
-                if self.is_addressed(to, from) && self.acknowledged(ack, false, now) {
-                    self.came(number, item.into_owned());
+            Packet::Stream { to, from, sending, ack, item } => {
+                if self.is_addressed(to, from) && self.acknowledged(&Report::plain(ack), now) {
+                    self.came(sending, item, now);
                 }
             }
-            Packet::Ack { to, from, ack } => {
+            Packet::Ack { to, from, report } => {
                 if self.is_addressed(to, from) {
-                    self.acknowledged(ack, true, now);
+                    self.acknowledged(&report, now);
                 }
             }
             Packet::Datagram { .. } | Packet::Gone { .. } | Packet::Meeting(_) => {
@@ -248,8 +306,8 @@ impl Channel {
     }
 
     /// Whether an acknowledgement can be true.
-    fn acknowledged(&mut self, ack: u32, alone: bool, now: Time) -> bool {
-        let possible = self.stream.acknowledged(ack, alone, now).is_some();
+    fn acknowledged(&mut self, report: &Report, now: Time) -> bool {
+        let possible = self.stream.acknowledged(report, now).is_some();
         if !possible {
             self.counters.refused += 1;
         }
@@ -260,8 +318,17 @@ impl Channel {
         possible
     }
 
-    fn came(&mut self, number: u32, item: Received) {
-        let place = self.stream.came(number, item);
+    fn came(&mut self, sending: Sending, item: Item<&[u8]>, now: Time) {
+        // What comes in its turn goes to its message without being kept.
+        if self.inbox.has_room()
+            && self.inbox.fits(&item)
+            && self.stream.came_next(sending, now).is_some()
+        {
+            self.acks_owed = self.acks_owed.max(1);
+            self.take(&item);
+            return self.fill_inbox();
+        }
+        let place = self.stream.came(sending, item.into_owned(), now);
         self.acks_owed = match place {
             Place::Next => self.acks_owed.max(1),
             Place::Early | Place::Outside => (self.acks_owed + 1).min(ACKS_MAX),
@@ -282,47 +349,70 @@ impl Channel {
             }
             let Some((_, item)) = self.stream.take() else { return };
             self.acks_owed = self.acks_owed.max(1);
-            if self.inbox.add(&item) && self.inbox.len() == 1 {
-                self.events.push_back(Event::Readable);
-            }
-            if matches!(item, Item::Close(_)) {
-                self.events.push_back(Event::Closed);
-            }
+            self.take(&item);
+        }
+    }
+
+    /// The next item is taken.
+    fn take<B: AsRef<[u8]>>(&mut self, item: &Item<B>) {
+        if self.inbox.add(item) && self.inbox.len() == 1 {
+            self.events.push_back(Event::Readable);
+        }
+        if matches!(item, Item::Close(_)) {
+            self.events.push_back(Event::Closed);
         }
     }
 
     /// Fills `out` with the next frame to send, in place of what is in it; false if there is none. Its port should
     /// call again until there is none.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> bool {
+        match self.next_out(now) {
+            Some(Next::Word(word)) => word.emit(out),
+            Some(Next::Item(packet)) => packet.emit(out),
+            None => return false,
+        }
+        true
+    }
+
+    /// As [`Channel::poll_transmit`], into the port's own buffer: the frame's length, or `None` if there is nothing to send.
+    /// A frame for which `room` is too short is lost, and has length 0.
+    pub fn poll_transmit_into(&mut self, now: Time, room: &mut [u8]) -> Option<usize> {
+        let len = match self.next_out(now)? {
+            Next::Word(word) => word.emit_into(room),
+            Next::Item(packet) => packet.emit_into(room),
+        };
+        Some(len.unwrap_or(0))
+    }
+
+    fn next_out(&mut self, now: Time) -> Option<Next> {
         if self.state == State::Broken {
-            return false;
+            return None;
         }
         let reason = self.stream.backlog() > 0;
         if let Some(word) = self.greeting.next(&self.config.timing(), reason, now) {
-            word.emit(out);
-            return true;
+            return Some(Next::Word(word));
         }
-        let Some(to) = self.greeting.peer() else { return false };
+        let to = self.greeting.peer()?;
         let (from, ack) = (self.greeting.own(), self.stream.ack());
         if self.acks_owed <= 1
-            && let Some((number, item)) = self.stream.next_out(now)
+            && let Some((sending, item)) = self.stream.next_out(now)
         {
             self.acks_owed = 0;
-            Packet::Stream { to, from, number, ack, item }.emit(out);
-            return true;
+            return Some(Next::Item(Packet::Stream { to, from, sending, ack, item }));
         }
         if self.acks_owed > 0 {
             self.acks_owed -= 1;
-            Word::Ack { to, from, ack }.emit(out);
-            return true;
+            let report = self.stream.report_within(self.config.ranges(), now);
+            return Some(Next::Word(Word::Ack { to, from, report }));
         }
-        false
+        None
     }
 
     /// Fills `out` with the next message, in place of what is in it; false if there is none.
     pub fn poll_message(&mut self, out: &mut Vec<u8>) -> bool {
-        let Some(message) = self.inbox.take() else { return false };
-        *out = message;
+        if !self.inbox.take(out) {
+            return false;
+        }
         self.fill_inbox();
         true
     }
@@ -346,6 +436,22 @@ impl Channel {
         self.greeting.tick(now);
         // There is no limit to its patience.
         self.stream.tick(now);
+    }
+
+    /// How often in a row what was sent has been sent again for want of any answer.
+    pub fn tries(&self) -> u32 {
+        self.stream.tries()
+    }
+
+    /// Fills `room` with a frame of just that length, of which [`Event::Passed`] tells if it arrives; false where the other
+    /// end is not known, or where there is too little room. A port that has two ways learns by it which length passes on one.
+    pub fn probe_into(&mut self, nonce: u64, room: &mut [u8]) -> bool {
+        let Some(to) = self.greeting.peer() else { return false };
+        let Some(padding) = room.len().checked_sub(Word::PROBE) else { return false };
+        let padding = u32::try_from(padding).unwrap_or(u32::MAX);
+        let from = self.greeting.own();
+        self.probed = Some(nonce);
+        Word::Probe { to, from, nonce, padding }.emit_into(room) == Some(room.len())
     }
 
     /// Everything sent has been acknowledged.

@@ -1,20 +1,32 @@
 //! A stream of items each way, in order and exactly once, over frames that are lost, repeated and overtaken:
-//! numbers, acknowledgements, retransmission. A state machine: frames and the time go in, frames and a
-//! deadline come out.
+//! numbers, acknowledgements, retransmission, and how much may be on its way. A state machine: frames and the time go in,
+//! frames and a deadline come out.
 //!
-//! [`Stream`] is one end: its sending half (`tx`) and its receiving half (`rx`).
+//! [`Stream`] is one end: its sending half (`tx`) and its receiving half (`rx`). What was lost is found out by RACK
+//! (`rack`) from reports of what has come out of its turn; the end of a flight is probed once, and what stays unanswered
+//! then is sent again with waits that double. [`Control`] says what else limits the sending half.
 
+mod control;
+mod load;
+mod rack;
 mod rtt;
 mod rx;
 mod tx;
 
+pub use control::Control;
+pub use load::Load;
 pub use rtt::Timing;
 use rx::Rx;
 use tx::Tx;
-pub use tx::Verdict;
+pub use tx::{Counts, Verdict};
 
 use crate::Time;
 use crate::sequence::expand;
+use crate::wire::{Report, Sending};
+use core::time::Duration;
+
+/// The largest window: a small part of what 32 bits tell apart.
+const WINDOW_MAX: usize = 1 << 24;
 
 /// One end of a stream: sends items `O`, receives items `I`. Numbers are of 64 bits here; their lower halves
 /// travel.
@@ -37,7 +49,7 @@ pub enum Place {
     Outside,
 }
 
-impl<O: Clone, I> Stream<O, I> {
+impl<O: Clone + Load, I> Stream<O, I> {
     /// An end of which `window` items may be on their way. Its first item has the number `sends_from`, and the
     /// other end's has `receives_from`.
     pub fn new(
@@ -45,8 +57,23 @@ impl<O: Clone, I> Stream<O, I> {
         window: usize,
         (sends_from, receives_from): (u64, u64),
     ) -> Stream<O, I> {
-        let (tx, rx) = (Tx::new(timing, window, sends_from), Rx::new(window, receives_from));
-        Stream { tx, rx, ack_limit: None }
+        Stream::controlled(timing, window, Control::Fixed, (sends_from, receives_from))
+    }
+
+    /// As [`Stream::new`], and `control` limits what is sent further.
+    pub fn controlled(
+        timing: Timing,
+        window: usize,
+        control: Control,
+        (sends_from, receives_from): (u64, u64),
+    ) -> Stream<O, I> {
+        let tx = Tx::new(timing, window, control, sends_from);
+        Stream { tx, rx: Rx::new(window, receives_from), ack_limit: None }
+    }
+
+    /// The far side acknowledges up to so long after a frame has come; waits are that much longer.
+    pub fn expect_ack_delay(&mut self, delay: Duration) {
+        self.tx.expect_ack_delay(delay);
     }
 
     /// The other end's first item will have that number. Nothing has been received yet.
@@ -69,9 +96,9 @@ impl<O: Clone, I> Stream<O, I> {
         self.tx.backlog()
     }
 
-    /// The next item to send, with its number as it travels.
-    pub fn next_out(&mut self, now: Time) -> Option<(u32, O)> {
-        self.tx.next(now).map(|(number, item)| (number as u32, item))
+    /// The next item to send, with its number and that of this sending as they travel.
+    pub fn next_out(&mut self, now: Time) -> Option<(Sending, O)> {
+        self.tx.next(now)
     }
 
     /// The acknowledgement to send: everything before this number has been taken.
@@ -84,10 +111,31 @@ impl<O: Clone, I> Stream<O, I> {
         self.ack_limit = Some(number);
     }
 
-    /// An item has come.
-    pub fn came(&mut self, number: u32, item: I) -> Place {
+    /// All that is to be told to the sender: what [`Stream::ack`] tells, what has come out of its turn, and which
+    /// sending came last.
+    pub fn report(&self, now: Time) -> Report {
+        self.report_within(Report::RANGES, now)
+    }
+
+    /// As [`Stream::report`], with at most so many ranges of items out of their turn.
+    pub fn report_within(&self, ranges: usize, now: Time) -> Report {
+        self.rx.report(self.ack_limit, ranges, now)
+    }
+
+    /// Whether items are missing before one that has come.
+    pub fn has_gap(&self) -> bool {
+        self.rx.has_gap()
+    }
+
+    /// The frame that is about to be handed in came with a mark of congestion (ECN CE).
+    pub fn marked(&mut self) {
+        self.rx.marked();
+    }
+
+    /// An item has come by that sending.
+    pub fn came(&mut self, sending: Sending, item: I, now: Time) -> Place {
         let next = self.rx.ack();
-        match expand(number, next) {
+        let place = match expand(sending.number, next) {
             Some(number) if self.rx.came(number, item) => {
                 if number == next {
                     Place::Next
@@ -96,7 +144,19 @@ impl<O: Clone, I> Stream<O, I> {
                 }
             }
             _ => Place::Outside,
-        }
+        };
+        self.rx.saw(sending, now);
+        place
+    }
+
+    /// The next item in order has come by that sending, and is taken at once; its number. `None` if it is not the next one,
+    /// or is here already: then nothing is noted.
+    pub fn came_next(&mut self, sending: Sending, now: Time) -> Option<u64> {
+        let number = expand(sending.number, self.rx.ack())?;
+        self.rx.came_next(number).then(|| {
+            self.rx.saw(sending, now);
+            number
+        })
     }
 
     /// The next item in order.
@@ -114,11 +174,26 @@ impl<O: Clone, I> Stream<O, I> {
         self.rx.discard();
     }
 
-    /// An acknowledgement has come, `alone` or with an item. Returns it in full; `None` if it acknowledges what
-    /// has not been sent, which it is then not.
-    pub fn acknowledged(&mut self, ack: u32, alone: bool, now: Time) -> Option<u64> {
-        let ack = expand(ack, self.tx.base())?;
-        self.tx.acknowledged(ack, alone, now).then_some(ack)
+    /// An acknowledgement has come. Returns the first number not yet received in full; `None` if it acknowledges
+    /// what has not been sent, which it is then not.
+    pub fn acknowledged(&mut self, report: &Report, now: Time) -> Option<u64> {
+        let ack = expand(report.next, self.tx.base())?;
+        self.tx.acknowledged(ack, report, now).then_some(ack)
+    }
+
+    /// Bytes that have been sent, and have neither arrived nor been taken for lost.
+    pub fn in_flight(&self) -> u64 {
+        self.tx.in_flight()
+    }
+
+    /// How often in a row the oldest item has been sent again for want of any answer.
+    pub fn tries(&self) -> u32 {
+        self.tx.tries()
+    }
+
+    /// What has become of what was sent.
+    pub fn counts(&self) -> Counts {
+        self.tx.counts()
     }
 
     /// When [`Stream::tick`] has something to do if no acknowledgement comes.

@@ -1,5 +1,6 @@
-//! How long to wait for an acknowledgement.
+//! How long a round trip takes, and how long to wait for an acknowledgement.
 
+use crate::Time;
 use core::time::Duration;
 
 /// The limits of retransmission.
@@ -26,21 +27,28 @@ impl Timing {
     }
 }
 
-/// The round trip as measured: its mean, and how much it varies.
+/// How long the shortest round trip counts, though none was as short since.
+const SHORTEST_FOR: Duration = Duration::from_secs(10);
+
+/// The round trip as measured: its mean, how much it varies, and its minimum. All in nanoseconds.
 #[derive(Debug)]
 pub(super) struct Rtt {
-    mean: Option<Duration>,
-    variation: Duration,
+    mean: Option<u64>,
+    variation: u64,
+    shortest: u64,
+    shortest_at: Time,
 }
 
 impl Rtt {
     pub(super) fn new() -> Rtt {
-        Rtt { mean: None, variation: Duration::ZERO }
+        Rtt { mean: None, variation: 0, shortest: u64::MAX, shortest_at: Time::ZERO }
     }
 
-    /// Another round trip. Of items that were sent once only: with others one cannot know which
-    /// sending was answered.
-    pub(super) fn measured(&mut self, sample: Duration) {
+    /// Another round trip (RFC 6298, section 2).
+    pub(super) fn measured(&mut self, sample: u64, now: Time) {
+        if sample <= self.shortest || now.since(self.shortest_at) > SHORTEST_FOR {
+            (self.shortest, self.shortest_at) = (sample, now);
+        }
         match self.mean {
             None => {
                 self.mean = Some(sample);
@@ -53,9 +61,26 @@ impl Rtt {
         }
     }
 
+    pub(super) fn mean(&self) -> Option<u64> {
+        self.mean
+    }
+
+    /// The shortest of late; zero if there is none.
+    pub(super) fn shortest(&self) -> u64 {
+        if self.mean.is_some() { self.shortest } else { 0 }
+    }
+
     /// How long to wait after `tries` retransmissions without an answer.
     pub(super) fn wait(&self, timing: &Timing, tries: u32) -> Duration {
-        let measured = self.mean.map_or(Duration::ZERO, |mean| mean + self.variation * 4);
-        timing.backed_off(measured.max(timing.first), tries)
+        let measured = self.mean.map_or(0, |mean| mean + self.variation * 4);
+        timing.backed_off(Duration::from_nanos(measured).max(timing.first), tries)
+    }
+
+    /// How long to wait until the end of a flight is probed (RFC 8985, section 7.2): `None` if no round trip has been
+    /// measured. The floor keeps a path of microseconds from being probed for every pause of its port.
+    pub(super) fn probe_wait(&self, timing: &Timing) -> Option<Duration> {
+        let mean = self.mean?;
+        let wait = Duration::from_nanos((2 * mean).max(mean + self.variation * 4));
+        Some(wait.max(timing.first / 4))
     }
 }

@@ -1,7 +1,10 @@
 //! Both ends against each other over a bad network, and scripts of single frames.
 
-use super::{Place, Stream, Timing, Tx, Verdict};
+#![allow(clippy::single_range_in_vec_init, reason = "reports of a single range")]
+
+use super::{Control, Load, Place, Stream, Timing, Tx, Verdict};
 use crate::Time;
+use crate::wire::{Held, Report, Seen, Sending};
 use core::time::Duration;
 use proptest::prelude::*;
 use sovia_simnet::{Change, Event, Link, Net, NodeId};
@@ -9,10 +12,17 @@ use sovia_simnet::{Change, Event, Link, Net, NodeId};
 const TIMING: Timing =
     Timing { first: Duration::from_millis(1), longest: Duration::from_millis(16), tries: Some(20) };
 
+/// Each item takes that much of a network.
+impl Load for u32 {
+    fn bytes(&self) -> u32 {
+        1000
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Packet {
-    Item(u32, u32),
-    Ack(u32),
+    Item(Sending, u32),
+    Ack(Report),
 }
 
 type Sim = Net<Packet, ()>;
@@ -24,8 +34,8 @@ fn now(net: &Sim) -> Time {
 
 /// Sends what may be sent, and sets the timer.
 fn pump(net: &mut Sim, tx: &mut Ends, (from, to): (NodeId, NodeId)) {
-    while let Some((number, item)) = tx.next_out(now(net)) {
-        net.send(from, to, 1000, Packet::Item(number, item));
+    while let Some((sending, item)) = tx.next_out(now(net)) {
+        net.send(from, to, 1000, Packet::Item(sending, item));
     }
     if let Some(deadline) = tx.deadline() {
         net.set_timer(sovia_simnet::Time::from_nanos(deadline.nanos()), ());
@@ -53,14 +63,14 @@ fn run(
         match event {
             Event::Packet(packet) if packet.damaged => {}
             Event::Packet(packet) => match packet.payload {
-                Packet::Item(number, item) => {
+                Packet::Item(sending, item) => {
                     assert_eq!(packet.to, to);
-                    rx.came(number, item);
+                    rx.came(sending, item, now(&net));
                     got.extend(core::iter::from_fn(|| rx.take().map(|(_, item)| item)));
-                    net.send(to, from, 48, Packet::Ack(rx.ack()));
+                    net.send(to, from, 48, Packet::Ack(rx.report(now(&net))));
                 }
-                Packet::Ack(ack) => {
-                    assert!(tx.acknowledged(ack, true, now(&net)).is_some());
+                Packet::Ack(report) => {
+                    assert!(tx.acknowledged(&report, now(&net)).is_some());
                     pump(&mut net, &mut tx, (from, to));
                 }
             },
@@ -109,7 +119,14 @@ proptest! {
 }
 
 fn out(tx: &mut Ends, nanos: u64) -> Vec<(u32, u32)> {
-    core::iter::from_fn(|| tx.next_out(Time::from_nanos(nanos))).collect()
+    let next =
+        || tx.next_out(Time::from_nanos(nanos)).map(|(sending, item)| (sending.number, item));
+    core::iter::from_fn(next).collect()
+}
+
+/// The numbers of what is sent.
+fn numbers(tx: &mut Ends, nanos: u64) -> Vec<u32> {
+    out(tx, nanos).into_iter().map(|(number, _)| number).collect()
 }
 
 fn sender(window: usize, count: u32) -> Ends {
@@ -118,20 +135,41 @@ fn sender(window: usize, count: u32) -> Ends {
     tx
 }
 
+/// Everything before `next` has come, with those ranges of numbers behind it, the last by the sending `seen`.
+fn report(next: u32, held: &[core::ops::Range<u32>], seen: Option<(u32, u32)>) -> Report {
+    let mut report = Report::plain(next);
+    let mut end = next;
+    for range in held {
+        assert!(report.push(Held { skip: range.start - end, length: range.len() as u32 }));
+        end = range.end;
+    }
+    report.seen = seen
+        .map(|(number, transmission)| Seen { sending: Sending { number, transmission }, delay: 0 });
+    report
+}
+
+fn hear(tx: &mut Ends, report: &Report, nanos: u64) -> Option<u64> {
+    tx.acknowledged(report, Time::from_nanos(nanos))
+}
+
+fn came(rx: &mut Ends, number: u32) -> Place {
+    rx.came(Sending { number, transmission: number }, number, Time::ZERO)
+}
+
 #[test]
 fn lossless_link_needs_nothing_twice() {
     let mut tx = sender(4, 6);
     assert_eq!(out(&mut tx, 0), [(0, 0), (1, 1), (2, 2), (3, 3)]);
-    assert_eq!(tx.acknowledged(3, true, Time::from_nanos(1000)), Some(3));
+    assert_eq!(hear(&mut tx, &Report::plain(3), 1000), Some(3));
     assert_eq!(out(&mut tx, 1000), [(4, 4), (5, 5)]);
-    assert_eq!(tx.acknowledged(6, true, Time::from_nanos(2000)), Some(6));
-    assert_eq!((tx.deadline(), tx.backlog()), (None, 0));
+    assert_eq!(hear(&mut tx, &Report::plain(6), 2000), Some(6));
+    assert_eq!((tx.deadline(), tx.backlog(), tx.in_flight()), (None, 0, 0));
 }
 
 #[test]
 fn waits_double_up_to_the_longest_and_end_with_the_tries() {
-    let mut tx = Tx::new(Timing { tries: Some(6), ..TIMING }, 4, 0);
-    tx.push(0);
+    let mut tx = Tx::new(Timing { tries: Some(6), ..TIMING }, 4, Control::Fixed, 0);
+    tx.push(0u32);
     let mut waits = Vec::new();
     loop {
         let now = tx.deadline().unwrap_or(Time::ZERO);
@@ -146,49 +184,150 @@ fn waits_double_up_to_the_longest_and_end_with_the_tries() {
 
 #[test]
 fn waits_never_end_without_a_limit_of_tries() {
-    let mut tx = Tx::new(Timing { tries: None, ..TIMING }, 4, 0);
-    tx.push(0);
-    assert_eq!(tx.next(Time::ZERO), Some((0, 0)));
-    for _ in 0..10_000 {
+    let mut tx = Tx::new(Timing { tries: None, ..TIMING }, 4, Control::Fixed, 0);
+    tx.push(0u32);
+    assert!(tx.next(Time::ZERO).is_some());
+    for n in 1..10_000 {
         let now = tx.deadline().unwrap();
         assert_eq!(tx.tick(now), Verdict::Again);
-        assert_eq!(tx.next(now), Some((0, 0)));
+        let sending = Sending { number: 0, transmission: n };
+        assert_eq!(tx.next(now), Some((sending, 0)));
     }
 }
 
 #[test]
-fn lost_item_is_sent_again_after_three_repeated_acks() {
+fn lost_item_is_sent_again_when_three_behind_it_have_come() {
     let mut tx = sender(8, 5);
     assert_eq!(out(&mut tx, 0).len(), 5);
-    for _ in 0..2 {
-        assert_eq!(tx.acknowledged(0, true, Time::from_nanos(500)), Some(0));
-        assert_eq!(out(&mut tx, 500), []);
-    }
-    assert_eq!(tx.acknowledged(0, true, Time::from_nanos(500)), Some(0));
-    assert_eq!(out(&mut tx, 500), [(0, 0)], "long before the deadline");
-    for _ in 0..10 {
-        tx.acknowledged(0, true, Time::from_nanos(600));
-    }
-    assert_eq!(out(&mut tx, 600), [], "once is enough");
+    hear(&mut tx, &report(0, &[1..3], Some((2, 2))), 400);
+    assert_eq!(numbers(&mut tx, 400), [0u32; 0], "it may have been overtaken");
+    hear(&mut tx, &report(0, &[1..4], Some((3, 3))), 500);
+    assert_eq!(numbers(&mut tx, 500), [0], "long before the deadline");
+    hear(&mut tx, &report(0, &[1..5], Some((4, 4))), 600);
+    assert_eq!(numbers(&mut tx, 600), [0u32; 0], "once is enough");
+    assert_eq!(hear(&mut tx, &report(5, &[], Some((0, 5))), 900), Some(5));
+    assert_eq!((tx.counts().sent, tx.counts().again, tx.counts().lost), (6, 1, 1));
 }
 
 #[test]
-fn after_a_timeout_each_item_is_sent_once_though_time_passes() {
+fn lost_item_is_sent_again_when_time_for_reordering_has_passed() {
+    let mut tx = sender(8, 2);
+    assert_eq!(out(&mut tx, 0).len(), 2);
+    hear(&mut tx, &report(0, &[1..2], Some((1, 1))), 400);
+    assert_eq!(numbers(&mut tx, 400), [0u32; 0]);
+    let due = tx.deadline().unwrap();
+    assert_eq!(due.nanos(), 500, "a quarter of a round trip more");
+    assert_eq!(tx.tick(Time::from_nanos(499)), Verdict::Patience);
+    assert_eq!(tx.tick(due), Verdict::Again);
+    assert_eq!(numbers(&mut tx, 500), [0]);
+}
+
+/// Only what is lost: of nine items the first, the third and the sixth.
+#[test]
+fn only_what_is_lost_is_sent_again() {
+    let mut tx = sender(16, 9);
+    assert_eq!(out(&mut tx, 0).len(), 9);
+    hear(&mut tx, &report(0, &[1..2, 3..5, 6..9], Some((8, 8))), 500);
+    assert_eq!(numbers(&mut tx, 500), [0, 2, 5]);
+    assert_eq!(tx.in_flight(), 3 * 1000);
+}
+
+#[test]
+fn lost_retransmission_is_found_by_what_was_sent_behind_it() {
+    let mut tx = sender(16, 12);
+    (0..4).for_each(|_| assert!(tx.next_out(Time::ZERO).is_some()));
+    hear(&mut tx, &report(0, &[1..4], Some((3, 3))), 1000);
+    assert_eq!(numbers(&mut tx, 1000), [0, 4, 5, 6, 7, 8, 9, 10, 11]);
+    hear(&mut tx, &report(0, &[1..7], Some((6, 7))), 2000);
+    assert_eq!(
+        numbers(&mut tx, 2000),
+        [0],
+        "its retransmission was sent before what has come since"
+    );
+    assert_eq!(tx.counts().timeouts, 0);
+}
+
+#[test]
+fn reordering_widens_the_time_that_is_given() {
+    let mut tx = sender(64, 40);
+    let mut now = 0;
+    let mut waits = Vec::new();
+    for first in (0..24).step_by(6) {
+        now += 10_000;
+        (0..6).for_each(|_| assert!(tx.next_out(Time::from_nanos(now)).is_some()));
+        now += 1000;
+        hear(&mut tx, &report(first, &[first + 1..first + 2], None), now);
+        let due = tx.deadline().unwrap();
+        waits.push(due.nanos() - now);
+        now = due.nanos();
+        tx.tick(due);
+        assert!(tx.next_out(due).is_some_and(|(sending, _)| sending.number == first));
+        // The first sending of it was late and not lost.
+        let transmission = first / 6 * 7;
+        now += 10;
+        hear(&mut tx, &report(first + 6, &[], Some((first, transmission))), now);
+    }
+    assert_eq!(waits[0], 250);
+    assert!(waits.windows(2).all(|two| two[0] < two[1]), "{waits:?}");
+    assert!(waits[3] <= 2000, "{waits:?}");
+    assert_eq!(tx.counts().mistaken, 4);
+}
+
+#[test]
+fn end_of_a_flight_is_probed_once_and_then_waited_for() {
+    let mut tx = sender(8, 6);
+    (0..3).for_each(|_| assert!(tx.next_out(Time::ZERO).is_some()));
+    hear(&mut tx, &report(1, &[], Some((0, 0))), 400_000);
+    assert_eq!(numbers(&mut tx, 400_000), [3, 4, 5]);
+    let due = tx.deadline().unwrap();
+    assert_eq!(due.nanos(), 1_600_000, "the mean and its variation");
+    assert_eq!(tx.tick(due), Verdict::Again);
+    assert_eq!(numbers(&mut tx, due.nanos()), [5], "the last one");
+    let resort = tx.deadline().unwrap();
+    assert_eq!(tx.tick(resort), Verdict::Again);
+    assert_eq!(numbers(&mut tx, resort.nanos()), [1], "the oldest, and no other");
+    assert_eq!(tx.counts().timeouts, 1);
+    // The probe's arrival tells of the loss of all the others.
+    let now = resort.nanos() + 400_000;
+    hear(&mut tx, &report(1, &[5..6], Some((5, 6))), now);
+    assert_eq!(numbers(&mut tx, now), [2, 3, 4]);
+}
+
+#[test]
+fn after_a_timeout_its_acknowledgement_tells_what_else_is_lost() {
     let mut tx = sender(8, 5);
     assert_eq!(out(&mut tx, 0).len(), 5);
     let deadline = tx.deadline().unwrap();
     assert_eq!(tx.tick(deadline), Verdict::Again);
-    let sent: Vec<_> =
-        (1..20).map_while(|i| tx.next_out(Time::from_nanos(deadline.nanos() + i))).collect();
-    assert_eq!(sent.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    assert_eq!(numbers(&mut tx, deadline.nanos()), [0]);
+    let now = deadline.nanos() + 50_000;
+    assert_eq!(hear(&mut tx, &report(1, &[], Some((0, 5))), now), Some(1));
+    assert_eq!(numbers(&mut tx, now), [1, 2, 3, 4], "all of them were sent long before it");
 }
 
 #[test]
-fn acks_that_come_with_items_tell_of_no_loss() {
+fn round_trip_is_measured_of_what_was_sent_again() {
+    let mut tx = sender(8, 1);
+    out(&mut tx, 0);
+    let deadline = tx.deadline().unwrap();
+    tx.tick(deadline);
+    out(&mut tx, deadline.nanos());
+    let seen = Seen { sending: Sending { number: 0, transmission: 1 }, delay: 4_000_000 };
+    let mut report = Report::plain(1);
+    report.seen = Some(seen);
+    hear(&mut tx, &report, deadline.nanos() + 12_000_000);
+    tx.push(1);
+    let now = deadline.nanos() + 20_000_000;
+    assert_eq!(numbers(&mut tx, now), [1]);
+    assert_eq!(tx.deadline().unwrap().nanos() - now, 16_000_000, "not more than the longest");
+}
+
+#[test]
+fn acks_that_tell_nothing_new_tell_of_no_loss() {
     let mut tx = sender(8, 5);
     out(&mut tx, 0);
     for _ in 0..10 {
-        assert_eq!(tx.acknowledged(0, false, Time::from_nanos(500)), Some(0));
+        assert_eq!(hear(&mut tx, &Report::plain(0), 500), Some(0));
     }
     assert_eq!(out(&mut tx, 500), []);
 }
@@ -197,47 +336,121 @@ fn acks_that_come_with_items_tell_of_no_loss() {
 fn ack_of_what_was_not_sent_is_ignored() {
     let mut tx = sender(4, 6);
     out(&mut tx, 0);
-    assert_eq!(tx.acknowledged(5, true, Time::ZERO), None);
+    assert_eq!(hear(&mut tx, &Report::plain(5), 0), None);
     assert_eq!(tx.backlog(), 6);
-    assert_eq!(tx.acknowledged(u32::MAX, true, Time::ZERO), None, "before the first number");
-    assert_eq!(tx.acknowledged(4, true, Time::ZERO), Some(4));
-    assert_eq!(tx.acknowledged(2, true, Time::ZERO), Some(2), "late, and true");
+    assert_eq!(hear(&mut tx, &Report::plain(u32::MAX), 0), None, "before the first number");
+    let lies = [
+        report(0, &[1..1_000_000], None),
+        report(0, &[4..6], Some((5, 9))),
+        report(0, &[], Some((0, 77))),
+    ];
+    lies.iter().for_each(|lie| assert_eq!(hear(&mut tx, lie, 0), Some(0)));
+    assert_eq!(hear(&mut tx, &Report::plain(4), 0), Some(4));
+    assert_eq!(hear(&mut tx, &Report::plain(2), 0), Some(2), "late, and true");
     assert_eq!(tx.backlog(), 2);
+}
+
+#[test]
+fn no_more_is_sent_than_the_receiver_keeps() {
+    let mut tx = sender(8, 20);
+    assert_eq!(out(&mut tx, 0).len(), 8);
+    let mut few = Report::plain(8);
+    few.room = 3;
+    hear(&mut tx, &few, 100);
+    assert_eq!(numbers(&mut tx, 100), [8, 9, 10]);
 }
 
 #[test]
 fn receiver_puts_items_in_order_and_drops_repeated_ones() {
     let mut rx = Ends::new(TIMING, 4, (0, 0));
-    assert_eq!(rx.came(2, 2), Place::Early);
+    assert_eq!(came(&mut rx, 2), Place::Early);
     assert_eq!((rx.take(), rx.ack()), (None, 0));
-    assert_eq!(rx.came(5, 5), Place::Outside, "more than the window ahead");
-    assert_eq!(rx.came(0, 0), Place::Next);
-    assert_eq!(rx.came(1, 1), Place::Early, "before 0 is taken");
+    assert_eq!(came(&mut rx, 5), Place::Outside, "more than the window ahead");
+    assert_eq!(came(&mut rx, 0), Place::Next);
+    assert_eq!(came(&mut rx, 1), Place::Early, "before 0 is taken");
     let got: Vec<_> = core::iter::from_fn(|| rx.take()).collect();
     assert_eq!(got, [(0, 0), (1, 1), (2, 2)]);
-    assert_eq!(rx.came(1, 1), Place::Outside);
+    assert_eq!(came(&mut rx, 1), Place::Outside);
     assert_eq!((rx.take(), rx.ack()), (None, 3));
+}
+
+#[test]
+fn item_that_is_taken_at_once_counts_as_one_that_was_kept() {
+    let mut rx = Ends::new(TIMING, 8, (0, 0));
+    let sending = |number: u32| Sending { number, transmission: number };
+    assert_eq!(rx.came_next(sending(1), Time::ZERO), None, "not the next one");
+    assert_eq!(rx.report(Time::ZERO), {
+        let mut plain = Report::plain(0);
+        plain.room = 8;
+        plain
+    });
+    assert_eq!(rx.came_next(sending(0), Time::ZERO), Some(0));
+    assert_eq!(came(&mut rx, 2), Place::Early);
+    assert_eq!(came(&mut rx, 4), Place::Early);
+    assert_eq!(rx.came_next(sending(1), Time::ZERO), Some(1));
+    let told = rx.report(Time::ZERO);
+    assert_eq!((told.next, told.ranges().len()), (2, 2));
+    assert_eq!(rx.came_next(sending(2), Time::ZERO), None, "it is here already");
+    assert_eq!(rx.take(), Some((2, 2)));
+    assert_eq!(rx.came_next(sending(2), Time::ZERO), None, "it has been taken");
+    assert_eq!(rx.came_next(sending(3), Time::ZERO), Some(3));
+    assert_eq!(rx.take(), Some((4, 4)));
+    assert_eq!((rx.ack(), rx.report(Time::ZERO).ranges().len()), (5, 0));
+}
+
+#[test]
+fn receiver_reports_what_has_come_out_of_its_turn() {
+    let mut rx = Ends::new(TIMING, 100, (0, 0));
+    for number in [3, 5, 4, 9, 0] {
+        came(&mut rx, number);
+    }
+    rx.take();
+    let told = rx.report(Time::from_nanos(70));
+    let mut expected = report(1, &[3..6, 9..10], Some((0, 0)));
+    expected.room = 100;
+    expected.seen = expected.seen.map(|seen| Seen { delay: 70, ..seen });
+    assert_eq!(told, expected);
+    assert!(rx.has_gap());
+    came(&mut rx, 2);
+    came(&mut rx, 1);
+    let told = rx.report(Time::ZERO);
+    assert_eq!((told.next, told.ranges()[0]), (1, Held { skip: 0, length: 5 }), "not taken yet");
+}
+
+#[test]
+fn receiver_with_more_ranges_than_fit_reports_the_newest() {
+    let mut rx = Ends::new(TIMING, 100, (0, 0));
+    (1..=20).for_each(|n| assert_eq!(came(&mut rx, 2 * n), Place::Early));
+    let told = rx.report_within(2, Time::ZERO);
+    assert_eq!(told.ranges(), [Held { skip: 38, length: 1 }, Held { skip: 1, length: 1 }]);
+    came(&mut rx, 4);
+    came(&mut rx, 11);
+    let told = rx.report_within(2, Time::ZERO);
+    assert_eq!(told.ranges(), [Held { skip: 8, length: 1 }, Held { skip: 1, length: 3 }]);
 }
 
 #[test]
 fn refused_item_is_not_acknowledged_nor_any_after_it() {
     let mut rx = Ends::new(TIMING, 4, (0, 0));
-    assert_eq!([0, 1, 2].map(|n| rx.came(n, n)), [Place::Next, Place::Early, Place::Early]);
+    assert_eq!([0, 1, 2].map(|n| came(&mut rx, n)), [Place::Next, Place::Early, Place::Early]);
     rx.take();
     let (number, _) = rx.take().unwrap();
     rx.refuse(number);
     rx.take();
     assert_eq!(rx.ack(), 1);
+    came(&mut rx, 4);
+    assert_eq!(rx.report(Time::ZERO).ranges(), []);
 }
 
 #[test]
 fn discarded_item_is_taken_when_it_comes_again() {
     let mut rx = Ends::new(TIMING, 4, (0, 0));
-    rx.came(0, 77);
+    rx.came(Sending { number: 0, transmission: 0 }, 77, Time::ZERO);
     assert_eq!(rx.peek(), Some(&77));
     rx.discard();
     assert_eq!((rx.take(), rx.ack()), (None, 0));
-    assert_eq!(rx.came(0, 0), Place::Next);
+    assert_eq!(rx.report(Time::ZERO).ranges(), []);
+    assert_eq!(came(&mut rx, 0), Place::Next);
     assert_eq!(rx.take(), Some((0, 0)));
 }
 
@@ -248,5 +461,16 @@ fn last_item_goes_out_beyond_a_full_window() {
     tx.finish(99);
     assert_eq!(out(&mut tx, 0), [(2, 99)], "in place of what was never sent");
     let mut rx = Ends::new(TIMING, 2, (0, 0));
-    assert_eq!(rx.came(2, 99), Place::Early, "just behind the window");
+    assert_eq!(came(&mut rx, 2), Place::Early, "just behind the window");
+}
+
+/// A peer costs this much where nothing is on its way.
+#[test]
+fn stream_at_rest_is_small_and_keeps_no_queue() {
+    let mut tx = sender(4000, 4000);
+    assert_eq!(out(&mut tx, 0).len(), 4000);
+    hear(&mut tx, &Report::plain(4000), 1000);
+    let (size, kept) = (size_of::<Ends>(), tx.tx.entries_kept());
+    println!("a stream: {size} bytes, {kept} entries kept");
+    assert!(size <= 800 && kept <= 128, "{size} bytes, {kept} entries");
 }

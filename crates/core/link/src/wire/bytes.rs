@@ -35,6 +35,15 @@ impl<'a> Reader<'a> {
         if self.array()? == [0; N] { Ok(()) } else { Err(Malformed::Value("reserved")) }
     }
 
+    /// Zeros up to the end, and how many.
+    pub(super) fn padding(&mut self) -> Result<u32, Malformed> {
+        let rest = self.rest();
+        if rest.iter().any(|&byte| byte != 0) {
+            return Err(Malformed::Value("padding"));
+        }
+        u32::try_from(rest.len()).map_err(|_| Malformed::Long)
+    }
+
     /// All that is left.
     pub(super) fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.0)
@@ -46,10 +55,42 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(super) fn put_u32(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_be_bytes());
+/// Where a frame is written.
+pub(super) trait Out {
+    fn put(&mut self, bytes: &[u8]);
 }
 
-pub(super) fn put_u64(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(&value.to_be_bytes());
+impl Out for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Room for a frame. What goes beyond it is not written, but counted.
+pub(super) struct Room<'a> {
+    bytes: &'a mut [u8],
+    pub(super) len: usize,
+}
+
+impl<'a> Room<'a> {
+    pub(super) fn new(bytes: &'a mut [u8]) -> Room<'a> {
+        Room { bytes, len: 0 }
+    }
+}
+
+impl Out for Room<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        if let Some(room) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
+            room.copy_from_slice(bytes);
+        }
+        self.len += bytes.len();
+    }
+}
+
+pub(super) fn put_u32(out: &mut impl Out, value: u32) {
+    out.put(&value.to_be_bytes());
+}
+
+pub(super) fn put_u64(out: &mut impl Out, value: u64) {
+    out.put(&value.to_be_bytes());
 }

@@ -7,7 +7,9 @@ use core::ops::Range;
 /// Bytes of the header.
 pub const HEADER: usize = 28;
 /// The version of the format.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// The flag of a frame whose checksum field is not used.
+const UNCHECKED: u8 = 1;
 
 /// Where the header's fields lie.
 mod field {
@@ -15,7 +17,8 @@ mod field {
 
     pub(super) const VERSION: usize = 0;
     pub(super) const KIND: usize = 1;
-    pub(super) const RESERVED: Range<usize> = 2..4;
+    pub(super) const FLAGS: usize = 2;
+    pub(super) const RESERVED: usize = 3;
     pub(super) const LENGTH: Range<usize> = 4..8;
     pub(super) const TO: Range<usize> = 8..16;
     pub(super) const FROM: Range<usize> = 16..24;
@@ -31,6 +34,17 @@ impl EndId {
     pub const NONE: EndId = EndId(0);
 }
 
+/// Whether frames bear a checksum of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Checksum {
+    /// CRC-32C over the whole frame. A frame without it is refused.
+    #[default]
+    Crc,
+    /// None is sent, and frames without one are taken: the link below drops what is damaged. Frames that have one
+    /// are checked all the same.
+    Link,
+}
+
 /// A view of a frame's bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<T> {
@@ -38,12 +52,19 @@ pub struct Frame<T> {
 }
 
 impl<T: AsRef<[u8]>> Frame<T> {
-    /// A view of a whole and undamaged frame.
+    /// A view of a whole and undamaged frame, which must have a checksum.
     ///
     /// # Errors
-    /// [`Malformed`]: the length, the version, the reserved bytes and the checksum are checked; what the
-    /// body means is not.
+    /// [`Malformed`]: the length, the version, the flags and the checksum are checked; what the body means is not.
     pub fn checked(bytes: T) -> Result<Frame<T>, Malformed> {
+        Frame::checked_for(bytes, Checksum::Crc)
+    }
+
+    /// A view of a whole frame, that has been checked here or by the link below.
+    ///
+    /// # Errors
+    /// As [`Frame::checked`].
+    pub fn checked_for(bytes: T, link: Checksum) -> Result<Frame<T>, Malformed> {
         let frame = Frame { bytes };
         let all = frame.bytes.as_ref();
         let header = all.first_chunk::<HEADER>().ok_or(Malformed::Short)?;
@@ -53,10 +74,18 @@ impl<T: AsRef<[u8]>> Frame<T> {
         if frame.length() < HEADER || frame.length() > all.len() {
             return Err(Malformed::Short);
         }
-        if checksum(&all[..frame.length()]).to_be_bytes() != all[field::CHECKSUM] {
-            return Err(Malformed::Checksum);
+        match header[field::FLAGS] {
+            UNCHECKED if link == Checksum::Crc => return Err(Malformed::Unchecked),
+            // So that a changed flag alone turns no check off.
+            UNCHECKED if all[field::CHECKSUM] != [0; 4] => return Err(Malformed::Checksum),
+            UNCHECKED => {}
+            _ if checksum(&all[..frame.length()]).to_be_bytes() != all[field::CHECKSUM] => {
+                return Err(Malformed::Checksum);
+            }
+            0 => {}
+            _ => return Err(Malformed::Value("flags")),
         }
-        if all[field::RESERVED] != [0; 2] {
+        if header[field::RESERVED] != 0 {
             return Err(Malformed::Value("reserved"));
         }
         Ok(frame)
@@ -99,14 +128,14 @@ impl<'a> Frame<&'a [u8]> {
     }
 }
 
-/// Begins a frame in a buffer, whose contents are lost. The body is to be appended, and the frame sealed.
-pub(super) fn begin(out: &mut Vec<u8>, kind: u8, to: EndId, from: EndId) {
-    out.clear();
-    out.resize(HEADER, 0);
-    out[field::VERSION] = FORMAT;
-    out[field::KIND] = kind;
-    out[field::TO].copy_from_slice(&to.0.to_be_bytes());
-    out[field::FROM].copy_from_slice(&from.0.to_be_bytes());
+/// The header of a frame that is to be sealed once its body is behind it.
+pub(super) fn begin(kind: u8, to: EndId, from: EndId) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[field::VERSION] = FORMAT;
+    header[field::KIND] = kind;
+    header[field::TO].copy_from_slice(&to.0.to_be_bytes());
+    header[field::FROM].copy_from_slice(&from.0.to_be_bytes());
+    header
 }
 
 /// Writes the length and the checksum of a frame whose other bytes are there. Fewer bytes than a header are left
@@ -115,10 +144,20 @@ pub fn seal(frame: &mut [u8]) {
     if frame.len() < HEADER {
         return;
     }
-    let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-    frame[field::LENGTH].copy_from_slice(&length.to_be_bytes());
+    write_length(frame);
     let sum = checksum(frame).to_be_bytes();
     frame[field::CHECKSUM].copy_from_slice(&sum);
+}
+
+/// As [`seal`], with the flag that there is no checksum in place of one.
+pub(super) fn seal_unchecked(frame: &mut [u8]) {
+    write_length(frame);
+    frame[field::FLAGS] = UNCHECKED;
+}
+
+fn write_length(frame: &mut [u8]) {
+    let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    frame[field::LENGTH].copy_from_slice(&length.to_be_bytes());
 }
 
 /// The checksum of a frame, whatever its checksum field has.

@@ -1,6 +1,6 @@
 //! What a stream consists of.
 
-use super::bytes::{Reader, put_u32, put_u64};
+use super::bytes::{Out, Reader, put_u32, put_u64};
 use super::part::{READ_REPLY, SEND, WRITE};
 use super::{Malformed, Part};
 
@@ -65,7 +65,7 @@ impl Closing {
 
 impl<B: AsRef<[u8]>> Item<B> {
     /// Bytes that it occupies in a frame.
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             Item::Part(part) => part.size(),
             Item::Read { .. } => 20,
@@ -73,18 +73,18 @@ impl<B: AsRef<[u8]>> Item<B> {
         }
     }
 
-    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+    pub(super) fn emit(&self, out: &mut impl Out) {
         match self {
             Item::Part(part) => part.emit(out),
             Item::Read { address, handle, length } => {
-                out.extend_from_slice(&[READ, 0, 0, 0]);
+                out.put(&[READ, 0, 0, 0]);
                 put_u64(out, *address);
                 put_u32(out, *handle);
                 put_u32(out, *length);
             }
             Item::Close(closing) => {
                 let (code, number) = closing.code();
-                out.extend_from_slice(&[CLOSE, code, 0, 0]);
+                out.put(&[CLOSE, code, 0, 0]);
                 put_u64(out, number);
             }
         }

@@ -15,6 +15,9 @@ pub enum Malformed {
     /// It has been damaged.
     #[error("the frame's checksum does not match")]
     Checksum,
+    /// It has no checksum, on a link that requires one.
+    #[error("the frame has no checksum, and this link requires one")]
+    Unchecked,
     /// There is no such kind.
     #[error("the frame is of the unknown kind {0}")]
     Kind(u8),

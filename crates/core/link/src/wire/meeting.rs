@@ -1,6 +1,6 @@
 //! How two VIs find each other.
 
-use super::bytes::{Reader, put_u32};
+use super::bytes::{Out, Reader, put_u32};
 use super::{EndId, Malformed};
 use via::{NetAddress, Reliability, ViAttributes};
 
@@ -91,12 +91,12 @@ const RDMA_WRITE: u8 = 1;
 const RDMA_READ: u8 = 2;
 const PEER: u8 = 4;
 
-fn put_terms(out: &mut Vec<u8>, attributes: &ViAttributes, peer: bool) {
+fn put_terms(out: &mut impl Out, attributes: &ViAttributes, peer: bool) {
     let flag = |bit, set| if set { bit } else { 0 };
     let flags = flag(RDMA_WRITE, attributes.enable_rdma_write)
         | flag(RDMA_READ, attributes.enable_rdma_read)
         | flag(PEER, peer);
-    out.extend_from_slice(&[attributes.reliability.bits() as u8, flags, 0, 0]);
+    out.put(&[attributes.reliability.bits() as u8, flags, 0, 0]);
     put_u32(out, attributes.max_transfer_size);
 }
 
@@ -120,13 +120,13 @@ fn terms(reader: &mut Reader<'_>) -> Result<(ViAttributes, bool), Malformed> {
     Ok((attributes, flags & PEER != 0))
 }
 
-fn put_address(out: &mut Vec<u8>, address: &NetAddress) {
+fn put_address(out: &mut impl Out, address: &NetAddress) {
     debug_assert!(address.host.len().max(address.discriminator.len()) <= ADDRESS_PART);
     let [host, discriminator] =
         [&address.host, &address.discriminator].map(|part| &part[..part.len().min(ADDRESS_PART)]);
-    out.extend_from_slice(&[host.len() as u8, discriminator.len() as u8]);
-    out.extend_from_slice(host);
-    out.extend_from_slice(discriminator);
+    out.put(&[host.len() as u8, discriminator.len() as u8]);
+    out.put(host);
+    out.put(discriminator);
 }
 
 fn address(reader: &mut Reader<'_>) -> Result<NetAddress, Malformed> {
@@ -162,7 +162,7 @@ impl Meeting {
         }
     }
 
-    pub(super) fn emit_body(&self, out: &mut Vec<u8>) {
+    pub(super) fn emit_body(&self, out: &mut impl Out) {
         match self {
             Meeting::Request(request) => {
                 put_terms(out, &request.attributes, request.peer);
@@ -178,12 +178,12 @@ impl Meeting {
                     Answer::Reliability => 3,
                     Answer::MaxTransferSize => 4,
                 };
-                out.extend_from_slice(&[verdict, 0, 0, 0]);
+                out.put(&[verdict, 0, 0, 0]);
                 if let Answer::Accepted { attributes, .. } = answer {
                     put_terms(out, attributes, false);
                 }
             }
-            Meeting::Settled { connected, .. } => out.push(u8::from(*connected)),
+            Meeting::Settled { connected, .. } => out.put(&[u8::from(*connected)]),
             Meeting::Poke { local, remote } | Meeting::Poked { local, remote } => {
                 put_address(out, local);
                 put_address(out, remote);

@@ -1,17 +1,18 @@
 //! Every kind of frame, as plain values.
 
-use super::bytes::{Reader, put_u32, put_u64};
-use super::frame::{HEADER, begin, seal};
+use super::bytes::{Out, Reader, Room, put_u32, put_u64};
+use super::frame::{Checksum, HEADER, begin, seal, seal_unchecked};
 use super::meeting::{POKED, REQUEST};
-use super::{EndId, Frame, Item, Malformed, Meeting, Part};
+use super::{EndId, Frame, Item, Malformed, Meeting, Part, Report, Sending};
 
 /// What a frame says; `B` are the bytes of messages.
 ///
 /// ```
 /// use sovia_link::Malformed;
-/// use sovia_link::wire::{EndId, Packet};
+/// use sovia_link::wire::{EndId, Packet, Report};
 ///
-/// let ack: Packet<&[u8]> = Packet::Ack { to: EndId::default(), from: EndId::default(), ack: 17 };
+/// let (to, from) = (EndId::default(), EndId::default());
+/// let ack: Packet<&[u8]> = Packet::Ack { to, from, report: Report::plain(17) };
 /// let mut frame = Vec::new();
 /// ack.emit(&mut frame);
 /// assert_eq!(Packet::parse(&frame), Ok(ack));
@@ -27,8 +28,8 @@ pub enum Packet<B> {
         to: EndId,
         /// The end that sends it.
         from: EndId,
-        /// The item's number, modulo 2^32.
-        number: u32,
+        /// The item's number, and that of this sending.
+        sending: Sending,
         /// Every item before this number has been received from `to`.
         ack: u32,
         /// What it carries.
@@ -40,8 +41,8 @@ pub enum Packet<B> {
         to: EndId,
         /// The end that sends it.
         from: EndId,
-        /// Every item before this number has been received from `to`.
-        ack: u32,
+        /// What has been received from `to`.
+        report: Report,
     },
     /// Part of a message of an unreliable connection.
     Datagram {
@@ -74,6 +75,8 @@ pub enum Packet<B> {
         from: EndId,
         /// To be echoed.
         nonce: u64,
+        /// Bytes of zeros behind it, which make the frame as long as the path is to be tried for.
+        padding: u32,
     },
     /// It is.
     Echo {
@@ -99,7 +102,15 @@ const HELLO: u8 = 5;
 const PROBE: u8 = 6;
 const ECHO: u8 = 7;
 
+/// Bytes of a frame that carries a part of a send by a stream, beside the part's own.
+pub(crate) const STREAM_PART: usize = HEADER + 12 + 16;
+/// Bytes of a frame that carries a part of any message, beside the part's own, at most: an RDMA write's has the most.
+pub const OVERHEAD: usize = STREAM_PART + 12;
+
 impl<B: AsRef<[u8]>> Packet<B> {
+    /// Bytes of a probe without padding.
+    pub(crate) const PROBE: usize = HEADER + 8;
+
     fn header(&self) -> (u8, EndId, EndId) {
         match *self {
             Packet::Stream { to, from, .. } => (STREAM, to, from),
@@ -113,46 +124,92 @@ impl<B: AsRef<[u8]>> Packet<B> {
         }
     }
 
-    /// Writes the frame into a buffer, whose contents are lost.
+    /// Writes the frame into a buffer, whose contents are lost. It has a checksum.
     pub fn emit(&self, out: &mut Vec<u8>) {
+        self.emit_for(out, Checksum::Crc);
+    }
+
+    /// Writes the frame into a buffer, whose contents are lost, for a link that needs a checksum or has its own.
+    pub fn emit_for(&self, out: &mut Vec<u8>, link: Checksum) {
+        out.clear();
+        self.put(out);
+        finish(out, link);
+    }
+
+    /// Writes the frame to the beginning of `room`, and gives its length; `None` if there is too little room. It has a
+    /// checksum.
+    pub fn emit_into(&self, room: &mut [u8]) -> Option<usize> {
+        let mut out = Room::new(room);
+        self.put(&mut out);
+        let len = out.len;
+        finish(room.get_mut(..len)?, Checksum::Crc);
+        Some(len)
+    }
+
+    /// The frame, to be finished.
+    fn put(&self, out: &mut impl Out) {
         let (kind, to, from) = self.header();
-        begin(out, kind, to, from);
+        out.put(&begin(kind, to, from));
         match self {
-            Packet::Stream { number, ack, item, .. } => {
-                out.reserve(8 + item.size());
-                put_u32(out, *number);
+            Packet::Stream { sending, ack, item, .. } => {
+                put_u32(out, sending.number);
+                put_u32(out, sending.transmission);
                 put_u32(out, *ack);
                 item.emit(out);
             }
-            Packet::Ack { ack, .. } => put_u32(out, *ack),
+            Packet::Ack { report, .. } => report.emit(out),
             Packet::Datagram { message, part, .. } => {
-                out.reserve(8 + part.size());
                 put_u64(out, *message);
                 part.emit(out);
             }
             Packet::Gone { .. } | Packet::Hello { .. } => {}
-            Packet::Probe { nonce, .. } | Packet::Echo { nonce, .. } => put_u64(out, *nonce),
+            Packet::Probe { nonce, padding, .. } => {
+                put_u64(out, *nonce);
+                const ZEROS: [u8; 64] = [0; 64];
+                let mut left = *padding as usize;
+                while left > 0 {
+                    let some = left.min(ZEROS.len());
+                    out.put(&ZEROS[..some]);
+                    left -= some;
+                }
+            }
+            Packet::Echo { nonce, .. } => put_u64(out, *nonce),
             Packet::Meeting(meeting) => meeting.emit_body(out),
         }
-        seal(out);
+    }
+}
+
+fn finish(frame: &mut [u8], link: Checksum) {
+    match link {
+        Checksum::Crc => seal(frame),
+        Checksum::Link => seal_unchecked(frame),
     }
 }
 
 impl<'a> Packet<&'a [u8]> {
-    /// What a frame says.
+    /// What a frame says, which must have a checksum.
     ///
     /// # Errors
     /// [`Malformed`]
     pub fn parse(frame: &'a [u8]) -> Result<Packet<&'a [u8]>, Malformed> {
-        let frame = Frame::checked(frame)?;
+        Packet::parse_for(frame, Checksum::Crc)
+    }
+
+    /// What a frame says that came over a link which needs a checksum or has its own.
+    ///
+    /// # Errors
+    /// [`Malformed`]
+    pub fn parse_for(frame: &'a [u8], link: Checksum) -> Result<Packet<&'a [u8]>, Malformed> {
+        let frame = Frame::checked_for(frame, link)?;
         let (kind, to, from) = (frame.kind(), frame.to(), frame.from());
         let reader = &mut Reader(frame.into_body());
         let packet = match kind {
             STREAM => {
-                let (number, ack) = (reader.u32()?, reader.u32()?);
-                Packet::Stream { to, from, number, ack, item: Item::parse(reader)? }
+                let sending = Sending { number: reader.u32()?, transmission: reader.u32()? };
+                let ack = reader.u32()?;
+                Packet::Stream { to, from, sending, ack, item: Item::parse(reader)? }
             }
-            ACK => Packet::Ack { to, from, ack: reader.u32()? },
+            ACK => Packet::Ack { to, from, report: Report::parse(reader)? },
             DATAGRAM => {
                 let message = reader.u64()?;
                 let tag = reader.u8()?;
@@ -161,7 +218,10 @@ impl<'a> Packet<&'a [u8]> {
             GONE if from == EndId::NONE => Packet::Gone { to },
             GONE => return Err(Malformed::Value("ends")),
             HELLO => Packet::Hello { to, from },
-            PROBE => Packet::Probe { to, from, nonce: reader.u64()? },
+            PROBE => {
+                let nonce = reader.u64()?;
+                Packet::Probe { to, from, nonce, padding: reader.padding()? }
+            }
             ECHO => Packet::Echo { to, from, nonce: reader.u64()? },
             REQUEST..=POKED => Packet::Meeting(Meeting::parse(kind, to, from, reader)?),
             _ => return Err(Malformed::Kind(kind)),
@@ -169,7 +229,4 @@ impl<'a> Packet<&'a [u8]> {
         reader.end()?;
         Ok(packet)
     }
-
-    /// Bytes of a frame that carries part of a stream, beside the part's own.
-    pub(crate) const STREAM_PART: usize = HEADER + 8 + 16;
 }

@@ -1,7 +1,7 @@
 //! Parts of messages.
 
 use super::Malformed;
-use super::bytes::{Reader, put_u32, put_u64};
+use super::bytes::{Out, Reader, put_u32, put_u64};
 use core::ops::Range;
 use std::sync::Arc;
 
@@ -42,13 +42,13 @@ pub enum Operation {
 /// Bytes of a message that its parts share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    message: Arc<[u8]>,
+    message: Arc<Vec<u8>>,
     range: Range<usize>,
 }
 
 impl Chunk {
     /// Part of a message.
-    pub(crate) fn new(message: Arc<[u8]>, range: Range<usize>) -> Chunk {
+    pub(crate) fn new(message: Arc<Vec<u8>>, range: Range<usize>) -> Chunk {
         debug_assert!(range.start <= range.end && range.end <= message.len());
         Chunk { message, range }
     }
@@ -87,14 +87,14 @@ impl<B: AsRef<[u8]>> Part<B> {
         16 + operand + self.bytes.as_ref().len()
     }
 
-    pub(super) fn emit(&self, out: &mut Vec<u8>) {
+    pub(super) fn emit(&self, out: &mut impl Out) {
         let tag = match self.operation {
             Operation::Send => SEND,
             Operation::Write { .. } => WRITE,
             Operation::ReadReply { .. } => READ_REPLY,
         };
         let flags = if self.immediate.is_some() { HAS_IMMEDIATE } else { 0 };
-        out.extend_from_slice(&[tag, flags, 0, 0]);
+        out.put(&[tag, flags, 0, 0]);
         put_u32(out, self.immediate.unwrap_or(0));
         put_u32(out, self.total);
         put_u32(out, self.start);
@@ -106,7 +106,7 @@ impl<B: AsRef<[u8]>> Part<B> {
             }
             Operation::ReadReply { read } => put_u64(out, read),
         }
-        out.extend_from_slice(self.bytes.as_ref());
+        out.put(self.bytes.as_ref());
     }
 }
 

@@ -3,3 +3,4 @@
 mod format;
 mod packets;
 mod refused;
+mod vectors;

@@ -1,7 +1,10 @@
 //! Any packet.
 
 use proptest::prelude::*;
-use sovia_link::wire::{Answer, Closing, EndId, Item, Meeting, Operation, Packet, Part, Request};
+use sovia_link::wire::{
+    Answer, Closing, EndId, Held, Item, Meeting, Operation, Packet, Part, Report, Request, Seen,
+    Sending,
+};
 use via::{NetAddress, Reliability, ViAttributes};
 
 /// A packet that owns its bytes.
@@ -44,6 +47,27 @@ fn item() -> impl Strategy<Value = Item<Vec<u8>>> {
             .prop_map(|(address, handle, length)| Item::Read { address, handle, length }),
         1 => closing().prop_map(Item::Close),
     ]
+}
+
+fn sending() -> impl Strategy<Value = Sending> {
+    any::<(u32, u32)>().prop_map(|(number, transmission)| Sending { number, transmission })
+}
+
+pub(crate) fn report() -> impl Strategy<Value = Report> {
+    let seen = prop::option::of((sending(), any::<u32>()));
+    let ranges = prop::collection::vec((1u32..1 << 26, 1u32..1 << 26), 0..=Report::RANGES);
+    (any::<u32>(), 0u32..=1 << 31, seen, any::<Option<u32>>(), ranges, any::<bool>()).prop_map(
+        |(next, room, seen, marked, ranges, not_taken)| {
+            let mut report = Report::plain(next);
+            report.seen = seen.map(|(sending, delay)| Seen { sending, delay });
+            (report.room, report.marked) = (room, marked);
+            for (at, (skip, length)) in ranges.into_iter().enumerate() {
+                let skip = if at == 0 && not_taken { 0 } else { skip };
+                assert!(report.push(Held { skip, length }));
+            }
+            report
+        },
+    )
 }
 
 fn end() -> impl Strategy<Value = EndId> {
@@ -101,16 +125,17 @@ fn meeting() -> impl Strategy<Value = Meeting> {
 /// Any packet.
 pub(crate) fn packet() -> impl Strategy<Value = Owned> {
     prop_oneof![
-        4 => (end(), end(), any::<(u32, u32)>(), item()).prop_map(
-            |(to, from, (number, ack), item)| Packet::Stream { to, from, number, ack, item }
+        4 => (end(), end(), (sending(), any::<u32>()), item()).prop_map(
+            |(to, from, (sending, ack), item)| Packet::Stream { to, from, sending, ack, item }
         ),
-        1 => (end(), end(), any::<u32>()).prop_map(|(to, from, ack)| Packet::Ack { to, from, ack }),
+        2 => (end(), end(), report())
+            .prop_map(|(to, from, report)| Packet::Ack { to, from, report }),
         2 => (end(), end(), any::<u64>(), part())
             .prop_map(|(to, from, message, part)| Packet::Datagram { to, from, message, part }),
         1 => end().prop_map(|to| Packet::Gone { to }),
         1 => (end(), end()).prop_map(|(to, from)| Packet::Hello { to, from }),
-        1 => (end(), end(), any::<u64>())
-            .prop_map(|(to, from, nonce)| Packet::Probe { to, from, nonce }),
+        1 => (end(), end(), (any::<u64>(), 0u32..300))
+            .prop_map(|(to, from, (nonce, padding))| Packet::Probe { to, from, nonce, padding }),
         1 => (end(), end(), any::<u64>())
             .prop_map(|(to, from, nonce)| Packet::Echo { to, from, nonce }),
         4 => meeting().prop_map(Packet::Meeting),
@@ -127,16 +152,16 @@ pub(crate) fn frame<B: AsRef<[u8]>>(packet: &Packet<B>) -> Vec<u8> {
 /// The packet with bytes of its own.
 pub(crate) fn owned(packet: Packet<&[u8]>) -> Owned {
     match packet {
-        Packet::Stream { to, from, number, ack, item } => {
-            Packet::Stream { to, from, number, ack, item: item.into_owned() }
+        Packet::Stream { to, from, sending, ack, item } => {
+            Packet::Stream { to, from, sending, ack, item: item.into_owned() }
         }
         Packet::Datagram { to, from, message, part } => {
             Packet::Datagram { to, from, message, part: part.into_owned() }
         }
-        Packet::Ack { to, from, ack } => Packet::Ack { to, from, ack },
+        Packet::Ack { to, from, report } => Packet::Ack { to, from, report },
         Packet::Gone { to } => Packet::Gone { to },
         Packet::Hello { to, from } => Packet::Hello { to, from },
-        Packet::Probe { to, from, nonce } => Packet::Probe { to, from, nonce },
+        Packet::Probe { to, from, nonce, padding } => Packet::Probe { to, from, nonce, padding },
         Packet::Echo { to, from, nonce } => Packet::Echo { to, from, nonce },
         Packet::Meeting(meeting) => Packet::Meeting(meeting),
     }

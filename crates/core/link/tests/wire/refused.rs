@@ -3,7 +3,10 @@
 use crate::packets::{Owned, frame, packet};
 use proptest::prelude::*;
 use sovia_link::Malformed;
-use sovia_link::wire::{Closing, EndId, HEADER, Item, Meeting, Operation, Packet, Part, seal};
+use sovia_link::wire::{
+    Checksum, Closing, EndId, HEADER, Held, Item, Meeting, Operation, Packet, Part, Report, Seen,
+    Sending, seal,
+};
 use via::NetAddress;
 
 proptest! {
@@ -24,7 +27,7 @@ proptest! {
     ) {
         // Many a field must be zero.
         body.iter_mut().skip(zeros).step_by(2).for_each(|byte| *byte = 0);
-        let mut bytes = vec![1, kind, 0, 0, 0, 0, 0, 0];
+        let mut bytes = vec![2, kind, 0, 0, 0, 0, 0, 0];
         bytes.extend_from_slice(&ends);
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&body);
@@ -82,7 +85,13 @@ fn with_byte(packet: &Owned, place: usize, value: u8) -> Malformed {
 }
 
 fn stream(item: Item<Vec<u8>>) -> Owned {
-    Packet::Stream { to: EndId(1), from: EndId(2), number: 3, ack: 4, item }
+    Packet::Stream {
+        to: EndId(1),
+        from: EndId(2),
+        sending: Sending { number: 3, transmission: 9 },
+        ack: 4,
+        item,
+    }
 }
 
 fn part() -> Part<Vec<u8>> {
@@ -93,10 +102,12 @@ fn part() -> Part<Vec<u8>> {
 #[test]
 fn fields_of_the_header_are_checked() {
     let hello = Packet::Hello { to: EndId(1), from: EndId(2) };
-    assert_eq!(with_byte(&hello, 0, 2), Malformed::Version(2));
+    assert_eq!(with_byte(&hello, 0, 1), Malformed::Version(1));
     assert_eq!(with_byte(&hello, 1, 99), Malformed::Kind(99));
     assert_eq!(with_byte(&hello, 1, 0), Malformed::Kind(0));
     assert_eq!(with_byte(&hello, 3, 1), Malformed::Value("reserved"));
+    assert_eq!(with_byte(&hello, 2, 2), Malformed::Value("flags"));
+    assert_eq!(with_byte(&hello, 2, 1), Malformed::Unchecked);
     assert_eq!(with_byte(&hello, 7, 27), Malformed::Short, "shorter than a header");
     assert_eq!(with_byte(&hello, 4, 1), Malformed::Short, "longer than what there is");
 }
@@ -104,19 +115,19 @@ fn fields_of_the_header_are_checked() {
 #[test]
 fn fields_of_items_are_checked() {
     let part = stream(Item::Part(part()));
-    assert_eq!(with_byte(&part, 36, 0), Malformed::Value("item"));
-    assert_eq!(with_byte(&part, 36, 6), Malformed::Value("item"));
-    assert_eq!(with_byte(&part, 37, 2), Malformed::Value("immediate data"));
-    assert_eq!(with_byte(&part, 38, 1), Malformed::Value("reserved"));
-    assert_eq!(with_byte(&part, 43, 1), Malformed::Value("immediate data"), "there is none");
-    assert_eq!(with_byte(&part, 47, 9), Malformed::Value("place in the message"));
-    assert_eq!(with_byte(&part, 51, 7), Malformed::Value("place in the message"));
-    assert_eq!(with_byte(&part, 48, 255), Malformed::Value("place in the message"));
+    assert_eq!(with_byte(&part, 40, 0), Malformed::Value("item"));
+    assert_eq!(with_byte(&part, 40, 6), Malformed::Value("item"));
+    assert_eq!(with_byte(&part, 41, 2), Malformed::Value("immediate data"));
+    assert_eq!(with_byte(&part, 42, 1), Malformed::Value("reserved"));
+    assert_eq!(with_byte(&part, 47, 1), Malformed::Value("immediate data"), "there is none");
+    assert_eq!(with_byte(&part, 51, 9), Malformed::Value("place in the message"));
+    assert_eq!(with_byte(&part, 55, 7), Malformed::Value("place in the message"));
+    assert_eq!(with_byte(&part, 52, 255), Malformed::Value("place in the message"));
     let close = stream(Item::Close(Closing::Disconnected));
-    assert_eq!(with_byte(&close, 37, 5), Malformed::Value("why the connection is over"));
-    assert_eq!(with_byte(&close, 47, 1), Malformed::Value("why the connection is over"));
+    assert_eq!(with_byte(&close, 41, 5), Malformed::Value("why the connection is over"));
+    assert_eq!(with_byte(&close, 51, 1), Malformed::Value("why the connection is over"));
     let read = stream(Item::Read { address: 1, handle: 2, length: 3 });
-    assert_eq!(with_byte(&read, 37, 1), Malformed::Value("reserved"));
+    assert_eq!(with_byte(&read, 41, 1), Malformed::Value("reserved"));
 }
 
 #[test]
@@ -139,4 +150,66 @@ fn fields_of_meetings_are_checked() {
     longer.push(0);
     seal(&mut longer);
     assert_eq!(Packet::parse(&longer), Err(Malformed::Long));
+}
+
+fn ack(ranges: &[(u32, u32)]) -> Owned {
+    let sending = Sending { number: 6, transmission: 7 };
+    let mut report = Report::plain(5);
+    report.room = 100;
+    report.seen = Some(Seen { sending, delay: 8 });
+    for &(skip, length) in ranges {
+        assert!(report.push(Held { skip, length }));
+    }
+    Packet::Ack { to: EndId(1), from: EndId(2), report }
+}
+
+#[test]
+fn fields_of_acks_are_checked() {
+    let ack = ack(&[(1, 1), (2, 2)]);
+    assert_eq!(with_byte(&ack, 32, 0x81), Malformed::Value("room"));
+    assert_eq!(with_byte(&ack, 36, 4), Malformed::Value("flags of the acknowledgement"));
+    assert_eq!(with_byte(&ack, 36, 0), Malformed::Long, "the sending is taken for ranges");
+    assert_eq!(with_byte(&ack, 37, 3), Malformed::Short);
+    assert_eq!(with_byte(&ack, 37, 1), Malformed::Long);
+    assert_eq!(with_byte(&ack, 38, 1), Malformed::Value("reserved"));
+    assert_eq!(with_byte(&ack, 59, 0), Malformed::Value("ranges"), "one without items");
+    assert_eq!(with_byte(&ack, 63, 0), Malformed::Value("ranges"), "two that are one");
+    assert_eq!(
+        with_byte(&ack, 60, 0x80),
+        Malformed::Value("ranges"),
+        "more than numbers tell apart"
+    );
+}
+
+#[test]
+fn acks_have_so_many_ranges_and_no_more() {
+    let all = [(1, 1); Report::RANGES];
+    let Packet::Ack { mut report, .. } = ack(&all) else { panic!("it is an acknowledgement") };
+    assert!(!report.push(Held { skip: 1, length: 1 }));
+    let mut bytes = frame(&ack(&all));
+    bytes[37] += 1;
+    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 1]);
+    seal(&mut bytes);
+    assert_eq!(Packet::parse(&bytes), Err(Malformed::Value("ranges")));
+}
+
+#[test]
+fn padding_of_a_probe_is_of_zeros() {
+    let probe: Owned = Packet::Probe { to: EndId(1), from: EndId(2), nonce: 3, padding: 20 };
+    assert_eq!(with_byte(&probe, 50, 1), Malformed::Value("padding"));
+}
+
+#[test]
+fn frame_without_a_checksum_is_taken_where_the_link_has_one() {
+    let hello: Owned = Packet::Hello { to: EndId(1), from: EndId(2) };
+    let mut bytes = Vec::new();
+    hello.emit_for(&mut bytes, Checksum::Link);
+    assert_eq!(Packet::parse(&bytes), Err(Malformed::Unchecked));
+    assert!(Packet::parse_for(&bytes, Checksum::Link).is_ok());
+    bytes[27] = 1;
+    assert_eq!(Packet::parse_for(&bytes, Checksum::Link), Err(Malformed::Checksum));
+    hello.emit(&mut bytes);
+    assert!(Packet::parse_for(&bytes, Checksum::Link).is_ok(), "it has one all the same");
+    bytes[20] ^= 1;
+    assert_eq!(Packet::parse_for(&bytes, Checksum::Link), Err(Malformed::Checksum));
 }

@@ -6,7 +6,7 @@ use crate::world::{Conn, World};
 use sovia_link::datagram::Datagrams;
 use sovia_link::message::{Assembly, Message};
 use sovia_link::stream::{Place, Stream, Verdict};
-use sovia_link::wire::{Closing, EndId, Item, Operation, Packet, Part, Word};
+use sovia_link::wire::{Closing, EndId, Item, Operation, Packet, Part, Report, Sending, Word};
 
 impl<M: Medium> World<M> {
     /// A new end of a connection.
@@ -50,9 +50,9 @@ impl<M: Medium> World<M> {
         }
         let (node, to, peer) = (conn.node, conn.peer_node, conn.peer);
         let ack = conn.stream.ack();
-        while let Some((number, item)) = conn.stream.next_out(now) {
+        while let Some((sending, item)) = conn.stream.next_out(now) {
             conn.owed = 0;
-            let packet = Packet::Stream { to: peer, from: id, number, ack, item };
+            let packet = Packet::Stream { to: peer, from: id, sending, ack, item };
             self.net.send(node, to, &packet);
         }
         if let Some(deadline) = conn.stream.deadline()
@@ -83,12 +83,13 @@ impl<M: Medium> World<M> {
         from: M::Node,
         id: EndId,
         peer: EndId,
-        (number, ack, item): (u32, u32, Item<&[u8]>),
+        (sending, ack, item): (Sending, u32, Item<&[u8]>),
     ) {
         if !self.greet(at, from, id, peer) {
             return;
         }
-        self.acked(id, ack, false);
+        self.acked(id, &Report::plain(ack));
+        let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if conn.is_over() {
             // Both ends have broken it: neither listens to the other's stream any more, so that
@@ -100,8 +101,24 @@ impl<M: Medium> World<M> {
             self.transmit(id);
             return;
         }
-        // An acknowledgement that repeats itself at once tells the other end of a gap.
-        let in_turn = conn.stream.came(number, item.into_owned()) == Place::Next;
+        let taken = match (&item, conn.vi) {
+            // What comes in its turn goes to its message without being kept.
+            (Item::Part(part), Some(vi)) if conn.assembly.fits(part) => {
+                let number = conn.stream.came_next(sending, now);
+                number.map(|number| (vi, number, conn.assembly.add(part)))
+            }
+            _ => None,
+        };
+        // A gap is told at once.
+        let in_turn = match taken {
+            Some((vi, number, message)) => {
+                if let Some(message) = message {
+                    self.message(vi, id, number, &message);
+                }
+                true
+            }
+            None => conn.stream.came(sending, item.into_owned(), now) == Place::Next,
+        };
         while let Some(conn) = self.conns.get_mut(&id)
             && let Some(vi) = conn.vi
             && let Some(item) = conn.stream.peek()
@@ -164,9 +181,11 @@ impl<M: Medium> World<M> {
     }
 
     fn pay(&mut self, id: EndId) {
+        let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if core::mem::take(&mut conn.owed) > 0 {
-            let ack = Word::Ack { to: conn.peer, from: id, ack: conn.stream.ack() };
+            let report = conn.stream.report(now);
+            let ack = Word::Ack { to: conn.peer, from: id, report };
             self.net.send(conn.node, conn.peer_node, &ack);
         }
     }
@@ -178,10 +197,10 @@ impl<M: Medium> World<M> {
         from: M::Node,
         id: EndId,
         peer: EndId,
-        ack: u32,
+        report: &Report,
     ) {
         if self.greet(at, from, id, peer) {
-            self.acked(id, ack, true);
+            self.acked(id, report);
             self.transmit(id);
         }
     }
@@ -207,11 +226,11 @@ impl<M: Medium> World<M> {
         }
     }
 
-    /// An acknowledgement has come, alone or with an item. One that cannot be true is ignored.
-    fn acked(&mut self, id: EndId, ack: u32, alone: bool) {
+    /// An acknowledgement has come. One that cannot be true is ignored.
+    fn acked(&mut self, id: EndId, report: &Report) {
         let now = self.net.now();
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        match (conn.stream.acknowledged(ack, alone, now), conn.vi) {
+        match (conn.stream.acknowledged(report, now), conn.vi) {
             (Some(ack), Some(vi)) => self.sends_acked(vi, ack),
             (Some(_), None) => {}
             (None, _) => self.counters.malformed += 1,

@@ -128,7 +128,7 @@ fn echo_of_another_nonce_breaks_nothing() {
     other.send(b"y").unwrap();
     hand_in(&mut a, 0, &frames(&mut other, 0));
     let probe = frames(&mut a, 0);
-    let Ok(Packet::Probe { to, from, nonce }) = Packet::parse(&probe[0]) else {
+    let Ok(Packet::Probe { to, from, nonce, .. }) = Packet::parse(&probe[0]) else {
         panic!("it is not asked")
     };
     let mut echo = Vec::new();

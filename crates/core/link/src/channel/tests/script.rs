@@ -2,11 +2,11 @@
 
 use crate::channel::greeting::name;
 use crate::channel::{Channel, Config, Event, Full};
-use crate::wire::{Closing, EndId, Item, Operation, Packet, Part};
+use crate::wire::{Closing, EndId, Item, Operation, Packet, Part, Sending};
 use crate::{Malformed, Time};
 
 pub(super) const CONFIG: Config = Config {
-    mtu: 100,
+    mtu: 104,
     window: 4,
     send_buffer: 6,
     receive_buffer: 300,
@@ -221,9 +221,10 @@ fn damaged_frame_is_counted_and_loses_nothing_else() {
 fn forge(from: &Channel, at: &mut Channel, skip: u32, item: Item<&[u8]>) {
     let (to, from) = (at.greeting.own(), from.greeting.own());
     // `open` has sent one item from here, and nothing has come back.
-    let (number, ack) = (from.0 as u32 + 1 + skip, to.0 as u32);
+    let sending = Sending { number: from.0 as u32 + 1 + skip, transmission: 1 };
+    let ack = to.0 as u32;
     let mut frame = Vec::new();
-    Packet::Stream { to, from, number, ack, item }.emit(&mut frame);
+    Packet::Stream { to, from, sending, ack, item }.emit(&mut frame);
     hand_in(at, 0, &[frame]);
 }
 
@@ -265,9 +266,10 @@ fn ack_of_what_was_not_sent_is_refused_with_its_item() {
     let (to, from) = (b.greeting.own(), a.greeting.own());
     let part =
         Part { operation: Operation::Send, immediate: None, total: 1, start: 0, bytes: b"x" };
-    let (number, ack) = (from.0 as u32 + 1, to.0 as u32 + 1);
+    let sending = Sending { number: from.0 as u32 + 1, transmission: 1 };
+    let ack = to.0 as u32 + 1;
     let mut frame = Vec::new();
-    Packet::Stream { to, from, number, ack, item: Item::Part(part) }.emit(&mut frame);
+    Packet::Stream { to, from, sending, ack, item: Item::Part(part) }.emit(&mut frame);
     hand_in(&mut b, 0, &[frame]);
     assert_eq!((b.counters().refused, messages(&mut b).len()), (1, 0));
 }
@@ -281,9 +283,9 @@ fn frames_for_others_are_not_taken() {
     let elsewhere = [(EndId(own.0 ^ 1), peer), (own, EndId(peer.0 ^ 1)), (name(6, 9), name(6, 8))];
     for (to, from) in elsewhere {
         let mut frame = Vec::new();
-        let number = peer.0 as u32 + 1;
+        let sending = Sending { number: peer.0 as u32 + 1, transmission: 1 };
         let ack = own.0 as u32;
-        Packet::Stream { to, from, number, ack, item: Item::Part(part) }.emit(&mut frame);
+        Packet::Stream { to, from, sending, ack, item: Item::Part(part) }.emit(&mut frame);
         hand_in(&mut b, 0, &[frame]);
     }
     assert_eq!((b.counters().stale, messages(&mut b).len()), (3, 0));
@@ -291,4 +293,21 @@ fn frames_for_others_are_not_taken() {
     crate::wire::Word::Gone { to: own }.emit(&mut frame);
     hand_in(&mut b, 0, &[frame]);
     assert_eq!((b.counters().refused, events(&mut b)), (1, vec![]));
+}
+
+#[test]
+fn probe_is_answered_if_it_comes_whole_and_once() {
+    let (mut a, mut b) = open();
+    let mut probe = vec![0xFF; 300];
+    assert!(a.probe_into(77, &mut probe));
+    let mut cut = b.handle_frame(Time::ZERO, &probe[..299]);
+    assert_eq!(cut, Err(Malformed::Short));
+    hand_in(&mut b, 0, &[probe.clone(), probe]);
+    let echoes = frames(&mut b, 0);
+    hand_in(&mut a, 0, &echoes);
+    hand_in(&mut a, 0, &echoes);
+    assert_eq!(events(&mut a), [Event::Passed(77)]);
+    assert!(!a.probe_into(78, &mut [0; 20]), "too short for one");
+    cut = a.handle_frame(Time::ZERO, &echoes[0]);
+    assert_eq!((cut, events(&mut a)), (Ok(()), vec![]), "an older one's answer");
 }

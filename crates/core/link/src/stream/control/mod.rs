@@ -1,0 +1,106 @@
+//! How much may be on its way, and how fast: congestion control.
+//!
+//! [`Control::Bbr`] is the choice for a network that is shared. Of what is published it fits the goals of this crate
+//! best:
+//!
+//! - BBR (draft-ietf-ccwg-bbr) models the path by the rate at which it delivers and its shortest round trip. Random
+//!   loss below 2 % (section 2.7, `LossThresh`) does not slow it down, where CUBIC (RFC 9438) at 1 % and 10 ms would come to
+//!   some 1.2 MB/s. It probes for bandwidth on the time scale of Reno's (section 5.3.3.5), so that it neither starves a
+//!   competing TCP nor is starved by it.
+//! - Swift (SIGCOMM 2020) and TIMELY need time stamps of the NIC's and a target delay that fits the fabric.
+//! - Copa (NSDI 2018) is simpler, but loses to buffer-filling TCP unless it finds out that there is one, and its way of
+//!   doing that takes periodic emptying of the queue for granted.
+//!
+//! [`Control::Fixed`] is no control: the window is all. It is right for a direct link and for shared memory, and keeps no
+//! state and computes nothing.
+
+mod bbr;
+mod filters;
+mod rate;
+
+use bbr::Bbr;
+pub(super) use rate::{Acked, Sample, Snapshot};
+
+use crate::Time;
+
+/// How a stream limits what it sends, beside its window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Control {
+    /// Not at all: as fast as the port takes frames. For a link that no one else uses.
+    #[default]
+    Fixed,
+    /// By BBR, and paced: for a network that is shared.
+    Bbr {
+        /// Bytes of the longest frame.
+        frame: u32,
+    },
+}
+
+/// A stream's state of it.
+#[derive(Debug)]
+pub(super) enum Controller {
+    Fixed,
+    Bbr(Box<Bbr>),
+}
+
+impl Controller {
+    pub(super) fn new(control: Control) -> Controller {
+        match control {
+            Control::Fixed => Controller::Fixed,
+            Control::Bbr { frame } => Controller::Bbr(Box::new(Bbr::new(frame))),
+        }
+    }
+
+    /// Whether so much on its way is too much to send any more.
+    pub(super) fn is_full(&self, in_flight: u64) -> bool {
+        match self {
+            Controller::Fixed => false,
+            Controller::Bbr(bbr) => in_flight >= bbr.window(),
+        }
+    }
+
+    /// When the next frame may be sent.
+    pub(super) fn next_at(&self) -> Time {
+        match self {
+            Controller::Fixed => Time::ZERO,
+            Controller::Bbr(bbr) => bbr.next_at(),
+        }
+    }
+
+    /// A frame is sent, with `in_flight` bytes on their way before it.
+    pub(super) fn sent(&mut self, bytes: u32, in_flight: u64, now: Time) -> Snapshot {
+        match self {
+            Controller::Fixed => Snapshot::default(),
+            Controller::Bbr(bbr) => bbr.sent(bytes.into(), in_flight, now),
+        }
+    }
+
+    /// There is nothing to send: what is delivered says nothing about the path from now on, until `in_flight` bytes
+    /// have arrived.
+    pub(super) fn starved(&mut self, in_flight: u64) {
+        if let Controller::Bbr(bbr) = self {
+            bbr.starved(in_flight);
+        }
+    }
+
+    /// A sending is taken for lost.
+    pub(super) fn lost(&mut self, snapshot: &Snapshot, bytes: u32) {
+        if let Controller::Bbr(bbr) = self {
+            bbr.lost(snapshot, bytes.into());
+        }
+    }
+
+    /// Everything that an acknowledgement has changed.
+    pub(super) fn acknowledged(&mut self, acked: &Acked) {
+        if let Controller::Bbr(bbr) = self {
+            bbr.acknowledged(acked);
+        }
+    }
+
+    /// Nothing has been heard for so long that the oldest item was sent again.
+    pub(super) fn timed_out(&mut self) {
+        if let Controller::Bbr(bbr) = self {
+            bbr.timed_out();
+        }
+    }
+}
