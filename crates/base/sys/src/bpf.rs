@@ -1,4 +1,8 @@
-//! Programs that the kernel runs over a packet, by `bpf(2)`: loaded once, then run by hand.
+//! Programs that the kernel runs over a packet, by `bpf(2)`: run by hand, or by a network device for each packet that comes.
+
+mod device;
+
+pub use device::{Attached, Mode, SocketMap};
 
 use crate::call::{Errno, RawFd, Result, Sysno};
 use crate::fd::Fd;
@@ -24,6 +28,9 @@ pub struct Program(Fd);
 const PROG_LOAD: usize = 5;
 const PROG_TEST_RUN: usize = 10;
 const SCHED_CLS: u32 = 3;
+const XDP: u32 = 6;
+/// The program reads the beginning of a packet only, so that packets may come in several pieces.
+const XDP_HAS_FRAGS: u32 = 1 << 5;
 
 /// The part of `union bpf_attr` that loading takes.
 #[repr(C)]
@@ -54,8 +61,8 @@ struct Run {
 
 fn bpf<T>(command: usize, attributes: &mut T) -> Result<usize> {
     let attributes = core::ptr::from_mut(attributes);
-    // SAFETY: the attributes live through the call, are as long as said, and point to memory that does too: both callers
-    // have borrowed it.
+    // SAFETY: the attributes live through the call, are as long as said, and point to memory that does too: each caller
+    // has borrowed it.
     unsafe { syscalls::syscall!(Sysno::bpf, command, attributes, size_of::<T>()) }
 }
 
@@ -65,8 +72,22 @@ impl Program {
     /// # Errors
     /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`, `EACCES` or `EINVAL` where the kernel finds that it is not sound.
     pub fn load(code: &[Instruction]) -> Result<Program> {
+        Program::load_as(SCHED_CLS, 0, code)
+    }
+
+    /// Loads a program that decides what becomes of a packet that a network device has received (`BPF_PROG_TYPE_XDP`), by the
+    /// packet's first bytes.
+    ///
+    /// # Errors
+    /// As [`load`](Program::load).
+    pub fn load_for_device(code: &[Instruction]) -> Result<Program> {
+        // Linux before 5.18 knows no packets in pieces.
+        Program::load_as(XDP, XDP_HAS_FRAGS, code).or_else(|_| Program::load_as(XDP, 0, code))
+    }
+
+    fn load_as(kind: u32, flags: u32, code: &[Instruction]) -> Result<Program> {
         let mut attributes = Load {
-            kind: SCHED_CLS,
+            kind,
             instructions: code.len() as u32,
             code: code.as_ptr() as u64,
             license: c"Dual MIT/GPL".as_ptr() as u64,
@@ -74,7 +95,7 @@ impl Program {
             log_size: 0,
             log: 0,
             kernel_version: 0,
-            flags: 0,
+            flags,
         };
         bpf(PROG_LOAD, &mut attributes).map(|fd| Program(Fd::adopt(fd as RawFd)))
     }

@@ -26,6 +26,7 @@ const GET_FLAGS: usize = 0x8913;
 const GET_MTU: usize = 0x8921;
 const GET_ADDRESS: usize = 0x8927;
 const GET_INDEX: usize = 0x8933;
+const ETHTOOL: usize = 0x8946;
 /// `ARPHRD_ETHER`.
 const ETHERNET: u16 = 1;
 /// Of a netlink socket, the group that is told what becomes of devices.
@@ -101,9 +102,34 @@ impl Interfaces {
         Ok(State { mac, mtu, is_up })
     }
 
+    /// Receive queues among which the device with that number divides what comes; one where it does not say.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none any more.
+    pub fn receive_queues(&self, index: u32) -> Result<u32> {
+        /// `ETHTOOL_GCHANNELS`, and where `struct ethtool_channels` has those that receive, and those that do both.
+        const GET_CHANNELS: u32 = 0x3c;
+        const RECEIVE: usize = 5;
+        const COMBINED: usize = 8;
+        let mut value = [0; 24];
+        value[..4].copy_from_slice(&index.to_ne_bytes());
+        let name = self.ask(GET_NAME, [0; 16], value)?.name;
+        let mut channels = [0u32; 9];
+        channels[0] = GET_CHANNELS;
+        let at = core::ptr::from_mut(&mut channels).expose_provenance();
+        let mut value = [0; 24];
+        value[..size_of::<usize>()].copy_from_slice(&at.to_ne_bytes());
+        match self.ask(ETHTOOL, name, value) {
+            Ok(_) => Ok(channels[RECEIVE].saturating_add(channels[COMBINED]).max(1)),
+            Err(Errno::EOPNOTSUPP) => Ok(1),
+            Err(why) => Err(why),
+        }
+    }
+
     fn ask(&self, what: usize, name: [u8; 16], value: [u8; 24]) -> Result<Request> {
         let mut request = Request { name, value };
-        // SAFETY: each of these requests reads and writes one `struct ifreq`, which has this size and alignment.
+        // SAFETY: each of these requests reads and writes one `struct ifreq`, which has this size and alignment. In that of
+        // ETHTOOL is the address of a `struct ethtool_channels`, which lives in the caller's frame.
         unsafe { syscalls::syscall!(Sysno::ioctl, self.0.raw(), what, &raw mut request) }?;
         Ok(request)
     }

@@ -29,6 +29,11 @@ impl Device {
         self.interfaces.raw()
     }
 
+    /// Receive queues that the device has now.
+    pub(crate) fn receive_queues(&self) -> sovia_sys::Result<u32> {
+        self.interfaces.receive_queues(self.index)
+    }
+
     /// Looks at the device if there is news of any.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         if self.interfaces.have_changed() { self.look() } else { self.health() }

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | [`udp`] | nothing | up to 64 frames of one length to one destination, as one datagram that the kernel or the device cuts |
 //! | [`packet`] | `CAP_NET_RAW` | up to 64 frames out; in, none: they are read in memory that the kernel writes |
+//! | [`xdp`] | `CAP_NET_RAW`, `CAP_NET_ADMIN`, `CAP_BPF` | 32 frames out, or none; in, none: they are read where the device or the kernel has put them |
 //! | [`impair`] | any other port | what that one does: it loses, doubles, reorders, delays and damages frames, by a seed |
 //!
 //! All system calls go straight to the kernel (`sovia-sys`): a port may be in a program whose libc calls Sovia interposes.
@@ -20,6 +21,7 @@ pub mod impair;
 pub mod packet;
 mod port;
 pub mod udp;
+pub mod xdp;
 
 pub use address::Address;
 pub use port::{Counters, Descriptors, Error, OpenError, Port, Refused};

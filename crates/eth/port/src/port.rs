@@ -62,8 +62,10 @@ pub trait Port {
 /// The descriptors of a port, valid as long as it lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptors {
-    /// Readable when frames have come, writable when there is room for more.
+    /// Readable when frames have come.
     pub frames: RawFd,
+    /// Writable when there is room for more frames; of most ports the same descriptor.
+    pub room: RawFd,
     /// Readable when the device may have changed, of a port that has one.
     pub news: Option<RawFd>,
 }

@@ -182,7 +182,7 @@ impl Port for Udp {
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors { frames: self.socket.raw(), news: None }
+        Descriptors { frames: self.socket.raw(), room: self.socket.raw(), news: None }
     }
 
     fn counters(&mut self) -> Counters {

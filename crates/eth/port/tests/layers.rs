@@ -1,8 +1,12 @@
 //! Ports, from the addresses up.
 
 /// The modules at the crate's root, lowest layer first.
-const LAYERS: &[&[&str]] =
-    &[&["address"], &["port"], &["batch", "device", "ethernet"], &["udp", "packet", "impair"]];
+const LAYERS: &[&[&str]] = &[
+    &["address"],
+    &["port"],
+    &["batch", "device", "ethernet"],
+    &["udp", "packet", "xdp", "impair"],
+];
 
 #[test]
 fn each_module_imports_only_what_is_below_it() {

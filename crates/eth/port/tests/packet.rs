@@ -52,7 +52,7 @@ fn ring_that_is_full_loses_no_frame_uncounted_and_blocks_nobody() {
                 accepted += 1;
             }
             while one.flush().unwrap() > 0 {
-                sovia_sys::poll::wait(one.descriptors().frames, libc::POLLOUT);
+                sovia_sys::poll::wait(one.descriptors().room, libc::POLLOUT);
             }
         }
         let sent = one.counters();

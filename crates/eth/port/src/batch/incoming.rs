@@ -10,6 +10,8 @@ use sovia_sys::call::{self, RawFd};
 const MESSAGES: usize = 16;
 /// Bytes that a message has at most: what a UDP socket joins is shorter than this.
 const MESSAGE_MAX: usize = 1 << 16;
+/// Bytes that a batch is to bring at most, so that their senders hear of them while others are on their way.
+const BATCH: usize = 3 << 16;
 /// `UDP_GRO`.
 const UDP_GRO: i32 = 104;
 
@@ -87,7 +89,7 @@ impl Incoming {
         // SAFETY: the first `wanted` headers have just been written. Each of them points to memory of the length that it says, which is used for nothing else until the call
         // returns.
         let got = unsafe { call::recvmmsg(socket, first, wanted, libc::MSG_DONTWAIT) }?.min(wanted);
-        self.wanted = if got == wanted { (2 * got).min(MESSAGES) } else { got.max(1) };
+        let mut brought = 0;
         for (i, header) in headers[..got].iter().enumerate() {
             // SAFETY: `got` is at most `wanted`, and so many have been written.
             let header = unsafe { header.assume_init_ref() };
@@ -101,9 +103,15 @@ impl Incoming {
                 && control.header.cmsg_level == libc::IPPROTO_UDP
                 && control.header.cmsg_type == UDP_GRO;
             let segment = if says_segment { control.word.max(1) as usize } else { bytes.len() };
+            brought += bytes.len();
             let is_cut = message.msg_flags & libc::MSG_TRUNC != 0;
             take(Message { bytes, from: to_socket_addr(name), segment, is_cut });
         }
+        self.wanted = match got {
+            _ if brought > BATCH => (got / 2).max(1),
+            _ if got == wanted && brought <= BATCH / 2 => (2 * got).min(MESSAGES),
+            _ => got.max(1),
+        };
         Ok(got)
     }
 }

@@ -189,7 +189,8 @@ impl Port for Packet {
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors { frames: self.socket.raw(), news: Some(self.device.news()) }
+        let socket = self.socket.raw();
+        Descriptors { frames: socket, room: socket, news: Some(self.device.news()) }
     }
 
     fn counters(&mut self) -> Counters {

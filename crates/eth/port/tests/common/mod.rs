@@ -15,16 +15,29 @@ pub(crate) fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {said}");
 }
 
+/// Whether `ip link` shows a word of a device.
+#[allow(dead_code, reason = "not every test program asks")]
+pub(crate) fn link_shows(device: &str, word: &str) -> bool {
+    let output = Command::new("ip").args(["link", "show", "dev", device]).output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8_lossy(&output.stdout).contains(word)
+}
+
 /// Runs `test` on a thread whose network namespace holds the devices "one" and "other", each other's peers, and nothing else.
 /// Where that cannot be, it says why, and the test counts as skipped.
 pub(crate) fn with_veth(name: &str, test: impl FnOnce() + Send) {
+    with_queues(name, 1, test);
+}
+
+/// [`with_veth`], with so many queues of each device in either direction.
+pub(crate) fn with_queues(name: &str, queues: usize, test: impl FnOnce() + Send) {
     let run = || {
         if let Err(why) = netns::fresh() {
             return println!("SKIPPED: {name}: no network namespace can be made: {why}");
         }
-        let made = Command::new("ip")
-            .args("link add one mtu 1500 type veth peer name other mtu 1500".split(' '))
-            .output();
+        let has = format!("mtu 1500 numrxqueues {queues} numtxqueues {queues}");
+        let pair = format!("link add one {has} type veth peer name other {has}");
+        let made = Command::new("ip").args(pair.split(' ')).output();
         match made {
             Ok(output) if output.status.success() => {}
             Ok(output) => {
@@ -42,6 +55,18 @@ pub(crate) fn with_veth(name: &str, test: impl FnOnce() + Send) {
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// Has the calling thread run on the processor with that number.
+#[allow(dead_code, reason = "not every test program asks")]
+pub(crate) fn run_on(processor: u32) {
+    // SAFETY: an all-zero set is a valid empty one, and the call reads one set of that size.
+    let refused = unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        libc::CPU_SET(processor as usize, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    assert_eq!(refused, 0);
 }
 
 /// Commits one frame.

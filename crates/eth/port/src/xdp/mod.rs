@@ -1,0 +1,332 @@
+//! A port on an Ethernet device: `AF_XDP`, frames of one EtherType.
+//!
+//! The device runs a program of fifteen instructions for each frame that comes: it gives those of the EtherType to this port's
+//! sockets and leaves all others to the kernel. They come and go in memory that the kernel shares with this process (*chunks*,
+//! whose addresses travel in rings): the kernel's network stack, packet sockets among it, does not see them.
+//!
+//! **In**, a frame is read where the driver, or the kernel for it, has put it; an owner that spins looks at a word. **Out**, it is written
+//! once, in the chunk from which the driver sends it, or the kernel copies it. A system call is made where the kernel asks
+//! for one (`XDP_USE_NEED_WAKEUP`): a driver that uses the chunks itself takes what it finds; one that does not wants one for
+//! each 32 frames. [`Port::describe`] tells how it is:
+//!
+//! - *native*: the driver runs the program. *generic*: the kernel does, on a packet that it has made already. The driver's way
+//!   is asked for first;
+//! - *zero-copy*: the driver uses the chunks. *copied*: frames are copied between the chunks and the kernel.
+//!
+//! A device divides what comes among its receive queues: each has a socket, and all share the chunks. Frames of different
+//! queues may overtake each other. What is sent goes by the first one. Queues that a device gets later (`ethtool -L`) bring
+//! nothing to the port.
+//!
+//! The program belongs to a link (`BPF_LINK_CREATE`) that ends with the port, also when its process is killed. A device has one such program at
+//! a time: a second port on it is refused. A driver may reset a device, and the carrier with it, when a program comes or goes.
+//!
+//! # Why no crate
+//!
+//! aya (MIT or Apache-2.0, well kept) loads programs from ELF files that a second compiler makes; ours is a table shorter than
+//! such a build. Of the crates for the rings, xdpilone has a licence that we do not take (EUPL), and xsk-rs builds libxdp and
+//! libbpf, in C. All of them call the kernel by libc's symbols, which Sovia interposes where a port is in a program that runs under it. Programs are
+//! loaded by `sovia_sys::bpf`, as the agent's are.
+
+mod program;
+mod queue;
+mod ring;
+
+use crate::device::Device;
+use crate::ethernet::{self, ETHER_TYPE, HEADER, Parsed};
+use crate::port::Step;
+use crate::{Address, Counters, Descriptors, Error, OpenError, Port, Refused};
+use queue::{Copies, Out, Queue};
+use ring::{Chunks, HEADROOM};
+use sovia_sys::bpf::{Attached, Mode, Program, SocketMap};
+use sovia_sys::call::RawFd;
+use sovia_sys::{Errno, Fd, call, poll};
+
+/// Frames that one call of [`Port::receive`] takes of a queue at most.
+const BATCH: usize = 64;
+/// Bytes of a chunk: the kernel takes powers of two, from the first to the second.
+const CHUNK_MIN: usize = 2048;
+const CHUNK_MAX: usize = 4096;
+/// Chunks for frames that come, for all queues and for each at least and at most, and for frames that go.
+const INCOMING: usize = 8192;
+const INCOMING_MIN: usize = 512;
+const INCOMING_MAX: usize = 2048;
+const OUTGOING: usize = 512;
+
+/// How a port is opened.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The device's name.
+    pub device: String,
+    /// The EtherType of the frames.
+    pub ether_type: u16,
+    /// Bytes for which there is to be room in each chunk, if that is more than the device's MTU: the MTU may then grow to
+    /// this. Frames never have more than 3826 bytes.
+    pub room: usize,
+    /// Leaves the driver's own mode alone, where that is at fault.
+    pub generic: bool,
+}
+
+impl Config {
+    /// A port on that device, with [`ETHER_TYPE`], for the MTU that the device has.
+    pub fn new(device: &str) -> Config {
+        Config { device: device.to_owned(), ether_type: ETHER_TYPE, room: 0, generic: false }
+    }
+}
+
+/// `AF_XDP` sockets, one for each receive queue of a device.
+#[derive(Debug)]
+pub struct Xdp {
+    /// Dropped first: frames go to the kernel from then on.
+    _attached: Attached,
+    device: Device,
+    ether_type: u16,
+    /// Bytes that a frame has at most, whatever the MTU.
+    room: usize,
+    queues: Vec<Queue>,
+    /// Readable when a queue has frames, where there are several.
+    any: Option<Fd>,
+    out: Out,
+    chunks: Chunks,
+    mode: Mode,
+    is_zero_copy: bool,
+    counters: Counters,
+}
+
+impl Xdp {
+    /// A port on an Ethernet device of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`OpenError`]: `EPERM` without `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`, `ENODEV` or `EMEDIUMTYPE` where there is no such
+    /// Ethernet device, `EBUSY` where another port or program has it, `ENOBUFS` where the process may not lock so much memory.
+    pub fn open(config: &Config) -> Result<Xdp, OpenError> {
+        let device = Device::open(&config.device)?;
+        let count = device.receive_queues().step("the device's receive queues")? as usize;
+        let room = device.state.mtu.max(config.room).min(CHUNK_MAX - HEADROOM - HEADER);
+        let size = (HEADROOM + HEADER + room).next_power_of_two().max(CHUNK_MIN);
+        let each = (INCOMING / count).clamp(INCOMING_MIN, INCOMING_MAX + 1).next_power_of_two();
+        let each = each.min(INCOMING_MAX);
+        let (chunks, mut free) =
+            Chunks::make(size, OUTGOING + count * each).step("memory for frames")?;
+
+        let mut queues = Vec::with_capacity(count);
+        for _ in 0..count {
+            let into = free.split_off(free.len() - each);
+            queues.push(Queue::make(into).map_err(OpenError::from)?);
+        }
+        let out = queues[0].out(free).map_err(OpenError::from)?;
+        chunks.register(queues[0].raw()).step("XDP_UMEM_REG")?;
+        for queue in &queues[1..] {
+            queue.sends_nothing().map_err(OpenError::from)?;
+        }
+
+        let sockets = SocketMap::new(count as u32).step("a map of sockets (BPF_MAP_CREATE)")?;
+        let code = program::code(config.ether_type, &sockets);
+        let program = Program::load_for_device(&code).step("the program (BPF_PROG_LOAD)")?;
+        let (attached, mode) = attach(&program, device.index, config.generic).map_err(|why| {
+            let what = match why {
+                Errno::EBUSY | Errno::EEXIST => "another port or program has the device (XDP)",
+                _ => "the program on the device (BPF_LINK_CREATE)",
+            };
+            OpenError { what, why }
+        })?;
+        let copies = if mode == Mode::Native { Copies::IfItMust } else { Copies::Always };
+        for (number, queue) in queues.iter().enumerate() {
+            let shares = (number > 0).then(|| queues[0].raw());
+            queue.bind(device.index, number as u32, copies, shares).map_err(|why| {
+                let what = match why {
+                    Errno::EBUSY => "another program has an AF_XDP socket on the device",
+                    _ => "bind to a queue",
+                };
+                OpenError { what, why }
+            })?;
+            sockets.set(number as u32, queue.raw()).step("the map of sockets")?;
+        }
+        let any = if count > 1 { Some(any_of(&queues).step("epoll")?) } else { None };
+        Ok(Xdp {
+            _attached: attached,
+            device,
+            ether_type: config.ether_type,
+            room,
+            is_zero_copy: queues.iter().all(Queue::is_zero_copy),
+            queues,
+            any,
+            out,
+            chunks,
+            mode,
+            counters: Counters::default(),
+        })
+    }
+
+    /// The device's Ethernet address, at which peers reach this port.
+    pub fn own(&self) -> [u8; 6] {
+        self.device.state.mac
+    }
+
+    /// The socket by which frames go.
+    fn sender(&self) -> RawFd {
+        self.queues[0].raw()
+    }
+
+    /// Counts the frames that the kernel has taken since this was last called; how many it has not, and how many it has.
+    fn count_taken(&mut self) -> (u32, u32) {
+        let (left, taken) = self.out.left_and_taken();
+        self.counters.sent += u64::from(taken);
+        (left, taken)
+    }
+}
+
+impl From<(&'static str, Errno)> for OpenError {
+    fn from((what, why): (&'static str, Errno)) -> OpenError {
+        OpenError { what, why }
+    }
+}
+
+/// Has the device run the program, in its driver if that can.
+fn attach(program: &Program, device: u32, generic: bool) -> sovia_sys::Result<(Attached, Mode)> {
+    if !generic {
+        match Attached::new(program, device, Mode::Native) {
+            Ok(attached) => return Ok((attached, Mode::Native)),
+            Err(why @ (Errno::EBUSY | Errno::EEXIST | Errno::EPERM | Errno::ENODEV)) => {
+                return Err(why);
+            }
+            // The driver cannot, or not with this MTU, these offloads, so few queues.
+            Err(_) => {}
+        }
+    }
+    Attached::new(program, device, Mode::Generic).map(|attached| (attached, Mode::Generic))
+}
+
+/// A descriptor that is readable while one of the sockets is.
+fn any_of(queues: &[Queue]) -> sovia_sys::Result<Fd> {
+    let any = Fd::make(poll::epoll_create)?;
+    for queue in queues {
+        poll::epoll_ctl(any.raw(), libc::EPOLL_CTL_ADD, queue.raw(), libc::EPOLLIN as u32, 0)?;
+    }
+    Ok(any)
+}
+
+impl Port for Xdp {
+    fn frame_max(&self) -> usize {
+        self.device.state.mtu.min(self.room)
+    }
+
+    fn slot(&mut self) -> Option<&mut [u8]> {
+        let end = HEADER + self.frame_max();
+        let chunk = self.out.slot(&self.chunks)?;
+        self.chunks.bytes(chunk).get_mut(HEADER..end)
+    }
+
+    fn commit(&mut self, len: usize, to: &Address) -> Result<(), Refused> {
+        if len > self.frame_max() {
+            self.counters.refused_length += 1;
+            return Err(Refused::Length);
+        }
+        let Address::Mac(to) = to else {
+            self.counters.refused_address += 1;
+            return Err(Refused::Address);
+        };
+        let chunk = self.out.slot(&self.chunks);
+        let Some(header) = chunk.and_then(|chunk| self.chunks.bytes(chunk).first_chunk_mut())
+        else {
+            self.counters.refused_full += 1;
+            return Err(Refused::Full);
+        };
+        ethernet::emit(header, *to, self.device.state.mac, self.ether_type);
+        self.out.commit(HEADER + len);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<usize, Error> {
+        self.out.publish();
+        let (mut left, _) = self.count_taken();
+        while left > 0 && self.out.wants_wakeup() {
+            let woken = call::send_to(self.sender(), &[], libc::MSG_DONTWAIT, &[]);
+            let (now_left, taken) = self.count_taken();
+            left = now_left;
+            match woken {
+                // One of those that were taken has been dropped by the device.
+                Err(why @ Errno::EBUSY) if taken > 0 => {
+                    self.counters.sent -= 1;
+                    self.counters.unsendable += 1;
+                    self.counters.why_unsendable = Some(why);
+                }
+                Err(why @ (Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV)) => {
+                    self.device.look()?;
+                    return Err(why.into());
+                }
+                // Those that were taken were as many as one call takes, or as there was memory or room for.
+                _ => {}
+            }
+            if taken == 0 {
+                break;
+            }
+        }
+        self.out.take_back(&self.chunks);
+        // A driver that uses the chunks itself takes the others in its own time.
+        let waits = !self.is_zero_copy || !self.out.has_room();
+        Ok(if waits { left as usize } else { 0 })
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, Error> {
+        let (own, ether_type) = (self.device.state.mac, self.ether_type);
+        let counters = &mut self.counters;
+        let before = counters.received;
+        for queue in &mut self.queues {
+            for _ in 0..BATCH {
+                let Some(came) = queue.next(&self.chunks) else { break };
+                let Ok(came) = came else {
+                    counters.malformed += 1;
+                    continue;
+                };
+                match ethernet::parse(self.chunks.frame(&came), own, ether_type) {
+                    Parsed::Ours(from, payload) => {
+                        counters.received += 1;
+                        take(&Address::Mac(from), payload);
+                    }
+                    Parsed::Foreign => counters.foreign += 1,
+                    Parsed::Malformed => counters.malformed += 1,
+                }
+                queue.give_back(came);
+            }
+            queue.end_batch();
+        }
+        Ok((counters.received - before) as usize)
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        // A socket keeps the error of a device that has gone, and would be readable for ever.
+        for queue in &self.queues {
+            let _ = call::getsockopt::<i32>(queue.raw(), libc::SOL_SOCKET, libc::SO_ERROR);
+        }
+        self.device.check()
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        Descriptors {
+            frames: self.any.as_ref().map_or(self.sender(), Fd::raw),
+            room: self.sender(),
+            news: Some(self.device.news()),
+        }
+    }
+
+    fn counters(&mut self) -> Counters {
+        // Each socket's number is of all the time.
+        self.counters.missed = self.queues.iter().map(Queue::missed).sum();
+        self.count_taken();
+        self.counters
+    }
+
+    fn describe(&self) -> String {
+        let mode = match self.mode {
+            Mode::Native => "native",
+            Mode::Generic => "generic",
+        };
+        let copies = if self.is_zero_copy { "zero-copy" } else { "copied" };
+        format!(
+            "AF_XDP, {}, EtherType {:#06x}, {mode}, {copies}, receive queues: {}",
+            self.device.name,
+            self.ether_type,
+            self.queues.len()
+        )
+    }
+}

@@ -1,0 +1,202 @@
+//! A socket on one receive queue of a device.
+
+use super::ring::{Came, Chunk, Chunks, Done, Fill, Received, Sending};
+use sovia_sys::call::{self, RawFd};
+use sovia_sys::{Errno, Fd, Result, poll};
+
+/// Bytes of frames that the kernel copies for the device before it takes no more.
+const QUEUE: i32 = 4 << 20;
+
+/// How often a queue is asked for again, a millisecond later, while it is in use.
+const TRIES: usize = 2000;
+
+/// What one queue brings.
+#[derive(Debug)]
+pub(super) struct Queue {
+    socket: Fd,
+    received: Received,
+    fill: Fill,
+    /// Frames that one batch has taken out of `received`, and whose room the kernel is to have back.
+    taken: bool,
+}
+
+/// The way out, by the first queue's socket.
+#[derive(Debug)]
+pub(super) struct Out {
+    sending: Sending,
+    done: Done,
+    free: Vec<Chunk>,
+    /// Frames that the kernel had taken when it was last asked.
+    taken: u32,
+}
+
+/// Whether frames are copied between the chunks and the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copies {
+    Always,
+    /// Where the driver cannot use the chunks itself.
+    IfItMust,
+}
+
+/// Why there is no socket, and the step that failed.
+type Refused = (&'static str, Errno);
+
+impl Queue {
+    /// A socket that is not bound yet, with rings for the chunks `into`, a power of two.
+    pub(super) fn make(into: Vec<Chunk>) -> core::result::Result<Queue, Refused> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let socket =
+            Fd::make(|| call::socket(libc::AF_XDP, kind, 0)).map_err(|why| ("socket", why))?;
+        let (raw, count) = (socket.raw(), into.len() as u32);
+        let received = Received::make(raw, count).map_err(|why| ("XDP_RX_RING", why))?;
+        let mut fill = Fill::make(raw, count).map_err(|why| ("XDP_UMEM_FILL_RING", why))?;
+        into.into_iter().for_each(|chunk| fill.give(chunk));
+        fill.publish();
+        Ok(Queue { socket, received, fill, taken: false })
+    }
+
+    pub(super) fn raw(&self) -> RawFd {
+        self.socket.raw()
+    }
+
+    /// The way out by this queue's socket, for frames in these chunks, a power of two.
+    pub(super) fn out(&self, free: Vec<Chunk>) -> core::result::Result<Out, Refused> {
+        let (raw, count) = (self.raw(), free.len() as u32);
+        call::setsockopt(raw, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &QUEUE)
+            .or_else(|_| call::setsockopt(raw, libc::SOL_SOCKET, libc::SO_SNDBUF, &QUEUE))
+            .map_err(|why| ("SO_SNDBUF", why))?;
+        Ok(Out {
+            sending: Sending::make(raw, count).map_err(|why| ("XDP_TX_RING", why))?,
+            done: Done::make(raw, count).map_err(|why| ("XDP_UMEM_COMPLETION_RING", why))?,
+            free,
+            taken: 0,
+        })
+    }
+
+    /// Binds the socket to a queue of a device; it uses its own chunks, or those of the socket `shares`.
+    ///
+    /// # Errors
+    /// `EBUSY` where another socket is bound to the queue.
+    pub(super) fn bind(
+        &self,
+        device: u32,
+        queue: u32,
+        copies: Copies,
+        shares: Option<RawFd>,
+    ) -> Result<()> {
+        let flags = match (shares, copies) {
+            // It is as the other one is.
+            (Some(_), _) => libc::XDP_SHARED_UMEM,
+            (None, Copies::Always) => libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP,
+            (None, Copies::IfItMust) => libc::XDP_USE_NEED_WAKEUP,
+        };
+        // `struct sockaddr_xdp`.
+        let mut name = [0; 16];
+        name[..2].copy_from_slice(&(libc::AF_XDP as u16).to_ne_bytes());
+        name[2..4].copy_from_slice(&flags.to_ne_bytes());
+        name[4..8].copy_from_slice(&device.to_ne_bytes());
+        name[8..12].copy_from_slice(&queue.to_ne_bytes());
+        name[12..].copy_from_slice(&shares.unwrap_or(0).to_ne_bytes());
+        // The kernel lets go of a queue some time after the last socket there was closed, and says nothing when it has.
+        let mut bound = call::bind(self.raw(), &name);
+        for _ in 0..TRIES {
+            if bound != Err(Errno::EBUSY) {
+                break;
+            }
+            let _ = poll::ppoll(&mut [], Some(1_000_000), None);
+            bound = call::bind(self.raw(), &name);
+        }
+        bound
+    }
+
+    /// Makes the ring of chunks that have been sent, which the kernel wants of a socket that never sends, too.
+    pub(super) fn sends_nothing(&self) -> core::result::Result<(), Refused> {
+        let option = libc::XDP_UMEM_COMPLETION_RING;
+        call::setsockopt(self.raw(), libc::SOL_XDP, option, &1u32)
+            .map_err(|why| ("XDP_UMEM_COMPLETION_RING", why))
+    }
+
+    /// Whether the driver puts frames into the chunks itself.
+    pub(super) fn is_zero_copy(&self) -> bool {
+        call::getsockopt::<u32>(self.raw(), libc::SOL_XDP, libc::XDP_OPTIONS)
+            .is_ok_and(|flags| flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+    }
+
+    /// Frames that the kernel has lost, since there was no chunk for them, they were longer than one, or the ring was full.
+    pub(super) fn missed(&self) -> u64 {
+        // `struct xdp_statistics`.
+        let told: Result<[u64; 6]> =
+            call::getsockopt(self.raw(), libc::SOL_XDP, libc::XDP_STATISTICS);
+        told.map_or(0, |[dropped, _, _, ring_was_full, ..]| dropped + ring_was_full)
+    }
+
+    /// The next frame, if there is one; `Err` for one that lies in no chunk.
+    pub(super) fn next(&mut self, chunks: &Chunks) -> Option<core::result::Result<Came, ()>> {
+        let came = self.received.next(chunks)?;
+        self.taken = true;
+        Some(came.map_err(|chunk| {
+            if let Some(chunk) = chunk {
+                self.fill.give(chunk);
+            }
+        }))
+    }
+
+    /// A frame's chunk is free for the next one.
+    pub(super) fn give_back(&mut self, came: Came) {
+        self.fill.give(came.chunk);
+    }
+
+    /// Ends a batch: the kernel has all that has been given back.
+    pub(super) fn end_batch(&mut self) {
+        if core::mem::take(&mut self.taken) {
+            self.received.publish();
+            self.fill.publish();
+        }
+        if self.fill.wants_wakeup() {
+            // It fails where there is nothing to wake.
+            let _ = call::recv(self.raw(), &mut [], libc::MSG_DONTWAIT);
+        }
+    }
+}
+
+impl Out {
+    /// A chunk for the next frame, which stays the next one until it is given away.
+    pub(super) fn slot(&mut self, chunks: &Chunks) -> Option<&mut Chunk> {
+        if self.free.is_empty() {
+            self.take_back(chunks);
+        }
+        self.free.last_mut()
+    }
+
+    /// Gives the first `len` bytes of the slot to the kernel, from the next [`publish`](Out::publish) on.
+    pub(super) fn commit(&mut self, len: usize) {
+        if let Some(chunk) = self.free.pop() {
+            self.sending.give(chunk, len);
+        }
+    }
+
+    pub(super) fn publish(&self) {
+        self.sending.publish();
+    }
+
+    /// Takes back the chunks of frames that have gone.
+    pub(super) fn take_back(&mut self, chunks: &Chunks) {
+        self.done.take_back(chunks, &mut self.free);
+    }
+
+    /// Whether there is a free chunk.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Frames that the kernel has not taken, and how many it has since this was last asked.
+    pub(super) fn left_and_taken(&mut self) -> (u32, u32) {
+        let (left, taken) = self.sending.left_and_taken();
+        (left, taken.wrapping_sub(core::mem::replace(&mut self.taken, taken)))
+    }
+
+    /// Whether the kernel takes frames in a system call only.
+    pub(super) fn wants_wakeup(&self) -> bool {
+        self.sending.wants_wakeup()
+    }
+}
