@@ -7,9 +7,11 @@ use crate::registry::{self, Found};
 use crate::wire::Wire;
 use core::time::Duration;
 use sovia_link::stream::Timing;
+use sovia_link::wire::OVERHEAD;
 use sovia_port::impair::{Faults, Impaired};
 use sovia_port::packet::{self, Packet};
 use sovia_port::udp::Udp;
+use sovia_port::xdp::{self, Xdp};
 use sovia_port::{Address, Port};
 use sovia_softnic::Description;
 
@@ -47,8 +49,6 @@ pub enum OpenError {
     Thread(Place),
 }
 
-/// Bytes of a frame that are not the message's: the header, two numbers, and the head of the longest part.
-const OVERHEAD: usize = 64;
 /// The shortest frames with which a NIC works.
 const LEAST: usize = 256;
 
@@ -60,7 +60,7 @@ impl Config {
             longest: Duration::from_secs(1),
             tries: Some(24),
         };
-        Config { place, window: 32, timing, spin: Duration::from_micros(30), faults: None }
+        Config { place, window: 512, timing, spin: Duration::from_micros(30), faults: None }
     }
 
     /// Opens the NIC.
@@ -77,6 +77,11 @@ impl Config {
             }
             Place::Device(device) => {
                 let port = Packet::open(&packet::Config::new(device)).map_err(refused)?;
+                let own = Address::Mac(port.own());
+                (self.impaired(port), own)
+            }
+            Place::Xdp(device) => {
+                let port = Xdp::open(&xdp::Config::new(device)).map_err(refused)?;
                 let own = Address::Mac(port.own());
                 (self.impaired(port), own)
             }

@@ -7,19 +7,22 @@ use sovia_port::Address;
 
 /// What a NIC's port is on.
 ///
-/// As text, for VIPL's device names and on command lines: `udp:192.168.1.7:7000`, `udp:[fe80::1]:7000`, `eth:eth0`.
+/// As text, for VIPL's device names and on command lines: `udp:192.168.1.7:7000`, `udp:[fe80::1]:7000`, `eth:eth0`,
+/// `xdp:eth0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A UDP socket with that address of this host's; port 0 is any that is free. For every user.
     Udp(SocketAddr),
     /// That Ethernet device, by packet sockets. It needs `CAP_NET_RAW`.
     Device(String),
+    /// That Ethernet device, by `AF_XDP`. It needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
+    Xdp(String),
 }
 
 /// The text names no place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is no place for a NIC: udp:ADDRESS:PORT with an address of this host's, or eth:DEVICE"
+    "\"{0}\" is no place for a NIC: udp:ADDRESS:PORT with an address of this host's, eth:DEVICE, or xdp:DEVICE"
 )]
 pub struct BadPlace(String);
 
@@ -38,6 +41,7 @@ impl FromStr for Place {
                 Ok(Place::Udp(address))
             }
             ("eth", device) if !device.is_empty() => Ok(Place::Device(device.to_owned())),
+            ("xdp", device) if !device.is_empty() => Ok(Place::Xdp(device.to_owned())),
             _ => Err(bad()),
         }
     }
@@ -48,6 +52,7 @@ impl fmt::Display for Place {
         match self {
             Place::Udp(address) => write!(f, "udp:{address}"),
             Place::Device(device) => write!(f, "eth:{device}"),
+            Place::Xdp(device) => write!(f, "xdp:{device}"),
         }
     }
 }
@@ -90,7 +95,7 @@ mod tests {
 
     #[test]
     fn places_are_read_as_they_are_written() {
-        for text in ["udp:10.0.0.1:7000", "udp:[fe80::1]:7000", "eth:veth0"] {
+        for text in ["udp:10.0.0.1:7000", "udp:[fe80::1]:7000", "eth:veth0", "xdp:veth0"] {
             assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
         }
         for text in [
@@ -101,6 +106,7 @@ mod tests {
             "udp:0.0.0.0:7000",
             "udp:224.0.0.1:7",
             "eth:",
+            "xdp:",
             "tcp:x",
         ] {
             assert_eq!(text.parse::<Place>(), Err(BadPlace(text.to_owned())));

@@ -43,12 +43,16 @@ impl Kick {
     /// Sleeps until there is what the terms say, or a kick, which is forgotten then.
     pub(crate) fn sleep(&self, terms: &Terms) -> Found {
         let entry = |fd: RawFd, events| poll::PollFd { fd, events, revents: 0 };
-        let events = if terms.frames { libc::POLLIN } else { 0 }
-            | if terms.room { libc::POLLOUT } else { 0 };
-        let frames = if events == 0 { -1 } else { terms.descriptors.frames };
+        // The kernel leaves out an entry without a descriptor.
+        let frames = if terms.frames { terms.descriptors.frames } else { -1 };
+        let room = if terms.room { terms.descriptors.room } else { -1 };
         let news = terms.descriptors.news.unwrap_or(-1);
-        let mut fds =
-            [entry(frames, events), entry(self.0.raw(), libc::POLLIN), entry(news, libc::POLLIN)];
+        let mut fds = [
+            entry(frames, libc::POLLIN),
+            entry(self.0.raw(), libc::POLLIN),
+            entry(news, libc::POLLIN),
+            entry(room, libc::POLLOUT),
+        ];
         let timeout = terms.until.map(|until| until.nanos().saturating_sub(clock::now_ns()));
         // Whatever ends it, the caller looks for itself.
         let _ = poll::ppoll(&mut fds, timeout, None);
