@@ -1,18 +1,24 @@
 //! `sovia-agent`: what `sovia agent` becomes. It vouches for programs of this host that cannot see each other, or is a NIC in
-//! software, which connects the programs of this host to those of another NIC.
+//! software, which connects the programs of this host to those of another one.
 
+use core::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use anyhow::Context;
 use clap::Parser;
-use sovia_agent::{Config, Faults, Nic, Voucher, speak};
+use ipnet::IpNet;
+use sovia_agent::{Config, Faults, HostsConfig, Nic, PublicKey, SecretKey, Voucher, Way, speak};
 use sovia_cli::{about, databases};
 
 /// Programs that are told to trust each other's user (`sovia run --trust`) meet by themselves if they are in one network
 /// namespace and may ask the kernel about its sockets. Others, as in containers that a bridge connects, meet by this agent: it
 /// has the kernel show that theirs are the two ends of one connection. It runs as root, and speaks to programs as a user
 /// without privileges. A container reaches it where the folder of its socket is mounted.
+///
+/// With --name it is a NIC in software: programs of this host that ask for it (`sovia run --nic name=NAME`) reach those of
+/// another host by it, where another agent does the same. The two know each other by keys (--new-key).
 #[derive(Parser)]
 #[command(name = "sovia agent", bin_name = "sovia agent", version, about = about::AGENT, max_term_width = 100)]
 struct Cli {
@@ -25,15 +31,28 @@ struct Cli {
     /// The part that speaks to programs, as this program starts it
     #[arg(long, hide = true)]
     speak: bool,
-    /// For tests, be a NIC in software instead: by what name programs find it, as in `sovia run --nic name=NAME`
-    #[arg(long, value_name = "NAME", value_parser = name, requires_all = ["port", "peer"])]
+    /// Make a key, write it to a file, and print the public key, by which other agents know the agent that has it
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    new_key: Option<PathBuf>,
+    /// Be a NIC in software: by what name programs find it, as in `sovia run --nic name=NAME`
+    #[arg(long, value_name = "NAME", value_parser = name, requires = "peer")]
     name: Option<String>,
-    /// The Unix datagram socket on which the NIC hears the other NIC; it is made
-    #[arg(long, value_name = "PATH", requires = "name")]
+    /// Where it hears the other agent: an address of this host, and a number for both TCP and UDP
+    #[arg(long, value_name = "IP:PORT", requires_all = ["name", "key"])]
+    listen: Option<SocketAddr>,
+    /// The file of its key
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    key: Option<PathBuf>,
+    /// The other agent: its public key, and where it listens
+    #[arg(long, value_name = "KEY@IP:PORT", requires = "name")]
+    peer: Option<String>,
+    /// Addresses for which the other agent may speak, as 10.0.0.0/24; without it, that at which it listens alone
+    #[arg(long, value_name = "NETWORK", requires = "listen")]
+    peer_network: Vec<IpNet>,
+    /// For tests, the Unix datagram socket on which the NIC hears another one of this host; it is made, and --peer is the
+    /// other one's
+    #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "listen")]
     port: Option<PathBuf>,
-    /// That of the other NIC
-    #[arg(long, value_name = "PATH", requires = "name")]
-    peer: Option<PathBuf>,
     /// Frames that get lost on their way, of a million
     #[arg(long, value_name = "N", default_value_t = 0)]
     lose: u32,
@@ -60,33 +79,83 @@ fn name(text: &str) -> Result<String, String> {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let error: anyhow::Error = if cli.speak {
-        speak().into()
-    } else if let (Some(name), Some(port), Some(peer)) = (cli.name, cli.port, cli.peer) {
-        let faults = Faults {
-            lost: cli.lose,
-            duplicated: cli.duplicate,
-            delayed: cli.delay,
-            corrupted: cli.corrupt,
-            seed: cli.seed,
-        };
-        match Nic::open(&Config { name: name.clone(), port, peer, faults }) {
-            Ok(nic) => {
-                // From here on programs are heard; a script that starts it waits for this line.
-                println!("the NIC {name} is ready");
-                nic.serve().into()
-            }
-            Err(error) => error.into(),
-        }
-    } else {
-        vouch(&cli.socket, &cli.user)
+    let result = match &cli {
+        Cli { speak: true, .. } => Err(speak().into()),
+        Cli { new_key: Some(path), .. } => new_key(path),
+        Cli { name: Some(name), .. } => Err(serve(&cli, name)),
+        _ => Err(vouch(&cli.socket, &cli.user)),
     };
-    eprintln!("sovia agent: {error}");
-    ExitCode::FAILURE
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sovia agent: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Makes a key.
+fn new_key(path: &Path) -> anyhow::Result<()> {
+    let key = SecretKey::generate()?;
+    key.write_new(path).with_context(|| format!("{} cannot be written", path.display()))?;
+    println!("{}", key.public());
+    Ok(())
+}
+
+/// Is a NIC, for as long as it can.
+fn serve(cli: &Cli, name: &str) -> anyhow::Error {
+    let faults = Faults {
+        lost: cli.lose,
+        duplicated: cli.duplicate,
+        delayed: cli.delay,
+        corrupted: cli.corrupt,
+        seed: cli.seed,
+    };
+    let config = way(cli).map(|way| Config { name: name.to_owned(), way, faults });
+    match config.and_then(|config| Ok(Nic::open(&config)?)) {
+        Ok(nic) => {
+            // From here on programs are heard; a script that starts it waits for this line.
+            println!("the NIC {name} is ready");
+            nic.serve().into()
+        }
+        Err(error) => error,
+    }
+}
+
+/// Where the other NIC is.
+fn way(cli: &Cli) -> anyhow::Result<Way> {
+    let peer = cli.peer.as_deref().context("--name needs --peer")?;
+    if let Some(port) = &cli.port {
+        return Ok(Way::Local { port: port.clone(), peer: peer.into() });
+    }
+    let (Some(listen), Some(path)) = (cli.listen, &cli.key) else {
+        anyhow::bail!("--name needs --listen and --key");
+    };
+    let (peer_key, address) =
+        peer.split_once('@').with_context(|| format!("--peer {peer}: expected KEY@IP:PORT"))?;
+    let peer_key: PublicKey = peer_key.parse().with_context(|| format!("--peer {peer}"))?;
+    let address: SocketAddr =
+        address.parse().with_context(|| format!("--peer {peer}: expected IP:PORT behind the @"))?;
+    let key = SecretKey::read(path).with_context(|| {
+        format!("the key {} (made by sovia agent --new-key FILE)", path.display())
+    })?;
+    anyhow::ensure!(
+        key.public() != peer_key,
+        "--peer {peer}: this is the agent's own key; each agent has one of its own"
+    );
+    anyhow::ensure!(
+        listen.is_ipv4() == address.is_ipv4() && !listen.ip().is_unspecified(),
+        "--listen {listen}: expected an address of this host's, of the kind that --peer has"
+    );
+    let mut peer_networks = cli.peer_network.clone();
+    if peer_networks.is_empty() {
+        peer_networks.push(address.ip().into());
+    }
+    Ok(Way::Network(HostsConfig { listen, key, peer_key, peer: address, peer_networks }))
 }
 
 /// Vouches, for as long as it can.
-fn vouch(socket: &std::path::Path, user: &str) -> anyhow::Error {
+fn vouch(socket: &Path, user: &str) -> anyhow::Error {
     let Some((uid, gid)) = databases::user_and_group(user) else {
         return anyhow::anyhow!("there is no user `{user}`");
     };

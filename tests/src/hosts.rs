@@ -42,6 +42,11 @@ impl Hosts {
         Some(hosts)
     }
 
+    /// The name of one of them.
+    pub fn name(&self, which: usize) -> &str {
+        &self.names[which]
+    }
+
     /// The words by which a program is started in one of them.
     pub fn prefix(&self, which: usize) -> String {
         format!("ip netns exec {}", self.names[which])

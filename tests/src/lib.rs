@@ -8,6 +8,7 @@
 
 mod apps;
 mod board;
+mod far;
 mod hosts;
 mod launch;
 mod leftovers;
@@ -21,6 +22,7 @@ pub mod walk;
 mod workspace;
 
 pub use apps::c_program;
+pub use far::{FarNic, Key};
 pub use hosts::{Agent, Hosts};
 pub use launch::{Launch, Outcome, Running, finish};
 pub use leftovers::Leftovers;

@@ -1,5 +1,6 @@
 //! One VI of a program's, from its request to its end.
 
+use crate::numbers::{Numbers, Reader};
 use crate::program::{NIC, PROGRAM, Program, WAITER};
 use crate::wire::Id;
 use core::net::SocketAddr;
@@ -21,6 +22,8 @@ pub(crate) struct Connection {
     pub(crate) request: Pending,
     pub(crate) link: Link,
     pub(crate) is_connector: bool,
+    /// The sequence numbers of the program's socket.
+    pub(crate) numbers: Numbers,
     /// The VI's number at the far NIC, and the VI, once both ends have asked for it.
     pub(crate) joined: Option<(Id, Reflection)>,
     /// The program has left it, or no process of the program's holds the connection any more.
@@ -52,6 +55,7 @@ impl Connection {
             request,
             link,
             is_connector,
+            numbers: Numbers::default(),
             joined: None,
             is_left: false,
             is_alone: false,
@@ -82,6 +86,27 @@ impl Connection {
         let (own, peer) = self.addresses();
         diag::tcp_owner(own, peer)
             .is_ok_and(|owner| owner.cookie == self.link.cookie && owner.uid == uid)
+    }
+
+    /// Learns the sequence numbers of the program's socket, which must be that user's; whether that could be.
+    pub(crate) fn learn_numbers(&mut self, reader: &Reader, uid: u32) -> bool {
+        let (own, peer) = self.addresses();
+        let numbers = reader.read(own, peer, self.is_connector);
+        self.numbers = numbers.unwrap_or_default();
+        // The same socket before and after: they are not those of another one that has its addresses now.
+        numbers.is_some() && self.is_vouched_for(uid)
+    }
+
+    /// The address of the far program's socket.
+    pub(crate) fn far_address(&self) -> SocketAddr {
+        self.addresses().1
+    }
+
+    /// Whether these are the numbers of the other end of this very connection.
+    pub(crate) fn fits(&self, far: Numbers) -> bool {
+        let (connector, acceptor) =
+            if self.is_connector { (self.numbers, far) } else { (far, self.numbers) };
+        Numbers::are_of_one(connector, acceptor)
     }
 
     /// Whether any process holds the program's socket. Where the kernel does not say, one does.

@@ -7,8 +7,11 @@
 //! nothing ([`sovia_link`]), whatever happens to its frames.
 //!
 //! - `program`: a program, its segment, and how it introduces itself;
-//! - `connection`: one VI, from its request to its end; `wire`: what the NICs say to each other;
-//! - `port`: where frames go: a Unix datagram socket, which loses and corrupts them as it is told;
+//! - `connection`: one VI, from its request to its end; `wire`: what the NICs say to each other, and `bundle`: of which
+//!   several travel together;
+//! - `hosts`: how the agents of two hosts know each other, by keys; `numbers`: how they know that two sockets are the ends of one
+//!   connection;
+//! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
 //! - `nic`: what is done when something comes.
 //!
 //! **What outlives what.** What a program has put on a VI lies in the segment, so it arrives though the program is
@@ -18,13 +21,17 @@
 
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod connection;
+mod hosts;
 mod nic;
+mod numbers;
 mod port;
 mod program;
 mod vouch;
 mod wire;
 
+pub use hosts::{Config as HostsConfig, KeyError, PublicKey, SecretKey};
 pub use port::Faults;
 pub use sovia_proto::agent::PATH;
 use std::path::PathBuf;
@@ -35,12 +42,24 @@ pub use vouch::{Error as VouchError, Voucher, speak};
 pub struct Config {
     /// By what name programs find it.
     pub name: String,
-    /// The file name of its port.
-    pub port: PathBuf,
-    /// The file name of the far NIC's port.
-    pub peer: PathBuf,
+    /// Where the other NIC is.
+    pub way: Way,
     /// What happens to its frames.
     pub faults: Faults,
+}
+
+/// Where the other NIC is.
+#[derive(Debug, Clone)]
+pub enum Way {
+    /// On this host, for tests: frames are Unix datagrams, and whoever may use its file is believed to be it.
+    Local {
+        /// The file name of this NIC's port.
+        port: PathBuf,
+        /// The file name of the other NIC's port.
+        peer: PathBuf,
+    },
+    /// On another host: the two agents know each other by their keys, and frames are UDP datagrams.
+    Network(HostsConfig),
 }
 
 /// Why a NIC cannot serve.
@@ -51,7 +70,19 @@ pub enum Error {
     Name(String, sovia_sys::Errno),
     /// Its port cannot be opened.
     #[error("the port {0:?} cannot be opened: {1}")]
-    Port(PathBuf, std::io::Error),
+    Local(PathBuf, std::io::Error),
+    /// It cannot hear the other agent.
+    #[error("{0} cannot be listened at: {1}")]
+    Listen(core::net::SocketAddr, std::io::Error),
+    /// Its UDP port cannot be opened.
+    #[error("no frames can be heard at {0}: {1}")]
+    Network(core::net::SocketAddr, sovia_port::OpenError),
+    /// The kernel shows it no sequence numbers.
+    #[error(
+        "the kernel does not show it what proves that two sockets are the ends of one connection: {0}; \
+         it needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.8 or later"
+    )]
+    Numbers(sovia_sys::Errno),
     /// The kernel refuses what every NIC needs.
     #[error("the kernel refuses to let it wait: {0}")]
     Kernel(sovia_sys::Errno),

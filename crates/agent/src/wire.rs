@@ -1,13 +1,15 @@
 //! What two NICs say to each other, as bytes: which connections their programs ask for, and what is said about one VI.
+//! A message of the channel is a bundle of these, each behind its length (u32, little-endian).
 //!
 //! | kind | fields, little-endian | |
 //! |---|---|---|
-//! | 1 `Offer` | id u64, link and role (96 bytes) | a program of the speaker's asks for this connection |
+//! | 1 `Offer` | id u64, link and role (96 bytes), numbers received u32 and sent u32 | a program of the speaker's asks for this connection |
 //! | 2 `Withdraw` | id u64 | it does not any more |
 //! | 3 `About` | id u64, bytes | about the VI that has that id at the hearer |
 //! | 4 `Broken` | id u64 | that VI is broken |
 //! | 5 `Here` | 0 u64 | nothing: its frames find out whether the hearer is there |
 
+use crate::numbers::Numbers;
 use sovia_proto::meeting::{LINK, Link};
 use sovia_reflect::Malformed;
 
@@ -17,8 +19,9 @@ pub(crate) type Id = u64;
 /// One message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message<'a> {
-    /// The speaker's VI of that id is for that connection, whose connector its program is, or is not.
-    Offer(Id, Link, bool),
+    /// The speaker's VI of that id is for that connection, whose connector its program is, or is not; the program's socket
+    /// has these sequence numbers.
+    Offer(Id, Link, bool, Numbers),
     /// The speaker's VI of that id is none any more.
     Withdraw(Id),
     /// About the hearer's VI of that id.
@@ -29,18 +32,24 @@ pub(crate) enum Message<'a> {
     Here,
 }
 
+/// Appends the beginning of a [`Message::About`]: what it says is to follow.
+pub(crate) fn begin_about(id: Id, out: &mut Vec<u8>) {
+    Message::About(id, &[]).encode(out);
+}
+
 impl<'a> Message<'a> {
-    /// Replaces what is in `out` by the message.
+    /// Appends the message to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.clear();
         let mut begin = |kind: u8, id: Id| {
             out.push(kind);
             out.extend_from_slice(&id.to_le_bytes());
         };
         match self {
-            Message::Offer(id, link, is_connector) => {
+            Message::Offer(id, link, is_connector, numbers) => {
                 begin(1, *id);
                 out.extend_from_slice(&link.of_role(*is_connector));
+                out.extend_from_slice(&numbers.received.to_le_bytes());
+                out.extend_from_slice(&numbers.sent.to_le_bytes());
             }
             Message::Withdraw(id) => begin(2, *id),
             Message::About(id, bytes) => {
@@ -60,10 +69,13 @@ impl<'a> Message<'a> {
         let id = u64::from_le_bytes(*id);
         match (kind, rest) {
             (1, rest) => {
-                let link: &[u8; LINK] = rest.try_into().map_err(|_| cut)?;
+                let (link, numbers) = rest.split_first_chunk::<LINK>().ok_or(cut)?;
+                let numbers: &[u8; 8] = numbers.try_into().map_err(|_| cut)?;
+                let [received, sent] =
+                    [0, 4].map(|at| u32::from_le_bytes([0, 1, 2, 3].map(|i| numbers[at + i])));
                 let (link, is_connector) =
                     Link::with_role(link).ok_or(Malformed("an offer of no connection"))?;
-                Ok(Message::Offer(id, link, is_connector))
+                Ok(Message::Offer(id, link, is_connector, Numbers { received, sent }))
             }
             (2, []) => Ok(Message::Withdraw(id)),
             (3, rest) => Ok(Message::About(id, rest)),
@@ -86,14 +98,15 @@ mod tests {
             cookie: 7,
         };
         let messages = [
-            Message::Offer(1, link, true),
-            Message::Offer(2, link, false),
+            Message::Offer(1, link, true, Numbers { received: 8, sent: u32::MAX }),
+            Message::Offer(2, link, false, Numbers { received: 0, sent: 9 }),
             Message::Withdraw(3),
             Message::Broken(4),
             Message::Here,
         ];
         let mut bytes = Vec::new();
         for message in messages {
+            bytes.clear();
             message.encode(&mut bytes);
             assert_eq!(Message::decode(&bytes), Ok(message));
             for len in 0..bytes.len() {
@@ -102,6 +115,7 @@ mod tests {
             bytes.push(0);
             assert!(Message::decode(&bytes).is_err());
         }
+        bytes.clear();
         Message::About(5, b"words").encode(&mut bytes);
         assert_eq!(Message::decode(&bytes), Ok(Message::About(5, b"words")));
     }

@@ -1,7 +1,13 @@
 //! The agent, from its messages up.
 
 /// The modules at the crate's root, lowest layer first.
-const LAYERS: &[&[&str]] = &[&["vouch", "wire", "port"], &["program"], &["connection"], &["nic"]];
+const LAYERS: &[&[&str]] = &[
+    &["hosts", "numbers", "port"],
+    &["vouch", "wire"],
+    &["bundle", "program"],
+    &["connection"],
+    &["nic"],
+];
 
 #[test]
 fn each_module_imports_only_what_is_below_it() {

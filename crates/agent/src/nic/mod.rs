@@ -2,24 +2,35 @@
 //!
 //! - `programs`: programs that come, what they mark, and their deaths;
 //! - `requests`: VIs that both ends of a connection ask for, until they end;
-//! - `telling`: messages to the far NIC; `frames`: messages from it.
+//! - `telling`: messages to the far NIC; `frames`: messages from it; `route`: which way frames go;
+//! - `meeting`: agents of other hosts.
 
 mod frames;
+mod meeting;
 mod programs;
 mod requests;
+mod route;
 mod telling;
 
+use crate::bundle::Bundle;
 use crate::connection::{Connection, Key};
-use crate::port::{MTU, Port};
+use crate::hosts::Hosts;
+use crate::numbers::{Numbers, Reader};
+use crate::port::{Local, Network, Port};
 use crate::program::{Entrance, Program, Stranger};
 use crate::wire::{Id, Message};
-use crate::{Config, Error};
+use crate::{Config, Error, Way};
+use route::Route;
 use sovia_link::{Channel, Time};
 use sovia_sys::{Fd, clock, poll};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-/// Frames that are taken from the port, and sent to it, before others have their turn.
-const FRAMES: usize = 64;
+/// Connections that the far NIC may have offered before a program of this host has asked for them.
+const OFFERS: usize = 1 << 16;
+/// Frames to the far NIC that may be on their way.
+const WINDOW: usize = 2048;
+/// Bytes of messages from the far NIC that may wait for this one: they are taken at once, so it matters to a stranger only.
+const RECEIVE_BUFFER: usize = 4 << 20;
 /// A process that dies closes its descriptors one after the other: how long until its sockets are looked at again,
 /// and how long one may be open before it counts as another program's (nanoseconds).
 const CLOSING_NS: u64 = 2_000_000;
@@ -34,13 +45,23 @@ const DOOR: u64 = 1;
 const PORT: u64 = 2;
 const NOTICE: u64 = 3;
 const STRANGER: u64 = 4;
+const HOSTS: u64 = 5;
 
 /// A NIC.
 #[derive(Debug)]
 pub(crate) struct Nic {
     entrance: Entrance,
     port: Port,
+    /// The other agent, where it is on another host.
+    hosts: Option<Hosts>,
+    /// What reads the sequence numbers of programs' sockets, where they are asked for.
+    reader: Option<Reader>,
     channel: Channel,
+    /// The other NIC can be spoken to.
+    is_met: bool,
+    /// Bytes of the longest frame to it.
+    frame_max: usize,
+    route: Route,
     epoll: Fd,
     /// Programs that have come and not introduced themselves.
     strangers: Vec<Stranger>,
@@ -49,11 +70,13 @@ pub(crate) struct Nic {
     /// Own requests that no far program has asked for yet.
     requests: HashMap<Key, Id>,
     /// Far requests that no program of this host has asked for yet.
-    offers: HashMap<Key, Id>,
+    offers: HashMap<Key, (Id, Numbers)>,
     /// Connections of which the far NIC may not have been sent everything.
     untold: BTreeSet<Id>,
     /// Messages about connections that are to be sent, in order, when there is room.
-    unsaid: VecDeque<Vec<u8>>,
+    unsaid: VecDeque<Message<'static>>,
+    /// Messages that go together.
+    bundle: Bundle,
     /// Some program is dying.
     is_closing: bool,
     /// Some socket has been asked about that may be closing.
@@ -61,33 +84,65 @@ pub(crate) struct Nic {
     /// When the far NIC was last spoken to for that alone.
     was_here: u64,
     next: u64,
-    /// A frame for which the far NIC had no room.
-    waiting: Option<Vec<u8>>,
-    /// A frame or a message that is being made.
-    frame: Vec<u8>,
-    message: Vec<u8>,
+    watches_for_room: bool,
 }
 
-/// A fresh end of the channel to the far NIC.
-fn channel() -> Result<Channel, Error> {
+/// What channels are like whose frames have up to `mtu` bytes.
+fn channel_config(mtu: usize) -> sovia_link::Config {
+    sovia_link::Config {
+        mtu,
+        window: WINDOW,
+        send_buffer: 2 * WINDOW,
+        receive_buffer: RECEIVE_BUFFER,
+        ..Default::default()
+    }
+}
+
+/// A fresh end of a channel whose other end is greeted.
+fn channel(mtu: usize) -> Result<Channel, Error> {
     let mut seed = [0; 8];
     sovia_sys::call::getrandom(&mut seed).map_err(Error::Kernel)?;
-    let config = sovia_link::Config { mtu: MTU, ..Default::default() };
-    Ok(Channel::new(config, 0, u64::from_ne_bytes(seed)))
+    Ok(Channel::new(channel_config(mtu), 0, u64::from_ne_bytes(seed)))
+}
+
+/// The way to the other NIC, and what is needed where that is on another host.
+fn way(config: &Config) -> Result<(Port, Option<(Hosts, Reader)>), Error> {
+    match &config.way {
+        Way::Local { port, peer } => {
+            let local = Local::open(port, peer, config.faults);
+            let local = local.map_err(|error| Error::Local(port.clone(), error))?;
+            Ok((Port::Local(Box::new(local)), None))
+        }
+        Way::Network(hosts) => {
+            let listen = hosts.listen;
+            let network = Network::open(listen, hosts.peer, config.faults);
+            let network = network.map_err(|error| Error::Network(listen, error))?;
+            let port = Port::Network(Box::new(network));
+            let hosts = Hosts::open(hosts.clone(), port.frame_max());
+            let hosts = hosts.map_err(|error| Error::Listen(listen, error))?;
+            Ok((port, Some((hosts, Reader::new().map_err(Error::Numbers)?))))
+        }
+    }
 }
 
 impl Nic {
     pub(crate) fn open(config: &Config) -> Result<Nic, Error> {
         let entrance = Entrance::open(&config.name)
             .map_err(|error| Error::Name(config.name.clone(), error))?;
-        let port = Port::open(&config.port, &config.peer, config.faults)
-            .map_err(|error| Error::Port(config.port.clone(), error))?;
+        let (port, others) = way(config)?;
+        let (hosts, reader) = others.unzip();
         let epoll = Fd::make(poll::epoll_create).map_err(Error::Kernel)?;
-        let channel = channel()?;
-        let nic = Nic {
+        let channel = channel(port.frame_max())?;
+        let (is_met, frame_max) = (hosts.is_none(), port.frame_max());
+        let mut nic = Nic {
             entrance,
             port,
+            hosts,
+            reader,
             channel,
+            is_met,
+            frame_max,
+            route: Route::Port,
             epoll,
             strangers: Vec::new(),
             programs: HashMap::new(),
@@ -96,13 +151,12 @@ impl Nic {
             offers: HashMap::new(),
             untold: BTreeSet::new(),
             unsaid: VecDeque::new(),
+            bundle: Bundle::default(),
             is_closing: false,
             is_asking: false,
             was_here: 0,
             next: 1,
-            waiting: None,
-            frame: Vec::new(),
-            message: Vec::new(),
+            watches_for_room: false,
         };
         nic.watch(nic.entrance.raw(), ENTRANCE)?;
         for door in &nic.entrance.doors {
@@ -110,10 +164,25 @@ impl Nic {
         }
         let [hears, sends] = nic.port.descriptors();
         nic.watch(hears, PORT)?;
-        let events = (libc::EPOLLOUT | libc::EPOLLET) as u32;
-        poll::epoll_ctl(nic.epoll.raw(), libc::EPOLL_CTL_ADD, sends, events, PORT)
-            .map_err(Error::Kernel)?;
+        if sends != hears {
+            let events = (libc::EPOLLOUT | libc::EPOLLET) as u32;
+            poll::epoll_ctl(nic.epoll.raw(), libc::EPOLL_CTL_ADD, sends, events, PORT)
+                .map_err(Error::Kernel)?;
+        }
+        nic.meet(clock::now_ns());
         Ok(nic)
+    }
+
+    /// Watches the port for room, or no longer: where one descriptor is for both, the kernel tells of room after each frame.
+    fn watch_for_room(&mut self, wanted: bool) {
+        let [hears, sends] = self.port.descriptors();
+        if self.watches_for_room == wanted || sends != hears {
+            return;
+        }
+        self.watches_for_room = wanted;
+        let events = libc::EPOLLIN | libc::EPOLLET | if wanted { libc::EPOLLOUT } else { 0 };
+        // It cannot fail for a descriptor that is watched.
+        let _ = poll::epoll_ctl(self.epoll.raw(), libc::EPOLL_CTL_MOD, hears, events as u32, PORT);
     }
 
     fn watch(&self, fd: i32, token: u64) -> Result<(), Error> {
@@ -148,11 +217,15 @@ impl Nic {
     /// How long there is nothing to do unless something comes.
     fn pause(&self) -> Option<u64> {
         let now = clock::now_ns();
-        let channel = self.channel.poll_timeout().map(|at| at.nanos().saturating_sub(now));
+        let channel = self.channel.poll_timeout().filter(|_| self.is_met);
+        let channel = channel.map(|at| at.nanos().saturating_sub(now));
         let closing = (self.is_closing || self.is_asking).then_some(CLOSING_NS);
         let here = (self.was_here + HERE_NS).saturating_sub(now);
-        let here = self.has_connected().then_some(here);
-        channel.into_iter().chain(closing).chain(here).min()
+        let here = self.asks_whether_it_is_there().then_some(here);
+        let hosts = self.hosts.as_ref().and_then(Hosts::deadline);
+        let hosts = hosts.map(|due| due.saturating_sub(now));
+        let probe = self.probe_deadline().map(|due| due.saturating_sub(now));
+        channel.into_iter().chain(closing).chain(here).chain(hosts).chain(probe).min()
     }
 
     /// Whether VIs are connected to those of the far NIC.
@@ -160,6 +233,11 @@ impl Nic {
         self.connections
             .values()
             .any(|connection| connection.joined.is_some() && !connection.is_alone)
+    }
+
+    /// Whether nothing but its silence tells that the other NIC has gone.
+    fn asks_whether_it_is_there(&self) -> bool {
+        self.hosts.is_none() && self.has_connected()
     }
 
     fn look_at_events(&mut self, pause: Option<u64>) -> Result<(), Error> {
@@ -173,21 +251,29 @@ impl Nic {
         if self.channel.poll_timeout().is_some_and(|at| at.nanos() <= now) {
             self.channel.handle_timeout(Time::from_nanos(now));
         }
-        let is_due = now.saturating_sub(self.was_here) >= HERE_NS && self.has_connected();
+        self.look_for_passage(now);
+        let is_due =
+            now.saturating_sub(self.was_here) >= HERE_NS && self.asks_whether_it_is_there();
         if is_due {
             self.was_here = now;
             if self.channel.is_idle() {
-                self.say(&Message::Here);
+                self.say(Message::Here);
             }
         }
+        let hosts = self.hosts.as_ref().and_then(Hosts::deadline);
+        let mut is_called = hosts.is_some_and(|due| due <= now);
         let mut has_died = self.is_closing;
         for event in &events[..n] {
             match event.u64 {
                 ENTRANCE => self.greet(),
                 STRANGER => self.hear_strangers(),
                 NOTICE => has_died = true,
+                HOSTS => is_called = true,
                 _ => {}
             }
+        }
+        if is_called {
+            self.meet(now);
         }
         if has_died {
             self.look_for_deaths(now);

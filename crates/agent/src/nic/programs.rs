@@ -2,6 +2,7 @@
 
 use super::{CLOSED_NS, NOTICE, Nic, STRANGER};
 use crate::connection::Connection;
+use crate::hosts::Hosts;
 use crate::program::{Heard, Life, Refused};
 use crate::wire::{Id, Message};
 
@@ -71,8 +72,15 @@ impl Nic {
     /// A program may have requested a VI.
     pub(super) fn look_for_request(&mut self, program_id: u64, vi: u32) {
         let Some(program) = self.programs.get_mut(&program_id) else { return };
-        let Some(connection) = Connection::requested(program, program_id, vi) else { return };
-        if !connection.is_vouched_for(program.uid) {
+        let Some(mut connection) = Connection::requested(program, program_id, vi) else { return };
+        let may_be_far = |connection: &Connection| {
+            let speaks = |hosts: &Hosts| hosts.config().speaks_for(&connection.far_address());
+            self.hosts.as_ref().is_none_or(speaks)
+        };
+        let is_known = connection.is_vouched_for(program.uid)
+            && may_be_far(&connection)
+            && self.reader.as_ref().is_none_or(|it| connection.learn_numbers(it, program.uid));
+        if !is_known {
             // Its program goes on on TCP.
             return;
         }
@@ -80,11 +88,12 @@ impl Nic {
         self.next += 1;
         program.vis.insert(vi, id);
         let (own, other) = (connection.own_end(), connection.other_end());
-        self.say(&Message::Offer(id, connection.link, connection.is_connector));
+        let (link, is_connector) = (connection.link, connection.is_connector);
+        self.say(Message::Offer(id, link, is_connector, connection.numbers));
         self.connections.insert(id, connection);
         match self.offers.remove(&other) {
-            Some(far) => self.join(id, far),
-            None => {
+            Some((far, numbers)) if self.is_other_end(id, numbers) => self.join(id, far),
+            _ => {
                 self.requests.insert(own, id);
             }
         }

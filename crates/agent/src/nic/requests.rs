@@ -2,9 +2,17 @@
 
 use super::Nic;
 use crate::connection::Connection;
+use crate::numbers::Numbers;
 use crate::wire::{Id, Message};
 
 impl Nic {
+    /// Whether a far program's socket with these sequence numbers is the other end of a connection. Addresses alone prove nothing:
+    /// another network may have the same.
+    pub(super) fn is_other_end(&self, id: Id, numbers: Numbers) -> bool {
+        let fits = |connection: &Connection| connection.fits(numbers);
+        self.reader.is_none() || self.connections.get(&id).is_some_and(fits)
+    }
+
     /// Both ends of a connection have asked for it.
     pub(super) fn join(&mut self, id: Id, far: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -20,7 +28,7 @@ impl Nic {
     pub(super) fn withdraw(&mut self, id: Id) {
         if let Some(connection) = self.forget(id) {
             self.requests.remove(&connection.own_end());
-            self.say(&Message::Withdraw(id));
+            self.say(Message::Withdraw(id));
             if let Some(program) = self.programs.get(&connection.program)
                 && connection.is_replaced(program)
             {

@@ -1,32 +1,31 @@
 //! Sends messages to the far NIC, as far as the channel has room.
 
 use super::Nic;
+use crate::bundle::Bundle;
 use crate::connection::Connection;
-use crate::wire::{Id, Message};
+use crate::wire::{Id, Message, begin_about};
 use sovia_link::Channel;
 use sovia_reflect::Sink;
 
-/// Wraps a message about a VI, and hands it to the channel.
+/// Wraps a message about a VI, and puts it to the others.
 struct About<'a> {
+    bundle: &'a mut Bundle,
     channel: &'a mut Channel,
     /// Something else goes first.
     waits: bool,
     far: Id,
-    bytes: Vec<u8>,
-    message: Vec<u8>,
 }
 
 impl Sink for About<'_> {
     fn has_room(&mut self) -> bool {
-        !self.waits && self.channel.can_send()
+        !self.waits && self.bundle.has_room(self.channel)
     }
 
-    fn put(&mut self, message: &sovia_reflect::message::Message<'_>) {
-        self.bytes.clear();
-        message.encode(&mut self.bytes);
-        Message::About(self.far, &self.bytes).encode(&mut self.message);
-        let sent = self.channel.send(&self.message);
-        debug_assert!(sent.is_ok(), "there was room");
+    fn append(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        self.bundle.put_by(|bytes| {
+            begin_about(self.far, bytes);
+            write(bytes);
+        });
     }
 }
 
@@ -39,17 +38,15 @@ impl Nic {
         connection.look_for_leaving(program);
         let Some((far, reflection)) = &mut connection.joined else { return };
         let mut about = About {
+            bundle: &mut self.bundle,
             channel: &mut self.channel,
             waits: !self.unsaid.is_empty(),
             far: *far,
-            bytes: core::mem::take(&mut self.frame),
-            message: core::mem::take(&mut self.message),
         };
         let told = match connection.is_alone {
             true => Ok(true),
             false => reflection.collect(&mut about),
         };
-        (self.frame, self.message) = (about.bytes, about.message);
         let far = *far;
         match told {
             Ok(true) => {
@@ -62,7 +59,7 @@ impl Nic {
                 eprintln!("sovia-agent: a connection is given up: {damaged}");
                 self.untold.remove(&id);
                 connection.break_off(program);
-                self.say(&Message::Broken(far));
+                self.say(Message::Broken(far));
             }
         }
         self.end_if_over(id);
@@ -77,13 +74,14 @@ impl Nic {
     /// Goes on where there was no room in the channel.
     pub(super) fn tell_rest(&mut self) {
         while let Some(message) = self.unsaid.front() {
-            if self.channel.send(message).is_err() {
+            if !self.bundle.has_room(&mut self.channel) {
                 return;
             }
+            self.bundle.put(message);
             self.unsaid.pop_front();
         }
         let mut from = 0;
-        while self.channel.can_send()
+        while self.bundle.has_room(&mut self.channel)
             && let Some(&id) = self.untold.range(from..).next()
         {
             from = id + 1;
@@ -92,11 +90,15 @@ impl Nic {
     }
 
     /// Says something to the far NIC, as soon as there is room.
-    pub(super) fn say(&mut self, message: &Message<'_>) {
-        let mut bytes = Vec::new();
-        message.encode(&mut bytes);
-        if !self.unsaid.is_empty() || self.channel.send(&bytes).is_err() {
-            self.unsaid.push_back(bytes);
+    pub(super) fn say(&mut self, message: Message<'static>) {
+        if !self.is_met {
+            // What it is to know it is told when it is there.
+            return;
+        }
+        if self.unsaid.is_empty() && self.bundle.has_room(&mut self.channel) {
+            self.bundle.put(&message);
+        } else {
+            self.unsaid.push_back(message);
         }
     }
 }

@@ -2,13 +2,12 @@
 //! they are in different network namespaces, or since a sandbox keeps them from asking the kernel.
 //!
 //! - `seeks`: what programs seek;
-//! - `witness`: the part with privileges, which has the kernel show whose ends they are; `numbers`: by what;
+//! - `witness`: the part with privileges, which has the kernel show whose ends they are (`crate::numbers` says by what);
 //! - here: the part that programs speak to, a process without any privilege.
 //!
 //! The two parts share nothing but a socket. Each ends when the other one has ended. What two programs share once they have
 //! met does not need the agent: it can be started again at any time, and programs then seek again what they have not found.
 
-mod numbers;
 mod seeks;
 mod witness;
 

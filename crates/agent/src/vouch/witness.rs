@@ -9,8 +9,8 @@
 //! only its holders and that namespace's users can know. No process id is used, so none can have been given to another
 //! process meanwhile.
 
-use super::numbers::{Numbers, Reader};
 use super::seeks::{Place, Sought};
+use crate::numbers::{Numbers, Reader};
 use core::net::SocketAddr;
 use sovia_proto::meeting::{LINK, Link};
 use sovia_sys::seqpacket::Packets;

@@ -51,8 +51,13 @@ impl core::error::Error for Malformed {}
 pub trait Sink {
     /// Whether one more is taken now.
     fn has_room(&mut self) -> bool;
+    /// Takes a message, which `write` appends to a buffer; asked for room before.
+    fn append(&mut self, write: &mut dyn FnMut(&mut Vec<u8>));
+
     /// Takes a message; asked for room before.
-    fn put(&mut self, message: &Message<'_>);
+    fn put(&mut self, message: &Message<'_>) {
+        self.append(&mut |out| message.encode(out));
+    }
 }
 
 /// Which threads of a program are to be notified that something has been published for it.

@@ -189,25 +189,19 @@ impl Outgoing {
         if !sink.has_room() {
             return Ok(false);
         }
-        let mut inline = [0; INLINE];
-        let mut pooled = Vec::new();
-        let bytes = match entry.pool_offset {
-            None if entry.len as usize <= INLINE => {
-                let bytes = &mut inline[..entry.len as usize];
+        let len = entry.len as usize;
+        match entry.pool_offset {
+            None if len <= INLINE => {
+                let mut inline = [0; INLINE];
+                let bytes = &mut inline[..len];
                 slot.copy_out(0, bytes);
-                &*bytes
+                sink.put(&Message::Entry(n, entry, bytes));
             }
-            Some(at)
-                if entry.len as usize <= MESSAGE_MAX
-                    && u64::from(at) + u64::from(entry.len) <= POOL =>
-            {
-                pooled.resize(entry.len as usize, 0);
-                segment.read_bulk(self.vi, self.program, at as usize, &mut pooled);
-                &pooled[..]
+            Some(at) if len <= MESSAGE_MAX && u64::from(at) + u64::from(entry.len) <= POOL => {
+                self.put_bulk(segment, &Message::Entry(n, entry, &[]), (at as usize, len), sink);
             }
             _ => return Err(Damaged("an entry with too many bytes")),
-        };
-        sink.put(&Message::Entry(n, entry, bytes));
+        }
         self.next = n.wrapping_add(1);
         self.ordered = self.ordered.wrapping_add(u32::from(kind.is_ordered()));
         Ok(true)
@@ -226,19 +220,34 @@ impl Outgoing {
             return Err(Damaged("more gathered bytes than there is room for"));
         }
         let start = direction.writer.load(word::START);
-        let mut piece = vec![0; PIECE];
         while self.tail != tail {
             if !sink.has_room() {
                 return Ok(false);
             }
             let at = (self.tail.wrapping_sub(start) % Area::LEN as u64) as usize;
             let left = tail.wrapping_sub(self.tail) as usize;
-            let bytes = &mut piece[..left.min(PIECE).min(Area::LEN - at)];
-            segment.read_bulk(self.vi, self.program, POOL as usize + at, bytes);
-            sink.put(&Message::Gathered { after, start, position: self.tail, bytes });
-            self.tail = self.tail.wrapping_add(bytes.len() as u64);
+            let len = left.min(PIECE).min(Area::LEN - at);
+            let head = Message::Gathered { after, start, position: self.tail, bytes: &[] };
+            self.put_bulk(segment, &head, (POOL as usize + at, len), sink);
+            self.tail = self.tail.wrapping_add(len as u64);
         }
         Ok(true)
+    }
+
+    /// Tells what `head` says, with bytes of the pool or the area behind it, which are copied to where they are sent from.
+    fn put_bulk(
+        &self,
+        segment: &Segment,
+        head: &Message<'_>,
+        (at, len): (usize, usize),
+        sink: &mut impl Sink,
+    ) {
+        sink.append(&mut |out| {
+            head.encode(out);
+            let begin = out.len();
+            out.resize(begin + len, 0);
+            segment.read_bulk(self.vi, self.program, at, &mut out[begin..]);
+        });
     }
 
     /// Publishes what the far receiver has done.

@@ -25,10 +25,10 @@ impl Sink for Channel {
         self.room > 0
     }
 
-    fn put(&mut self, message: &Message<'_>) {
+    fn append(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
         self.room -= 1;
         let mut bytes = Vec::new();
-        message.encode(&mut bytes);
+        write(&mut bytes);
         self.messages.push_back(bytes);
     }
 }

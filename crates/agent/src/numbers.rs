@@ -24,34 +24,34 @@ const RECEIVED: usize = 80;
 const ACKNOWLEDGED: usize = 88;
 
 /// The first sequence number after the one that opens a direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Numbers {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Numbers {
     /// Of what the socket receives.
-    pub(super) received: u32,
+    pub(crate) received: u32,
     /// Of what it sends.
-    pub(super) sent: u32,
+    pub(crate) sent: u32,
 }
 
 impl Numbers {
     /// Whether they are those of the two ends of one connection.
-    pub(super) fn are_of_one(connector: Numbers, acceptor: Numbers) -> bool {
+    pub(crate) fn are_of_one(connector: Numbers, acceptor: Numbers) -> bool {
         connector.sent == acceptor.received && connector.received == acceptor.sent
     }
 }
 
 /// Reads sockets' numbers.
 #[derive(Debug)]
-pub(super) struct Reader(Program);
+pub(crate) struct Reader(Program);
 
 impl Reader {
     /// # Errors
     /// `EPERM` without `CAP_BPF` and `CAP_NET_ADMIN`.
-    pub(super) fn new() -> sovia_sys::Result<Reader> {
+    pub(crate) fn new() -> sovia_sys::Result<Reader> {
         Program::load(&code()).map(Reader)
     }
 
     /// The numbers of the open connection whose socket has these addresses in the calling thread's network namespace.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         local: SocketAddr,
         peer: SocketAddr,

@@ -1,6 +1,7 @@
-//! A port of the NIC: a Unix datagram socket to another NIC, which may lose, duplicate, reorder and corrupt frames as a
-//! seed says.
+//! A way to another NIC of this host, for tests: Unix datagrams, which may be lost, doubled, reordered and damaged as a seed
+//! says.
 
+use super::{Sent, TURN, Unheard};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use std::borrow::Cow;
@@ -10,7 +11,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 /// Bytes that a frame has at most.
-pub(crate) const MTU: usize = 9000;
+pub(super) const MTU: usize = 9000;
 
 /// What happens to frames, each in so many of a million.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,22 +28,25 @@ pub struct Faults {
     pub seed: u64,
 }
 
-/// No NIC is bound to the other end of the way, or none is any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unheard;
-
-/// What has become of a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sent {
-    /// It is on its way, or was lost as the faults say.
-    Gone,
-    /// The far NIC's queue is full: it is to be sent again when there is room.
-    Full,
+impl Faults {
+    /// The same for a port of the network; `None` if nothing happens.
+    pub(super) fn of_network(&self) -> Option<sovia_port::impair::Faults> {
+        let Faults { lost, duplicated, delayed, corrupted, seed } = *self;
+        let faults = sovia_port::impair::Faults {
+            lost,
+            duplicated,
+            reordered: delayed,
+            corrupted,
+            seed,
+            ..Default::default()
+        };
+        (lost | duplicated | delayed | corrupted > 0).then_some(faults)
+    }
 }
 
 /// One end of the way to another NIC.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct Local {
     /// Where frames come to.
     hears: UnixDatagram,
     /// Connected to the far NIC's port, so that the kernel tells when there is room.
@@ -53,11 +57,13 @@ pub(crate) struct Port {
     dice: ChaCha8Rng,
     /// A frame that is sent after the next one.
     held: Option<Vec<u8>>,
+    /// A frame for which the far NIC had no room.
+    waiting: Option<Vec<u8>>,
 }
 
-impl Port {
+impl Local {
     /// The port at `own`, to the NIC at `peer`. What a NIC that is no more has left at `own` is replaced.
-    pub(crate) fn open(own: &Path, peer: &Path, faults: Faults) -> io::Result<Port> {
+    pub(crate) fn open(own: &Path, peer: &Path, faults: Faults) -> io::Result<Local> {
         let sends = UnixDatagram::unbound()?;
         sends.set_nonblocking(true)?;
         if UnixDatagram::unbound()?.connect(own).is_err() {
@@ -67,11 +73,20 @@ impl Port {
         hears.set_nonblocking(true)?;
         let dice = ChaCha8Rng::seed_from_u64(faults.seed);
         let peer = peer.to_owned();
-        Ok(Port { hears, sends, is_connected: false, peer, faults, dice, held: None })
+        Ok(Local {
+            hears,
+            sends,
+            is_connected: false,
+            peer,
+            faults,
+            dice,
+            held: None,
+            waiting: None,
+        })
     }
 
     /// The descriptors that tell when something comes, and when there is room.
-    pub(crate) fn descriptors(&self) -> [RawFd; 2] {
+    pub(super) fn descriptors(&self) -> [RawFd; 2] {
         [self.hears.as_raw_fd(), self.sends.as_raw_fd()]
     }
 
@@ -80,14 +95,39 @@ impl Port {
         of_a_million > 0 && self.dice.next_u32() % 1_000_000 < of_a_million
     }
 
-    /// Sends a frame.
+    /// Sends frames. One for which the far NIC has no room goes first when there is some.
     ///
     /// # Errors
     /// [`Unheard`] if there is no NIC at the other end of the way.
-    pub(crate) fn send(&mut self, frame: &[u8]) -> Result<Sent, Unheard> {
+    pub(super) fn transmit(
+        &mut self,
+        next: &mut dyn FnMut(&mut [u8]) -> Option<usize>,
+    ) -> Result<Sent, Unheard> {
+        let mut any = false;
+        for _ in 0..TURN {
+            let frame = match self.waiting.take() {
+                Some(frame) => frame,
+                None => {
+                    let mut frame = vec![0; MTU];
+                    let Some(len) = next(&mut frame) else { break };
+                    frame.truncate(len);
+                    frame
+                }
+            };
+            if !self.send(&frame)? {
+                self.waiting = Some(frame);
+                return Ok(Sent { any, has_room: false });
+            }
+            any = true;
+        }
+        Ok(Sent { any, has_room: true })
+    }
+
+    /// Sends a frame; false if the far NIC has no room.
+    fn send(&mut self, frame: &[u8]) -> Result<bool, Unheard> {
         let Faults { lost, duplicated, delayed, corrupted, .. } = self.faults;
         if self.happens(lost) {
-            return Ok(Sent::Gone);
+            return Ok(true);
         }
         let mut frame = Cow::Borrowed(frame);
         if self.happens(corrupted) && !frame.is_empty() {
@@ -97,10 +137,10 @@ impl Port {
         let before = self.held.take();
         if self.happens(delayed) && before.is_none() {
             self.held = Some(frame.into_owned());
-            return Ok(Sent::Gone);
+            return Ok(true);
         }
         let sent = self.put(&frame)?;
-        if sent == Sent::Gone && self.happens(duplicated) {
+        if sent && self.happens(duplicated) {
             self.put(&frame)?;
         }
         if let Some(before) = before {
@@ -109,14 +149,14 @@ impl Port {
         Ok(sent)
     }
 
-    /// Hands a frame to the kernel.
-    fn put(&mut self, frame: &[u8]) -> Result<Sent, Unheard> {
+    /// Hands a frame to the kernel; false if the far NIC has no room.
+    fn put(&mut self, frame: &[u8]) -> Result<bool, Unheard> {
         if !self.is_connected {
             self.sends.connect(&self.peer).map_err(|_| Unheard)?;
             self.is_connected = true;
         }
         match self.sends.send(frame).map_err(|error| error.kind()) {
-            Err(ErrorKind::WouldBlock) => Ok(Sent::Full),
+            Err(ErrorKind::WouldBlock) => Ok(false),
             Err(
                 ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::NotConnected,
             ) => {
@@ -124,12 +164,19 @@ impl Port {
                 Err(Unheard)
             }
             // A frame that the kernel does not take for another reason is lost.
-            Ok(_) | Err(_) => Ok(Sent::Gone),
+            Ok(_) | Err(_) => Ok(true),
         }
     }
 
-    /// Takes the next frame; its length.
-    pub(crate) fn receive(&self, frame: &mut [u8]) -> Option<usize> {
-        self.hears.recv(frame).ok()
+    /// Hands frames that have come to `take`; false if there are none.
+    pub(super) fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> bool {
+        let mut frame = [0; MTU];
+        let mut any = false;
+        for _ in 0..TURN {
+            let Ok(len) = self.hears.recv(&mut frame) else { break };
+            any = true;
+            take(&frame[..len]);
+        }
+        any
     }
 }

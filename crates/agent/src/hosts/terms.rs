@@ -1,0 +1,105 @@
+//! What two agents say to each other first in their secure conversation, before frames go between their NICs.
+//!
+//! | offset | length | field, big-endian |
+//! |---|---|---|
+//! | 0 | 2 | version of what the NICs say: 1 |
+//! | 2 | 2 | zero |
+//! | 4 | 4 | bytes of the longest frame that the speaker takes |
+//! | 8 | 4 | the number of the channel; the one counts that the agent says which has connected |
+//! | 12 | 4 | the speaker's epoch in that channel, not zero |
+//!
+//! Number and epochs are drawn at random for each conversation. They are in each frame (docs/wire.md), and another station
+//! does not know them, so it can send nothing that either NIC would take for its peer's.
+
+/// The version of the messages of [`crate::wire`] and of `sovia-reflect`.
+const VERSION: u16 = 1;
+/// The shortest frames with which a NIC works.
+const FRAME_LEAST: u32 = 512;
+/// Bytes of terms.
+const LEN: usize = 16;
+
+/// One agent's part of what a channel is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub(super) frame_max: u32,
+    pub(super) channel: u32,
+    pub(super) epoch: u32,
+}
+
+/// Why terms are of no use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadTerms {
+    /// The two agents are of different versions of Sovia.
+    #[error(
+        "it speaks version {0}, and this agent version {VERSION}: the older one is to be replaced"
+    )]
+    Version(u16),
+    /// They are none.
+    #[error("it says terms that cannot be")]
+    Nonsense,
+}
+
+impl Terms {
+    /// For a new conversation.
+    pub(super) fn draw(frame_max: usize) -> Option<Terms> {
+        let frame_max = u32::try_from(frame_max).unwrap_or(u32::MAX);
+        let mut bytes = [0; 8];
+        let drawn = sovia_sys::call::getrandom(&mut bytes).ok()?;
+        let [a, b, c, d, e, f, g, h] = bytes;
+        let (channel, epoch) = (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]));
+        (drawn == bytes.len()).then_some(Terms { frame_max, channel, epoch: epoch.max(1) })
+    }
+
+    pub(super) fn encode(&self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..2].copy_from_slice(&VERSION.to_be_bytes());
+        for (place, word) in
+            bytes[4..].chunks_exact_mut(4).zip([self.frame_max, self.channel, self.epoch])
+        {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Terms, BadTerms> {
+        let &[high, low, ..] = bytes else { return Err(BadTerms::Nonsense) };
+        let version = u16::from_be_bytes([high, low]);
+        if version != VERSION {
+            return Err(BadTerms::Version(version));
+        }
+        let bytes: &[u8; LEN] = bytes.try_into().map_err(|_| BadTerms::Nonsense)?;
+        let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        let terms = Terms { frame_max: word(4), channel: word(8), epoch: word(12) };
+        let can_be = bytes[2..4] == [0; 2] && terms.frame_max >= FRAME_LEAST && terms.epoch != 0;
+        can_be.then_some(terms).ok_or(BadTerms::Nonsense)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_survive_their_encoding_and_nothing_else_is_taken_for_some() {
+        let terms = Terms::draw(1472).unwrap();
+        let bytes = terms.encode();
+        assert_eq!(Terms::decode(&bytes), Ok(terms));
+        for len in 0..LEN {
+            assert_eq!(Terms::decode(&bytes[..len]), Err(BadTerms::Nonsense), "{len}");
+        }
+        let with = |at: usize, new: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            bytes.splice(at..at + new.len(), new.iter().copied());
+            Terms::decode(&bytes)
+        };
+        assert_eq!(with(0, &[0, 2]), Err(BadTerms::Version(2)));
+        assert_eq!(with(3, &[1]), Err(BadTerms::Nonsense));
+        assert_eq!(with(4, &[0, 0, 1, 255]), Err(BadTerms::Nonsense), "511 bytes");
+        assert_eq!(with(12, &[0; 4]), Err(BadTerms::Nonsense), "no epoch");
+    }
+
+    #[test]
+    fn no_two_are_drawn_alike() {
+        assert_ne!(Terms::draw(1472), Terms::draw(1472));
+    }
+}

@@ -1,0 +1,74 @@
+//! Where the frames of a NIC go: to another NIC of this host, by Unix datagrams, or to one of another host, by UDP.
+
+mod local;
+mod network;
+
+pub use local::Faults;
+pub(crate) use local::Local;
+pub(crate) use network::Network;
+use std::os::fd::RawFd;
+
+/// No NIC is bound to the other end of the way, or none is any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unheard;
+
+/// What has become of frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// There were some.
+    pub(crate) any: bool,
+    /// There is room for more.
+    pub(crate) has_room: bool,
+}
+
+/// Frames that are sent before something else has its turn.
+const TURN: usize = 256;
+
+/// One end of the way to another NIC.
+#[derive(Debug)]
+pub(crate) enum Port {
+    /// Within this host.
+    Local(Box<Local>),
+    /// To another host.
+    Network(Box<Network>),
+}
+
+impl Port {
+    /// Bytes of the longest frame.
+    pub(crate) fn frame_max(&self) -> usize {
+        match self {
+            Port::Local(_) => local::MTU,
+            Port::Network(port) => port.frame_max(),
+        }
+    }
+
+    /// The descriptors that tell when something comes, and when there is room.
+    pub(crate) fn descriptors(&self) -> [RawFd; 2] {
+        match self {
+            Port::Local(port) => port.descriptors(),
+            Port::Network(port) => port.descriptors(),
+        }
+    }
+
+    /// Sends the frames that `next` writes to the room that it is given, until it gives no length or there is no room.
+    ///
+    /// # Errors
+    /// [`Unheard`] if there is no NIC at the other end of the way, as far as is known.
+    pub(crate) fn transmit(
+        &mut self,
+        next: &mut dyn FnMut(&mut [u8]) -> Option<usize>,
+    ) -> Result<Sent, Unheard> {
+        match self {
+            Port::Local(port) => port.transmit(next),
+            Port::Network(port) => Ok(port.transmit(next)),
+        }
+    }
+
+    /// Hands frames that have come from the other NIC to `take`; false if there are none.
+    pub(crate) fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> bool {
+        match self {
+            Port::Local(port) => port.receive(take),
+            Port::Network(port) => port.receive(take),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Agents of two hosts, which know each other by keys and carry connections between their programs.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::workspace::{TempDir, sovia};
+
+/// A key in a file.
+#[derive(Debug, Clone)]
+pub struct Key {
+    file: PathBuf,
+    /// How other agents know the agent that has it.
+    pub public: String,
+}
+
+impl Key {
+    /// A key of that name in a folder.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    pub fn new(folder: &TempDir, name: &str) -> Self {
+        let file = folder.path().join(name);
+        let output = Command::new(sovia()).args(["agent", "--new-key"]).arg(&file).output();
+        let output = output.expect("sovia agent starts");
+        assert!(output.status.success(), "{output:?}");
+        let public = String::from_utf8(output.stdout).expect("text").trim().to_owned();
+        Self { file, public }
+    }
+
+    /// Its file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
+/// An agent that is a NIC, which ends with it.
+#[derive(Debug)]
+pub struct FarNic {
+    child: Child,
+    says: PathBuf,
+    listens_at: String,
+}
+
+impl FarNic {
+    /// A NIC of that name, which hears at `listen`, and whose peer is `KEY@IP:PORT`; started by another command if `prefix`
+    /// has one. Or why there is none here.
+    ///
+    /// # Errors
+    /// What it has said.
+    ///
+    /// # Panics
+    /// If it cannot be started at all.
+    pub fn start(
+        folder: &TempDir,
+        prefix: &str,
+        name: &str,
+        (listen, key): (&str, &Key),
+        peer: &str,
+        options: &[&str],
+    ) -> Result<Self, String> {
+        let says = folder.path().join(format!("{name}.says"));
+        let sovia = sovia();
+        let mut words = prefix.split_whitespace().map(PathBuf::from).chain([sovia]);
+        let mut child = Command::new(words.next().expect("a program"))
+            .args(words)
+            .args(["agent", "--name", name, "--listen", listen, "--peer", peer, "--key"])
+            .arg(key.file())
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::options().create(true).append(true).open(&says).expect("a file"))
+            .spawn()
+            .expect("sovia agent starts");
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        output.read_line(&mut line).expect("it says when it is ready");
+        let nic = Self { child, says, listens_at: listen.to_owned() };
+        if line == format!("the NIC {name} is ready\n") { Ok(nic) } else { Err(nic.said()) }
+    }
+
+    /// What it, and others of its name in that folder, have said so far.
+    ///
+    /// # Panics
+    /// If that cannot be read.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.says).expect("what it says")
+    }
+
+    /// Where it hears the other agent.
+    pub fn listens_at(&self) -> &str {
+        &self.listens_at
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for FarNic {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,376 @@
+//! Connections between hosts: each has an agent, and the two know each other by keys. What programs see is what they see over
+//! the kernel. For root, whose agent the kernel shows sequence numbers.
+
+use sovia_tests::{
+    FarNic, Hosts, Key, LOSSY, Launch, Outcome, Running, Scenario, Stack, TempDir, accelerated,
+    finish, free_port, skipped,
+};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const WATCHDOG: Duration = Duration::from_secs(120);
+const PORT: &str = "7541";
+/// Where agents hear each other.
+const AGENTS: u16 = 7471;
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + WATCHDOG;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Why a test cannot run here, if what an agent has said is that.
+fn cannot(test: &str, said: &str) {
+    assert!(said.contains("needs CAP_BPF"), "{said}");
+    println!("SKIPPED: {test}: {}", said.trim());
+}
+
+/// Two agents on one host, by its loopback, and a name for each.
+struct Pair {
+    nics: [FarNic; 2],
+    names: [String; 2],
+    _folder: TempDir,
+}
+
+impl Pair {
+    fn start(test: &str, options: &[&str]) -> Option<Pair> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = TempDir::new();
+        let names = ["a", "b"].map(|end| format!("far-{}-{number}-{end}", std::process::id()));
+        let keys = ["a", "b"].map(|end| Key::new(&folder, end));
+        let places = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+        let start = |own: usize| {
+            let peer = format!("{}@{}", keys[1 - own].public, places[1 - own]);
+            let at = (places[own].as_str(), &keys[own]);
+            FarNic::start(&folder, "", &names[own], at, &peer, options)
+        };
+        match (start(0), start(1)) {
+            (Ok(a), Ok(b)) => Some(Pair { nics: [a, b], names, _folder: folder }),
+            (Err(said), _) | (_, Err(said)) => {
+                cannot(test, &said);
+                None
+            }
+        }
+    }
+
+    /// The rules by which ends that connect use the first, and ends that accept the second.
+    fn rules(&self) -> String {
+        let [a, b] = &self.names;
+        format!("nic:name={a},end=connector;nic:name={b},end=acceptor")
+    }
+}
+
+/// Cases of the C programs' scenarios, each a test: over frames that get lost, doubled, reordered and damaged.
+macro_rules! over_udp {
+    ($($program:literal: $($case:ident),+;)+) => {
+        $($(
+            #[test]
+            fn $case() {
+                let Some(pair) = Pair::start(stringify!($case), LOSSY) else { return };
+                Scenario::c($program, stringify!($case))
+                    .env("SOVIA_RULES", pair.rules())
+                    .env("SOVIA_TEST_UNTIL_MET", "1")
+                    .run_accelerated();
+            }
+        )+)+
+    };
+}
+
+over_udp! {
+    "death": killed_at_any_moment, a_reader_dies_without_reading, one_of_two_dies_waiting;
+    "shutdown": what_was_sent_before_exit_arrives, last_words_are_seen_before_the_end,
+        closing_with_unread_bytes_resets, both_close_half_at_once, shutting_both_halves;
+    "taken_back": under_a_thread_that_receives, under_a_thread_that_sends, at_both_ends_at_once,
+        by_children_of_both_ends, by_children_of_both_ends_that_are_killed;
+    "stream_calls": waitall_waits_for_all, writev_and_sendmsg_gather, dontwait_does_not_wait;
+}
+
+/// As behind a firewall that lets TCP pass.
+#[test]
+fn where_udp_does_not_pass_frames_go_as_tcp() {
+    let test = "where_udp_does_not_pass_frames_go_as_tcp";
+    let Some(pair) = Pair::start(test, &["--lose", "1000000"]) else { return };
+    for case in ["waitall_waits_for_all", "writev_and_sendmsg_gather"] {
+        Scenario::c("stream_calls", case)
+            .env("SOVIA_RULES", pair.rules())
+            .env("SOVIA_TEST_UNTIL_MET", "1")
+            .run_accelerated();
+    }
+}
+
+/// Something may be missing, so neither end is told that all is well.
+#[test]
+fn when_an_agent_dies_both_ends_are_told_of_a_reset() {
+    for victim in 0..2 {
+        let test = "when_an_agent_dies_both_ends_are_told_of_a_reset";
+        let Some(pair) = Pair::start(test, &[]) else { return };
+        let folder = TempDir::new();
+        let launch = |role: &str| {
+            let program = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/nics.py");
+            let folder = folder.path().to_str().expect("a plain name");
+            Launch::new(Stack::Sovia, ["python3", program, role, folder, "a_nic_dies"])
+                .verbose(true)
+                .env("SOVIA_RULES", &pair.rules())
+                .env("SOVIA_TEST_UNTIL_MET", "1")
+                .env("SOVIA_TEST_VICTIM", &pair.nics[victim].id().to_string())
+        };
+        let ends = vec![launch("server").start(), launch("client").start()];
+        for outcome in finish(ends, WATCHDOG) {
+            assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends > 0), "{outcome:?}");
+            assert!(outcome.success() && outcome.stdout == "ECONNRESET\nend\n", "{outcome:?}");
+        }
+    }
+}
+
+/// Two network namespaces, with an agent in each.
+struct Scene {
+    hosts: Hosts,
+    folder: TempDir,
+    keys: [Key; 2],
+}
+
+impl Scene {
+    fn set(test: &str, programs: &[&str]) -> Option<Scene> {
+        if skipped(test, &[&["ip", "python3"], programs].concat()) {
+            return None;
+        }
+        let Some(hosts) = Hosts::new() else {
+            println!("SKIPPED: {test}: no network namespace can be made");
+            return None;
+        };
+        let folder = TempDir::new();
+        let keys = ["a", "b"].map(|end| Key::new(&folder, end));
+        Some(Scene { hosts, folder, keys })
+    }
+
+    fn place(host: usize) -> String {
+        format!("{}:{AGENTS}", Hosts::ADDRESSES[host])
+    }
+
+    /// The agent of a host, which expects the other one's key; `None` if there can be none here.
+    fn agent(&self, test: &str, host: usize) -> Option<FarNic> {
+        let peer = format!("{}@{}", self.keys[1 - host].public, Scene::place(1 - host));
+        self.agent_with(test, host, &peer, &[])
+    }
+
+    fn agent_with(&self, test: &str, host: usize, peer: &str, options: &[&str]) -> Option<FarNic> {
+        let (place, prefix) = (Scene::place(host), self.hosts.prefix(host));
+        let at = (place.as_str(), &self.keys[host]);
+        FarNic::start(&self.folder, &prefix, NAME, at, peer, options)
+            .inspect_err(|said| cannot(test, said))
+            .ok()
+    }
+
+    /// Starts a program on a host, by the rule that its agent carries what it can.
+    fn start(&self, host: usize, words: &[&str]) -> Running {
+        let prefix = self.hosts.prefix(host);
+        let prefix: Vec<&str> = prefix.split_whitespace().collect();
+        Launch::new(Stack::Sovia, words)
+            .by(&prefix)
+            .verbose(true)
+            .env("SOVIA_RULES", &format!("nic:name={NAME}"))
+            .current_dir(self.folder.path())
+            .start()
+    }
+
+    /// Has the first host's program ask the second one's, as `apps-py/neighbours.py` does.
+    fn converse(&self, connections: &str, case: &[&str]) -> [Outcome; 2] {
+        let address = Hosts::ADDRESSES[1];
+        let answers = ["python3", SCRIPT, "answer", address, PORT, connections];
+        let asks = [&["python3", SCRIPT, "ask", case[0], address, PORT], &case[1..]].concat();
+        let ends = [self.start(1, &answers), self.start(0, &asks)];
+        let ends = ends.map(|end| end.finish(WATCHDOG));
+        assert!(ends.iter().all(|end| end.success() && end.stdout.ends_with("ok\n")), "{ends:#?}");
+        ends
+    }
+}
+
+/// The name of each host's agent.
+const NAME: &str = "far";
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/neighbours.py");
+
+#[test]
+fn redis_is_served_to_another_host() {
+    let test = "redis_is_served_to_another_host";
+    let Some(scene) = Scene::set(test, &["redis-server", "redis-benchmark"]) else { return };
+    let (Some(_a), Some(_b)) = (scene.agent(test, 0), scene.agent(test, 1)) else { return };
+    let address = Hosts::ADDRESSES[1];
+    let server = ["redis-server", "--port", PORT, "--bind", address, "--protected-mode", "no"];
+    let server = scene.start(1, &[&server[..], &["--save", ""]].concat());
+    until("the server does not listen", || server.stdout_so_far().contains("Ready to accept"));
+    let benchmark = ["redis-benchmark", "-h", address, "-p", PORT, "-n", "60000", "-c", "50", "-q"];
+    let outcome = scene.start(0, &[&benchmark[..], &["-t", "set,get"]].concat()).finish(WATCHDOG);
+    server.signal(libc::SIGTERM);
+    let served = server.finish(WATCHDOG);
+    assert!(outcome.success() && outcome.stdout.contains("GET"), "{outcome:?}");
+    assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends >= 50), "{}", outcome.stderr);
+    assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 50));
+}
+
+/// Long frames do not pass any more, once the agents have agreed on their length.
+#[test]
+fn path_that_becomes_narrower_loses_nothing() {
+    let test = "path_that_becomes_narrower_loses_nothing";
+    let Some(scene) = Scene::set(test, &["redis-server", "redis-benchmark"]) else { return };
+    let agents = [0, 1].map(|host| scene.agent(test, host));
+    let [Some(a), Some(b)] = &agents else { return };
+    until("the agents do not meet", || [a, b].iter().all(|it| it.said().contains("is there\n")));
+    for host in [0, 1] {
+        let words = format!("-n {} link set way mtu 1000", scene.hosts.name(host));
+        let done = std::process::Command::new("ip").args(words.split(' ')).status();
+        assert!(done.is_ok_and(|status| status.success()), "{words}");
+    }
+    let address = Hosts::ADDRESSES[1];
+    let server = ["redis-server", "--port", PORT, "--bind", address, "--protected-mode", "no"];
+    let server = scene.start(1, &[&server[..], &["--save", ""]].concat());
+    until("the server does not listen", || server.stdout_so_far().contains("Ready to accept"));
+    let benchmark = ["redis-benchmark", "-h", address, "-p", PORT, "-n", "2000", "-c", "4", "-q"];
+    let benchmark = [&benchmark[..], &["-d", "20000", "-t", "set,get"]].concat();
+    let outcome = scene.start(0, &benchmark).finish(WATCHDOG);
+    server.signal(libc::SIGTERM);
+    let served = server.finish(WATCHDOG);
+    assert!(outcome.success() && outcome.stdout.contains("GET"), "{outcome:?}");
+    assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends >= 4), "{}", outcome.stderr);
+    assert!(served.success());
+}
+
+/// Neither the programs nor the other agent are told of it.
+#[test]
+fn agents_that_are_started_again_go_on() {
+    let test = "agents_that_are_started_again_go_on";
+    let Some(scene) = Scene::set(test, &[]) else { return };
+    let mut agents = [0, 1].map(|host| scene.agent(test, host));
+    if agents.iter().any(Option::is_none) {
+        return;
+    }
+    for again in [0, 1] {
+        let ends = scene.converse("1", &["once"]);
+        assert_eq!(ends[1].stdout, "accelerated\nok\n", "{ends:#?}");
+        // Its name and its port are free again when it has ended.
+        drop(agents[again].take());
+        agents[again] = scene.agent(test, again);
+    }
+    let ends = scene.converse("8", &["many"]);
+    assert_eq!(ends[1].stdout, "accelerated\n".repeat(8) + "ok\n", "{ends:#?}");
+}
+
+#[test]
+fn without_the_other_hosts_agent_a_connection_stays_on_tcp() {
+    let test = "without_the_other_hosts_agent_a_connection_stays_on_tcp";
+    let Some(scene) = Scene::set(test, &[]) else { return };
+    let Some(_agent) = scene.agent(test, 0) else { return };
+    let ends = scene.converse("1", &["on_tcp"]);
+    assert_eq!(ends[1].stdout, "tcp\nok\n", "{ends:#?}");
+}
+
+#[test]
+fn agent_of_another_key_is_not_believed() {
+    let test = "agent_of_another_key_is_not_believed";
+    let Some(scene) = Scene::set(test, &[]) else { return };
+    let stranger = Key::new(&scene.folder, "stranger");
+    let Some(first) = scene.agent(test, 0) else { return };
+    let impostor =
+        Scene { hosts: scene.hosts, folder: scene.folder, keys: [scene.keys[0].clone(), stranger] };
+    let Some(second) = impostor.agent(test, 1) else { return };
+    let ends = impostor.converse("1", &["on_tcp"]);
+    assert_eq!(ends[1].stdout, "tcp\nok\n", "{ends:#?}");
+    // Which of the two has connected follows from their keys.
+    let why = ["which is not expected here", "another key is expected", "has ended the connection"];
+    until("neither says why", || {
+        [&first, &second].iter().any(|agent| why.iter().any(|why| agent.said().contains(why)))
+    });
+    assert!(!first.said().contains("is there\n") && !second.said().contains("is there\n"));
+}
+
+/// An agent may speak for the addresses alone that the other one is told it may.
+#[test]
+fn agent_does_not_speak_for_other_networks() {
+    let test = "agent_does_not_speak_for_other_networks";
+    let Some(scene) = Scene::set(test, &[]) else { return };
+    let peer = format!("{}@{}", scene.keys[1].public, Scene::place(1));
+    let elsewhere = ["--peer-network", "192.0.2.0/24"];
+    let (Some(_a), Some(_b)) = (scene.agent_with(test, 0, &peer, &elsewhere), scene.agent(test, 1))
+    else {
+        return;
+    };
+    let ends = scene.converse("1", &["on_tcp"]);
+    assert_eq!(ends[1].stdout, "tcp\nok\n", "{ends:#?}");
+}
+
+/// Two connections in different networks have the same addresses. Agents that took the connector of one and the acceptor of the
+/// other for two ends of one connection would mix their bytes.
+#[test]
+fn ends_of_two_connections_with_the_same_addresses_are_told_apart() {
+    let test = "ends_of_two_connections_with_the_same_addresses_are_told_apart";
+    let Some(scene) = Scene::set(test, &[]) else { return };
+    let Some(others) = Hosts::new() else { return };
+    // The agents are on the first host of one network and on the second one of the other: a wire of their own joins them.
+    let names = [scene.hosts.name(0), others.name(1)];
+    let ip = |words: &str| {
+        let done = std::process::Command::new("ip").args(words.split_whitespace()).status();
+        assert!(done.is_ok_and(|status| status.success()), "{words}");
+    };
+    let wires = ["10.91.8.2", "10.91.8.3"];
+    ip(&format!("link add wire netns {} type veth peer name wire netns {}", names[0], names[1]));
+    for (name, address) in names.iter().zip(wires) {
+        ip(&format!("-n {name} link set wire up"));
+        ip(&format!("-n {name} addr add {address}/24 dev wire"));
+    }
+    let prefixes = [scene.hosts.prefix(0), others.prefix(1)];
+    let places = wires.map(|address| format!("{address}:{AGENTS}"));
+    let start = |own: usize| {
+        let peer = format!("{}@{}", scene.keys[1 - own].public, places[1 - own]);
+        let at = (places[own].as_str(), &scene.keys[own]);
+        let options = ["--peer-network", "10.91.7.0/24"];
+        FarNic::start(&scene.folder, &prefixes[own], NAME, at, &peer, &options)
+    };
+    let agents = match (start(0), start(1)) {
+        (Ok(a), Ok(b)) => [a, b],
+        (Err(said), _) | (_, Err(said)) => return cannot(test, &said),
+    };
+    until("the agents do not meet", || agents.iter().all(|it| it.said().contains("is there\n")));
+    let others = Scene { hosts: others, folder: TempDir::new(), keys: scene.keys.clone() };
+    let address = Hosts::ADDRESSES[1];
+    let answers = ["python3", SCRIPT, "answer", address, PORT, "1"];
+    let asks = ["python3", SCRIPT, "ask", "on_tcp", address, PORT, "33333"];
+    let all =
+        [&scene, &others].map(|network| [network.start(1, &answers), network.start(0, &asks)]);
+    for ends in all {
+        let ends = ends.map(|end| end.finish(WATCHDOG));
+        assert!(ends.iter().all(Outcome::success), "{ends:#?}");
+        assert_eq!(ends[1].stdout, "tcp\nok\n", "{ends:#?}");
+    }
+}
+
+/// Whoever can reach its ports: neither frames nor conversations of strangers do anything to an agent.
+#[test]
+fn strangers_at_its_ports_change_nothing() {
+    let test = "strangers_at_its_ports_change_nothing";
+    let Some(pair) = Pair::start(test, &[]) else { return };
+    let said = |nic: &FarNic| nic.said().contains("is there\n");
+    until("the agents do not meet", || pair.nics.iter().all(said));
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let ports: Vec<String> = pair.nics.iter().map(|nic| nic.listens_at().to_owned()).collect();
+    let mut guests = Vec::new();
+    let stranger = || {
+        for (n, port) in (0u32..2000).zip(ports.iter().cycle()) {
+            let frame: Vec<u8> = (0..n % 1400).map(|i| (i * n) as u8).collect();
+            let _ = socket.send_to(&frame, port);
+        }
+    };
+    for port in ports.iter().cycle().take(200) {
+        let mut guest = TcpStream::connect(port).expect("it listens");
+        let _ = std::io::Write::write_all(&mut guest, &[0, 96, 7, 7, 7]);
+        guests.push(guest);
+    }
+    stranger();
+    Scenario::c("stream_calls", "waitall_waits_for_all")
+        .env("SOVIA_RULES", pair.rules())
+        .env("SOVIA_TEST_UNTIL_MET", "1")
+        .run_accelerated();
+    assert!(pair.nics.iter().all(|nic| nic.said().matches("is there\n").count() == 1));
+}
