@@ -1,17 +1,23 @@
 //! From a descriptor to the memory that it names. Everything is checked when it is used.
 
 use crate::pins::Pins;
-use std::sync::Arc;
+use crate::recent::Recent;
+use smallvec::SmallVec;
 use via::memory::{MemoryTable, Region};
 use via::queue::Outcome;
-use via::{Control, DataSegment, DescriptorAddress, DescriptorRef, Ptag, RemoteSegment, Status};
+use via::{
+    Control, DataSegment, DescriptorAddress, DescriptorRef, Memory, Ptag, RemoteSegment, Status,
+};
+
+/// Data segments, few in most descriptors.
+pub(crate) type Segments = SmallVec<[DataSegment; 4]>;
 
 /// What a descriptor asks for, read once.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) control: Control,
     pub(crate) remote: Option<RemoteSegment>,
-    pub(crate) data: Vec<DataSegment>,
+    pub(crate) data: Segments,
     pub(crate) immediate: Option<u32>,
 }
 
@@ -27,6 +33,7 @@ impl Work {
 pub(crate) struct Access<'t> {
     pub(crate) table: &'t MemoryTable,
     pub(crate) pins: &'t Pins,
+    pub(crate) recent: &'t Recent,
     pub(crate) ptag: Ptag,
 }
 
@@ -38,8 +45,10 @@ pub(crate) enum Right {
 }
 
 impl Access<'_> {
-    fn region(&self, handle: u32) -> Option<Arc<Region>> {
-        self.table.find(handle).filter(|region| region.ptag() == self.ptag)
+    /// Does something with the region of that handle, if there is one that the VI may use.
+    fn region<R>(&self, handle: u32, use_it: impl FnOnce(&Region) -> R) -> Option<R> {
+        let with = |region: &Region| (region.ptag() == self.ptag).then(|| use_it(region));
+        self.recent.with(self.table, handle, with)?
     }
 
     /// Does something with a descriptor, if there is one.
@@ -48,8 +57,8 @@ impl Access<'_> {
         at: DescriptorAddress,
         use_it: impl FnOnce(DescriptorRef<'_>) -> R,
     ) -> Option<R> {
-        let region = self.region(at.handle.raw())?;
-        region.memory().descriptor_at(at.address).map(use_it)
+        let with = |region: &Region| region.memory().descriptor_at(at.address).map(use_it);
+        self.region(at.handle.raw(), with)?
     }
 
     /// Tells the program in the descriptor itself. If its memory is gone, only the queue knows.
@@ -85,16 +94,23 @@ impl Access<'_> {
         work.unwrap_or(Err(Status::PROTECTION_ERROR))
     }
 
-    /// A segment's region and where in it the segment begins. No bytes need no memory: `None`.
-    fn segment(&self, segment: &DataSegment) -> Result<Option<(Arc<Region>, usize)>, Status> {
+    /// Does something with a segment's memory and where in it the segment begins. No bytes need no memory: nothing is
+    /// done.
+    fn segment(
+        &self,
+        segment: &DataSegment,
+        use_it: impl FnOnce(&Memory, usize),
+    ) -> Result<(), Status> {
         if segment.length == 0 {
-            return Ok(None);
+            return Ok(());
         }
-        let region = self.region(segment.handle).ok_or(Status::PROTECTION_ERROR)?;
-        let memory = region.memory();
-        memory.range(segment.address, segment.length).ok_or(Status::PROTECTION_ERROR)?;
-        let at = (segment.address - memory.address(0)) as usize;
-        Ok(Some((region, at)))
+        let with = |region: &Region| {
+            let memory = region.memory();
+            memory.range(segment.address, segment.length)?;
+            use_it(memory, (segment.address - memory.address(0)) as usize);
+            Some(())
+        };
+        self.region(segment.handle, with).flatten().ok_or(Status::PROTECTION_ERROR)
     }
 
     /// The bytes of data segments, one after the other.
@@ -104,13 +120,13 @@ impl Access<'_> {
     pub(crate) fn gather(&self, data: &[DataSegment]) -> Result<Vec<u8>, Status> {
         let mut bytes = Vec::new();
         for segment in data {
-            if let Some((region, at)) = self.segment(segment)? {
+            self.segment(segment, |memory, at| {
                 let begin = bytes.len();
                 bytes.resize(begin + segment.length as usize, 0);
                 if !self.pins.read(segment.handle, at, &mut bytes[begin..]) {
-                    region.memory().read(at, &mut bytes[begin..]);
+                    memory.read(at, &mut bytes[begin..]);
                 }
-            }
+            })?;
         }
         Ok(bytes)
     }
@@ -120,7 +136,7 @@ impl Access<'_> {
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
     pub(crate) fn check(&self, data: &[DataSegment]) -> Result<(), Status> {
-        data.iter().try_for_each(|segment| self.segment(segment).map(drop))
+        data.iter().try_for_each(|segment| self.segment(segment, |_, _| ()))
     }
 
     /// Writes bytes into data segments, one after the other; all of them or none. Memory that no
@@ -129,22 +145,45 @@ impl Access<'_> {
     /// # Errors
     /// [`Status::PROTECTION_ERROR`], [`Status::LENGTH_ERROR`].
     pub(crate) fn scatter(&self, data: &[DataSegment], bytes: &[u8]) -> Result<(), Status> {
-        let mut left = bytes.len();
+        self.put(&self.reserve(data, bytes.len())?, 0, bytes)
+    }
+
+    /// The segments of the first `len` bytes of data segments, all of which the VI may use.
+    ///
+    /// # Errors
+    /// [`Status::PROTECTION_ERROR`], [`Status::LENGTH_ERROR`].
+    pub(crate) fn reserve(&self, data: &[DataSegment], len: usize) -> Result<Segments, Status> {
+        let mut left = len;
         let cut = |segment: &DataSegment| {
             let length = left.min(segment.length as usize);
             left -= length;
             DataSegment { length: length as u32, ..*segment }
         };
-        let data: Vec<DataSegment> = data.iter().map(cut).collect();
+        let data: Segments = data.iter().map(cut).collect();
         self.check(&data)?;
-        if left > 0 {
-            return Err(Status::LENGTH_ERROR);
-        }
+        if left > 0 { Err(Status::LENGTH_ERROR) } else { Ok(data) }
+    }
+
+    /// Writes bytes into data segments, from byte `at` of what these have together on; they have room for all.
+    ///
+    /// # Errors
+    /// [`Status::PROTECTION_ERROR`]: the VI may not use one any more. Those before it have their bytes.
+    pub(crate) fn put(
+        &self,
+        data: &[DataSegment],
+        mut at: usize,
+        bytes: &[u8],
+    ) -> Result<(), Status> {
         let mut rest = bytes;
-        for segment in &data {
-            let (now, later) = rest.split_at(rest.len().min(segment.length as usize));
-            if let Some((region, at)) = self.segment(segment)? {
-                region.memory().write(at, now);
+        for segment in data {
+            let skipped = at.min(segment.length as usize);
+            at -= skipped;
+            let (now, later) = rest.split_at(rest.len().min(segment.length as usize - skipped));
+            if !now.is_empty() {
+                self.segment(segment, |memory, begin| {
+                    // The range has been checked.
+                    let _ = memory.write(begin + skipped, now);
+                })?;
             }
             rest = later;
         }
@@ -155,7 +194,7 @@ impl Access<'_> {
         if segment.length == 0 {
             return Some(());
         }
-        let attributes = self.region(segment.handle)?.attributes();
+        let attributes = self.region(segment.handle, Region::attributes)?;
         let allowed = match right {
             Right::Write => attributes.enable_rdma_write,
             Right::Read => attributes.enable_rdma_read,
@@ -163,11 +202,9 @@ impl Access<'_> {
         allowed.then_some(())
     }
 
-    /// Writes what a peer's RDMA brings; `None` if it has no right to.
-    pub(crate) fn remote_write(&self, address: u64, handle: u32, bytes: &[u8]) -> Option<()> {
-        let segment = DataSegment { address, handle, length: bytes.len() as u32 };
-        self.remote(Right::Write, &segment)?;
-        self.scatter(&[segment], bytes).ok()
+    /// Whether a peer's RDMA may write to a segment's region; `None` if not.
+    pub(crate) fn may_write(&self, segment: &DataSegment) -> Option<()> {
+        self.remote(Right::Write, segment)
     }
 
     /// Reads what a peer's RDMA asks for; `None` if it has no right to.

@@ -1,6 +1,7 @@
 //! What the engine is told about its network.
 
 use sovia_link::stream::Timing;
+use sovia_link::wire::Checksum;
 
 /// How messages travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct Config {
     pub window: u32,
     /// How long an acknowledgement or an answer is awaited.
     pub timing: Timing,
+    /// Whether frames that come must have a checksum, or the network drops those that are damaged.
+    pub checksum: Checksum,
 }
 
 impl Config {

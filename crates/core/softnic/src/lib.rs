@@ -14,7 +14,7 @@
 //! - `world`: the state of everything, under one lock;
 //! - `engine`: what VIs, connections and completion queues do; `meeting`: how VIs find each other; `events`: frames and
 //!   timers, to whatever they concern;
-//! - `card`, `access`, `pins`: a NIC's memory; from a descriptor to memory, and whose pages that is;
+//! - `card`, `access`, `recent`, `pins`: a NIC's memory; from a descriptor to memory, and whose pages that is;
 //! - `nic`, `vi`, `connection`, `cq`: what a program holds in its hands.
 //!
 //! `tests/layers.rs` says which module may import which. `engine` and `meeting` call each other through methods of the
@@ -43,6 +43,7 @@ mod medium;
 mod meeting;
 mod nic;
 mod pins;
+mod recent;
 mod vi;
 mod world;
 

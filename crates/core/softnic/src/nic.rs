@@ -7,6 +7,7 @@ use crate::driver::Driver;
 use crate::ids::{CqId, ViId};
 use crate::medium::Medium;
 use crate::pins::Pinner;
+use crate::recent::Recent;
 use crate::vi::SoftVi;
 use crate::world::{CqCore, ViCore, Workqueue};
 use core::sync::atomic::Ordering;
@@ -183,6 +184,7 @@ impl<D: Driver> Nic for SoftNic<D> {
             outcome: None,
             rung: false,
             overrun: false,
+            recent: Recent::default(),
         };
         let id = self.driver.with(|world| {
             let id = ViId(world.fresh());

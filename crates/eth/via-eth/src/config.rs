@@ -7,7 +7,7 @@ use crate::registry::{self, Found};
 use crate::wire::Wire;
 use core::time::Duration;
 use sovia_link::stream::Timing;
-use sovia_link::wire::OVERHEAD;
+use sovia_link::wire::{Checksum, OVERHEAD};
 use sovia_port::impair::{Faults, Impaired};
 use sovia_port::packet::{self, Packet};
 use sovia_port::udp::Udp;
@@ -91,8 +91,11 @@ impl Config {
             return Err(OpenError::FrameMax(self.place.clone()));
         }
         let mtu = u32::try_from(frame_max - OVERHEAD).unwrap_or(u32::MAX);
-        let engine = sovia_softnic::Config { mtu, window: self.window, timing: self.timing };
-        let wire = Wire::start(Ether::new(port, address), engine, self.spin);
+        let (window, timing, checksum) = (self.window, self.timing, self.place.checksum());
+        let engine = sovia_softnic::Config { mtu, window, timing, checksum };
+        // Faults damage frames behind the checksum of whatever is below.
+        let checksum = if self.faults.is_some() { Checksum::Crc } else { checksum };
+        let wire = Wire::start(Ether::new(port, address, checksum), engine, self.spin);
         let wire = wire.ok_or_else(|| OpenError::Thread(self.place.clone()))?;
         Ok(self.on(wire, address))
     }

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use core::cmp::Reverse;
 use core::fmt;
 use sovia_link::Time;
-use sovia_link::wire::{EndId, Packet};
+use sovia_link::wire::{Checksum, EndId, Packet};
 use sovia_port::{Address, Descriptors, Error, Port};
 use sovia_softnic::{Medium, Timer};
 use std::collections::{BinaryHeap, VecDeque};
@@ -16,6 +16,8 @@ pub struct Ether {
     port: Option<Box<dyn Port + Send>>,
     descriptors: Descriptors,
     address: Address,
+    /// What finds its frames if they are damaged.
+    checksum: Checksum,
     /// The port has refused to work, and has not been asked since.
     has_failed: bool,
     /// The kernel had no room for all frames.
@@ -31,12 +33,15 @@ pub struct Ether {
     held: Vec<(Address, Vec<u8>)>,
     /// Buffers for frames.
     spare: Vec<Vec<u8>>,
-    /// Where frames are put together.
-    frame: Vec<u8>,
+    /// How often the timers were not looked at in a row.
+    unlooked: u32,
 }
 
 /// Buffers that are kept.
 const SPARE: usize = 64;
+/// A thread that finds nothing looks at the clock for the timers' sake so seldom: asking the time takes as long as looking for
+/// frames.
+const UNLOOKED: u32 = 16;
 
 impl fmt::Debug for Ether {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,11 +50,12 @@ impl fmt::Debug for Ether {
 }
 
 impl Ether {
-    pub(crate) fn new(port: Box<dyn Port + Send>, address: Address) -> Ether {
+    pub(crate) fn new(port: Box<dyn Port + Send>, address: Address, checksum: Checksum) -> Ether {
         Ether {
             descriptors: port.descriptors(),
             port: Some(port),
             address,
+            checksum,
             has_failed: false,
             is_full: false,
             now: Cell::new(None),
@@ -58,7 +64,7 @@ impl Ether {
             local: VecDeque::new(),
             held: Vec::new(),
             spare: Vec::new(),
-            frame: Vec::new(),
+            unlooked: 0,
         }
     }
 
@@ -83,6 +89,12 @@ impl Ether {
     /// Time has passed since it was looked at.
     pub(crate) fn pass(&self) {
         self.now.set(None);
+    }
+
+    /// Time has passed, and it may be that of timers.
+    pub(crate) fn look_at_clock(&self) {
+        self.pass();
+        let _ = self.now();
     }
 
     /// Takes the port away, to receive.
@@ -149,6 +161,13 @@ impl Ether {
             return Some(timer);
         }
         let &Reverse((at, _)) = self.timers.peek()?;
+        if self.now.get().is_none() {
+            self.unlooked += 1;
+            if self.unlooked < UNLOOKED {
+                return None;
+            }
+        }
+        self.unlooked = 0;
         if at > self.now() {
             return None;
         }
@@ -180,15 +199,18 @@ impl Medium for Ether {
     }
 
     fn send<B: AsRef<[u8]>>(&mut self, _from: Address, to: Address, packet: &Packet<B>) {
-        if to != self.address && self.port.is_some() {
-            let mut frame = core::mem::take(&mut self.frame);
-            packet.emit(&mut frame);
-            self.put(&to, &frame);
-            self.frame = frame;
+        if to != self.address
+            && let Some(port) = &mut self.port
+        {
+            // One for which there is no room is lost, as any frame may be.
+            let len = port.slot().and_then(|room| packet.emit_into_for(room, self.checksum));
+            if let Some(len) = len {
+                let _ = port.commit(len, &to);
+            }
             return;
         }
         let mut frame = self.spare.pop().unwrap_or_default();
-        packet.emit(&mut frame);
+        packet.emit_for(&mut frame, self.checksum);
         if to == self.address {
             self.local.push_back(frame);
         } else {

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use core::str::FromStr;
+use sovia_link::wire::Checksum;
 use sovia_port::Address;
 
 /// What a NIC's port is on.
@@ -17,6 +18,17 @@ pub enum Place {
     Device(String),
     /// That Ethernet device, by `AF_XDP`. It needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`.
     Xdp(String),
+}
+
+impl Place {
+    /// What finds damaged frames there. UDP has a checksum of its own, as TCP has, which the kernel or the card looks at.
+    /// An Ethernet frame's is made anew by each switch, which may damage the frame before it does that.
+    pub(crate) fn checksum(&self) -> Checksum {
+        match self {
+            Place::Udp(_) => Checksum::Link,
+            Place::Device(_) | Place::Xdp(_) => Checksum::Crc,
+        }
+    }
 }
 
 /// The text names no place.

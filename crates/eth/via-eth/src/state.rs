@@ -7,7 +7,9 @@ use sovia_link::Time;
 use sovia_softnic::{Medium, World};
 
 /// Frames that are taken before their senders are told, while more come.
-const UNACKNOWLEDGED: usize = 16;
+const UNACKNOWLEDGED: usize = 64;
+/// Looks in a row that find nothing before senders are told of less: more may be just behind, and so may be the program's answer.
+const EMPTY: u32 = 4;
 /// Between two looks whether a port that has failed works again.
 const FAILED: Duration = Duration::from_millis(100);
 
@@ -35,6 +37,8 @@ pub(crate) struct State {
     /// The program has nothing of the NIC any more.
     pub(crate) is_closing: bool,
     unacknowledged: usize,
+    /// Looks in a row that have found no frame.
+    empty: u32,
 }
 
 impl State {
@@ -47,13 +51,14 @@ impl State {
             driven: 0,
             is_closing: false,
             unacknowledged: 0,
+            empty: 0,
         }
     }
 
-    /// Takes what the port has, once, and does all that is due; how many frames came.
+    /// Takes what the port has, once, and does all that is due; how many frames came. The caller has said whether time has passed
+    /// ([`Ether::pass`], [`Ether::look_at_clock`]).
     pub(crate) fn drive(&mut self) -> usize {
         let world = &mut self.world;
-        world.medium().pass();
         let mut came = 0;
         if !world.medium().has_failed()
             && let Some(mut port) = world.medium_mut().take_port()
@@ -64,8 +69,9 @@ impl State {
             came = world.medium_mut().came(received).unwrap_or(0);
         }
         self.unacknowledged += came;
+        self.empty = if came == 0 { self.empty.saturating_add(1) } else { 0 };
         // While more frames come, and while the program may be about to answer, an acknowledgement waits.
-        if came == 0 || self.unacknowledged >= UNACKNOWLEDGED {
+        if self.empty >= EMPTY || self.unacknowledged >= UNACKNOWLEDGED {
             self.acknowledge();
         }
         self.settle();
@@ -112,7 +118,7 @@ impl State {
 
     /// A thread has slept on the port's descriptors.
     pub(crate) fn woken(&mut self, news: bool) {
-        self.world.medium().pass();
+        self.world.medium().look_at_clock();
         if news || self.world.medium().has_failed() {
             self.world.medium_mut().ask();
         }

@@ -16,7 +16,10 @@ fn run(shared: &Shared) {
     let mut driven = 0;
     loop {
         let mut state = shared.lock();
-        while state.drive() > 0 {}
+        state.world.medium().look_at_clock();
+        while state.drive() > 0 {
+            state.world.medium().look_at_clock();
+        }
         state.acknowledge();
         state.settle();
         if state.is_closing && state.world.is_quiet() {

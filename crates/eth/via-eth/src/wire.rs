@@ -99,7 +99,10 @@ impl Driver for Wire {
             state.drive();
             seen = look(&mut state.world);
         }
-        state.settle();
+        // A look that finds nothing leaves nothing to be done.
+        if seen.is_some() {
+            state.settle();
+        }
         self.shared().leave(state);
         seen
     }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use sovia_link::stream::Timing;
+use sovia_link::wire::Checksum;
 use sovia_simnet::Link;
 use via::Memory;
 
@@ -137,6 +138,7 @@ impl Config {
             longest: self.retransmit_longest,
             tries: Some(self.retransmit_tries),
         };
-        sovia_softnic::Config { mtu: self.mtu, window: self.window, timing }
+        let checksum = Checksum::Crc;
+        sovia_softnic::Config { mtu: self.mtu, window: self.window, timing, checksum }
     }
 }

@@ -139,10 +139,15 @@ impl<B: AsRef<[u8]>> Packet<B> {
     /// Writes the frame to the beginning of `room`, and gives its length; `None` if there is too little room. It has a
     /// checksum.
     pub fn emit_into(&self, room: &mut [u8]) -> Option<usize> {
+        self.emit_into_for(room, Checksum::Crc)
+    }
+
+    /// As [`Packet::emit_into`], for a link that needs a checksum or has its own.
+    pub fn emit_into_for(&self, room: &mut [u8], link: Checksum) -> Option<usize> {
         let mut out = Room::new(room);
         self.put(&mut out);
         let len = out.len;
-        finish(room.get_mut(..len)?, Checksum::Crc);
+        finish(room.get_mut(..len)?, link);
         Some(len)
     }
 

@@ -2,9 +2,8 @@
 
 use crate::ids::ViId;
 use crate::medium::{Medium, Purpose, Timer};
-use crate::world::{Conn, World};
+use crate::world::{Arrived, Arriving, Conn, World};
 use sovia_link::datagram::Datagrams;
-use sovia_link::message::{Assembly, Message};
 use sovia_link::stream::{Place, Stream, Verdict};
 use sovia_link::wire::{Closing, EndId, Item, Operation, Packet, Part, Report, Sending, Word};
 
@@ -29,7 +28,7 @@ impl<M: Medium> World<M> {
             vi: Some(vi),
             unsettled: None,
             stream: Stream::new(self.config.timing, window, (first(id), first(peer))),
-            assembly: Assembly::new(longest),
+            arriving: Arriving::new(longest),
             datagrams: Datagrams::new(longest),
             datagrams_sent: 0,
             owed: 0,
@@ -102,10 +101,11 @@ impl<M: Medium> World<M> {
             return;
         }
         let taken = match (&item, conn.vi) {
-            // What comes in its turn goes to its message without being kept.
-            (Item::Part(part), Some(vi)) if conn.assembly.fits(part) => {
+            // What comes in its turn goes to its place without being kept.
+            (Item::Part(part), Some(id)) if conn.arriving.fits(part) => {
                 let number = conn.stream.came_next(sending, now);
-                number.map(|number| (vi, number, conn.assembly.add(part)))
+                let mut add = || self.vis.get(&id).and_then(|vi| conn.arriving.add(part, vi));
+                number.map(|number| (id, number, add()))
             }
             _ => None,
         };
@@ -113,7 +113,7 @@ impl<M: Medium> World<M> {
         let in_turn = match taken {
             Some((vi, number, message)) => {
                 if let Some(message) = message {
-                    self.message(vi, id, number, &message);
+                    self.message(vi, id, number, message);
                 }
                 true
             }
@@ -123,7 +123,7 @@ impl<M: Medium> World<M> {
             && let Some(vi) = conn.vi
             && let Some(item) = conn.stream.peek()
         {
-            if matches!(item, Item::Part(part) if !conn.assembly.fits(part)) {
+            if matches!(item, Item::Part(part) if !conn.arriving.fits(part)) {
                 conn.stream.discard();
                 self.counters.malformed += 1;
                 break;
@@ -131,8 +131,9 @@ impl<M: Medium> World<M> {
             let Some((number, item)) = conn.stream.take() else { break };
             match item {
                 Item::Part(part) => {
-                    if let Some(message) = conn.assembly.add(&part) {
-                        self.message(vi, id, number, &message);
+                    let of = self.vis.get(&vi);
+                    if let Some(message) = of.and_then(|of| conn.arriving.add(&part, of)) {
+                        self.message(vi, id, number, message);
                     }
                 }
                 Item::Read { address, handle, length } => {
@@ -257,17 +258,17 @@ impl<M: Medium> World<M> {
         }
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let Some(vi) = conn.vi else { return };
-        if let Some(message) = conn.datagrams.add(number, part) {
-            self.message(vi, id, number, &message);
+        let message = conn.datagrams.add(number, part);
+        let of = self.vis.get(&vi);
+        if let Some(message) = message.and_then(|message| Arrived::whole(&message, of?)) {
+            self.message(vi, id, number, message);
         }
     }
 
-    fn message(&mut self, vi: ViId, conn: EndId, number: u64, message: &Message) {
+    fn message(&mut self, vi: ViId, conn: EndId, number: u64, message: Arrived) {
         match message.operation {
-            Operation::Send => self.receive(vi, conn, number, message),
-            Operation::Write { address, handle } => {
-                self.written(vi, conn, number, message, (address, handle));
-            }
+            Operation::Send => self.receive(vi, conn, number, &message),
+            Operation::Write { .. } => self.written(vi, conn, number, &message),
             Operation::ReadReply { read } => self.read_done(vi, read, &message.bytes),
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::ids::ViId;
 use crate::medium::Medium;
-use crate::world::World;
-use sovia_link::message::{Message, parts};
+use crate::world::{Arrived, Bytes, World};
+use sovia_link::message::parts;
 use sovia_link::wire::{Closing, EndId, Item, Operation};
 use via::error::Cause;
 use via::queue::Outcome;
@@ -11,18 +11,9 @@ use via::{AsyncError, Control, ErrorCode, Status, WorkQueueKind};
 
 impl<M: Medium> World<M> {
     /// An RDMA write has come. `number` is that of its last item.
-    pub(crate) fn written(
-        &mut self,
-        id: ViId,
-        conn: EndId,
-        number: u64,
-        message: &Message,
-        (address, handle): (u64, u32),
-    ) {
+    pub(crate) fn written(&mut self, id: ViId, conn: EndId, number: u64, message: &Arrived) {
         let Some(vi) = self.vis.get(&id) else { return };
-        let allowed = vi.attributes.enable_rdma_write;
-        let write = || vi.access().remote_write(address, handle, &message.bytes);
-        if allowed && write().is_some() {
+        if matches!(message.bytes, Bytes::Placed) {
             // There in any case: a program that looks at the memory sees it without a call.
             self.news = true;
             if message.immediate.is_some() {

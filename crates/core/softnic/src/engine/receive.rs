@@ -2,8 +2,7 @@
 
 use crate::ids::ViId;
 use crate::medium::Medium;
-use crate::world::World;
-use sovia_link::message::Message;
+use crate::world::{Arrived, Bytes, World};
 use sovia_link::wire::{Closing, EndId};
 use via::error::Cause;
 use via::queue::Outcome;
@@ -11,18 +10,22 @@ use via::{AsyncError, ErrorCode, Reliability, Status, WorkQueueKind};
 
 impl<M: Medium> World<M> {
     /// A message has come that is for a posted receive. `number` is that of its last item.
-    pub(crate) fn receive(&mut self, id: ViId, conn: EndId, number: u64, message: &Message) {
+    pub(crate) fn receive(&mut self, id: ViId, conn: EndId, number: u64, message: &Arrived) {
         let Some(vi) = self.vis.get(&id) else { return };
         let Some(front) = vi.recv.work.front() else {
             return self.no_receive(id, conn, number);
         };
         let access = vi.access();
-        let met =
-            access.load(front, true).and_then(|work| access.scatter(&work.data, &message.bytes));
+        let met = match &message.bytes {
+            Bytes::Placed => Ok(()),
+            Bytes::Refused(status) => Err(*status),
+            Bytes::Here(bytes) => {
+                access.load(front, true).and_then(|work| access.scatter(&work.data, bytes))
+            }
+        };
         match met {
             Ok(()) => {
-                let length = message.bytes.len() as u32;
-                let immediate = message.immediate;
+                let Arrived { length, immediate, .. } = *message;
                 let outcome = Outcome { status: Status::OP_RECEIVE, length, immediate };
                 self.complete(id, WorkQueueKind::Recv, outcome);
             }
@@ -37,7 +40,7 @@ impl<M: Medium> World<M> {
         id: ViId,
         conn: EndId,
         number: u64,
-        message: &Message,
+        message: &Arrived,
     ) {
         let Some(vi) = self.vis.get(&id) else { return };
         let Some(front) = vi.recv.work.front() else {
@@ -45,7 +48,7 @@ impl<M: Medium> World<M> {
         };
         match vi.access().load(front, true) {
             Ok(_) => {
-                let (length, immediate) = (message.bytes.len() as u32, message.immediate);
+                let Arrived { length, immediate, .. } = *message;
                 let outcome = Outcome { status: Status::OP_REMOTE_RDMA_WRITE, length, immediate };
                 self.complete(id, WorkQueueKind::Recv, outcome);
             }

@@ -3,7 +3,7 @@
 use crate::access::Work;
 use crate::ids::ViId;
 use crate::medium::Medium;
-use crate::world::{Progress, Started, World};
+use crate::world::{Bytes, Progress, Started, World};
 use sovia_link::message::parts;
 use sovia_link::wire::{Closing, EndId, Item, Operation, Packet};
 use via::error::Cause;
@@ -141,15 +141,13 @@ impl<M: Medium> World<M> {
     }
 
     /// The answer to the RDMA read of that number is here.
-    pub(crate) fn read_done(&mut self, id: ViId, read: u64, bytes: &[u8]) {
+    pub(crate) fn read_done(&mut self, id: ViId, read: u64, bytes: &Bytes) {
         let Some(vi) = self.vis.get_mut(&id) else { return };
         let this = |s: &Started| s.last == read && matches!(s.progress, Progress::Reading(_));
         let Some(place) = vi.started.iter().position(this) else { return };
-        let Progress::Reading(data) = &vi.started[place].progress else { return };
-        let result = vi.access().scatter(data, bytes);
-        vi.started[place].progress = match result {
-            Ok(()) => Progress::Done,
-            Err(status) => Progress::Failed(status),
+        vi.started[place].progress = match bytes {
+            Bytes::Refused(status) => Progress::Failed(*status),
+            Bytes::Placed | Bytes::Here(_) => Progress::Done,
         };
         self.push_sends(id);
     }

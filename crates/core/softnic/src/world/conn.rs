@@ -1,9 +1,9 @@
 //! One end of a connection.
 
 use crate::ids::ViId;
+use crate::world::Arriving;
 use sovia_link::Time;
 use sovia_link::datagram::Datagrams;
-use sovia_link::message::Assembly;
 use sovia_link::stream::Stream;
 use sovia_link::wire::{Chunk, EndId, Item};
 
@@ -19,7 +19,7 @@ pub(crate) struct Conn<N> {
     /// The request that it answers, until the requester is known to have the answer.
     pub(crate) unsettled: Option<EndId>,
     pub(crate) stream: Stream<Item<Chunk>, Item<Vec<u8>>>,
-    pub(crate) assembly: Assembly,
+    pub(crate) arriving: Arriving,
     pub(crate) datagrams: Datagrams,
     /// Datagram messages sent.
     pub(crate) datagrams_sent: u64,

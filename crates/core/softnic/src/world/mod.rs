@@ -1,5 +1,6 @@
 //! Everything there is above one network. What happens to it is said above: `engine`, `meeting`, `events`.
 
+mod arriving;
 mod attempt;
 mod conn;
 mod cq;
@@ -7,6 +8,7 @@ mod peers;
 mod request;
 mod vi;
 
+pub(crate) use arriving::{Arrived, Arriving, Bytes};
 pub(crate) use attempt::{Attempt, Role};
 pub(crate) use conn::Conn;
 pub(crate) use cq::CqCore;

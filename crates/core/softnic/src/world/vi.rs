@@ -1,8 +1,9 @@
 //! A VI: its state, and its descriptors.
 
-use crate::access::Access;
+use crate::access::{Access, Segments};
 use crate::card::Card;
 use crate::ids::CqId;
+use crate::recent::Recent;
 use crate::world::Attempt;
 use sovia_link::wire::EndId;
 use std::collections::VecDeque;
@@ -10,9 +11,7 @@ use std::sync::Arc;
 use via::error::{Cause, ConnectError};
 use via::event::ViCallback;
 use via::queue::WorkQueue;
-use via::{
-    DataSegment, DescriptorAddress, Ptag, Reliability, Status, ViAttributes, ViState, WorkQueueKind,
-};
+use via::{DescriptorAddress, Ptag, Reliability, Status, ViAttributes, ViState, WorkQueueKind};
 
 /// A VI.
 #[derive(Debug)]
@@ -39,6 +38,7 @@ pub(crate) struct ViCore<N> {
     pub(crate) rung: bool,
     /// The program has been told that a completion queue ran over.
     pub(crate) overrun: bool,
+    pub(crate) recent: Recent,
 }
 
 /// Callbacks that are to have a queue's next completions.
@@ -74,7 +74,8 @@ impl<N> ViCore<N> {
     }
 
     pub(crate) fn access(&self) -> Access<'_> {
-        Access { table: &self.nic.table, pins: &self.nic.pins, ptag: self.ptag }
+        let (table, pins, recent) = (&self.nic.table, &self.nic.pins, &self.recent);
+        Access { table, pins, recent, ptag: self.ptag }
     }
 
     pub(crate) fn is_reliable(&self) -> bool {
@@ -98,7 +99,7 @@ pub(crate) enum Progress {
     /// Its last item is not acknowledged.
     Sent,
     /// The answer to an RDMA read is to come, for these segments.
-    Reading(Vec<DataSegment>),
+    Reading(Segments),
     /// Done well; it may wait for those before it.
     Done,
     /// Done badly, by its own fault.

@@ -14,6 +14,7 @@ const SEGMENTS_MAX: usize = 64;
 const SEGMENTED_MAX: usize = 65507;
 /// `UDP_SEGMENT`.
 const UDP_SEGMENT: i32 = 103;
+const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
 /// Consecutive frames of one message: all have `segment` bytes, except that the last one may be shorter.
 #[derive(Debug, Clone, Copy)]
@@ -142,22 +143,31 @@ impl Outgoing {
         }
     }
 
+    fn bytes(&self, run: &Run) -> &[u8] {
+        &self.bytes[run.at..run.at + run.len]
+    }
+
     /// Hands the first runs over, in one system call; how many the socket has taken.
     fn send(&self, socket: RawFd) -> Result<usize> {
-        const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        let bytes = |run: &Run| &self.bytes[run.at..run.at + run.len];
-        if let (Some(run), None) = (self.runs.front(), self.runs.get(1))
-            && run.frames == 1
-        {
-            return call::send_to(socket, bytes(run), FLAGS, run.to.as_bytes()).map(|_| 1);
+        match (self.runs.front(), self.runs.get(1)) {
+            (Some(run), None) if run.frames == 1 => {
+                call::send_to(socket, self.bytes(run), FLAGS, run.to.as_bytes()).map(|_| 1)
+            }
+            _ => self.send_several(socket),
         }
+    }
+
+    /// As [`Outgoing::send`], for what is more than one frame. Not inlined: its room on the stack would be made for each lone
+    /// frame as well.
+    #[inline(never)]
+    fn send_several(&self, socket: RawFd) -> Result<usize> {
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MESSAGES];
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; MESSAGES];
         let mut controls = [const { MaybeUninit::<Control>::uninit() }; MESSAGES];
         let mut count = 0;
         let places = headers.iter_mut().zip(&mut vectors).zip(&mut controls);
         for (run, ((header, vector), control)) in self.runs.iter().zip(places) {
-            let bytes = bytes(run);
+            let bytes = self.bytes(run);
             let vector = vector.write(libc::iovec {
                 iov_base: bytes.as_ptr().cast_mut().cast(),
                 iov_len: bytes.len(),
