@@ -1,7 +1,7 @@
 //! The header that all frames have.
 
 use super::Malformed;
-use crate::checksum::Crc;
+use crate::checksum::crc;
 use core::ops::Range;
 
 /// Bytes of the header.
@@ -160,8 +160,10 @@ fn write_length(frame: &mut [u8]) {
     frame[field::LENGTH].copy_from_slice(&length.to_be_bytes());
 }
 
-/// The checksum of a frame, whatever its checksum field has.
+/// The checksum of a frame, which has a whole header, whatever the checksum field has.
 fn checksum(frame: &[u8]) -> u32 {
-    let (before, after) = (&frame[..field::CHECKSUM.start], &frame[field::CHECKSUM.end..]);
-    Crc::new().add(before).add(&[0; 4]).add(after).value()
+    let (header, body) = frame.split_at(HEADER.min(frame.len()));
+    let mut zeroed = [0; HEADER];
+    zeroed[..field::CHECKSUM.start].copy_from_slice(&header[..field::CHECKSUM.start]);
+    crc(&zeroed, body)
 }
