@@ -1,6 +1,6 @@
 //! What the engine is told about its network.
 
-use sovia_link::stream::Timing;
+use sovia_link::stream::{Control, Timing};
 
 /// How messages travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub struct Config {
     pub mtu: u32,
     /// Packets of one direction of a connection that may be on their way.
     pub window: u32,
+    /// What else limits them.
+    pub control: Control,
     /// How long an acknowledgement or an answer is awaited.
     pub timing: Timing,
 }
