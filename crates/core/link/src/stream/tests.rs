@@ -2,6 +2,8 @@
 
 #![allow(clippy::single_range_in_vec_init, reason = "reports of a single range")]
 
+mod bottleneck;
+
 use super::control::Controller;
 use super::{Load, Place, Stream, Timing, Tx, Verdict};
 use crate::Time;
