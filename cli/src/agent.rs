@@ -9,7 +9,9 @@ use std::process::{Command, ExitCode};
 use anyhow::Context;
 use clap::Parser;
 use ipnet::IpNet;
-use sovia_agent::{Config, Faults, HostsConfig, Nic, PublicKey, SecretKey, Voucher, Way, speak};
+use sovia_agent::{
+    Config, Control, Faults, HostsConfig, Nic, PublicKey, SecretKey, Voucher, Way, speak,
+};
 use sovia_cli::{about, databases};
 
 /// Programs that are told to trust each other's user (`sovia run --trust`) meet by themselves if they are in one network
@@ -49,6 +51,10 @@ struct Cli {
     /// Addresses for which the other agent may speak, as 10.0.0.0/24; without it, that at which it listens alone
     #[arg(long, value_name = "NETWORK", requires = "listen")]
     peer_network: Vec<IpNet>,
+    /// What limits what it sends: `bbr`, congestion control for a network that others use too, or `fixed`, nothing but a window,
+    /// for a direct link between the two hosts
+    #[arg(long, value_name = "CONTROL", requires = "listen", default_value_t = Control::Bbr)]
+    control: Control,
     /// For tests, the Unix datagram socket on which the NIC hears another one of this host; it is made, and --peer is the
     /// other one's
     #[arg(long, value_name = "PATH", requires = "name", conflicts_with = "listen")]
@@ -111,7 +117,8 @@ fn serve(cli: &Cli, name: &str) -> anyhow::Error {
         corrupted: cli.corrupt,
         seed: cli.seed,
     };
-    let config = way(cli).map(|way| Config { name: name.to_owned(), way, faults });
+    let config =
+        way(cli).map(|way| Config { name: name.to_owned(), way, control: cli.control, faults });
     match config.and_then(|config| Ok(Nic::open(&config)?)) {
         Ok(nic) => {
             // From here on programs are heard; a script that starts it waits for this line.

@@ -33,6 +33,7 @@ mod wire;
 
 pub use hosts::{Config as HostsConfig, KeyError, PublicKey, SecretKey};
 pub use port::Faults;
+pub use sovia_link::Control;
 pub use sovia_proto::agent::PATH;
 use std::path::PathBuf;
 pub use vouch::{Error as VouchError, Voucher, speak};
@@ -44,6 +45,8 @@ pub struct Config {
     pub name: String,
     /// Where the other NIC is.
     pub way: Way,
+    /// What limits its frames, where a network carries them; within a host nothing does.
+    pub control: Control,
     /// What happens to its frames.
     pub faults: Faults,
 }

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 impl Nic {
     /// The far NIC of this host has died, or is another one than before.
     fn begin_anew(&mut self) {
-        match channel(self.port.frame_max()) {
+        match channel(self.port.frame_max(), self.control) {
             Ok(channel) => self.begin_with(channel),
             // It has worked before.
             Err(error) => eprintln!("sovia-agent: {error}"),

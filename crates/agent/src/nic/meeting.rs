@@ -20,7 +20,7 @@ impl Nic {
         match event {
             Some(Event::Met(agreed)) => {
                 let [own, peer] = agreed.epochs;
-                let config = channel_config(agreed.frame_max);
+                let config = channel_config(agreed.frame_max, self.control);
                 (self.is_met, self.frame_max) = (true, agreed.frame_max);
                 self.route = Route::Port;
                 self.begin_with(Channel::between(config, agreed.channel, own, peer));
@@ -28,7 +28,7 @@ impl Nic {
             Some(Event::Lost) => {
                 self.is_met = false;
                 // Nothing is said by it.
-                if let Ok(channel) = channel(self.port.frame_max()) {
+                if let Ok(channel) = channel(self.port.frame_max(), self.control) {
                     self.begin_with(channel);
                 }
             }

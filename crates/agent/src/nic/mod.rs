@@ -21,14 +21,16 @@ use crate::program::{Entrance, Program, Stranger};
 use crate::wire::{Id, Message};
 use crate::{Config, Error, Way};
 use route::Route;
-use sovia_link::{Channel, Time};
+use sovia_link::{Channel, Control, Time};
 use sovia_sys::{Fd, clock, poll};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Connections that the far NIC may have offered before a program of this host has asked for them.
 const OFFERS: usize = 1 << 16;
-/// Frames to the far NIC that may be on their way.
-const WINDOW: usize = 2048;
+/// Frames to the far NIC that may be on their way: of Ethernet's usual length 6 MB, which a path of a gigabit a second holds in
+/// 48 ms; and where nothing but this limits them.
+const WINDOW: usize = 4096;
+const WINDOW_FIXED: usize = 2048;
 /// Bytes of messages from the far NIC that may wait for this one: they are taken at once, so it matters to a stranger only.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// A process that dies closes its descriptors one after the other: how long until its sockets are looked at again,
@@ -57,6 +59,7 @@ pub(crate) struct Nic {
     /// What reads the sequence numbers of programs' sockets, where they are asked for.
     reader: Option<Reader>,
     channel: Channel,
+    control: Control,
     /// The other NIC can be spoken to.
     is_met: bool,
     /// Bytes of the longest frame to it.
@@ -88,21 +91,26 @@ pub(crate) struct Nic {
 }
 
 /// What channels are like whose frames have up to `mtu` bytes.
-fn channel_config(mtu: usize) -> sovia_link::Config {
+fn channel_config(mtu: usize, control: Control) -> sovia_link::Config {
+    let window = match control {
+        Control::Fixed => WINDOW_FIXED,
+        Control::Bbr => WINDOW,
+    };
     sovia_link::Config {
         mtu,
-        window: WINDOW,
-        send_buffer: 2 * WINDOW,
+        window,
+        control,
+        send_buffer: 2 * window,
         receive_buffer: RECEIVE_BUFFER,
         ..Default::default()
     }
 }
 
 /// A fresh end of a channel whose other end is greeted.
-fn channel(mtu: usize) -> Result<Channel, Error> {
+fn channel(mtu: usize, control: Control) -> Result<Channel, Error> {
     let mut seed = [0; 8];
     sovia_sys::call::getrandom(&mut seed).map_err(Error::Kernel)?;
-    Ok(Channel::new(channel_config(mtu), 0, u64::from_ne_bytes(seed)))
+    Ok(Channel::new(channel_config(mtu, control), 0, u64::from_ne_bytes(seed)))
 }
 
 /// The way to the other NIC, and what is needed where that is on another host.
@@ -132,7 +140,8 @@ impl Nic {
         let (port, others) = way(config)?;
         let (hosts, reader) = others.unzip();
         let epoll = Fd::make(poll::epoll_create).map_err(Error::Kernel)?;
-        let channel = channel(port.frame_max())?;
+        let control = if hosts.is_some() { config.control } else { Control::Fixed };
+        let channel = channel(port.frame_max(), control)?;
         let (is_met, frame_max) = (hosts.is_none(), port.frame_max());
         let mut nic = Nic {
             entrance,
@@ -140,6 +149,7 @@ impl Nic {
             hosts,
             reader,
             channel,
+            control,
             is_met,
             frame_max,
             route: Route::Port,

@@ -11,6 +11,9 @@ pub struct Link {
     pub jitter: Duration,
     /// Bytes per second; packets wait for those before them. `None`: no limit.
     pub bandwidth: Option<u64>,
+    /// Bytes that wait for the link at most, where it has a bandwidth: a packet for which there is no room is lost.
+    /// `None`: no limit.
+    pub queue: Option<u64>,
     /// The probability of a packet's loss.
     pub loss: f64,
     /// The probability that a packet arrives twice.
@@ -30,6 +33,7 @@ impl Link {
             latency: Duration::from_micros(10),
             jitter: Duration::ZERO,
             bandwidth: None,
+            queue: None,
             loss: 0.0,
             duplicate: 0.0,
             corrupt: 0.0,
@@ -44,6 +48,7 @@ impl Link {
             latency: Duration::from_micros(10),
             jitter: Duration::from_micros(5),
             bandwidth: Some(1_000_000_000),
+            queue: None,
             loss: probability,
             duplicate: probability,
             corrupt: probability,
@@ -60,6 +65,13 @@ impl Link {
                 Duration::from_nanos(u64::from(bytes) * 1_000_000_000 / bandwidth.max(1))
             }
         }
+    }
+
+    /// Whether a packet has room in the queue of a link that is busy for so long still.
+    pub(crate) fn has_room(&self, bytes: u32, busy: Duration) -> bool {
+        let (Some(bandwidth), Some(queue)) = (self.bandwidth, self.queue) else { return true };
+        let waiting = u128::from(bandwidth) * busy.as_nanos() / 1_000_000_000;
+        waiting + u128::from(bytes) <= u128::from(queue)
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Counters {
     pub arrived: u64,
     /// Packets that were lost by chance.
     pub lost: u64,
+    /// Packets that were lost because their link's queue was full.
+    pub overflowed: u64,
     /// Packets that were lost because their nodes cannot reach each other.
     pub cut: u64,
     /// Duplicates.
@@ -147,6 +149,10 @@ impl<P: Clone, T> Net<P, T> {
         }
         let link = *self.links.get(&(from, to)).unwrap_or(&self.link);
         let lane = self.lanes.entry((from, to)).or_default();
+        if !link.has_room(bytes, lane.busy_until.since(self.now)) {
+            self.counters.overflowed += 1;
+            return;
+        }
         // A lost packet has occupied its link too.
         lane.busy_until = lane.busy_until.max(self.now).after(link.occupied(bytes));
         if self.dice.chance(link.loss) {

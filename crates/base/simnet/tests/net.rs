@@ -46,6 +46,22 @@ fn a_slow_link_takes_one_packet_after_the_other() {
 }
 
 #[test]
+fn a_packet_that_finds_a_full_queue_is_lost() {
+    let link = Link { bandwidth: Some(1_000_000), queue: Some(2_500), ..Link::perfect() };
+    let (mut net, a, b) = pair(1, link);
+    (0..4).for_each(|i| net.send(a, b, 1_000, i));
+    net.send(a, b, 500, 4);
+    assert_eq!(net.counters().overflowed, 2);
+    // The first has left its room when a millisecond has passed.
+    while net.now().nanos() < 1_010 * MICRO {
+        net.step();
+    }
+    net.send(a, b, 1_000, 5);
+    let times: Vec<_> = arrivals(&mut net).iter().map(|&(at, n, _)| (at / MICRO, n)).collect();
+    assert_eq!(times, [(2_010, 1), (2_510, 4), (3_510, 5)]);
+}
+
+#[test]
 fn jitter_alone_keeps_the_order() {
     let link = Link { jitter: Duration::from_millis(1), ..Link::perfect() };
     let (mut net, a, b) = pair(5, link);

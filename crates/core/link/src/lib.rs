@@ -30,5 +30,6 @@ mod time;
 pub mod wire;
 
 pub use channel::{Channel, Config, Event, Full};
+pub use stream::Control;
 pub use time::Time;
 pub use wire::Malformed;

@@ -1,6 +1,6 @@
 //! What the engine is told about its network.
 
-use sovia_link::stream::Timing;
+use sovia_link::stream::{Control, Timing};
 use sovia_link::wire::Checksum;
 
 /// How messages travel.
@@ -10,6 +10,8 @@ pub struct Config {
     pub mtu: u32,
     /// Packets of one direction of a connection that may be on their way.
     pub window: u32,
+    /// What else limits them.
+    pub control: Control,
     /// How long an acknowledgement or an answer is awaited.
     pub timing: Timing,
     /// Whether frames that come must have a checksum, or the network drops those that are damaged.

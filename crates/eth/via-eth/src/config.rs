@@ -6,7 +6,7 @@ use crate::place::{Place, host_of};
 use crate::registry::{self, Found};
 use crate::wire::Wire;
 use core::time::Duration;
-use sovia_link::stream::Timing;
+use sovia_link::stream::{Control, Timing};
 use sovia_link::wire::{Checksum, OVERHEAD};
 use sovia_port::impair::{Faults, Impaired};
 use sovia_port::packet::{self, Packet};
@@ -22,6 +22,8 @@ pub struct Config {
     pub place: Place,
     /// Packets of one direction of a connection that may be on their way.
     pub window: u32,
+    /// What else limits them: [`Control::Bbr`], unless nobody else uses the link.
+    pub control: Control,
     /// How long an acknowledgement is awaited before packets are sent again, and for how long in all.
     pub timing: Timing,
     /// How long a call that waits looks before it sleeps.
@@ -51,6 +53,9 @@ pub enum OpenError {
 
 /// The shortest frames with which a NIC works.
 const LEAST: usize = 256;
+/// Packets of one direction of a connection that may be on their way: with those of Ethernet's usual length 6 MB, which a path
+/// of a gigabit a second holds in 48 ms.
+const WINDOW: u32 = 4096;
 
 impl Config {
     /// A NIC in that place, which gives a silent peer up after about a quarter of a minute.
@@ -60,7 +65,14 @@ impl Config {
             longest: Duration::from_secs(1),
             tries: Some(24),
         };
-        Config { place, window: 512, timing, spin: Duration::from_micros(30), faults: None }
+        Config {
+            place,
+            window: WINDOW,
+            control: Control::Bbr,
+            timing,
+            spin: Duration::from_micros(30),
+            faults: None,
+        }
     }
 
     /// Opens the NIC.
@@ -91,8 +103,9 @@ impl Config {
             return Err(OpenError::FrameMax(self.place.clone()));
         }
         let mtu = u32::try_from(frame_max - OVERHEAD).unwrap_or(u32::MAX);
-        let (window, timing, checksum) = (self.window, self.timing, self.place.checksum());
-        let engine = sovia_softnic::Config { mtu, window, timing, checksum };
+        let (window, control, timing) = (self.window, self.control, self.timing);
+        let checksum = self.place.checksum();
+        let engine = sovia_softnic::Config { mtu, window, control, timing, checksum };
         // Faults damage frames behind the checksum of whatever is below.
         let checksum = if self.faults.is_some() { Checksum::Crc } else { checksum };
         let wire = Wire::start(Ether::new(port, address, checksum), engine, self.spin);

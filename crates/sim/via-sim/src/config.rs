@@ -1,7 +1,7 @@
 //! What a simulated network is like.
 
 use core::time::Duration;
-use sovia_link::stream::Timing;
+use sovia_link::stream::{Control, Timing};
 use sovia_link::wire::Checksum;
 use sovia_simnet::Link;
 use via::Memory;
@@ -88,6 +88,8 @@ pub struct Config {
     pub mtu: u32,
     /// Packets of one direction of a connection that may be on their way.
     pub window: u32,
+    /// What else limits them.
+    pub control: Control,
     /// How long an acknowledgement is awaited at least before packets are sent again.
     pub retransmit_first: Duration,
     /// How long at most; each wait without any answer is twice the one before.
@@ -107,6 +109,7 @@ impl Default for Config {
             clock: Clock::Manual,
             mtu: 4096,
             window: 32,
+            control: Control::Fixed,
             retransmit_first: Duration::from_millis(1),
             retransmit_longest: Duration::from_millis(16),
             retransmit_tries: 20,
@@ -138,7 +141,7 @@ impl Config {
             longest: self.retransmit_longest,
             tries: Some(self.retransmit_tries),
         };
-        let checksum = Checksum::Crc;
-        sovia_softnic::Config { mtu: self.mtu, window: self.window, timing, checksum }
+        let (mtu, window, control) = (self.mtu, self.window, self.control);
+        sovia_softnic::Config { mtu, window, control, timing, checksum: Checksum::Crc }
     }
 }

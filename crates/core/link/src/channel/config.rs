@@ -1,6 +1,6 @@
 //! What a channel is like.
 
-use crate::stream::Timing;
+use crate::stream::{Control, Timing};
 use crate::wire::{HEADER, Report, STREAM_PART};
 use core::time::Duration;
 
@@ -11,6 +11,8 @@ pub struct Config {
     pub mtu: usize,
     /// Frames of one direction that may be on their way.
     pub window: usize,
+    /// What else limits them.
+    pub control: Control,
     /// Frames not acknowledged from which on [`send`](super::Channel::send) returns [`Full`](super::Full).
     pub send_buffer: usize,
     /// Bytes of whole messages not yet polled from which on frames are not acknowledged any more, so that the
@@ -30,6 +32,7 @@ impl Default for Config {
         Config {
             mtu: 1500,
             window: 64,
+            control: Control::Fixed,
             send_buffer: 256,
             receive_buffer: 256 << 10,
             message_max: 1 << 20,

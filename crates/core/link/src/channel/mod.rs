@@ -171,11 +171,12 @@ impl Channel {
     fn with_greeting(config: Config, greeting: Greeting) -> Channel {
         let own = u64::from(epoch_of(greeting.own()));
         let window = config.window.max(1);
+        let control = (config.control, u32::try_from(config.mtu).unwrap_or(u32::MAX));
         Channel {
             config,
             greeting,
             // What the peer begins with is its epoch, too.
-            stream: Stream::new(config.timing(), window, (own, 0)),
+            stream: Stream::controlled(config.timing(), window, control, (own, 0)),
             inbox: Inbox::new(config.longest(), config.receive_buffer),
             acks_owed: 0,
             events: VecDeque::new(),

@@ -13,7 +13,8 @@ mod rtt;
 mod rx;
 mod tx;
 
-pub use control::Control;
+use control::Controller;
+pub use control::{BadControl, Control};
 pub use load::Load;
 pub use rtt::Timing;
 use rx::Rx;
@@ -57,17 +58,17 @@ impl<O: Clone + Load, I> Stream<O, I> {
         window: usize,
         (sends_from, receives_from): (u64, u64),
     ) -> Stream<O, I> {
-        Stream::controlled(timing, window, Control::Fixed, (sends_from, receives_from))
+        Stream::controlled(timing, window, (Control::Fixed, 0), (sends_from, receives_from))
     }
 
-    /// As [`Stream::new`], and `control` limits what is sent further.
+    /// As [`Stream::new`], and `control` limits further what is sent, in frames of up to `frame` bytes.
     pub fn controlled(
         timing: Timing,
         window: usize,
-        control: Control,
+        (control, frame): (Control, u32),
         (sends_from, receives_from): (u64, u64),
     ) -> Stream<O, I> {
-        let tx = Tx::new(timing, window, control, sends_from);
+        let tx = Tx::new(timing, window, Controller::new(control, frame), sends_from);
         Stream { tx, rx: Rx::new(window, receives_from), ack_limit: None }
     }
 

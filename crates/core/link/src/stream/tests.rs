@@ -2,7 +2,10 @@
 
 #![allow(clippy::single_range_in_vec_init, reason = "reports of a single range")]
 
-use super::{Control, Load, Place, Stream, Timing, Tx, Verdict};
+mod bottleneck;
+
+use super::control::Controller;
+use super::{Load, Place, Stream, Timing, Tx, Verdict};
 use crate::Time;
 use crate::wire::{Held, Report, Seen, Sending};
 use core::time::Duration;
@@ -168,7 +171,7 @@ fn lossless_link_needs_nothing_twice() {
 
 #[test]
 fn waits_double_up_to_the_longest_and_end_with_the_tries() {
-    let mut tx = Tx::new(Timing { tries: Some(6), ..TIMING }, 4, Control::Fixed, 0);
+    let mut tx = Tx::new(Timing { tries: Some(6), ..TIMING }, 4, Controller::Fixed, 0);
     tx.push(0u32);
     let mut waits = Vec::new();
     loop {
@@ -184,7 +187,7 @@ fn waits_double_up_to_the_longest_and_end_with_the_tries() {
 
 #[test]
 fn waits_never_end_without_a_limit_of_tries() {
-    let mut tx = Tx::new(Timing { tries: None, ..TIMING }, 4, Control::Fixed, 0);
+    let mut tx = Tx::new(Timing { tries: None, ..TIMING }, 4, Controller::Fixed, 0);
     tx.push(0u32);
     assert!(tx.next(Time::ZERO).is_some());
     for n in 1..10_000 {

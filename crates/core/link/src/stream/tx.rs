@@ -1,7 +1,7 @@
 //! The sending half of an end.
 
 use super::WINDOW_MAX;
-use super::control::{Acked, Control, Controller, Sample, Snapshot};
+use super::control::{Acked, Controller, Sample, Snapshot};
 use super::load::Load;
 use super::rack::Rack;
 use super::rtt::{Rtt, Timing};
@@ -128,7 +128,7 @@ struct Hearing {
 
 impl<I: Clone + Load> Tx<I> {
     /// An empty half of which `window` items may be on their way; the first has the number `first`.
-    pub(super) fn new(timing: Timing, window: usize, control: Control, first: u64) -> Tx<I> {
+    pub(super) fn new(timing: Timing, window: usize, control: Controller, first: u64) -> Tx<I> {
         Tx {
             timing,
             window: window.clamp(1, WINDOW_MAX),
@@ -136,7 +136,7 @@ impl<I: Clone + Load> Tx<I> {
             ack_delay: Duration::ZERO,
             rtt: Rtt::new(),
             rack: Rack::new(),
-            control: Controller::new(control),
+            control,
             items: VecDeque::new(),
             base: first,
             sent: 0,

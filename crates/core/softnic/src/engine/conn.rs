@@ -5,7 +5,9 @@ use crate::medium::{Medium, Purpose, Timer};
 use crate::world::{Arrived, Arriving, Conn, World};
 use sovia_link::datagram::Datagrams;
 use sovia_link::stream::{Place, Stream, Verdict};
-use sovia_link::wire::{Closing, EndId, Item, Operation, Packet, Part, Report, Sending, Word};
+use sovia_link::wire::{
+    Closing, EndId, Item, OVERHEAD, Operation, Packet, Part, Report, Sending, Word,
+};
 
 impl<M: Medium> World<M> {
     /// A new end of a connection.
@@ -18,6 +20,8 @@ impl<M: Medium> World<M> {
         peer: EndId,
     ) -> Conn<M::Node> {
         let window = self.config.window.max(1) as usize;
+        let frame = self.config.mtu.saturating_add(OVERHEAD as u32);
+        let control = (self.config.control, frame);
         // Where names cannot be guessed, neither can numbers.
         let first = |end: EndId| u64::from(end.0 as u32);
         let longest = self.vis.get(&vi).map_or(0, |vi| vi.attributes.max_transfer_size);
@@ -27,7 +31,12 @@ impl<M: Medium> World<M> {
             peer,
             vi: Some(vi),
             unsettled: None,
-            stream: Stream::new(self.config.timing, window, (first(id), first(peer))),
+            stream: Stream::controlled(
+                self.config.timing,
+                window,
+                control,
+                (first(id), first(peer)),
+            ),
             arriving: Arriving::new(longest),
             datagrams: Datagrams::new(longest),
             datagrams_sent: 0,

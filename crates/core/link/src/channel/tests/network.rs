@@ -3,6 +3,7 @@
 use crate::Time;
 use crate::channel::greeting::{Greeting, Random, name};
 use crate::channel::{Channel, Config, Event};
+use crate::stream::Control;
 use core::time::Duration;
 use proptest::prelude::*;
 use sovia_simnet::{Link, Net, NodeId};
@@ -11,6 +12,7 @@ use std::collections::VecDeque;
 const CONFIG: Config = Config {
     mtu: 200,
     window: 16,
+    control: Control::Fixed,
     send_buffer: 24,
     receive_buffer: 4096,
     message_max: 1 << 20,

@@ -2,12 +2,14 @@
 
 use crate::channel::greeting::name;
 use crate::channel::{Channel, Config, Event, Full};
+use crate::stream::Control;
 use crate::wire::{Closing, EndId, Item, Operation, Packet, Part, Sending};
 use crate::{Malformed, Time};
 
 pub(super) const CONFIG: Config = Config {
     mtu: 104,
     window: 4,
+    control: Control::Fixed,
     send_buffer: 6,
     receive_buffer: 300,
     message_max: 1000,

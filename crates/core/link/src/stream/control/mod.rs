@@ -22,18 +22,53 @@ use bbr::Bbr;
 pub(super) use rate::{Acked, Sample, Snapshot};
 
 use crate::Time;
+use core::fmt;
+use core::str::FromStr;
 
 /// How a stream limits what it sends, beside its window.
+///
+/// As text, for options: `fixed`, `bbr`.
+///
+/// ```
+/// # use sovia_link::Control;
+/// assert_eq!("bbr".parse(), Ok(Control::Bbr));
+/// assert_eq!(Control::Fixed.to_string(), "fixed");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Control {
     /// Not at all: as fast as the port takes frames. For a link that no one else uses.
     #[default]
     Fixed,
     /// By BBR, and paced: for a network that is shared.
-    Bbr {
-        /// Bytes of the longest frame.
-        frame: u32,
-    },
+    Bbr,
+}
+
+/// The text names no control.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is no congestion control: bbr, for a network that is shared, or fixed, for a direct link"
+)]
+pub struct BadControl(String);
+
+impl FromStr for Control {
+    type Err = BadControl;
+
+    fn from_str(text: &str) -> Result<Control, BadControl> {
+        match text {
+            "fixed" => Ok(Control::Fixed),
+            "bbr" => Ok(Control::Bbr),
+            _ => Err(BadControl(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Control::Fixed => "fixed",
+            Control::Bbr => "bbr",
+        })
+    }
 }
 
 /// A stream's state of it.
@@ -44,10 +79,11 @@ pub(super) enum Controller {
 }
 
 impl Controller {
-    pub(super) fn new(control: Control) -> Controller {
+    /// That of a stream whose frames have up to `frame` bytes.
+    pub(super) fn new(control: Control, frame: u32) -> Controller {
         match control {
             Control::Fixed => Controller::Fixed,
-            Control::Bbr { frame } => Controller::Bbr(Box::new(Bbr::new(frame))),
+            Control::Bbr => Controller::Bbr(Box::new(Bbr::new(frame))),
         }
     }
 

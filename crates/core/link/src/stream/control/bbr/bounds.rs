@@ -88,9 +88,15 @@ impl Bounds {
     }
 }
 
-/// Whether a loss is too much of what was on its way.
-fn is_too_much(lost: u64, in_flight: u64) -> bool {
-    lost > in_flight / ONE_IN
+/// Frames that may get lost of any flight: so many do by chance where a flight is short and the path loses one in a hundred,
+/// and a queue that is full loses more.
+const CHANCE: u64 = 4;
+
+impl Bounds {
+    /// Bytes whose loss is not too much of what was on its way.
+    fn tolerated(in_flight: u64, frame: u64) -> u64 {
+        in_flight / ONE_IN + CHANCE * frame
+    }
 }
 
 impl Bbr {
@@ -100,14 +106,16 @@ impl Bbr {
         self.bounds.losses += 1;
         let lost = self.delivery.lost - snapshot.lost;
         let in_flight = snapshot.in_flight;
-        if !is_too_much(lost, in_flight) {
+        let tolerated = Bounds::tolerated(in_flight, self.frame);
+        if lost <= tolerated {
             return;
         }
         self.bounds.is_lossy = true;
         if self.bounds.probes {
             // As much as was on its way when the loss became too much: before, it was not.
             let (flight, before) = (in_flight.saturating_sub(bytes), lost.saturating_sub(bytes));
-            let prefix = (flight / ONE_IN).saturating_sub(before) * ONE_IN / (ONE_IN - 1);
+            let tolerated = Bounds::tolerated(flight, self.frame);
+            let prefix = tolerated.saturating_sub(before) * ONE_IN / (ONE_IN - 1);
             self.lower_long(flight + prefix, snapshot.is_starved);
         }
     }
@@ -132,6 +140,7 @@ impl Bbr {
         bounds.newest_rate = bounds.newest_rate.max(rate.rate);
         bounds.newest_delivered = bounds.newest_delivered.max(rate.delivered);
         bounds.begins_round = rate.prior_delivered >= bounds.round_ends;
+        let is_starved = rate.is_starved;
         if !bounds.begins_round {
             return;
         }
@@ -150,13 +159,17 @@ impl Bbr {
             let short = if bounds.short == u64::MAX { window } else { bounds.short };
             let rate = if bounds.short_rate == u64::MAX { highest } else { bounds.short_rate };
             bounds.short = bounds.newest_delivered.max(scaled(short, BETA));
-            bounds.short_rate = bounds.newest_rate.max(scaled(rate, BETA));
+            // What little there was to send says nothing about the rate.
+            if !is_starved {
+                bounds.short_rate = bounds.newest_rate.max(scaled(rate, BETA));
+            }
         }
     }
 
     /// A measurement during probing: what was on its way was not too much.
     pub(super) fn raise_long(&mut self, rate: &Rate, acked: u64, is_full: bool) {
-        if self.bounds.long == u64::MAX || is_too_much(rate.lost, rate.in_flight) {
+        if self.bounds.long == u64::MAX || rate.lost > Bounds::tolerated(rate.in_flight, self.frame)
+        {
             return;
         }
         self.bounds.long = self.bounds.long.max(rate.in_flight);

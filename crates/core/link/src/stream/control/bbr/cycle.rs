@@ -234,9 +234,10 @@ impl Bbr {
             || self.cycle.rounds >= reno.max(1)
     }
 
-    /// What may be on its way while the shortest round trip is sought.
+    /// What may be on its way while the shortest round trip is sought. A quantum may: its first frame finds no queue of this
+    /// stream's before it.
     pub(super) fn seeking_window(&self) -> u64 {
-        scaled(self.product(self.rate()), 128).max(LEAST_FRAMES * self.frame)
+        scaled(self.product(self.rate()), 128).max(LEAST_FRAMES * self.frame).max(self.quantum)
     }
 
     /// Section 5.3.4.

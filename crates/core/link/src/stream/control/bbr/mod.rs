@@ -23,9 +23,16 @@ const FIRST_FRAMES: u64 = 10;
 const LEAST_FRAMES: u64 = 4;
 /// A round trip where none has been measured (nanoseconds).
 const FIRST_RTT: u64 = 1_000_000;
-/// A burst is what a millisecond sends, at most so many bytes, at least two frames (section 5.6.3).
-const BURST_NANOS: u64 = 1_000_000;
-const BURST_MAX: u64 = 64 << 10;
+/// A quantum, which goes at once, is what the pace sends in so many nanoseconds, at least two frames: the port hands it to the
+/// kernel in few system calls, and a timer goes off for each quantum and not for each frame. (Section 5.6.3 has a
+/// millisecond and at most 64 KB; where a path is fast that would be a timer each few microseconds.)
+const QUANTUM_NANOS: u64 = 250_000;
+/// What a timer that goes off too late has left out is made good, up to what the pace sends in so many nanoseconds.
+const LATE_NANOS: u64 = 1_000_000;
+/// Bytes of the largest quantum.
+const QUANTUM_MAX: u64 = 1 << 20;
+/// Quanta that the window holds at least (section 5.6.4.2: `BBRUpdateOffloadBudget`).
+const QUANTA: u64 = 3;
 
 /// The state of a stream that BBR controls.
 #[derive(Debug)]
@@ -46,11 +53,13 @@ pub(in crate::stream) struct Bbr {
     window: u64,
     /// What it was before it was made small for a while.
     window_before: u64,
-    /// Bytes per second.
+    /// Bytes per second, bytes that go at once, and how long the pace takes for these (nanoseconds).
     pacing: u64,
+    quantum: u64,
+    quantum_nanos: u64,
+    /// When the pace sends the next frame, and when it really goes: together with the rest of a quantum.
+    paced_at: Time,
     next_at: Time,
-    /// How far `next_at` may be behind the present, in nanoseconds.
-    burst_nanos: u64,
     /// Something is sent again after a pause.
     restarts: bool,
 }
@@ -73,8 +82,10 @@ impl Bbr {
             window,
             window_before: 0,
             pacing: 0,
+            quantum: 0,
+            quantum_nanos: 0,
+            paced_at: Time::ZERO,
             next_at: Time::ZERO,
-            burst_nanos: 0,
             restarts: false,
         };
         bbr.first_pace(FIRST_RTT);
@@ -99,14 +110,15 @@ impl Bbr {
     fn pace(&mut self, rate: u64) {
         // A rate of zero would never send the frame that measures a higher one.
         self.pacing = rate.max(self.frame);
-        let burst = (u128::from(self.pacing) * u128::from(BURST_NANOS) / 1_000_000_000) as u64;
-        let burst = burst.min(BURST_MAX).max(2 * self.frame);
-        self.burst_nanos = self.nanos(burst);
+        let quantum = u128::from(self.pacing) * u128::from(QUANTUM_NANOS) / 1_000_000_000;
+        let least = 2 * self.frame;
+        self.quantum = (quantum as u64).clamp(least, QUANTUM_MAX.max(least));
+        self.quantum_nanos = self.nanos(self.quantum);
     }
 
     /// How long the pace takes for so many bytes.
     fn nanos(&self, bytes: u64) -> u64 {
-        // Bytes of one frame or of a burst: no overflow.
+        // Bytes of one frame or of a quantum: no overflow.
         bytes * 1_000_000_000 / self.pacing
     }
 
@@ -117,9 +129,17 @@ impl Bbr {
                 self.pace_by(1 << 8);
             }
         }
-        let earliest = Time::from_nanos(now.nanos().saturating_sub(self.burst_nanos));
-        let from = self.next_at.max(earliest).nanos();
-        self.next_at = Time::from_nanos(from.saturating_add(self.nanos(bytes)));
+        let quantum = self.quantum_nanos;
+        let earliest = Time::from_nanos(now.nanos().saturating_sub(quantum.max(LATE_NANOS)));
+        let from = self.paced_at.max(earliest).nanos();
+        let took = self.nanos(bytes);
+        self.paced_at = Time::from_nanos(from.saturating_add(took));
+        self.next_at = match self.paced_at > now {
+            true => {
+                Time::from_nanos(self.paced_at.nanos().saturating_add(quantum - took.min(quantum)))
+            }
+            false => self.paced_at,
+        };
         self.delivery.sent(bytes, in_flight, now)
     }
 
@@ -144,11 +164,10 @@ impl Bbr {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// The least that keeps the path busy with delayed acknowledgements and bursts (section 5.6.4.2).
+    /// The least that keeps the path busy with delayed acknowledgements and quanta (section 5.6.4.2).
     fn inflight(&self, rate: u64, gain: u64) -> u64 {
-        let burst = u128::from(self.pacing) * u128::from(self.burst_nanos) / 1_000_000_000;
         let bytes = scaled(self.product(rate), gain);
-        let bytes = bytes.max(burst as u64).max(LEAST_FRAMES * self.frame);
+        let bytes = bytes.max(QUANTA * self.quantum).max(LEAST_FRAMES * self.frame);
         if self.cycle.phase == Phase::Up { bytes + 2 * self.frame } else { bytes }
     }
 
@@ -171,6 +190,10 @@ impl Bbr {
         }
         self.pace_by(self.cycle.phase.pacing_gain());
         self.resize(acked);
+        // What a slower pace has put off.
+        let latest = acked.now.nanos().saturating_add(self.quantum_nanos);
+        let latest = Time::from_nanos(latest);
+        (self.paced_at, self.next_at) = (self.paced_at.min(latest), self.next_at.min(latest));
     }
 
     /// What a measurement says about the path, and what follows from that.

@@ -1,0 +1,403 @@
+//! Streams that share a bottleneck, in virtual time: what each gets of it, and for how long one stands still.
+
+use super::{Ends, TIMING, Timing};
+use crate::Time;
+use crate::stream::{Control, Verdict};
+use crate::wire::{Report, Sending};
+use core::time::Duration;
+use proptest::prelude::*;
+use sovia_simnet::{Change, Event, Link, Net, NodeId};
+
+/// Bytes of a frame.
+const FRAME: u64 = 1000;
+/// Frames of one direction of a stream that may be on their way.
+const WINDOW: usize = 8192;
+/// Frames that are acknowledged together, and how long one waits for others.
+const TOGETHER: u32 = 8;
+const ACK_WAIT: Duration = Duration::from_micros(100);
+/// Bytes of a report.
+const REPORT: u32 = 100;
+
+/// What a stream has to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Endless,
+    /// Always, but no more than so many frames are on their way or wait for one that is missing: as a program's
+    /// buffer has it.
+    UpTo(usize),
+    /// So many frames each so often.
+    Portions(u32, Duration),
+}
+
+#[derive(Debug, Clone)]
+enum Packet {
+    Item(usize, Sending, u32),
+    Ack(usize, Report),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timer {
+    /// A sender's.
+    Sender(usize),
+    /// A receiver owes an acknowledgement.
+    Owes(usize),
+    /// There is another portion to send.
+    Portion(usize),
+}
+
+/// A stream of a sender at the one end of the bottleneck to a receiver at the other.
+struct Flow {
+    tx: Ends,
+    rx: Ends,
+    source: Source,
+    begins: Time,
+    pushed: u32,
+    timer: Option<Time>,
+    owed: u32,
+    owes_timer: bool,
+    /// Frames that have come in order, when the last did, and the longest time in which none did.
+    got: u32,
+    got_at: Time,
+    stall: Duration,
+}
+
+/// The bottleneck and what shares it.
+struct Scene {
+    net: Net<Packet, Timer>,
+    ends: [NodeId; 2],
+    flows: Vec<Flow>,
+}
+
+/// A gigabit a second, and five milliseconds each way; a queue of what it sends in ten.
+fn gigabit() -> Link {
+    Link {
+        latency: Duration::from_millis(5),
+        bandwidth: Some(125_000_000),
+        queue: Some(1_250_000),
+        ..Link::perfect()
+    }
+}
+
+/// The same with a tenth of the rate.
+fn tenth() -> Link {
+    Link { bandwidth: Some(12_500_000), queue: Some(125_000), ..gigabit() }
+}
+
+fn seconds(seconds: f64) -> Time {
+    Time::from_nanos((seconds * 1e9) as u64)
+}
+
+fn of(time: Time) -> sovia_simnet::Time {
+    sovia_simnet::Time::from_nanos(time.nanos())
+}
+
+impl Scene {
+    fn new(seed: u64, link: Link) -> Scene {
+        let mut net = Net::new(seed, link);
+        let ends = [net.add_node(), net.add_node()];
+        Scene { net, ends, flows: Vec::new() }
+    }
+
+    /// Adds a stream that begins at that second.
+    fn flow(mut self, begins: f64, source: Source) -> Scene {
+        let timing = Timing { longest: Duration::from_millis(250), tries: None, ..TIMING };
+        let end = || Ends::controlled(timing, WINDOW, (Control::Bbr, FRAME as u32), (0, 0));
+        let begins = seconds(begins);
+        self.net.set_timer(of(begins), Timer::Portion(self.flows.len()));
+        self.flows.push(Flow {
+            tx: end(),
+            rx: end(),
+            source,
+            begins,
+            pushed: 0,
+            timer: None,
+            owed: 0,
+            owes_timer: false,
+            got: 0,
+            got_at: begins,
+            stall: Duration::ZERO,
+        });
+        self
+    }
+
+    /// Lets the network be another one from that second on, both ways.
+    fn becomes(mut self, at: f64, link: Link) -> Scene {
+        let [a, b] = self.ends;
+        for (from, to) in [(a, b), (b, a)] {
+            self.net.change(of(seconds(at)), Change::Link(from, to, link));
+        }
+        self
+    }
+
+    /// Goes on until that second; the frames of each stream that have come in order meanwhile.
+    fn until(&mut self, until: f64) -> Vec<u32> {
+        let before: Vec<u32> = self.flows.iter().map(|flow| flow.got).collect();
+        let until = seconds(until);
+        while self.net.next_time().is_some_and(|next| next.nanos() < until.nanos()) {
+            match self.net.step() {
+                Some(Event::Packet(packet)) if packet.damaged => {}
+                Some(Event::Packet(packet)) => match packet.payload {
+                    Packet::Item(flow, sending, item) => self.came(flow, sending, item),
+                    Packet::Ack(flow, report) => {
+                        let at = Time::from_nanos(self.net.now().nanos());
+                        assert!(self.flows[flow].tx.acknowledged(&report, at).is_some());
+                        self.pump(flow);
+                    }
+                },
+                Some(Event::Timer(timer)) => self.timer(timer),
+                Some(Event::Changed) | None => {}
+            }
+        }
+        for flow in self.flows.iter_mut().filter(|flow| flow.source == Source::Endless) {
+            flow.stall = flow.stall.max(until.since(flow.got_at.max(flow.begins)));
+        }
+        self.flows.iter().zip(before).map(|(flow, before)| flow.got - before).collect()
+    }
+
+    fn came(&mut self, id: usize, sending: Sending, item: u32) {
+        let at = Time::from_nanos(self.net.now().nanos());
+        let flow = &mut self.flows[id];
+        flow.rx.came(sending, item, at);
+        while let Some((_, item)) = flow.rx.take() {
+            assert_eq!(item, flow.got, "in order, and once");
+            flow.got += 1;
+            if flow.source == Source::Endless {
+                flow.stall = flow.stall.max(at.since(flow.got_at));
+            }
+            flow.got_at = at;
+        }
+        flow.owed += 1;
+        if flow.owed >= TOGETHER {
+            self.report(id);
+        } else if !core::mem::replace(&mut flow.owes_timer, true) {
+            self.net.set_timer(of(at.after(ACK_WAIT)), Timer::Owes(id));
+        }
+    }
+
+    fn report(&mut self, id: usize) {
+        let at = Time::from_nanos(self.net.now().nanos());
+        let flow = &mut self.flows[id];
+        flow.owed = 0;
+        let [sender, receiver] = self.ends;
+        self.net.send(receiver, sender, REPORT, Packet::Ack(id, flow.rx.report(at)));
+    }
+
+    fn timer(&mut self, timer: Timer) {
+        let at = Time::from_nanos(self.net.now().nanos());
+        match timer {
+            Timer::Sender(id) => {
+                let flow = &mut self.flows[id];
+                if flow.timer.is_some_and(|timer| timer <= at) {
+                    flow.timer = None;
+                }
+                assert_ne!(flow.tx.tick(at), Verdict::Hopeless);
+                self.pump(id);
+            }
+            Timer::Owes(id) => {
+                self.flows[id].owes_timer = false;
+                if self.flows[id].owed > 0 {
+                    self.report(id);
+                }
+            }
+            Timer::Portion(id) => {
+                let flow = &mut self.flows[id];
+                if let Source::Portions(count, pause) = flow.source {
+                    for n in 0..count {
+                        flow.tx.push(flow.pushed + n);
+                    }
+                    flow.pushed += count;
+                    self.net.set_timer(of(at.after(pause)), timer);
+                }
+                self.pump(id);
+            }
+        }
+    }
+
+    /// Sends what may be sent, and sets the timer.
+    fn pump(&mut self, id: usize) {
+        let at = Time::from_nanos(self.net.now().nanos());
+        let flow = &mut self.flows[id];
+        let most = match flow.source {
+            Source::Endless => 2 * WINDOW,
+            Source::UpTo(most) => most,
+            Source::Portions(..) => 0,
+        };
+        while flow.tx.backlog() < most {
+            flow.tx.push(flow.pushed);
+            flow.pushed += 1;
+        }
+        let [from, to] = self.ends;
+        while let Some((sending, item)) = flow.tx.next_out(at) {
+            self.net.send(from, to, FRAME as u32, Packet::Item(id, sending, item));
+        }
+        if let Some(deadline) = flow.tx.deadline()
+            && flow.timer.is_none_or(|timer| timer > deadline)
+        {
+            flow.timer = Some(deadline);
+            self.net.set_timer(of(deadline), Timer::Sender(id));
+        }
+    }
+}
+
+/// The part of the bottleneck that so many frames in so many seconds are.
+fn share(link: &Link, frames: u32, seconds: f64) -> f64 {
+    let bandwidth = link.bandwidth.expect("it has a rate") as f64;
+    f64::from(frames) * FRAME as f64 / (bandwidth * seconds)
+}
+
+/// Jain's index: one where all have the same, and one divided by their number where one has all.
+fn index(got: &[u32]) -> f64 {
+    let sum: f64 = got.iter().copied().map(f64::from).sum();
+    let squares: f64 = got.iter().map(|&n| f64::from(n).powi(2)).sum();
+    sum.powi(2) / (squares * got.len() as f64)
+}
+
+/// Loses, reorders, doubles and damages.
+fn bad(link: Link) -> Link {
+    Link {
+        loss: 0.05,
+        reorder: 0.1,
+        reorder_delay: Duration::from_millis(2),
+        duplicate: 0.01,
+        corrupt: 0.01,
+        ..link
+    }
+}
+
+#[test]
+fn single_stream_fills_the_bottleneck_and_leaves_its_queue_room() {
+    let mut scene = Scene::new(1, gigabit()).flow(0.0, Source::Endless);
+    scene.until(1.0);
+    let before = scene.net.counters();
+    let got = scene.until(6.0);
+    let share = share(&gigabit(), got[0], 5.0);
+    assert!(share > 0.9, "{share}");
+    let overflowed = scene.net.counters().overflowed - before.overflowed;
+    assert!(overflowed < 100, "{overflowed} frames of {} lost in the queue", got[0]);
+}
+
+#[test]
+fn one_percent_of_loss_leaves_most_of_the_bottleneck() {
+    for link in [gigabit(), tenth()] {
+        let mut scene = Scene::new(2, Link { loss: 0.01, ..link }).flow(0.0, Source::Endless);
+        scene.until(1.0);
+        let got = scene.until(6.0);
+        let share = share(&link, got[0], 5.0);
+        assert!(share > 0.7, "{share} of {:?} bytes a second", link.bandwidth);
+    }
+}
+
+/// Neither the first nor the second has more than twice the other's part in the end.
+#[test]
+fn stream_that_comes_later_has_its_share() {
+    for loss in [0.0, 0.01] {
+        let link = Link { loss, ..gigabit() };
+        let mut scene = Scene::new(3, link).flow(0.0, Source::Endless).flow(2.0, Source::Endless);
+        scene.until(10.0);
+        let before = scene.net.counters();
+        let got = scene.until(25.0);
+        let (index, share) = (index(&got), share(&link, got.iter().sum(), 15.0));
+        assert!(index > 0.9 && share > 0.85, "{got:?}: {index}, {share}");
+        let lost = scene.net.counters().overflowed - before.overflowed;
+        assert!(
+            u64::from(got.iter().sum::<u32>()) > 20 * lost,
+            "{got:?}, {lost} lost in the queue"
+        );
+    }
+}
+
+#[test]
+fn eight_streams_share_a_slower_bottleneck() {
+    let mut scene = Scene::new(4, tenth());
+    for n in 0..8 {
+        scene = scene.flow(0.1 * f64::from(n), Source::Endless);
+    }
+    scene.until(10.0);
+    let got = scene.until(30.0);
+    let (index, share) = (index(&got), share(&tenth(), got.iter().sum(), 20.0));
+    assert!(index > 0.8 && share > 0.8, "{got:?}: {index}, {share}");
+}
+
+#[test]
+fn bottleneck_that_becomes_narrow_and_wide_again_is_filled() {
+    let mut scene = Scene::new(5, gigabit())
+        .flow(0.0, Source::Endless)
+        .becomes(3.0, tenth())
+        .becomes(8.0, gigabit());
+    scene.until(5.0);
+    let narrow = share(&tenth(), scene.until(8.0)[0], 3.0);
+    scene.until(12.0);
+    let wide = share(&gigabit(), scene.until(14.0)[0], 2.0);
+    assert!(narrow > 0.7 && wide > 0.7, "{narrow}, {wide}");
+    assert!(scene.flows[0].stall < Duration::from_secs(1), "{:?}", scene.flows[0].stall);
+}
+
+/// A program that has little to send for a while, and then much, has the path's rate at once.
+#[test]
+fn little_to_send_does_not_make_a_stream_forget_the_rate() {
+    let mut scene = Scene::new(6, gigabit()).flow(0.0, Source::Endless);
+    scene.until(2.0);
+    // What has been pushed already is sent.
+    scene.flows[0].source = Source::Portions(20, Duration::from_millis(5));
+    scene.net.set_timer(of(seconds(2.2)), Timer::Portion(0));
+    scene.until(6.0);
+    scene.flows[0].source = Source::Endless;
+    scene.until(6.1);
+    let share = share(&gigabit(), scene.until(6.6)[0], 0.5);
+    assert!(share > 0.8, "{share}");
+}
+
+/// A stream that has had nothing to send for a while goes on with what it knows of the path, and paced.
+#[test]
+fn stream_that_was_idle_goes_on_as_fast_as_before() {
+    let mut scene = Scene::new(7, gigabit()).flow(0.0, Source::Endless);
+    scene.until(2.0);
+    scene.flows[0].source = Source::Portions(0, Duration::from_secs(3));
+    scene.until(5.0);
+    assert_eq!((scene.flows[0].tx.in_flight(), scene.flows[0].tx.backlog()), (0, 0));
+    let before = scene.net.counters();
+    scene.flows[0].source = Source::Endless;
+    scene.pump(0);
+    scene.until(5.1);
+    let share = share(&gigabit(), scene.until(5.6)[0], 0.5);
+    assert!(share > 0.8, "{share}");
+    let overflowed = scene.net.counters().overflowed - before.overflowed;
+    assert!(overflowed < 100, "{overflowed} frames lost in the queue");
+}
+
+/// As a program's buffer limits it. One part in a hundred that is lost holds up those behind it, but it lowers no bound.
+#[test]
+fn loss_does_not_slow_down_a_stream_that_its_program_limits() {
+    let mut scene = Scene::new(8, Link { loss: 0.01, ..gigabit() }).flow(0.0, Source::UpTo(560));
+    let (first, second) = (scene.until(4.0)[0], scene.until(8.0)[0]);
+    assert!(
+        first > 100_000 && second > 100_000,
+        "{first} and {second} frames in four seconds each"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn no_stream_stands_still_on_a_bad_network(seed: u64, streams in 1usize..4) {
+        let mut scene = Scene::new(seed, bad(tenth()));
+        for _ in 0..streams {
+            scene = scene.flow(0.0, Source::Endless);
+        }
+        let got = scene.until(6.0);
+        let stall = scene.flows.iter().map(|flow| flow.stall).max().expect("a stream");
+        prop_assert!(stall < Duration::from_secs(1), "{:?}", stall);
+        prop_assert!(got.iter().all(|&got| got > 600), "{:?}", got);
+    }
+
+    #[test]
+    fn one_percent_of_loss_leaves_most_to_streams_whatever_is_lost(seed: u64) {
+        let link = Link { loss: 0.01, ..tenth() };
+        let mut scene = Scene::new(seed, link).flow(0.0, Source::Endless).flow(0.5, Source::Endless);
+        scene.until(2.0);
+        let got = scene.until(8.0);
+        let share = share(&link, got.iter().sum(), 6.0);
+        prop_assert!(share > 0.7, "{:?}: {}", got, share);
+    }
+}
