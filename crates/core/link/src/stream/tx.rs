@@ -188,6 +188,15 @@ impl<I: Clone + Load> Tx<I> {
         self.items.capacity()
     }
 
+    /// Bytes of all queues as far as they are allocated, and of what the controller keeps.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.items.capacity() * size_of::<Entry<I>>()
+            + self.order.capacity() * size_of::<(u64, u64)>()
+            + self.again.capacity() * size_of::<u64>()
+            + self.held.capacity() * size_of::<Range<u64>>()
+            + self.control.heap_bytes()
+    }
+
     pub(super) fn in_flight(&self) -> u64 {
         self.in_flight
     }
