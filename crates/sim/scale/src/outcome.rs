@@ -7,9 +7,13 @@ use core::time::Duration;
 pub struct Outcome {
     /// From the beginning to the last message that arrived.
     pub took: Duration,
-    /// The least that the network could have taken for the bytes of the messages alone, in thousandths of what it took.
+    /// The least that the network could have taken for the bytes that have arrived, in thousandths of what it took: the
+    /// share of its rate that the busiest cable had of them.
     pub goodput: u32,
-    /// Jain's index of how equal the rates of the flows were, in thousandths: 1000 if all were the same.
+    /// The same until nine tenths of the bytes had arrived: without what waited longest.
+    pub bulk: u32,
+    /// Jain's index of how much of each flow had arrived when half of all bytes had, in thousandths: 1000 if of each the
+    /// same.
     pub fairness: u32,
     /// How long messages took.
     pub latency: Latency,

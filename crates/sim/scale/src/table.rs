@@ -6,13 +6,14 @@ use core::fmt::Write;
 /// Name and width of each column, the first one's aside.
 const COLUMNS: &[(&str, usize)] = &[
     ("goodput", 8),
+    ("bulk", 6),
     ("fair", 6),
     ("p50", 10),
     ("p99", 10),
     ("p99.9", 10),
     ("longest", 10),
-    ("frames", 9),
-    ("again", 7),
+    ("frames", 10),
+    ("again", 9),
     ("mistaken", 9),
     ("overflow", 9),
     ("cut", 6),
@@ -46,6 +47,7 @@ pub fn line(scenario: &Scenario, outcome: &Outcome) -> String {
     let micros = |nanos: u64| format!("{}.{}", nanos / 1000, nanos / 100 % 10);
     let cells = [
         share(outcome.goodput),
+        share(outcome.bulk),
         share(outcome.fairness),
         micros(latency.p50),
         micros(latency.p99),

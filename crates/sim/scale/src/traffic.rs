@@ -4,6 +4,7 @@ use crate::{Scenario, Traffic};
 use core::time::Duration;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
+use sovia_simnet::Fabric;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Every pair of nodes of which the first sends to the second, in order and once.
@@ -34,14 +35,13 @@ fn permutation(nodes: u32, seed: u64) -> BTreeSet<(u32, u32)> {
     (0..order.len()).map(|i| (order[i], order[(i + 1) % order.len()])).collect()
 }
 
-/// How long the network needs for all messages at least, if nothing but their bytes travels: on the cable, or the cables
-/// between a leaf and the spines, with the most of them.
-pub(crate) fn bound(scenario: &Scenario, flows: &[(u32, u32)]) -> Duration {
-    let fabric = &scenario.fabric;
-    let bytes = u128::from(scenario.message) * u128::from(scenario.messages);
+/// How long the network needs at least for so many bytes from nodes to nodes: on the cable, or the cables between a leaf and
+/// the spines, with the most of them.
+pub(crate) fn bound(fabric: &Fabric, flows: &[(u32, u32, u64)]) -> Duration {
     let leaf = |node: u32| node / fabric.leaf_nodes.max(1);
     let mut loads: BTreeMap<(bool, bool, u32), u128> = BTreeMap::new();
-    for &(from, to) in flows {
+    for &(from, to, bytes) in flows {
+        let bytes = u128::from(bytes);
         *loads.entry((true, false, from)).or_default() += bytes;
         *loads.entry((true, true, to)).or_default() += bytes;
         if leaf(from) != leaf(to) {
@@ -84,14 +84,14 @@ mod tests {
 
     #[test]
     fn the_bound_is_that_of_the_busiest_cable() {
-        let mut scenario = like(9, Traffic::Incast(8));
-        (scenario.message, scenario.messages) = (1_000, 10);
-        scenario.fabric.access.rate = 1_000_000;
-        assert_eq!(bound(&scenario, &flows(&scenario)), Duration::from_millis(80));
+        let mut fabric = like(9, Traffic::AllToAll).fabric;
+        let flows: Vec<_> = (1..9).map(|from| (from, 0, 10_000)).collect();
+        fabric.access.rate = 1_000_000;
+        assert_eq!(bound(&fabric, &flows), Duration::from_millis(80));
         // The same, but through one trunk that is ten times as slow.
-        scenario.fabric.leaf_nodes = 1;
-        scenario.fabric.spines = 1;
-        scenario.fabric.trunk.rate = 100_000;
-        assert_eq!(bound(&scenario, &flows(&scenario)), Duration::from_millis(800));
+        fabric.leaf_nodes = 1;
+        fabric.spines = 1;
+        fabric.trunk.rate = 100_000;
+        assert_eq!(bound(&fabric, &flows), Duration::from_millis(800));
     }
 }

@@ -4,7 +4,7 @@ use crate::Scenario;
 use sovia_link::Time;
 use sovia_link::message::{Assembly, parts};
 use sovia_link::stream::{Place, Stream, Verdict};
-use sovia_link::wire::{Chunk, HEADER, Item, Operation, Report, Sending};
+use sovia_link::wire::{Chunk, HEADER, Item, Operation, Part, Report, Sending};
 use std::collections::VecDeque;
 
 /// Bytes of the longest frame, and those of one that are not a part's.
@@ -64,6 +64,15 @@ pub(super) struct End {
     pub(super) most_bytes: u64,
 }
 
+/// What has been taken in order.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Taken {
+    /// Messages that are complete.
+    pub(super) messages: u32,
+    /// Bytes of messages, complete or not.
+    pub(super) bytes: u64,
+}
+
 /// Messages that an end sends.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
@@ -75,7 +84,8 @@ pub(super) struct Outgoing {
     /// When each message that has not arrived was posted.
     pub(super) posted_at: VecDeque<Time>,
     pub(super) arrived: u32,
-    pub(super) arrived_at: Time,
+    /// Bytes that have arrived, of whole messages or not.
+    pub(super) arrived_bytes: u64,
 }
 
 impl Outgoing {
@@ -143,10 +153,10 @@ impl End {
         Some(Frame::Ack(Box::new(self.stream.report(now))))
     }
 
-    /// A frame has come from the node `from`; how many messages are complete with it.
-    pub(super) fn came(&mut self, from: u32, frame: Frame, marked: bool, now: Time) -> u32 {
+    /// A frame has come from the node `from`; what can be taken with it.
+    pub(super) fn came(&mut self, from: u32, frame: Frame, marked: bool, now: Time) -> Taken {
         if self.phase != Phase::Open {
-            return 0;
+            return Taken::default();
         }
         if marked {
             self.stream.marked();
@@ -154,7 +164,7 @@ impl End {
         match frame {
             Frame::Ack(report) => {
                 self.acknowledged(&report, now);
-                0
+                Taken::default()
             }
             Frame::Item { sending, ack, item } => {
                 self.acknowledged(&Report::plain(ack), now);
@@ -172,18 +182,20 @@ impl End {
         }
     }
 
-    fn item(&mut self, from: u32, sending: Sending, item: &Item<Chunk>, now: Time) -> u32 {
+    fn item(&mut self, from: u32, sending: Sending, item: &Item<Chunk>, now: Time) -> Taken {
+        let mut taken = Taken::default();
         let owned = match item {
             Item::Part(part) => {
                 if self.stream.came_next(sending, now).is_some() {
                     self.acks_owed = self.acks_owed.max(1);
-                    let message = self.assembly.add(part);
-                    return u32::from(self.complete(from, message)) + self.take(from);
+                    self.add(from, part, &mut taken);
+                    self.take(from, &mut taken);
+                    return taken;
                 }
                 let bytes = part.bytes.as_ref().to_vec();
                 let (operation, immediate) = (part.operation, part.immediate);
                 let (total, start) = (part.total, part.start);
-                Item::Part(sovia_link::wire::Part { operation, immediate, total, start, bytes })
+                Item::Part(Part { operation, immediate, total, start, bytes })
             }
             Item::Read { .. } | Item::Close(_) => unreachable!("parts alone are sent"),
         };
@@ -191,28 +203,27 @@ impl End {
             Place::Next => self.acks_owed.max(1),
             Place::Early | Place::Outside => (self.acks_owed + 1).min(OWED_MAX),
         };
-        self.take(from)
+        self.take(from, &mut taken);
+        taken
     }
 
     /// Takes what is in order by now.
-    fn take(&mut self, from: u32) -> u32 {
-        let mut complete = 0;
+    fn take(&mut self, from: u32, taken: &mut Taken) {
         while let Some((_, item)) = self.stream.take() {
             let Item::Part(part) = item else { unreachable!("parts alone are sent") };
             self.acks_owed = self.acks_owed.max(1);
-            let message = self.assembly.add(&part);
-            complete += u32::from(self.complete(from, message));
+            self.add(from, &part, taken);
         }
-        complete
     }
 
-    /// Compares a message with what was sent.
-    fn complete(&mut self, from: u32, whole: Option<sovia_link::message::Message>) -> bool {
-        let Some(whole) = whole else { return false };
+    /// Adds a part to its message, and compares the message with what was sent if it is whole.
+    fn add<B: AsRef<[u8]>>(&mut self, from: u32, part: &Part<B>, taken: &mut Taken) {
+        taken.bytes += part.bytes.as_ref().len() as u64;
+        let Some(whole) = self.assembly.add(part) else { return };
         let expected = message(from, self.incoming, whole.bytes.len() as u32);
         assert!(whole.bytes == expected, "message {} of node {from} is another", self.incoming);
         self.incoming += 1;
-        true
+        taken.messages += 1;
     }
 
     /// Time has passed.

@@ -39,6 +39,12 @@ struct World<'s> {
     ends: Vec<End>,
     latencies: Vec<u64>,
     last_arrival: Time,
+    /// Bytes of messages that have arrived, and how many there are to be.
+    arrived: u64,
+    bytes: u64,
+    /// Jain's index when half of them had, and when nine tenths of them had.
+    fairness: Option<u32>,
+    bulk_at: Option<Time>,
 }
 
 /// Plays a scenario, until nothing is left to happen.
@@ -51,7 +57,7 @@ pub fn run(scenario: &Scenario) -> Outcome {
     while let Some(event) = world.net.step() {
         world.happens(event);
     }
-    world.outcome(bound(scenario, &flows))
+    world.outcome()
 }
 
 fn link_time(time: sovia_simnet::Time) -> Time {
@@ -92,8 +98,19 @@ impl World<'_> {
             net.set_timer(moment(death.after), Timer::Death(death.node.0));
             net.change(moment(death.after), Change::Fail(Part::Access(death.node)));
         }
-        let (latencies, last_arrival) = (Vec::new(), Time::ZERO);
-        let mut world = World { scenario, net, nodes, ends, latencies, last_arrival };
+        let flow_bytes = u64::from(scenario.message) * u64::from(scenario.messages);
+        let mut world = World {
+            scenario,
+            net,
+            nodes,
+            ends,
+            latencies: Vec::new(),
+            last_arrival: Time::ZERO,
+            arrived: 0,
+            bytes: flow_bytes * flows.len() as u64,
+            fairness: None,
+            bulk_at: None,
+        };
         (0..world.ends.len() as u32).for_each(|end| world.account(end));
         world
     }
@@ -132,14 +149,21 @@ impl World<'_> {
 
     fn came(&mut self, id: u32, from: u32, frame: Frame, marked: bool) {
         let now = self.now();
-        let complete = self.ends[id as usize].came(from, frame, marked, now);
+        let taken = self.ends[id as usize].came(from, frame, marked, now);
         let outgoing = &mut self.ends[(id ^ 1) as usize].outgoing;
-        for _ in 0..complete {
+        outgoing.arrived_bytes += taken.bytes;
+        self.arrived += taken.bytes;
+        for _ in 0..taken.messages {
             let posted_at = outgoing.posted_at.pop_front().expect("it was posted");
             self.latencies.push(now.since(posted_at).as_nanos() as u64);
             outgoing.arrived += 1;
-            outgoing.arrived_at = now;
             self.last_arrival = now;
+        }
+        if self.fairness.is_none() && self.arrived >= self.bytes / 2 {
+            self.fairness = Some(self.fairness_by_now());
+        }
+        if self.bulk_at.is_none() && self.arrived >= self.bytes / 10 * 9 {
+            self.bulk_at = Some(now);
         }
         self.progress(id);
     }
@@ -203,16 +227,27 @@ impl World<'_> {
         end.bytes = bytes;
     }
 
-    fn outcome(self, least: Duration) -> Outcome {
-        let took = self.last_arrival.since(Time::ZERO);
-        let senders = || self.ends.iter().filter(|end| end.outgoing.all > 0);
-        let rates: Vec<u64> = senders()
-            .map(|end| {
-                let bytes = u64::from(end.outgoing.arrived) * u64::from(self.scenario.message);
-                let micros = end.outgoing.arrived_at.nanos() / 1000;
-                (bytes * 1000).checked_div(micros).unwrap_or(0)
-            })
-            .collect();
+    fn senders(&self) -> impl Iterator<Item = &End> {
+        self.ends.iter().filter(|end| end.outgoing.all > 0)
+    }
+
+    fn fairness_by_now(&self) -> u32 {
+        fairness(&self.senders().map(|end| end.outgoing.arrived_bytes).collect::<Vec<_>>())
+    }
+
+    /// How long the network needs at least for what has arrived.
+    fn least(&self) -> Duration {
+        let flow = |(id, end): (usize, &End)| {
+            (end.node, self.ends[id ^ 1].node, end.outgoing.arrived_bytes)
+        };
+        let flows: Vec<_> = self.ends.iter().enumerate().map(flow).collect();
+        bound(&self.scenario.fabric, &flows)
+    }
+
+    fn outcome(self) -> Outcome {
+        let (took, least) = (self.last_arrival.since(Time::ZERO), self.least());
+        let goodput = thousandths(least, took);
+        let bulk = self.bulk_at.map(|at| at.since(Time::ZERO));
         let (counters, queueing) = (self.net.counters(), self.net.queueing());
         let mut frames = Frames {
             sent: counters.sent,
@@ -235,12 +270,13 @@ impl World<'_> {
             State { end, node: most(|node| node.most_bytes), idle_node: most(|node| node.bytes) };
         Outcome {
             took,
-            goodput: thousandths(least, took),
-            fairness: fairness(&rates),
+            goodput,
+            bulk: bulk.map_or(goodput, |bulk| thousandths(least / 10 * 9, bulk)),
+            fairness: self.fairness.unwrap_or_else(|| self.fairness_by_now()),
             arrived: self.latencies.len() as u64,
-            messages: senders().map(|end| u64::from(end.outgoing.all)).sum(),
+            messages: self.senders().map(|end| u64::from(end.outgoing.all)).sum(),
             given_up: given_up as u32,
-            stuck: senders().filter(is_stuck).count() as u32,
+            stuck: self.senders().filter(is_stuck).count() as u32,
             latency: Latency::of(self.latencies),
             frames,
             state,
