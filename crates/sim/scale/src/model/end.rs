@@ -104,8 +104,10 @@ fn message(node: u32, number: u64, len: u32) -> Vec<u8> {
 }
 
 impl End {
-    pub(super) fn new(scenario: &Scenario, node: u32) -> End {
-        let stream = Stream::controlled(scenario.timing, scenario.window, scenario.control, (0, 0));
+    /// The first items of the two ends have those numbers: this end's, and its peer's.
+    pub(super) fn new(scenario: &Scenario, node: u32, first: (u64, u64)) -> End {
+        let (timing, window) = (scenario.timing, scenario.window);
+        let stream = Stream::controlled(timing, window, scenario.control, first);
         End {
             node,
             phase: Phase::Open,

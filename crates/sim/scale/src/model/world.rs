@@ -6,6 +6,8 @@ use crate::outcome::{Frames, Latency, Outcome, State, fairness, thousandths};
 use crate::scenario::Scenario;
 use crate::traffic::{bound, flows};
 use core::time::Duration;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sovia_link::Time;
 use sovia_simnet::{Change, Event, Net, NodeId, Part};
 use std::collections::BTreeMap;
@@ -42,9 +44,9 @@ struct World<'s> {
     /// Bytes of messages that have arrived, and how many there are to be.
     arrived: u64,
     bytes: u64,
-    /// Jain's index when half of them had, and when nine tenths of them had.
+    /// Jain's index when half of them had; the goodput when nine tenths of them had.
     fairness: Option<u32>,
-    bulk_at: Option<Time>,
+    bulk: Option<u32>,
 }
 
 /// Plays a scenario, until nothing is left to happen.
@@ -78,16 +80,19 @@ impl World<'_> {
         }
         let mut ends = Vec::new();
         let mut streams = BTreeMap::new();
-        for (place, &(from, to)) in flows.iter().enumerate() {
+        let mut random = ChaCha8Rng::seed_from_u64(scenario.seed);
+        for &(from, to) in flows {
             let pair = (from.min(to), from.max(to));
             let first = *streams.entry(pair).or_insert_with(|| {
-                ends.extend([End::new(scenario, pair.0), End::new(scenario, pair.1)]);
+                // Epochs, which both ends draw.
+                let (a, b) = (random.next_u32().into(), random.next_u32().into());
+                let other = End::new(scenario, pair.1, (b, a));
+                ends.extend([End::new(scenario, pair.0, (a, b)), other]);
                 ends.len() as u32 - 2
             });
             let end = if from == pair.0 { first } else { first + 1 };
             ends[end as usize].outgoing.all = scenario.messages;
-            // Spread evenly, and not in the order of the nodes.
-            let at = (place as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) % BEGIN;
+            let at = random.next_u64() % BEGIN;
             net.set_timer(sovia_simnet::Time::from_nanos(at), Timer::Begin(end));
         }
         let moment = |after: Duration| sovia_simnet::Time::ZERO.after(after);
@@ -109,7 +114,7 @@ impl World<'_> {
             arrived: 0,
             bytes: flow_bytes * flows.len() as u64,
             fairness: None,
-            bulk_at: None,
+            bulk: None,
         };
         (0..world.ends.len() as u32).for_each(|end| world.account(end));
         world
@@ -162,8 +167,8 @@ impl World<'_> {
         if self.fairness.is_none() && self.arrived >= self.bytes / 2 {
             self.fairness = Some(self.fairness_by_now());
         }
-        if self.bulk_at.is_none() && self.arrived >= self.bytes / 10 * 9 {
-            self.bulk_at = Some(now);
+        if self.bulk.is_none() && self.arrived >= self.bytes / 10 * 9 {
+            self.bulk = Some(thousandths(self.least(), now.since(Time::ZERO)));
         }
         self.progress(id);
     }
@@ -247,7 +252,6 @@ impl World<'_> {
     fn outcome(self) -> Outcome {
         let (took, least) = (self.last_arrival.since(Time::ZERO), self.least());
         let goodput = thousandths(least, took);
-        let bulk = self.bulk_at.map(|at| at.since(Time::ZERO));
         let (counters, queueing) = (self.net.counters(), self.net.queueing());
         let mut frames = Frames {
             sent: counters.sent,
@@ -271,7 +275,7 @@ impl World<'_> {
         Outcome {
             took,
             goodput,
-            bulk: bulk.map_or(goodput, |bulk| thousandths(least / 10 * 9, bulk)),
+            bulk: self.bulk.unwrap_or(goodput),
             fairness: self.fairness.unwrap_or_else(|| self.fairness_by_now()),
             arrived: self.latencies.len() as u64,
             messages: self.senders().map(|end| u64::from(end.outgoing.all)).sum(),
