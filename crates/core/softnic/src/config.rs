@@ -1,6 +1,6 @@
 //! What the engine is told about its network.
 
-use sovia_link::stream::Timing;
+use sovia_link::stream::{Control, Timing};
 
 /// How messages travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Config {
     pub window: u32,
     /// How long an acknowledgement or an answer is awaited.
     pub timing: Timing,
+    /// What limits a connection beside its window.
+    pub control: Control,
 }
 
 impl Config {

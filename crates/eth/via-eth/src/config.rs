@@ -6,7 +6,7 @@ use crate::place::{Place, host_of};
 use crate::registry::{self, Found};
 use crate::wire::Wire;
 use core::time::Duration;
-use sovia_link::stream::Timing;
+use sovia_link::stream::{Control, Timing};
 use sovia_link::wire::OVERHEAD;
 use sovia_port::impair::{Faults, Impaired};
 use sovia_port::packet::{self, Packet};
@@ -91,7 +91,8 @@ impl Config {
             return Err(OpenError::FrameMax(self.place.clone()));
         }
         let mtu = u32::try_from(frame_max - OVERHEAD).unwrap_or(u32::MAX);
-        let engine = sovia_softnic::Config { mtu, window: self.window, timing: self.timing };
+        let (window, timing, control) = (self.window, self.timing, Control::Fixed);
+        let engine = sovia_softnic::Config { mtu, window, timing, control };
         let wire = Wire::start(Ether::new(port, address), engine, self.spin);
         let wire = wire.ok_or_else(|| OpenError::Thread(self.place.clone()))?;
         Ok(self.on(wire, address))

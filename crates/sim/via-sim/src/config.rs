@@ -1,8 +1,8 @@
 //! What a simulated network is like.
 
 use core::time::Duration;
-use sovia_link::stream::Timing;
-use sovia_simnet::Link;
+use sovia_link::stream::{Control, Timing};
+use sovia_simnet::{Fabric, Link};
 use via::Memory;
 
 /// What makes time pass.
@@ -81,12 +81,16 @@ fn pages(memory: &Memory) -> u32 {
 pub struct Config {
     /// What every link does, until it is changed ([`sovia_simnet::Change::Link`]).
     pub link: Link,
+    /// Switches that join the NICs; then `link` is of no use. `None`: each two NICs have a link of their own.
+    pub fabric: Option<Fabric>,
     /// What makes time pass.
     pub clock: Clock,
     /// Bytes of a message that one packet carries.
     pub mtu: u32,
     /// Packets of one direction of a connection that may be on their way.
     pub window: u32,
+    /// What limits a connection beside its window.
+    pub control: Control,
     /// How long an acknowledgement is awaited at least before packets are sent again.
     pub retransmit_first: Duration,
     /// How long at most; each wait without any answer is twice the one before.
@@ -103,9 +107,11 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             link: Link::perfect(),
+            fabric: None,
             clock: Clock::Manual,
             mtu: 4096,
             window: 32,
+            control: Control::Fixed,
             retransmit_first: Duration::from_millis(1),
             retransmit_longest: Duration::from_millis(16),
             retransmit_tries: 20,
@@ -118,6 +124,11 @@ impl Config {
     /// This, over links that behave like that.
     pub fn over(self, link: Link) -> Config {
         Config { link, ..self }
+    }
+
+    /// This, through switches.
+    pub fn through(self, fabric: Fabric) -> Config {
+        Config { fabric: Some(fabric), ..self }
     }
 
     /// This, with time passing by itself.
@@ -137,6 +148,7 @@ impl Config {
             longest: self.retransmit_longest,
             tries: Some(self.retransmit_tries),
         };
-        sovia_softnic::Config { mtu: self.mtu, window: self.window, timing }
+        let (mtu, window, control) = (self.mtu, self.window, self.control);
+        sovia_softnic::Config { mtu, window, timing, control }
     }
 }

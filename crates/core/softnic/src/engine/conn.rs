@@ -22,13 +22,14 @@ impl<M: Medium> World<M> {
         // Where names cannot be guessed, neither can numbers.
         let first = |end: EndId| u64::from(end.0 as u32);
         let longest = self.vis.get(&vi).map_or(0, |vi| vi.attributes.max_transfer_size);
+        let (timing, control) = (self.config.timing, self.config.control);
         Conn {
             node,
             peer_node,
             peer,
             vi: Some(vi),
             unsettled: None,
-            stream: Stream::new(self.config.timing, window, (first(id), first(peer))),
+            stream: Stream::controlled(timing, window, control, (first(id), first(peer))),
             assembly: Assembly::new(longest),
             datagrams: Datagrams::new(longest),
             datagrams_sent: 0,
