@@ -134,3 +134,16 @@ pub fn large() -> Vec<Scenario> {
             .messages(4, 16 * KB),
     ])
 }
+
+/// Those that whole NICs play, with a VI at each end of each flow.
+pub fn vis() -> Vec<Scenario> {
+    let access = Part::Access(NodeId(5));
+    let all_to_all = |name| scenario(name, 16, STAR, Traffic::AllToAll).messages(4, 16 * KB);
+    both(vec![
+        all_to_all("VIs, all to all, 16"),
+        scenario("VIs, permutation, 64", 64, TWO_TO_ONE, Traffic::Permutation),
+        scenario("VIs, incast, 64:1", 65, STAR, Traffic::Incast(64)).messages(4, 16 * KB),
+        all_to_all("VIs, access fails for 20 ms").fails(200, access).recovers(20_200, access),
+        all_to_all("VIs, node cut off for good").fails(200, access),
+    ])
+}

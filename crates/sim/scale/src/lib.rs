@@ -8,7 +8,7 @@
 //! outcome on every machine until the protocol changes.
 //!
 //! - `scenario`, `traffic`: what is to happen; `catalogue`: the scenarios that the project keeps figures of;
-//! - `model`: ends, nodes and the network as they run; `outcome`: what came of it; `table`: that as text.
+//! - `model`: ends, nodes and the network as they run; `vis`: the same over whole NICs; `outcome`: what came of it; `table`: that as text.
 
 #![forbid(unsafe_code)]
 
@@ -18,9 +18,11 @@ mod outcome;
 mod scenario;
 mod table;
 mod traffic;
+mod vis;
 
-pub use catalogue::{large, small};
+pub use catalogue::{large, small, vis};
 pub use model::run;
-pub use outcome::{Frames, Latency, Outcome, State};
+pub use outcome::{Frames, Latency, Outcome, State, ViOutcome};
 pub use scenario::{Death, Fault, Scenario, Traffic};
-pub use table::{heading, line};
+pub use table::{heading, line, vi_heading, vi_line};
+pub use vis::run_vis;

@@ -31,6 +31,35 @@ pub struct Outcome {
     pub state: State,
 }
 
+/// What came of a scenario over NICs and their VIs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViOutcome {
+    /// As [`Outcome::goodput`].
+    pub goodput: u32,
+    /// How long messages took, from the post of the send until the receiver has seen its completion.
+    pub latency: Latency,
+    /// Messages that arrived.
+    pub arrived: u64,
+    /// How many there were to be.
+    pub messages: u64,
+    /// Frames that were sent.
+    pub frames: u64,
+    /// Those that a switch had no room for.
+    pub overflowed: u64,
+    /// Those that were lost because something had failed.
+    pub cut: u64,
+    /// VIs that are in error because their peer does not answer.
+    pub peer_died: u32,
+    /// VIs that are in error for any other reason.
+    pub broken_otherwise: u32,
+    /// Flows all of whose messages were sent and acknowledged.
+    pub done: u32,
+    /// All VIs.
+    pub vis: u32,
+    /// All NICs.
+    pub nics: u32,
+}
+
 /// How long messages took, from the call that sends one until all of it is there; in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Latency {

@@ -1,6 +1,6 @@
 //! Outcomes as lines of text.
 
-use crate::{Outcome, Scenario};
+use crate::{Outcome, Scenario, ViOutcome};
 use core::fmt::Write;
 
 /// Name and width of each column, the first one's aside.
@@ -11,11 +11,12 @@ const COLUMNS: &[(&str, usize)] = &[
     ("p50", 10),
     ("p99", 10),
     ("p99.9", 10),
-    ("longest", 10),
+    ("longest", 11),
     ("frames", 10),
     ("again", 9),
     ("mistaken", 9),
     ("overflow", 9),
+    ("marked", 9),
     ("cut", 6),
     ("timeouts", 9),
     ("queued", 8),
@@ -31,20 +32,54 @@ const COLUMNS: &[(&str, usize)] = &[
 /// Width of the first column.
 const NAME: usize = 34;
 
-/// The names of the columns.
-pub fn heading() -> String {
-    let mut text = format!("{:<NAME$}", "scenario");
-    for &(name, width) in COLUMNS {
-        let _ = write!(text, "{name:>width$}");
+/// As [`COLUMNS`], for scenarios over NICs.
+const VI_COLUMNS: &[(&str, usize)] = &[
+    ("goodput", 8),
+    ("p50", 10),
+    ("p99", 10),
+    ("p99.9", 10),
+    ("longest", 12),
+    ("frames", 10),
+    ("overflow", 9),
+    ("cut", 7),
+    ("arrived", 8),
+    ("of", 7),
+    ("flows-done", 11),
+    ("peer-died", 10),
+    ("otherwise", 10),
+    ("VIs", 6),
+    ("NICs", 5),
+];
+
+fn row<'c>(name: &str, cells: impl Iterator<Item = &'c str>, columns: &[(&str, usize)]) -> String {
+    let mut text = format!("{name:<NAME$}");
+    for (cell, (_, width)) in cells.zip(columns) {
+        let _ = write!(text, "{cell:>width$}");
     }
     text
+}
+
+fn share(thousandths: u32) -> String {
+    format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
+}
+
+fn micros(nanos: u64) -> String {
+    format!("{}.{}", nanos / 1000, nanos / 100 % 10)
+}
+
+/// The names of the columns.
+pub fn heading() -> String {
+    row("scenario", COLUMNS.iter().map(|(name, _)| *name), COLUMNS)
+}
+
+/// The names of the columns for scenarios over NICs.
+pub fn vi_heading() -> String {
+    row("scenario", VI_COLUMNS.iter().map(|(name, _)| *name), VI_COLUMNS)
 }
 
 /// What came of a scenario.
 pub fn line(scenario: &Scenario, outcome: &Outcome) -> String {
     let Outcome { latency, frames, state, .. } = outcome;
-    let share = |thousandths: u32| format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
-    let micros = |nanos: u64| format!("{}.{}", nanos / 1000, nanos / 100 % 10);
     let cells = [
         share(outcome.goodput),
         share(outcome.bulk),
@@ -57,6 +92,7 @@ pub fn line(scenario: &Scenario, outcome: &Outcome) -> String {
         frames.again.to_string(),
         frames.mistaken.to_string(),
         frames.overflowed.to_string(),
+        frames.marked.to_string(),
         frames.cut.to_string(),
         frames.timeouts.to_string(),
         frames.queued.to_string(),
@@ -68,9 +104,28 @@ pub fn line(scenario: &Scenario, outcome: &Outcome) -> String {
         state.node.to_string(),
         state.idle_node.to_string(),
     ];
-    let mut text = format!("{:<NAME$}", scenario.name);
-    for (cell, (_, width)) in cells.iter().zip(COLUMNS) {
-        let _ = write!(text, "{cell:>width$}");
-    }
-    text
+    row(&scenario.name, cells.iter().map(String::as_str), COLUMNS)
+}
+
+/// What came of a scenario over NICs.
+pub fn vi_line(scenario: &Scenario, outcome: &ViOutcome) -> String {
+    let latency = outcome.latency;
+    let cells = [
+        share(outcome.goodput),
+        micros(latency.p50),
+        micros(latency.p99),
+        micros(latency.p999),
+        micros(latency.longest),
+        outcome.frames.to_string(),
+        outcome.overflowed.to_string(),
+        outcome.cut.to_string(),
+        outcome.arrived.to_string(),
+        outcome.messages.to_string(),
+        outcome.done.to_string(),
+        outcome.peer_died.to_string(),
+        outcome.broken_otherwise.to_string(),
+        outcome.vis.to_string(),
+        outcome.nics.to_string(),
+    ];
+    row(&scenario.name, cells.iter().map(String::as_str), VI_COLUMNS)
 }

@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] =
-    &[&["scenario"], &["catalogue", "outcome", "traffic"], &["model", "table"]];
+    &[&["scenario"], &["catalogue", "outcome", "traffic"], &["model", "table", "vis"]];
 
 #[test]
 fn each_module_imports_only_what_is_below_it() {
