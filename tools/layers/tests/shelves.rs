@@ -10,7 +10,7 @@ const SHELVES: &[&[&str]] = &[
     // crates/core
     &["via", "via-conformance", "sovia-proto", "sovia-stream", "sovia-link", "sovia-softnic"],
     // Providers: crates/shm, crates/sim, crates/eth
-    &["via-shm", "sovia-reflect", "via-sim", "sovia-port", "via-eth"],
+    &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth"],
     // A NIC of any of them.
     &["sovia-nic"],
     &["sovia-agent", "sovia-control"],

@@ -1,5 +1,6 @@
 //! Which nodes cannot reach each other, and how that changes.
 
+use crate::fabric::Part;
 use crate::link::Link;
 use crate::node::NodeId;
 use std::collections::BTreeSet;
@@ -17,6 +18,10 @@ pub enum Change {
     Heal,
     /// The link from the first node to the second behaves differently from now on.
     Link(NodeId, NodeId, Link),
+    /// A part of the fabric fails; what is in its queues and on its cables is lost. Nothing, where there is no fabric.
+    Fail(Part),
+    /// Takes a [`Change::Fail`] of the part back.
+    Recover(Part),
 }
 
 /// What is cut.

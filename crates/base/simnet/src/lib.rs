@@ -1,5 +1,8 @@
 //! A deterministic network in one process: nodes, links with faults, virtual time.
 //!
+//! Its nodes are joined in one of two ways: each two of them by a [`Link`] of their own, or all of them by a [`Fabric`] of
+//! switches, whose queues they share, and which overflow.
+//!
 //! A [`Net`] is a queue of events in virtual time. Its user sends packets and sets timers, and
 //! takes one event after the other with [`Net::step`]; nothing happens in between. Which packets
 //! are lost, duplicated, damaged, delayed or overtaken is drawn from a seed, so that the same
@@ -11,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod dice;
+mod fabric;
 mod faults;
 mod link;
 mod log;
@@ -19,6 +23,7 @@ mod node;
 mod queue;
 mod time;
 
+pub use fabric::{Cable, Fabric, Part, Queueing};
 pub use faults::Change;
 pub use link::Link;
 pub use log::Log;

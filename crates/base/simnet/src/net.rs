@@ -1,6 +1,7 @@
 //! The network: nodes, packets on their way, timers.
 
 use crate::dice::Dice;
+use crate::fabric::{Fabric, Fate, Hop, Queueing, Switches};
 use crate::faults::{Change, Cuts};
 use crate::node::NodeId;
 use crate::queue::Queue;
@@ -20,6 +21,8 @@ pub struct Delivery<P> {
     /// It was damaged on its way: its bytes are not to be believed. (The payload is as it was
     /// sent; a receiver that has a checksum would see that it does not match.)
     pub damaged: bool,
+    /// A switch has marked it, because it had to wait behind many others (ECN CE).
+    pub marked: bool,
 }
 
 /// What happens.
@@ -42,10 +45,10 @@ pub struct Counters {
     pub arrived: u64,
     /// Packets that were lost by chance.
     pub lost: u64,
-    /// Packets that were lost because their link's queue was full.
-    pub overflowed: u64,
     /// Packets that were lost because their nodes cannot reach each other.
     pub cut: u64,
+    /// Packets for which the queue of a link or of a switch had no room.
+    pub overflowed: u64,
     /// Duplicates.
     pub duplicated: u64,
     /// Packets that were damaged.
@@ -57,8 +60,12 @@ pub struct Counters {
 #[derive(Debug)]
 enum Pending<P, T> {
     Packet(Delivery<P>, u32),
+    /// A packet has passed a cable of the fabric.
+    Hop(Delivery<P>, u32, Hop),
     Timer(T),
     Change(Change),
+    /// The switches know what has failed.
+    Reroute,
 }
 
 /// State of one direction between two nodes.
@@ -80,6 +87,7 @@ pub struct Net<P, T> {
     links: BTreeMap<(NodeId, NodeId), Link>,
     lanes: HashMap<(NodeId, NodeId), Lane>,
     cuts: Cuts,
+    switches: Option<Switches>,
     pending: Queue<Pending<P, T>>,
     log: Log,
     counters: Counters,
@@ -96,14 +104,24 @@ impl<P: Clone, T> Net<P, T> {
             links: BTreeMap::new(),
             lanes: HashMap::new(),
             cuts: Cuts::default(),
+            switches: None,
             pending: Queue::new(),
             log: Log::new(),
             counters: Counters::default(),
         }
     }
 
+    /// A network whose nodes are joined by switches. Nothing is left to chance in it.
+    pub fn switched(seed: u64, fabric: Fabric) -> Net<P, T> {
+        let switches = Some(Switches::new(fabric, seed));
+        Net { switches, ..Net::new(seed, Link::perfect()) }
+    }
+
     /// Another node.
     pub fn add_node(&mut self) -> NodeId {
+        if let Some(switches) = &mut self.switches {
+            switches.add_node();
+        }
         self.nodes += 1;
         NodeId(self.nodes - 1)
     }
@@ -129,6 +147,17 @@ impl<P: Clone, T> Net<P, T> {
         self.counters
     }
 
+    /// What the queues of switches have done; nothing, where there are none.
+    pub fn queueing(&self) -> Queueing {
+        self.switches.as_ref().map(Switches::queueing).unwrap_or_default()
+    }
+
+    /// When everything that a node has sent so far has left it, where it sends to a switch: it may be past. A node that has
+    /// little memory for what it sends waits for that.
+    pub fn sent_by(&self, node: NodeId) -> Time {
+        self.switches.as_ref().map_or(self.now, |switches| switches.sent_by(node))
+    }
+
     /// Sets a timer, which goes off at that time, or now if that is past.
     pub fn set_timer(&mut self, at: Time, timer: T) {
         self.pending.push(at.max(self.now), Pending::Timer(timer));
@@ -145,6 +174,12 @@ impl<P: Clone, T> Net<P, T> {
         self.counters.sent += 1;
         if self.cuts.between(from, to) {
             self.counters.cut += 1;
+            return;
+        }
+        if let Some(switches) = &mut self.switches {
+            let fate = switches.send(from, bytes, self.now);
+            let delivery = Delivery { from, to, payload, damaged: false, marked: false };
+            self.travel(delivery, bytes, fate);
             return;
         }
         let link = *self.links.get(&(from, to)).unwrap_or(&self.link);
@@ -166,8 +201,21 @@ impl<P: Clone, T> Net<P, T> {
             self.counters.damaged += u64::from(damaged);
             let late = self.dice.chance(link.reorder);
             let at = self.arrival(from, to, &link, late);
-            let delivery = Delivery { from, to, payload: payload.clone(), damaged };
+            let delivery = Delivery { from, to, payload: payload.clone(), damaged, marked: false };
             self.pending.push(at, Pending::Packet(delivery, bytes));
+        }
+    }
+
+    /// A packet goes on in the fabric, or is lost.
+    fn travel(&mut self, mut delivery: Delivery<P>, bytes: u32, fate: Fate) {
+        match fate {
+            Fate::Travels(at, hop, marked) => {
+                delivery.marked |= marked;
+                self.pending.push(at, Pending::Hop(delivery, bytes, hop));
+            }
+            Fate::Overflowed => self.counters.overflowed += 1,
+            Fate::Cut => self.counters.cut += 1,
+            Fate::Arrived => {}
         }
     }
 
@@ -188,22 +236,35 @@ impl<P: Clone, T> Net<P, T> {
     }
 
     /// The next event, whose time becomes the present. A packet that gets lost at its destination
-    /// is an event too ([`Event::Changed`]: nothing but time).
+    /// is an event too ([`Event::Changed`]: nothing but time). What happens at switches is none.
     pub fn step(&mut self) -> Option<Event<P, T>> {
-        let (at, pending) = self.pending.pop()?;
-        self.now = self.now.max(at);
+        loop {
+            let (at, pending) = self.pending.pop()?;
+            self.now = self.now.max(at);
+            let Pending::Hop(delivery, bytes, hop) = pending else {
+                return Some(self.happens(pending));
+            };
+            let Some(switches) = &mut self.switches else { continue };
+            match switches.passed(hop, (delivery.from, delivery.to), bytes, self.now) {
+                Fate::Arrived => return Some(self.happens(Pending::Packet(delivery, bytes))),
+                fate => self.travel(delivery, bytes, fate),
+            }
+        }
+    }
+
+    fn happens(&mut self, pending: Pending<P, T>) -> Event<P, T> {
         let now = self.now.nanos();
-        Some(match pending {
-            Pending::Packet(delivery, bytes) => {
+        match pending {
+            Pending::Packet(delivery, bytes) | Pending::Hop(delivery, bytes, _) => {
                 let (from, to) = (delivery.from, delivery.to);
                 if self.cuts.between(from, to) {
                     self.counters.cut += 1;
                     self.log.record(&[1, now, from.0.into(), to.0.into()]);
-                    return Some(Event::Changed);
+                    return Event::Changed;
                 }
                 self.counters.arrived += 1;
-                let damaged = u64::from(delivery.damaged);
-                let words = [2, now, from.0.into(), to.0.into(), bytes.into(), damaged];
+                let state = u64::from(delivery.damaged) | u64::from(delivery.marked) << 1;
+                let words = [2, now, from.0.into(), to.0.into(), bytes.into(), state];
                 self.log.record(&words);
                 Event::Packet(delivery)
             }
@@ -216,7 +277,13 @@ impl<P: Clone, T> Net<P, T> {
                 self.apply(change);
                 Event::Changed
             }
-        })
+            Pending::Reroute => {
+                if let Some(switches) = &mut self.switches {
+                    switches.reroute();
+                }
+                Event::Changed
+            }
+        }
     }
 
     fn apply(&mut self, change: Change) {
@@ -226,7 +293,20 @@ impl<P: Clone, T> Net<P, T> {
             Change::Partition(island) => self.cuts.partition(island),
             Change::Heal => self.cuts.heal(),
             Change::Link(from, to, link) => drop(self.links.insert((from, to), link)),
+            Change::Fail(part) => {
+                let now = self.now;
+                self.change_fabric(|switches| switches.fail(part, now));
+            }
+            Change::Recover(part) => self.change_fabric(|switches| switches.recover(part)),
         }
+    }
+
+    /// Part of the fabric fails or recovers, and its switches learn of it after a while.
+    fn change_fabric(&mut self, change: impl FnOnce(&mut Switches)) {
+        let Some(switches) = &mut self.switches else { return };
+        change(switches);
+        let at = self.now.after(switches.fabric().reroute);
+        self.pending.push(at, Pending::Reroute);
     }
 
     /// Lets time pass up to `to`, or to the next event if that is before.

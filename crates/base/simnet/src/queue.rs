@@ -1,58 +1,48 @@
 //! Events to come, in the order of their times.
 
 use crate::Time;
-use core::cmp::{Ordering, Reverse};
+use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// A queue by time; what has the same time comes in the order in which it was put in.
+///
+/// What is queued stays at its place while the heap puts small entries into order.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
-    heap: BinaryHeap<Reverse<Entry<T>>>,
+    heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
     last: u64,
-}
-
-#[derive(Debug)]
-struct Entry<T> {
-    at: Time,
-    number: u64,
-    what: T,
+    places: Vec<Option<T>>,
+    free: Vec<u32>,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Queue<T> {
-        Queue { heap: BinaryHeap::new(), last: 0 }
+        Queue { heap: BinaryHeap::new(), last: 0, places: Vec::new(), free: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, at: Time, what: T) {
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.places[place as usize] = Some(what);
+                place
+            }
+            None => {
+                self.places.push(Some(what));
+                self.places.len() as u32 - 1
+            }
+        };
         self.last += 1;
-        self.heap.push(Reverse(Entry { at, number: self.last, what }));
+        self.heap.push(Reverse((at, self.last, place)));
     }
 
     pub(crate) fn next_time(&self) -> Option<Time> {
-        self.heap.peek().map(|Reverse(entry)| entry.at)
+        self.heap.peek().map(|Reverse((at, _, _))| *at)
     }
 
     pub(crate) fn pop(&mut self) -> Option<(Time, T)> {
-        self.heap.pop().map(|Reverse(entry)| (entry.at, entry.what))
-    }
-}
-
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<T> Eq for Entry<T> {}
-
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
+        let Reverse((at, _, place)) = self.heap.pop()?;
+        let what = self.places[place as usize].take()?;
+        self.free.push(place);
+        Some((at, what))
     }
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use sovia_link::stream::{Control, Timing};
 use sovia_link::wire::Checksum;
-use sovia_simnet::Link;
+use sovia_simnet::{Fabric, Link};
 use via::Memory;
 
 /// What makes time pass.
@@ -82,6 +82,8 @@ fn pages(memory: &Memory) -> u32 {
 pub struct Config {
     /// What every link does, until it is changed ([`sovia_simnet::Change::Link`]).
     pub link: Link,
+    /// Switches that join the NICs; then `link` is of no use. `None`: each two NICs have a link of their own.
+    pub fabric: Option<Fabric>,
     /// What makes time pass.
     pub clock: Clock,
     /// Bytes of a message that one packet carries.
@@ -106,6 +108,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             link: Link::perfect(),
+            fabric: None,
             clock: Clock::Manual,
             mtu: 4096,
             window: 32,
@@ -122,6 +125,11 @@ impl Config {
     /// This, over links that behave like that.
     pub fn over(self, link: Link) -> Config {
         Config { link, ..self }
+    }
+
+    /// This, through switches.
+    pub fn through(self, fabric: Fabric) -> Config {
+        Config { fabric: Some(fabric), ..self }
     }
 
     /// This, with time passing by itself.

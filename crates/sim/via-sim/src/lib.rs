@@ -26,5 +26,6 @@ mod port;
 pub use config::{Clock, Config, Registering};
 pub use network::Network;
 pub use nic::{Listener, SimConnection, SimCq, SimNic, SimVi};
-pub use sovia_simnet::{Change, Counters, Link, Log, NodeId, Time};
+pub use sovia_link::stream::Control;
+pub use sovia_simnet::{Cable, Change, Counters, Fabric, Link, Log, NodeId, Part, Queueing, Time};
 pub use sovia_softnic::{Pinned, Pinner};

@@ -2,7 +2,7 @@
 
 use crate::config::{Clock, Config, Registering};
 use crate::port::{Event, Port};
-use crate::{Change, Counters, Log, NodeId, Time};
+use crate::{Change, Counters, Log, NodeId, Queueing, Time};
 use core::time::Duration;
 use sovia_softnic::{Deadline, Driver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
@@ -30,7 +30,8 @@ struct Shared {
 impl Network {
     /// A network without NICs that draws its faults from `seed`.
     pub fn new(seed: u64, config: Config) -> Network {
-        let world = Mutex::new(World::new(Port::new(seed, config.link), config.engine()));
+        let world =
+            Mutex::new(World::new(Port::new(seed, config.link, config.fabric), config.engine()));
         let clock = config.clock;
         let (driver, calls) = match clock {
             Clock::Manual => (None, None),
@@ -98,6 +99,11 @@ impl Network {
     /// What has become of packets.
     pub fn counters(&self) -> Counters {
         self.0.with(|world| world.medium().counters())
+    }
+
+    /// What the queues of switches have done.
+    pub fn queueing(&self) -> Queueing {
+        self.0.with(|world| world.medium().queueing())
     }
 
     /// Frames that nodes have dropped because they were damaged, or not what they should have been.

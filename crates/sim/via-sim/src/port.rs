@@ -2,7 +2,7 @@
 
 use crate::Time;
 use sovia_link::wire::{EndId, Packet};
-use sovia_simnet::{Change, Counters, Link, Log, Net, NodeId};
+use sovia_simnet::{Change, Counters, Fabric, Link, Log, Net, NodeId, Queueing};
 use sovia_softnic::{Medium, Timer};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,9 +41,9 @@ pub(crate) enum Event {
 }
 
 impl Port {
-    pub(crate) fn new(seed: u64, link: Link) -> Port {
+    pub(crate) fn new(seed: u64, link: Link, fabric: Option<Fabric>) -> Port {
         Port {
-            net: Net::new(seed, link),
+            net: fabric.map_or_else(|| Net::new(seed, link), |fabric| Net::switched(seed, fabric)),
             nodes: Vec::new(),
             places: HashMap::new(),
             frame: Vec::new(),
@@ -115,6 +115,10 @@ impl Port {
 
     pub(crate) fn log(&self) -> Log {
         self.net.log()
+    }
+
+    pub(crate) fn queueing(&self) -> Queueing {
+        self.net.queueing()
     }
 
     pub(crate) fn counters(&self) -> Counters {

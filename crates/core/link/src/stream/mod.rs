@@ -197,6 +197,11 @@ impl<O: Clone + Load, I> Stream<O, I> {
         self.tx.counts()
     }
 
+    /// Bytes on the heap for this end's own state, used or kept for later. What its items keep there comes on top.
+    pub fn heap_bytes(&self) -> usize {
+        self.tx.heap_bytes() + self.rx.heap_bytes()
+    }
+
     /// When [`Stream::tick`] has something to do if no acknowledgement comes.
     pub fn deadline(&self) -> Option<Time> {
         self.tx.deadline()

@@ -96,6 +96,12 @@ impl<I> Rx<I> {
         self.marked = Some(self.marked.unwrap_or(0).wrapping_add(1));
     }
 
+    /// Bytes of the slots and ranges as far as they are allocated.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Option<I>>()
+            + self.held.capacity() * size_of::<Range<u64>>()
+    }
+
     /// Whether an item has come whose predecessors are missing.
     pub(super) fn has_gap(&self) -> bool {
         self.held.last().is_some_and(|range| range.start > self.next)

@@ -169,20 +169,48 @@ fn lossless_link_needs_nothing_twice() {
     assert_eq!((tx.deadline(), tx.backlog(), tx.in_flight()), (None, 0, 0));
 }
 
-#[test]
-fn waits_double_up_to_the_longest_and_end_with_the_tries() {
-    let mut tx = Tx::new(Timing { tries: Some(6), ..TIMING }, 4, Controller::Fixed, 0);
+/// Waits for an answer that never comes, in microseconds; the first item has that number.
+fn waits(first: u64) -> Vec<u64> {
+    let mut tx = Tx::new(Timing { tries: Some(6), ..TIMING }, 4, Controller::Fixed, first);
     tx.push(0u32);
     let mut waits = Vec::new();
     loop {
         let now = tx.deadline().unwrap_or(Time::ZERO);
         if tx.tick(now) == Verdict::Hopeless {
-            break;
+            return waits;
         }
         assert!(tx.next(now).is_some() && tx.next(now).is_none());
-        waits.push(tx.deadline().unwrap().since(now).as_millis());
+        waits.push(tx.deadline().unwrap().since(now).as_micros() as u64);
     }
-    assert_eq!(waits, [1, 2, 4, 8, 16, 16, 16]);
+}
+
+#[test]
+fn waits_double_up_to_the_longest_and_end_with_the_tries() {
+    let waits = waits(0);
+    let least = [1_000, 2_000, 4_000, 8_000, 16_000, 16_000, 16_000];
+    assert_eq!((waits.len(), waits[0]), (7, 1_000));
+    for (wait, least) in waits.into_iter().zip(least) {
+        assert!((least..=least / 2 * 3).contains(&wait), "{wait} µs for {least}");
+    }
+}
+
+/// Otherwise all of those that a full queue has hit would fill it again together.
+#[test]
+fn streams_that_wait_since_the_same_moment_do_not_end_their_waits_together() {
+    let all: Vec<_> = (0..1_000).map(waits).collect();
+    assert_eq!(all[7], waits(7));
+    for turn in 1..7 {
+        let mut waits: Vec<u64> = all.iter().map(|waits| waits[turn]).collect();
+        waits.sort_unstable();
+        let least = waits[0];
+        // Evenly: in each eighth of the time by which they differ are about an eighth of them.
+        for eighth in 0..8 {
+            let from = least + least / 16 * eighth;
+            let within = waits.iter().filter(|&&wait| wait >= from && wait < from + least / 16);
+            let count = within.count();
+            assert!((80..180).contains(&count), "{count} in eighth {eighth} of turn {turn}");
+        }
+    }
 }
 
 #[test]
@@ -476,4 +504,7 @@ fn stream_at_rest_is_small_and_keeps_no_queue() {
     let (size, kept) = (size_of::<Ends>(), tx.tx.entries_kept());
     println!("a stream: {size} bytes, {kept} entries kept");
     assert!(size <= 800 && kept <= 128, "{size} bytes, {kept} entries");
+    // An entry for an item has some hundred bytes, and one for its place in the order 16.
+    assert!((kept * 16..kept * 200).contains(&tx.heap_bytes()), "{} bytes", tx.heap_bytes());
+    assert_eq!(Ends::new(TIMING, 4000, (0, 0)).heap_bytes(), 0);
 }

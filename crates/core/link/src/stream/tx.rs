@@ -20,6 +20,8 @@ const ENTRIES_KEPT: usize = 64;
 pub(super) struct Tx<I> {
     timing: Timing,
     window: usize,
+    /// Where what is like chance comes from: the first item's number, which is drawn at random for most streams.
+    first: u64,
     /// Items from `base` on that the receiver says to keep, once it has said it.
     room: Option<usize>,
     /// How long the receiver may delay an acknowledgement.
@@ -132,6 +134,7 @@ impl<I: Clone + Load> Tx<I> {
         Tx {
             timing,
             window: window.clamp(1, WINDOW_MAX),
+            first,
             room: None,
             ack_delay: Duration::ZERO,
             rtt: Rtt::new(),
@@ -186,6 +189,15 @@ impl<I: Clone + Load> Tx<I> {
     #[cfg(test)]
     pub(super) fn entries_kept(&self) -> usize {
         self.items.capacity()
+    }
+
+    /// Bytes of all queues as far as they are allocated, and of what the controller keeps.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.items.capacity() * size_of::<Entry<I>>()
+            + self.order.capacity() * size_of::<(u64, u64)>()
+            + self.again.capacity() * size_of::<u64>()
+            + self.held.capacity() * size_of::<Range<u64>>()
+            + self.control.heap_bytes()
     }
 
     pub(super) fn in_flight(&self) -> u64 {
@@ -278,11 +290,25 @@ impl<I: Clone + Load> Tx<I> {
         (sending, item)
     }
 
+    /// How long any answer is awaited. After the first wait in vain it is up to half longer, by something like chance which is
+    /// the same in each run: many streams that a full queue has hit at the same moment would otherwise come again at the same
+    /// moment each time, and fill it again.
+    fn last_wait(&self) -> Duration {
+        let wait = self.rtt.wait(&self.timing, self.tries) + self.ack_delay;
+        if self.tries == 0 {
+            return wait;
+        }
+        let drawn = (self.first ^ self.transmission.rotate_left(32)).wrapping_add(1);
+        let drawn = (drawn.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ drawn >> 29)
+            .wrapping_mul(0xBF58_476D_1CE4_E5B9)
+            >> 54;
+        wait + wait / 2 * drawn as u32 / 1024
+    }
+
     /// Something has been sent.
     fn set_timers(&mut self, now: Time) {
         if self.last_resort_at.is_none() {
-            let wait = self.rtt.wait(&self.timing, self.tries) + self.ack_delay;
-            self.last_resort_at = Some(now.after(wait));
+            self.last_resort_at = Some(now.after(self.last_wait()));
         }
         self.probe_at = match self.rtt.probe_wait(&self.timing) {
             Some(wait) if !self.is_probed && self.tries == 0 => {
@@ -520,8 +546,7 @@ impl<I: Clone + Load> Tx<I> {
             self.is_probed = true;
             self.probe = Some(Probe::Newest);
             // The probe has a time of its own to be answered in.
-            let wait = self.rtt.wait(&self.timing, self.tries) + self.ack_delay;
-            self.last_resort_at = Some(now.after(wait));
+            self.last_resort_at = Some(now.after(self.last_wait()));
             return Verdict::Again;
         }
         if is_due(self.last_resort_at) {
@@ -532,8 +557,7 @@ impl<I: Clone + Load> Tx<I> {
             self.counts.timeouts += 1;
             self.probe = Some(Probe::Oldest);
             self.probe_at = None;
-            let wait = self.rtt.wait(&self.timing, self.tries) + self.ack_delay;
-            self.last_resort_at = Some(now.after(wait));
+            self.last_resort_at = Some(now.after(self.last_wait()));
             self.control.timed_out();
             return Verdict::Again;
         }

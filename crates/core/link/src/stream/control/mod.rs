@@ -87,6 +87,14 @@ impl Controller {
         }
     }
 
+    /// Bytes that it keeps on the heap.
+    pub(super) fn heap_bytes(&self) -> usize {
+        match self {
+            Controller::Fixed => 0,
+            Controller::Bbr(_) => size_of::<Bbr>(),
+        }
+    }
+
     /// Whether so much on its way is too much to send any more.
     pub(super) fn is_full(&self, in_flight: u64) -> bool {
         match self {

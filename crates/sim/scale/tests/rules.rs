@@ -1,0 +1,106 @@
+//! What holds in each scenario, whatever its figures are.
+
+use core::time::Duration;
+use sovia_scale::{Scenario, Traffic, run, run_vis, small, vis};
+use sovia_simnet::{Change, Part};
+
+fn named(name: &str) -> Scenario {
+    small().into_iter().find(|scenario| scenario.name == name).unwrap()
+}
+
+#[test]
+fn where_nothing_fails_for_good_all_arrives_and_nobody_is_given_up() {
+    for scenario in small().into_iter().filter(|scenario| scenario.deaths.is_empty()) {
+        let outcome = run(&scenario);
+        let name = &scenario.name;
+        assert_eq!((outcome.arrived, outcome.given_up), (outcome.messages, 0), "{name}");
+        assert_eq!(outcome.stuck, 0, "{name}");
+    }
+}
+
+/// All that a full queue takes is time, and not too much of it: one to whom all send at once is waited for, and no one is
+/// forgotten for long after that.
+#[test]
+fn no_message_takes_a_second_under_congestion_control() {
+    for scenario in small().into_iter().filter(|it| it.deaths.is_empty() && it.name.contains("bbr"))
+    {
+        let outcome = run(&scenario);
+        let longest = Duration::from_nanos(outcome.latency.longest);
+        assert!(longest < Duration::from_secs(1), "{}: {longest:?}", scenario.name);
+    }
+}
+
+#[test]
+fn same_seed_is_the_same_run_and_another_seed_another() {
+    let scenario = named("incast, 64:1, bbr");
+    let first = run(&scenario);
+    assert_eq!(run(&scenario), first);
+    assert_ne!(run(&Scenario { seed: 2, ..scenario }), first);
+}
+
+#[test]
+fn death_of_a_node_ends_its_flows_and_no_others() {
+    for control in ["fixed", "bbr"] {
+        let scenario = named(&format!("node dies, all to all, 16, {control}"));
+        let outcome = run(&scenario);
+        // Each of 15 nodes gives one up, and sends everything to the 14 others.
+        let others = 15 * 14 * u64::from(scenario.messages);
+        assert_eq!((outcome.given_up, outcome.stuck), (15, 0), "{control}");
+        assert!((others..outcome.messages).contains(&outcome.arrived), "{}", outcome.arrived);
+    }
+}
+
+#[test]
+fn death_of_the_node_that_all_send_to_is_noticed_by_all_that_are_not_done() {
+    let outcome = run(&named("target dies, incast 64:1, bbr"));
+    assert!(outcome.arrived < outcome.messages);
+    assert_eq!((outcome.given_up, outcome.stuck), (64, 0));
+}
+
+/// Frames are lost at switches alone here, so each that is lost and carried an item is sent again, and hardly any other.
+#[test]
+fn what_is_sent_again_was_lost() {
+    for name in ["incast, 64:1, fixed", "incast, 64:1, bbr", "permutation, 64, bbr"] {
+        let frames = run(&named(name)).frames;
+        assert!(frames.overflowed > 0, "{name}");
+        assert!(
+            frames.again <= frames.overflowed + frames.overflowed / 50 + 20,
+            "{name}: {frames:?}"
+        );
+        assert!(frames.mistaken <= frames.again / 50, "{name}: {frames:?}");
+    }
+}
+
+/// A spine more, and the same nodes: no pair of nodes has less than before.
+#[test]
+fn more_spines_carry_more() {
+    let scenario = named("all to all, 64, bbr");
+    let mut wider = scenario.clone();
+    wider.fabric.spines *= 4;
+    assert!(run(&wider).took < run(&scenario).took);
+}
+
+#[test]
+fn vis_survive_what_recovers_and_break_by_what_does_not() {
+    for scenario in vis() {
+        let (outcome, name) = (run_vis(&scenario), &scenario.name);
+        let cut: Vec<_> = scenario
+            .faults
+            .iter()
+            .filter_map(|fault| match fault.change {
+                Change::Fail(Part::Access(node)) => Some(node),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(outcome.broken_otherwise, 0, "{name}");
+        if scenario.faults.len() == cut.len() && !cut.is_empty() {
+            // The node's connections to 15 others and from them; who has nothing to send does not notice.
+            assert!(matches!(scenario.traffic, Traffic::AllToAll));
+            assert!((1..=30).contains(&outcome.peer_died), "{name}: {}", outcome.peer_died);
+            assert!(outcome.done >= 15 * 14, "{name}: {}", outcome.done);
+        } else {
+            assert_eq!((outcome.arrived, outcome.peer_died), (outcome.messages, 0), "{name}");
+            assert_eq!(outcome.done * 2, outcome.vis, "{name}");
+        }
+    }
+}
