@@ -401,3 +401,6 @@ fn of_errno(errno: sovia_sys::Errno) -> io::Error {
 fn watch(epoll: &Fd, fd: RawFd, events: u32, token: Number) -> io::Result<()> {
     poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, fd, events, token).map_err(of_errno)
 }
+
+#[cfg(test)]
+mod tests;
