@@ -10,7 +10,8 @@ use anyhow::Context;
 use clap::Parser;
 use ipnet::IpNet;
 use sovia_agent::{
-    Config, Control, Faults, HostsConfig, Nic, PublicKey, SecretKey, Voucher, Way, speak,
+    Config, Control, Faults, HostsConfig, Named, Nic, Peer, Peers, SecretKey, Voucher, Way,
+    read_peers, speak,
 };
 use sovia_cli::{about, databases};
 
@@ -20,7 +21,8 @@ use sovia_cli::{about, databases};
 /// without privileges. A container reaches it where the folder of its socket is mounted.
 ///
 /// With --name it is a NIC in software: programs of this host that ask for it (`sovia run --nic name=NAME`) reach those of
-/// another host by it, where another agent does the same. The two know each other by keys (--new-key).
+/// other hosts by it, where other agents do the same. They know each other by keys (--new-key). It reads its arguments and
+/// files once: to change them, start it again.
 #[derive(Parser)]
 #[command(name = "sovia agent", bin_name = "sovia agent", version, about = about::AGENT, max_term_width = 100)]
 struct Cli {
@@ -37,18 +39,22 @@ struct Cli {
     #[arg(long, value_name = "FILE", exclusive = true)]
     new_key: Option<PathBuf>,
     /// Be a NIC in software: by what name programs find it, as in `sovia run --nic name=NAME`
-    #[arg(long, value_name = "NAME", value_parser = name, requires = "peer")]
+    #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
-    /// Where it hears the other agent: an address of this host, and a number for both TCP and UDP
+    /// Where it hears other agents: an address of this host, and a number for both TCP and UDP
     #[arg(long, value_name = "IP:PORT", requires_all = ["name", "key"])]
     listen: Option<SocketAddr>,
     /// The file of its key
     #[arg(long, value_name = "FILE", requires = "listen")]
     key: Option<PathBuf>,
-    /// The other agent: its public key, and where it listens
-    #[arg(long, value_name = "KEY@IP:PORT", requires = "name")]
-    peer: Option<String>,
-    /// Addresses for which the other agent may speak, as 10.0.0.0/24; without it, that at which it listens alone
+    /// Another agent: its public key, where it listens, and addresses for which it may speak, as 10.0.0.0/24 (without any, that
+    /// at which it listens alone); for each agent once
+    #[arg(long, value_name = "KEY@IP:PORT[,NETWORK...]", requires = "name")]
+    peer: Vec<String>,
+    /// A file of other agents: one a line, its public key, IP:PORT and networks; what follows `#` is a comment
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    peers: Option<PathBuf>,
+    /// Addresses for which the one agent of --peer may speak, as if they were written there
     #[arg(long, value_name = "NETWORK", requires = "listen")]
     peer_network: Vec<IpNet>,
     /// What limits what it sends: `bbr`, congestion control for a network that others use too, or `fixed`, nothing but a window,
@@ -129,36 +135,52 @@ fn serve(cli: &Cli, name: &str) -> anyhow::Error {
     }
 }
 
-/// Where the other NIC is.
+/// Where other NICs are.
 fn way(cli: &Cli) -> anyhow::Result<Way> {
-    let peer = cli.peer.as_deref().context("--name needs --peer")?;
     if let Some(port) = &cli.port {
+        let [peer] = &cli.peer[..] else {
+            anyhow::bail!("--port needs one --peer: the socket of the other NIC");
+        };
         return Ok(Way::Local { port: port.clone(), peer: peer.into() });
     }
     let (Some(listen), Some(path)) = (cli.listen, &cli.key) else {
         anyhow::bail!("--name needs --listen and --key");
     };
-    let (peer_key, address) =
-        peer.split_once('@').with_context(|| format!("--peer {peer}: expected KEY@IP:PORT"))?;
-    let peer_key: PublicKey = peer_key.parse().with_context(|| format!("--peer {peer}"))?;
-    let address: SocketAddr =
-        address.parse().with_context(|| format!("--peer {peer}: expected IP:PORT behind the @"))?;
+    anyhow::ensure!(
+        !listen.ip().is_unspecified() && listen.port() != 0,
+        "--listen {listen}: expected an address of this host's and a port, as other agents have it in --peer"
+    );
     let key = SecretKey::read(path).with_context(|| {
         format!("the key {} (made by sovia agent --new-key FILE)", path.display())
     })?;
-    anyhow::ensure!(
-        key.public() != peer_key,
-        "--peer {peer}: this is the agent's own key; each agent has one of its own"
-    );
-    anyhow::ensure!(
-        listen.is_ipv4() == address.is_ipv4() && !listen.ip().is_unspecified(),
-        "--listen {listen}: expected an address of this host's, of the kind that --peer has"
-    );
-    let mut peer_networks = cli.peer_network.clone();
-    if peer_networks.is_empty() {
-        peer_networks.push(address.ip().into());
+    let peers = Peers::new(key.public(), listen, named_peers(cli)?)?;
+    Ok(Way::Network(HostsConfig { listen, key, peers }))
+}
+
+/// The peers that the arguments and the file name.
+fn named_peers(cli: &Cli) -> anyhow::Result<Vec<Named>> {
+    let named = |text: &String| -> anyhow::Result<Named> {
+        let origin = format!("--peer {text}");
+        let peer = text.parse::<Peer>().with_context(|| origin.clone())?;
+        Ok(Named { origin, peer })
+    };
+    let mut peers = cli.peer.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?;
+    if !cli.peer_network.is_empty() {
+        let ([one], [text], None) = (&mut peers[..], &cli.peer[..], &cli.peers) else {
+            anyhow::bail!(
+                "--peer-network says of one agent alone for which addresses it may speak, and there are several: \
+                 write --peer KEY@IP:PORT,NETWORK,... for each"
+            );
+        };
+        if !text.contains(',') {
+            one.peer.networks.clear();
+        }
+        one.peer.networks.extend(&cli.peer_network);
     }
-    Ok(Way::Network(HostsConfig { listen, key, peer_key, peer: address, peer_networks }))
+    if let Some(path) = &cli.peers {
+        peers.extend(read_peers(path).with_context(|| format!("--peers {}", path.display()))?);
+    }
+    Ok(peers)
 }
 
 /// Vouches, for as long as it can.

@@ -127,6 +127,44 @@ def redis(connect, _):
         time.sleep(0.002 if asked > 50 else 0)
 
 
+def redis_until_told(connect, folder):
+    """Writes to a Redis and reads it back, on the VI, until a file says that it is enough."""
+    connection = connect()
+    answers = connection.makefile("rb")
+    key = b"%d" % os.getpid()
+
+    def ask(number):
+        value = b"%d;" % number * 2000
+        connection.sendall(
+            b"*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n" % (len(key), key, len(value), value)
+            + b"*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n" % (len(key), key)
+        )
+        assert answers.readline() == b"+OK\r\n"
+        assert answers.readline() == b"$%d\r\n" % len(value)
+        assert answers.read(len(value) + 2) == value + b"\r\n"
+
+    number = 0
+    before = -1
+    while over_tcp(connection) != before:
+        before = over_tcp(connection)
+        for number in range(number, number + 20):
+            ask(number)
+    print("accelerated", flush=True)
+    while not os.path.exists(os.path.join(folder, "enough")):
+        ask(number)
+        number += 1
+    ask(number)
+    print("still" if over_tcp(connection) == before else "no longer", flush=True)
+
+
+def redis_until_reset(connect, folder):
+    """The same, until an agent ends."""
+    try:
+        redis_until_told(connect, folder)
+    except ConnectionResetError:
+        print("reset", flush=True)
+
+
 def many(connect, _):
     for _ in range(8):
         with connect() as connection:

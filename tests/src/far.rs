@@ -60,12 +60,30 @@ impl FarNic {
         peer: &str,
         options: &[&str],
     ) -> Result<Self, String> {
+        let options = [&["--peer", peer], options].concat();
+        Self::start_with(folder, prefix, name, (listen, key), &options)
+    }
+
+    /// The same, whose peers are among the options.
+    ///
+    /// # Errors
+    /// What it has said.
+    ///
+    /// # Panics
+    /// If it cannot be started at all.
+    pub fn start_with(
+        folder: &TempDir,
+        prefix: &str,
+        name: &str,
+        (listen, key): (&str, &Key),
+        options: &[&str],
+    ) -> Result<Self, String> {
         let says = folder.path().join(format!("{name}.says"));
         let sovia = sovia();
         let mut words = prefix.split_whitespace().map(PathBuf::from).chain([sovia]);
         let mut child = Command::new(words.next().expect("a program"))
             .args(words)
-            .args(["agent", "--name", name, "--listen", listen, "--peer", peer, "--key"])
+            .args(["agent", "--name", name, "--listen", listen, "--key"])
             .arg(key.file())
             .args(options)
             .stdin(Stdio::null())
@@ -96,6 +114,12 @@ impl FarNic {
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill has no memory effects; the child has not been waited for, so the id is still its own.
+        unsafe { libc::kill(self.child.id().cast_signed(), signal) };
     }
 }
 

@@ -1,4 +1,4 @@
-//! Two network namespaces with a way between them, as two containers on a bridge have one; and an agent.
+//! Network namespaces with a way between them, as two hosts on a cable or several on a switch have one; and an agent.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -7,39 +7,66 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::workspace::{TempDir, sovia};
 
-/// Two network namespaces, which end with it.
+/// Network namespaces, which end with it.
 #[derive(Debug)]
 pub struct Hosts {
-    names: [String; 2],
+    names: Vec<String>,
+    /// That of the switch, where there is one.
+    switch: Option<String>,
 }
 
 impl Hosts {
-    /// The addresses of the first and of the second, in each pair of namespaces.
-    pub const ADDRESSES: [&str; 2] = ["10.91.7.2", "10.91.7.3"];
+    /// The addresses of the first and of the others, in each set of namespaces.
+    pub const ADDRESSES: [&str; 4] = ["10.91.7.2", "10.91.7.3", "10.91.7.4", "10.91.7.5"];
 
-    /// `None` where this process may make none.
+    /// Two that a cable joins. `None` where this process may make none.
     ///
     /// # Panics
     /// If the way between them cannot be made.
     pub fn new() -> Option<Self> {
+        let hosts = Self::named(2, None)?;
+        let [a, b] = [0, 1].map(|which| hosts.name(which));
+        done(&format!("link add way netns {a} type veth peer name way netns {b}"));
+        Some(hosts.with_addresses())
+    }
+
+    /// So many on a switch, up to four. `None` where this process may make none.
+    ///
+    /// # Panics
+    /// If the ways between them cannot be made.
+    pub fn on_a_switch(count: usize) -> Option<Self> {
+        let hosts = Self::named(count, Some("s"))?;
+        let switch = hosts.switch.as_ref().expect("it has been made");
+        done(&format!("-n {switch} link add switch type bridge"));
+        done(&format!("-n {switch} link set switch up"));
+        for (which, name) in hosts.names.iter().enumerate() {
+            done(&format!(
+                "link add way netns {name} type veth peer name way{which} netns {switch}"
+            ));
+            done(&format!("-n {switch} link set way{which} master switch up"));
+        }
+        Some(hosts.with_addresses())
+    }
+
+    fn named(count: usize, switch: Option<&str>) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let names = ["a", "b"].map(|end| format!("sovia-{}-{number}{end}", std::process::id()));
-        let hosts = Self { names };
-        let [a, b] = &hosts.names;
-        if !ip(&format!("netns add {a}")) || !ip(&format!("netns add {b}")) {
-            return None;
-        }
-        let way = format!("link add way netns {a} type veth peer name way netns {b}");
-        assert!(ip(&way), "{way}");
-        for (name, address) in hosts.names.iter().zip(Self::ADDRESSES) {
+        let name = |end: &str| format!("sovia-{}-{number}{end}", std::process::id());
+        let names = ["a", "b", "c", "d"][..count].iter().map(|end| name(end)).collect();
+        let hosts = Self { names, switch: switch.map(name) };
+        let all = hosts.names.iter().chain(&hosts.switch);
+        all.into_iter().all(|name| ip(&format!("netns add {name}"))).then_some(hosts)
+    }
+
+    fn with_addresses(self) -> Self {
+        for (name, address) in self.names.iter().zip(Self::ADDRESSES) {
             for command in
                 ["link set lo up", "link set way up", &format!("addr add {address}/24 dev way")]
             {
-                assert!(ip(&format!("-n {name} {command}")), "{name}: {command}");
+                done(&format!("-n {name} {command}"));
             }
         }
-        Some(hosts)
+        self
     }
 
     /// The name of one of them.
@@ -55,10 +82,15 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        for name in &self.names {
+        for name in self.names.iter().chain(&self.switch) {
             ip(&format!("netns del {name}"));
         }
     }
+}
+
+/// Panics unless it can be done.
+fn done(arguments: &str) {
+    assert!(ip(arguments), "ip {arguments}");
 }
 
 fn ip(arguments: &str) -> bool {

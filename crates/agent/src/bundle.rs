@@ -40,11 +40,6 @@ impl Bundle {
         }
         true
     }
-
-    /// Forgets what there is: it was for a NIC that is no more.
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-    }
 }
 
 /// The messages of a bundle that has come.

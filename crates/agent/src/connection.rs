@@ -1,5 +1,6 @@
 //! One VI of a program's, from its request to its end.
 
+use crate::hosts::PeerId;
 use crate::numbers::{Numbers, Reader};
 use crate::program::{NIC, PROGRAM, Program, WAITER};
 use crate::wire::Id;
@@ -18,6 +19,8 @@ const KEPT: usize = 4 << 10;
 pub(crate) struct Connection {
     /// The program's number.
     pub(crate) program: u64,
+    /// The far NIC that may speak for the far program.
+    pub(crate) peer: PeerId,
     /// The request. Its VI may be requested for another connection once it is withdrawn.
     pub(crate) request: Pending,
     pub(crate) link: Link,
@@ -52,6 +55,7 @@ impl Connection {
         let (request, (link, is_connector)) = found?;
         Some(Connection {
             program: number,
+            peer: 0,
             request,
             link,
             is_connector,

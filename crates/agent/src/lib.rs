@@ -1,15 +1,15 @@
 //! What `sovia agent` does: it vouches for two programs of a host that have the two ends of one connection and cannot see
 //! each other (`vouch`), or is a NIC in software, in a process of its own.
 //!
-//! **The NIC** stands between the programs of its host and the NIC of another host. With each program it shares a segment, whose
+//! **The NIC** stands between the programs of its host and the NICs of other hosts. With each program it shares a segment, whose
 //! other side a process of the same host would have ([`via_shm`]); what either program publishes there is
-//! reflected in the segment of the other ([`sovia_reflect`]). The two NICs speak over a channel that loses and reorders
+//! reflected in the segment of the other ([`sovia_reflect`]). Each two NICs speak over a channel that loses and reorders
 //! nothing ([`sovia_link`]), whatever happens to its frames.
 //!
 //! - `program`: a program, its segment, and how it introduces itself;
 //! - `connection`: one VI, from its request to its end; `wire`: what the NICs say to each other, and `bundle`: of which
 //!   several travel together;
-//! - `hosts`: how the agents of two hosts know each other, by keys; `numbers`: how they know that two sockets are the ends of one
+//! - `hosts`: how agents of different hosts know each other, by keys; `numbers`: how they know that two sockets are the ends of one
 //!   connection;
 //! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
 //! - `nic`: what is done when something comes.
@@ -31,7 +31,10 @@ mod program;
 mod vouch;
 mod wire;
 
-pub use hosts::{Config as HostsConfig, KeyError, PublicKey, SecretKey};
+pub use hosts::{
+    Config as HostsConfig, Conflict, KeyError, Named, Peer, PeerError, Peers, PublicKey, SecretKey,
+    read_peers,
+};
 pub use port::Faults;
 pub use sovia_link::Control;
 pub use sovia_proto::agent::PATH;
@@ -43,7 +46,7 @@ pub use vouch::{Error as VouchError, Voucher, speak};
 pub struct Config {
     /// By what name programs find it.
     pub name: String,
-    /// Where the other NIC is.
+    /// Where other NICs are.
     pub way: Way,
     /// What limits its frames, where a network carries them; within a host nothing does.
     pub control: Control,
@@ -51,7 +54,7 @@ pub struct Config {
     pub faults: Faults,
 }
 
-/// Where the other NIC is.
+/// Where other NICs are.
 #[derive(Debug, Clone)]
 pub enum Way {
     /// On this host, for tests: frames are Unix datagrams, and whoever may use its file is believed to be it.
@@ -61,7 +64,7 @@ pub enum Way {
         /// The file name of the other NIC's port.
         peer: PathBuf,
     },
-    /// On another host: the two agents know each other by their keys, and frames are UDP datagrams.
+    /// On other hosts: the agents know each other by their keys, and frames are UDP datagrams.
     Network(HostsConfig),
 }
 

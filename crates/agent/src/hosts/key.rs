@@ -17,7 +17,7 @@ const LEN: usize = 32;
 pub struct SecretKey([u8; LEN]);
 
 /// The key by which other agents know an agent.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; LEN]);
 
 /// Why a key is none, or cannot be had.

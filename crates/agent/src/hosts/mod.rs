@@ -1,68 +1,57 @@
-//! How two agents of different hosts know each other: a TCP connection between them, on which each shows that it has its key,
+//! How agents of different hosts know each other: a TCP connection between each two, on which each shows that it has its key,
 //! and on which they agree on a channel for the frames of their NICs.
 //!
 //! The connection stays for as long as both are there: that it ends is how one learns that the other has died, at once if a
-//! process has and the host lives. It carries frames, too, where UDP does not. Of the two the agent with the smaller public key connects, again and again until the
-//! other is there; so neither has to be started first.
+//! process has and the host lives. It carries frames, too, where UDP does not. Of two agents the one with the smaller public
+//! key connects, with waits that double while the other one is not there. The other one knocks when it starts: it connects once,
+//! shows its key, and is connected to at once. So neither has to be started first, and neither waits for the other's next try.
 //!
-//! - `key`: the keys; `secure`: the conversation; `terms`: what is said in it.
+//! - `key`: the keys; `peers`: which agents are known; `secure`: what is said, sealed; `terms`: what is said first;
+//! - `talk`: one conversation; `retry`: when one is tried.
 
 mod key;
+mod peers;
+mod retry;
 mod secure;
+mod talk;
 mod terms;
 
 pub use key::{KeyError, PublicKey, SecretKey};
+pub(crate) use peers::PeerId;
+pub use peers::{Conflict, Named, Peer, PeerError, Peers, read as read_peers};
 
 use core::net::SocketAddr;
-use core::time::Duration;
-use secure::{Ended, Secure};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use std::io::{self, ErrorKind, Read, Write};
+use retry::Retry;
+use secure::Secure;
+use socket2::{Domain, Protocol, Socket, Type};
+use sovia_sys::{Fd, poll};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
-use terms::{BadTerms, Terms};
+use std::sync::Arc;
+use talk::{Admitted, Over, Talk};
+use terms::Terms;
 
-/// Conversations that have been begun by whoever can connect; one more ends the oldest.
+/// Conversations that have been begun by whoever can connect, beside one for each agent that is known; one more ends the oldest.
 const GUESTS: usize = 32;
-/// Between two tries to connect (nanoseconds).
-const RETRY_NS: u64 = 1_000_000_000;
-/// A host that answers nothing for so long counts as gone: as long as TCP itself is asked to try.
-const SILENCE: Duration = Duration::from_secs(30);
-const ASK_EVERY: Duration = Duration::from_secs(5);
-const ASK_TIMES: u32 = 5;
-/// Bytes that are read at once.
-const READ: usize = 16 << 10;
-/// Bytes to be sent from which on no more frames are taken.
-const OUTBOUND: usize = 256 << 10;
-
-/// What a message of the conversation is: its first byte.
-const TERMS: u8 = 0;
-const FRAME: u8 = 1;
+/// Guests that are let in before something else has its turn.
+const TURN: usize = 32;
+/// How often it is told why a stranger has been refused.
+const TOLD: u32 = 64;
 
 /// Which agents know each other.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where this agent hears the other one, and where frames come: a TCP port and a UDP port.
+    /// Where this agent hears others, and where frames come: a TCP port and a UDP port.
     pub listen: SocketAddr,
     /// Its key.
     pub key: SecretKey,
-    /// The other agent's key.
-    pub peer_key: PublicKey,
-    /// Where the other agent listens.
-    pub peer: SocketAddr,
-    /// The addresses for which the other agent may speak: those of its programs' sockets.
-    pub peer_networks: Vec<ipnet::IpNet>,
+    /// The agents that it knows.
+    pub peers: Peers,
 }
 
-impl Config {
-    /// Whether the other agent may speak for a program with that address.
-    pub(crate) fn speaks_for(&self, address: &SocketAddr) -> bool {
-        let ip = address.ip().to_canonical();
-        self.peer_networks.iter().any(|network| network.contains(&ip))
-    }
-}
-
-/// What a channel between the two NICs is like.
+/// What a channel between two NICs is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) channel: u32,
@@ -73,269 +62,345 @@ pub(crate) struct Agreed {
 }
 
 /// What has happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The other agent is there, another one than before if there was one.
     Met(Agreed),
-    /// It has gone.
+    /// A frame has come in the conversation.
+    Frame(Vec<u8>),
+    /// The conversation may have room for frames.
+    Room,
+    /// The other agent has gone.
     Lost,
 }
 
-/// Why a conversation is over.
-#[derive(Debug, thiserror::Error)]
-enum Over {
-    #[error("{0}")]
-    Stream(#[from] io::Error),
-    #[error("it has ended the connection")]
-    Hangup,
-    #[error("{0}")]
-    Secure(#[from] Ended),
-    #[error("{0}")]
-    Terms(#[from] BadTerms),
-}
+/// A conversation by its number, and the token by which it is watched.
+type Number = u64;
+/// The listener's token.
+const LISTENER: Number = 0;
 
-/// A TCP connection to what may be the other agent.
+/// An agent that is known, and the conversation with it.
 #[derive(Debug)]
-struct Talk {
-    stream: TcpStream,
-    secure: Secure,
-    own: Terms,
-    /// Whether this agent has connected.
-    first: bool,
-    has_said: bool,
-    agreed: Option<Agreed>,
-    /// Frames that have come.
-    frames: Vec<Vec<u8>>,
+pub(crate) struct Known {
+    /// Bytes of the longest frame that the way to it takes, as far as is known.
+    frame_max: usize,
+    /// Whether this agent connects, and the other one knocks.
+    connects: bool,
+    /// The next try, unless none is to be made.
+    retry: Option<Retry>,
+    /// The conversation with it, once both have agreed.
+    current: Option<Number>,
+    /// The try that is under way.
+    trying: Option<Number>,
+    /// What was told last of why there is no conversation.
+    told: String,
 }
 
 /// An agent's conversations with others.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     config: Config,
+    keys: Arc<[PublicKey]>,
     listener: TcpListener,
-    frame_max: usize,
-    /// Whether this agent connects.
-    connects: bool,
-    tried: Option<u64>,
-    /// The conversation with the other agent.
-    current: Option<Talk>,
-    /// Those of which it is not known yet whether they are with it.
-    guests: Vec<Talk>,
-    /// What was told last of why there is no conversation.
-    told: String,
+    epoll: Fd,
+    known: Vec<Known>,
+    /// All conversations. Those of nobody that is known yet are guests.
+    talks: BTreeMap<Number, Talk>,
+    guests: BTreeSet<Number>,
+    /// Those that have something to be read still.
+    unread: BTreeSet<Number>,
+    next: Number,
+    /// Why a stranger was refused last, and how often that was told.
+    told: (String, u32),
 }
 
 impl Hosts {
-    /// Listens. Frames of up to `frame_max` bytes are taken.
-    pub(crate) fn open(config: Config, frame_max: usize) -> io::Result<Hosts> {
+    /// Listens. Frames that come from a peer may have as many bytes as is said for it.
+    pub(crate) fn open(config: Config, frame_max: &[usize]) -> io::Result<Hosts> {
         let listener = TcpListener::bind(config.listen)?;
         listener.set_nonblocking(true)?;
-        let connects = config.key.public().bytes() < config.peer_key.bytes();
-        let (current, guests, told) = (None, Vec::new(), String::new());
-        Ok(Hosts { config, listener, frame_max, connects, tried: None, current, guests, told })
+        let epoll = Fd::make(poll::epoll_create).map_err(of_errno)?;
+        let events = (libc::EPOLLIN | libc::EPOLLET) as u32;
+        watch(&epoll, listener.as_raw_fd(), events, LISTENER)?;
+        let own = config.key.public();
+        let known = |(peer, &frame_max): (&Peer, &usize)| Known {
+            frame_max,
+            connects: own < peer.key,
+            retry: Some(Retry::at_once()),
+            current: None,
+            trying: None,
+            told: String::new(),
+        };
+        let known = config.peers.all().iter().zip(frame_max).map(known).collect();
+        let keys = config.peers.all().iter().map(|peer| peer.key).collect();
+        Ok(Hosts {
+            config,
+            keys,
+            listener,
+            epoll,
+            known,
+            talks: BTreeMap::new(),
+            guests: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            next: LISTENER + 1,
+            told: (String::new(), 0),
+        })
     }
 
-    pub(crate) fn config(&self) -> &Config {
-        &self.config
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.config.peers
     }
 
-    /// The descriptors that are to be watched for reading, now: others may be there after the next step.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = (RawFd, bool)> {
-        let talks = self.current.iter().chain(&self.guests);
-        let talks = talks.map(|talk| (talk.stream.as_raw_fd(), true));
-        core::iter::once((self.listener.as_raw_fd(), false)).chain(talks)
+    /// The descriptor that is readable while there is something to do.
+    pub(crate) fn raw(&self) -> RawFd {
+        self.epoll.raw()
     }
 
     /// When there is something to do though nothing comes (nanoseconds of the monotonic clock).
     pub(crate) fn deadline(&self) -> Option<u64> {
-        (self.connects && self.current.is_none() && self.guests.is_empty())
-            .then(|| self.tried.map_or(0, |tried| tried + RETRY_NS))
+        if !self.unread.is_empty() {
+            return Some(0);
+        }
+        self.known.iter().filter_map(Known::due).min()
     }
 
-    /// Does what there is to do, and tells what has happened.
-    pub(crate) fn step(&mut self, now: u64) -> Option<Event> {
-        self.accept();
-        if self.deadline().is_some_and(|due| due <= now) {
-            self.tried = Some(now);
-            match self.connect() {
-                Ok(talk) => self.guests.push(talk),
-                Err(error) => self.tell(&error.into()),
+    /// Does what there is to do, up to a turn, and tells what has happened, to each peer in its order.
+    pub(crate) fn step(&mut self, now: u64) -> Vec<(PeerId, Event)> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+        let count = poll::epoll_wait(self.epoll.raw(), &mut events, Some(0), None).unwrap_or(0);
+        let mut ready = core::mem::take(&mut self.unread);
+        ready.extend(events[..count].iter().map(|event| event.u64));
+        let mut happened = Vec::new();
+        for number in ready {
+            if number == LISTENER {
+                self.accept();
+            } else {
+                self.hear(number, &mut happened);
             }
         }
-        let mut event = None;
-        if let Some(talk) = &mut self.current
-            && let Err(over) = talk.step()
-        {
-            self.current = None;
-            self.tell(&over);
-            event = Some(Event::Lost);
-        }
-        let mut met = None;
-        let mut reasons = Vec::new();
-        self.guests.retain_mut(|talk| match talk.step() {
-            Ok(()) if talk.agreed.is_some() => {
-                met = Some(talk.stream.as_raw_fd());
-                true
-            }
-            Ok(()) => true,
-            Err(over) => {
-                reasons.push(over);
-                false
-            }
-        });
-        reasons.iter().for_each(|over| self.tell(over));
-        if let Some(fd) = met
-            && let Some(place) = self.guests.iter().position(|talk| talk.stream.as_raw_fd() == fd)
-        {
-            let talk = self.guests.swap_remove(place);
-            event = talk.agreed.map(Event::Met).or(event);
-            self.current = Some(talk);
-            self.told.clear();
-            eprintln!("sovia-agent: the agent at {} is there", self.config.peer);
-        }
-        event
+        // Those that have come are heard before others are tried.
+        self.try_due(now);
+        happened
     }
 
-    /// Whether the conversation takes a frame now.
-    pub(crate) fn has_room(&mut self) -> bool {
-        self.current.as_mut().is_some_and(|talk| talk.secure.outbound().len() < OUTBOUND)
+    /// Whether the conversation with a peer takes a frame now.
+    pub(crate) fn has_room(&mut self, peer: PeerId) -> bool {
+        self.current(peer).is_some_and(Talk::has_room)
     }
 
     /// Sends a frame in the conversation; asked for room before.
-    pub(crate) fn send(&mut self, frame: &[u8]) {
-        if let Some(talk) = &mut self.current {
-            talk.say(FRAME, frame);
+    pub(crate) fn send(&mut self, peer: PeerId, frame: &[u8]) {
+        if let Some(talk) = self.current(peer) {
+            talk.say_frame(frame);
         }
     }
 
-    /// Hands to the kernel what there is to be sent, as far as it has room. That there is some again, or that the conversation is
-    /// over, the next step finds out.
-    pub(crate) fn flush(&mut self) {
-        if let Some(talk) = &mut self.current {
+    /// Hands to the kernel what there is to be sent to a peer, as far as it has room. That there is some again, or that the
+    /// conversation is over, the next step finds out.
+    pub(crate) fn flush(&mut self, peer: PeerId) {
+        if let Some(talk) = self.current(peer) {
             let _ = talk.write();
         }
     }
 
-    /// Frames that have come in the conversation.
-    pub(crate) fn take_frames(&mut self) -> Vec<Vec<u8>> {
-        self.current.as_mut().map(|talk| core::mem::take(&mut talk.frames)).unwrap_or_default()
+    fn current(&mut self, peer: PeerId) -> Option<&mut Talk> {
+        self.talks.get_mut(&self.known[peer].current?)
     }
 
-    /// Tells once why there is no conversation.
-    fn tell(&mut self, over: &Over) {
-        let text = over.to_string();
-        if text != self.told {
-            eprintln!(
-                "sovia-agent: no conversation with the agent at {}: {text}",
-                self.config.peer
-            );
-            self.told = text;
-        }
-    }
-
-    fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            let Ok(talk) = self.talk(stream, false) else { continue };
-            if self.guests.len() >= GUESTS {
-                self.guests.remove(0);
+    /// Tries to connect where that is due.
+    fn try_due(&mut self, now: u64) {
+        for peer in 0..self.known.len() {
+            let known = &mut self.known[peer];
+            let is_due = known.retry.is_some_and(|retry| retry.is_due(now));
+            if known.due().is_none() || !is_due {
+                continue;
             }
-            self.guests.push(talk);
+            match &mut known.retry {
+                Some(retry) if known.connects => retry.tried(now),
+                // One that has not been heard by the other agent is not needed: that one connects when it starts.
+                retry => *retry = None,
+            }
+            match self.connect(peer) {
+                Ok(number) => self.known[peer].trying = Some(number),
+                Err(error) => self.tell(peer, &error.into()),
+            }
         }
     }
 
-    fn connect(&self) -> io::Result<Talk> {
-        let socket =
-            Socket::new(Domain::for_address(self.config.peer), Type::STREAM, Some(Protocol::TCP))?;
+    fn connect(&mut self, peer: PeerId) -> io::Result<Number> {
+        let Peer { address, key, .. } = self.config.peers.all()[peer];
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
-        match socket.connect(&self.config.peer.into()) {
+        match socket.connect(&address.into()) {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
             result => result?,
         }
-        self.talk(socket.into(), true)
+        let secure = Secure::first(&self.config.key, key).map_err(io::Error::other)?;
+        self.add(socket.into(), secure, true)
     }
 
-    fn talk(&self, stream: TcpStream, first: bool) -> io::Result<Talk> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        let socket = SockRef::from(&stream);
-        let keepalive = TcpKeepalive::new().with_time(ASK_EVERY).with_interval(ASK_EVERY);
-        socket.set_tcp_keepalive(&keepalive.with_retries(ASK_TIMES))?;
-        socket.set_tcp_user_timeout(Some(SILENCE))?;
-        let secure = Secure::new(&self.config.key, self.config.peer_key, first);
-        let secure = secure.map_err(io::Error::other)?;
-        let own = Terms::draw(self.frame_max).ok_or(ErrorKind::Other)?;
-        Ok(Talk { stream, secure, own, first, has_said: false, agreed: None, frames: Vec::new() })
-    }
-}
-
-impl Talk {
-    fn say(&mut self, kind: u8, what: &[u8]) {
-        let mut message = Vec::with_capacity(1 + what.len());
-        message.push(kind);
-        message.extend_from_slice(what);
-        self.secure.say(&message);
-    }
-
-    /// Reads and writes what there is.
-    fn step(&mut self) -> Result<(), Over> {
-        let mut bytes = [0; READ];
-        let end = loop {
-            match self.stream.read(&mut bytes) {
-                Ok(0) => break Some(Over::Hangup),
-                Ok(len) => {
-                    self.secure.received(&bytes[..len]);
-                    self.hear()?;
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break None,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A connection that is being made.
-                Err(error) if error.kind() == ErrorKind::NotConnected => break None,
-                Err(error) => break Some(Over::Stream(error)),
+    fn accept(&mut self) {
+        for _ in 0..TURN {
+            let Ok((stream, _)) = self.listener.accept() else { return };
+            let secure = Secure::second(&self.config.key, self.keys.clone());
+            let Ok(secure) = secure else { continue };
+            let Ok(number) = self.add(stream, secure, false) else { continue };
+            if self.guests.len() >= GUESTS + self.known.len()
+                && let Some(oldest) = self.guests.pop_first()
+            {
+                self.talks.remove(&oldest);
             }
+            self.guests.insert(number);
+        }
+        self.unread.insert(LISTENER);
+    }
+
+    fn add(&mut self, stream: TcpStream, secure: Secure, is_first: bool) -> io::Result<Number> {
+        let talk = Talk::new(stream, secure, is_first)?;
+        let number = self.next;
+        let events = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET) as u32;
+        watch(&self.epoll, talk.stream().as_raw_fd(), events, number)?;
+        self.next += 1;
+        self.talks.insert(number, talk);
+        Ok(number)
+    }
+
+    /// Something has come in a conversation, or it has room.
+    fn hear(&mut self, number: Number, happened: &mut Vec<(PeerId, Event)>) {
+        let (peers, known) = (&self.config.peers, &self.known);
+        let Some(talk) = self.talks.get_mut(&number) else { return };
+        let heard = talk.step(&mut |key, is_first| {
+            let peer = peers.of_key(&key)?;
+            let known = &known[peer];
+            // A knock is answered by a connection, and not here.
+            let is_knock_of_peer = known.connects && !is_first;
+            let own = if is_knock_of_peer { None } else { Some(Terms::draw(known.frame_max)?) };
+            Some(Admitted { peer, own })
+        });
+        if talk.has_more {
+            self.unread.insert(number);
+        }
+        let (peer, is_first) = (talk.peer(), talk.is_first);
+        let (agreed, has_spoken) = (talk.agreed(), talk.has_spoken());
+        let frames = core::mem::take(&mut talk.frames);
+        if let Err(over) = heard {
+            return self.end(number, &over, frames, happened);
+        }
+        let Some(peer) = peer else { return };
+        let known = &mut self.known[peer];
+        if known.connects && !is_first {
+            if has_spoken {
+                self.forget(number);
+                self.knocked(peer);
+            }
+            return;
+        }
+        if known.connects == is_first
+            && let Some(agreed) = agreed
+            && known.current != Some(number)
+        {
+            let earlier = known.current.replace(number);
+            let trying = known.trying.take().filter(|it| *it != number);
+            (known.retry, known.told) = (None, String::new());
+            self.guests.remove(&number);
+            earlier.into_iter().chain(trying).for_each(|number| self.forget(number));
+            let address = self.config.peers.all()[peer].address;
+            eprintln!("sovia-agent: the agent at {address} is there");
+            happened.push((peer, Event::Met(agreed)));
+        }
+        if self.known[peer].current == Some(number) {
+            happened.extend(frames.into_iter().map(|frame| (peer, Event::Frame(frame))));
+            happened.push((peer, Event::Room));
+        }
+    }
+
+    /// A peer that does not connect has said that it is there.
+    fn knocked(&mut self, peer: PeerId) {
+        let known = &mut self.known[peer];
+        if known.current.is_some() {
+            return;
+        }
+        known.retry = Some(Retry::at_once());
+        // One that is under way may be of the time before it was there.
+        if let Some(trying) = known.trying.take() {
+            self.forget(trying);
+        }
+    }
+
+    /// A conversation is over.
+    fn end(
+        &mut self,
+        number: Number,
+        over: &Over,
+        frames: Vec<Vec<u8>>,
+        happened: &mut Vec<(PeerId, Event)>,
+    ) {
+        self.forget(number);
+        let holds = |known: &Known| [known.current, known.trying].contains(&Some(number));
+        let Some(peer) = self.known.iter().position(holds) else {
+            return self.refuse(over);
         };
-        if let Some(over) = end {
-            return Err(over);
-        }
-        if self.secure.is_open() && !self.has_said {
-            self.has_said = true;
-            self.say(TERMS, &self.own.encode());
-        }
-        self.write()
-    }
-
-    fn write(&mut self) -> Result<(), Over> {
-        let outbound = self.secure.outbound();
-        while !outbound.is_empty() {
-            match self.stream.write(outbound) {
-                Ok(len) => drop(outbound.drain(..len)),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) =>
-                {
-                    break;
-                }
-                Err(error) => return Err(error.into()),
+        let known = &mut self.known[peer];
+        if known.current == Some(number) {
+            known.current = None;
+            // The agent that connects tries at once.
+            known.retry = known.connects.then(Retry::at_once);
+            happened.extend(frames.into_iter().map(|frame| (peer, Event::Frame(frame))));
+            happened.push((peer, Event::Lost));
+        } else {
+            known.trying = None;
+            if !known.connects && matches!(over, Over::Hangup) {
+                // A knock that has been heard.
+                return;
             }
         }
-        Ok(())
+        self.tell(peer, over);
     }
 
-    fn hear(&mut self) -> Result<(), Over> {
-        while let Some(message) = self.secure.next()? {
-            let theirs = match (message.split_first(), self.agreed) {
-                (Some((&FRAME, frame)), Some(_)) => {
-                    self.frames.push(frame.to_vec());
-                    continue;
-                }
-                (Some((&TERMS, terms)), None) => Terms::decode(terms)?,
-                _ => return Err(BadTerms::Nonsense.into()),
-            };
-            self.agreed = Some(Agreed {
-                channel: if self.first { self.own.channel } else { theirs.channel },
-                epochs: [self.own.epoch, theirs.epoch],
-                frame_max: self.own.frame_max.min(theirs.frame_max) as usize,
-            });
+    fn forget(&mut self, number: Number) {
+        self.talks.remove(&number);
+        self.guests.remove(&number);
+        self.unread.remove(&number);
+    }
+
+    /// Tells once why there is no conversation with a peer.
+    fn tell(&mut self, peer: PeerId, over: &Over) {
+        let (text, known) = (over.to_string(), &mut self.known[peer]);
+        if text != known.told {
+            let address = self.config.peers.all()[peer].address;
+            eprintln!("sovia-agent: no conversation with the agent at {address}: {text}");
+            known.told = text;
         }
-        Ok(())
+    }
+
+    /// Tells why there is no conversation with one that has come, if that is of an agent.
+    fn refuse(&mut self, over: &Over) {
+        let text = over.to_string();
+        let (told, times) = &mut self.told;
+        let is_of_agent = matches!(over, Over::Secure(_) | Over::Terms(_));
+        if is_of_agent && text != *told && *times < TOLD {
+            *times += 1;
+            eprintln!("sovia-agent: no conversation with one that has connected: {text}");
+            *told = text;
+        }
     }
 }
+
+impl Known {
+    /// When a try is due, if none is under way and there is no conversation.
+    fn due(&self) -> Option<u64> {
+        let is_idle = self.current.is_none() && self.trying.is_none();
+        self.retry.filter(|_| is_idle).map(|retry| retry.due())
+    }
+}
+
+fn of_errno(errno: sovia_sys::Errno) -> io::Error {
+    io::Error::from_raw_os_error(errno.into_raw())
+}
+
+fn watch(epoll: &Fd, fd: RawFd, events: u32, token: Number) -> io::Result<()> {
+    poll::epoll_ctl(epoll.raw(), libc::EPOLL_CTL_ADD, fd, events, token).map_err(of_errno)
+}
+
+#[cfg(test)]
+mod tests;

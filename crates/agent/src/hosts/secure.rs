@@ -4,6 +4,7 @@
 
 use super::key::{PublicKey, SecretKey};
 use snow::{Builder, HandshakeState, TransportState};
+use std::sync::Arc;
 
 /// Whoever speaks another version does not understand a word.
 const PROLOGUE: &[u8] = b"sovia agent 1";
@@ -34,8 +35,10 @@ enum State {
 /// One side of a conversation.
 pub(super) struct Secure {
     state: State,
-    /// The key that the other side has to have.
-    peer: PublicKey,
+    /// The keys of which the other side has to have one.
+    known: Arc<[PublicKey]>,
+    /// The one that it has shown.
+    peer: Option<PublicKey>,
     inbound: Vec<u8>,
     outbound: Vec<u8>,
 }
@@ -47,25 +50,31 @@ impl core::fmt::Debug for Secure {
 }
 
 impl Secure {
-    /// The side that speaks first, if `first`. The other side has to have the key `peer`.
-    pub(super) fn new(
-        own: &SecretKey,
-        peer: PublicKey,
-        first: bool,
-    ) -> Result<Secure, snow::Error> {
-        let builder =
-            Builder::new(PATTERN.parse()?).prologue(PROLOGUE)?.local_private_key(own.bytes())?;
-        let (inbound, mut outbound) = (Vec::new(), Vec::new());
-        let state = if first {
-            let mut state = builder.remote_public_key(peer.bytes())?.build_initiator()?;
-            let mut message = [0; GREETING_MAX];
-            let len = state.write_message(&[], &mut message)?;
-            append(&mut outbound, &message[..len]);
-            state
-        } else {
-            builder.build_responder()?
-        };
-        Ok(Secure { state: State::Greeting(Box::new(state)), peer, inbound, outbound })
+    /// The side that speaks first, to one that has to have the key `peer`.
+    pub(super) fn first(own: &SecretKey, peer: PublicKey) -> Result<Secure, snow::Error> {
+        let mut state = builder(own)?.remote_public_key(peer.bytes())?.build_initiator()?;
+        let mut message = [0; GREETING_MAX];
+        let len = state.write_message(&[], &mut message)?;
+        let mut side = Secure::greeting(state, Arc::new([peer]));
+        append(&mut side.outbound, &message[..len]);
+        Ok(side)
+    }
+
+    /// The side that answers, if the other one has one of the keys `known`.
+    pub(super) fn second(own: &SecretKey, known: Arc<[PublicKey]>) -> Result<Secure, snow::Error> {
+        Ok(Secure::greeting(builder(own)?.build_responder()?, known))
+    }
+
+    fn greeting(state: HandshakeState, known: Arc<[PublicKey]>) -> Secure {
+        let (inbound, outbound) = (Vec::new(), Vec::new());
+        let state = State::Greeting(Box::new(state));
+        Secure { state, known, peer: None, inbound, outbound }
+    }
+
+    /// The key that the other side has shown. Until the first message it may be one that repeats what the owner of that key has
+    /// said to this side before.
+    pub(super) fn peer(&self) -> Option<PublicKey> {
+        self.peer
     }
 
     /// Whether the other side has shown its key, and messages can be said. What the first side says is the first
@@ -111,10 +120,12 @@ impl Secure {
     /// A message of the greeting has come: it is answered, or the conversation is open.
     fn greeted(&mut self) -> Result<(), Ended> {
         let State::Greeting(state) = &mut self.state else { return Ok(()) };
-        if state.get_remote_static() != Some(self.peer.bytes()) {
-            let key = state.get_remote_static().and_then(|key| key.try_into().ok());
-            return Err(key.map_or(Ended::Nonsense, |key| Ended::Unexpected(PublicKey::of(key))));
+        let key = state.get_remote_static().and_then(|key| key.try_into().ok());
+        let key = key.map(PublicKey::of).ok_or(Ended::Nonsense)?;
+        if !self.known.contains(&key) {
+            return Err(Ended::Unexpected(key));
         }
+        self.peer = Some(key);
         if !state.is_handshake_finished() {
             let mut message = [0; GREETING_MAX];
             let len = state.write_message(&[], &mut message).map_err(|_| Ended::Nonsense)?;
@@ -142,6 +153,10 @@ impl Secure {
     }
 }
 
+fn builder(own: &SecretKey) -> Result<Builder<'_>, snow::Error> {
+    Builder::new(PATTERN.parse()?).prologue(PROLOGUE)?.local_private_key(own.bytes())
+}
+
 fn append(out: &mut Vec<u8>, message: &[u8]) {
     out.extend_from_slice(&(message.len() as u16).to_be_bytes());
     out.extend_from_slice(message);
@@ -158,8 +173,8 @@ mod tests {
 
     fn pair(a: &SecretKey, b: &SecretKey, expected: [&SecretKey; 2]) -> [Secure; 2] {
         [
-            Secure::new(a, expected[1].public(), true).unwrap(),
-            Secure::new(b, expected[0].public(), false).unwrap(),
+            Secure::first(a, expected[1].public()).unwrap(),
+            Secure::second(b, Arc::new([expected[0].public()])).unwrap(),
         ]
     }
 
@@ -198,6 +213,20 @@ mod tests {
     }
 
     #[test]
+    fn agent_that_answers_learns_which_of_those_it_knows_speaks() {
+        let [a, b, c] = keys();
+        let known: Arc<[PublicKey]> = Arc::new([a.public(), c.public()]);
+        for speaker in [&a, &c] {
+            let first = Secure::first(speaker, b.public()).unwrap();
+            let mut sides = [first, Secure::second(&b, known.clone()).unwrap()];
+            assert_eq!(sides[1].peer(), None);
+            assert_eq!(exchange(&mut sides), [Ok(vec![]), Ok(vec![])]);
+            assert_eq!(sides[1].peer(), Some(speaker.public()));
+            assert_eq!(sides[0].peer(), Some(b.public()));
+        }
+    }
+
+    #[test]
     fn agent_of_another_key_is_refused() {
         let [a, b, stranger] = keys();
         let mut sides = pair(&stranger, &b, [&a, &b]);
@@ -223,7 +252,7 @@ mod tests {
         assert!(exchange(&mut sides).iter().all(Result::is_ok));
         sides[0].say(b"terms");
         let terms = core::mem::take(sides[0].outbound());
-        let mut later = Secure::new(&b, a.public(), false).unwrap();
+        let mut later = Secure::second(&b, Arc::new([a.public()])).unwrap();
         later.received(&greeting);
         assert_eq!(later.next(), Ok(None));
         later.received(&terms);
@@ -248,7 +277,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_open_nothing(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
             let [a, b, _] = keys();
-            let mut side = Secure::new(&b, a.public(), false).unwrap();
+            let mut side = Secure::second(&b, Arc::new([a.public()])).unwrap();
             side.received(&bytes);
             while matches!(side.next(), Ok(Some(_))) {}
             prop_assert!(!side.is_open());

@@ -2,43 +2,46 @@
 //!
 //! - `programs`: programs that come, what they mark, and their deaths;
 //! - `requests`: VIs that both ends of a connection ask for, until they end;
-//! - `telling`: messages to the far NIC; `frames`: messages from it; `route`: which way frames go;
+//! - `peer`: what there is of each far NIC; `offers`: what it offers; `unsaid`: what it is to be told;
+//! - `telling`: messages to a far NIC; `frames`: frames from it and to it; `hearing`: what it says by them; `route`: which
+//!   way frames go;
 //! - `meeting`: agents of other hosts.
 
 mod frames;
+mod hearing;
 mod meeting;
+mod offers;
+mod peer;
 mod programs;
 mod requests;
 mod route;
 mod telling;
+mod unsaid;
 
-use crate::bundle::Bundle;
-use crate::connection::{Connection, Key};
-use crate::hosts::Hosts;
-use crate::numbers::{Numbers, Reader};
+use crate::connection::Connection;
+use crate::hosts::{Hosts, PeerId};
+use crate::numbers::Reader;
 use crate::port::{Local, Network, Port};
 use crate::program::{Entrance, Program, Stranger};
 use crate::wire::{Id, Message};
 use crate::{Config, Error, Way};
-use route::Route;
-use sovia_link::{Channel, Control, Time};
+use peer::Peer;
+use sovia_link::{Channel, Control};
 use sovia_sys::{Fd, clock, poll};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::HashMap;
 
-/// Connections that the far NIC may have offered before a program of this host has asked for them.
-const OFFERS: usize = 1 << 16;
-/// Frames to the far NIC that may be on their way: of Ethernet's usual length 6 MB, which a path of a gigabit a second holds in
+/// Frames to a far NIC that may be on their way: of Ethernet's usual length 6 MB, which a path of a gigabit a second holds in
 /// 48 ms; and where nothing but this limits them.
 const WINDOW: usize = 4096;
 const WINDOW_FIXED: usize = 2048;
-/// Bytes of messages from the far NIC that may wait for this one: they are taken at once, so it matters to a stranger only.
+/// Bytes of messages from a far NIC that may wait for this one: they are taken at once.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// A process that dies closes its descriptors one after the other: how long until its sockets are looked at again,
 /// and how long one may be open before it counts as another program's (nanoseconds).
 const CLOSING_NS: u64 = 2_000_000;
 const CLOSED_NS: u64 = 1_000_000_000;
 
-/// While VIs are connected the far NIC is spoken to this often (nanoseconds), so that its death is found out.
+/// While VIs are connected a far NIC of this host is spoken to this often (nanoseconds), so that its death is found out.
 const HERE_NS: u64 = 1_000_000_000;
 
 /// The epoll instance's tokens.
@@ -54,37 +57,26 @@ const HOSTS: u64 = 5;
 pub(crate) struct Nic {
     entrance: Entrance,
     port: Port,
-    /// The other agent, where it is on another host.
+    /// The agents of other hosts, unless the far NIC is on this one.
     hosts: Option<Hosts>,
     /// What reads the sequence numbers of programs' sockets, where they are asked for.
     reader: Option<Reader>,
-    channel: Channel,
+    /// The far NICs. One of this host is the only one.
+    peers: Vec<Peer>,
+    /// The one that has its turn to send first.
+    first: PeerId,
+    /// What limits what is sent to each.
     control: Control,
-    /// The other NIC can be spoken to.
-    is_met: bool,
-    /// Bytes of the longest frame to it.
-    frame_max: usize,
-    route: Route,
     epoll: Fd,
     /// Programs that have come and not introduced themselves.
     strangers: Vec<Stranger>,
     programs: HashMap<u64, Program>,
     connections: HashMap<Id, Connection>,
-    /// Own requests that no far program has asked for yet.
-    requests: HashMap<Key, Id>,
-    /// Far requests that no program of this host has asked for yet.
-    offers: HashMap<Key, (Id, Numbers)>,
-    /// Connections of which the far NIC may not have been sent everything.
-    untold: BTreeSet<Id>,
-    /// Messages about connections that are to be sent, in order, when there is room.
-    unsaid: VecDeque<Message<'static>>,
-    /// Messages that go together.
-    bundle: Bundle,
     /// Some program is dying.
     is_closing: bool,
     /// Some socket has been asked about that may be closing.
     is_asking: bool,
-    /// When the far NIC was last spoken to for that alone.
+    /// When a far NIC of this host was last spoken to for that alone.
     was_here: u64,
     next: u64,
     watches_for_room: bool,
@@ -113,7 +105,7 @@ fn channel(mtu: usize, control: Control) -> Result<Channel, Error> {
     Ok(Channel::new(channel_config(mtu, control), 0, u64::from_ne_bytes(seed)))
 }
 
-/// The way to the other NIC, and what is needed where that is on another host.
+/// The way to other NICs, and what is needed where these are on other hosts.
 fn way(config: &Config) -> Result<(Port, Option<(Hosts, Reader)>), Error> {
     match &config.way {
         Way::Local { port, peer } => {
@@ -123,12 +115,13 @@ fn way(config: &Config) -> Result<(Port, Option<(Hosts, Reader)>), Error> {
         }
         Way::Network(hosts) => {
             let listen = hosts.listen;
-            let network = Network::open(listen, hosts.peer, config.faults);
+            let places: Vec<_> = hosts.peers.all().iter().map(|peer| peer.address).collect();
+            let network = Network::open(listen, &places, config.faults);
             let network = network.map_err(|error| Error::Network(listen, error))?;
-            let port = Port::Network(Box::new(network));
-            let hosts = Hosts::open(hosts.clone(), port.frame_max());
+            let hosts = Hosts::open(hosts.clone(), network.frame_max_to_each());
             let hosts = hosts.map_err(|error| Error::Listen(listen, error))?;
-            Ok((port, Some((hosts, Reader::new().map_err(Error::Numbers)?))))
+            let reader = Reader::new().map_err(Error::Numbers)?;
+            Ok((Port::Network(Box::new(network)), Some((hosts, reader))))
         }
     }
 }
@@ -141,27 +134,24 @@ impl Nic {
         let (hosts, reader) = others.unzip();
         let epoll = Fd::make(poll::epoll_create).map_err(Error::Kernel)?;
         let control = if hosts.is_some() { config.control } else { Control::Fixed };
-        let channel = channel(port.frame_max(), control)?;
-        let (is_met, frame_max) = (hosts.is_none(), port.frame_max());
+        let mut peers = Vec::new();
+        peers.resize_with(hosts.as_ref().map_or(1, |it| it.peers().all().len()), Peer::default);
+        if hosts.is_none() {
+            let channel = channel(port.frame_max(), control)?;
+            peers[0].begin(Some(channel));
+        }
         let mut nic = Nic {
             entrance,
             port,
             hosts,
             reader,
-            channel,
+            peers,
+            first: 0,
             control,
-            is_met,
-            frame_max,
-            route: Route::Port,
             epoll,
             strangers: Vec::new(),
             programs: HashMap::new(),
             connections: HashMap::new(),
-            requests: HashMap::new(),
-            offers: HashMap::new(),
-            untold: BTreeSet::new(),
-            unsaid: VecDeque::new(),
-            bundle: Bundle::default(),
             is_closing: false,
             is_asking: false,
             was_here: 0,
@@ -177,6 +167,12 @@ impl Nic {
         if sends != hears {
             let events = (libc::EPOLLOUT | libc::EPOLLET) as u32;
             poll::epoll_ctl(nic.epoll.raw(), libc::EPOLL_CTL_ADD, sends, events, PORT)
+                .map_err(Error::Kernel)?;
+        }
+        if let Some(hosts) = &nic.hosts {
+            // There is something to do for as long as it is readable.
+            let (fd, events) = (hosts.raw(), libc::EPOLLIN as u32);
+            poll::epoll_ctl(nic.epoll.raw(), libc::EPOLL_CTL_ADD, fd, events, HOSTS)
                 .map_err(Error::Kernel)?;
         }
         nic.meet(clock::now_ns());
@@ -227,18 +223,17 @@ impl Nic {
     /// How long there is nothing to do unless something comes.
     fn pause(&self) -> Option<u64> {
         let now = clock::now_ns();
-        let channel = self.channel.poll_timeout().filter(|_| self.is_met);
-        let channel = channel.map(|at| at.nanos().saturating_sub(now));
+        let peers = self.peers.iter().filter_map(Peer::deadline).min();
+        let peers = peers.map(|due| due.saturating_sub(now));
         let closing = (self.is_closing || self.is_asking).then_some(CLOSING_NS);
         let here = (self.was_here + HERE_NS).saturating_sub(now);
         let here = self.asks_whether_it_is_there().then_some(here);
         let hosts = self.hosts.as_ref().and_then(Hosts::deadline);
         let hosts = hosts.map(|due| due.saturating_sub(now));
-        let probe = self.probe_deadline().map(|due| due.saturating_sub(now));
-        channel.into_iter().chain(closing).chain(here).chain(hosts).chain(probe).min()
+        peers.into_iter().chain(closing).chain(here).chain(hosts).min()
     }
 
-    /// Whether VIs are connected to those of the far NIC.
+    /// Whether VIs are connected to those of far NICs.
     fn has_connected(&self) -> bool {
         self.connections
             .values()
@@ -258,16 +253,17 @@ impl Nic {
             Err(error) => return Err(Error::Kernel(error)),
         };
         let now = clock::now_ns();
-        if self.channel.poll_timeout().is_some_and(|at| at.nanos() <= now) {
-            self.channel.handle_timeout(Time::from_nanos(now));
+        for peer in 0..self.peers.len() {
+            self.peers[peer].look_at_timers(now);
+            self.look_for_passage(peer, now);
         }
-        self.look_for_passage(now);
         let is_due =
             now.saturating_sub(self.was_here) >= HERE_NS && self.asks_whether_it_is_there();
         if is_due {
             self.was_here = now;
-            if self.channel.is_idle() {
-                self.say(Message::Here);
+            let peer = &mut self.peers[0];
+            if peer.channel.as_ref().is_some_and(|channel| channel.is_idle()) {
+                peer.say(Message::Here);
             }
         }
         let hosts = self.hosts.as_ref().and_then(Hosts::deadline);

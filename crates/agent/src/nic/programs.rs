@@ -2,7 +2,6 @@
 
 use super::{CLOSED_NS, NOTICE, Nic, STRANGER};
 use crate::connection::Connection;
-use crate::hosts::Hosts;
 use crate::program::{Heard, Life, Refused};
 use crate::wire::{Id, Message};
 
@@ -73,28 +72,29 @@ impl Nic {
     pub(super) fn look_for_request(&mut self, program_id: u64, vi: u32) {
         let Some(program) = self.programs.get_mut(&program_id) else { return };
         let Some(mut connection) = Connection::requested(program, program_id, vi) else { return };
-        let may_be_far = |connection: &Connection| {
-            let speaks = |hosts: &Hosts| hosts.config().speaks_for(&connection.far_address());
-            self.hosts.as_ref().is_none_or(speaks)
+        let far = connection.far_address().ip();
+        // No agent may speak for what is nowhere in the networks of any.
+        let peer = self.hosts.as_ref().map_or(Some(0), |it| it.peers().for_address(far));
+        let is_known = |connection: &mut Connection| {
+            connection.is_vouched_for(program.uid)
+                && self.reader.as_ref().is_none_or(|it| connection.learn_numbers(it, program.uid))
         };
-        let is_known = connection.is_vouched_for(program.uid)
-            && may_be_far(&connection)
-            && self.reader.as_ref().is_none_or(|it| connection.learn_numbers(it, program.uid));
-        if !is_known {
+        let Some(peer) = peer.filter(|_| is_known(&mut connection)) else {
             // Its program goes on on TCP.
             return;
-        }
+        };
+        connection.peer = peer;
         let id = self.next;
         self.next += 1;
         program.vis.insert(vi, id);
         let (own, other) = (connection.own_end(), connection.other_end());
         let (link, is_connector) = (connection.link, connection.is_connector);
-        self.say(Message::Offer(id, link, is_connector, connection.numbers));
+        self.peers[peer].say(Message::Offer(id, link, is_connector, connection.numbers));
         self.connections.insert(id, connection);
-        match self.offers.remove(&other) {
+        match self.peers[peer].offers.take(&other) {
             Some((far, numbers)) if self.is_other_end(id, numbers) => self.join(id, far),
             _ => {
-                self.requests.insert(own, id);
+                self.peers[peer].requests.insert(own, id);
             }
         }
     }

@@ -18,6 +18,7 @@ impl Nic {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let program = &self.programs[&connection.program];
         if connection.join(program, far) {
+            self.peers[connection.peer].joined.insert(far, id);
             self.tell(id);
         } else {
             self.withdraw(id);
@@ -27,8 +28,12 @@ impl Nic {
     /// A request is none any more. Its VI may have been requested for another connection since.
     pub(super) fn withdraw(&mut self, id: Id) {
         if let Some(connection) = self.forget(id) {
-            self.requests.remove(&connection.own_end());
-            self.say(Message::Withdraw(id));
+            let peer = &mut self.peers[connection.peer];
+            // Another request for the same addresses is another connection's.
+            if peer.requests.get(&connection.own_end()) == Some(&id) {
+                peer.requests.remove(&connection.own_end());
+            }
+            peer.say(Message::Withdraw(id));
             if let Some(program) = self.programs.get(&connection.program)
                 && connection.is_replaced(program)
             {
@@ -39,8 +44,14 @@ impl Nic {
 
     /// Nothing is left to be done about a connection.
     pub(super) fn forget(&mut self, id: Id) -> Option<Connection> {
-        self.untold.remove(&id);
         let connection = self.connections.remove(&id)?;
+        let peer = &mut self.peers[connection.peer];
+        peer.untold.remove(&id);
+        if let Some((far, _)) = &connection.joined
+            && peer.joined.get(far) == Some(&id)
+        {
+            peer.joined.remove(far);
+        }
         if let Some(program) = self.programs.get_mut(&connection.program) {
             program.vis.remove(&connection.vi());
             connection.give_back(program);

@@ -6,7 +6,7 @@
 //! go by UDP again. Each NIC decides that for what it sends.
 
 use super::Nic;
-use crate::hosts::Hosts;
+use crate::hosts::PeerId;
 use crate::port::Sent;
 use sovia_link::Time;
 use sovia_sys::clock;
@@ -18,9 +18,10 @@ const PROBE_NS: u64 = 250_000_000;
 const PROBES_NS: u64 = 60_000_000_000;
 
 /// Which way frames go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Route {
     /// By the port.
+    #[default]
     Port,
     /// In the agents' conversation.
     Conversation {
@@ -30,58 +31,58 @@ pub(super) enum Route {
     },
 }
 
-impl Nic {
+impl Route {
     /// When the port is probed next (nanoseconds).
     pub(super) fn probe_deadline(&self) -> Option<u64> {
-        match self.route {
-            Route::Conversation { probe_at, .. } if self.is_met => Some(probe_at),
-            _ => None,
+        match self {
+            Route::Conversation { probe_at, .. } => Some(*probe_at),
+            Route::Port => None,
         }
     }
+}
 
-    /// Looks whether frames pass, once timers have gone off.
-    pub(super) fn look_for_passage(&mut self, now: u64) {
-        if !self.is_met || self.hosts.is_none() {
-            return;
-        }
-        match self.route {
-            Route::Port if self.channel.tries() >= TRIES => {
-                self.route = Route::Conversation { probe_at: now, wait: PROBE_NS };
-                self.probe(now);
+impl Nic {
+    /// Looks whether frames pass to a peer, once timers have gone off.
+    pub(super) fn look_for_passage(&mut self, number: PeerId, now: u64) {
+        let peer = &mut self.peers[number];
+        let Some(channel) = peer.channel.as_ref().filter(|_| self.hosts.is_some()) else { return };
+        match peer.route {
+            Route::Port if channel.tries() >= TRIES => {
+                peer.route = Route::Conversation { probe_at: now, wait: PROBE_NS };
+                peer.is_due = true;
+                self.probe(number, now);
             }
-            Route::Conversation { probe_at, .. } if probe_at <= now => self.probe(now),
+            Route::Conversation { probe_at, .. } if probe_at <= now => self.probe(number, now),
             _ => {}
         }
     }
 
-    fn probe(&mut self, now: u64) {
-        let Route::Conversation { wait, .. } = self.route else { return };
-        self.route = Route::Conversation { probe_at: now + wait, wait: (2 * wait).min(PROBES_NS) };
-        let (channel, len) = (&mut self.channel, self.frame_max);
+    fn probe(&mut self, number: PeerId, now: u64) {
+        let peer = &mut self.peers[number];
+        let Route::Conversation { wait, .. } = peer.route else { return };
+        peer.route = Route::Conversation { probe_at: now + wait, wait: (2 * wait).min(PROBES_NS) };
+        let (Some(channel), len) = (&mut peer.channel, peer.frame_max) else { return };
         let mut left = true;
         // The port has no mind of its own: it does not hear of what does not pass.
-        let _ = self.port.transmit(&mut |room| {
+        let _ = self.port.transmit(number, &mut |room| {
             let room = room.get_mut(..len).filter(|_| core::mem::take(&mut left))?;
             channel.probe_into(now, room).then_some(len)
         });
     }
 
-    /// A probe has come whole: frames go by the port again.
-    pub(super) fn passed(&mut self) {
-        self.route = Route::Port;
-    }
-
-    /// Sends what the channel has to send in the conversation.
-    pub(super) fn transmit_in_conversation(&mut self) -> Sent {
-        let Some(hosts) = &mut self.hosts else { return Sent { any: false, has_room: true } };
+    /// Sends what the channel to a peer has to send in the conversation.
+    pub(super) fn transmit_in_conversation(&mut self, number: PeerId) -> Sent {
+        let nothing = Sent { any: false, has_room: true };
+        let Some(hosts) = &mut self.hosts else { return nothing };
+        let Some(channel) = &mut self.peers[number].channel else { return nothing };
         let now = Time::from_nanos(clock::now_ns());
-        let mut frame = Vec::new();
-        let mut any = false;
-        while Hosts::has_room(hosts) && self.channel.poll_transmit(now, &mut frame) {
+        let (mut frame, mut any, mut has_room) = (Vec::new(), false, hosts.has_room(number));
+        while has_room && channel.poll_transmit(now, &mut frame) {
             any = true;
-            hosts.send(&frame);
+            hosts.send(number, &frame);
+            has_room = hosts.has_room(number);
         }
-        hosts.flush();
-        Sent { any, has_room: true }
+        hosts.flush(number);
+        Sent { any, has_room }
     }
 }

@@ -1,8 +1,9 @@
-//! Sends messages to the far NIC, as far as the channel has room.
+//! Sends messages to far NICs, as far as their channels have room.
 
 use super::Nic;
 use crate::bundle::Bundle;
 use crate::connection::Connection;
+use crate::hosts::PeerId;
 use crate::wire::{Id, Message, begin_about};
 use sovia_link::Channel;
 use sovia_reflect::Sink;
@@ -37,29 +38,29 @@ impl Nic {
         // First: then what the program published before it left is among what is sent.
         connection.look_for_leaving(program);
         let Some((far, reflection)) = &mut connection.joined else { return };
-        let mut about = About {
-            bundle: &mut self.bundle,
-            channel: &mut self.channel,
-            waits: !self.unsaid.is_empty(),
-            far: *far,
-        };
+        let peer = &mut self.peers[connection.peer];
+        // Where it has gone the connection has been broken off, and nobody is to be told.
+        let Some(channel) = &mut peer.channel else { return self.end_if_over(id) };
+        let waits = !peer.unsaid.is_empty();
+        let mut about = About { bundle: &mut peer.bundle, channel, waits, far: *far };
         let told = match connection.is_alone {
             true => Ok(true),
             false => reflection.collect(&mut about),
         };
         let far = *far;
+        peer.is_due = true;
         match told {
             Ok(true) => {
-                self.untold.remove(&id);
+                peer.untold.remove(&id);
             }
             Ok(false) => {
-                self.untold.insert(id);
+                peer.untold.insert(id);
             }
             Err(damaged) => {
                 eprintln!("sovia-agent: a connection is given up: {damaged}");
-                self.untold.remove(&id);
+                peer.untold.remove(&id);
                 connection.break_off(program);
-                self.say(Message::Broken(far));
+                peer.say(Message::Broken(far));
             }
         }
         self.end_if_over(id);
@@ -73,32 +74,36 @@ impl Nic {
 
     /// Goes on where there was no room in the channel.
     pub(super) fn tell_rest(&mut self) {
-        while let Some(message) = self.unsaid.front() {
-            if !self.bundle.has_room(&mut self.channel) {
+        for peer in 0..self.peers.len() {
+            if self.peers[peer].is_due {
+                self.tell_rest_to(peer);
+            }
+        }
+    }
+
+    fn tell_rest_to(&mut self, number: PeerId) {
+        let peer = &mut self.peers[number];
+        let Some(channel) = &mut peer.channel else { return };
+        while !peer.unsaid.is_empty() {
+            if !peer.bundle.has_room(channel) {
                 return;
             }
-            self.bundle.put(message);
-            self.unsaid.pop_front();
+            if let Some(message) = peer.unsaid.pop() {
+                peer.bundle.put(&message);
+            }
         }
         let mut from = 0;
-        while self.bundle.has_room(&mut self.channel)
-            && let Some(&id) = self.untold.range(from..).next()
-        {
+        while let Some(id) = self.next_untold(number, from) {
             from = id + 1;
             self.tell(id);
         }
     }
 
-    /// Says something to the far NIC, as soon as there is room.
-    pub(super) fn say(&mut self, message: Message<'static>) {
-        if !self.is_met {
-            // What it is to know it is told when it is there.
-            return;
-        }
-        if self.unsaid.is_empty() && self.bundle.has_room(&mut self.channel) {
-            self.bundle.put(&message);
-        } else {
-            self.unsaid.push_back(message);
-        }
+    /// The next connection of which a peer has not been sent everything, if there is room.
+    fn next_untold(&mut self, peer: PeerId, from: Id) -> Option<Id> {
+        let peer = &mut self.peers[peer];
+        let channel = peer.channel.as_deref_mut().filter(|_| !peer.untold.is_empty())?;
+        let has_room = peer.bundle.has_room(channel);
+        peer.untold.range(from..).next().copied().filter(|_| has_room)
     }
 }

@@ -1,4 +1,4 @@
-//! Where the frames of a NIC go: to another NIC of this host, by Unix datagrams, or to one of another host, by UDP.
+//! Where the frames of a NIC go: to another NIC of this host, by Unix datagrams, or to those of other hosts, by UDP.
 
 mod local;
 mod network;
@@ -7,6 +7,9 @@ pub use local::Faults;
 pub(crate) use local::Local;
 pub(crate) use network::Network;
 use std::os::fd::RawFd;
+
+/// A peer by its number; a port within this host has one, the first.
+type PeerId = usize;
 
 /// No NIC is bound to the other end of the way, or none is any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +32,7 @@ const TURN: usize = 256;
 pub(crate) enum Port {
     /// Within this host.
     Local(Box<Local>),
-    /// To another host.
+    /// To other hosts.
     Network(Box<Network>),
 }
 
@@ -50,24 +53,26 @@ impl Port {
         }
     }
 
-    /// Sends the frames that `next` writes to the room that it is given, until it gives no length or there is no room.
+    /// Sends a peer the frames that `next` writes to the room that it is given, until it gives no length, there is no room, or
+    /// others have their turn.
     ///
     /// # Errors
     /// [`Unheard`] if there is no NIC at the other end of the way, as far as is known.
     pub(crate) fn transmit(
         &mut self,
+        peer: PeerId,
         next: &mut dyn FnMut(&mut [u8]) -> Option<usize>,
     ) -> Result<Sent, Unheard> {
         match self {
             Port::Local(port) => port.transmit(next),
-            Port::Network(port) => Ok(port.transmit(next)),
+            Port::Network(port) => Ok(port.transmit(peer, next)),
         }
     }
 
-    /// Hands frames that have come from the other NIC to `take`; false if there are none.
-    pub(crate) fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> bool {
+    /// Hands frames that have come from peers to `take`, up to a turn; false if nothing has come.
+    pub(crate) fn receive(&mut self, take: &mut dyn FnMut(PeerId, &[u8])) -> bool {
         match self {
-            Port::Local(port) => port.receive(take),
+            Port::Local(port) => port.receive(&mut |frame| take(0, frame)),
             Port::Network(port) => port.receive(take),
         }
     }

@@ -1,44 +1,56 @@
-//! A way to the NIC of another host: UDP.
+//! A way to the NICs of other hosts: UDP.
 
-use super::{Sent, TURN};
+use super::{PeerId, Sent, TURN};
 use core::net::SocketAddr;
 use sovia_port::impair::Impaired;
 use sovia_port::udp::Udp;
 use sovia_port::{Address, OpenError, Port};
+use std::collections::HashMap;
 use std::os::fd::RawFd;
 
-/// A UDP socket, and where the other NIC has its own.
+/// A UDP socket, and where the other NICs have theirs.
 pub(crate) struct Network {
     port: Box<dyn Port + Send>,
-    peer: Address,
+    peers: Vec<Address>,
+    numbers: HashMap<Address, PeerId>,
+    /// Bytes of the longest frame that the way to each of them takes.
+    frame_max: Vec<usize>,
 }
 
 impl core::fmt::Debug for Network {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Network({})", self.peer)
+        write!(f, "Network({} peers)", self.peers.len())
     }
 }
 
 impl Network {
-    /// The port at `own`, to the NIC at `peer`.
+    /// The port at `own`, to the NICs at `peers`.
     ///
     /// # Errors
     /// [`OpenError`]
     pub(crate) fn open(
         own: SocketAddr,
-        peer: SocketAddr,
+        peers: &[SocketAddr],
         faults: super::Faults,
     ) -> Result<Network, OpenError> {
         let mut port = Udp::open(own)?;
         // Where there is no route yet the usual length will do.
-        if let Ok(longest) = port.frame_max_to(&peer) {
-            port.set_frame_max(longest);
-        }
+        let usual = port.frame_max();
+        let longest = |peer: &SocketAddr| port.frame_max_to(peer).unwrap_or(usual);
+        let frame_max: Vec<usize> = peers.iter().map(longest).collect();
+        port.set_frame_max(frame_max.iter().copied().max().unwrap_or(usual));
         let port: Box<dyn Port + Send> = match faults.of_network() {
             None => Box::new(port),
             Some(faults) => Box::new(Impaired::new(port, faults)),
         };
-        Ok(Network { port, peer: Address::Udp(peer) })
+        let peers: Vec<Address> = peers.iter().copied().map(Address::Udp).collect();
+        let numbers = peers.iter().copied().zip(0..).collect();
+        Ok(Network { port, peers, numbers, frame_max })
+    }
+
+    /// Bytes of the longest frame that the way to each peer takes, as far as the routes of this host say.
+    pub(crate) fn frame_max_to_each(&self) -> &[usize] {
+        &self.frame_max
     }
 
     pub(super) fn frame_max(&self) -> usize {
@@ -49,7 +61,11 @@ impl Network {
         [self.port.descriptors().frames; 2]
     }
 
-    pub(super) fn transmit(&mut self, next: &mut dyn FnMut(&mut [u8]) -> Option<usize>) -> Sent {
+    pub(super) fn transmit(
+        &mut self,
+        peer: PeerId,
+        next: &mut dyn FnMut(&mut [u8]) -> Option<usize>,
+    ) -> Sent {
         let mut any = false;
         for _ in 0..TURN {
             if self.port.slot().is_none() {
@@ -60,7 +76,7 @@ impl Network {
             any = true;
             // One that is too long, since the MTU has changed, is lost.
             if len > 0 {
-                let _ = self.port.commit(len, &self.peer);
+                let _ = self.port.commit(len, &self.peers[peer]);
             }
         }
         Sent { any, has_room: self.flush() }
@@ -78,11 +94,12 @@ impl Network {
         }
     }
 
-    pub(super) fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> bool {
-        let peer = self.peer;
+    /// A frame from an address that no peer has is dropped here, for the price of a look into a table.
+    pub(super) fn receive(&mut self, take: &mut dyn FnMut(PeerId, &[u8])) -> bool {
+        let numbers = &self.numbers;
         let received = self.port.receive(&mut |from, frame| {
-            if *from == peer {
-                take(frame);
+            if let Some(&peer) = numbers.get(from) {
+                take(peer, frame);
             }
         });
         received.is_ok_and(|count| count > 0)

@@ -107,7 +107,7 @@ impl End {
     /// The first items of the two ends have those numbers: this end's, and its peer's.
     pub(super) fn new(scenario: &Scenario, node: u32, first: (u64, u64)) -> End {
         let (timing, window) = (scenario.timing, scenario.window);
-        let stream = Stream::controlled(timing, window, (scenario.control, MTU), first);
+        let stream = Stream::controlled(timing, window, (scenario.control, FRAME), first);
         End {
             node,
             phase: Phase::Open,

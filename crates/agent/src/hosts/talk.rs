@@ -1,0 +1,184 @@
+//! One conversation: a TCP connection to what may be another agent, and what has come in it.
+
+use super::Agreed;
+use super::key::PublicKey;
+use super::peers::PeerId;
+use super::secure::{Ended, Secure};
+use super::terms::{BadTerms, Terms};
+use core::time::Duration;
+use socket2::{SockRef, TcpKeepalive};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+/// A host that answers nothing for so long counts as gone: as long as TCP itself is asked to try.
+const SILENCE: Duration = Duration::from_secs(30);
+const ASK_EVERY: Duration = Duration::from_secs(5);
+const ASK_TIMES: u32 = 5;
+/// Bytes that are read at once, and how often before other conversations have their turn.
+const READ: usize = 16 << 10;
+const TURN: usize = 16;
+/// Bytes to be sent from which on no more frames are taken.
+const OUTBOUND: usize = 256 << 10;
+
+/// What a message of the conversation is: its first byte.
+const TERMS: u8 = 0;
+const FRAME: u8 = 1;
+
+/// Why a conversation is over.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Over {
+    #[error("{0}")]
+    Stream(#[from] io::Error),
+    #[error("it has ended the connection")]
+    Hangup,
+    #[error("{0}")]
+    Secure(#[from] Ended),
+    #[error("{0}")]
+    Terms(#[from] BadTerms),
+}
+
+/// What an agent says to one that has shown its key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Admitted {
+    pub(super) peer: PeerId,
+    /// Nothing, if it has come to say no more than that it is there.
+    pub(super) own: Option<Terms>,
+}
+
+/// A TCP connection to what may be another agent.
+#[derive(Debug)]
+pub(super) struct Talk {
+    stream: TcpStream,
+    secure: Secure,
+    /// Whether this agent has connected.
+    pub(super) is_first: bool,
+    /// The other agent, once it has shown its key.
+    admitted: Option<Admitted>,
+    theirs: Option<Terms>,
+    /// Frames that have come.
+    pub(super) frames: Vec<Vec<u8>>,
+    /// There may be more to be read, of which the kernel does not tell again.
+    pub(super) has_more: bool,
+}
+
+impl Talk {
+    pub(super) fn new(stream: TcpStream, secure: Secure, is_first: bool) -> io::Result<Talk> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(&stream);
+        let keepalive = TcpKeepalive::new().with_time(ASK_EVERY).with_interval(ASK_EVERY);
+        socket.set_tcp_keepalive(&keepalive.with_retries(ASK_TIMES))?;
+        socket.set_tcp_user_timeout(Some(SILENCE))?;
+        let (frames, has_more) = (Vec::new(), false);
+        Ok(Talk { stream, secure, is_first, admitted: None, theirs: None, frames, has_more })
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// The other agent, once it has shown its key.
+    pub(super) fn peer(&self) -> Option<PeerId> {
+        self.admitted.map(|it| it.peer)
+    }
+
+    /// Whether the other agent has said its terms, as nobody can who repeats what has been heard before.
+    pub(super) fn has_spoken(&self) -> bool {
+        self.theirs.is_some()
+    }
+
+    /// What both have agreed on.
+    pub(super) fn agreed(&self) -> Option<Agreed> {
+        let (own, theirs) = (self.admitted?.own?, self.theirs?);
+        Some(Agreed {
+            channel: if self.is_first { own.channel } else { theirs.channel },
+            epochs: [own.epoch, theirs.epoch],
+            frame_max: own.frame_max.min(theirs.frame_max) as usize,
+        })
+    }
+
+    /// Whether a frame is taken now.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.secure.outbound().len() < OUTBOUND
+    }
+
+    /// Says a frame; asked for room before.
+    pub(super) fn say_frame(&mut self, frame: &[u8]) {
+        self.say(FRAME, frame);
+    }
+
+    fn say(&mut self, kind: u8, what: &[u8]) {
+        let mut message = Vec::with_capacity(1 + what.len());
+        message.push(kind);
+        message.extend_from_slice(what);
+        self.secure.say(&message);
+    }
+
+    /// Reads and writes what there is, up to a turn; `admit` is asked once what to say to an agent that has shown that key.
+    pub(super) fn step(
+        &mut self,
+        admit: &mut dyn FnMut(PublicKey, bool) -> Option<Admitted>,
+    ) -> Result<(), Over> {
+        self.read()?;
+        if self.secure.is_open() && self.admitted.is_none() {
+            self.admitted = self.secure.peer().and_then(|key| admit(key, self.is_first));
+            if let Some(terms) = self.admitted.ok_or(Over::Hangup)?.own {
+                self.say(TERMS, &terms.encode());
+            }
+        }
+        self.write()
+    }
+
+    fn read(&mut self) -> Result<(), Over> {
+        let mut bytes = [0; READ];
+        self.has_more = false;
+        for _ in 0..TURN {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(Over::Hangup),
+                Ok(len) => {
+                    self.secure.received(&bytes[..len]);
+                    self.hear()?;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // There is none, or a connection that is being made.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) =>
+                {
+                    return Ok(());
+                }
+                Err(error) => return Err(Over::Stream(error)),
+            }
+        }
+        self.has_more = true;
+        Ok(())
+    }
+
+    /// Hands to the kernel what there is to be said, as far as it has room.
+    pub(super) fn write(&mut self) -> Result<(), Over> {
+        let outbound = self.secure.outbound();
+        while !outbound.is_empty() {
+            match self.stream.write(outbound) {
+                Ok(len) => drop(outbound.drain(..len)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) =>
+                {
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self) -> Result<(), Over> {
+        while let Some(message) = self.secure.next()? {
+            match (message.split_first(), self.theirs) {
+                (Some((&FRAME, frame)), Some(_)) => self.frames.push(frame.to_vec()),
+                (Some((&TERMS, terms)), None) => self.theirs = Some(Terms::decode(terms)?),
+                _ => return Err(BadTerms::Nonsense.into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! Agents that know each other, over TCP on the loopback. The clock is the test's: what happens without it having moved has not
+//! waited for any time.
+
+use super::*;
+use std::time::{Duration, Instant};
+
+/// A place on the loopback that nothing listens at. It stays this process's by its address, which no other test uses.
+fn places<const N: usize>(test: u8) -> [SocketAddr; N] {
+    let [a, b, ..] = std::process::id().to_le_bytes();
+    core::array::from_fn(|i| SocketAddr::from(([127, a | 1, b, test], 40_000 + i as u16)))
+}
+
+/// Keys in their order: of two agents the earlier one connects.
+fn keys<const N: usize>() -> [SecretKey; N] {
+    let mut keys = [(); N].map(|()| SecretKey::generate().unwrap());
+    keys.sort_by_key(SecretKey::public);
+    keys
+}
+
+/// An agent that knows all others.
+fn agent(keys: &[SecretKey], places: &[SocketAddr], own: usize) -> Hosts {
+    let others = (0..keys.len()).filter(|&other| other != own).map(|other| Named {
+        origin: format!("peer {other}"),
+        peer: Peer {
+            key: keys[other].public(),
+            address: places[other],
+            networks: vec![format!("10.0.0.{other}/32").parse().unwrap()],
+        },
+    });
+    let (key, listen) = (keys[own].clone(), places[own]);
+    let peers = Peers::new(key.public(), listen, others.collect()).unwrap();
+    Hosts::open(Config { listen, key, peers }, &vec![1472; keys.len() - 1]).unwrap()
+}
+
+/// Steps all agents at that time until it holds of what has happened to each of them.
+fn until(
+    agents: &mut [&mut Hosts],
+    now: u64,
+    mut holds: impl FnMut(&[Vec<(PeerId, Event)>]) -> bool,
+) -> Vec<Vec<(PeerId, Event)>> {
+    let mut happened: Vec<Vec<_>> = agents.iter().map(|_| Vec::new()).collect();
+    let watchdog = Instant::now() + Duration::from_secs(60);
+    while !holds(&happened) {
+        assert!(Instant::now() < watchdog, "{happened:?}");
+        for (agent, happened) in agents.iter_mut().zip(&mut happened) {
+            let events = agent.step(now).into_iter();
+            happened.extend(events.filter(|(_, event)| *event != Event::Room));
+        }
+        std::thread::yield_now();
+    }
+    happened
+}
+
+fn met(events: &[(PeerId, Event)]) -> Vec<(PeerId, Agreed)> {
+    let agreed = |(peer, event): &(PeerId, Event)| match event {
+        Event::Met(agreed) => Some((*peer, *agreed)),
+        _ => None,
+    };
+    events.iter().filter_map(agreed).collect()
+}
+
+#[test]
+fn agents_that_know_each_other_meet_and_agree() {
+    let (keys, places) = (keys::<3>(), places::<3>(1));
+    let mut agents = [0, 1, 2].map(|own| agent(&keys, &places, own));
+    let mut all: Vec<&mut Hosts> = agents.iter_mut().collect();
+    let happened = until(&mut all, 0, |all| all.iter().all(|events| met(events).len() >= 2));
+    for (own, events) in happened.iter().enumerate() {
+        for (peer, agreed) in met(events) {
+            // Peers are counted without the agent itself.
+            let other = peer + usize::from(peer >= own);
+            let theirs = met(&happened[other]);
+            let theirs = theirs.iter().find(|(peer, _)| peer + usize::from(*peer >= other) == own);
+            let (_, theirs) = theirs.unwrap();
+            assert_eq!(agreed.channel, theirs.channel);
+            assert_eq!(agreed.epochs, [theirs.epochs[1], theirs.epochs[0]]);
+        }
+    }
+    let frames: [&[u8]; 2] = [b"first", b"second"];
+    for frame in frames {
+        assert!(agents[0].has_room(1));
+        agents[0].send(1, frame);
+    }
+    agents[0].flush(1);
+    let [_, _, third] = &mut agents;
+    let happened = until(&mut [third], 0, |all| all[0].len() >= 2);
+    let expected = frames.map(|frame| (0, Event::Frame(frame.to_vec())));
+    assert_eq!(happened[0], expected);
+}
+
+#[test]
+fn agent_that_starts_later_is_connected_to_at_once() {
+    let (keys, places) = (keys::<2>(), places::<2>(2));
+    let mut first = agent(&keys, &places, 0);
+    // The first try finds nobody, and the next one is due after a time that does not pass here.
+    let nobody = |first: &Hosts| first.known[0].trying.is_none() && first.known[0].due() > Some(0);
+    let watchdog = Instant::now() + Duration::from_secs(60);
+    while !nobody(&first) {
+        assert!(Instant::now() < watchdog);
+        first.step(1);
+    }
+    assert!(first.deadline().is_some_and(|due| due > 1));
+    let mut second = agent(&keys, &places, 1);
+    let happened = until(&mut [&mut first, &mut second], 1, |all| {
+        all.iter().all(|events| !met(events).is_empty())
+    });
+    assert!(happened.iter().all(|events| met(events).len() == 1), "{happened:?}");
+    assert_eq!([first.deadline(), second.deadline()], [None; 2], "nothing is left to be tried");
+}
+
+#[test]
+fn agent_that_ends_is_missed_and_one_that_comes_again_is_met_again() {
+    let (keys, places) = (keys::<2>(), places::<2>(3));
+    for again in [0, 1] {
+        let mut agents = [0, 1].map(|own| Some(agent(&keys, &places, own)));
+        let [first, second] = &mut agents;
+        let all = &mut [first.as_mut().unwrap(), second.as_mut().unwrap()];
+        until(all, 0, |all| all.iter().all(|events| !met(events).is_empty()));
+        agents[again] = None;
+        let stays = agents[1 - again].as_mut().unwrap();
+        let happened = until(&mut [stays], 1, |all| !all[0].is_empty());
+        assert_eq!(happened[0], [(0, Event::Lost)]);
+        agents[again] = Some(agent(&keys, &places, again));
+        let [first, second] = &mut agents;
+        let all = &mut [first.as_mut().unwrap(), second.as_mut().unwrap()];
+        until(all, 1, |all| all.iter().all(|events| !met(events).is_empty()));
+    }
+}
+
+#[test]
+fn agent_whose_key_is_not_known_is_never_met() {
+    let (keys, places) = (keys::<3>(), places::<3>(4));
+    let [a, b, stranger] = [0, 1, 2];
+    // The stranger is at the place of the second one, and knows the first one's key.
+    let mut first = agent(&keys[..2], &places[..2], a);
+    let impostor = [keys[a].clone(), keys[stranger].clone()];
+    let mut second = agent(&impostor, &places[..2], b);
+    let watchdog = Instant::now() + Duration::from_secs(60);
+    while first.told.1 == 0 && first.known[0].told.is_empty() {
+        assert!(Instant::now() < watchdog, "neither says why");
+        for agent in [&mut first, &mut second] {
+            assert!(agent.step(0).is_empty());
+        }
+    }
+    assert!(first.known[0].current.is_none());
+}
+
+#[test]
+fn strangers_that_connect_without_end_are_forgotten_and_keep_no_agent_out() {
+    let (keys, places) = (keys::<2>(), places::<2>(5));
+    let mut second = agent(&keys, &places, 1);
+    let strangers: Vec<TcpStream> =
+        (0..4 * GUESTS).map(|_| TcpStream::connect(places[1]).unwrap()).collect();
+    let watchdog = Instant::now() + Duration::from_secs(60);
+    while second.next <= strangers.len() as u64 {
+        assert!(Instant::now() < watchdog);
+        second.step(0);
+        assert!(second.guests.len() <= GUESTS + 1 && second.talks.len() <= GUESTS + 2);
+    }
+    let mut first = agent(&keys, &places, 0);
+    until(&mut [&mut first, &mut second], 0, |all| {
+        all.iter().all(|events| !met(events).is_empty())
+    });
+}
