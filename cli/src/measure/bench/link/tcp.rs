@@ -1,15 +1,21 @@
-//! TCP over loopback: the layers `tcp` and, with the library loaded, `sovia`.
+//! TCP over loopback: the layers `tcp` and, with the library loaded, `sovia`; and between two hosts.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use super::socket::Socket;
 use crate::bench::task::{Scenario, Task, Wait};
 
 /// Listens on a port of the kernel's choice; returns the port as text.
 pub(in crate::bench) fn listen() -> anyhow::Result<(TcpListener, String)> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let port = listener.local_addr()?.port();
-    Ok((listener, port.to_string()))
+    let (listener, at) = listen_at(Ipv4Addr::LOCALHOST.into())?;
+    Ok((listener, at.port().to_string()))
+}
+
+/// Listens at an address of this host's, on a port of the kernel's choice.
+pub(in crate::bench) fn listen_at(ip: IpAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind((ip, 0))?;
+    let at = listener.local_addr()?;
+    Ok((listener, at))
 }
 
 /// Accepts the requester's connection.
@@ -19,7 +25,12 @@ pub(in crate::bench) fn accept(listener: &TcpListener, task: &Task) -> anyhow::R
 
 /// Connects to the responder's port.
 pub(in crate::bench) fn connect(port: &str, task: &Task) -> anyhow::Result<Socket> {
-    prepare(TcpStream::connect((Ipv4Addr::LOCALHOST, port.parse()?))?, task)
+    connect_to((Ipv4Addr::LOCALHOST, port.parse()?).into(), task)
+}
+
+/// Connects to the responder's address.
+pub(in crate::bench) fn connect_to(at: SocketAddr, task: &Task) -> anyhow::Result<Socket> {
+    prepare(TcpStream::connect(at)?, task)
 }
 
 fn prepare(stream: TcpStream, task: &Task) -> anyhow::Result<Socket> {

@@ -1,5 +1,6 @@
 //! Which pictures a scenario gets.
 
+mod hosts;
 mod sovia;
 
 use super::plot::bars::{self, Bars, Row};
@@ -112,6 +113,7 @@ pub(super) fn of(results: &Results) -> Vec<Picture> {
             vec![picture(results, "registration", name.to_owned(), (x, y), metric, |_| true)]
         }
         Scenario::Sovia => sovia::pictures(results),
+        Scenario::Hosts => hosts::pictures(results),
     }
 }
 
@@ -160,6 +162,9 @@ fn short(series: &str) -> String {
         "transfer, ",
         "bandwidth, ",
         "paced, ",
+        "latency, ",
+        "MTU 1500, ",
+        "MTU 9000, ",
     ];
     said.iter().fold(series.to_owned(), |name, part| name.replace(part, ""))
 }
@@ -253,7 +258,7 @@ mod tests {
     #[test]
     fn every_scenario_has_pictures_with_its_series() {
         let mut files = Vec::new();
-        for scenario in Scenario::ALL {
+        for scenario in Scenario::ALL.into_iter().chain([Scenario::Hosts]) {
             let metrics = [
                 Metric::Throughput,
                 Metric::HalfTrip,
@@ -281,6 +286,6 @@ mod tests {
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len(), count, "each has a file of its own");
-        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 1 + 6);
+        assert_eq!(count, 1 + 2 + 1 + 1 + 3 + 8 + 1 + 1 + 1 + 6 + 12);
     }
 }

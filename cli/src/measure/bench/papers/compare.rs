@@ -1,6 +1,6 @@
 //! Published figures beside ours.
 
-use super::published::{Beside, FACTS, Fact, Ours, Pick};
+use super::published::{Beside, FACTS, FINDINGS, Fact, Finding, Ours, Pick};
 use super::results::Results;
 
 /// A published figure with what stands beside it.
@@ -37,8 +37,47 @@ pub(super) fn rows(all: &[Results]) -> Vec<Row> {
         .filter(|fact| match &fact.beside {
             Beside::Figure(ours) => is_measured(ours),
             Beside::Quotient(a, b) | Beside::Crossing(a, b) => is_measured(a) && is_measured(b),
+            Beside::Nothing(scenario) => all.iter().any(|results| results.scenario == *scenario),
         })
         .map(|fact| Row { fact, ours: beside(all, &fact.beside) })
+        .collect()
+}
+
+/// A finding with what was found here.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) finding: &'static Finding,
+    /// The quotient here, unless one of the two was not measured.
+    pub(super) ours: Option<f64>,
+}
+
+impl Verdict {
+    /// Whether it holds here.
+    pub(super) fn holds(&self) -> Option<bool> {
+        let (least, most) = self.finding.bounds;
+        self.ours.map(|ours| (least..=most).contains(&ours))
+    }
+
+    /// That, for people.
+    pub(super) fn text(&self) -> &'static str {
+        match self.holds() {
+            Some(true) => "holds",
+            Some(false) => "does not hold",
+            None => "not measured",
+        }
+    }
+}
+
+/// Every finding of which the scenario was measured.
+pub(super) fn verdicts(all: &[Results]) -> Vec<Verdict> {
+    let is_measured = |ours: &Ours| all.iter().any(|results| results.scenario == ours.scenario);
+    FINDINGS
+        .iter()
+        .filter(|finding| is_measured(&finding.a) && is_measured(&finding.b))
+        .map(|finding| {
+            let quotient = || Some(figure(all, &finding.a)? / figure(all, &finding.b)?);
+            Verdict { finding, ours: quotient() }
+        })
         .collect()
 }
 
@@ -47,6 +86,7 @@ fn beside(all: &[Results], beside: &Beside) -> Option<f64> {
         Beside::Figure(ours) => figure(all, ours),
         Beside::Quotient(a, b) => Some(figure(all, a)? / figure(all, b)?),
         Beside::Crossing(a, b) => crossing(&curve(all, a), &curve(all, b)),
+        Beside::Nothing(_) => None,
     }
 }
 
@@ -90,6 +130,27 @@ mod tests {
         // Of calls that were not measured there is nothing to say, and of other scenarios no row.
         assert!(rows.iter().any(|row| row.ours.is_none()));
         assert!(rows.len() < FACTS.len());
+    }
+
+    #[test]
+    fn findings_hold_within_their_bounds() {
+        let of = |metric, x, value| Reading { end: End::Requester, metric, x, off: 0, value };
+        let level = [
+            of(Metric::HalfTrip, 1, 5.0),
+            of(Metric::HalfTrip, 4, 5.0),
+            of(Metric::Throughput, 32768, 5.0),
+        ];
+        let verdicts = verdicts(&[made_up(Scenario::Hosts, &level)]);
+        assert_eq!(verdicts.len(), FINDINGS.len());
+        for verdict in &verdicts {
+            let (least, most) = verdict.finding.bounds;
+            assert_eq!(verdict.ours, Some(1.0), "{}", verdict.finding.what);
+            assert_eq!(verdict.holds(), Some(least <= 1.0 && most >= 1.0));
+        }
+        let said: std::collections::BTreeSet<_> = verdicts.iter().map(Verdict::text).collect();
+        assert!(said.iter().eq(["does not hold", "holds"].iter()), "{said:?}");
+        let unmeasured = super::verdicts(&[made_up(Scenario::Hosts, &[])]);
+        assert!(unmeasured.iter().all(|verdict| verdict.text() == "not measured"));
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod charts;
 mod clock;
 mod compare;
 mod control;
+mod hosts;
+mod net;
 mod page;
 mod pair;
 mod plan;
@@ -65,6 +67,8 @@ pub(super) enum What {
     Registration(OneArgs),
     /// SOVIA streams in the papers' configurations: latency and bandwidth by size
     Sovia(OneArgs),
+    /// Between two hosts, which it makes itself (root): NetPIPE's sweeps over UDP, Ethernet and TCP, SOVIA streams
+    Hosts(HostsArgs),
 }
 
 /// How much is measured, for one scenario or for all.
@@ -107,6 +111,16 @@ pub(super) struct AllArgs {
     how: Args,
 }
 
+/// Between two hosts.
+#[derive(clap::Args)]
+pub(super) struct HostsArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// Also write a page, pictures and the data into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
 impl Args {
     fn runs(&self) -> u32 {
         self.runs.unwrap_or(if self.quick { 3 } else { 5 })
@@ -136,20 +150,28 @@ pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
         What::Memory(args) => one(Scenario::Memory, args),
         What::Registration(args) => one(Scenario::Registration, args),
         What::Sovia(args) => one(Scenario::Sovia, args),
+        What::Hosts(args) => between_hosts(args),
     }
 }
 
 /// Measures one scenario and prints it.
 fn one(scenario: Scenario, args: &OneArgs) -> anyhow::Result<i32> {
     let pairs = Pairs::new()?;
-    let results = measure(scenario, &args.how, &pairs);
+    let mut results = Results::new(scenario, plan::parts(scenario, args.how.effort()));
+    (0..args.how.runs()).for_each(|done| run(&mut results, done, &pairs));
+    report(results, args)
+}
+
+/// Prints what was measured of one scenario.
+fn report(results: Results, args: &OneArgs) -> anyhow::Result<i32> {
+    let scenario = results.scenario;
     if args.json {
         print!("{}", results.json()?);
         return Ok(status(&[results]));
     }
     println!("{}\n{}", how(&args.how), tables::SPREAD);
     tables::of(&results).iter().for_each(tables::print);
-    if scenario == Scenario::Netpipe
+    if matches!(scenario, Scenario::Netpipe | Scenario::Hosts)
         && let Some(losses) = tables::perturbations(&results)
     {
         tables::print(&losses);
@@ -158,6 +180,10 @@ fn one(scenario: Scenario, args: &OneArgs) -> anyhow::Result<i32> {
     let rows = compare::rows(&results);
     if !rows.is_empty() {
         tables::print(&tables::comparison(&rows));
+    }
+    let verdicts = compare::verdicts(&results);
+    if !verdicts.is_empty() {
+        tables::print(&tables::findings(&verdicts));
     }
     Ok(status(&results))
 }
@@ -196,11 +222,43 @@ fn all(args: &AllArgs) -> anyhow::Result<i32> {
     Ok(status(&all))
 }
 
-/// Every part once, and again, for as many runs as asked for.
-fn measure(scenario: Scenario, args: &Args, pairs: &Pairs) -> Results {
-    let mut results = Results::new(scenario, plan::parts(scenario, args.effort()));
-    (0..args.runs()).for_each(|done| run(&mut results, done, pairs));
-    results
+/// Measures between two hosts, without the ports that cannot be had here.
+fn between_hosts(args: &HostsArgs) -> anyhow::Result<i32> {
+    let start = Instant::now();
+    let how = &args.one.how;
+    let mut parts = plan::parts(Scenario::Hosts, how.effort());
+    let mut pairs = Pairs::new()?;
+    pairs.add_hosts(parts.iter())?;
+    let mut left_out = Vec::new();
+    let mut nets: Vec<_> = parts.iter().filter_map(|part| part.net).collect();
+    nets.dedup();
+    for net in nets {
+        let Some(port) = net.port else { continue };
+        if let Err(why) = pairs.probe(net.link, port) {
+            let why = format!("{} at MTU {}: {why:#}", port.name(), net.link.mtu);
+            if !left_out.contains(&why) {
+                eprintln!("sovia: left out: {why}");
+                left_out.push(why);
+            }
+            parts.retain(|part| part.net != Some(net));
+        }
+    }
+    let machine = Machine::this(pairs.cpus());
+    let mut results = Results::new(Scenario::Hosts, parts);
+    results.left_out = left_out;
+    for done in 0..how.runs() {
+        eprintln!("sovia: run {} of {}", done + 1, how.runs());
+        run(&mut results, done, &pairs);
+    }
+    if let Some(out) = &args.out {
+        let how = format!("{} It took {:.0} s.", self::how(how), start.elapsed().as_secs_f64());
+        let all = [results];
+        let files = page::write(out, &machine, &how, &all)?;
+        eprintln!("sovia: {} files in {}: {}", files.len(), out.display(), files.join(", "));
+        let [measured] = all;
+        results = measured;
+    }
+    report(results, &args.one)
 }
 
 /// Every part once, where so many runs are done.

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use super::charts::{self, Picture};
-use super::compare::{self, Row};
+use super::compare::{self, Row, Verdict};
 use super::plot::escaped;
 use super::published::PAPERS;
 use super::results::Results;
@@ -19,6 +19,7 @@ use crate::bench::machine::Machine;
 const PAGE: &str = "index.html";
 const FIGURES: &str = "figures.jsonl";
 const COMPARISON: &str = "published.jsonl";
+const FINDINGS: &str = "findings.jsonl";
 const MACHINE: &str = "machine.json";
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:72rem;margin:2rem auto;\
@@ -86,6 +87,16 @@ fn about(scenario: Scenario) -> &'static str {
              in bursts, and sleeps in between; an end that cannot keep that pace is always busy. TCP combines \
              small messages there, as the paper's did."
         }
+        Scenario::Hosts => {
+            "Two network namespaces, joined by a pair of veth devices of MTU 1500 or 9000; each end has a \
+             processor, for its NIC in software too. Native VIs by NetPIPE's module (a ring of descriptors with \
+             registered buffers of MaxTransferSize, fragments, and a continue message when the receiver's \
+             descriptors are used up), over UDP, packet sockets (eth) and AF_XDP; TCP over the same devices, \
+             which hand it segments of up to 64 KB to cut, and over devices without that, as the papers' cards were. \
+             Blocking calls of a NIC look for a while before they sleep; those that sleep do so at once, as TCP's. \
+             SOVIA's streams block, at MTU 1500. Published figures stand beside eth, which has M-VIA's place, and \
+             beside TCP without offloads."
+        }
     }
 }
 
@@ -98,6 +109,7 @@ pub(super) fn write(
 ) -> anyhow::Result<Vec<String>> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let rows = compare::rows(all);
+    let verdicts = compare::verdicts(all);
     let mut files = vec![
         (PAGE.to_owned(), String::new()),
         (FIGURES.to_owned(), String::new()),
@@ -111,7 +123,10 @@ pub(super) fn write(
         chapter(&mut chapters, results, &pictures);
         files.extend(pictures.into_iter().map(|picture| (picture.file, picture.svg)));
     }
-    files[0].1 = page(machine, how, &rows, &chapters);
+    files[0].1 = page(machine, how, &rows, &verdicts, &chapters);
+    if !verdicts.is_empty() {
+        files.push((FINDINGS.to_owned(), findings_json(&verdicts)?));
+    }
     for (name, text) in &files {
         let path = folder.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -119,7 +134,13 @@ pub(super) fn write(
     Ok(files.into_iter().map(|(name, _)| name).collect())
 }
 
-fn page(machine: &Machine, how: &str, rows: &[Row], chapters: &str) -> String {
+fn page(
+    machine: &Machine,
+    how: &str,
+    rows: &[Row],
+    verdicts: &[Verdict],
+    chapters: &str,
+) -> String {
     let mut text = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\
@@ -151,6 +172,9 @@ fn page(machine: &Machine, how: &str, rows: &[Row], chapters: &str) -> String {
             table(&mut text, &tables::comparison(&of));
         }
     }
+    if !verdicts.is_empty() {
+        table(&mut text, &tables::findings(verdicts));
+    }
     text.push_str(chapters);
     text.push_str("</body></html>\n");
     text
@@ -163,13 +187,16 @@ fn chapter(text: &mut String, results: &Results, pictures: &[Picture]) {
     for failure in &results.failures {
         let _ = writeln!(text, "<p class=\"failed\">Not measured: {}</p>", escaped(failure));
     }
+    for why in &results.left_out {
+        let _ = writeln!(text, "<p>Left out: {}</p>", escaped(why));
+    }
     for picture in pictures {
         let _ = writeln!(text, "<p><img src=\"{0}\" alt=\"{0}\"></p>", escaped(&picture.file));
     }
     let _ = writeln!(text, "<details><summary>Figures</summary>");
     tables::of(results).iter().for_each(|it| table(text, it));
     let _ = writeln!(text, "</details>");
-    if results.scenario == Scenario::Netpipe
+    if matches!(results.scenario, Scenario::Netpipe | Scenario::Hosts)
         && let Some(losses) = tables::perturbations(results)
     {
         table(text, &losses);
@@ -191,6 +218,27 @@ fn table(text: &mut String, table: &Table) {
         let _ = writeln!(text, "</tr>");
     }
     let _ = writeln!(text, "</table></div>");
+}
+
+/// A line for each finding.
+pub(super) fn findings_json(verdicts: &[Verdict]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for verdict in verdicts {
+        let (least, most) = verdict.finding.bounds;
+        let line = serde_json::json!({
+            "paper": verdict.finding.paper.title,
+            "place": verdict.finding.place,
+            "what": verdict.finding.what,
+            "published": verdict.finding.value,
+            "least": least,
+            "most": most.is_finite().then_some(most),
+            "ours": verdict.ours,
+            "holds": verdict.holds(),
+        });
+        text.push_str(&serde_json::to_string(&line)?);
+        text.push('\n');
+    }
+    Ok(text)
 }
 
 fn comparison_json(rows: &[Row]) -> anyhow::Result<String> {

@@ -1,10 +1,13 @@
 //! Starting the two processes of a part, and hearing what they have measured.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
 
+use super::hosts::Hosts;
+use super::net::{LinkKind, Port};
 use super::work::{End, Errand, Metric, Part, Reading, Work};
 use crate::bench::cpus;
 use crate::bench::measure::Measurer;
@@ -19,13 +22,35 @@ pub(super) struct Pairs {
     cpus: (usize, usize),
     /// For what the other scenarios of `sovia bench` measure.
     layers: Measurer,
+    /// For the parts between hosts, by the link between these.
+    hosts: BTreeMap<LinkKind, Hosts>,
 }
 
 impl Pairs {
     /// Fails where there is one processor: ends that spin and yield nothing need one each.
     pub(super) fn new() -> anyhow::Result<Self> {
         let cpus = cpus::two().context("two ends that spin need a processor each: there is one")?;
-        Ok(Self { cpus, layers: Measurer::new() })
+        Ok(Self { cpus, layers: Measurer::new(), hosts: BTreeMap::new() })
+    }
+
+    /// Makes the hosts of parts, where they are missing.
+    ///
+    /// Fails without root's rights.
+    pub(super) fn add_hosts<'a>(
+        &mut self,
+        parts: impl Iterator<Item = &'a Part>,
+    ) -> anyhow::Result<()> {
+        for link in parts.filter_map(|part| Some(part.net?.link)) {
+            if !self.hosts.contains_key(&link) {
+                self.hosts.insert(link, Hosts::new(link)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a port can be had on the hosts with that link; the reason, if not.
+    pub(super) fn probe(&self, link: LinkKind, port: Port) -> anyhow::Result<()> {
+        self.hosts.get(&link).context("no such hosts")?.probe(port)
     }
 
     /// The processors of the two ends.
@@ -87,7 +112,12 @@ impl Pairs {
             (Cpus::Together, _) | (Cpus::Apart, Role::Requester) => Some(self.cpus.0),
             (Cpus::Apart, Role::Responder) => Some(self.cpus.1),
         };
-        let errand = serde_json::to_string(&Errand { part: part.clone(), role, cpu, place })?;
+        let namespace = match part.net {
+            Some(net) => Some(self.hosts.get(&net.link).context("no such hosts")?.path(role)),
+            None => None,
+        };
+        let errand = Errand { part: part.clone(), role, cpu, place, namespace };
+        let errand = serde_json::to_string(&errand)?;
         let mut command = Command::new("/proc/self/exe");
         command.args(["endpoint", "--papers", &errand]);
         process::without_library(&mut command);

@@ -1,5 +1,6 @@
 //! What each scenario has to play: its parts, with their sizes and counts.
 
+pub(super) mod hosts;
 mod sovia;
 
 use super::work::{Part, Perturbed, Prepared, Scenario, Spread, Strategy, Way, Work};
@@ -39,6 +40,7 @@ pub(super) fn parts(scenario: Scenario, effort: Effort) -> Vec<Part> {
         Scenario::Memory => memory(effort),
         Scenario::Registration => registration(effort),
         Scenario::Sovia => sovia::parts(effort),
+        Scenario::Hosts => hosts::parts(effort),
     }
 }
 
@@ -49,8 +51,8 @@ fn part(
     work: Work,
     effort: Effort,
 ) -> Part {
-    let configuration = None;
-    Part { scenario, series, way, wait, cpus, work, configuration, seconds: effort.seconds }
+    let (configuration, net) = (None, None);
+    Part { scenario, series, way, wait, cpus, work, configuration, net, seconds: effort.seconds }
 }
 
 /// How an end waits, for people.
@@ -284,7 +286,7 @@ mod tests {
 
     #[test]
     fn every_series_has_a_name_of_its_own() {
-        for scenario in Scenario::ALL {
+        for scenario in Scenario::ALL.into_iter().chain([Scenario::Hosts]) {
             for quick in [false, true] {
                 let parts = parts(scenario, Effort { quick, ..EFFORT });
                 let names: std::collections::BTreeSet<_> =

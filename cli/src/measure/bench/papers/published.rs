@@ -69,6 +69,22 @@ pub(super) enum Beside {
     Quotient(Ours, Ours),
     /// The least x from which on the first series takes no more than the second.
     Crossing(Ours, Ours),
+    /// Nothing: their ends had two processors each, which is not measured. Shown with the figures of that scenario.
+    Nothing(Scenario),
+}
+
+/// What a paper found of two of its figures, to be tried on two of ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finding {
+    pub(super) paper: &'static Paper,
+    pub(super) place: &'static str,
+    pub(super) what: &'static str,
+    /// Their quotient.
+    pub(super) value: f64,
+    /// It holds where the first of ours by the second is not less and not more than that.
+    pub(super) bounds: (f64, f64),
+    pub(super) a: Ours,
+    pub(super) b: Ours,
 }
 
 /// A published figure.
@@ -170,6 +186,215 @@ const REG: Ours = ours(Scenario::Sovia, "transfer, SOVIA_REG", Metric::HalfTrip,
 const COPY: Ours = ours(Scenario::Sovia, "transfer, SOVIA_COPY", Metric::HalfTrip, Pick::At(4));
 const FLOW_VIA: &str = "bandwidth, native VIA";
 
+/// One byte between hosts.
+const fn byte(series: &'static str) -> Ours {
+    ours(Scenario::Hosts, series, Metric::HalfTrip, Pick::At(1))
+}
+
+/// Four bytes between hosts, over a stream or beside it.
+const fn four(series: &'static str) -> Ours {
+    ours(Scenario::Hosts, series, Metric::HalfTrip, Pick::At(4))
+}
+
+/// 32 KB at a time between hosts, one way as fast as possible.
+const fn bulk(series: &'static str) -> Ours {
+    ours(Scenario::Hosts, series, Metric::Throughput, Pick::At(32768))
+}
+
+const ETH_POLL: &str = "MTU 1500, VI eth, polling";
+const ETH_BLOCK: &str = "MTU 1500, VI eth, blocking";
+const ETH_SLEEP: &str = "MTU 1500, VI eth, sleeping";
+const UDP_POLL: &str = "MTU 1500, VI udp, polling";
+/// The papers' cards cut no segments.
+const WIRE_TCP: &str = "MTU 1500, TCP without offloads, sleeping";
+const JUMBO_POLL: &str = "MTU 9000, VI eth, polling";
+const JUMBO_BLOCK: &str = "MTU 9000, VI eth, blocking";
+const JUMBO_TCP: &str = "MTU 9000, TCP without offloads, sleeping";
+const HOSTS_VIA: Ours = four("latency, native VIA, eth");
+
+const ANY: f64 = f64::INFINITY;
+
+/// Every finding that is tried.
+pub(super) const FINDINGS: &[Finding] = &[
+    finding(
+        &NETPIPE,
+        "Table 1, SK-9821",
+        "TCP's latency by VIA's, polling",
+        63.0 / 29.0,
+        (1.5, ANY),
+        byte(WIRE_TCP),
+        byte(ETH_POLL),
+    ),
+    finding(
+        &NETPIPE,
+        "Table 1, SK-9821",
+        "TCP's latency by VIA's, blocking (M-VIA looks all the time)",
+        63.0 / 29.0,
+        (1.5, ANY),
+        byte(WIRE_TCP),
+        byte(ETH_BLOCK),
+    ),
+    finding(
+        &NETPIPE,
+        "Table 1, SK-9821",
+        "TCP's latency by VIA's, both sleeping",
+        63.0 / 29.0,
+        (1.5, ANY),
+        byte(WIRE_TCP),
+        byte(ETH_SLEEP),
+    ),
+    finding(
+        &NETPIPE,
+        "Table 1, SK-9821",
+        "TCP's latency by VIA's over UDP, polling",
+        63.0 / 29.0,
+        (1.5, ANY),
+        byte(WIRE_TCP),
+        byte(UDP_POLL),
+    ),
+    finding(
+        &NETPIPE,
+        "Table 1, SK-9821",
+        "blocking as fast as polling, one byte",
+        1.0,
+        (0.9, 1.1),
+        byte(ETH_BLOCK),
+        byte(ETH_POLL),
+    ),
+    finding(
+        &NETPIPE,
+        "Sec. 5.3, Fig. 5",
+        "TCP's latency by VIA's, MTU 9000, polling",
+        54.0 / 24.0,
+        (1.5, ANY),
+        byte(JUMBO_TCP),
+        byte(JUMBO_POLL),
+    ),
+    finding(
+        &NETPIPE,
+        "Sec. 5.2, Fig. 4",
+        "VIA's peak by TCP's, polling",
+        520.0 / 296.0,
+        (1.0, ANY),
+        peak(Scenario::Hosts, ETH_POLL),
+        peak(Scenario::Hosts, WIRE_TCP),
+    ),
+    finding(
+        &NETPIPE,
+        "Sec. 5.3, Fig. 5",
+        "MTU 9000 doubles TCP's peak",
+        574.0 / 296.0,
+        (1.6, 2.4),
+        peak(Scenario::Hosts, JUMBO_TCP),
+        peak(Scenario::Hosts, WIRE_TCP),
+    ),
+    finding(
+        &NETPIPE,
+        "Sec. 5.3, Fig. 5",
+        "MTU 9000 adds 20 % to VIA's peak, polling",
+        648.0 / 520.0,
+        (1.1, 1.4),
+        peak(Scenario::Hosts, JUMBO_POLL),
+        peak(Scenario::Hosts, ETH_POLL),
+    ),
+    finding(
+        &NETPIPE,
+        "Sec. 5.3, Fig. 5",
+        "MTU 9000 adds 20 % to VIA's peak, blocking",
+        632.0 / 520.0,
+        (1.1, 1.4),
+        peak(Scenario::Hosts, JUMBO_BLOCK),
+        peak(Scenario::Hosts, ETH_BLOCK),
+    ),
+    finding(
+        &NETPIPE,
+        "Sec. 5.3, Fig. 5",
+        "MTU 9000 makes VIA's latency no longer",
+        24.0 / 29.0,
+        (0.0, 1.05),
+        byte(JUMBO_POLL),
+        byte(ETH_POLL),
+    ),
+    finding(
+        &SOVIA,
+        "Fig. 5, M-VIA",
+        "TCP by native VIA, 4 bytes",
+        75.6 / 43.3,
+        (1.5, ANY),
+        four("latency, TCP"),
+        HOSTS_VIA,
+    ),
+    finding(
+        &SOVIA,
+        "Fig. 5, M-VIA",
+        "SOVIA_HANDLER by SOVIA_SINGLE, 4 bytes",
+        83.3 / 57.6,
+        (1.2, ANY),
+        four("latency, SOVIA_HANDLER, eth"),
+        four("latency, SOVIA_SINGLE, eth"),
+    ),
+    finding(
+        &SOVIA,
+        "Fig. 5, M-VIA",
+        "SOVIA_NOTIFY as SOVIA_HANDLER, 4 bytes",
+        88.5 / 83.3,
+        (0.8, 1.3),
+        four("latency, SOVIA_NOTIFY, eth"),
+        four("latency, SOVIA_HANDLER, eth"),
+    ),
+    finding(
+        &SOVIA,
+        "Fig. 5, M-VIA",
+        "SOVIA_SINGLE faster than TCP, 4 bytes",
+        57.6 / 75.6,
+        (0.0, 1.0),
+        four("latency, SOVIA_SINGLE, eth"),
+        four("latency, TCP"),
+    ),
+    finding(
+        &SOVIA,
+        "Table 2, M-VIA",
+        "SOVIA_COPY near native VIA, 4 bytes",
+        45.0 / 43.3,
+        (0.9, 1.15),
+        four("latency, SOVIA_COPY, eth"),
+        HOSTS_VIA,
+    ),
+    finding(
+        &SOVIA,
+        "Table 2, M-VIA",
+        "SOVIA_HYBRID as SOVIA_COPY, 4 bytes",
+        1.0,
+        (0.9, 1.1),
+        four("latency, SOVIA_HYBRID, eth"),
+        four("latency, SOVIA_COPY, eth"),
+    ),
+    finding(
+        &SOVIA,
+        "Fig. 8, M-VIA",
+        "SOVIA_DACKS near native VIA, 32 KB",
+        1.0,
+        (0.85, 1.15),
+        bulk("bandwidth, SOVIA_DACKS, eth"),
+        bulk("bandwidth, native VIA, eth"),
+    ),
+];
+
+#[allow(clippy::too_many_arguments, reason = "a line of the table")]
+const fn finding(
+    paper: &'static Paper,
+    place: &'static str,
+    what: &'static str,
+    value: f64,
+    bounds: (f64, f64),
+    a: Ours,
+    b: Ours,
+) -> Finding {
+    Finding { paper, place, what, value, bounds, a, b }
+}
+
+const TWO_EACH: Beside = Beside::Nothing(Scenario::Hosts);
+
 macro_rules! facts {
     ($($paper:ident $place:literal: $what:literal, $value:expr, $unit:literal, $beside:expr;)+) => {
         /// Every figure that is compared.
@@ -262,6 +487,49 @@ facts! {
     CLUSTER "Fig. 6a": "4 bytes, native VIA", 8.5, "us", Figure(TWO_VIA);
     CLUSTER "Fig. 6a": "4 bytes, SOVIA_SINGLE by copying", 10.5, "us", Figure(COPY);
     CLUSTER "Fig. 6a": "4 bytes, TCP", 55.0, "us", Figure(stream("two processors, TCP"));
+    NETPIPE "Table 1, SK-9821, one processor": "1 byte, TCP", 63.0, "us", Figure(byte(WIRE_TCP));
+    NETPIPE "Table 1, SK-9821, one processor": "1 byte, VIA, polling", 29.0, "us", Figure(byte(ETH_POLL));
+    NETPIPE "Table 1, SK-9821, one processor": "1 byte, VIA, blocking", 29.0, "us", Figure(byte(ETH_BLOCK));
+    NETPIPE "Table 1, GNIC-II, one processor": "1 byte, TCP", 57.0, "us", Figure(byte(WIRE_TCP));
+    NETPIPE "Table 1, GNIC-II, one processor": "1 byte, VIA, polling", 19.0, "us", Figure(byte(ETH_POLL));
+    NETPIPE "Table 1, GNIC-II, one processor": "1 byte, VIA, blocking", 19.0, "us", Figure(byte(ETH_BLOCK));
+    NETPIPE "Sec. 5.2, Fig. 4, SK-9821, one processor": "peak of TCP", 296.0, "Mbit/s", Figure(peak(Scenario::Hosts, WIRE_TCP));
+    NETPIPE "Sec. 5.2, Fig. 4, SK-9821, one processor": "peak of VIA, polling", 520.0, "Mbit/s", Figure(peak(Scenario::Hosts, ETH_POLL));
+    NETPIPE "Sec. 5.2, Fig. 4, SK-9821, one processor": "peak of VIA, blocking", 520.0, "Mbit/s", Figure(peak(Scenario::Hosts, ETH_BLOCK));
+    NETPIPE "Sec. 5.2, Fig. 3, GNIC-II, one processor": "peak of TCP", 258.0, "Mbit/s", Figure(peak(Scenario::Hosts, WIRE_TCP));
+    NETPIPE "Sec. 5.2, Fig. 3, GNIC-II, one processor": "peak of VIA, polling", 510.0, "Mbit/s", Figure(peak(Scenario::Hosts, ETH_POLL));
+    NETPIPE "Sec. 5.2, Fig. 3, GNIC-II, one processor": "peak of VIA, blocking", 510.0, "Mbit/s", Figure(peak(Scenario::Hosts, ETH_BLOCK));
+    NETPIPE "Sec. 5.3, Fig. 5, SK-9821, MTU 9000, one processor": "1 byte, TCP", 54.0, "us", Figure(byte(JUMBO_TCP));
+    NETPIPE "Sec. 5.3, Fig. 5, SK-9821, MTU 9000, one processor": "1 byte, VIA, polling", 24.0, "us", Figure(byte(JUMBO_POLL));
+    NETPIPE "Sec. 5.3, Fig. 5, SK-9821, MTU 9000, one processor": "1 byte, VIA, blocking", 24.0, "us", Figure(byte(JUMBO_BLOCK));
+    NETPIPE "Sec. 5.3, Fig. 5, SK-9821, MTU 9000, one processor": "peak of TCP", 574.0, "Mbit/s", Figure(peak(Scenario::Hosts, JUMBO_TCP));
+    NETPIPE "Sec. 5.3, Fig. 5, SK-9821, MTU 9000, one processor": "peak of VIA, polling", 648.0, "Mbit/s", Figure(peak(Scenario::Hosts, JUMBO_POLL));
+    NETPIPE "Sec. 5.3, Fig. 5, SK-9821, MTU 9000, one processor": "peak of VIA, blocking", 632.0, "Mbit/s", Figure(peak(Scenario::Hosts, JUMBO_BLOCK));
+    NETPIPE "Table 1, SK-9821, two processors": "1 byte, TCP", 101.0, "us", TWO_EACH;
+    NETPIPE "Table 1, SK-9821, two processors": "1 byte, VIA, polling", 51.0, "us", TWO_EACH;
+    NETPIPE "Table 1, SK-9821, two processors": "1 byte, VIA, blocking", 53.0, "us", TWO_EACH;
+    NETPIPE "Table 1, GNIC-II, two processors": "1 byte, TCP", 94.0, "us", TWO_EACH;
+    NETPIPE "Table 1, GNIC-II, two processors": "1 byte, VIA, polling and blocking", 42.0, "us", TWO_EACH;
+    NETPIPE "Sec. 5.2, Fig. 4, SK-9821, two processors": "peak of TCP", 260.0, "Mbit/s", TWO_EACH;
+    NETPIPE "Sec. 5.2, Fig. 4, SK-9821, two processors": "peak of VIA, polling and blocking", 269.0, "Mbit/s", TWO_EACH;
+    NETPIPE "Sec. 5.2, Fig. 3, GNIC-II, two processors": "peak of TCP", 261.0, "Mbit/s", TWO_EACH;
+    NETPIPE "Sec. 5.2, Fig. 3, GNIC-II, two processors": "peak of VIA, polling and blocking", 273.0, "Mbit/s", TWO_EACH;
+    NETPIPE "Sec. 5.3, SK-9821, MTU 9000, two processors": "1 byte, TCP", 93.0, "us", TWO_EACH;
+    NETPIPE "Sec. 5.3, SK-9821, MTU 9000, two processors": "peak of TCP", 504.0, "Mbit/s", TWO_EACH;
+    NETPIPE "Sec. 5.3, SK-9821, MTU 9000, two processors": "peak of VIA, polling and blocking", 535.0, "Mbit/s", TWO_EACH;
+    SOVIA "Fig. 5, M-VIA": "4 bytes, native VIA", 43.3, "us", Figure(HOSTS_VIA);
+    SOVIA "Fig. 5, M-VIA": "4 bytes, TCP", 75.6, "us", Figure(four("latency, TCP"));
+    SOVIA "Fig. 5, M-VIA": "4 bytes, SOVIA_NOTIFY", 88.5, "us", Figure(four("latency, SOVIA_NOTIFY, eth"));
+    SOVIA "Fig. 5, M-VIA": "4 bytes, SOVIA_HANDLER", 83.3, "us", Figure(four("latency, SOVIA_HANDLER, eth"));
+    SOVIA "Fig. 5, M-VIA": "4 bytes, SOVIA_SINGLE", 57.6, "us", Figure(four("latency, SOVIA_SINGLE, eth"));
+    SOVIA "Table 2, M-VIA": "4 bytes, SOVIA_COPY", 45.0, "us", Figure(four("latency, SOVIA_COPY, eth"));
+    SOVIA "Table 2, M-VIA": "4 bytes, SOVIA_HYBRID", 45.0, "us", Figure(four("latency, SOVIA_HYBRID, eth"));
+    SOVIA "Fig. 8, M-VIA": "32 KB, SOVIA_DACKS", 96.0, "Mbit/s", Figure(bulk("bandwidth, SOVIA_DACKS, eth"));
+    SOVIA "Fig. 9, M-VIA, two processors": "4 bytes, native VIA", 68.6, "us", TWO_EACH;
+    SOVIA "Fig. 9, M-VIA, two processors": "4 bytes, TCP", 116.0, "us", TWO_EACH;
+    SOVIA "Fig. 9, M-VIA, two processors": "4 bytes, SOVIA_NOTIFY", 148.3, "us", TWO_EACH;
+    SOVIA "Fig. 9, M-VIA, two processors": "4 bytes, SOVIA_HANDLER", 110.0, "us", TWO_EACH;
+    SOVIA "Fig. 9, M-VIA, two processors": "4 bytes, SOVIA_SINGLE", 89.7, "us", TWO_EACH;
     CLUSTER "Fig. 6b": "32 KB, TCP by native VIA", 0.55, "", Quotient(flow("bandwidth, TCP", 32768), flow(FLOW_VIA, 32768));
 }
 
@@ -278,6 +546,7 @@ mod tests {
                 let all = match fact.beside {
                     Beside::Figure(ours) => vec![ours],
                     Beside::Quotient(a, b) | Beside::Crossing(a, b) => vec![a, b],
+                    Beside::Nothing(_) => Vec::new(),
                 };
                 for ours in all {
                     let parts = parts(ours.scenario, effort);
@@ -285,6 +554,16 @@ mod tests {
                     assert!(found, "{}: no series {:?}", fact.what, ours.series);
                 }
                 assert!(fact.value > 0.0 && PAPERS.contains(&fact.paper));
+            }
+            for finding in FINDINGS {
+                for ours in [finding.a, finding.b] {
+                    let parts = parts(ours.scenario, effort);
+                    let found = parts.iter().any(|part| part.series == ours.series);
+                    assert!(found, "{}: no series {:?}", finding.what, ours.series);
+                }
+                let (least, most) = finding.bounds;
+                assert!((least..=most).contains(&finding.value), "{}", finding.what);
+                assert!(PAPERS.contains(&finding.paper));
             }
         }
     }

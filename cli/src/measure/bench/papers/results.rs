@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::net::{LinkKind, Port};
 use super::work::{End, Metric, Part, Reading, Scenario};
 use crate::bench::report::rounded;
 use crate::bench::series::median;
@@ -20,6 +21,8 @@ pub(super) struct Results {
     figures: Vec<BTreeMap<Key, Vec<f64>>>,
     /// Parts that failed in a run, and why; told, and left out of that run.
     pub(super) failures: Vec<String>,
+    /// What cannot be measured on this machine, and why; it is no failure.
+    pub(super) left_out: Vec<String>,
 }
 
 /// What is said of a point.
@@ -50,6 +53,10 @@ struct Line<'a> {
     way: &'a str,
     wait: Wait,
     cpus: Cpus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<Port>,
+    #[serde(flatten)]
+    link: Option<LinkKind>,
     end: End,
     x_name: &'a str,
     x: u64,
@@ -81,7 +88,7 @@ impl Summary {
 impl Results {
     pub(super) fn new(scenario: Scenario, parts: Vec<Part>) -> Self {
         let figures = vec![BTreeMap::new(); parts.len()];
-        Self { scenario, parts, figures, failures: Vec::new() }
+        Self { scenario, parts, figures, failures: Vec::new(), left_out: Vec::new() }
     }
 
     /// Notes what part `i` has brought in one run.
@@ -127,6 +134,8 @@ impl Results {
                 way: part.way.name(),
                 wait: part.wait,
                 cpus: part.cpus,
+                port: part.net.and_then(|net| net.port),
+                link: part.net.map(|net| net.link),
                 end,
                 x_name: self.scenario.x_name(),
                 x,

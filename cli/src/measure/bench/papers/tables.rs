@@ -1,8 +1,9 @@
 //! Results as tables, for the terminal and for the page alike.
 
-use super::compare::Row;
+use super::compare::{Row, Verdict};
+use super::plan::hosts;
 use super::results::{Point, Results};
-use super::work::{End, Metric, Scenario, Way};
+use super::work::{End, Metric, Part, Scenario, Way, Work};
 use crate::table::number;
 
 /// A table: its title, its header, its rows.
@@ -24,7 +25,16 @@ pub(super) fn of(results: &Results) -> Vec<Table> {
     match results.scenario {
         Scenario::Loops | Scenario::Memory => vec![list(results)],
         Scenario::Calls => vec![list(results), beside_ring(results)],
-        _ => results.metrics().into_iter().map(|metric| by_x(results, metric)).collect(),
+        Scenario::Hosts => hosts::groups()
+            .iter()
+            .map(|group| by_x(results, group.metric, &group.title, |part| group.has(part)))
+            .filter(|table| !table.rows.is_empty())
+            .collect(),
+        _ => {
+            let name = title(results.scenario);
+            let of = |metric| by_x(results, metric, name, |_| true);
+            results.metrics().into_iter().map(of).collect()
+        }
     }
 }
 
@@ -88,11 +98,12 @@ fn of_both(results: &Results, point: &Point<'_>) -> String {
     format!("{} / {}", cell(point), number(theirs))
 }
 
-fn by_x(results: &Results, metric: Metric) -> Table {
+fn by_x(results: &Results, metric: Metric, name: &str, of: impl Fn(&Part) -> bool) -> Table {
     let mut xs: Vec<u64> = Vec::new();
     let points: Vec<_> = results
         .points()
         .filter(|point| point.metric == metric && point.off == 0 && point.end == End::Requester)
+        .filter(|point| of(point.part))
         .collect();
     points.iter().for_each(|point| xs.push(point.x));
     xs.sort_unstable();
@@ -117,11 +128,16 @@ fn by_x(results: &Results, metric: Metric) -> Table {
         row
     });
     Table {
-        title: format!("{}: {} in {}", title(results.scenario), metric.title(), metric.unit()),
+        title: format!("{name}: {} in {}", metric.title(), metric.unit()),
         header,
         rows: rows.collect(),
         left: Vec::new(),
     }
+}
+
+/// Whether NetPIPE's perturbations are measured in a part.
+fn is_perturbed(part: &Part) -> bool {
+    matches!(&part.work, Work::PingPong { sizes } if sizes.iter().any(|size| size.off != 0))
 }
 
 /// How far throughput falls at the sizes next to a NetPIPE size: the greatest drop of each series.
@@ -135,7 +151,7 @@ pub(super) fn perturbations(results: &Results) -> Option<Table> {
             .map(|p| p.summary.median)
     };
     let mut rows = Vec::new();
-    for part in &results.parts {
+    for part in results.parts.iter().filter(|part| is_perturbed(part)) {
         // The worst of a series: where, how far off, and what share of the unperturbed is left.
         let mut worst: Option<(u64, i32, f64)> = None;
         for point in results.points().filter(|p| {
@@ -182,6 +198,30 @@ pub(super) fn comparison(rows: &[Row]) -> Table {
     }
 }
 
+/// What the papers found, and whether it holds here.
+pub(super) fn findings(verdicts: &[Verdict]) -> Table {
+    let header = ["where", "what was found", "then", "holds from", "to", "here", "so it"];
+    let row = |verdict: &Verdict| {
+        let (least, most) = verdict.finding.bounds;
+        let most = if most.is_finite() { number(Some(most)) } else { "-".to_owned() };
+        vec![
+            verdict.finding.place.to_owned(),
+            verdict.finding.what.to_owned(),
+            number(Some(verdict.finding.value)),
+            number(Some(least)),
+            most,
+            number(verdict.ours),
+            verdict.text().to_owned(),
+        ]
+    };
+    Table {
+        title: "What was found then, as quotients, and whether it holds here".to_owned(),
+        header: header.map(str::to_owned).to_vec(),
+        rows: verdicts.iter().map(row).collect(),
+        left: vec![0, 1, 6],
+    }
+}
+
 /// A ratio that may be very small.
 fn ratio(value: Option<f64>) -> String {
     match value {
@@ -203,6 +243,7 @@ pub(super) fn title(scenario: Scenario) -> &'static str {
         Scenario::Memory => "Memory of idle connected VIs (per VI)",
         Scenario::Registration => "Registering and copying",
         Scenario::Sovia => "SOVIA streams in the papers' configurations",
+        Scenario::Hosts => "NetPIPE and SOVIA between two hosts",
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::net::Net;
 use crate::bench::layer::Layer;
 use crate::bench::task::{self, Cpus, Role, Wait};
 
@@ -21,9 +22,11 @@ pub(super) enum Scenario {
     Memory,
     Registration,
     Sovia,
+    Hosts,
 }
 
 impl Scenario {
+    /// Those of one host, which the report has.
     pub(super) const ALL: [Self; 10] = [
         Self::Loops,
         Self::Throughput,
@@ -50,6 +53,7 @@ impl Scenario {
             Self::Memory => "memory",
             Self::Registration => "registration",
             Self::Sovia => "sovia",
+            Self::Hosts => "hosts",
         }
     }
 
@@ -65,7 +69,8 @@ impl Scenario {
             | Self::Netpipe
             | Self::Calls
             | Self::Registration
-            | Self::Sovia => "size_bytes",
+            | Self::Sovia
+            | Self::Hosts => "size_bytes",
         }
     }
 }
@@ -234,6 +239,8 @@ pub(super) struct Part {
     pub(super) work: Work,
     /// Of a SOVIA stream, as text.
     pub(super) configuration: Option<String>,
+    /// Between two hosts: the network.
+    pub(super) net: Option<Net>,
     /// For each point.
     pub(super) seconds: f64,
 }
@@ -264,6 +271,8 @@ pub(super) struct Errand {
     pub(super) cpu: Option<usize>,
     /// Where the two meet: the responder makes it and says it in its first line.
     pub(super) place: Option<String>,
+    /// The network namespace that is this end's host, if the part is between hosts.
+    pub(super) namespace: Option<String>,
 }
 
 /// One figure of one run.

@@ -1,6 +1,7 @@
 //! What the two processes of a part do.
 
 mod calls;
+mod hosts;
 mod loops;
 mod memory;
 mod oneway;
@@ -13,6 +14,8 @@ mod spread;
 use std::io::Write;
 
 use anyhow::{Context, bail};
+use via::Nic;
+use via_shm::ShmNic;
 
 use super::control::{self, Control};
 use super::station::{Room, Station};
@@ -36,21 +39,13 @@ pub(in crate::bench) fn endpoint(errand: &str) -> anyhow::Result<()> {
     match &errand.place {
         Some(name) => {
             let control = Control::connect(name)?;
-            Player { control, name, part: &errand.part, role: errand.role, to: &mut readings }
-                .play()?;
+            Player::new(control, name, &errand, &mut readings).play()?;
         }
         None => {
             let (listener, name) = control::listen()?;
             say(&name)?;
             let control = Control::accept(&listener)?;
-            Player {
-                control,
-                name: &name,
-                part: &errand.part,
-                role: errand.role,
-                to: &mut readings,
-            }
-            .play()?;
+            Player::new(control, &name, &errand, &mut readings).play()?;
         }
     }
     say(&serde_json::to_string(&readings)?)
@@ -69,12 +64,29 @@ struct Player<'a> {
     name: &'a str,
     part: &'a Part,
     role: Role,
+    /// Of a part between hosts.
+    namespace: Option<&'a str>,
     to: &'a mut Vec<Reading>,
+}
+
+impl<'a> Player<'a> {
+    fn new(
+        control: Control,
+        name: &'a str,
+        errand: &'a Errand,
+        to: &'a mut Vec<Reading>,
+    ) -> Player<'a> {
+        let (part, role, namespace) = (&errand.part, errand.role, errand.namespace.as_deref());
+        Player { control, name, part, role, namespace, to }
+    }
 }
 
 impl Player<'_> {
     fn play(mut self) -> anyhow::Result<()> {
         let part = self.part;
+        if let Some(net) = part.net {
+            return self.between_hosts(net);
+        }
         match &part.work {
             Work::Loops => self.loops()?,
             Work::OneWay { sizes } => match part.way {
@@ -205,9 +217,11 @@ impl Player<'_> {
         let how = how.parse()?;
         if self.is_requester() {
             self.control.hear()?;
-            play(self, &mut sovia::connect(self.name, &how)?)
+            let nic = ShmNic::open(self.name)?;
+            let host = nic.attributes().local_address.clone();
+            play(self, &mut sovia::connect(nic, &host, &how)?)
         } else {
-            let listener = sovia::listen(self.name, &how)?;
+            let listener = sovia::listen(ShmNic::open(self.name)?, &how)?;
             self.control.tell(0)?;
             play(self, &mut listener.accept()?)
         }

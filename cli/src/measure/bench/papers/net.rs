@@ -1,0 +1,101 @@
+//! Which network carries a part between two hosts, and an end's own side of it.
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Context;
+use nix::sched::{CloneFlags, setns};
+use serde::{Deserialize, Serialize};
+use via_eth::{Config, EthNic, Place};
+
+use super::control::Control;
+use crate::bench::task::{Role, Wait};
+
+/// What carries a NIC's frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Port {
+    /// A UDP socket
+    Udp,
+    /// Packet sockets on the Ethernet device
+    Eth,
+    /// AF_XDP on the Ethernet device
+    Xdp,
+}
+
+impl Port {
+    pub(super) const ALL: [Self; 3] = [Self::Udp, Self::Eth, Self::Xdp];
+
+    /// Its name, as in a NIC's place.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Eth => "eth",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
+/// A network between two hosts, and what uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Net {
+    pub(super) link: LinkKind,
+    /// Of VIs; TCP has none.
+    pub(super) port: Option<Port>,
+}
+
+/// The Ethernet between two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct LinkKind {
+    pub(super) mtu: u32,
+    /// Whether the kernel hands the devices segments of up to 64 KB to cut, as cards of today do, or single packets, as the
+    /// papers' cards had them.
+    pub(super) offloads: bool,
+}
+
+/// The name of the Ethernet device of either host.
+pub(super) const DEVICE: &str = "way";
+
+/// The Internet address of an end's host.
+pub(super) fn address(role: Role) -> Ipv4Addr {
+    match role {
+        Role::Requester => Ipv4Addr::new(10, 91, 8, 1),
+        Role::Responder => Ipv4Addr::new(10, 91, 8, 2),
+    }
+}
+
+/// Takes the calling thread to the network namespace at a path.
+pub(super) fn enter(namespace: &str) -> anyhow::Result<()> {
+    let file = File::open(namespace).with_context(|| format!("cannot open {namespace}"))?;
+    setns(file, CloneFlags::CLONE_NEWNET).context("cannot enter a network namespace")
+}
+
+/// Opens an end's NIC. One that is to sleep does so at once when it waits; otherwise it looks for a while first.
+pub(super) fn open(port: Port, role: Role, wait: Wait) -> anyhow::Result<EthNic> {
+    let place = match port {
+        Port::Udp => Place::Udp(SocketAddr::new(IpAddr::V4(address(role)), 0)),
+        Port::Eth => Place::Device(DEVICE.to_owned()),
+        Port::Xdp => Place::Xdp(DEVICE.to_owned()),
+    };
+    let mut config = Config::new(place);
+    if wait == Wait::Sleep {
+        config.spin = Duration::ZERO;
+    }
+    Ok(config.open()?)
+}
+
+/// Tells the peer a NIC's host address, which is short.
+pub(super) fn tell(control: &mut Control, host: &[u8]) -> anyhow::Result<()> {
+    anyhow::ensure!(host.len() <= 8, "a host address of {} bytes", host.len());
+    let mut bytes = [0; 8];
+    bytes[..host.len()].copy_from_slice(host);
+    control.tell(host.len() as u64)?;
+    control.tell(u64::from_be_bytes(bytes))
+}
+
+/// Hears the address that the peer tells.
+pub(super) fn hear(control: &mut Control) -> anyhow::Result<Vec<u8>> {
+    let (len, bytes) = (control.hear()? as usize, control.hear()?.to_be_bytes());
+    Ok(bytes.get(..len).context("no host address")?.to_vec())
+}

@@ -1,0 +1,106 @@
+//! Parts between two hosts: each end goes to its own, and talks to the other over TCP, over a native VI by NetPIPE's
+//! module, or over a SOVIA stream.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, bail};
+use via::Nic;
+
+use super::Player;
+use crate::bench::layer::Layer;
+use crate::bench::link::{Link, netpipe, sovia, tcp};
+use crate::bench::papers::net::{self, Net};
+use crate::bench::papers::work::{Way, Work};
+use crate::bench::task::{Role, Scenario, Task};
+
+impl Player<'_> {
+    /// Plays the part in this end's own network namespace.
+    pub(super) fn between_hosts(&mut self, net: Net) -> anyhow::Result<()> {
+        net::enter(self.namespace.context("no network namespace")?)?;
+        match self.part.way {
+            Way::Tcp => {
+                let mut socket = self.tcp_between_hosts()?;
+                self.over(&mut socket)
+            }
+            Way::SendRecv => {
+                let mut module = self.module(net)?;
+                self.over(&mut module)
+            }
+            Way::Sovia => {
+                let mut stream = self.stream_between_hosts(net)?;
+                self.over(&mut stream)
+            }
+            other => bail!("there is no {} between hosts", other.title()),
+        }
+    }
+
+    fn over(&mut self, link: &mut dyn Link) -> anyhow::Result<()> {
+        let part = self.part;
+        match &part.work {
+            Work::PingPong { sizes } => self.ping_pong_over(link, sizes)?,
+            Work::OneWay { sizes } => self.one_way_over(link, sizes)?,
+            _ => bail!("there is no such work between hosts"),
+        }
+        // The link is closed behind this: neither end may miss the other's last bytes.
+        self.control.meet()
+    }
+
+    fn tcp_between_hosts(&mut self) -> anyhow::Result<impl Link + use<>> {
+        let task = Task {
+            // With TCP_NODELAY, as NetPIPE has it.
+            scenario: Scenario::Latency,
+            layer: Layer::Tcp,
+            wait: self.part.wait,
+            cpus: self.part.cpus,
+            size_bytes: 1,
+            seconds: self.part.seconds,
+            realtime: None,
+            peak: None,
+        };
+        let server = net::address(Role::Responder).into();
+        if self.is_requester() {
+            let port = u16::try_from(self.control.hear()?).context("no port")?;
+            tcp::connect_to(SocketAddr::new(server, port), &task)
+        } else {
+            let (listener, at) = tcp::listen_at(server)?;
+            self.control.tell(at.port().into())?;
+            tcp::accept(&listener, &task)
+        }
+    }
+
+    fn module(&mut self, net: Net) -> anyhow::Result<impl Link + use<>> {
+        let nic = net::open(net.port.context("no port")?, self.role, self.part.wait)?;
+        let host = nic.attributes().local_address.clone();
+        let module = netpipe::Module::new(nic, self.part.wait, self.longest())?;
+        if self.is_requester() {
+            module.connect(&net::hear(&mut self.control)?)
+        } else {
+            net::tell(&mut self.control, &host)?;
+            module.accept()
+        }
+    }
+
+    fn stream_between_hosts(&mut self, net: Net) -> anyhow::Result<impl Link + use<>> {
+        let how = self.part.configuration.as_deref().context("a stream without configuration")?;
+        let how = how.parse()?;
+        let nic = net::open(net.port.context("no port")?, self.role, self.part.wait)?;
+        if self.is_requester() {
+            let host = net::hear(&mut self.control)?;
+            sovia::connect(nic, &host, &how)
+        } else {
+            let host = nic.attributes().local_address.clone();
+            let listener = sovia::listen(nic, &how)?;
+            net::tell(&mut self.control, &host)?;
+            listener.accept()
+        }
+    }
+
+    /// Bytes of the part's longest message.
+    fn longest(&self) -> usize {
+        match &self.part.work {
+            Work::PingPong { sizes } => sizes.iter().map(|size| size.size()).max().unwrap_or(1),
+            Work::OneWay { sizes } => sizes.iter().copied().max().unwrap_or(1),
+            _ => 1,
+        }
+    }
+}
