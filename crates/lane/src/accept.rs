@@ -3,8 +3,7 @@
 use crate::counters::count;
 use crate::device::Device;
 use crate::event::{Event, Failure};
-use crate::lane::DISCRIMINATOR;
-use crate::link::{Link, Receiver, next_id};
+use crate::link::{DISCRIMINATOR, Link, Receiver, next_id};
 use crate::shared::{Shared, lock};
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -48,8 +47,15 @@ fn admit<N: Nic + 'static, D: Device>(shared: &Shared<N, D>, request: N::Connect
         return shared.absent(at, format!("its request does not fit: {refused}"));
     }
     receiver.begin();
-    // A peer requests anew when it has been started again; the older connection is of no more use to it.
-    if let Some(older) = lock(&shared.peers[at].receiver).replace(id) {
+    // A peer requests anew when it has been started again; the older connection is of no more use to it. Another thread may
+    // have accepted a newer one meanwhile.
+    let mut current = lock(&shared.peers[at].receiver);
+    let older = match *current {
+        Some(newer) if newer > id => Some(id),
+        _ => current.replace(id),
+    };
+    drop(current);
+    if let Some(older) = older {
         shared.remove(older);
     }
 }

@@ -3,10 +3,8 @@
 use crate::counters::count_all;
 use crate::device::Device;
 use crate::event::Event;
-use crate::lane::DISCRIMINATOR;
-use crate::link::{Link, MakeError, Sender, next_id};
+use crate::link::{DISCRIMINATOR, Link, MakeError, Sender, next_id};
 use crate::shared::{Shared, lock};
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 use via::error::ConnectError;
 use via::{NetAddress, Nic, Vi};
@@ -63,11 +61,11 @@ fn connect<N: Nic + 'static, D: Device>(
 fn connected<N: Nic + 'static, D: Device>(shared: &Shared<N, D>, link: &Arc<Sender<N>>) {
     let peer = &shared.peers[link.peer];
     lock(&peer.way).connected(link.clone());
-    peer.absence_told.store(false, Ordering::Relaxed);
+    *lock(&peer.absence) = None;
     shared.tell(Event::There(peer.name.clone()));
     // It may have gone already, while it was not yet the peer's.
     if shared.find(link.id).is_none() {
-        return shared.lost(link, None);
+        return shared.lost(link);
     }
     shared.send_waiting(link.peer);
 }

@@ -2,7 +2,7 @@
 
 use sovia_sys::Errno;
 use via::NetAddress;
-use via::error::{Cause, ConnectError};
+use via::error::ConnectError;
 
 /// Something that its owner may want to know. Its text is for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -10,7 +10,7 @@ pub enum Event {
     /// Packets can be sent to that peer.
     #[error("{0} is there")]
     There(String),
-    /// No connection to that peer has come about; told once, until one has.
+    /// No connection to that peer has come about; told once for each reason, until one has.
     #[error("{peer} is not there: {why}; packets for it are dropped")]
     NotThere {
         /// What the peer is called.
@@ -43,9 +43,4 @@ pub enum Failure {
     /// No peer can connect any more.
     #[error("the NIC waits for peers no more: {0}")]
     Waiting(ConnectError),
-}
-
-/// Why a VI is not connected any more.
-pub(crate) fn why(cause: Option<Cause>) -> String {
-    cause.map_or_else(|| "the connection has ended".to_owned(), |cause| cause.to_string())
 }

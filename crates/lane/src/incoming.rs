@@ -17,7 +17,7 @@ pub(crate) fn run<N: Nic + 'static, D: Device>(shared: &Shared<N, D>) {
             Some(Link::Sender(sender)) => match sender.hear() {
                 Heard::Receives => shared.send_waiting(sender.peer),
                 Heard::Nothing => {}
-                Heard::Broken(fault) => shared.lost(&sender, fault),
+                Heard::Broken => shared.lost(&sender),
             },
             Some(Link::Receiver(receiver)) => match receiver.receive(shared.mtu, &mut buffer) {
                 Received::Message(len) => packet(shared, receiver.peer, &buffer[..len]),

@@ -4,7 +4,7 @@ use crate::counters::{Counters, Counts};
 use crate::credit::{RECEIVES, TOLD_MAX};
 use crate::device::Device;
 use crate::event::Event;
-use crate::link::Link;
+use crate::link::{DISCRIMINATOR, Link};
 use crate::peer::Peer;
 use crate::routes::{Overlap, Routes};
 use crate::shared::{PeerPlace, Shared, lock};
@@ -21,8 +21,6 @@ pub const MTU_MIN: usize = 1280;
 pub const MTU_MAX: usize = 65535;
 /// Peers of a lane.
 pub const PEERS_MAX: usize = 48;
-/// Under what discriminator a lane waits for peers at its NIC.
-pub(crate) const DISCRIMINATOR: &[u8] = b"sovia-lane";
 /// Threads that wait for peers: while one has a request, another waits for the next.
 const ACCEPTORS: usize = 2;
 /// Entries of the completion queue for a peer: of its two ends, and of those that they replace.
@@ -175,7 +173,7 @@ fn place<N: Nic>(config: PeerConfig) -> PeerPlace<N> {
         address: NetAddress::new(&config.host, DISCRIMINATOR),
         way: Mutex::new(Peer::default()),
         receiver: Mutex::new(None),
-        absence_told: AtomicBool::new(false),
+        absence: Mutex::new(None),
     }
 }
 

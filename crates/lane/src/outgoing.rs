@@ -49,7 +49,7 @@ fn packet<N: Nic + 'static, D: Device>(shared: &Arc<Shared<N, D>>, packet: &[u8]
             Sent::Broken => {
                 let link = link.clone();
                 drop(way);
-                shared.lost(&link, None);
+                shared.lost(&link);
                 way = lock(&shared.peers[at].way);
                 step = way.packet(packet);
             }

@@ -2,14 +2,14 @@
 
 use crate::counters::{Counts, count, count_all};
 use crate::device::Device;
-use crate::event::{Event, why};
+use crate::event::Event;
 use crate::link::{Link, LinkId, Sender, Sent};
 use crate::peer::Peer;
 use crate::routes::Routes;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use via::{NetAddress, Nic, Vi};
+use via::{NetAddress, Nic};
 
 /// Where a lane is told about.
 pub(crate) type Report = Box<dyn Fn(Event) + Send + Sync>;
@@ -38,8 +38,8 @@ pub(crate) struct PeerPlace<N: Nic> {
     pub(crate) way: Mutex<Peer<Arc<Sender<N>>>>,
     /// The end by which it sends.
     pub(crate) receiver: Mutex<Option<LinkId>>,
-    /// That it is not there has been told.
-    pub(crate) absence_told: AtomicBool,
+    /// Why it is not there, as last told.
+    pub(crate) absence: Mutex<Option<String>>,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -76,7 +76,7 @@ impl<N: Nic + 'static, D: Device> Shared<N, D> {
                 Sent::Full => count(&self.counts.no_room),
                 Sent::Broken => {
                     drop(way);
-                    return self.lost(&link, None);
+                    return self.lost(&link);
                 }
             }
             way.done_with_next();
@@ -84,20 +84,20 @@ impl<N: Nic + 'static, D: Device> Shared<N, D> {
     }
 
     /// The end by which packets were sent to a peer is of no more use.
-    pub(crate) fn lost(&self, link: &Arc<Sender<N>>, fault: Option<&str>) {
+    pub(crate) fn lost(&self, link: &Arc<Sender<N>>) {
         let peer = &self.peers[link.peer];
         let broken = lock(&peer.way).broken(link);
         self.remove(link.id);
         let Some(dropped) = broken else { return };
         count_all(&self.counts.unreachable, dropped);
-        let why = fault.map_or_else(|| why(link.vi.cause()), str::to_owned);
-        self.tell(Event::Gone { peer: peer.name.clone(), why });
+        self.tell(Event::Gone { peer: peer.name.clone(), why: link.why() });
     }
 
-    /// That no connection has come about is told once.
+    /// Why no connection has come about is told once, until one has.
     pub(crate) fn absent(&self, at: usize, why: String) {
         let peer = &self.peers[at];
-        if !peer.absence_told.swap(true, Ordering::Relaxed) {
+        let known = lock(&peer.absence).replace(why.clone());
+        if known.as_ref() != Some(&why) {
             self.tell(Event::NotThere { peer: peer.name.clone(), why });
         }
     }

@@ -12,6 +12,9 @@ use std::sync::Arc;
 use via::error::{CreateViError, PostError, RegisterError};
 use via::{Attach, Nic, ViAttributes};
 
+/// Under what discriminator a lane waits for peers at its NIC.
+pub(crate) const DISCRIMINATOR: &[u8] = b"sovia-lane";
+
 /// Names an end among all of a lane's.
 pub(crate) type LinkId = u64;
 

@@ -28,6 +28,8 @@ struct State {
     done: usize,
     /// What has been told so far.
     heard: usize,
+    /// What the other end has done wrong.
+    fault: Option<&'static str>,
 }
 
 /// What has become of a packet.
@@ -51,7 +53,7 @@ pub(crate) enum Heard {
     /// Nothing yet.
     Nothing,
     /// The connection is gone, or the other end has broken the rules.
-    Broken(Option<&'static str>),
+    Broken,
 }
 
 impl<N: Nic> Sender<N> {
@@ -101,6 +103,13 @@ impl<N: Nic> Sender<N> {
         Sent::Yes
     }
 
+    /// Why no more packets can be sent.
+    pub(crate) fn why(&self) -> String {
+        let fault = self.state().fault.map(str::to_owned);
+        let cause = || self.vi.cause().map(|cause| cause.to_string());
+        fault.or_else(cause).unwrap_or_else(|| "the connection has ended".to_owned())
+    }
+
     /// Takes the oldest of what the other end has told.
     pub(crate) fn hear(&self) -> Heard {
         let mut state = self.state();
@@ -109,17 +118,18 @@ impl<N: Nic> Sender<N> {
             Done::NotDone | Done::Empty => return Heard::Nothing,
         };
         if told.result().is_err() {
-            return Heard::Broken(None);
+            return Heard::Broken;
         }
         let count = told.immediate.map(|count| state.allowance.told(count));
         if told.length != 0 || count != Some(Ok(())) {
-            return Heard::Broken(Some("it tells what cannot be"));
+            state.fault = Some("it tells what cannot be");
+            return Heard::Broken;
         }
         let slot = state.heard % TOLD_MAX;
         state.heard += 1;
         match self.vi.post_recv(self.told.prepare(slot, 0, None)) {
             Ok(()) => Heard::Receives,
-            Err(_) => Heard::Broken(None),
+            Err(_) => Heard::Broken,
         }
     }
 }
