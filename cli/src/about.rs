@@ -8,3 +8,6 @@ pub const DEMO: &str = "Show an unmodified Redis over kernel TCP, a Unix socket 
 /// `sovia agent`.
 pub const AGENT: &str =
     "Help programs that cannot see each other to meet: in other network namespaces, in sandboxes";
+
+/// `sovia lane`.
+pub const LANE: &str = "Carry IP packets over Virtual Interfaces: a network device for any program";

@@ -1,5 +1,5 @@
 //! `sovia`: runs programs over Virtual Interfaces. What measures them is `sovia-bench`, which this program
-//! becomes for `sovia bench` and `sovia demo`; for `sovia agent` it becomes `sovia-agent`.
+//! becomes for `sovia bench` and `sovia demo`; for `sovia agent` it becomes `sovia-agent`, for `sovia lane` `sovia-lane`.
 
 // The standard start of a Rust program ignores SIGPIPE and opens /dev/null where standard input
 // or output is closed, and what `sovia run` executes would inherit both. So `main` is C's.
@@ -32,6 +32,8 @@ enum Command {
     Demo(Passed),
     #[command(about = about::AGENT)]
     Agent(Passed),
+    #[command(about = about::LANE)]
+    Lane(Passed),
 }
 
 /// The arguments of a command of another program, which looks at them.
@@ -53,6 +55,7 @@ extern "C" fn main(_argc: c_int, _argv: *const *const std::ffi::c_char) -> c_int
             become_another("sovia-bench", Some("demo"), arguments)
         }
         Command::Agent(Passed { arguments }) => become_another("sovia-agent", None, arguments),
+        Command::Lane(Passed { arguments }) => become_another("sovia-lane", None, arguments),
     };
     // Without Rust's own start there is none of its end either.
     let flushed = std::io::stdout().flush();
@@ -72,7 +75,7 @@ fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     if arguments.len() == 3
         && arguments[1] == "help"
-        && ["bench", "demo", "agent"].iter().any(|other| arguments[2] == *other)
+        && ["bench", "demo", "agent", "lane"].iter().any(|other| arguments[2] == *other)
     {
         arguments.remove(1);
         arguments.push("--help".into());

@@ -208,6 +208,59 @@ impl AnyNic {
     }
 }
 
+impl AnyNic {
+    /// Opens the NIC that a text names with its provider: `shm:NAME`, `udp:10.0.0.1:7000`, `eth:eth0`, `xdp:eth0`.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_at(place: &str) -> Result<AnyNic, OpenError> {
+        match place.split_once(':') {
+            Some(("shm", name)) => AnyNic::open("shm", name),
+            Some(("udp" | "eth" | "xdp", _)) => AnyNic::open("eth", place),
+            _ => Err(OpenError::Name(format!(
+                "\"{place}\" is no place for a NIC: shm:NAME, udp:ADDRESS:PORT with an address of this host's, \
+                 eth:DEVICE, or xdp:DEVICE"
+            ))),
+        }
+    }
+
+    /// The host part of the addresses of the NIC that a text names to its peers: `shm:NAME`, `udp:10.0.0.1:7000`,
+    /// `mac:02:00:00:00:00:01`. It need not be open.
+    ///
+    /// ```
+    /// use sovia_nic::AnyNic;
+    ///
+    /// assert_eq!(AnyNic::host_of("udp:10.0.0.1:7000")?[..4], [10, 0, 0, 1]);
+    /// assert!(AnyNic::host_of("eth:eth0").is_err(), "that is a device here");
+    /// # Ok::<(), sovia_nic::OpenError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError::Name`], [`OpenError::Provider`].
+    pub fn host_of(place: &str) -> Result<Box<[u8]>, OpenError> {
+        match place.split_once(':') {
+            #[cfg(feature = "shm")]
+            Some(("shm", name)) => {
+                ShmNic::host_of(name).map_err(|error| OpenError::Name(error.to_string()))
+            }
+            #[cfg(feature = "eth")]
+            Some(("udp" | "mac", _)) => {
+                let station: Result<via_eth::Station, _> = place.parse();
+                let host = station.map(|station| station.host().into());
+                host.map_err(|error| OpenError::Name(error.to_string()))
+            }
+            #[cfg(not(all(feature = "shm", feature = "eth")))]
+            Some((provider @ ("shm" | "udp" | "mac"), _)) => {
+                Err(OpenError::Provider(provider.to_owned()))
+            }
+            _ => Err(OpenError::Name(format!(
+                "\"{place}\" is no place of another NIC: shm:NAME, udp:ADDRESS:PORT, or mac:XX:XX:XX:XX:XX:XX of its \
+                 Ethernet device"
+            ))),
+        }
+    }
+}
+
 /// The provider's own queue, if it is one of that provider.
 fn queue<'q, Q>(
     cq: Option<&'q AnyCq>,

@@ -13,7 +13,7 @@ const SHELVES: &[&[&str]] = &[
     &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth"],
     // A NIC of any of them.
     &["sovia-nic"],
-    &["sovia-agent", "sovia-control"],
+    &["sovia-agent", "sovia-lane", "sovia-control"],
     &["sovia-sockets"],
     // What programs call.
     &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl"],

@@ -26,6 +26,7 @@ pub mod record_lock;
 pub mod seqpacket;
 pub mod stall;
 pub mod trace;
+pub mod tun;
 pub mod userfault;
 
 pub use call::{Errno, Result};

@@ -18,6 +18,7 @@ const LAYERS: &[&[&str]] = &[
         "netns",
         "process",
         "trace",
+        "tun",
         "userfault",
     ],
     &["memlock", "seqpacket"],

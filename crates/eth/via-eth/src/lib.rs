@@ -44,7 +44,7 @@ mod wire;
 
 pub use config::{Config, OpenError};
 pub use nic::{EthConnection, EthCq, EthNic, EthVi, Listener};
-pub use place::{BadPlace, Place};
+pub use place::{BadPlace, BadStation, Place, Station};
 pub use sovia_link::Control;
 pub use sovia_port::impair::Faults;
 pub use wire::{Counters, Wire};

@@ -93,14 +93,12 @@ impl ShmNic {
     /// # Errors
     /// [`OpenError`].
     pub fn open(name: &str) -> Result<ShmNic, OpenError> {
-        if name.is_empty() || name.len() > NAME_MAX {
-            return Err(OpenError::Name);
-        }
+        let local_address = ShmNic::host_of(name)?;
         let attributes = NicAttributes {
             name: name.into(),
             hardware_version: 1,
             provider_version: 1,
-            local_address: address_of(name).into(),
+            local_address,
             thread_safe: true,
             max_discriminator_len: DISCRIMINATOR_MAX as u16,
             max_register_bytes: LIMITS.bytes,
@@ -124,6 +122,17 @@ impl ShmNic {
             },
         };
         Ok(ShmNic(Card::open(attributes, LIMITS)?))
+    }
+
+    /// The host part of the addresses of the NIC of that name, open or not.
+    ///
+    /// # Errors
+    /// [`OpenError::Name`].
+    pub fn host_of(name: &str) -> Result<Box<[u8]>, OpenError> {
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(OpenError::Name);
+        }
+        Ok(address_of(name).into())
     }
 
     /// This NIC's address under a discriminator.

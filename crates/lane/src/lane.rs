@@ -1,0 +1,192 @@
+//! A lane: what it is made of, and its threads.
+
+use crate::counters::{Counters, Counts};
+use crate::credit::{RECEIVES, TOLD_MAX};
+use crate::device::Device;
+use crate::event::Event;
+use crate::link::{DISCRIMINATOR, Link};
+use crate::peer::Peer;
+use crate::routes::{Overlap, Routes};
+use crate::shared::{PeerPlace, Shared, lock};
+use crate::{accept, incoming, outgoing};
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use ipnet::IpNet;
+use std::sync::{Arc, Mutex};
+use via::error::CqError;
+use via::{NetAddress, Nic, Vi};
+
+/// The shortest MTU: what every station of IPv6 must take.
+pub const MTU_MIN: usize = 1280;
+/// The longest MTU: what a packet of IPv4 can say.
+pub const MTU_MAX: usize = 65535;
+/// Peers of a lane.
+pub const PEERS_MAX: usize = 48;
+/// Threads that wait for peers: while one has a request, another waits for the next.
+const ACCEPTORS: usize = 2;
+/// Entries of the completion queue for a peer: of its two ends, and of those that they replace.
+const ENTRIES: usize = 2 * (RECEIVES + TOLD_MAX);
+
+/// What a lane is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes of the longest packet; of all peers' lanes the same.
+    pub mtu: usize,
+    /// Its peers.
+    pub peers: Vec<PeerConfig>,
+}
+
+/// A peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerConfig {
+    /// What people call it.
+    pub name: String,
+    /// Its NIC's address, as VIA knows it.
+    pub host: Box<[u8]>,
+    /// The addresses for which packets go to it, and from which it may send some.
+    pub networks: Vec<IpNet>,
+}
+
+/// Why a lane cannot be started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The MTU is out of range.
+    #[error("an MTU of {mtu} bytes is not possible: from {MTU_MIN} to {longest} is")]
+    Mtu {
+        /// What was asked for.
+        mtu: usize,
+        /// The longest with that NIC.
+        longest: usize,
+    },
+    /// There are too many peers.
+    #[error("{0} peers are too many: {PEERS_MAX} are possible")]
+    Peers(usize),
+    /// Two peers have the same network.
+    #[error(transparent)]
+    Overlap(#[from] Overlap),
+    /// Two peers are at the same place.
+    #[error("{0} and {1} are at the same place: name its networks as one peer's")]
+    SamePlace(String, String),
+    /// The NIC has no completion queue for it.
+    #[error("the NIC cannot serve so many peers: {0}")]
+    Cq(#[from] CqError),
+    /// No thread can be started.
+    #[error("no thread can be started for the lane")]
+    Thread,
+}
+
+impl Config {
+    /// Whether there can be such a lane, as far as can be said without its NIC.
+    ///
+    /// # Errors
+    /// [`StartError`]
+    pub fn check(&self) -> Result<(), StartError> {
+        self.routes().map(drop)
+    }
+
+    fn routes(&self) -> Result<Routes, StartError> {
+        let Config { mtu, peers } = self;
+        if !(MTU_MIN..=MTU_MAX).contains(mtu) {
+            return Err(StartError::Mtu { mtu: *mtu, longest: MTU_MAX });
+        }
+        if peers.len() > PEERS_MAX {
+            return Err(StartError::Peers(peers.len()));
+        }
+        let mut routes = Routes::default();
+        for (at, peer) in peers.iter().enumerate() {
+            if let Some(other) = peers[..at].iter().find(|other| other.host == peer.host) {
+                return Err(StartError::SamePlace(other.name.clone(), peer.name.clone()));
+            }
+            for network in &peer.networks {
+                routes.add(*network, at)?;
+            }
+        }
+        Ok(routes)
+    }
+}
+
+/// A lane that is up. It stays until [`Lane::down`], or the end of the process.
+pub struct Lane<N: Nic, D> {
+    shared: Arc<Shared<N, D>>,
+}
+
+impl<N: Nic + 'static, D: Device> Lane<N, D> {
+    /// Starts a lane between a NIC and a device. `report` is called by its threads.
+    ///
+    /// # Errors
+    /// [`StartError`]
+    pub fn up(
+        nic: N,
+        device: D,
+        config: Config,
+        report: impl Fn(Event) + Send + Sync + 'static,
+    ) -> Result<Lane<N, D>, StartError> {
+        let routes = config.routes()?;
+        let Config { mtu, peers } = config;
+        let longest = MTU_MAX.min(nic.attributes().max_transfer_size as usize);
+        if mtu > longest {
+            return Err(StartError::Mtu { mtu, longest });
+        }
+        let entries = ENTRIES * (peers.len() + 1);
+        let cq = nic.create_cq(entries as u32, 0)?;
+        let shared = Arc::new(Shared {
+            nic: Arc::new(nic),
+            cq,
+            device,
+            mtu,
+            routes,
+            peers: peers.into_iter().map(place).collect(),
+            links: Mutex::default(),
+            last_id: AtomicU64::new(0),
+            counts: Counts::default(),
+            report: Box::new(report),
+            stranger_told: AtomicBool::new(false),
+        });
+        // Peers are awaited before packets are taken.
+        for _ in 0..ACCEPTORS {
+            start(&shared, "lane-accept", |shared| accept::run(shared))?;
+        }
+        start(&shared, "lane-in", |shared| incoming::run(shared))?;
+        start(&shared, "lane-out", outgoing::run)?;
+        Ok(Lane { shared })
+    }
+
+    /// What has become of packets so far.
+    pub fn counters(&self) -> Counters {
+        self.shared.counts.read()
+    }
+
+    /// Ends all connections, so that peers know. Its threads end with the process.
+    pub fn down(&self) {
+        let links: Vec<Link<N>> = lock(&self.shared.links).values().cloned().collect();
+        for link in links {
+            match link {
+                Link::Sender(sender) => sender.vi.disconnect(),
+                Link::Receiver(receiver) => receiver.vi.disconnect(),
+            }
+        }
+    }
+}
+
+fn place<N: Nic>(config: PeerConfig) -> PeerPlace<N> {
+    PeerPlace {
+        name: config.name,
+        address: NetAddress::new(&config.host, DISCRIMINATOR),
+        way: Mutex::new(Peer::default()),
+        receiver: Mutex::new(None),
+        absence: Mutex::new(None),
+    }
+}
+
+fn start<N: Nic + 'static, D: Device>(
+    shared: &Arc<Shared<N, D>>,
+    name: &str,
+    run: fn(&Arc<Shared<N, D>>),
+) -> Result<(), StartError> {
+    let shared = shared.clone();
+    let work = move || run(&shared);
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(work)
+        .map(drop)
+        .map_err(|_| StartError::Thread)
+}

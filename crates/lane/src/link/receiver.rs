@@ -1,0 +1,105 @@
+//! The end of a VI that receives packets.
+
+use super::region::Region;
+use super::{LinkId, MakeError, make_vi};
+use crate::credit::{Posted, RECEIVES, TOLD_MAX};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use via::{Done, Nic, Vi};
+
+/// The end of a VI that receives.
+pub(crate) struct Receiver<N: Nic> {
+    pub(crate) id: LinkId,
+    /// Which peer is at the other end.
+    pub(crate) peer: usize,
+    pub(crate) vi: N::Vi,
+    packets: Region<N>,
+    told: Region<N>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    posted: Posted,
+    /// Packets so far.
+    received: usize,
+    /// What has been told so far, and how much of it is done.
+    told: usize,
+    done: usize,
+}
+
+/// What has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// A message of so many bytes, which are copied.
+    Message(usize),
+    /// Nothing yet.
+    Nothing,
+    /// The connection is gone.
+    Broken,
+}
+
+impl<N: Nic> Receiver<N> {
+    /// An end that can be connected: all its receives are posted.
+    pub(crate) fn new(
+        nic: &Arc<N>,
+        cq: &N::Cq,
+        id: LinkId,
+        peer: usize,
+        mtu: usize,
+    ) -> Result<Receiver<N>, MakeError> {
+        let vi = make_vi(&**nic, cq, id, mtu)?;
+        let packets = Region::new(nic, RECEIVES, mtu)?;
+        let told = Region::new(nic, TOLD_MAX, 0)?;
+        for slot in 0..RECEIVES {
+            vi.post_recv(packets.prepare(slot, mtu, None))?;
+        }
+        let state = State { posted: Posted::new(RECEIVES), received: 0, told: 0, done: 0 };
+        Ok(Receiver { id, peer, vi, packets, told, state: Mutex::new(state) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the other end how many receives are posted, when it is connected.
+    pub(crate) fn begin(&self) {
+        self.tell(&mut self.state());
+    }
+
+    /// Takes the oldest message, and posts its receive again. `buffer` has room for the longest.
+    pub(crate) fn receive(&self, mtu: usize, buffer: &mut [u8]) -> Received {
+        let mut state = self.state();
+        let came = match self.vi.recv_done() {
+            Done::Completion(came) => came,
+            Done::NotDone | Done::Empty => return Received::Nothing,
+        };
+        let Ok(len) = came.result() else { return Received::Broken };
+        let slot = state.received % RECEIVES;
+        let len = len as usize;
+        self.packets.read(slot, &mut buffer[..len]);
+        if self.vi.post_recv(self.packets.prepare(slot, mtu, None)).is_err() {
+            return Received::Broken;
+        }
+        state.received += 1;
+        state.posted.again();
+        self.tell(&mut state);
+        Received::Message(len)
+    }
+
+    fn tell(&self, state: &mut State) {
+        let Some(count) = state.posted.due() else { return };
+        while let Done::Completion(_) = self.vi.send_done() {
+            state.done += 1;
+        }
+        // An honest peer has taken what it was told before it could use so many receives.
+        if state.told - state.done == TOLD_MAX {
+            return;
+        }
+        let slot = state.told % TOLD_MAX;
+        // Where it cannot be posted, the connection is gone, and its receives tell of that.
+        if self.vi.post_send(self.told.prepare(slot, 0, Some(count))).is_ok() {
+            state.told += 1;
+            state.posted.tell(count);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The end of a VI that sends packets.
+
+use super::region::Region;
+use super::{LinkId, MakeError, make_vi};
+use crate::credit::{Allowance, RECEIVES, TOLD_MAX};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use via::{Done, Nic, Vi};
+
+/// Sends at a time: as many as the other end has receives for.
+const SENDS: usize = RECEIVES;
+
+/// The end of a VI that sends.
+pub(crate) struct Sender<N: Nic> {
+    pub(crate) id: LinkId,
+    /// Which peer is at the other end.
+    pub(crate) peer: usize,
+    pub(crate) vi: N::Vi,
+    packets: Region<N>,
+    told: Region<N>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    allowance: Allowance,
+    /// Sends so far, and how many of them are done.
+    sent: usize,
+    done: usize,
+    /// What has been told so far.
+    heard: usize,
+    /// What the other end has done wrong.
+    fault: Option<&'static str>,
+}
+
+/// What has become of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It is on its way.
+    Yes,
+    /// The other end has no receive for it yet.
+    NotYet,
+    /// The NIC is not done with older ones, though the other end says that it has them.
+    Full,
+    /// The connection is gone.
+    Broken,
+}
+
+/// What has come from the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// It has more receives.
+    Receives,
+    /// Nothing yet.
+    Nothing,
+    /// The connection is gone, or the other end has broken the rules.
+    Broken,
+}
+
+impl<N: Nic> Sender<N> {
+    /// An end that can be connected.
+    pub(crate) fn new(
+        nic: &Arc<N>,
+        cq: &N::Cq,
+        id: LinkId,
+        peer: usize,
+        mtu: usize,
+    ) -> Result<Sender<N>, MakeError> {
+        let vi = make_vi(&**nic, cq, id, mtu)?;
+        let packets = Region::new(nic, SENDS, mtu)?;
+        let told = Region::new(nic, TOLD_MAX, 0)?;
+        for slot in 0..TOLD_MAX {
+            vi.post_recv(told.prepare(slot, 0, None))?;
+        }
+        Ok(Sender { id, peer, vi, packets, told, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a packet, if that can be now.
+    pub(crate) fn send(&self, packet: &[u8]) -> Sent {
+        let mut state = self.state();
+        while let Done::Completion(done) = self.vi.send_done() {
+            if done.result().is_err() {
+                return Sent::Broken;
+            }
+            state.done += 1;
+        }
+        if !state.allowance.is_there() {
+            return Sent::NotYet;
+        }
+        if state.sent - state.done == SENDS {
+            return Sent::Full;
+        }
+        let slot = state.sent % SENDS;
+        self.packets.write(slot, packet);
+        if self.vi.post_send(self.packets.prepare(slot, packet.len(), None)).is_err() {
+            return Sent::Broken;
+        }
+        state.sent += 1;
+        state.allowance.use_one();
+        Sent::Yes
+    }
+
+    /// Why no more packets can be sent.
+    pub(crate) fn why(&self) -> String {
+        let fault = self.state().fault.map(str::to_owned);
+        let cause = || self.vi.cause().map(|cause| cause.to_string());
+        fault.or_else(cause).unwrap_or_else(|| "the connection has ended".to_owned())
+    }
+
+    /// Takes the oldest of what the other end has told.
+    pub(crate) fn hear(&self) -> Heard {
+        let mut state = self.state();
+        let told = match self.vi.recv_done() {
+            Done::Completion(told) => told,
+            Done::NotDone | Done::Empty => return Heard::Nothing,
+        };
+        if told.result().is_err() {
+            return Heard::Broken;
+        }
+        let count = told.immediate.map(|count| state.allowance.told(count));
+        if told.length != 0 || count != Some(Ok(())) {
+            state.fault = Some("it tells what cannot be");
+            return Heard::Broken;
+        }
+        let slot = state.heard % TOLD_MAX;
+        state.heard += 1;
+        match self.vi.post_recv(self.told.prepare(slot, 0, None)) {
+            Ok(()) => Heard::Receives,
+            Err(_) => Heard::Broken,
+        }
+    }
+}
+
+impl<N: Nic> PartialEq for Sender<N> {
+    fn eq(&self, other: &Sender<N>) -> bool {
+        self.id == other.id
+    }
+}

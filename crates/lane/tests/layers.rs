@@ -1,0 +1,16 @@
+//! The lane, from its pure parts up.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[
+    &["counters", "credit", "device", "event", "packet", "peer", "routes"],
+    &["link"],
+    &["shared"],
+    &["accept", "connect", "incoming"],
+    &["outgoing"],
+    &["lane"],
+];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &[("link", "credit")]);
+}
