@@ -22,12 +22,13 @@ use crate::connection::Connection;
 use crate::hosts::{Hosts, PeerId};
 use crate::numbers::Reader;
 use crate::port::{Local, Network, Port};
+use crate::privilege::{self, Left};
 use crate::program::{Entrance, Program, Stranger};
 use crate::wire::{Id, Message};
 use crate::{Config, Error, Way};
 use peer::Peer;
 use sovia_link::Channel;
-use sovia_sys::{Fd, clock, poll};
+use sovia_sys::{Fd, call, clock, poll};
 use std::collections::HashMap;
 
 /// Frames to a far NIC that may be on their way.
@@ -121,8 +122,18 @@ impl Nic {
     pub(crate) fn open(config: &Config) -> Result<Nic, Error> {
         let entrance = Entrance::open(&config.name)
             .map_err(|error| Error::Name(config.name.clone(), error))?;
+        // Each program and each peer takes some.
+        call::raise_descriptor_limit();
         let (port, others) = way(config)?;
         let (hosts, reader) = others.unzip();
+        if let Some(reader) = &reader
+            && privilege::give_up(reader).map_err(Error::Privileges)? == Left::Bpf
+        {
+            eprintln!(
+                "sovia-agent: it keeps CAP_BPF, without which this kernel shows it no sequence numbers \
+                 (Linux 5.19 and later need none, nor others with kernel.unprivileged_bpf_disabled=0)"
+            );
+        }
         let epoll = Fd::make(poll::epoll_create).map_err(Error::Kernel)?;
         let mut peers = Vec::new();
         peers.resize_with(hosts.as_ref().map_or(1, |it| it.peers().all().len()), Peer::default);
