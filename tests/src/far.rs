@@ -106,6 +106,11 @@ impl FarNic {
         std::fs::read_to_string(&self.says).expect("what it says")
     }
 
+    /// How often it, and others of its name in that folder, have met another agent.
+    pub fn meetings(&self) -> usize {
+        self.said().matches("is there\n").count()
+    }
+
     /// Where it hears the other agent.
     pub fn listens_at(&self) -> &str {
         &self.listens_at

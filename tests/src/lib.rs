@@ -8,6 +8,7 @@
 
 mod apps;
 mod board;
+mod cluster;
 mod far;
 mod hosts;
 mod lane;
@@ -23,6 +24,7 @@ pub mod walk;
 mod workspace;
 
 pub use apps::c_program;
+pub use cluster::{Cluster, until};
 pub use far::{FarNic, Key};
 pub use hosts::{Agent, Hosts};
 pub use lane::{LaneEnd, LaneNics, LaneScene, Served};

@@ -10,7 +10,7 @@
 //! - `connection`: one VI, from its request to its end; `wire`: what the NICs say to each other, and `bundle`: of which
 //!   several travel together;
 //! - `hosts`: how agents of different hosts know each other, by keys; `numbers`: how they know that two sockets are the ends of one
-//!   connection;
+//!   connection; `privilege`: what a NIC gives up before it hears a frame;
 //! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
 //! - `nic`: what is done when something comes.
 //!
@@ -27,6 +27,7 @@ mod hosts;
 mod nic;
 mod numbers;
 mod port;
+mod privilege;
 mod program;
 mod vouch;
 mod wire;
@@ -89,6 +90,9 @@ pub enum Error {
          it needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.8 or later"
     )]
     Numbers(sovia_sys::Errno),
+    /// It cannot do without privileges that it has.
+    #[error("the privileges that it needed for the start cannot be given up: {0}")]
+    Privileges(sovia_sys::Errno),
     /// The kernel refuses what every NIC needs.
     #[error("the kernel refuses to let it wait: {0}")]
     Kernel(sovia_sys::Errno),

@@ -50,6 +50,14 @@ impl Reader {
         Program::load(&code()).map(Reader)
     }
 
+    /// Whether numbers can be read now.
+    ///
+    /// # Errors
+    /// What the kernel says to the try.
+    pub(crate) fn check(&self) -> sovia_sys::Result<()> {
+        self.0.run(&[0; PACKET]).map(drop)
+    }
+
     /// The numbers of the open connection whose socket has these addresses in the calling thread's network namespace.
     pub(crate) fn read(
         &self,

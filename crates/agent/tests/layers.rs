@@ -3,7 +3,7 @@
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
     &["hosts", "numbers", "port"],
-    &["vouch", "wire"],
+    &["privilege", "vouch", "wire"],
     &["bundle", "program"],
     &["connection"],
     &["nic"],

@@ -86,7 +86,7 @@ pub(crate) struct Known {
     frame_max: usize,
     /// Whether this agent connects, and the other one knocks.
     connects: bool,
-    /// The next try, unless none is to be made.
+    /// The next try, while there is no conversation; one that knocks makes one only.
     retry: Option<Retry>,
     /// The conversation with it, once both have agreed.
     current: Option<Number>,
@@ -301,7 +301,10 @@ impl Hosts {
         {
             let earlier = known.current.replace(number);
             let trying = known.trying.take().filter(|it| *it != number);
-            (known.retry, known.told) = (None, String::new());
+            known.told.clear();
+            if let Some(retry) = &mut known.retry {
+                retry.succeeded();
+            }
             self.guests.remove(&number);
             earlier.into_iter().chain(trying).for_each(|number| self.forget(number));
             let address = self.config.peers.all()[peer].address;
@@ -335,6 +338,8 @@ impl Hosts {
         frames: Vec<Vec<u8>>,
         happened: &mut Vec<(PeerId, Event)>,
     ) {
+        // An agent that does not know this one's key ends the connection without an answer.
+        let has_answered = self.talks.get(&number).is_some_and(|talk| talk.peer().is_some());
         self.forget(number);
         let holds = |known: &Known| [known.current, known.trying].contains(&Some(number));
         let Some(peer) = self.known.iter().position(holds) else {
@@ -343,13 +348,11 @@ impl Hosts {
         let known = &mut self.known[peer];
         if known.current == Some(number) {
             known.current = None;
-            // The agent that connects tries at once.
-            known.retry = known.connects.then(Retry::at_once);
             happened.extend(frames.into_iter().map(|frame| (peer, Event::Frame(frame))));
             happened.push((peer, Event::Lost));
         } else {
             known.trying = None;
-            if !known.connects && matches!(over, Over::Hangup) {
+            if !known.connects && has_answered && matches!(over, Over::Hangup) {
                 // A knock that has been heard.
                 return;
             }

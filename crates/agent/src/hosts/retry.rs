@@ -9,12 +9,14 @@ const LONGEST_NS: u64 = 32_000_000_000;
 pub(super) struct Retry {
     due: u64,
     wait: u64,
+    /// When there could be a next try at the soonest.
+    soonest: u64,
 }
 
 impl Retry {
     /// At once.
     pub(super) fn at_once() -> Retry {
-        Retry { due: 0, wait: FIRST_NS }
+        Retry { due: 0, wait: FIRST_NS, soonest: 0 }
     }
 
     /// When it is due (nanoseconds of the monotonic clock).
@@ -31,7 +33,14 @@ impl Retry {
     /// A try is made.
     pub(super) fn tried(&mut self, now: u64) {
         self.due = now.saturating_add(self.wait);
+        self.soonest = now.saturating_add(FIRST_NS);
         self.wait = (2 * self.wait).min(LONGEST_NS);
+    }
+
+    /// The last try has led to a conversation. When that is over the next one is due at once, unless the last one has just been
+    /// made: agents that have the same key by mistake would else replace each other without end.
+    pub(super) fn succeeded(&mut self) {
+        (self.due, self.wait) = (self.soonest, FIRST_NS);
     }
 }
 
@@ -50,6 +59,18 @@ mod tests {
             now = retry.due();
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 32, 32]);
+    }
+
+    #[test]
+    fn after_a_conversation_the_next_try_is_due_at_once_but_not_sooner_than_the_first_wait() {
+        let mut retry = Retry::at_once();
+        retry.tried(0);
+        retry.tried(FIRST_NS);
+        retry.succeeded();
+        assert_eq!(retry.due(), 2 * FIRST_NS);
+        assert!(!retry.is_due(FIRST_NS + FIRST_NS / 2) && retry.is_due(9 * FIRST_NS));
+        retry.tried(9 * FIRST_NS);
+        assert_eq!(retry.due(), 10 * FIRST_NS, "waits begin anew");
     }
 
     #[test]

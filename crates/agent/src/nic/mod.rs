@@ -22,12 +22,13 @@ use crate::connection::Connection;
 use crate::hosts::{Hosts, PeerId};
 use crate::numbers::Reader;
 use crate::port::{Local, Network, Port};
+use crate::privilege::{self, Left};
 use crate::program::{Entrance, Program, Stranger};
 use crate::wire::{Id, Message};
 use crate::{Config, Error, Way};
 use peer::Peer;
 use sovia_link::{Channel, Control};
-use sovia_sys::{Fd, clock, poll};
+use sovia_sys::{Fd, call, clock, poll};
 use std::collections::HashMap;
 
 /// Frames to a far NIC that may be on their way: of Ethernet's usual length 6 MB, which a path of a gigabit a second holds in
@@ -130,8 +131,18 @@ impl Nic {
     pub(crate) fn open(config: &Config) -> Result<Nic, Error> {
         let entrance = Entrance::open(&config.name)
             .map_err(|error| Error::Name(config.name.clone(), error))?;
+        // Each program and each peer takes some.
+        call::raise_descriptor_limit();
         let (port, others) = way(config)?;
         let (hosts, reader) = others.unzip();
+        if let Some(reader) = &reader
+            && privilege::give_up(reader).map_err(Error::Privileges)? == Left::Bpf
+        {
+            eprintln!(
+                "sovia-agent: it keeps CAP_BPF, without which this kernel shows it no sequence numbers \
+                 (Linux 5.19 and later need none, nor others with kernel.unprivileged_bpf_disabled=0)"
+            );
+        }
         let epoll = Fd::make(poll::epoll_create).map_err(Error::Kernel)?;
         let control = if hosts.is_some() { config.control } else { Control::Fixed };
         let mut peers = Vec::new();

@@ -72,6 +72,30 @@ pub fn keep_capabilities(kept: &[u32]) -> Result<()> {
     sys!(capset, header.as_ptr(), data.as_ptr()).map(drop)
 }
 
+/// Puts the capabilities of the calling thread to use, or sets them aside: it has them still, and the kernel grants nothing by
+/// them.
+///
+/// # Errors
+/// What the kernel says; not for want of a privilege.
+pub fn use_capabilities(are_used: bool) -> Result<()> {
+    let header = [CAPABILITY_VERSION_3, 0];
+    let mut data = capabilities()?;
+    for half in data.chunks_exact_mut(3) {
+        half[0] = if are_used { half[1] } else { 0 };
+    }
+    sys!(capset, header.as_ptr(), data.as_ptr()).map(drop)
+}
+
+/// Takes every capability out of the calling thread's bounding set, so that no program that it becomes has one; as far as the
+/// kernel lets it, which takes `CAP_SETPCAP`.
+pub fn drop_bounding_set() {
+    // The kernel refuses the first number that is no capability.
+    let mut capability = 0;
+    while capability < 64 && prctl(libc::PR_CAPBSET_DROP, capability).is_ok() {
+        capability += 1;
+    }
+}
+
 /// Copies words of this process's memory, at an address that may be a bad one; whether it could.
 pub fn read_own(address: usize, out: &mut [u32]) -> bool {
     let len = size_of_val(out);

@@ -1,0 +1,177 @@
+//! Several hosts on a switch, each with an agent that knows all others.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::far::{FarNic, Key};
+use crate::hosts::Hosts;
+use crate::launch::{Launch, Running};
+use crate::pairing::Stack;
+use crate::programs::skipped;
+use crate::workspace::{TempDir, all_may_read, sovia};
+
+const WATCHDOG: Duration = Duration::from_secs(120);
+/// Where Redis listens, and where agents hear each other.
+const PORT: &str = "7542";
+const AGENTS: u16 = 7471;
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/neighbours.py");
+
+/// Waits until something holds.
+///
+/// # Panics
+/// With `what`, when the watchdog has lost its patience.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + WATCHDOG;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Hosts on a switch, whose programs and agents run as one user.
+#[derive(Debug)]
+pub struct Cluster {
+    hosts: Hosts,
+    folder: TempDir,
+    keys: Vec<Key>,
+    /// The words by which a program becomes that user's, and those by which an agent does, with what it needs to begin.
+    user: [String; 2],
+}
+
+impl Cluster {
+    /// Of root's; `None` where there can be none, which is told.
+    ///
+    /// # Panics
+    /// If what it needs cannot be made.
+    pub fn new(test: &str, count: usize, programs: &[&str]) -> Option<Self> {
+        if skipped(test, &[&["ip", "python3"], programs].concat()) {
+            return None;
+        }
+        let Some(hosts) = Hosts::on_a_switch(count) else {
+            println!("SKIPPED: {test}: no network namespace can be made");
+            return None;
+        };
+        let folder = TempDir::new();
+        let keys: Vec<Key> = (0..count).map(|n| Key::new(&folder, &format!("key{n}"))).collect();
+        // Each knows all others, by a file.
+        for own in 0..count {
+            let others = (0..count).filter(|&other| other != own);
+            let line = |n: usize| format!("{} {} # host {n}\n", keys[n].public, place(n));
+            let lines: String = others.map(line).collect();
+            std::fs::write(folder.path().join(format!("peers{own}")), lines).expect("a file");
+        }
+        Some(Self { hosts, folder, keys, user: Default::default() })
+    }
+
+    /// Of a user without privileges, whose agents have those alone that they need to begin.
+    ///
+    /// # Panics
+    /// If what it needs cannot be made.
+    pub fn of_user(test: &str, user: u32, count: usize, programs: &[&str]) -> Option<Self> {
+        if skipped(test, &["setpriv"]) {
+            return None;
+        }
+        if !all_may_read(&sovia()) || !all_may_read(Path::new(SCRIPT)) {
+            println!("SKIPPED: {test}: other users may not read the build");
+            return None;
+        }
+        let mut cluster = Self::new(test, count, programs)?;
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(cluster.folder.path(), all).expect("the folder is this process's");
+        for key in &cluster.keys {
+            chown(key.file(), Some(user), Some(user)).expect("the file is this process's");
+        }
+        let program = format!("setpriv --reuid {user} --regid {user} --clear-groups");
+        // CAP_NET_ADMIN and CAP_BPF, of which an old setpriv has no name.
+        let capabilities = "+net_admin,+cap_39";
+        let agent = format!("{program} --inh-caps {capabilities} --ambient-caps {capabilities}");
+        cluster.user = [program, agent];
+        Some(cluster)
+    }
+
+    /// The agent of a host; `None` if there can be none here, which is told.
+    ///
+    /// # Panics
+    /// If it does not start for another reason.
+    pub fn agent(&self, test: &str, host: usize) -> Option<FarNic> {
+        let prefix = format!("{} {}", self.hosts.prefix(host), self.user[1]);
+        let file = self.folder.path().join(format!("peers{host}"));
+        let options = ["--peers", file.to_str().expect("a plain name")];
+        let (place, name) = (place(host), name(host));
+        let at = (place.as_str(), &self.keys[host]);
+        FarNic::start_with(&self.folder, &prefix, &name, at, &options)
+            .inspect_err(|said| {
+                assert!(said.contains("needs CAP_BPF"), "{said}");
+                println!("SKIPPED: {test}: {}", said.trim());
+            })
+            .ok()
+    }
+
+    /// All agents, which have met each other.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn agents(&self, test: &str) -> Option<Vec<FarNic>> {
+        let count = self.keys.len();
+        let agents: Vec<FarNic> = (0..count).map_while(|host| self.agent(test, host)).collect();
+        if agents.len() < count {
+            return None;
+        }
+        until("the agents do not meet", || agents.iter().all(|it| it.meetings() >= count - 1));
+        Some(agents)
+    }
+
+    /// Starts a program on a host, by the rule that its agent carries what it can.
+    pub fn start(&self, host: usize, words: &[&str]) -> Running {
+        let prefix = format!("{} {}", self.hosts.prefix(host), self.user[0]);
+        let prefix: Vec<&str> = prefix.split_whitespace().collect();
+        Launch::new(Stack::Sovia, words)
+            .by(&prefix)
+            .verbose(true)
+            .env("SOVIA_RULES", &format!("nic:name={}", name(host)))
+            .current_dir(self.folder.path())
+            .start()
+    }
+
+    /// A Redis on the first host.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn redis(&self) -> Running {
+        let server = ["redis-server", "--port", PORT, "--bind", Hosts::ADDRESSES[0]];
+        let server = [&server[..], &["--protected-mode", "no", "--save", ""]].concat();
+        let server = self.start(0, &server);
+        until("the server does not listen", || server.stdout_so_far().contains("Ready to accept"));
+        server
+    }
+
+    /// A program on a host that asks it, as a case of `apps-py/neighbours.py` does.
+    pub fn asks(&self, host: usize, case: &str) -> Running {
+        let folder = self.folder.path().to_str().expect("a plain name");
+        self.start(host, &["python3", SCRIPT, "ask", case, Hosts::ADDRESSES[0], PORT, "", folder])
+    }
+
+    /// Redis' own benchmark on a host, which asks it so often.
+    pub fn benchmark(&self, host: usize, requests: u32) -> Running {
+        let (address, requests) = (Hosts::ADDRESSES[0], requests.to_string());
+        let at = ["redis-benchmark", "-h", address, "-p", PORT, "-q", "-t", "set,get"];
+        self.start(host, &[&at[..], &["-c", "20", "-n", &requests]].concat())
+    }
+
+    /// Tells those that ask until they are told that it is enough.
+    ///
+    /// # Panics
+    /// If that cannot be written.
+    pub fn enough(&self) {
+        std::fs::write(self.folder.path().join("enough"), "").expect("a file");
+    }
+}
+
+fn place(host: usize) -> String {
+    format!("{}:{AGENTS}", Hosts::ADDRESSES[host])
+}
+
+fn name(host: usize) -> String {
+    format!("host{host}")
+}
