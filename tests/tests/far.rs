@@ -346,6 +346,60 @@ fn ends_of_two_connections_with_the_same_addresses_are_told_apart() {
     }
 }
 
+/// A firewall that forgets, an address that moves, a link that is down for a while: the agents' own connection ends, and those
+/// that they carry go on in the next one.
+#[test]
+fn connections_outlive_the_agents_conversation() {
+    let test = "connections_outlive_the_agents_conversation";
+    let Some(scene) = Scene::set(test, &["redis-server", "redis-benchmark", "ss"]) else { return };
+    let agents = [0, 1].map(|host| scene.agent(test, host));
+    let [Some(a), Some(b)] = &agents else { return };
+    let met = |times: usize| {
+        [a, b].iter().all(|agent| agent.said().matches("is there\n").count() >= times)
+    };
+    until("the agents do not meet", || met(1));
+    let run = |words: &str| {
+        let mut command = std::process::Command::new("ip");
+        let output = command.args(words.split_whitespace()).output().expect("ip starts");
+        assert!(output.status.success(), "{words}: {output:?}");
+    };
+    let address = Hosts::ADDRESSES[1];
+    let server = ["redis-server", "--port", PORT, "--bind", address, "--protected-mode", "no"];
+    let server = scene.start(1, &[&server[..], &["--save", ""]].concat());
+    until("the server does not listen", || server.stdout_so_far().contains("Ready to accept"));
+    // For as long as it is not ended.
+    let benchmark = ["redis-benchmark", "-h", address, "-p", PORT, "-l", "-n", "3000", "-c", "8"];
+    let size = ["-d", "3000", "-t", "set,get", "-q"];
+    let benchmark = scene.start(0, &[&benchmark[..], &size].concat());
+    let name = scene.hosts.name(0).to_owned();
+    let served = || benchmark.stdout_so_far().matches("requests per second").count();
+    until("nothing is served", || served() >= 2);
+    for cut in 1..=4 {
+        let down = cut % 2 == 0;
+        if down {
+            run(&format!("-n {name} link set way down"));
+        }
+        run(&format!(
+            "netns exec {name} ss -K state established ( sport = :{AGENTS} or dport = :{AGENTS} )"
+        ));
+        if down {
+            run(&format!("-n {name} link set way up"));
+        }
+        until("the agents do not meet again", || met(1 + cut));
+        let before = served();
+        until("nothing is served any more", || served() >= before + 2);
+    }
+    benchmark.signal(libc::SIGINT);
+    let outcome = benchmark.finish(WATCHDOG);
+    server.signal(libc::SIGTERM);
+    let served = server.finish(WATCHDOG);
+    assert!(!outcome.stderr.contains("Error") && !outcome.stdout.contains("Error"), "{outcome:?}");
+    for agent in [a, b] {
+        assert!(!agent.said().contains("connections end"), "{}", agent.said());
+    }
+    assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 8));
+}
+
 /// Whoever can reach its ports: neither frames nor conversations of strangers do anything to an agent.
 #[test]
 fn strangers_at_its_ports_change_nothing() {

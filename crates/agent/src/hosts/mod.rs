@@ -1,8 +1,12 @@
 //! How agents of different hosts know each other: a TCP connection between each two, on which each shows that it has its key,
 //! and on which they agree on a channel for the frames of their NICs.
 //!
-//! The connection stays for as long as both are there: that it ends is how one learns that the other has died, at once if a
-//! process has and the host lives. It carries frames, too, where UDP does not. Of two agents the one with the smaller public
+//! The connection stays for as long as both are there and the network joins them. It carries frames, too, where UDP does not. When
+//! it ends the agents try to have another one. Where both then have the channel of the last one still, that goes on, and the programs
+//! notice nothing: a network may be away for long, as for TCP, and an agent may stand still. That the other agent has died is
+//! known from two things alone: nobody listens where it did, or one that has come does not have the channel.
+//!
+//! Of two agents the one with the smaller public
 //! key connects, with waits that double while the other one is not there. The other one knocks when it starts: it connects once,
 //! shows its key, and is connected to at once. So neither has to be started first, and neither waits for the other's next try.
 //!
@@ -51,27 +55,45 @@ pub struct Config {
     pub peers: Peers,
 }
 
-/// What a channel between two NICs is like.
+/// A channel between two NICs, by what its frames bear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Agreed {
-    pub(crate) channel: u32,
+pub(crate) struct Channel {
+    pub(crate) number: u32,
     /// This agent's epoch, and the other's.
     pub(crate) epochs: [u32; 2],
-    /// Bytes of a frame.
+}
+
+impl Channel {
+    /// The same channel, as the other agent has it.
+    fn mirrored(self) -> Channel {
+        let [own, other] = self.epochs;
+        Channel { epochs: [other, own], ..self }
+    }
+}
+
+/// What two agents have agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub(crate) channel: Channel,
+    /// Both have it still, from an earlier conversation.
+    pub(crate) is_held: bool,
+    /// Bytes of a frame of a new one.
     pub(crate) frame_max: usize,
 }
 
 /// What has happened.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The other agent is there, another one than before if there was one.
+    /// The other agent is there: with the channel that goes on, or with a new one, and then it is another agent than before.
     Met(Agreed),
     /// A frame has come in the conversation.
     Frame(Vec<u8>),
     /// The conversation may have room for frames.
     Room,
-    /// The other agent has gone.
+    /// The conversation is over. The other agent may be there still.
     Lost,
+    /// The other agent has died.
+    Gone,
 }
 
 /// A conversation by its number, and the token by which it is watched.
@@ -92,6 +114,8 @@ pub(crate) struct Known {
     current: Option<Number>,
     /// The try that is under way.
     trying: Option<Number>,
+    /// The channel to it, for as long as it is not known to have died.
+    held: Option<Channel>,
     /// What was told last of why there is no conversation.
     told: String,
 }
@@ -129,6 +153,7 @@ impl Hosts {
             retry: Some(Retry::at_once()),
             current: None,
             trying: None,
+            held: None,
             told: String::new(),
         };
         let known = config.peers.all().iter().zip(frame_max).map(known).collect();
@@ -179,7 +204,7 @@ impl Hosts {
             }
         }
         // Those that have come are heard before others are tried.
-        self.try_due(now);
+        self.try_due(now, &mut happened);
         happened
     }
 
@@ -208,7 +233,7 @@ impl Hosts {
     }
 
     /// Tries to connect where that is due.
-    fn try_due(&mut self, now: u64) {
+    fn try_due(&mut self, now: u64, happened: &mut Vec<(PeerId, Event)>) {
         for peer in 0..self.known.len() {
             let known = &mut self.known[peer];
             let is_due = known.retry.is_some_and(|retry| retry.is_due(now));
@@ -216,15 +241,27 @@ impl Hosts {
                 continue;
             }
             match &mut known.retry {
-                Some(retry) if known.connects => retry.tried(now),
+                // With connections that depend on it, whether the other agent lives must be found out.
+                Some(retry) if known.connects || known.held.is_some() => retry.tried(now),
                 // One that has not been heard by the other agent is not needed: that one connects when it starts.
                 retry => *retry = None,
             }
             match self.connect(peer) {
                 Ok(number) => self.known[peer].trying = Some(number),
-                Err(error) => self.tell(peer, &error.into()),
+                Err(error) => self.has_failed(peer, &error.into(), happened),
             }
         }
+    }
+
+    /// A try to connect has come to nothing.
+    fn has_failed(&mut self, peer: PeerId, over: &Over, happened: &mut Vec<(PeerId, Event)>) {
+        let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if matches!(over, Over::Stream(error) if is_refused(error))
+            && self.known[peer].held.take().is_some()
+        {
+            happened.push((peer, Event::Gone));
+        }
+        self.tell(peer, over);
     }
 
     fn connect(&mut self, peer: PeerId) -> io::Result<Number> {
@@ -274,7 +311,10 @@ impl Hosts {
             let known = &known[peer];
             // A knock is answered by a connection, and not here.
             let is_knock_of_peer = known.connects && !is_first;
-            let own = if is_knock_of_peer { None } else { Some(Terms::draw(known.frame_max)?) };
+            let own = match is_knock_of_peer {
+                true => None,
+                false => Some(Terms::draw(known.frame_max, known.held)?),
+            };
             Some(Admitted { peer, own })
         });
         if talk.has_more {
@@ -282,6 +322,7 @@ impl Hosts {
         }
         let (peer, is_first) = (talk.peer(), talk.is_first);
         let (agreed, has_spoken) = (talk.agreed(), talk.has_spoken());
+        let said_held = talk.said_held();
         let frames = core::mem::take(&mut talk.frames);
         if let Err(over) = heard {
             return self.end(number, &over, frames, happened);
@@ -291,14 +332,19 @@ impl Hosts {
         if known.connects && !is_first {
             if has_spoken {
                 self.forget(number);
-                self.knocked(peer);
+                self.knocked(peer, happened);
             }
             return;
+        }
+        if agreed.is_some() && known.current != Some(number) && said_held != known.held {
+            // What has happened since makes it untrue, and the other agent may go by it.
+            return self.end(number, &Over::Hangup, frames, happened);
         }
         if known.connects == is_first
             && let Some(agreed) = agreed
             && known.current != Some(number)
         {
+            known.held = Some(agreed.channel);
             let earlier = known.current.replace(number);
             let trying = known.trying.take().filter(|it| *it != number);
             known.told.clear();
@@ -317,13 +363,14 @@ impl Hosts {
         }
     }
 
-    /// A peer that does not connect has said that it is there.
-    fn knocked(&mut self, peer: PeerId) {
+    /// A peer that does not connect has said that it is there, and that it has no conversation.
+    fn knocked(&mut self, peer: PeerId, happened: &mut Vec<(PeerId, Event)>) {
         let known = &mut self.known[peer];
-        if known.current.is_some() {
-            return;
-        }
         known.retry = Some(Retry::at_once());
+        if let Some(current) = known.current.take() {
+            happened.push((peer, Event::Lost));
+            return self.forget(current);
+        }
         // One that is under way may be of the time before it was there.
         if let Some(trying) = known.trying.take() {
             self.forget(trying);
@@ -348,6 +395,9 @@ impl Hosts {
         let known = &mut self.known[peer];
         if known.current == Some(number) {
             known.current = None;
+            if !known.connects {
+                known.retry = Some(Retry::at_once());
+            }
             happened.extend(frames.into_iter().map(|frame| (peer, Event::Frame(frame))));
             happened.push((peer, Event::Lost));
         } else {
@@ -356,6 +406,7 @@ impl Hosts {
                 // A knock that has been heard.
                 return;
             }
+            return self.has_failed(peer, over, happened);
         }
         self.tell(peer, over);
     }

@@ -1,10 +1,10 @@
 //! One conversation: a TCP connection to what may be another agent, and what has come in it.
 
-use super::Agreed;
 use super::key::PublicKey;
 use super::peers::PeerId;
 use super::secure::{Ended, Secure};
 use super::terms::{BadTerms, Terms};
+use super::{Agreed, Channel};
 use core::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Read, Write};
@@ -90,11 +90,21 @@ impl Talk {
     /// What both have agreed on.
     pub(super) fn agreed(&self) -> Option<Agreed> {
         let (own, theirs) = (self.admitted?.own?, self.theirs?);
-        Some(Agreed {
-            channel: if self.is_first { own.channel } else { theirs.channel },
+        let held = own.held.filter(|held| theirs.held == Some(held.mirrored()));
+        let drawn = || Channel {
+            number: if self.is_first { own.channel } else { theirs.channel },
             epochs: [own.epoch, theirs.epoch],
+        };
+        Some(Agreed {
+            is_held: held.is_some(),
+            channel: held.unwrap_or_else(drawn),
             frame_max: own.frame_max.min(theirs.frame_max) as usize,
         })
+    }
+
+    /// The channel that this agent has said to have still.
+    pub(super) fn said_held(&self) -> Option<Channel> {
+        self.admitted?.own?.held
     }
 
     /// Whether a frame is taken now.

@@ -2,21 +2,27 @@
 //!
 //! | offset | length | field, big-endian |
 //! |---|---|---|
-//! | 0 | 2 | version of what the NICs say: 1 |
+//! | 0 | 2 | version of what the NICs say: 2 |
 //! | 2 | 2 | zero |
 //! | 4 | 4 | bytes of the longest frame that the speaker takes |
 //! | 8 | 4 | the number of the channel; the one counts that the agent says which has connected |
 //! | 12 | 4 | the speaker's epoch in that channel, not zero |
+//! | 16 | 4 | the number of the channel to the hearer that the speaker still has from an earlier conversation |
+//! | 20 | 4 | the speaker's epoch in it; zero: it has none |
+//! | 24 | 4 | the hearer's epoch in it; zero: it has none |
 //!
 //! Number and epochs are drawn at random for each conversation. They are in each frame (docs/wire.md), and another station
-//! does not know them, so it can send nothing that either NIC would take for its peer's.
+//! does not know them, so it can send nothing that either NIC would take for its peer's. Where both still have the same channel
+//! it goes on, and nothing that was on its way is lost; else it is forgotten, and the new one begins.
+
+use super::Channel;
 
 /// The version of the messages of [`crate::wire`] and of `sovia-reflect`.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// The shortest frames with which a NIC works.
 const FRAME_LEAST: u32 = 512;
 /// Bytes of terms.
-const LEN: usize = 16;
+const LEN: usize = 28;
 
 /// One agent's part of what a channel is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +30,8 @@ pub(super) struct Terms {
     pub(super) frame_max: u32,
     pub(super) channel: u32,
     pub(super) epoch: u32,
+    /// The channel that it still has.
+    pub(super) held: Option<Channel>,
 }
 
 /// Why terms are of no use.
@@ -41,21 +49,23 @@ pub(super) enum BadTerms {
 
 impl Terms {
     /// For a new conversation.
-    pub(super) fn draw(frame_max: usize) -> Option<Terms> {
+    pub(super) fn draw(frame_max: usize, held: Option<Channel>) -> Option<Terms> {
         let frame_max = u32::try_from(frame_max).unwrap_or(u32::MAX);
         let mut bytes = [0; 8];
         let drawn = sovia_sys::call::getrandom(&mut bytes).ok()?;
         let [a, b, c, d, e, f, g, h] = bytes;
         let (channel, epoch) = (u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h]));
-        (drawn == bytes.len()).then_some(Terms { frame_max, channel, epoch: epoch.max(1) })
+        let epoch = epoch.max(1);
+        (drawn == bytes.len()).then_some(Terms { frame_max, channel, epoch, held })
     }
 
     pub(super) fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[..2].copy_from_slice(&VERSION.to_be_bytes());
-        for (place, word) in
-            bytes[4..].chunks_exact_mut(4).zip([self.frame_max, self.channel, self.epoch])
-        {
+        let held = self.held.unwrap_or(Channel { number: 0, epochs: [0; 2] });
+        let words = [self.frame_max, self.channel, self.epoch];
+        let words = words.into_iter().chain([held.number]).chain(held.epochs);
+        for (place, word) in bytes[4..].chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_be_bytes());
         }
         bytes
@@ -69,8 +79,18 @@ impl Terms {
         }
         let bytes: &[u8; LEN] = bytes.try_into().map_err(|_| BadTerms::Nonsense)?;
         let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
-        let terms = Terms { frame_max: word(4), channel: word(8), epoch: word(12) };
-        let can_be = bytes[2..4] == [0; 2] && terms.frame_max >= FRAME_LEAST && terms.epoch != 0;
+        let held = Channel { number: word(16), epochs: [word(20), word(24)] };
+        let has_held = held.epochs != [0; 2];
+        let terms = Terms {
+            frame_max: word(4),
+            channel: word(8),
+            epoch: word(12),
+            held: has_held.then_some(held),
+        };
+        let can_be = bytes[2..4] == [0; 2]
+            && terms.frame_max >= FRAME_LEAST
+            && terms.epoch != 0
+            && (has_held && !held.epochs.contains(&0) || word(16) == 0);
         can_be.then_some(terms).ok_or(BadTerms::Nonsense)
     }
 }
@@ -81,9 +101,12 @@ mod tests {
 
     #[test]
     fn terms_survive_their_encoding_and_nothing_else_is_taken_for_some() {
-        let terms = Terms::draw(1472).unwrap();
-        let bytes = terms.encode();
-        assert_eq!(Terms::decode(&bytes), Ok(terms));
+        let held = Some(Channel { number: 7, epochs: [8, 9] });
+        for held in [None, held] {
+            let terms = Terms::draw(1472, held).unwrap();
+            assert_eq!(Terms::decode(&terms.encode()), Ok(terms));
+        }
+        let bytes = Terms::draw(1472, held).unwrap().encode();
         for len in 0..LEN {
             assert_eq!(Terms::decode(&bytes[..len]), Err(BadTerms::Nonsense), "{len}");
         }
@@ -92,14 +115,16 @@ mod tests {
             bytes.splice(at..at + new.len(), new.iter().copied());
             Terms::decode(&bytes)
         };
-        assert_eq!(with(0, &[0, 2]), Err(BadTerms::Version(2)));
+        assert_eq!(with(0, &[0, 1]), Err(BadTerms::Version(1)));
         assert_eq!(with(3, &[1]), Err(BadTerms::Nonsense));
         assert_eq!(with(4, &[0, 0, 1, 255]), Err(BadTerms::Nonsense), "511 bytes");
         assert_eq!(with(12, &[0; 4]), Err(BadTerms::Nonsense), "no epoch");
+        assert_eq!(with(20, &[0; 4]), Err(BadTerms::Nonsense), "half a channel");
+        assert_eq!(with(20, &[0; 8]), Err(BadTerms::Nonsense), "a channel without epochs");
     }
 
     #[test]
     fn no_two_are_drawn_alike() {
-        assert_ne!(Terms::draw(1472), Terms::draw(1472));
+        assert_ne!(Terms::draw(1472, None), Terms::draw(1472, None));
     }
 }

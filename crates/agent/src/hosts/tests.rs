@@ -72,8 +72,8 @@ fn agents_that_know_each_other_meet_and_agree() {
             let theirs = met(&happened[other]);
             let theirs = theirs.iter().find(|(peer, _)| peer + usize::from(*peer >= other) == own);
             let (_, theirs) = theirs.unwrap();
-            assert_eq!(agreed.channel, theirs.channel);
-            assert_eq!(agreed.epochs, [theirs.epochs[1], theirs.epochs[0]]);
+            assert!(!agreed.is_held);
+            assert_eq!(agreed.channel, theirs.channel.mirrored());
         }
     }
     let frames: [&[u8]; 2] = [b"first", b"second"];
@@ -118,12 +118,64 @@ fn agent_that_ends_is_missed_and_one_that_comes_again_is_met_again() {
         until(all, 0, |all| all.iter().all(|events| !met(events).is_empty()));
         agents[again] = None;
         let stays = agents[1 - again].as_mut().unwrap();
-        let happened = until(&mut [stays], 1, |all| !all[0].is_empty());
-        assert_eq!(happened[0], [(0, Event::Lost)]);
+        let happened = until(&mut [stays], NEXT, |all| all[0].len() >= 2);
+        assert_eq!(happened[0], [(0, Event::Lost), (0, Event::Gone)], "nobody listens there");
         agents[again] = Some(agent(&keys, &places, again));
         let [first, second] = &mut agents;
         let all = &mut [first.as_mut().unwrap(), second.as_mut().unwrap()];
-        until(all, 1, |all| all.iter().all(|events| !met(events).is_empty()));
+        until(all, 2 * NEXT, |all| all.iter().all(|events| !met(events).is_empty()));
+    }
+}
+
+/// A time at which the next try is due.
+const NEXT: u64 = 10_000_000_000;
+
+/// Ends the conversation of an agent as the network may, without a word to it.
+fn cut(agent: &mut Hosts) {
+    let number = agent.known[0].current.unwrap();
+    agent.talks[&number].stream().shutdown(std::net::Shutdown::Both).unwrap();
+}
+
+fn meeting(agents: &mut [&mut Hosts], now: u64) -> Vec<Vec<(PeerId, Event)>> {
+    until(agents, now, |all| all.iter().all(|events| !met(events).is_empty()))
+}
+
+#[test]
+fn channel_goes_on_in_the_next_conversation_of_the_same_two_agents() {
+    let (keys, places) = (keys::<2>(), places::<2>(6));
+    let [mut first, mut second] = [0, 1].map(|own| agent(&keys, &places, own));
+    let begun = meeting(&mut [&mut first, &mut second], 0);
+    let [begun, _] = [0, 1].map(|own| met(&begun[own])[0].1);
+    for (n, side) in [0, 1, 0].into_iter().enumerate() {
+        cut(if side == 0 { &mut first } else { &mut second });
+        let happened = meeting(&mut [&mut first, &mut second], (n as u64 + 1) * NEXT);
+        for events in &happened {
+            assert_eq!(events[0], (0, Event::Lost), "{events:?}");
+            assert!(events.iter().all(|(_, event)| *event != Event::Gone), "{events:?}");
+            assert!(met(events)[0].1.is_held);
+        }
+        assert_eq!(met(&happened[0])[0].1.channel, begun.channel);
+        assert_eq!(met(&happened[1])[0].1.channel, begun.channel.mirrored());
+    }
+}
+
+#[test]
+fn channel_does_not_go_on_with_an_agent_that_has_begun_anew() {
+    let (keys, places) = (keys::<2>(), places::<2>(7));
+    for again in [0, 1] {
+        let mut agents = [0, 1].map(|own| Some(agent(&keys, &places, own)));
+        let [first, second] = &mut agents;
+        meeting(&mut [first.as_mut().unwrap(), second.as_mut().unwrap()], 0);
+        // It is there again before the other one has found out that it was not.
+        drop(agents[again].take());
+        agents[again] = Some(agent(&keys, &places, again));
+        let [first, second] = &mut agents;
+        let all = &mut [first.as_mut().unwrap(), second.as_mut().unwrap()];
+        let happened = meeting(all, NEXT);
+        for events in &happened {
+            let (_, agreed) = met(events).pop().unwrap();
+            assert!(!agreed.is_held, "{events:?}");
+        }
     }
 }
 

@@ -133,7 +133,7 @@ impl Nic {
 
     fn transmit_to(&mut self, peer: PeerId) -> Sent {
         let (state, nothing) = (&mut self.peers[peer], Sent { any: false, has_room: true });
-        let Some(channel) = &mut state.channel else { return nothing };
+        let Some(channel) = state.channel.as_mut().filter(|_| state.is_met) else { return nothing };
         // Where there is no room it goes when there is some.
         state.bundle.send(channel);
         if state.route != Route::Port {

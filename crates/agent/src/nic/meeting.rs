@@ -1,7 +1,9 @@
 //! Agents of other hosts, as they come and go.
 
 use super::{Nic, channel_config};
-use crate::hosts::Event;
+use crate::connection::Connection;
+use crate::hosts::{Event, PeerId};
+use crate::wire::Id;
 use sovia_link::{Channel, Time};
 
 impl Nic {
@@ -11,17 +13,45 @@ impl Nic {
         let at = Time::from_nanos(now);
         for (peer, event) in hosts.step(now) {
             match event {
+                Event::Met(agreed) if agreed.is_held => {
+                    self.peers[peer].go_on();
+                }
                 Event::Met(agreed) => {
-                    let [own, other] = agreed.epochs;
+                    let [own, other] = agreed.channel.epochs;
                     let config = channel_config(agreed.frame_max, self.control);
                     self.peers[peer].frame_max = agreed.frame_max;
-                    let channel = Channel::between(config, agreed.channel, own, other);
+                    let channel = Channel::between(config, agreed.channel.number, own, other);
                     self.begin_with(peer, Some(channel));
                 }
                 Event::Frame(frame) => self.peers[peer].handle_frame(at, &frame),
                 Event::Room => self.peers[peer].is_due = true,
-                Event::Lost => self.begin_with(peer, None),
+                Event::Lost => self.lose(peer),
+                Event::Gone => self.begin_with(peer, None),
             }
         }
+    }
+
+    /// The conversation with a peer is over. What is on its way to it stays until there is another one, or it is known to have
+    /// died.
+    fn lose(&mut self, peer: PeerId) {
+        self.peers[peer].is_met = false;
+        let of = |(&id, it): (&Id, &Connection)| (it.peer == peer).then_some(id);
+        let all: Vec<Id> = self.connections.iter().filter_map(of).collect();
+        all.into_iter().for_each(|id| self.look_for_abandoned(id));
+    }
+
+    /// A connection whose peer cannot be spoken to ends when its program has seen its own TCP break: that would have ended it
+    /// without a NIC, too. One that the program itself has ended waits for the peer, which is to have what was sent.
+    pub(super) fn look_for_abandoned(&mut self, id: Id) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some((_, reflection)) = &connection.joined else { return };
+        let is_met = self.peers[connection.peer].is_met;
+        if is_met || connection.is_left || !reflection.has_ended_on_tcp() || connection.is_held() {
+            return;
+        }
+        if let Some(program) = self.programs.get(&connection.program) {
+            connection.break_off(program);
+        }
+        self.end_if_over(id);
     }
 }

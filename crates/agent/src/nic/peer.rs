@@ -13,8 +13,10 @@ use std::collections::{BTreeSet, HashMap};
 /// A far NIC.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
-    /// The channel to it, while it can be spoken to.
+    /// The channel to it, from when it was first met until it is known to have died.
     pub(super) channel: Option<Box<Channel>>,
+    /// It can be spoken to.
+    pub(super) is_met: bool,
     /// Bytes of the longest frame to it.
     pub(super) frame_max: usize,
     pub(super) route: Route,
@@ -52,6 +54,7 @@ impl Peer {
     /// Begins anew, by a channel to a NIC that knows nothing of what the earlier one has been sent; or to none.
     pub(super) fn begin(&mut self, channel: Option<Channel>) {
         *self = Peer {
+            is_met: channel.is_some(),
             channel: channel.map(Box::new),
             frame_max: self.frame_max,
             requests: core::mem::take(&mut self.requests),
@@ -60,16 +63,21 @@ impl Peer {
         };
     }
 
+    /// It can be spoken to again, by the channel that there was before.
+    pub(super) fn go_on(&mut self) {
+        (self.is_met, self.is_due, self.route) = (true, true, Route::Port);
+    }
+
     /// When there is something to do though nothing comes (nanoseconds of the monotonic clock).
     pub(super) fn deadline(&self) -> Option<u64> {
-        let channel = self.channel.as_deref()?;
+        let channel = self.channel.as_deref().filter(|_| self.is_met)?;
         let timer = channel.poll_timeout().map(Time::nanos);
         timer.into_iter().chain(self.route.probe_deadline()).min()
     }
 
     /// Has the channel's timers go off that are due.
     pub(super) fn look_at_timers(&mut self, now: u64) {
-        let Some(channel) = self.channel.as_deref_mut() else { return };
+        let Some(channel) = self.channel.as_deref_mut().filter(|_| self.is_met) else { return };
         if channel.poll_timeout().is_some_and(|at| at.nanos() <= now) {
             channel.handle_timeout(Time::from_nanos(now));
             self.is_due = true;

@@ -47,7 +47,7 @@ impl Nic {
             true => Ok(true),
             false => reflection.collect(&mut about),
         };
-        let far = *far;
+        let (far, is_met) = (*far, peer.is_met);
         peer.is_due = true;
         match told {
             Ok(true) => {
@@ -62,6 +62,9 @@ impl Nic {
                 connection.break_off(program);
                 peer.say(Message::Broken(far));
             }
+        }
+        if !is_met {
+            self.look_for_abandoned(id);
         }
         self.end_if_over(id);
     }

@@ -152,6 +152,11 @@ impl Reflection {
         self.incoming.has_come_to_end()
     }
 
+    /// Whether the program has seen its own TCP end.
+    pub fn has_ended_on_tcp(&self) -> bool {
+        self.incoming.words(&self.segment).ended != 0
+    }
+
     /// Notifies the reader and the writer if `told` has them; `ring` is called with their waiters (a bitmap).
     pub fn tell(&self, told: Told, mut ring: impl FnMut(u32)) {
         if told.reader {
