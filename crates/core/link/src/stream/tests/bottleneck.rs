@@ -2,7 +2,8 @@
 
 use super::{Ends, TIMING, Timing};
 use crate::Time;
-use crate::stream::{Control, Verdict};
+use crate::stream::control::{Controller, Cubic};
+use crate::stream::{Control, Tx, Verdict};
 use crate::wire::{Report, Sending};
 use core::time::Duration;
 use proptest::prelude::*;
@@ -99,13 +100,23 @@ impl Scene {
     }
 
     /// Adds a stream that begins at that second.
-    fn flow(mut self, begins: f64, source: Source) -> Scene {
+    fn flow(self, begins: f64, source: Source) -> Scene {
+        self.controlled(begins, source, Controller::new(Control::Bbr, FRAME as u32))
+    }
+
+    /// Adds one that does what kernel TCP does.
+    fn cubic(self, begins: f64) -> Scene {
+        self.controlled(begins, Source::Endless, Controller::Cubic(Cubic::new(FRAME as u32)))
+    }
+
+    fn controlled(mut self, begins: f64, source: Source, control: Controller) -> Scene {
         let timing = Timing { longest: Duration::from_millis(250), tries: None, ..TIMING };
-        let end = || Ends::controlled(timing, WINDOW, (Control::Bbr, FRAME as u32), (0, 0));
+        let end = || Ends::new(timing, WINDOW, (0, 0));
+        let tx = Ends { tx: Tx::new(timing, WINDOW, control, 0), ..end() };
         let begins = seconds(begins);
         self.net.set_timer(of(begins), Timer::Portion(self.flows.len()));
         self.flows.push(Flow {
-            tx: end(),
+            tx,
             rx: end(),
             source,
             begins,
@@ -399,5 +410,38 @@ proptest! {
         let got = scene.until(8.0);
         let share = share(&link, got.iter().sum(), 6.0);
         prop_assert!(share > 0.7, "{:?}: {}", got, share);
+    }
+}
+
+#[test]
+fn scratch() {
+    for (link, q) in [
+        (gigabit(), 1_250_000),
+        (gigabit(), 2_500_000),
+        (tenth(), 125_000),
+        (tenth(), 250_000),
+        (tenth(), 60_000),
+    ] {
+        let link = Link { queue: Some(q), ..link };
+        let mut scene = Scene::new(1, link).flow(0.0, Source::Endless).cubic(0.5);
+        for s in 1..=5 {
+            let got = scene.until(f64::from(8 * s));
+            let c = scene.net.counters();
+            println!(
+                "0 {q} {s}: {got:?} {:.2} over {}",
+                f64::from(got[0]) / f64::from(got[1]),
+                c.overflowed
+            );
+        }
+    }
+    let mut scene = Scene::new(1, gigabit()).cubic(0.0).cubic(0.5);
+    for s in 1..=5 {
+        let got = scene.until(f64::from(8 * s));
+        let c = scene.net.counters();
+        println!(
+            "0 cubic {s}: {got:?} {:.2} over {}",
+            f64::from(got[0]) / f64::from(got[1]),
+            c.overflowed
+        );
     }
 }

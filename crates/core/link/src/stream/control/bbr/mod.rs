@@ -207,7 +207,7 @@ impl Bbr {
         if rate.rate > 0 && (rate.rate >= self.highest.value() || !rate.is_starved) {
             self.highest.add(rate.rate);
         }
-        self.adapt_short(rate);
+        self.adapt_short(rate, acked.rtt);
         let (round, limit) = ((self.round, acked.now), self.window);
         self.aggregate.add(acked.bytes, self.rate(), round, limit);
         self.look_for_full_rate(rate);
