@@ -22,24 +22,31 @@ impl Hosts {
     /// # Panics
     /// If the way between them cannot be made.
     pub fn new() -> Option<Self> {
+        let hosts = Self::apart()?;
+        let [a, b] = &hosts.names;
+        let way = format!("link add way netns {a} type veth peer name way netns {b}");
+        assert!(ip(&way), "{way}");
+        (0..2).for_each(|which| hosts.bring_up(which));
+        Some(hosts)
+    }
+
+    /// Two that have no way between them.
+    pub(crate) fn apart() -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let names = ["a", "b"].map(|end| format!("sovia-{}-{number}{end}", std::process::id()));
         let hosts = Self { names };
-        let [a, b] = &hosts.names;
-        if !ip(&format!("netns add {a}")) || !ip(&format!("netns add {b}")) {
-            return None;
+        hosts.names.iter().all(|name| ip(&format!("netns add {name}"))).then_some(hosts)
+    }
+
+    /// Gives one of them its address, on the device `way`.
+    pub(crate) fn bring_up(&self, which: usize) {
+        let (name, address) = (self.name(which), Self::ADDRESSES[which]);
+        for command in
+            ["link set lo up", "link set way up", &format!("addr add {address}/24 dev way")]
+        {
+            assert!(ip(&format!("-n {name} {command}")), "{name}: {command}");
         }
-        let way = format!("link add way netns {a} type veth peer name way netns {b}");
-        assert!(ip(&way), "{way}");
-        for (name, address) in hosts.names.iter().zip(Self::ADDRESSES) {
-            for command in
-                ["link set lo up", "link set way up", &format!("addr add {address}/24 dev way")]
-            {
-                assert!(ip(&format!("-n {name} {command}")), "{name}: {command}");
-            }
-        }
-        Some(hosts)
     }
 
     /// The name of one of them.
@@ -61,7 +68,8 @@ impl Drop for Hosts {
     }
 }
 
-fn ip(arguments: &str) -> bool {
+/// Whether `ip` does that.
+pub(crate) fn ip(arguments: &str) -> bool {
     let arguments = arguments.split_whitespace();
     Command::new("ip").args(arguments).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
 }

@@ -8,6 +8,7 @@
 
 mod apps;
 mod board;
+mod bottleneck;
 mod far;
 mod hosts;
 mod launch;
@@ -22,6 +23,7 @@ pub mod walk;
 mod workspace;
 
 pub use apps::c_program;
+pub use bottleneck::Bottleneck;
 pub use far::{FarNic, Key};
 pub use hosts::{Agent, Hosts};
 pub use launch::{Launch, Outcome, Running, finish};

@@ -29,8 +29,9 @@ pub(super) struct Bounds {
     /// Sendings lost in this round of losses, and whether they were too many.
     losses: u32,
     is_lossy: bool,
-    /// The shortest round trip of this round of losses.
+    /// The shortest round trip of this round of losses, and whether a queue stood in the one before.
     round_trip: u64,
+    pub(super) queue_stands: bool,
     /// What is lost now has been sent to probe.
     pub(super) probes: bool,
     /// Bytes that have arrived since the long bound was raised last, and how many raise it by a frame.
@@ -52,6 +53,7 @@ impl Bounds {
             losses: 0,
             is_lossy: false,
             round_trip: u64::MAX,
+            queue_stands: false,
             probes: false,
             arrived: 0,
             raise_at: u64::MAX,
@@ -156,6 +158,7 @@ impl Bbr {
         let shortest = self.shortest.value().unwrap_or(u64::MAX);
         let queue_stands =
             round_trip < u64::MAX && round_trip > shortest.saturating_add(shortest / QUEUE_PART);
+        bounds.queue_stands = queue_stands;
         (bounds.is_lossy, bounds.losses) = (false, 0);
         if self.cycle.phase == Phase::Startup && is_lossy && losses >= FULL_LOSSES {
             // The path is full, though the rate may rise still (section 5.3.1.3).
