@@ -9,7 +9,7 @@ const BETA: u64 = 179;
 /// Room that is left to others, in 256ths: 0.15 (`Headroom`).
 const HEADROOM: u64 = 38;
 /// What is lost while a queue makes each round trip longer by one in so many is lost by that queue.
-const QUEUE_PART: u64 = 4;
+const QUEUE_PART: u64 = 2;
 /// Frames lost in one round of the start from which the path counts as full (`StartupFullLossCnt`).
 const FULL_LOSSES: u32 = 6;
 
