@@ -58,15 +58,24 @@ impl Hosts {
         all.into_iter().all(|name| ip(&format!("netns add {name}"))).then_some(hosts)
     }
 
+    /// Two that have no way between them.
+    pub(crate) fn apart() -> Option<Self> {
+        Self::named(2, None)
+    }
+
     fn with_addresses(self) -> Self {
-        for (name, address) in self.names.iter().zip(Self::ADDRESSES) {
-            for command in
-                ["link set lo up", "link set way up", &format!("addr add {address}/24 dev way")]
-            {
-                done(&format!("-n {name} {command}"));
-            }
-        }
+        (0..self.names.len()).for_each(|which| self.bring_up(which));
         self
+    }
+
+    /// Gives one of them its address, on the device `way`.
+    pub(crate) fn bring_up(&self, which: usize) {
+        let (name, address) = (self.name(which), Self::ADDRESSES[which]);
+        for command in
+            ["link set lo up", "link set way up", &format!("addr add {address}/24 dev way")]
+        {
+            done(&format!("-n {name} {command}"));
+        }
     }
 
     /// The name of one of them.
@@ -93,7 +102,8 @@ fn done(arguments: &str) {
     assert!(ip(arguments), "ip {arguments}");
 }
 
-fn ip(arguments: &str) -> bool {
+/// Whether `ip` does that.
+pub(crate) fn ip(arguments: &str) -> bool {
     let arguments = arguments.split_whitespace();
     Command::new("ip").args(arguments).stderr(Stdio::null()).status().is_ok_and(|it| it.success())
 }

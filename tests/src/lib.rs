@@ -8,6 +8,7 @@
 
 mod apps;
 mod board;
+mod bottleneck;
 mod cluster;
 mod far;
 mod hosts;
@@ -24,6 +25,7 @@ pub mod walk;
 mod workspace;
 
 pub use apps::c_program;
+pub use bottleneck::Bottleneck;
 pub use cluster::{Cluster, until};
 pub use far::{FarNic, Key};
 pub use hosts::{Agent, Hosts};

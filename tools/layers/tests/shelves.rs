@@ -18,7 +18,7 @@ const SHELVES: &[&[&str]] = &[
     // What programs call.
     &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl"],
     &["sovia-cli"],
-    &["sovia-bottleneck", "sovia-tests", "sovia-layers"],
+    &["sovia-tests", "sovia-layers"],
 ];
 
 fn place(crate_name: &str) -> Option<(usize, usize)> {

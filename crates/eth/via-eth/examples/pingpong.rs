@@ -3,7 +3,7 @@
 //! `pingpong PLACE PLACE [NETNS NETNS [ADDRESS]]`: the two NICs' places (`udp:10.0.0.1:7000`, `eth:eth0`), the names of the network
 //! namespaces in which they are, and the address of TCP's server, which is in the first (without it TCP is left out where a place is none). Prints in turn the time one way in
 //! microseconds for 4 bytes, with both ends looking all the time and with both waiting, and gigabits a second for messages
-//! of 32 KB.
+//! of 32 KB. With `CONTROL=fixed` in the environment nothing but the window limits what the NICs send.
 
 use sovia_sys::{Fd, netns};
 use std::io::{ErrorKind, Read, Write};
@@ -153,12 +153,20 @@ impl End {
     }
 }
 
+fn config(place: &Place) -> Config {
+    let config = Config::new(place.clone());
+    match std::env::var("CONTROL") {
+        Ok(control) => Config { control: control.parse().expect("bbr or fixed"), ..config },
+        Err(_) => config,
+    }
+}
+
 fn ends(place: &[Place; 2], namespaces: [Option<&String>; 2], polls: bool) -> [f64; 2] {
     let (tell, told) = channel::<Vec<u8>>();
     std::thread::scope(|s| {
         s.spawn(move || {
             enter(namespaces[0]);
-            let nic = Config::new(place[0].clone()).open().expect("a NIC");
+            let nic = config(&place[0]).open().expect("a NIC");
             let end = End::new(&nic, polls);
             let place = nic.address(b"pingpong");
             tell.send(place.host.to_vec()).expect("the other thread listens");
@@ -170,7 +178,7 @@ fn ends(place: &[Place; 2], namespaces: [Option<&String>; 2], polls: bool) -> [f
             let _ = end.vi.recv_wait(None);
         });
         enter(namespaces[1]);
-        let nic = Config::new(place[1].clone()).open().expect("a NIC");
+        let nic = config(&place[1]).open().expect("a NIC");
         let end = End::new(&nic, polls);
         let server = NetAddress::new(&told.recv().expect("a NIC"), b"pingpong");
         // Until the other end waits for it.

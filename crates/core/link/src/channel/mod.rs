@@ -57,8 +57,8 @@ pub struct Channel {
     greeting: Greeting,
     stream: Stream<Item<Chunk>, Received>,
     inbox: Inbox,
-    /// Acknowledgements to send. Of a frame out of its turn each counts: they tell the sender of a loss.
-    acks_owed: u32,
+    /// What the other end is to be told of what has come.
+    owed: Owed,
     events: VecDeque<Event>,
     /// `send` has returned [`Full`], and there has been no room since.
     wants_room: bool,
@@ -75,6 +75,16 @@ enum State {
     /// This end sends no more messages.
     Closed,
     Broken,
+}
+
+/// What the other end is to be told of frames that have come since it was told last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Owed {
+    Nothing,
+    /// The next number, which any frame tells.
+    Number,
+    /// What has come out of its turn, which tells of losses: that takes a report.
+    Report,
 }
 
 /// A frame to be sent.
@@ -128,9 +138,6 @@ pub struct Counters {
     pub refused: u64,
 }
 
-/// The most acknowledgements that are owed: more tell the sender nothing new.
-const ACKS_MAX: u32 = 4;
-
 /// The number of the channel that a frame is for.
 ///
 /// # Errors
@@ -178,7 +185,7 @@ impl Channel {
             // What the peer begins with is its epoch, too.
             stream: Stream::controlled(config.timing(), window, control, (own, 0)),
             inbox: Inbox::new(config.longest(), config.receive_buffer),
-            acks_owed: 0,
+            owed: Owed::Nothing,
             events: VecDeque::new(),
             wants_room: false,
             probed: None,
@@ -325,15 +332,15 @@ impl Channel {
             && self.inbox.fits(&item)
             && self.stream.came_next(sending, now).is_some()
         {
-            self.acks_owed = self.acks_owed.max(1);
+            self.owed = self.owed.max(Owed::Number);
             self.take(&item);
             return self.fill_inbox();
         }
         let place = self.stream.came(sending, item.into_owned(), now);
-        self.acks_owed = match place {
-            Place::Next => self.acks_owed.max(1),
-            Place::Early | Place::Outside => (self.acks_owed + 1).min(ACKS_MAX),
-        };
+        self.owed = self.owed.max(match place {
+            Place::Next => Owed::Number,
+            Place::Early | Place::Outside => Owed::Report,
+        });
         self.counters.repeated += u64::from(place == Place::Outside);
         self.fill_inbox();
     }
@@ -349,7 +356,7 @@ impl Channel {
                 return;
             }
             let Some((_, item)) = self.stream.take() else { return };
-            self.acks_owed = self.acks_owed.max(1);
+            self.owed = self.owed.max(Owed::Number);
             self.take(&item);
         }
     }
@@ -395,14 +402,13 @@ impl Channel {
         }
         let to = self.greeting.peer()?;
         let (from, ack) = (self.greeting.own(), self.stream.ack());
-        if self.acks_owed <= 1
+        if self.owed <= Owed::Number
             && let Some((sending, item)) = self.stream.next_out(now)
         {
-            self.acks_owed = 0;
+            self.owed = Owed::Nothing;
             return Some(Next::Item(Packet::Stream { to, from, sending, ack, item }));
         }
-        if self.acks_owed > 0 {
-            self.acks_owed -= 1;
+        if core::mem::replace(&mut self.owed, Owed::Nothing) != Owed::Nothing {
             let report = self.stream.report_within(self.config.ranges(), now);
             return Some(Next::Word(Word::Ack { to, from, report }));
         }

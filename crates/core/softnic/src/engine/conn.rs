@@ -4,10 +4,13 @@ use crate::ids::ViId;
 use crate::medium::{Medium, Purpose, Timer};
 use crate::world::{Arrived, Arriving, Conn, World};
 use sovia_link::datagram::Datagrams;
-use sovia_link::stream::{Place, Stream, Verdict};
+use sovia_link::stream::{Stream, Verdict};
 use sovia_link::wire::{
     Closing, EndId, Item, OVERHEAD, Operation, Packet, Part, Report, Sending, Word,
 };
+
+/// Items that are acknowledged together at most.
+const TOGETHER: u32 = 64;
 
 impl<M: Medium> World<M> {
     /// A new end of a connection.
@@ -118,16 +121,13 @@ impl<M: Medium> World<M> {
             }
             _ => None,
         };
-        // A gap is told at once.
-        let in_turn = match taken {
-            Some((vi, number, message)) => {
-                if let Some(message) = message {
-                    self.message(vi, id, number, message);
-                }
-                true
+        match taken {
+            Some((vi, number, Some(message))) => self.message(vi, id, number, message),
+            Some((_, _, None)) => {}
+            None => {
+                conn.stream.came(sending, item.into_owned(), now);
             }
-            None => conn.stream.came(sending, item.into_owned(), now) == Place::Next,
-        };
+        }
         while let Some(conn) = self.conns.get_mut(&id)
             && let Some(vi) = conn.vi
             && let Some(item) = conn.stream.peek()
@@ -158,7 +158,7 @@ impl<M: Medium> World<M> {
         }
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.owed += 1;
-            if !in_turn || conn.owed > self.config.window / 4 {
+            if conn.owed >= (self.config.window / 4).clamp(1, TOGETHER) {
                 self.pay(id);
             } else if conn.owed == 1 {
                 self.owing.push(id);

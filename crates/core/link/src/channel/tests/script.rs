@@ -184,7 +184,7 @@ fn reordered_and_repeated_frames_make_the_messages_once() {
     assert_eq!(messages(&mut b), [[0], [1], [2], [3]]);
     assert_eq!(b.counters().repeated, 4);
     let acks = frames(&mut b, 0);
-    assert!((1..=4).contains(&acks.len()), "{} acknowledgements", acks.len());
+    assert_eq!(acks.len(), 1);
     hand_in(&mut a, 0, &acks);
     assert!(a.is_idle());
 }
@@ -196,7 +196,7 @@ fn lost_frame_is_sent_again_before_its_time() {
     let sent = frames(&mut a, 0);
     hand_in(&mut b, 0, &sent[1..]);
     let acks = frames(&mut b, 10);
-    assert_eq!(acks.len(), 3, "each that came out of its turn is told");
+    assert_eq!(acks.len(), 1, "one tells of all that came out of their turn");
     hand_in(&mut a, 10, &acks);
     let again = frames(&mut a, 10);
     assert_eq!(again.len(), 1);

@@ -15,10 +15,14 @@
 //! state and computes nothing.
 
 mod bbr;
+#[cfg(test)]
+mod cubic;
 mod filters;
 mod rate;
 
 use bbr::Bbr;
+#[cfg(test)]
+pub(super) use cubic::Cubic;
 pub(super) use rate::{Acked, Sample, Snapshot};
 
 use crate::Time;
@@ -76,6 +80,9 @@ impl fmt::Display for Control {
 pub(super) enum Controller {
     Fixed,
     Bbr(Box<Bbr>),
+    /// A competitor.
+    #[cfg(test)]
+    Cubic(Cubic),
 }
 
 impl Controller {
@@ -100,6 +107,8 @@ impl Controller {
         match self {
             Controller::Fixed => false,
             Controller::Bbr(bbr) => in_flight >= bbr.window(),
+            #[cfg(test)]
+            Controller::Cubic(cubic) => in_flight >= cubic.window(),
         }
     }
 
@@ -108,6 +117,8 @@ impl Controller {
         match self {
             Controller::Fixed => Time::ZERO,
             Controller::Bbr(bbr) => bbr.next_at(),
+            #[cfg(test)]
+            Controller::Cubic(_) => Time::ZERO,
         }
     }
 
@@ -116,6 +127,8 @@ impl Controller {
         match self {
             Controller::Fixed => Snapshot::default(),
             Controller::Bbr(bbr) => bbr.sent(bytes.into(), in_flight, now),
+            #[cfg(test)]
+            Controller::Cubic(cubic) => cubic.sent(now),
         }
     }
 
@@ -129,15 +142,21 @@ impl Controller {
 
     /// A sending is taken for lost.
     pub(super) fn lost(&mut self, snapshot: &Snapshot, bytes: u32) {
-        if let Controller::Bbr(bbr) = self {
-            bbr.lost(snapshot, bytes.into());
+        match self {
+            Controller::Fixed => {}
+            Controller::Bbr(bbr) => bbr.lost(snapshot, bytes.into()),
+            #[cfg(test)]
+            Controller::Cubic(cubic) => cubic.lost(snapshot),
         }
     }
 
     /// Everything that an acknowledgement has changed.
     pub(super) fn acknowledged(&mut self, acked: &Acked) {
-        if let Controller::Bbr(bbr) = self {
-            bbr.acknowledged(acked);
+        match self {
+            Controller::Fixed => {}
+            Controller::Bbr(bbr) => bbr.acknowledged(acked),
+            #[cfg(test)]
+            Controller::Cubic(cubic) => cubic.acknowledged(acked),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::{Ends, TIMING, Timing};
 use crate::Time;
-use crate::stream::{Control, Verdict};
+use crate::stream::control::{Controller, Cubic};
+use crate::stream::{Control, Tx, Verdict};
 use crate::wire::{Report, Sending};
 use core::time::Duration;
 use proptest::prelude::*;
@@ -99,13 +100,23 @@ impl Scene {
     }
 
     /// Adds a stream that begins at that second.
-    fn flow(mut self, begins: f64, source: Source) -> Scene {
+    fn flow(self, begins: f64, source: Source) -> Scene {
+        self.controlled(begins, source, Controller::new(Control::Bbr, FRAME as u32))
+    }
+
+    /// Adds one that does what kernel TCP does.
+    fn cubic(self, begins: f64) -> Scene {
+        self.controlled(begins, Source::Endless, Controller::Cubic(Cubic::new(FRAME as u32)))
+    }
+
+    fn controlled(mut self, begins: f64, source: Source, control: Controller) -> Scene {
         let timing = Timing { longest: Duration::from_millis(250), tries: None, ..TIMING };
-        let end = || Ends::controlled(timing, WINDOW, (Control::Bbr, FRAME as u32), (0, 0));
+        let end = || Ends::new(timing, WINDOW, (0, 0));
+        let tx = Ends { tx: Tx::new(timing, WINDOW, control, 0), ..end() };
         let begins = seconds(begins);
         self.net.set_timer(of(begins), Timer::Portion(self.flows.len()));
         self.flows.push(Flow {
-            tx: end(),
+            tx,
             rx: end(),
             source,
             begins,
@@ -400,4 +411,22 @@ proptest! {
         let share = share(&link, got.iter().sum(), 6.0);
         prop_assert!(share > 0.7, "{:?}: {}", got, share);
     }
+}
+
+/// Where the queue is deep enough for CUBIC to grow between two of its losses. Its cycle takes a quarter of a minute there.
+#[test]
+fn cubic_beside_a_stream_keeps_its_share() {
+    let link = Link { queue: Some(3_750_000), ..gigabit() };
+    let mut scene = Scene::new(9, link).cubic(0.0).flow(6.0, Source::Endless);
+    scene.until(8.0);
+    let got = scene.until(40.0);
+    let (ours, share) =
+        (f64::from(got[1]) / f64::from(got[0]), share(&link, got.iter().sum(), 32.0));
+    assert!(ours < 1.5 && ours > 0.5 && share > 0.9, "{got:?}: {ours}, {share}");
+    let link = tenth();
+    let mut scene = Scene::new(9, link).cubic(0.0).flow(1.0, Source::Endless);
+    scene.until(8.0);
+    let got = scene.until(40.0);
+    let ours = f64::from(got[1]) / f64::from(got[0]);
+    assert!(ours < 1.6 && ours > 0.5, "{got:?}: {ours}");
 }

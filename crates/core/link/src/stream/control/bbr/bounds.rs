@@ -8,6 +8,8 @@ const ONE_IN: u64 = 50;
 const BETA: u64 = 179;
 /// Room that is left to others, in 256ths: 0.15 (`Headroom`).
 const HEADROOM: u64 = 38;
+/// What is lost while a queue makes each round trip longer by one in so many is lost by that queue.
+const QUEUE_PART: u64 = 2;
 /// Frames lost in one round of the start from which the path counts as full (`StartupFullLossCnt`).
 const FULL_LOSSES: u32 = 6;
 
@@ -27,6 +29,9 @@ pub(super) struct Bounds {
     /// Sendings lost in this round of losses, and whether they were too many.
     losses: u32,
     is_lossy: bool,
+    /// The shortest round trip of this round of losses, and whether a queue stood in the one before.
+    round_trip: u64,
+    pub(super) queue_stands: bool,
     /// What is lost now has been sent to probe.
     pub(super) probes: bool,
     /// Bytes that have arrived since the long bound was raised last, and how many raise it by a frame.
@@ -47,6 +52,8 @@ impl Bounds {
             begins_round: false,
             losses: 0,
             is_lossy: false,
+            round_trip: u64::MAX,
+            queue_stands: false,
             probes: false,
             arrived: 0,
             raise_at: u64::MAX,
@@ -133,12 +140,13 @@ impl Bbr {
     }
 
     /// What losses say at the end of each round of them.
-    pub(super) fn adapt_short(&mut self, rate: &Rate) {
+    pub(super) fn adapt_short(&mut self, rate: &Rate, rtt: Option<u64>) {
         let (delivered, is_probing) = (self.delivery.delivered, self.cycle.phase.is_probing());
         let highest = self.highest.value();
         let bounds = &mut self.bounds;
         bounds.newest_rate = bounds.newest_rate.max(rate.rate);
         bounds.newest_delivered = bounds.newest_delivered.max(rate.delivered);
+        bounds.round_trip = bounds.round_trip.min(rtt.unwrap_or(u64::MAX));
         bounds.begins_round = rate.prior_delivered >= bounds.round_ends;
         let is_starved = rate.is_starved;
         if !bounds.begins_round {
@@ -146,6 +154,11 @@ impl Bbr {
         }
         bounds.round_ends = delivered;
         let (is_lossy, losses) = (bounds.is_lossy, bounds.losses);
+        let round_trip = core::mem::replace(&mut bounds.round_trip, u64::MAX);
+        let shortest = self.shortest.value().unwrap_or(u64::MAX);
+        let queue_stands =
+            round_trip < u64::MAX && round_trip > shortest.saturating_add(shortest / QUEUE_PART);
+        bounds.queue_stands = queue_stands;
         (bounds.is_lossy, bounds.losses) = (false, 0);
         if self.cycle.phase == Phase::Startup && is_lossy && losses >= FULL_LOSSES {
             // The path is full, though the rate may rise still (section 5.3.1.3).
@@ -154,7 +167,7 @@ impl Bbr {
             self.bounds.long = newest.max(self.product(highest));
             return;
         }
-        if is_lossy && !is_probing {
+        if (is_lossy || losses > 0 && queue_stands) && !is_probing {
             let window = self.window;
             let short = if bounds.short == u64::MAX { window } else { bounds.short };
             let rate = if bounds.short_rate == u64::MAX { highest } else { bounds.short_rate };

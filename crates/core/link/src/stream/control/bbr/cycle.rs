@@ -35,9 +35,11 @@ impl Phase {
         }
     }
 
-    /// In 256ths: 2, while probing 2.25, 0.5.
-    pub(super) fn window_gain(self) -> u64 {
+    /// In 256ths: 2, while probing 2.25, 0.5; and 1.5 between probes where a queue stands, which others fill as well: there
+    /// is no need to keep the path busy.
+    pub(super) fn window_gain(self, queue_stands: bool) -> u64 {
         match self {
+            Phase::Down | Phase::Cruise if queue_stands => 384,
             Phase::Up => 576,
             Phase::SeekShortest => 128,
             _ => 512,

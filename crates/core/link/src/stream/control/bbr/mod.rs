@@ -207,7 +207,7 @@ impl Bbr {
         if rate.rate > 0 && (rate.rate >= self.highest.value() || !rate.is_starved) {
             self.highest.add(rate.rate);
         }
-        self.adapt_short(rate);
+        self.adapt_short(rate, acked.rtt);
         let (round, limit) = ((self.round, acked.now), self.window);
         self.aggregate.add(acked.bytes, self.rate(), round, limit);
         self.look_for_full_rate(rate);
@@ -234,7 +234,8 @@ impl Bbr {
 
     /// Section 5.6.4.
     fn resize(&mut self, acked: &Acked) {
-        let wanted = self.inflight(self.rate(), self.cycle.phase.window_gain());
+        let gain = self.cycle.phase.window_gain(self.bounds.queue_stands);
+        let wanted = self.inflight(self.rate(), gain);
         let wanted = wanted.saturating_add(self.aggregate.most());
         if self.window_before > self.window && self.cycle.phase != Phase::SeekShortest {
             // After a time-out, something has arrived.

@@ -1,0 +1,76 @@
+//! Two network namespaces with a narrow, long and bad way between them.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use crate::hosts::{Hosts, ip};
+
+/// Two hosts and the way between them, which end with it.
+#[derive(Debug)]
+pub struct Bottleneck {
+    hosts: Hosts,
+    /// The namespace in which the way is.
+    middle: String,
+    relay: Child,
+}
+
+impl Bottleneck {
+    /// Two hosts as [`Hosts`] has them, and a way, which `program` is (`src/bin/bottleneck`), with these options. `None` where
+    /// this process may make none.
+    ///
+    /// # Panics
+    /// If the way cannot be made.
+    pub fn new(program: &str, options: &[&str]) -> Option<Self> {
+        let hosts = Hosts::apart()?;
+        let middle = format!("{}-way", hosts.name(0));
+        assert!(ip(&format!("netns add {middle}")), "{middle}");
+        for (which, end) in ["end0", "end1"].into_iter().enumerate() {
+            let name = hosts.name(which);
+            let way = format!("link add way netns {name} type veth peer name {end} netns {middle}");
+            assert!(ip(&way) && ip(&format!("-n {middle} link set {end} up")), "{way}");
+            hosts.bring_up(which);
+            // Frames are to be those that would be on a wire, with their checksums.
+            let off = "ethtool -K way tx off tso off gso off tx-udp-segmentation off";
+            assert!(ip(&format!("netns exec {name} {off}")), "{off}");
+        }
+        let mut relay = Command::new("ip")
+            .args(["netns", "exec", &middle, program, "end0", "end1"])
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("ip starts");
+        let mut line = String::new();
+        let output = relay.stdout.as_mut().expect("a pipe");
+        BufReader::with_capacity(1, output).read_line(&mut line).expect("it says when it is ready");
+        assert_eq!(line, "the way is ready\n");
+        Some(Self { hosts, middle, relay })
+    }
+
+    /// The two hosts.
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    /// Ends the way; what it says of frames.
+    ///
+    /// # Panics
+    /// If it has failed.
+    pub fn end(&mut self) -> String {
+        // It ends with its standard input.
+        drop(self.relay.stdin.take());
+        let mut says = String::new();
+        let output = self.relay.stdout.as_mut().expect("a pipe");
+        output.read_to_string(&mut says).expect("text");
+        assert!(self.relay.wait().is_ok_and(|status| status.success()), "{says}");
+        says
+    }
+}
+
+impl Drop for Bottleneck {
+    fn drop(&mut self) {
+        drop(self.relay.stdin.take());
+        let _ = self.relay.wait();
+        ip(&format!("netns del {}", self.middle));
+    }
+}
