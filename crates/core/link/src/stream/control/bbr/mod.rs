@@ -153,7 +153,7 @@ impl Bbr {
     }
 
     pub(in crate::stream) fn acknowledged(&mut self, acked: &Acked) {
-        let had_rtt = self.shortest.value().is_some();
+        let (had_rtt, pacing) = (self.shortest.value().is_some(), self.pacing);
         let rate = acked.sample.map(|sample| {
             let shortest = acked.rtt.unwrap_or(u64::MAX).min(self.shortest.value().unwrap_or(0));
             self.delivery.arrived(acked, &sample, shortest)
@@ -170,7 +170,19 @@ impl Bbr {
             self.restarts = false;
         }
         self.pace_by(self.cycle.phase.pacing_gain());
+        self.hurry(pacing, acked.now);
         self.resize(acked);
+    }
+
+    /// Where the pace has become faster than it was: what is left of the wait for the next frame passes by the new one. A pace
+    /// that was slow for one frame (after losses, when nearly nothing arrived) would otherwise hold that frame's successor
+    /// back for as long as it was slow, however fast the path has turned out to be since.
+    fn hurry(&mut self, before: u64, now: Time) {
+        let left = self.next_at.since(now).as_nanos();
+        if self.pacing > before && left > 0 {
+            let left = left * u128::from(before) / u128::from(self.pacing);
+            self.next_at = Time::from_nanos(now.nanos().saturating_add(left as u64));
+        }
     }
 
     /// What a measurement says about the path, and what follows from that.
@@ -245,3 +257,6 @@ impl Bbr {
 fn scaled(value: u64, gain: u64) -> u64 {
     u64::try_from((u128::from(value) * u128::from(gain)) >> 8).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;
