@@ -108,7 +108,7 @@ stall:
 # Many nodes on a simulated network of switches: the tables of docs/scale.md, written anew; minutes. `make test` compares the
 # small ones with what comes of the code of now, `make soak` all of them.
 scale:
-	ACCEPT=1 $(CARGO) test --release -p sovia-scale --test tables --test state -- --include-ignored
+	ACCEPT=1 $(CARGO) test --release -p sovia-scale --test state --test tables --test written -- --include-ignored
 	-git --no-pager diff --stat -- crates/sim/scale/tables
 
 # What a hostile peer can write, coverage-guided: every target for so many seconds, or FUZZ_TARGET alone.
