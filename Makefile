@@ -13,7 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # `sovia run` adds to a program's start.
 STATIC = $(if $(filter /%,$(shell cc -print-file-name=libc.a)),-C target-feature=+crt-static)
 
-.PHONY: build install install-rpc uninstall setup test checked strangers soak stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
+.PHONY: build install install-rpc uninstall setup test checked strangers soak scale stall fuzz miri tsan check-builds check-glibc deny nics ci-extra demo bench baseline compare matrix faults papers papers-ftp clean
 
 # Calls of their own, so that a library gets the features that it asks for itself and none that
 # another crate of the workspace switches on.
@@ -105,6 +105,12 @@ soak: setup build
 # The differential suite over a build whose threads stand still at hand-overs, by a few seeds.
 stall:
 	scripts/stall
+
+# Many nodes on a simulated network of switches: the tables of docs/scale.md, written anew; minutes. `make test` compares the
+# small ones with what comes of the code of now, `make soak` all of them.
+scale:
+	ACCEPT=1 $(CARGO) test --release -p sovia-scale --test state --test tables --test written -- --include-ignored
+	-git --no-pager diff --stat -- crates/sim/scale/tables
 
 # What a hostile peer can write, coverage-guided: every target for so many seconds, or FUZZ_TARGET alone.
 SECONDS ?= 60

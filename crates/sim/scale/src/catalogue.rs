@@ -122,6 +122,15 @@ pub fn large() -> Vec<Scenario> {
     both(vec![
         scenario("all to all, 256", 256, FOUR_TO_ONE, Traffic::AllToAll).messages(2, 16 * KB),
         scenario("permutation, 256", 256, FOUR_TO_ONE, Traffic::Permutation).messages(64, 64 * KB),
+        scenario("spine fails for 20 ms, 256", 256, FOUR_TO_ONE, Traffic::Permutation)
+            .messages(64, 64 * KB)
+            .fails(2_000, Part::Spine(1))
+            .recovers(22_000, Part::Spine(1)),
+        (0..64).fold(
+            scenario("64 of 4096 die, permutation", 4096, FOUR_TO_ONE, Traffic::Permutation)
+                .messages(8, 64 * KB),
+            |scenario, n| scenario.dies(300 + 10 * u64::from(n), 61 * n),
+        ),
         scenario("permutation, 4096", 4096, FOUR_TO_ONE, Traffic::Permutation).messages(8, 64 * KB),
         Scenario {
             depth: 16,

@@ -1,6 +1,7 @@
 //! What holds in each scenario, whatever its figures are.
 
 use core::time::Duration;
+use sovia_link::stream::Control;
 use sovia_scale::{Scenario, Traffic, run, run_vis, small, vis};
 use sovia_simnet::{Change, Part};
 
@@ -8,25 +9,32 @@ fn named(name: &str) -> Scenario {
     small().into_iter().find(|scenario| scenario.name == name).unwrap()
 }
 
-#[test]
-fn where_nothing_fails_for_good_all_arrives_and_nobody_is_given_up() {
-    for scenario in small().into_iter().filter(|scenario| scenario.deaths.is_empty()) {
-        let outcome = run(&scenario);
-        let name = &scenario.name;
-        assert_eq!((outcome.arrived, outcome.given_up), (outcome.messages, 0), "{name}");
-        assert_eq!(outcome.stuck, 0, "{name}");
-    }
+/// All messages arrive, no peer is given up, and under congestion control no message takes a second: a full queue costs time,
+/// and not more of it than its overload lasts.
+fn check(scenario: &Scenario) {
+    let (outcome, seed, name) = (run(scenario), scenario.seed, &scenario.name);
+    let of = format!("{name}, seed {seed}: {outcome:?}");
+    assert_eq!((outcome.arrived, outcome.given_up), (outcome.messages, 0), "{of}");
+    assert_eq!(outcome.stuck, 0, "{of}");
+    let longest = Duration::from_nanos(outcome.latency.longest);
+    assert!(scenario.control == Control::Fixed || longest < Duration::from_secs(1), "{of}");
 }
 
-/// All that a full queue takes is time, and not too much of it: one to whom all send at once is waited for, and no one is
-/// forgotten for long after that.
+/// The small scenarios in which nobody dies.
+fn healthy() -> impl Iterator<Item = Scenario> {
+    small().into_iter().filter(|scenario| scenario.deaths.is_empty())
+}
+
 #[test]
-fn no_message_takes_a_second_under_congestion_control() {
-    for scenario in small().into_iter().filter(|it| it.deaths.is_empty() && it.name.contains("bbr"))
-    {
-        let outcome = run(&scenario);
-        let longest = Duration::from_nanos(outcome.latency.longest);
-        assert!(longest < Duration::from_secs(1), "{}: {longest:?}", scenario.name);
+fn where_no_node_dies_all_arrives_and_no_peer_is_given_up() {
+    healthy().for_each(|scenario| check(&scenario));
+}
+
+#[test]
+#[ignore = "takes some minutes"]
+fn so_it_is_for_many_seeds() {
+    for seed in 2..60 {
+        healthy().for_each(|scenario| check(&Scenario { seed, ..scenario }));
     }
 }
 

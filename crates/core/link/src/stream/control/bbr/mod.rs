@@ -172,7 +172,7 @@ impl Bbr {
     }
 
     pub(in crate::stream) fn acknowledged(&mut self, acked: &Acked) {
-        let had_rtt = self.shortest.value().is_some();
+        let (had_rtt, pacing) = (self.shortest.value().is_some(), self.pacing);
         let rate = acked.sample.map(|sample| {
             let shortest = acked.rtt.unwrap_or(u64::MAX).min(self.shortest.value().unwrap_or(0));
             self.delivery.arrived(acked, &sample, shortest)
@@ -189,11 +189,23 @@ impl Bbr {
             self.restarts = false;
         }
         self.pace_by(self.cycle.phase.pacing_gain());
+        self.hurry(pacing, acked.now);
         self.resize(acked);
         // What a slower pace has put off.
         let latest = acked.now.nanos().saturating_add(self.quantum_nanos);
         let latest = Time::from_nanos(latest);
         (self.paced_at, self.next_at) = (self.paced_at.min(latest), self.next_at.min(latest));
+    }
+
+    /// Where the pace has become faster than it was: what is left of the wait for the next frame passes by the new one. A pace
+    /// that was slow for one frame (after losses, when nearly nothing arrived) would otherwise hold that frame's successor
+    /// back for as long as it was slow, however fast the path has turned out to be since.
+    fn hurry(&mut self, before: u64, now: Time) {
+        let left = self.next_at.since(now).as_nanos();
+        if self.pacing > before && left > 0 {
+            let left = left * u128::from(before) / u128::from(self.pacing);
+            self.next_at = Time::from_nanos(now.nanos().saturating_add(left as u64));
+        }
     }
 
     /// What a measurement says about the path, and what follows from that.
@@ -269,3 +281,6 @@ impl Bbr {
 fn scaled(value: u64, gain: u64) -> u64 {
     u64::try_from((u128::from(value) * u128::from(gain)) >> 8).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

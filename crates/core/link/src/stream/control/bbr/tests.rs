@@ -1,0 +1,70 @@
+//! What holds whatever a path does.
+
+use super::*;
+use crate::stream::control::{Acked, Sample};
+use core::time::Duration;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+const FRAME: u32 = 1500;
+
+/// What happens next, after so many nanoseconds.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// A frame is sent, if one may be.
+    Send,
+    /// The oldest frame that is on its way has arrived.
+    Arrive,
+    /// It is lost.
+    Lose,
+    /// Nothing has been heard for too long.
+    TimeOut,
+}
+
+fn steps() -> impl Strategy<Value = Vec<(Step, u64)>> {
+    let step = prop_oneof![
+        6 => Just(Step::Send),
+        3 => Just(Step::Arrive),
+        2 => Just(Step::Lose),
+        1 => Just(Step::TimeOut),
+    ];
+    let nanos = prop_oneof![0u64..1_000, 10_000u64..100_000, 1_000_000u64..1_000_000_000];
+    proptest::collection::vec((step, nanos), 1..400)
+}
+
+proptest! {
+    /// A frame waits for the one before it as the pace of now has it, and not as an earlier one had it.
+    #[test]
+    fn next_frame_never_waits_longer_than_the_pace_has_it(steps in steps()) {
+        let mut bbr = Bbr::new(FRAME);
+        let (mut now, mut in_flight, mut transmission) = (Time::ZERO, 0u64, 0);
+        let mut flying = VecDeque::new();
+        for (step, nanos) in steps {
+            now = now.after(Duration::from_nanos(nanos));
+            match step {
+                Step::Send if bbr.next_at() <= now && in_flight < bbr.window() => {
+                    let snapshot = bbr.sent(FRAME.into(), in_flight, now);
+                    flying.push_back(Sample { transmission, sent_at: now, snapshot });
+                    transmission += 1;
+                    in_flight += u64::from(FRAME);
+                }
+                Step::Send => {}
+                Step::TimeOut => bbr.timed_out(),
+                Step::Arrive | Step::Lose => {
+                    let Some(sample) = flying.pop_front() else { continue };
+                    let in_flight_before = in_flight;
+                    in_flight -= u64::from(FRAME);
+                    if matches!(step, Step::Lose) {
+                        bbr.lost(&sample.snapshot, FRAME.into());
+                        continue;
+                    }
+                    let rtt = Some(now.since(sample.sent_at).as_nanos() as u64);
+                    let (bytes, sample) = (FRAME.into(), Some(sample));
+                    bbr.acknowledged(&Acked { now, bytes, in_flight_before, in_flight, sample, rtt });
+                }
+            }
+            let (wait, pace) = (bbr.next_at().since(now), bbr.nanos(FRAME.into()));
+            prop_assert!(wait <= Duration::from_nanos(pace + 1), "{wait:?} for {pace} ns");
+        }
+    }
+}
