@@ -13,6 +13,7 @@ mod compare;
 mod control;
 mod hosts;
 mod net;
+mod offloads;
 mod page;
 mod pair;
 mod plan;
@@ -89,6 +90,9 @@ pub(super) struct Args {
     /// Idle VIs whose memory is measured
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=4090))]
     vis: u32,
+    /// Bytes of NetPIPE's longest message; K is 1024, M 1024 x 1024
+    #[arg(long, default_value = "8M", value_parser = parse_largest, value_name = "BYTES")]
+    largest: usize,
 }
 
 /// One scenario.
@@ -132,6 +136,7 @@ impl Args {
             seconds: self.seconds.unwrap_or(if self.quick { 0.008 } else { 0.03 }),
             perturbation: self.perturbation as usize,
             vis: self.vis as usize,
+            largest: self.largest,
         }
     }
 }
@@ -293,6 +298,15 @@ fn how(args: &Args) -> String {
     )
 }
 
+/// As long as the NIC in shared memory carries by two messages.
+fn parse_largest(text: &str) -> Result<usize, String> {
+    let size = super::parse_size(text)?;
+    if size > plan::NETPIPE_BYTES_MAX {
+        return Err("expected at most 8M".to_owned());
+    }
+    Ok(size)
+}
+
 /// Shorter than for the other scenarios: there are many points.
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0001..=60.0).contains(seconds));
@@ -309,5 +323,11 @@ mod tests {
         for bad in ["0", "-1", "61", "NaN", "x"] {
             assert!(parse_seconds(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn longest_message_has_bounds() {
+        assert_eq!(parse_largest("8M"), Ok(8 << 20));
+        assert_eq!(parse_largest("9M").unwrap_err(), "expected at most 8M");
     }
 }

@@ -161,7 +161,8 @@ pub(super) mod tests {
 
     /// A scenario with figures that mean nothing: `x` itself, of three runs.
     pub(crate) fn made_up(scenario: Scenario, readings: &[Reading]) -> Results {
-        let effort = Effort { quick: true, seconds: 0.01, perturbation: 3, vis: 10 };
+        let effort =
+            Effort { quick: true, seconds: 0.01, perturbation: 3, vis: 10, largest: 8 << 20 };
         let mut results = Results::new(scenario, parts(scenario, effort));
         for i in 0..results.parts.len() {
             for factor in [0.9, 1.0, 1.2] {

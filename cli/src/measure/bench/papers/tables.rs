@@ -98,6 +98,14 @@ fn of_both(results: &Results, point: &Point<'_>) -> String {
     format!("{} / {}", cell(point), number(theirs))
 }
 
+/// A series as a column's name: without what the table's title says.
+fn heading(scenario: Scenario, series: &str) -> &str {
+    match series.split_once(", ") {
+        Some((_, rest)) if scenario == Scenario::Hosts => rest,
+        _ => series,
+    }
+}
+
 fn by_x(results: &Results, metric: Metric, name: &str, of: impl Fn(&Part) -> bool) -> Table {
     let mut xs: Vec<u64> = Vec::new();
     let points: Vec<_> = results
@@ -115,7 +123,7 @@ fn by_x(results: &Results, metric: Metric, name: &str, of: impl Fn(&Part) -> boo
         .filter(|name| points.iter().any(|point| point.part.series == *name))
         .collect();
     let mut header = vec![results.scenario.x_name().replace('_', " ")];
-    header.extend(series.iter().map(|name| (*name).to_owned()));
+    header.extend(series.iter().map(|series| heading(results.scenario, series).to_owned()));
     let rows = xs.iter().map(|&x| {
         let mut row = vec![x.to_string()];
         row.extend(series.iter().map(|name| {
