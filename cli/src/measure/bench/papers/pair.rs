@@ -1,6 +1,7 @@
 //! Starting the two processes of a part, and hearing what they have measured.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::process::Command;
 use std::time::Duration;
 
@@ -41,8 +42,8 @@ impl Pairs {
         parts: impl Iterator<Item = &'a Part>,
     ) -> anyhow::Result<()> {
         for link in parts.filter_map(|part| Some(part.net?.link)) {
-            if !self.hosts.contains_key(&link) {
-                self.hosts.insert(link, Hosts::new(link)?);
+            if let Entry::Vacant(place) = self.hosts.entry(link) {
+                place.insert(Hosts::new(link)?);
             }
         }
         Ok(())
