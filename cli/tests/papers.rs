@@ -203,13 +203,41 @@ fn every_way_between_two_hosts_is_measured() {
         }
     }
     let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
-    assert_eq!(read("index.html").matches("<img src=").count(), 12);
+    let page = read("index.html");
+    for part in page.split("<img src=\"").skip(1) {
+        let name = part.split('"').next().unwrap();
+        assert_eq!(xml::fault(&read(name)), None, "{name}");
+    }
+    assert_eq!(page.matches("<img src=").count(), 12);
     let findings = read("findings.jsonl");
     for line in findings.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         assert!(line["ours"].is_number() && line["holds"].is_boolean(), "{line}");
     }
     assert_eq!(findings.lines().count(), 18);
+}
+
+#[test]
+fn one_port_and_one_mtu_can_be_measured_alone() {
+    let test = "one_port_and_one_mtu_can_be_measured_alone";
+    if !can_run(test) {
+        return;
+    }
+    let which = ["hosts", "--json", "--ports", "eth", "--mtu", "9000", "--largest", "64"];
+    let output = bench(&[&which, &TINY[..]].concat());
+    if no_hosts(test, &output) {
+        return;
+    }
+    let figures = said(&output);
+    let mut ways = BTreeSet::new();
+    for line in figures.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["mtu"], 9000);
+        assert!(line["x"].as_u64().unwrap() <= 64);
+        ways.insert((line["way"].to_string(), line["port"].to_string()));
+    }
+    let all = [("\"send_recv\"", "\"eth\""), ("\"tcp\"", "null")];
+    assert!(ways.iter().map(|(way, port)| (&way[..], &port[..])).eq(all), "{ways:?}");
 }
 
 #[test]
@@ -225,7 +253,14 @@ fn people_get_tables() {
 
 #[test]
 fn bad_amounts_are_refused() {
-    for args in [&["papers"][..], &["loops", "--seconds", "0"], &["memory", "--vis", "9999"]] {
+    for args in [
+        &["papers"][..],
+        &["loops", "--seconds", "0"],
+        &["memory", "--vis", "9999"],
+        &["netpipe", "--largest", "9M"],
+        &["hosts", "--mtu", "1400"],
+        &["hosts", "--ports", "tcp"],
+    ] {
         assert!(!bench(args).status.success(), "{args:?}");
     }
 }

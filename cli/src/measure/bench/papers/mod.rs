@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 
+use self::net::{Net, Port};
 use self::pair::Pairs;
 use self::plan::Effort;
 use self::results::Results;
@@ -120,9 +121,23 @@ pub(super) struct AllArgs {
 pub(super) struct HostsArgs {
     #[command(flatten)]
     one: OneArgs,
+    /// What is to carry the frames of VIs; by commas [default: all that this machine has]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    ports: Vec<Port>,
+    /// The MTU at which it is measured; by commas [default: both]
+    #[arg(long, value_delimiter = ',', value_parser = parse_mtu)]
+    mtu: Vec<u32>,
     /// Also write a page, pictures and the data into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+}
+
+impl HostsArgs {
+    /// Whether it is to be measured.
+    fn wants(&self, net: Net) -> bool {
+        let port = net.port.is_none_or(|port| self.ports.is_empty() || self.ports.contains(&port));
+        port && (self.mtu.is_empty() || self.mtu.contains(&net.link.mtu))
+    }
 }
 
 impl Args {
@@ -232,6 +247,7 @@ fn between_hosts(args: &HostsArgs) -> anyhow::Result<i32> {
     let start = Instant::now();
     let how = &args.one.how;
     let mut parts = plan::parts(Scenario::Hosts, how.effort());
+    parts.retain(|part| part.net.is_some_and(|net| args.wants(net)));
     let mut pairs = Pairs::new()?;
     pairs.add_hosts(parts.iter())?;
     let mut left_out = Vec::new();
@@ -296,6 +312,12 @@ fn how(args: &Args) -> String {
     format!(
         "{runs}, about {milliseconds} ms for a point{quick}; everything takes turns in each run, and ends that poll spin on a processor each."
     )
+}
+
+/// One of the papers' Ethernets.
+fn parse_mtu(text: &str) -> Result<u32, String> {
+    let mtu = text.parse().ok().filter(|mtu| plan::hosts::MTUS.contains(mtu));
+    mtu.ok_or_else(|| "expected 1500 or 9000".to_owned())
 }
 
 /// As long as the NIC in shared memory carries by two messages.
