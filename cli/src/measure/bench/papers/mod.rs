@@ -44,6 +44,9 @@ pub(super) use self::play::endpoint;
 const QUICK_LIMIT: Duration = Duration::from_secs(58);
 const FULL_LIMIT: Duration = Duration::from_secs(590);
 
+/// The load beyond which figures are said to be of a busy machine.
+const BUSY: f64 = 1.0;
+
 // No comment of rustdoc's: clap would make it the description of `sovia bench`.
 #[derive(Subcommand)]
 pub(super) enum What {
@@ -265,6 +268,16 @@ fn between_hosts(args: &HostsArgs) -> anyhow::Result<i32> {
         }
     }
     let machine = Machine::this(pairs.cpus());
+    let busy = machine.load.parse().is_ok_and(|load: f64| load > BUSY).then(|| {
+        format!(
+            " The machine was busy (load {}): ends that spin were kept from their processors.",
+            machine.load
+        )
+    });
+    let busy = busy.unwrap_or_default();
+    if !busy.is_empty() {
+        eprintln!("sovia:{busy}");
+    }
     let mut results = Results::new(Scenario::Hosts, parts);
     results.left_out = left_out;
     for done in 0..how.runs() {
@@ -272,7 +285,8 @@ fn between_hosts(args: &HostsArgs) -> anyhow::Result<i32> {
         run(&mut results, done, &pairs);
     }
     if let Some(out) = &args.out {
-        let how = format!("{} It took {:.0} s.", self::how(how), start.elapsed().as_secs_f64());
+        let took = start.elapsed().as_secs_f64();
+        let how = format!("{}{busy} It took {took:.0} s.", self::how(how));
         let all = [results];
         let files = page::write(out, &machine, &how, &all)?;
         eprintln!("sovia: {} files in {}: {}", files.len(), out.display(), files.join(", "));

@@ -232,7 +232,9 @@ pub(super) fn findings_json(verdicts: &[Verdict]) -> anyhow::Result<String> {
             "published": verdict.finding.value,
             "least": least,
             "most": most.is_finite().then_some(most),
-            "ours": verdict.ours,
+            "ours": verdict.ours(),
+            "min": verdict.range().map(|range| range.0),
+            "max": verdict.range().map(|range| range.1),
             "holds": verdict.holds(),
         });
         text.push_str(&serde_json::to_string(&line)?);

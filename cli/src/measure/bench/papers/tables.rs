@@ -208,7 +208,8 @@ pub(super) fn comparison(rows: &[Row]) -> Table {
 
 /// What the papers found, and whether it holds here.
 pub(super) fn findings(verdicts: &[Verdict]) -> Table {
-    let header = ["where", "what was found", "then", "holds from", "to", "here", "so it"];
+    let header =
+        ["where", "what was found", "then", "holds from", "to", "here", "min", "max", "so it"];
     let row = |verdict: &Verdict| {
         let (least, most) = verdict.finding.bounds;
         let most = if most.is_finite() { number(Some(most)) } else { "-".to_owned() };
@@ -218,7 +219,9 @@ pub(super) fn findings(verdicts: &[Verdict]) -> Table {
             number(Some(verdict.finding.value)),
             number(Some(least)),
             most,
-            number(verdict.ours),
+            number(verdict.ours()),
+            number(verdict.range().map(|range| range.0)),
+            number(verdict.range().map(|range| range.1)),
             verdict.text().to_owned(),
         ]
     };
@@ -226,7 +229,7 @@ pub(super) fn findings(verdicts: &[Verdict]) -> Table {
         title: "What was found then, as quotients, and whether it holds here".to_owned(),
         header: header.map(str::to_owned).to_vec(),
         rows: verdicts.iter().map(row).collect(),
-        left: vec![0, 1, 6],
+        left: vec![0, 1, 8],
     }
 }
 
