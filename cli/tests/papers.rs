@@ -135,6 +135,111 @@ fn netpipe_without_perturbations_has_exact_sizes() {
     }
 }
 
+/// What the command says where it can make no hosts; the test counts as skipped.
+fn no_hosts(test: &str, output: &Output) -> bool {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let lacks = ["cannot make a network namespace", "cannot run the program ip"];
+    let why = said.lines().find(|line| lacks.iter().any(|lack| line.contains(lack)));
+    if let Some(why) = why {
+        common::skipped(test, why);
+    }
+    why.is_some()
+}
+
+#[test]
+fn every_way_between_two_hosts_is_measured() {
+    let test = "every_way_between_two_hosts_is_measured";
+    if !can_run(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("report");
+    let to = ["hosts", "--json", "--largest", "4K", "--out", out.to_str().unwrap()];
+    let output = bench(&[&to, &TINY[..]].concat());
+    if no_hosts(test, &output) {
+        return;
+    }
+    let figures = said(&output);
+    let lines: Vec<Value> =
+        figures.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.iter().for_each(check_figure);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    for mtu in [1500, 9000] {
+        for port in ["udp", "eth", "xdp"] {
+            // What this kernel does not have is left out, and that is said.
+            if errors.contains(&format!("left out: {port} at MTU {mtu}")) {
+                println!("SKIPPED: {test}: {port} at MTU {mtu}");
+                continue;
+            }
+            for wait in ["poll", "block", "sleep"] {
+                let of = |line: &&Value| {
+                    line["port"] == port
+                        && line["mtu"] == mtu
+                        && line["wait"] == wait
+                        && line["way"] == "send_recv"
+                        && line["series"].as_str().unwrap().starts_with("MTU")
+                };
+                let sizes: BTreeSet<_> =
+                    lines.iter().filter(of).map(|line| line["x"].as_u64().unwrap()).collect();
+                assert_eq!(sizes.first(), Some(&1), "{port}, {mtu}, {wait}");
+                assert_eq!(sizes.last(), Some(&4096), "{port}, {mtu}, {wait}");
+            }
+        }
+        for offloads in [true, false] {
+            for wait in ["poll", "sleep"] {
+                let of = |line: &&Value| {
+                    (&line["way"], &line["wait"], &line["mtu"], &line["offloads"])
+                        == (&"tcp".into(), &wait.into(), &mtu.into(), &offloads.into())
+                };
+                assert!(lines.iter().any(|line| of(&line)), "TCP, {mtu}, {wait}");
+            }
+        }
+    }
+    for name in ["NOTIFY", "HANDLER", "SINGLE", "COPY", "HYBRID", "BASE", "DACKS", "COMBINE"] {
+        for port in ["udp", "eth"] {
+            let ends = format!("SOVIA_{name}, {port}");
+            let of = |line: &&Value| line["series"].as_str().unwrap().ends_with(&ends);
+            assert!(lines.iter().any(|line| of(&line)), "{ends}");
+        }
+    }
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    let page = read("index.html");
+    for part in page.split("<img src=\"").skip(1) {
+        let name = part.split('"').next().unwrap();
+        assert_eq!(xml::fault(&read(name)), None, "{name}");
+    }
+    assert_eq!(page.matches("<img src=").count(), 12);
+    let findings = read("findings.jsonl");
+    for line in findings.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert!(line["ours"].is_number() && line["holds"].is_boolean(), "{line}");
+    }
+    assert_eq!(findings.lines().count(), 18);
+}
+
+#[test]
+fn one_port_and_one_mtu_can_be_measured_alone() {
+    let test = "one_port_and_one_mtu_can_be_measured_alone";
+    if !can_run(test) {
+        return;
+    }
+    let which = ["hosts", "--json", "--ports", "eth", "--mtu", "9000", "--largest", "64"];
+    let output = bench(&[&which, &TINY[..]].concat());
+    if no_hosts(test, &output) {
+        return;
+    }
+    let figures = said(&output);
+    let mut ways = BTreeSet::new();
+    for line in figures.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["mtu"], 9000);
+        assert!(line["x"].as_u64().unwrap() <= 64);
+        ways.insert((line["way"].to_string(), line["port"].to_string()));
+    }
+    let all = [("\"send_recv\"", "\"eth\""), ("\"tcp\"", "null")];
+    assert!(ways.iter().map(|(way, port)| (&way[..], &port[..])).eq(all), "{ways:?}");
+}
+
 #[test]
 fn people_get_tables() {
     if !can_run("people_get_tables") {
@@ -148,7 +253,14 @@ fn people_get_tables() {
 
 #[test]
 fn bad_amounts_are_refused() {
-    for args in [&["papers"][..], &["loops", "--seconds", "0"], &["memory", "--vis", "9999"]] {
+    for args in [
+        &["papers"][..],
+        &["loops", "--seconds", "0"],
+        &["memory", "--vis", "9999"],
+        &["netpipe", "--largest", "9M"],
+        &["hosts", "--mtu", "1400"],
+        &["hosts", "--ports", "tcp"],
+    ] {
         assert!(!bench(args).status.success(), "{args:?}");
     }
 }

@@ -295,7 +295,7 @@ fn captured(name: &str, places: [&str; 2]) {
 
 #[test]
 fn conversation_over_udp_is_recognized_and_explained() {
-    let places = ["udp:10.0.0.1:7001", "udp:10.0.0.2:7002"];
+    let places = ["udp:10.0.0.1:17471", "udp:10.0.0.2:17472"];
     captured("conversation_over_udp_is_recognized_and_explained", places);
 }
 

@@ -2,6 +2,7 @@
 
 use super::published::{Beside, FACTS, FINDINGS, Fact, Finding, Ours, Pick};
 use super::results::Results;
+use crate::bench::series::median;
 
 /// A published figure with what stands beside it.
 #[derive(Debug)]
@@ -47,15 +48,26 @@ pub(super) fn rows(all: &[Results]) -> Vec<Row> {
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) finding: &'static Finding,
-    /// The quotient here, unless one of the two was not measured.
-    pub(super) ours: Option<f64>,
+    /// The quotient here, in each run; none if one of the two was not measured.
+    quotients: Vec<f64>,
 }
 
 impl Verdict {
+    /// The quotient here: the median over the runs, of which each measures both figures.
+    pub(super) fn ours(&self) -> Option<f64> {
+        median(self.quotients.clone())
+    }
+
+    /// From the least run to the greatest.
+    pub(super) fn range(&self) -> Option<(f64, f64)> {
+        let all = || self.quotients.iter().copied();
+        Some((all().reduce(f64::min)?, all().reduce(f64::max)?))
+    }
+
     /// Whether it holds here.
     pub(super) fn holds(&self) -> Option<bool> {
         let (least, most) = self.finding.bounds;
-        self.ours.map(|ours| (least..=most).contains(&ours))
+        self.ours().map(|ours| (least..=most).contains(&ours))
     }
 
     /// That, for people.
@@ -75,8 +87,9 @@ pub(super) fn verdicts(all: &[Results]) -> Vec<Verdict> {
         .iter()
         .filter(|finding| is_measured(&finding.a) && is_measured(&finding.b))
         .map(|finding| {
-            let quotient = || Some(figure(all, &finding.a)? / figure(all, &finding.b)?);
-            Verdict { finding, ours: quotient() }
+            let (a, b) = (figures(all, &finding.a), figures(all, &finding.b));
+            let quotients = a.iter().zip(&b).map(|(a, b)| a / b).collect();
+            Verdict { finding, quotients }
         })
         .collect()
 }
@@ -96,8 +109,18 @@ fn curve(all: &[Results], ours: &Ours) -> Vec<(u64, f64)> {
 }
 
 fn figure(all: &[Results], ours: &Ours) -> Option<f64> {
-    let curve = curve(all, ours);
-    match ours.pick {
+    pick(&curve(all, ours), ours.pick)
+}
+
+/// The figure in each run.
+fn figures(all: &[Results], ours: &Ours) -> Vec<f64> {
+    let results = all.iter().find(|results| results.scenario == ours.scenario);
+    let curves = results.map_or(Vec::new(), |it| it.curves(ours.series, ours.end, ours.metric));
+    curves.iter().filter_map(|curve| pick(curve, ours.pick)).collect()
+}
+
+fn pick(curve: &[(u64, f64)], pick: Pick) -> Option<f64> {
+    match pick {
         Pick::At(x) => curve.iter().find(|point| point.0 == x).map(|point| point.1),
         Pick::Last => curve.last().map(|point| point.1),
         Pick::Peak => curve.iter().map(|point| point.1).reduce(f64::max),
@@ -144,7 +167,8 @@ mod tests {
         assert_eq!(verdicts.len(), FINDINGS.len());
         for verdict in &verdicts {
             let (least, most) = verdict.finding.bounds;
-            assert_eq!(verdict.ours, Some(1.0), "{}", verdict.finding.what);
+            assert_eq!(verdict.ours(), Some(1.0), "{}", verdict.finding.what);
+            assert_eq!(verdict.range(), Some((1.0, 1.0)), "within each run");
             assert_eq!(verdict.holds(), Some(least <= 1.0 && most >= 1.0));
         }
         let said: std::collections::BTreeSet<_> = verdicts.iter().map(Verdict::text).collect();

@@ -12,6 +12,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use sovia_port::{packet, udp, xdp};
 
 use super::net::{DEVICE, LinkKind, Port, address};
+use super::offloads;
 use crate::bench::task::Role;
 
 /// The hosts of the requester and of the responder.
@@ -35,7 +36,7 @@ impl Hosts {
         for role in [Role::Requester, Role::Responder] {
             hosts.within(role, || {
                 if !kind.offloads {
-                    ip(&format!("link set {DEVICE} gso_max_segs 1"))?;
+                    offloads::disable(DEVICE).context("cannot turn a device's offloads off")?;
                 }
                 ip(&format!("addr add {}/24 dev {DEVICE}", address(role)))?;
                 ip("link set lo up")?;

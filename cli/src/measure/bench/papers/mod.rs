@@ -13,6 +13,7 @@ mod compare;
 mod control;
 mod hosts;
 mod net;
+mod offloads;
 mod page;
 mod pair;
 mod plan;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 
+use self::net::{Net, Port};
 use self::pair::Pairs;
 use self::plan::Effort;
 use self::results::Results;
@@ -41,6 +43,9 @@ pub(super) use self::play::endpoint;
 /// How long a report may take, quick or in full; then there are fewer runs. The first is always whole.
 const QUICK_LIMIT: Duration = Duration::from_secs(58);
 const FULL_LIMIT: Duration = Duration::from_secs(590);
+
+/// The load beyond which figures are said to be of a busy machine.
+const BUSY: f64 = 1.0;
 
 // No comment of rustdoc's: clap would make it the description of `sovia bench`.
 #[derive(Subcommand)]
@@ -89,6 +94,9 @@ pub(super) struct Args {
     /// Idle VIs whose memory is measured
     #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=4090))]
     vis: u32,
+    /// Bytes of NetPIPE's longest message; K is 1024, M 1024 x 1024
+    #[arg(long, default_value = "8M", value_parser = parse_largest, value_name = "BYTES")]
+    largest: usize,
 }
 
 /// One scenario.
@@ -116,9 +124,23 @@ pub(super) struct AllArgs {
 pub(super) struct HostsArgs {
     #[command(flatten)]
     one: OneArgs,
+    /// What is to carry the frames of VIs; by commas [default: all that this machine has]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    ports: Vec<Port>,
+    /// The MTU at which it is measured; by commas [default: both]
+    #[arg(long, value_delimiter = ',', value_parser = parse_mtu)]
+    mtu: Vec<u32>,
     /// Also write a page, pictures and the data into this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+}
+
+impl HostsArgs {
+    /// Whether it is to be measured.
+    fn wants(&self, net: Net) -> bool {
+        let port = net.port.is_none_or(|port| self.ports.is_empty() || self.ports.contains(&port));
+        port && (self.mtu.is_empty() || self.mtu.contains(&net.link.mtu))
+    }
 }
 
 impl Args {
@@ -132,6 +154,7 @@ impl Args {
             seconds: self.seconds.unwrap_or(if self.quick { 0.008 } else { 0.03 }),
             perturbation: self.perturbation as usize,
             vis: self.vis as usize,
+            largest: self.largest,
         }
     }
 }
@@ -227,6 +250,7 @@ fn between_hosts(args: &HostsArgs) -> anyhow::Result<i32> {
     let start = Instant::now();
     let how = &args.one.how;
     let mut parts = plan::parts(Scenario::Hosts, how.effort());
+    parts.retain(|part| part.net.is_some_and(|net| args.wants(net)));
     let mut pairs = Pairs::new()?;
     pairs.add_hosts(parts.iter())?;
     let mut left_out = Vec::new();
@@ -244,6 +268,16 @@ fn between_hosts(args: &HostsArgs) -> anyhow::Result<i32> {
         }
     }
     let machine = Machine::this(pairs.cpus());
+    let busy = machine.load.parse().is_ok_and(|load: f64| load > BUSY).then(|| {
+        format!(
+            " The machine was busy (load {}): ends that spin were kept from their processors.",
+            machine.load
+        )
+    });
+    let busy = busy.unwrap_or_default();
+    if !busy.is_empty() {
+        eprintln!("sovia:{busy}");
+    }
     let mut results = Results::new(Scenario::Hosts, parts);
     results.left_out = left_out;
     for done in 0..how.runs() {
@@ -251,7 +285,8 @@ fn between_hosts(args: &HostsArgs) -> anyhow::Result<i32> {
         run(&mut results, done, &pairs);
     }
     if let Some(out) = &args.out {
-        let how = format!("{} It took {:.0} s.", self::how(how), start.elapsed().as_secs_f64());
+        let took = start.elapsed().as_secs_f64();
+        let how = format!("{}{busy} It took {took:.0} s.", self::how(how));
         let all = [results];
         let files = page::write(out, &machine, &how, &all)?;
         eprintln!("sovia: {} files in {}: {}", files.len(), out.display(), files.join(", "));
@@ -293,6 +328,21 @@ fn how(args: &Args) -> String {
     )
 }
 
+/// One of the papers' Ethernets.
+fn parse_mtu(text: &str) -> Result<u32, String> {
+    let mtu = text.parse().ok().filter(|mtu| plan::hosts::MTUS.contains(mtu));
+    mtu.ok_or_else(|| "expected 1500 or 9000".to_owned())
+}
+
+/// As long as the NIC in shared memory carries by two messages.
+fn parse_largest(text: &str) -> Result<usize, String> {
+    let size = super::parse_size(text)?;
+    if size > plan::NETPIPE_BYTES_MAX {
+        return Err("expected at most 8M".to_owned());
+    }
+    Ok(size)
+}
+
 /// Shorter than for the other scenarios: there are many points.
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0001..=60.0).contains(seconds));
@@ -309,5 +359,11 @@ mod tests {
         for bad in ["0", "-1", "61", "NaN", "x"] {
             assert!(parse_seconds(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn longest_message_has_bounds() {
+        assert_eq!(parse_largest("8M"), Ok(8 << 20));
+        assert_eq!(parse_largest("9M").unwrap_err(), "expected at most 8M");
     }
 }

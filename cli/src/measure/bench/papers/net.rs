@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ValueEnum;
 use nix::sched::{CloneFlags, setns};
 use serde::{Deserialize, Serialize};
 use via_eth::{Config, EthNic, Place};
@@ -13,7 +14,7 @@ use super::control::Control;
 use crate::bench::task::{Role, Wait};
 
 /// What carries a NIC's frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Port {
     /// A UDP socket

@@ -95,7 +95,7 @@ fn about(scenario: Scenario) -> &'static str {
              which hand it segments of up to 64 KB to cut, and over devices without that, as the papers' cards were. \
              Blocking calls of a NIC look for a while before they sleep; those that sleep do so at once, as TCP's. \
              SOVIA's streams block, at MTU 1500. Published figures stand beside eth, which has M-VIA's place, and \
-             beside TCP without offloads."
+             beside TCP without offloads; those of ends with two processors each stand alone."
         }
     }
 }
@@ -232,7 +232,9 @@ pub(super) fn findings_json(verdicts: &[Verdict]) -> anyhow::Result<String> {
             "published": verdict.finding.value,
             "least": least,
             "most": most.is_finite().then_some(most),
-            "ours": verdict.ours,
+            "ours": verdict.ours(),
+            "min": verdict.range().map(|range| range.0),
+            "max": verdict.range().map(|range| range.1),
             "holds": verdict.holds(),
         });
         text.push_str(&serde_json::to_string(&line)?);

@@ -42,8 +42,8 @@ impl Pairs {
         parts: impl Iterator<Item = &'a Part>,
     ) -> anyhow::Result<()> {
         for link in parts.filter_map(|part| Some(part.net?.link)) {
-            if let Entry::Vacant(entry) = self.hosts.entry(link) {
-                entry.insert(Hosts::new(link)?);
+            if let Entry::Vacant(place) = self.hosts.entry(link) {
+                place.insert(Hosts::new(link)?);
             }
         }
         Ok(())

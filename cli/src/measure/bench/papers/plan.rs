@@ -18,14 +18,16 @@ pub(super) struct Effort {
     pub(super) perturbation: usize,
     /// Idle VIs whose memory is measured.
     pub(super) vis: usize,
+    /// The longest message of NetPIPE's sweep.
+    pub(super) largest: usize,
 }
 
 const WAYS: [Way; 2] = [Way::SendRecv, Way::RdmaWrite];
 const WAITS: [Wait; 2] = [Wait::Poll, Wait::Block];
 /// Outstanding messages of the paper's Figs. 8 to 10.
 const OUTSTANDING: [usize; 3] = [1, 2, 5];
-/// The longest message of NetPIPE's sweep.
-const NETPIPE_BYTES_MAX: usize = 8 << 20;
+/// The longest message of NetPIPE's sweep at most.
+pub(super) const NETPIPE_BYTES_MAX: usize = 8 << 20;
 
 /// The parts of a scenario; they take turns in every run.
 pub(super) fn parts(scenario: Scenario, effort: Effort) -> Vec<Part> {
@@ -163,7 +165,7 @@ fn queues(effort: Effort) -> Vec<Part> {
 
 /// NetPIPE's sizes: powers of two and the middles between them, each with its perturbations where
 /// the next size is far enough.
-fn netpipe_sizes(quick: bool, perturbation: usize) -> Vec<Perturbed> {
+fn netpipe_sizes(Effort { quick, perturbation, largest, .. }: Effort) -> Vec<Perturbed> {
     let bases: Vec<usize> = if quick {
         (0..=23).step_by(3).chain([23]).map(|bits| 1 << bits).collect()
     } else {
@@ -172,9 +174,7 @@ fn netpipe_sizes(quick: bool, perturbation: usize) -> Vec<Perturbed> {
     };
     let mut sizes = Vec::new();
     for base in bases {
-        if base > NETPIPE_BYTES_MAX
-            || sizes.last().is_some_and(|last: &Perturbed| last.base >= base)
-        {
+        if base > largest || sizes.last().is_some_and(|last: &Perturbed| last.base >= base) {
             continue;
         }
         let off = perturbation as i32;
@@ -186,7 +186,7 @@ fn netpipe_sizes(quick: bool, perturbation: usize) -> Vec<Perturbed> {
 }
 
 fn netpipe(effort: Effort) -> Vec<Part> {
-    let sizes = netpipe_sizes(effort.quick, effort.perturbation);
+    let sizes = netpipe_sizes(effort);
     [
         (Way::SendRecv, Wait::Poll, Cpus::Apart),
         (Way::SendRecv, Wait::Block, Cpus::Apart),
@@ -273,15 +273,24 @@ fn registration(effort: Effort) -> Vec<Part> {
 mod tests {
     use super::*;
 
-    const EFFORT: Effort = Effort { quick: false, seconds: 0.01, perturbation: 3, vis: 100 };
+    const EFFORT: Effort = Effort {
+        quick: false,
+        seconds: 0.01,
+        perturbation: 3,
+        vis: 100,
+        largest: NETPIPE_BYTES_MAX,
+    };
 
     #[test]
     fn netpipe_goes_from_1_byte_to_8_mb() {
-        let all: Vec<_> = netpipe_sizes(false, 3).iter().map(|size| size.size()).collect();
+        let all: Vec<_> = netpipe_sizes(EFFORT).iter().map(|size| size.size()).collect();
         assert_eq!(all[..7], [1, 2, 3, 4, 6, 8, 9]);
         assert_eq!(all.last(), Some(&((8 << 20) + 3)));
-        assert_eq!(netpipe_sizes(false, 0).len(), 46);
-        assert!(netpipe_sizes(true, 0).len() < 12);
+        let exact = Effort { perturbation: 0, ..EFFORT };
+        assert_eq!(netpipe_sizes(exact).len(), 46);
+        assert!(netpipe_sizes(Effort { quick: true, ..exact }).len() < 12);
+        let short = netpipe_sizes(Effort { largest: 64 << 10, ..exact });
+        assert_eq!(short.last().map(|size| size.size()), Some(64 << 10));
     }
 
     #[test]

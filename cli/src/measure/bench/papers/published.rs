@@ -541,7 +541,8 @@ mod tests {
     #[test]
     fn what_stands_beside_a_fact_is_measured() {
         for quick in [true, false] {
-            let effort = Effort { quick, seconds: 0.01, perturbation: 3, vis: 10 };
+            let effort =
+                Effort { quick, seconds: 0.01, perturbation: 3, vis: 10, largest: 8 << 20 };
             for fact in FACTS {
                 let all = match fact.beside {
                     Beside::Figure(ours) => vec![ours],

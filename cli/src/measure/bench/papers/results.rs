@@ -116,6 +116,19 @@ impl Results {
             .collect()
     }
 
+    /// As [`Results::curve`], of each run by itself; those of runs in which all of the points were measured.
+    pub(super) fn curves(&self, series: &str, end: End, metric: Metric) -> Vec<Vec<(u64, f64)>> {
+        let of_series = self.parts.iter().zip(&self.figures).filter(|it| it.0.series == series);
+        let points: Vec<(u64, &Vec<f64>)> = of_series
+            .flat_map(|(_, figures)| figures)
+            .filter(|((whose, what, _, off), _)| (*whose, *what, *off) == (end, metric, 0))
+            .map(|((_, _, x, _), values)| (*x, values))
+            .collect();
+        let runs = points.iter().map(|point| point.1.len()).min().unwrap_or(0);
+        let of_run = |run: usize| points.iter().map(|point| (point.0, point.1[run])).collect();
+        (0..runs).map(of_run).collect()
+    }
+
     /// The metrics that were measured, in their order.
     pub(super) fn metrics(&self) -> Vec<Metric> {
         let mut metrics: Vec<_> = self.points().map(|point| point.metric).collect();
@@ -161,7 +174,8 @@ pub(super) mod tests {
 
     /// A scenario with figures that mean nothing: `x` itself, of three runs.
     pub(crate) fn made_up(scenario: Scenario, readings: &[Reading]) -> Results {
-        let effort = Effort { quick: true, seconds: 0.01, perturbation: 3, vis: 10 };
+        let effort =
+            Effort { quick: true, seconds: 0.01, perturbation: 3, vis: 10, largest: 8 << 20 };
         let mut results = Results::new(scenario, parts(scenario, effort));
         for i in 0..results.parts.len() {
             for factor in [0.9, 1.0, 1.2] {
@@ -186,6 +200,8 @@ pub(super) mod tests {
         let series = results.parts[0].series.clone();
         let curve = results.curve(&series, End::Requester, Metric::Throughput);
         assert_eq!(curve, [(8, 10.0)]);
+        let curves = results.curves(&series, End::Requester, Metric::Throughput);
+        assert_eq!(curves, [[(8, 9.0)], [(8, 10.0)], [(8, 12.0)]]);
         assert_eq!(results.metrics(), [Metric::Throughput]);
         let json = results.json().unwrap();
         assert_eq!(json.lines().count(), results.parts.len());

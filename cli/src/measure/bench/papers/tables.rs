@@ -98,6 +98,14 @@ fn of_both(results: &Results, point: &Point<'_>) -> String {
     format!("{} / {}", cell(point), number(theirs))
 }
 
+/// A series as a column's name: without what the table's title says.
+fn heading(scenario: Scenario, series: &str) -> &str {
+    match series.split_once(", ") {
+        Some((_, rest)) if scenario == Scenario::Hosts => rest,
+        _ => series,
+    }
+}
+
 fn by_x(results: &Results, metric: Metric, name: &str, of: impl Fn(&Part) -> bool) -> Table {
     let mut xs: Vec<u64> = Vec::new();
     let points: Vec<_> = results
@@ -115,7 +123,7 @@ fn by_x(results: &Results, metric: Metric, name: &str, of: impl Fn(&Part) -> boo
         .filter(|name| points.iter().any(|point| point.part.series == *name))
         .collect();
     let mut header = vec![results.scenario.x_name().replace('_', " ")];
-    header.extend(series.iter().map(|name| (*name).to_owned()));
+    header.extend(series.iter().map(|series| heading(results.scenario, series).to_owned()));
     let rows = xs.iter().map(|&x| {
         let mut row = vec![x.to_string()];
         row.extend(series.iter().map(|name| {
@@ -200,7 +208,8 @@ pub(super) fn comparison(rows: &[Row]) -> Table {
 
 /// What the papers found, and whether it holds here.
 pub(super) fn findings(verdicts: &[Verdict]) -> Table {
-    let header = ["where", "what was found", "then", "holds from", "to", "here", "so it"];
+    let header =
+        ["where", "what was found", "then", "holds from", "to", "here", "min", "max", "so it"];
     let row = |verdict: &Verdict| {
         let (least, most) = verdict.finding.bounds;
         let most = if most.is_finite() { number(Some(most)) } else { "-".to_owned() };
@@ -210,7 +219,9 @@ pub(super) fn findings(verdicts: &[Verdict]) -> Table {
             number(Some(verdict.finding.value)),
             number(Some(least)),
             most,
-            number(verdict.ours),
+            number(verdict.ours()),
+            number(verdict.range().map(|range| range.0)),
+            number(verdict.range().map(|range| range.1)),
             verdict.text().to_owned(),
         ]
     };
@@ -218,7 +229,7 @@ pub(super) fn findings(verdicts: &[Verdict]) -> Table {
         title: "What was found then, as quotients, and whether it holds here".to_owned(),
         header: header.map(str::to_owned).to_vec(),
         rows: verdicts.iter().map(row).collect(),
-        left: vec![0, 1, 6],
+        left: vec![0, 1, 8],
     }
 }
 

@@ -88,7 +88,7 @@ fn datagrams_on_any_port_are_recognized_by_their_checksums() {
     }
     // Conversations of their own: what is refused is not recognized.
     let own = |(n, vector): (usize, Vector)| {
-        (Medium::Udp { from: 40000, to: 20000 + n as u16 }, vector.frame)
+        (Medium::Udp { from: 40000, to: 31000 + n as u16 }, vector.frame)
     };
     let packets: Vec<_> = vectors().into_iter().enumerate().map(own).collect();
     let printed = tshark::fields("alone", &capture(&packets), &[]);
@@ -101,7 +101,7 @@ fn datagrams_on_any_port_are_recognized_by_their_checksums() {
         assert!(!damaged || !printed.contains_key("sovia.kind"), "{}", vector.name);
     }
     // One conversation: once a frame has been recognized, all of them are frames.
-    let file = in_medium(Medium::Udp { from: 40000, to: 20000 });
+    let file = in_medium(Medium::Udp { from: 40000, to: 31000 });
     let printed = tshark::fields("together", &file, &[]);
     vectors().iter().zip(&printed).for_each(|(vector, printed)| check(vector, printed));
 }
@@ -114,7 +114,7 @@ fn frames_that_are_segments_of_one_packet_are_all_explained() {
     let [first, second] = ["The first part of a send of nine bytes", "An RDMA read"]
         .map(|name| vectors().into_iter().find(|vector| vector.name == name).unwrap());
     let both = [&first.frame[..], &second.frame].concat();
-    let medium = Medium::Udp { from: 40000, to: 20000 };
+    let medium = Medium::Udp { from: 40000, to: 31000 };
     let printed = tshark::fields("segments", &capture(&[(medium, both)]), &[]);
     assert_eq!(printed[0]["sovia.item"], ["1", "4"]);
     assert_eq!(printed[0]["sovia.number"], ["7", "1"]);

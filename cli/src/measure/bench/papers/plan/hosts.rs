@@ -42,7 +42,7 @@ pub(super) fn parts(effort: Effort) -> Vec<Part> {
 }
 
 fn netpipe(mtu: u32, effort: Effort, parts: &mut Vec<Part>) {
-    let sizes = netpipe_sizes(effort.quick, effort.perturbation);
+    let sizes = netpipe_sizes(effort);
     // There are many points.
     let effort = Effort { seconds: effort.seconds / 2.0, ..effort };
     let work = || Work::PingPong { sizes: sizes.clone() };
