@@ -29,7 +29,7 @@ impl<D: Driver> Listener<D> {
     }
 
     pub(crate) fn wait(&self, deadline: Deadline) -> Option<SoftConnection<D>> {
-        let found = self.driver.wait(deadline, |world| take(world, self.waiter));
+        let found = self.driver.wait_for_request(deadline, |world| take(world, self.waiter));
         found.map(|found| self.connection(found))
     }
 

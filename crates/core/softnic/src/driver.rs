@@ -31,6 +31,16 @@ pub trait Driver: Clone + Debug + Send + Sync + 'static {
         look: impl FnMut(&mut World<Self::Medium>) -> Option<R>,
     ) -> Option<R>;
 
+    /// As [`Driver::wait`], for a request for a connection, which [`World::take_requests`] tells of: a driver may have threads
+    /// that wait for other things see to the network before one that does nothing but this.
+    fn wait_for_request<R>(
+        &self,
+        deadline: Deadline,
+        look: impl FnMut(&mut World<Self::Medium>) -> Option<R>,
+    ) -> Option<R> {
+        self.wait(deadline, look)
+    }
+
     /// Memory has been registered.
     fn registered(&self, memory: &Memory) {
         let _ = memory;

@@ -17,7 +17,8 @@
 //! that wait sleep until the watcher has news for them, or leaves and one of them takes its place. While no thread of the
 //! program does any of this, the NIC's own thread watches: RDMA and acknowledgements need no call of the program's. While they
 //! do, it looks in only now and then, and not at all while one of them sleeps as the watcher. Where nothing happens, nothing
-//! runs.
+//! runs. A thread that waits for a request for a connection watches only while no other one waits: it would otherwise wake
+//! the others for each frame.
 //!
 //! # Strangers
 //!

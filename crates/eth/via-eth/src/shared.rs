@@ -13,6 +13,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// For threads of the program's that sleep while another one watches.
     news: Condvar,
+    /// For those that wait for requests alone.
+    requests: Condvar,
     /// Wakes the thread of the program's that watches.
     pub(crate) watcher: Kick,
     /// Wakes the NIC's own thread where it watches.
@@ -30,6 +32,7 @@ impl Shared {
         Ok(Shared {
             state: Mutex::new(state),
             news: Condvar::new(),
+            requests: Condvar::new(),
             watcher: Kick::new()?,
             own: Kick::new()?,
             bell: Bell::default(),
@@ -70,6 +73,9 @@ impl Shared {
         if has_news && state.sleepers > 0 {
             self.news.notify_all();
         }
+        if state.world.take_requests() && state.asides > 0 {
+            self.requests.notify_all();
+        }
         let mut next = state.world.begin_callbacks();
         while let Some(callback) = next {
             drop(state);
@@ -81,35 +87,72 @@ impl Shared {
 
     /// Sleeps until the port has something, or another thread has news.
     pub(crate) fn sleep<'s>(&'s self, mut state: MutexGuard<'s, State>, deadline: Deadline) {
-        let until = match deadline {
-            Deadline::At(time) => Some(time),
-            Deadline::Never | Deadline::Real(_) => None,
-        };
-        if state.watcher.is_some() {
-            state.sleepers += 1;
-            let now = state.world.medium().now();
-            let state = match until {
-                Some(until) => {
-                    let woken = self.news.wait_timeout(state, until.since(now));
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.news.wait(state).unwrap_or_else(PoisonError::into_inner),
-            };
-            let mut state = state;
-            state.sleepers -= 1;
-            state.world.medium().pass();
-            return self.leave(state);
+        let until = until(deadline);
+        if state.watcher.is_none() {
+            return self.watch(state, until);
         }
+        if state.watches_aside {
+            // It leaves the watch to this thread.
+            self.watcher.give();
+        }
+        state.sleepers += 1;
+        let mut state = wait(&self.news, state, until);
+        state.sleepers -= 1;
+        state.world.medium().pass();
+        self.leave(state);
+    }
+
+    /// As [`Shared::sleep`], for a thread that waits for a request: it watches only while no other thread of the program's waits,
+    /// which would otherwise be woken by this one for each frame that comes.
+    pub(crate) fn sleep_aside<'s>(&'s self, mut state: MutexGuard<'s, State>, deadline: Deadline) {
+        let until = until(deadline);
+        if state.watcher.is_none() && state.sleepers == 0 {
+            state.watches_aside = true;
+            return self.watch(state, until);
+        }
+        state.asides += 1;
+        let mut state = wait(&self.requests, state, until);
+        state.asides -= 1;
+        state.world.medium().pass();
+        self.leave(state);
+    }
+
+    /// Sleeps on the port's descriptors, as the watcher.
+    fn watch<'s>(&'s self, mut state: MutexGuard<'s, State>, until: Option<Time>) {
         let terms = state.terms(until);
         state.watcher = Some(terms.until);
         drop(state);
         let found = self.watcher.sleep(&terms);
         let mut state = self.lock();
         state.watcher = None;
+        state.watches_aside = false;
         state.woken(found.news);
         // Another thread watches once this one has left for good: what there is it looks for now.
         state.driven += 1;
         state.drive();
         self.leave(state);
+    }
+}
+
+fn until(deadline: Deadline) -> Option<Time> {
+    match deadline {
+        Deadline::At(time) => Some(time),
+        Deadline::Never | Deadline::Real(_) => None,
+    }
+}
+
+/// Sleeps until it is woken, or until then.
+fn wait<'s>(
+    on: &Condvar,
+    state: MutexGuard<'s, State>,
+    until: Option<Time>,
+) -> MutexGuard<'s, State> {
+    let now = state.world.medium().now();
+    match until {
+        Some(until) => {
+            let woken = on.wait_timeout(state, until.since(now));
+            woken.unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => on.wait(state).unwrap_or_else(PoisonError::into_inner),
     }
 }

@@ -29,8 +29,12 @@ pub(crate) struct State {
     pub(crate) world: World<Ether>,
     /// A thread of the program's sleeps on the port's descriptors, until then.
     pub(crate) watcher: Option<Option<Time>>,
+    /// The watcher waits for requests alone, and leaves the watch to any other thread that waits.
+    pub(crate) watches_aside: bool,
     /// Threads of the program's that sleep until the watcher has news for them.
     pub(crate) sleepers: u32,
+    /// Those that sleep until there is a request.
+    pub(crate) asides: u32,
     pub(crate) own: Own,
     /// How often threads of the program's have driven.
     pub(crate) driven: u64,
@@ -46,7 +50,9 @@ impl State {
         State {
             world: World::new(ether, config),
             watcher: None,
+            watches_aside: false,
             sleepers: 0,
+            asides: 0,
             own: Own::Awake,
             driven: 0,
             is_closing: false,

@@ -7,7 +7,7 @@ use crate::thread;
 use core::time::Duration;
 use sovia_link::Time;
 use sovia_softnic::{Deadline, Driver, Medium, World};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 /// A NIC's way to the network: all that the program has of the NIC has one. With the last one the NIC closes; what is
 /// to be said to peers still is said by its own thread.
@@ -76,6 +76,43 @@ impl Wire {
     fn shared(&self) -> &Shared {
         &self.0.0
     }
+
+    /// Waits until there is something to see, and sleeps in that way.
+    fn wait_by<R>(
+        &self,
+        deadline: Deadline,
+        mut look: impl FnMut(&mut World<Ether>) -> Option<R>,
+        sleep: for<'s> fn(&'s Shared, MutexGuard<'s, State>, Deadline),
+    ) -> Option<R> {
+        let shared = self.shared();
+        let mut spins_until = None;
+        loop {
+            let mut state = shared.lock();
+            state.world.medium().pass();
+            let mut seen = look(&mut state.world);
+            let mut came = 0;
+            if seen.is_none() {
+                state.driven += 1;
+                came = state.drive();
+                seen = look(&mut state.world);
+            }
+            state.settle();
+            if seen.is_some() || state.world.is_past(deadline) {
+                shared.leave(state);
+                return seen;
+            }
+            let now = state.world.medium().now();
+            let spins_until = *spins_until.get_or_insert_with(|| now.after(shared.spin));
+            if came > 0 || now < spins_until || state.world.has_callbacks() {
+                shared.leave(state);
+                core::hint::spin_loop();
+                continue;
+            }
+            state.acknowledge();
+            state.settle();
+            sleep(shared, state, deadline);
+        }
+    }
 }
 
 impl Driver for Wire {
@@ -115,35 +152,16 @@ impl Driver for Wire {
     fn wait<R>(
         &self,
         deadline: Deadline,
-        mut look: impl FnMut(&mut World<Ether>) -> Option<R>,
+        look: impl FnMut(&mut World<Ether>) -> Option<R>,
     ) -> Option<R> {
-        let shared = self.shared();
-        let mut spins_until = None;
-        loop {
-            let mut state = shared.lock();
-            state.world.medium().pass();
-            let mut seen = look(&mut state.world);
-            let mut came = 0;
-            if seen.is_none() {
-                state.driven += 1;
-                came = state.drive();
-                seen = look(&mut state.world);
-            }
-            state.settle();
-            if seen.is_some() || state.world.is_past(deadline) {
-                shared.leave(state);
-                return seen;
-            }
-            let now = state.world.medium().now();
-            let spins_until = *spins_until.get_or_insert_with(|| now.after(shared.spin));
-            if came > 0 || now < spins_until || state.world.has_callbacks() {
-                shared.leave(state);
-                core::hint::spin_loop();
-                continue;
-            }
-            state.acknowledge();
-            state.settle();
-            shared.sleep(state, deadline);
-        }
+        self.wait_by(deadline, look, Shared::sleep)
+    }
+
+    fn wait_for_request<R>(
+        &self,
+        deadline: Deadline,
+        look: impl FnMut(&mut World<Ether>) -> Option<R>,
+    ) -> Option<R> {
+        self.wait_by(deadline, look, Shared::sleep_aside)
     }
 }

@@ -158,7 +158,9 @@ fn page(
         "<h2>Published and ours</h2>\n<p>Their ends are two machines of 2000 with an adapter each, \
          ours are two processes of one machine, so a time or a throughput says how far apart the \
          two are. Lines without a unit are one way of doing it by another: whether what was learnt \
-         then holds here.</p>\n",
+         then holds here. Their TCP over LANE is IP over the adapter's VIs. Beside it stands the \
+         kernel's TCP over loopback, which is no LANE and crosses no VI; what stands for LANE here is \
+         <code>sovia lane</code>, measured by itself (docs/lane.md).</p>\n",
     );
     for paper in PAPERS {
         let of: Vec<_> = rows

@@ -439,35 +439,35 @@ facts! {
     FEATURES "Sec. 3.5, Fig. 10": "completion queue by round robin, one VI, five outstanding", 1.005, "", Quotient(queue(CQ_5, Pick::At(1)), queue(RR_5, Pick::At(1)));
     FEATURES "Sec. 5": "VIs from which a completion queue pays off", 20.0, "VIs", Crossing(queue(CQ_1, Pick::Last), queue(RR_1, Pick::Last));
     FEATURES "Sec. 3.5, Fig. 9": "peak with two outstanding", 793.0, "Mbit/s", Figure(peak(Scenario::Queues, CQ_2));
-    NETPIPE "Table 1, cLAN, one processor": "1 byte, TCP", 58.0, "us", Figure(netpipe(ONE_TCP));
+    NETPIPE "Table 1, cLAN, one processor": "1 byte, TCP over LANE", 58.0, "us", Figure(netpipe(ONE_TCP));
     NETPIPE "Table 1, cLAN, one processor": "1 byte, VIA, blocking", 9.0, "us", Figure(netpipe(ONE_BLOCK));
-    NETPIPE "Table 1, cLAN, one processor": "1 byte, TCP by VIA, blocking", 58.0 / 9.0, "", Quotient(netpipe(ONE_TCP), netpipe(ONE_BLOCK));
-    NETPIPE "Table 1, cLAN, two processors": "1 byte, TCP", 116.0, "us", Figure(netpipe(TWO_TCP));
+    NETPIPE "Table 1, cLAN, one processor": "1 byte, TCP over LANE by VIA, blocking", 58.0 / 9.0, "", Quotient(netpipe(ONE_TCP), netpipe(ONE_BLOCK));
+    NETPIPE "Table 1, cLAN, two processors": "1 byte, TCP over LANE", 116.0, "us", Figure(netpipe(TWO_TCP));
     NETPIPE "Table 1, cLAN, two processors": "1 byte, VIA, polling", 10.0, "us", Figure(netpipe(TWO_POLL));
     NETPIPE "Table 1, cLAN, two processors": "1 byte, VIA, blocking", 45.0, "us", Figure(netpipe(TWO_BLOCK));
-    NETPIPE "Table 1, cLAN, two processors": "1 byte, TCP by VIA, polling", 11.6, "", Quotient(netpipe(TWO_TCP), netpipe(TWO_POLL));
+    NETPIPE "Table 1, cLAN, two processors": "1 byte, TCP over LANE by VIA, polling", 11.6, "", Quotient(netpipe(TWO_TCP), netpipe(TWO_POLL));
     NETPIPE "Table 1, cLAN, two processors": "1 byte, VIA, blocking by polling", 4.5, "", Quotient(netpipe(TWO_BLOCK), netpipe(TWO_POLL));
     NETPIPE "Table 1, SK-9821 (M-VIA), one processor": "1 byte, VIA, blocking", 29.0, "us", Figure(netpipe(ONE_BLOCK));
     NETPIPE "Table 1, SK-9821 (M-VIA), one processor": "1 byte, TCP by VIA, blocking", 63.0 / 29.0, "", Quotient(netpipe(ONE_TCP), netpipe(ONE_BLOCK));
     NETPIPE "Table 1, SK-9821 (M-VIA), two processors": "1 byte, VIA, polling", 51.0, "us", Figure(netpipe(TWO_POLL));
     NETPIPE "Table 1, SK-9821 (M-VIA), two processors": "1 byte, TCP by VIA, polling", 101.0 / 51.0, "", Quotient(netpipe(TWO_TCP), netpipe(TWO_POLL));
-    NETPIPE "Sec. 5.2, Fig. 2, one processor": "peak of TCP", 362.0, "Mbit/s", Figure(peak(Scenario::Netpipe, ONE_TCP));
+    NETPIPE "Sec. 5.2, Fig. 2, one processor": "peak of TCP over LANE", 362.0, "Mbit/s", Figure(peak(Scenario::Netpipe, ONE_TCP));
     NETPIPE "Sec. 5.2, Fig. 2, one processor": "peak of VIA, blocking", 788.0, "Mbit/s", Figure(peak(Scenario::Netpipe, ONE_BLOCK));
-    NETPIPE "Sec. 5.2, Fig. 2, one processor": "peak, VIA blocking by TCP", 788.0 / 362.0, "", Quotient(peak(Scenario::Netpipe, ONE_BLOCK), peak(Scenario::Netpipe, ONE_TCP));
-    NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak of TCP", 339.0, "Mbit/s", Figure(peak(Scenario::Netpipe, TWO_TCP));
+    NETPIPE "Sec. 5.2, Fig. 2, one processor": "peak, VIA blocking by TCP over LANE", 788.0 / 362.0, "", Quotient(peak(Scenario::Netpipe, ONE_BLOCK), peak(Scenario::Netpipe, ONE_TCP));
+    NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak of TCP over LANE", 339.0, "Mbit/s", Figure(peak(Scenario::Netpipe, TWO_TCP));
     NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak of VIA, polling", 768.0, "Mbit/s", Figure(peak(Scenario::Netpipe, TWO_POLL));
     NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak of VIA, blocking", 738.0, "Mbit/s", Figure(peak(Scenario::Netpipe, TWO_BLOCK));
-    NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak, VIA polling by TCP", 768.0 / 339.0, "", Quotient(peak(Scenario::Netpipe, TWO_POLL), peak(Scenario::Netpipe, TWO_TCP));
+    NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak, VIA polling by TCP over LANE", 768.0 / 339.0, "", Quotient(peak(Scenario::Netpipe, TWO_POLL), peak(Scenario::Netpipe, TWO_TCP));
     SOVIA "Table 3, cLAN": "4 bytes one way, native VIA", 8.3, "us", Figure(ONE_WAY_VI);
     SOVIA "Table 2, M-VIA": "4 bytes one way, native VIA", 43.3, "us", Figure(ONE_WAY_VI);
     SOVIA "Sec. 5, cLAN": "peak of native VIA", 815.0, "Mbit/s", Figure(peak(Scenario::Throughput, ONE_WAY_SEND));
     SOVIA "Fig. 5, cLAN": "4 bytes, SOVIA_SINGLE", 12.3, "us", Figure(stream("two processors, SOVIA_SINGLE"));
     SOVIA "Fig. 5, cLAN": "4 bytes, SOVIA_SINGLE by native VIA, a processor for each end", 1.48, "", Quotient(stream("two processors, SOVIA_SINGLE"), TWO_VIA);
     SOVIA "Fig. 5, cLAN": "4 bytes, SOVIA_HANDLER by native VIA, a processor for each end", 3.6, "", Quotient(stream("two processors, SOVIA_HANDLER"), TWO_VIA);
-    SOVIA "Fig. 5, cLAN": "4 bytes, TCP by native VIA, a processor for each end", 6.61, "", Quotient(stream("two processors, TCP"), TWO_VIA);
+    SOVIA "Fig. 5, cLAN": "4 bytes, TCP over LANE by native VIA, a processor for each end", 6.61, "", Quotient(stream("two processors, TCP"), TWO_VIA);
     SOVIA "Fig. 5, M-VIA": "4 bytes, SOVIA_NOTIFY by SOVIA_HANDLER", 1.06, "", Quotient(stream("two processors, SOVIA_NOTIFY"), stream("two processors, SOVIA_HANDLER"));
     SOVIA "Fig. 5, cLAN": "4 bytes, SOVIA_HANDLER by SOVIA_SINGLE, one processor for both ends", 2.43, "", Quotient(stream("one processor, SOVIA_HANDLER"), stream("one processor, SOVIA_SINGLE"));
-    SOVIA "Fig. 5, cLAN": "4 bytes, TCP by native VIA, one processor for both ends", 6.61, "", Quotient(stream("one processor, TCP"), ONE_VIA);
+    SOVIA "Fig. 5, cLAN": "4 bytes, TCP over LANE by native VIA, one processor for both ends", 6.61, "", Quotient(stream("one processor, TCP"), ONE_VIA);
     SOVIA "Fig. 9, cLAN": "4 bytes, SOVIA_HANDLER by SOVIA_SINGLE, two processors", 3.11, "", Quotient(stream("two processors, SOVIA_HANDLER"), stream("two processors, SOVIA_SINGLE"));
     SOVIA "Table 3, cLAN": "4 bytes, SOVIA_COPY", 10.5, "us", Figure(COPY);
     SOVIA "Table 3, cLAN": "4 bytes, SOVIA_COPY by native VIA", 1.27, "", Quotient(COPY, TWO_VIA);
@@ -486,7 +486,7 @@ facts! {
     SOVIA "Fig. 8, cLAN": "32 KB, SOVIA_DACKS by native VIA", 1.0, "", Quotient(flow("bandwidth, SOVIA_DACKS", 32768), flow(FLOW_VIA, 32768));
     CLUSTER "Fig. 6a": "4 bytes, native VIA", 8.5, "us", Figure(TWO_VIA);
     CLUSTER "Fig. 6a": "4 bytes, SOVIA_SINGLE by copying", 10.5, "us", Figure(COPY);
-    CLUSTER "Fig. 6a": "4 bytes, TCP", 55.0, "us", Figure(stream("two processors, TCP"));
+    CLUSTER "Fig. 6a": "4 bytes, TCP over LANE", 55.0, "us", Figure(stream("two processors, TCP"));
     NETPIPE "Table 1, SK-9821, one processor": "1 byte, TCP", 63.0, "us", Figure(byte(WIRE_TCP));
     NETPIPE "Table 1, SK-9821, one processor": "1 byte, VIA, polling", 29.0, "us", Figure(byte(ETH_POLL));
     NETPIPE "Table 1, SK-9821, one processor": "1 byte, VIA, blocking", 29.0, "us", Figure(byte(ETH_BLOCK));
@@ -530,7 +530,7 @@ facts! {
     SOVIA "Fig. 9, M-VIA, two processors": "4 bytes, SOVIA_NOTIFY", 148.3, "us", TWO_EACH;
     SOVIA "Fig. 9, M-VIA, two processors": "4 bytes, SOVIA_HANDLER", 110.0, "us", TWO_EACH;
     SOVIA "Fig. 9, M-VIA, two processors": "4 bytes, SOVIA_SINGLE", 89.7, "us", TWO_EACH;
-    CLUSTER "Fig. 6b": "32 KB, TCP by native VIA", 0.55, "", Quotient(flow("bandwidth, TCP", 32768), flow(FLOW_VIA, 32768));
+    CLUSTER "Fig. 6b": "32 KB, TCP over LANE by native VIA", 0.55, "", Quotient(flow("bandwidth, TCP", 32768), flow(FLOW_VIA, 32768));
 }
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ impl<M: Medium> World<M> {
                     waiter.request = Some(id);
                 }
                 self.news = true;
+                self.requests = true;
                 self.say(at, from, Meeting::Pending { request: id });
             }
             (None, None) => {

@@ -50,6 +50,8 @@ pub struct World<M: Medium> {
     jobs: Jobs<M::Node>,
     /// Something has happened that a waiting thread may wait for.
     pub(crate) news: bool,
+    /// A request has come for a thread that waits for one.
+    pub(crate) requests: bool,
     last_id: u64,
 }
 
@@ -120,6 +122,7 @@ impl<M: Medium> World<M> {
             counters: Counters::default(),
             jobs: Jobs { queue: VecDeque::new(), busy: false },
             news: false,
+            requests: false,
             last_id: 0,
         }
     }
@@ -153,6 +156,11 @@ impl<M: Medium> World<M> {
     /// Whether something has happened that a waiting thread may wait for, since this was asked last.
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.news)
+    }
+
+    /// Whether a request for a connection has come for a waiting thread since this was last asked. It is news as well.
+    pub fn take_requests(&mut self) -> bool {
+        core::mem::take(&mut self.requests)
     }
 
     /// Whether a callback is to run that no thread is about to.
