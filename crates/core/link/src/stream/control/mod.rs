@@ -99,6 +99,8 @@ impl Controller {
         match self {
             Controller::Fixed => 0,
             Controller::Bbr(_) => size_of::<Bbr>(),
+            #[cfg(test)]
+            Controller::Cubic(_) => 0,
         }
     }
 
