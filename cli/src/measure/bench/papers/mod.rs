@@ -7,6 +7,7 @@
 //! which tables, pictures and the page are made, with the published figures ([`published`])
 //! beside them.
 
+mod between;
 mod charts;
 mod clock;
 mod compare;
@@ -31,7 +32,6 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 
-use self::net::{Net, Port};
 use self::pair::Pairs;
 use self::plan::Effort;
 use self::results::Results;
@@ -43,9 +43,6 @@ pub(super) use self::play::endpoint;
 /// How long a report may take, quick or in full; then there are fewer runs. The first is always whole.
 const QUICK_LIMIT: Duration = Duration::from_secs(58);
 const FULL_LIMIT: Duration = Duration::from_secs(590);
-
-/// The load beyond which figures are said to be of a busy machine.
-const BUSY: f64 = 1.0;
 
 // No comment of rustdoc's: clap would make it the description of `sovia bench`.
 #[derive(Subcommand)]
@@ -73,7 +70,7 @@ pub(super) enum What {
     /// SOVIA streams in the papers' configurations: latency and bandwidth by size
     Sovia(OneArgs),
     /// Between two hosts, which it makes itself (root): NetPIPE's sweeps over UDP, Ethernet and TCP, SOVIA streams
-    Hosts(HostsArgs),
+    Hosts(between::HostsArgs),
 }
 
 /// How much is measured, for one scenario or for all.
@@ -119,30 +116,6 @@ pub(super) struct AllArgs {
     how: Args,
 }
 
-/// Between two hosts.
-#[derive(clap::Args)]
-pub(super) struct HostsArgs {
-    #[command(flatten)]
-    one: OneArgs,
-    /// What is to carry the frames of VIs; by commas [default: all that this machine has]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    ports: Vec<Port>,
-    /// The MTU at which it is measured; by commas [default: both]
-    #[arg(long, value_delimiter = ',', value_parser = parse_mtu)]
-    mtu: Vec<u32>,
-    /// Also write a page, pictures and the data into this folder
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-}
-
-impl HostsArgs {
-    /// Whether it is to be measured.
-    fn wants(&self, net: Net) -> bool {
-        let port = net.port.is_none_or(|port| self.ports.is_empty() || self.ports.contains(&port));
-        port && (self.mtu.is_empty() || self.mtu.contains(&net.link.mtu))
-    }
-}
-
 impl Args {
     fn runs(&self) -> u32 {
         self.runs.unwrap_or(if self.quick { 3 } else { 5 })
@@ -173,7 +146,7 @@ pub(super) fn bench(what: &What) -> anyhow::Result<i32> {
         What::Memory(args) => one(Scenario::Memory, args),
         What::Registration(args) => one(Scenario::Registration, args),
         What::Sovia(args) => one(Scenario::Sovia, args),
-        What::Hosts(args) => between_hosts(args),
+        What::Hosts(args) => between::bench(args),
     }
 }
 
@@ -245,57 +218,6 @@ fn all(args: &AllArgs) -> anyhow::Result<i32> {
     Ok(status(&all))
 }
 
-/// Measures between two hosts, without the ports that cannot be had here.
-fn between_hosts(args: &HostsArgs) -> anyhow::Result<i32> {
-    let start = Instant::now();
-    let how = &args.one.how;
-    let mut parts = plan::parts(Scenario::Hosts, how.effort());
-    parts.retain(|part| part.net.is_some_and(|net| args.wants(net)));
-    let mut pairs = Pairs::new()?;
-    pairs.add_hosts(parts.iter())?;
-    let mut left_out = Vec::new();
-    let mut nets: Vec<_> = parts.iter().filter_map(|part| part.net).collect();
-    nets.dedup();
-    for net in nets {
-        let Some(port) = net.port else { continue };
-        if let Err(why) = pairs.probe(net.link, port) {
-            let why = format!("{} at MTU {}: {why:#}", port.name(), net.link.mtu);
-            if !left_out.contains(&why) {
-                eprintln!("sovia: left out: {why}");
-                left_out.push(why);
-            }
-            parts.retain(|part| part.net != Some(net));
-        }
-    }
-    let machine = Machine::this(pairs.cpus());
-    let busy = machine.load.parse().is_ok_and(|load: f64| load > BUSY).then(|| {
-        format!(
-            " The machine was busy (load {}): ends that spin were kept from their processors.",
-            machine.load
-        )
-    });
-    let busy = busy.unwrap_or_default();
-    if !busy.is_empty() {
-        eprintln!("sovia:{busy}");
-    }
-    let mut results = Results::new(Scenario::Hosts, parts);
-    results.left_out = left_out;
-    for done in 0..how.runs() {
-        eprintln!("sovia: run {} of {}", done + 1, how.runs());
-        run(&mut results, done, &pairs);
-    }
-    if let Some(out) = &args.out {
-        let took = start.elapsed().as_secs_f64();
-        let how = format!("{}{busy} It took {took:.0} s.", self::how(how));
-        let all = [results];
-        let files = page::write(out, &machine, &how, &all)?;
-        eprintln!("sovia: {} files in {}: {}", files.len(), out.display(), files.join(", "));
-        let [measured] = all;
-        results = measured;
-    }
-    report(results, &args.one)
-}
-
 /// Every part once, where so many runs are done.
 fn run(results: &mut Results, done: u32, pairs: &Pairs) {
     // Memory does not depend on the moment.
@@ -326,12 +248,6 @@ fn how(args: &Args) -> String {
     format!(
         "{runs}, about {milliseconds} ms for a point{quick}; everything takes turns in each run, and ends that poll spin on a processor each."
     )
-}
-
-/// One of the papers' Ethernets.
-fn parse_mtu(text: &str) -> Result<u32, String> {
-    let mtu = text.parse().ok().filter(|mtu| plan::hosts::MTUS.contains(mtu));
-    mtu.ok_or_else(|| "expected 1500 or 9000".to_owned())
 }
 
 /// As long as the NIC in shared memory carries by two messages.

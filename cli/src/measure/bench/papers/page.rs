@@ -149,10 +149,15 @@ fn page(
          <h1>Virtual Interfaces, measured as the papers did</h1>\n\
          <p><b>Machine:</b> {}</p>\n<p><b>How:</b> {} {}</p>\n\
          <p><b>Data:</b> <a href=\"{FIGURES}\">{FIGURES}</a>, \
-         <a href=\"{COMPARISON}\">{COMPARISON}</a>, <a href=\"{MACHINE}\">{MACHINE}</a></p>\n",
+         <a href=\"{COMPARISON}\">{COMPARISON}</a>, <a href=\"{MACHINE}\">{MACHINE}</a>{}</p>\n",
         escaped(&machine.describe()),
         escaped(how),
         escaped(tables::SPREAD),
+        if verdicts.is_empty() {
+            String::new()
+        } else {
+            format!(", <a href=\"{FINDINGS}\">{FINDINGS}</a>")
+        },
     );
     text.push_str(
         "<h2>Published and ours</h2>\n<p>Their ends are two machines of 2000 with an adapter each, \

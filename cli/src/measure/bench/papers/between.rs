@@ -1,0 +1,95 @@
+//! `sovia bench hosts`: what is measured between two hosts, without the ports that cannot be had here.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::net::{Net, Port};
+use super::pair::Pairs;
+use super::results::Results;
+use super::work::Scenario;
+use super::{OneArgs, page, plan};
+use crate::bench::machine::Machine;
+
+/// The load beyond which figures are said to be of a busy machine.
+const BUSY: f64 = 1.0;
+
+/// Between two hosts.
+#[derive(clap::Args)]
+pub(in crate::bench) struct HostsArgs {
+    #[command(flatten)]
+    one: OneArgs,
+    /// What is to carry the frames of VIs; by commas [default: all that this machine has]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    ports: Vec<Port>,
+    /// The MTU at which it is measured; by commas [default: both]
+    #[arg(long, value_delimiter = ',', value_parser = parse_mtu)]
+    mtu: Vec<u32>,
+    /// Also write a page, pictures and the data into this folder
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl HostsArgs {
+    /// Whether it is to be measured.
+    fn wants(&self, net: Net) -> bool {
+        let port = net.port.is_none_or(|port| self.ports.is_empty() || self.ports.contains(&port));
+        port && (self.mtu.is_empty() || self.mtu.contains(&net.link.mtu))
+    }
+}
+
+/// Measures between two hosts, without the ports that cannot be had here.
+pub(super) fn bench(args: &HostsArgs) -> anyhow::Result<i32> {
+    let start = Instant::now();
+    let how = &args.one.how;
+    let mut parts = plan::parts(Scenario::Hosts, how.effort());
+    parts.retain(|part| part.net.is_some_and(|net| args.wants(net)));
+    let mut pairs = Pairs::new()?;
+    pairs.add_hosts(parts.iter())?;
+    let mut left_out = Vec::new();
+    let mut nets: Vec<_> = parts.iter().filter_map(|part| part.net).collect();
+    nets.dedup();
+    for net in nets {
+        let Some(port) = net.port else { continue };
+        if let Err(why) = pairs.probe(net.link, port) {
+            let why = format!("{} at MTU {}: {why:#}", port.name(), net.link.mtu);
+            if !left_out.contains(&why) {
+                eprintln!("sovia: left out: {why}");
+                left_out.push(why);
+            }
+            parts.retain(|part| part.net != Some(net));
+        }
+    }
+    let machine = Machine::this(pairs.cpus());
+    let busy = machine.load.parse().is_ok_and(|load: f64| load > BUSY).then(|| {
+        format!(
+            " The machine was busy (load {}): ends that spin were kept from their processors.",
+            machine.load
+        )
+    });
+    let busy = busy.unwrap_or_default();
+    if !busy.is_empty() {
+        eprintln!("sovia:{busy}");
+    }
+    let mut results = Results::new(Scenario::Hosts, parts);
+    results.left_out = left_out;
+    for done in 0..how.runs() {
+        eprintln!("sovia: run {} of {}", done + 1, how.runs());
+        super::run(&mut results, done, &pairs);
+    }
+    if let Some(out) = &args.out {
+        let took = start.elapsed().as_secs_f64();
+        let how = format!("{}{busy} It took {took:.0} s.", super::how(how));
+        let all = [results];
+        let files = page::write(out, &machine, &how, &all)?;
+        eprintln!("sovia: {} files in {}: {}", files.len(), out.display(), files.join(", "));
+        let [measured] = all;
+        results = measured;
+    }
+    super::report(results, &args.one)
+}
+
+/// One of the papers' Ethernets.
+fn parse_mtu(text: &str) -> Result<u32, String> {
+    let mtu = text.parse().ok().filter(|mtu| plan::hosts::MTUS.contains(mtu));
+    mtu.ok_or_else(|| "expected 1500 or 9000".to_owned())
+}
