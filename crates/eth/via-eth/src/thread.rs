@@ -4,8 +4,11 @@ use crate::shared::Shared;
 use crate::state::Own;
 use std::sync::Arc;
 
-/// While threads of the program's drive, it looks in so often, in nanoseconds.
+/// While threads of the program's spin, it looks in so often, in nanoseconds.
 const NAP_NS: u64 = 2_000_000;
+/// A program that has looked so often since this thread did is spinning. One that has looked a few times may be done, and wait for
+/// a callback, which this thread is to bring.
+const SPINNING: u64 = 16;
 
 /// Starts it; whether that could be.
 pub(crate) fn start(shared: Arc<Shared>) -> bool {
@@ -26,8 +29,9 @@ fn run(shared: &Shared) {
             return shared.leave(state);
         }
         let heard = shared.bell.heard();
-        if state.driven != driven {
-            driven = state.driven;
+        let looks = state.driven.wrapping_sub(driven);
+        driven = state.driven;
+        if looks >= SPINNING {
             state.own = Own::Awake;
             shared.leave(state);
             shared.bell.sleep(heard, Some(NAP_NS));
