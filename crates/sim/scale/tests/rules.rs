@@ -60,9 +60,13 @@ fn death_of_a_node_ends_its_flows_and_no_others() {
 
 #[test]
 fn death_of_the_node_that_all_send_to_is_noticed_by_all_that_are_not_done() {
-    let outcome = run(&named("target dies, incast 64:1, bbr"));
+    let scenario = named("target dies, incast 64:1, bbr");
+    let outcome = run(&scenario);
     assert!(outcome.arrived < outcome.messages);
-    assert_eq!((outcome.given_up, outcome.stuck), (64, 0));
+    // A sender has had all its messages acknowledged before, or gives the target up.
+    let done = 64 - outcome.given_up;
+    assert!(outcome.stuck == 0 && done < 32, "{done} of 64 were done");
+    assert!(outcome.arrived >= u64::from(done) * u64::from(scenario.messages));
 }
 
 /// Frames are lost at switches alone here, so each that is lost and carried an item is sent again, and hardly any other.
