@@ -2,8 +2,10 @@
 //! nanoseconds and integers.
 //!
 //! What differs: loss lowers the short-term bounds only in a round that lost more than `LossThresh` of what it
-//! delivered (5.5.10 has any loss do so, by which steady random loss below the threshold would lower them
-//! round by round); recovery does not limit the window to what arrives, as pacing bounds bursts; and the waits between
+//! delivered and some frames more, or in which a queue stood, so that every round trip was longer by half than the shortest
+//! (5.5.10 has any loss do so, by which steady random loss below the threshold would lower them
+//! round by round); where a queue stands between probes the window is 1.5 times what the path holds, and not twice; a quantum
+//! may be longer than 64 KB; recovery does not limit the window to what arrives, as pacing bounds bursts; and the waits between
 //! probes, which are random there, follow from the bytes delivered, so that runs can be repeated.
 //!
 //! - `cycle`: the phases, and when they change;
