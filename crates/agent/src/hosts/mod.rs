@@ -208,6 +208,11 @@ impl Hosts {
         happened
     }
 
+    /// The channel to a peer is none any more on this side.
+    pub(crate) fn give_up(&mut self, peer: PeerId) {
+        self.known[peer].held = None;
+    }
+
     /// Whether the conversation with a peer takes a frame now.
     pub(crate) fn has_room(&mut self, peer: PeerId) -> bool {
         self.current(peer).is_some_and(Talk::has_room)

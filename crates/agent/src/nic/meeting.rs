@@ -25,7 +25,7 @@ impl Nic {
                 }
                 Event::Frame(frame) => self.peers[peer].handle_frame(at, &frame),
                 Event::Room => self.peers[peer].is_due = true,
-                Event::Lost => self.lose(peer),
+                Event::Lost => self.lose(peer, now),
                 Event::Gone => self.begin_with(peer, None),
             }
         }
@@ -33,11 +33,19 @@ impl Nic {
 
     /// The conversation with a peer is over. What is on its way to it stays until there is another one, or it is known to have
     /// died.
-    fn lose(&mut self, peer: PeerId) {
-        self.peers[peer].is_met = false;
+    fn lose(&mut self, peer: PeerId, now: u64) {
+        self.peers[peer].lose(now);
         let of = |(&id, it): (&Id, &Connection)| (it.peer == peer).then_some(id);
         let all: Vec<Id> = self.connections.iter().filter_map(of).collect();
         all.into_iter().for_each(|id| self.look_for_abandoned(id));
+    }
+
+    /// A peer has not been there for as long as TCP itself waits for an answer.
+    pub(super) fn give_up(&mut self, peer: PeerId) {
+        if let Some(hosts) = &mut self.hosts {
+            hosts.give_up(peer);
+        }
+        self.begin_with(peer, None);
     }
 
     /// A connection whose peer cannot be spoken to ends when its program has seen its own TCP break: that would have ended it

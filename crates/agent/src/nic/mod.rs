@@ -267,6 +267,9 @@ impl Nic {
         for peer in 0..self.peers.len() {
             self.peers[peer].look_at_timers(now);
             self.look_for_passage(peer, now);
+            if self.peers[peer].is_given_up(now) {
+                self.give_up(peer);
+            }
         }
         let is_due =
             now.saturating_sub(self.was_here) >= HERE_NS && self.asks_whether_it_is_there();

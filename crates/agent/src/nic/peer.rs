@@ -10,6 +10,10 @@ use crate::wire::{Id, Message};
 use sovia_link::{Channel, Time};
 use std::collections::{BTreeSet, HashMap};
 
+/// How long what is to be said to a peer waits for a conversation (nanoseconds): as long as Linux's TCP sends data again without any
+/// answer (tcp(7), `tcp_retries2`).
+const PATIENCE_NS: u64 = 924_600_000_000;
+
 /// A far NIC.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
@@ -17,6 +21,8 @@ pub(super) struct Peer {
     pub(super) channel: Option<Box<Channel>>,
     /// It can be spoken to.
     pub(super) is_met: bool,
+    /// Since when it cannot, though it is not known to have died (nanoseconds).
+    lost_at: Option<u64>,
     /// Bytes of the longest frame to it.
     pub(super) frame_max: usize,
     pub(super) route: Route,
@@ -66,11 +72,32 @@ impl Peer {
     /// It can be spoken to again, by the channel that there was before.
     pub(super) fn go_on(&mut self) {
         (self.is_met, self.is_due, self.route) = (true, true, Route::Port);
+        self.lost_at = None;
+    }
+
+    /// It cannot be spoken to for now.
+    pub(super) fn lose(&mut self, now: u64) {
+        (self.is_met, self.lost_at) = (false, Some(now));
+    }
+
+    /// When it is given up unless there is a conversation before: never, while nothing is to be said to it. A program that only
+    /// waits does so for ever, as over TCP.
+    fn given_up_at(&self) -> Option<u64> {
+        let waits = self.channel.as_ref().is_some_and(|channel| !channel.is_idle());
+        self.lost_at.filter(|_| waits || !self.untold.is_empty()).map(|at| at + PATIENCE_NS)
+    }
+
+    /// Whether what is to be said to it has waited for too long.
+    pub(super) fn is_given_up(&self, now: u64) -> bool {
+        self.given_up_at().is_some_and(|at| at <= now)
     }
 
     /// When there is something to do though nothing comes (nanoseconds of the monotonic clock).
     pub(super) fn deadline(&self) -> Option<u64> {
-        let channel = self.channel.as_deref().filter(|_| self.is_met)?;
+        let channel = self.channel.as_deref()?;
+        if !self.is_met {
+            return self.given_up_at();
+        }
         let timer = channel.poll_timeout().map(Time::nanos);
         timer.into_iter().chain(self.route.probe_deadline()).min()
     }
@@ -97,6 +124,25 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sovia_link::Config;
+
+    #[test]
+    fn peer_that_is_lost_is_given_up_when_what_is_to_be_said_has_waited_as_long_as_by_tcp() {
+        let mut peer = Peer::default();
+        peer.begin(Some(Channel::between(Config::default(), 1, 2, 3)));
+        assert!(peer.is_met && !peer.is_given_up(u64::MAX), "there is a conversation");
+        peer.lose(1000);
+        assert_eq!(
+            (peer.deadline(), peer.is_given_up(u64::MAX)),
+            (None, false),
+            "nothing is to be said"
+        );
+        peer.channel.as_mut().unwrap().send(b"something").unwrap();
+        assert_eq!(peer.deadline(), Some(1000 + PATIENCE_NS));
+        assert!(!peer.is_given_up(999 + PATIENCE_NS) && peer.is_given_up(1000 + PATIENCE_NS));
+        peer.go_on();
+        assert!(!peer.is_given_up(u64::MAX));
+    }
 
     /// docs/hosts.md says how large it is.
     #[test]

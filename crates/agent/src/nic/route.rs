@@ -45,7 +45,8 @@ impl Nic {
     /// Looks whether frames pass to a peer, once timers have gone off.
     pub(super) fn look_for_passage(&mut self, number: PeerId, now: u64) {
         let peer = &mut self.peers[number];
-        let Some(channel) = peer.channel.as_ref().filter(|_| self.hosts.is_some()) else { return };
+        let is_far = self.hosts.is_some() && peer.is_met;
+        let Some(channel) = peer.channel.as_ref().filter(|_| is_far) else { return };
         match peer.route {
             Route::Port if channel.tries() >= TRIES => {
                 peer.route = Route::Conversation { probe_at: now, wait: PROBE_NS };
