@@ -112,6 +112,8 @@ pub(crate) struct Known {
     retry: Option<Retry>,
     /// The conversation with it, once both have agreed.
     current: Option<Number>,
+    /// What has come in before that one was agreed on has a smaller number.
+    since: Number,
     /// The try that is under way.
     trying: Option<Number>,
     /// The channel to it, for as long as it is not known to have died.
@@ -152,6 +154,7 @@ impl Hosts {
             connects: own < peer.key,
             retry: Some(Retry::at_once()),
             current: None,
+            since: LISTENER,
             trying: None,
             held: None,
             told: String::new(),
@@ -332,7 +335,7 @@ impl Hosts {
         if known.connects && !is_first {
             if has_spoken {
                 self.forget(number);
-                self.knocked(peer, happened);
+                self.knocked(peer, number, happened);
             }
             return;
         }
@@ -346,6 +349,7 @@ impl Hosts {
         {
             known.held = Some(agreed.channel);
             let earlier = known.current.replace(number);
+            known.since = self.next;
             let trying = known.trying.take().filter(|it| *it != number);
             known.told.clear();
             if let Some(retry) = &mut known.retry {
@@ -364,8 +368,13 @@ impl Hosts {
     }
 
     /// A peer that does not connect has said that it is there, and that it has no conversation.
-    fn knocked(&mut self, peer: PeerId, happened: &mut Vec<(PeerId, Event)>) {
+    fn knocked(&mut self, peer: PeerId, knock: Number, happened: &mut Vec<(PeerId, Event)>) {
         let known = &mut self.known[peer];
+        if known.current.is_some() && knock < known.since {
+            // It had none when it began to knock. Both have connected at once, as after each outage, and it has what it wants, or is
+            // about to. If it has died since, that conversation ends as any does.
+            return;
+        }
         known.retry = Some(Retry::at_once());
         if let Some(current) = known.current.take() {
             happened.push((peer, Event::Lost));

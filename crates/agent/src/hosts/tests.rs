@@ -179,6 +179,31 @@ fn channel_does_not_go_on_with_an_agent_that_has_begun_anew() {
     }
 }
 
+/// After an outage both connect at once, one of them to knock. On a path that takes its time that knock is heard to its end
+/// only when they have met.
+#[test]
+fn knock_that_has_been_overtaken_ends_no_conversation() {
+    let (keys, places) = (keys::<2>(), places::<3>(8));
+    let mut first = agent(&keys, &places[..2], 0);
+    // One with the second one's key, that knocks, and is not heard to the end yet.
+    let mut slow = agent(&keys, &[places[0], places[2]], 1);
+    slow.step(0);
+    let watchdog = Instant::now() + Duration::from_secs(60);
+    while first.guests.is_empty() {
+        assert!(Instant::now() < watchdog);
+        first.step(0);
+    }
+    let mut second = agent(&keys, &places[..2], 1);
+    meeting(&mut [&mut first, &mut second], 0);
+    while slow.known[0].trying.is_some() {
+        assert!(Instant::now() < watchdog, "the knock is not heard");
+        let events = [&mut slow, &mut first, &mut second].map(|agent| agent.step(0));
+        let is_over = |(_, event): &(PeerId, Event)| *event == Event::Lost;
+        assert!(!events.iter().flatten().any(is_over), "{events:?}");
+    }
+    assert!(first.known[0].current.is_some() && second.known[0].current.is_some());
+}
+
 #[test]
 fn agent_whose_key_is_not_known_is_never_met() {
     let (keys, places) = (keys::<3>(), places::<3>(4));
