@@ -288,7 +288,10 @@ impl Hosts {
             if self.guests.len() >= GUESTS + self.known.len()
                 && let Some(oldest) = self.guests.pop_first()
             {
-                self.talks.remove(&oldest);
+                // It may be of an agent, which would take the end of it for another agent's.
+                if let Some(talk) = self.talks.remove(&oldest) {
+                    talk.reset();
+                }
             }
             self.guests.insert(number);
         }
@@ -395,7 +398,7 @@ impl Hosts {
         happened: &mut Vec<(PeerId, Event)>,
     ) {
         // An agent that does not know this one's key ends the connection without an answer.
-        let has_answered = self.talks.get(&number).is_some_and(|talk| talk.peer().is_some());
+        let has_answered = self.talks.get(&number).is_some_and(Talk::has_answered);
         self.forget(number);
         let holds = |known: &Known| [known.current, known.trying].contains(&Some(number));
         let Some(peer) = self.known.iter().position(holds) else {
@@ -414,6 +417,10 @@ impl Hosts {
             if !known.connects && has_answered && matches!(over, Over::Hangup) {
                 // A knock that has been heard.
                 return;
+            }
+            if !has_answered && matches!(over, Over::Hangup) && known.held.take().is_some() {
+                // Someone listens there who cannot read what is said to that agent: another one has taken its place.
+                happened.push((peer, Event::Gone));
             }
             return self.has_failed(peer, over, happened);
         }

@@ -179,6 +179,23 @@ fn channel_does_not_go_on_with_an_agent_that_has_begun_anew() {
     }
 }
 
+/// It has another key, and listens where the one did that has died.
+#[test]
+fn agent_whose_place_another_one_has_taken_is_known_to_have_died() {
+    let (keys, places) = (keys::<3>(), places::<2>(9));
+    for stays in [0, 1] {
+        let mut agents = [0, 1].map(|own| Some(agent(&keys[..2], &places, own)));
+        let [first, second] = &mut agents;
+        meeting(&mut [first.as_mut().unwrap(), second.as_mut().unwrap()], 0);
+        drop(agents[1 - stays].take());
+        let mut others = keys[..2].to_vec();
+        others[1 - stays] = keys[2].clone();
+        let mut other = agent(&others, &places, 1 - stays);
+        let stays = agents[stays].as_mut().unwrap();
+        until(&mut [stays, &mut other], NEXT, |all| all[0].contains(&(0, Event::Gone)));
+    }
+}
+
 /// After an outage both connect at once, one of them to knock. On a path that takes its time that knock is heard to its end
 /// only when they have met.
 #[test]
