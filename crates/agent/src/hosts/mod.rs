@@ -4,7 +4,8 @@
 //! The connection stays for as long as both are there and the network joins them. It carries frames, too, where UDP does not. When
 //! it ends the agents try to have another one. Where both then have the channel of the last one still, that goes on, and the programs
 //! notice nothing: a network may be away for long, as for TCP, and an agent may stand still. That the other agent has died is
-//! known from two things alone: nobody listens where it did, or one that has come does not have the channel.
+//! known from three things alone: nobody listens where it did; one does that cannot read what is said to its key; or one that
+//! has come does not have the channel.
 //!
 //! Of two agents the one with the smaller public
 //! key connects, with waits that double while the other one is not there. The other one knocks when it starts: it connects once,
