@@ -39,11 +39,15 @@ def answer(address, port, connections):
         thread.join()
 
 
-def connect(address, port, source):
+def connect(address, port, source, keepalive=False):
     for _ in range(1000):
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if keepalive:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option in [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT]:
+                connection.setsockopt(socket.IPPROTO_TCP, option, 1)
         if source:
             connection.bind(("0.0.0.0", int(source)))
         try:
@@ -195,6 +199,16 @@ def stopped(connect, folder):
     come_to_be_accelerated(connection)
 
 
+def kept_alive(connect, _):
+    """Until its TCP breaks."""
+    connection = connect(keepalive=True)
+    come_to_be_accelerated(connection)
+    try:
+        connection.recv(1)
+    except OSError:
+        print("over", flush=True)
+
+
 def killed(connect, _):
     connection = connect()
     come_to_be_accelerated(connection)
@@ -206,5 +220,5 @@ if __name__ == "__main__":
         answer(*sys.argv[2:])
     else:
         case, address, port, source, folder = (sys.argv[2:] + ["", ""])[:5]
-        globals()[case](lambda: connect(address, port, source), folder)
+        globals()[case](lambda **how: connect(address, port, source, **how), folder)
     print("ok")

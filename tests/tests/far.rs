@@ -400,6 +400,32 @@ fn connections_outlive_the_agents_conversation() {
     assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 8));
 }
 
+/// A program's TCP breaks while its host is cut off (SO_KEEPALIVE). The other program's TCP knows nothing of it.
+#[test]
+fn end_while_the_agents_cannot_speak_is_told_when_they_can() {
+    let test = "end_while_the_agents_cannot_speak_is_told_when_they_can";
+    let Some(scene) = Scene::set(test, &["ss"]) else { return };
+    let (Some(_a), Some(_b)) = (scene.agent(test, 0), scene.agent(test, 1)) else { return };
+    let address = Hosts::ADDRESSES[1];
+    let answers = scene.start(1, &["python3", SCRIPT, "answer", address, PORT, "1"]);
+    let asks = scene.start(0, &["python3", SCRIPT, "ask", "kept_alive", address, PORT]);
+    until("it is not accelerated", || asks.stdout_so_far().contains("accelerated\n"));
+    let run = |words: &str| {
+        let done = std::process::Command::new("ip").args(words.split_whitespace()).output();
+        assert!(done.is_ok_and(|output| output.status.success()), "{words}");
+    };
+    let name = scene.hosts.name(0);
+    run(&format!("-n {name} link set way down"));
+    run(&format!(
+        "netns exec {name} ss -K state established ( sport = :{AGENTS} or dport = :{AGENTS} )"
+    ));
+    let asked = asks.finish(WATCHDOG);
+    assert!(asked.success() && asked.stdout.ends_with("over\nok\n"), "{asked:?}");
+    run(&format!("-n {name} link set way up"));
+    let answered = answers.finish(WATCHDOG);
+    assert!(answered.success() && answered.stdout == "ok\n", "{answered:?}");
+}
+
 /// Whoever can reach its ports: neither frames nor conversations of strangers do anything to an agent.
 #[test]
 fn strangers_at_its_ports_change_nothing() {

@@ -4,7 +4,8 @@
 //! The connection stays for as long as both are there and the network joins them. It carries frames, too, where UDP does not. When
 //! it ends the agents try to have another one. Where both then have the channel of the last one still, that goes on, and the programs
 //! notice nothing: a network may be away for long, as for TCP, and an agent may stand still. That the other agent has died is
-//! known from two things alone: nobody listens where it did, or one that has come does not have the channel.
+//! known from three things alone: nobody listens where it did; one does that cannot read what is said to its key; or one that
+//! has come does not have the channel.
 //!
 //! Of two agents the one with the smaller public
 //! key connects, with waits that double while the other one is not there. The other one knocks when it starts: it connects once,
@@ -112,6 +113,8 @@ pub(crate) struct Known {
     retry: Option<Retry>,
     /// The conversation with it, once both have agreed.
     current: Option<Number>,
+    /// What has come in before that one was agreed on has a smaller number.
+    since: Number,
     /// The try that is under way.
     trying: Option<Number>,
     /// The channel to it, for as long as it is not known to have died.
@@ -152,6 +155,7 @@ impl Hosts {
             connects: own < peer.key,
             retry: Some(Retry::at_once()),
             current: None,
+            since: LISTENER,
             trying: None,
             held: None,
             told: String::new(),
@@ -290,7 +294,10 @@ impl Hosts {
             if self.guests.len() >= GUESTS + self.known.len()
                 && let Some(oldest) = self.guests.pop_first()
             {
-                self.talks.remove(&oldest);
+                // It may be of an agent, which would take the end of it for another agent's.
+                if let Some(talk) = self.talks.remove(&oldest) {
+                    talk.reset();
+                }
             }
             self.guests.insert(number);
         }
@@ -337,7 +344,7 @@ impl Hosts {
         if known.connects && !is_first {
             if has_spoken {
                 self.forget(number);
-                self.knocked(peer, happened);
+                self.knocked(peer, number, happened);
             }
             return;
         }
@@ -351,6 +358,7 @@ impl Hosts {
         {
             known.held = Some(agreed.channel);
             let earlier = known.current.replace(number);
+            known.since = self.next;
             let trying = known.trying.take().filter(|it| *it != number);
             known.told.clear();
             if let Some(retry) = &mut known.retry {
@@ -369,8 +377,13 @@ impl Hosts {
     }
 
     /// A peer that does not connect has said that it is there, and that it has no conversation.
-    fn knocked(&mut self, peer: PeerId, happened: &mut Vec<(PeerId, Event)>) {
+    fn knocked(&mut self, peer: PeerId, knock: Number, happened: &mut Vec<(PeerId, Event)>) {
         let known = &mut self.known[peer];
+        if known.current.is_some() && knock < known.since {
+            // It had none when it began to knock. Both have connected at once, as after each outage, and it has what it wants, or is
+            // about to. If it has died since, that conversation ends as any does.
+            return;
+        }
         known.retry = Some(Retry::at_once());
         if let Some(current) = known.current.take() {
             happened.push((peer, Event::Lost));
@@ -391,7 +404,7 @@ impl Hosts {
         happened: &mut Vec<(PeerId, Event)>,
     ) {
         // An agent that does not know this one's key ends the connection without an answer.
-        let has_answered = self.talks.get(&number).is_some_and(|talk| talk.peer().is_some());
+        let has_answered = self.talks.get(&number).is_some_and(Talk::has_answered);
         self.forget(number);
         let holds = |known: &Known| [known.current, known.trying].contains(&Some(number));
         let Some(peer) = self.known.iter().position(holds) else {
@@ -410,6 +423,10 @@ impl Hosts {
             if !known.connects && has_answered && matches!(over, Over::Hangup) {
                 // A knock that has been heard.
                 return;
+            }
+            if !has_answered && matches!(over, Over::Hangup) && known.held.take().is_some() {
+                // Someone listens there who cannot read what is said to that agent: another one has taken its place.
+                happened.push((peer, Event::Gone));
             }
             return self.has_failed(peer, over, happened);
         }

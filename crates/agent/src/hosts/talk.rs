@@ -82,6 +82,16 @@ impl Talk {
         self.admitted.map(|it| it.peer)
     }
 
+    /// Whether the other side has shown its key.
+    pub(super) fn has_answered(&self) -> bool {
+        self.secure.peer().is_some()
+    }
+
+    /// Has the connection end by a reset, which says nothing of who listens here.
+    pub(super) fn reset(&self) {
+        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+
     /// Whether the other agent has said its terms, as nobody can who repeats what has been heard before.
     pub(super) fn has_spoken(&self) -> bool {
         self.theirs.is_some()

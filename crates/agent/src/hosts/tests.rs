@@ -179,6 +179,48 @@ fn channel_does_not_go_on_with_an_agent_that_has_begun_anew() {
     }
 }
 
+/// It has another key, and listens where the one did that has died.
+#[test]
+fn agent_whose_place_another_one_has_taken_is_known_to_have_died() {
+    let (keys, places) = (keys::<3>(), places::<2>(9));
+    for stays in [0, 1] {
+        let mut agents = [0, 1].map(|own| Some(agent(&keys[..2], &places, own)));
+        let [first, second] = &mut agents;
+        meeting(&mut [first.as_mut().unwrap(), second.as_mut().unwrap()], 0);
+        drop(agents[1 - stays].take());
+        let mut others = keys[..2].to_vec();
+        others[1 - stays] = keys[2].clone();
+        let mut other = agent(&others, &places, 1 - stays);
+        let stays = agents[stays].as_mut().unwrap();
+        until(&mut [stays, &mut other], NEXT, |all| all[0].contains(&(0, Event::Gone)));
+    }
+}
+
+/// After an outage both connect at once, one of them to knock. On a path that takes its time that knock is heard to its end
+/// only when they have met.
+#[test]
+fn knock_that_has_been_overtaken_ends_no_conversation() {
+    let (keys, places) = (keys::<2>(), places::<3>(8));
+    let mut first = agent(&keys, &places[..2], 0);
+    // One with the second one's key, that knocks, and is not heard to the end yet.
+    let mut slow = agent(&keys, &[places[0], places[2]], 1);
+    slow.step(0);
+    let watchdog = Instant::now() + Duration::from_secs(60);
+    while first.guests.is_empty() {
+        assert!(Instant::now() < watchdog);
+        first.step(0);
+    }
+    let mut second = agent(&keys, &places[..2], 1);
+    meeting(&mut [&mut first, &mut second], 0);
+    while slow.known[0].trying.is_some() {
+        assert!(Instant::now() < watchdog, "the knock is not heard");
+        let events = [&mut slow, &mut first, &mut second].map(|agent| agent.step(0));
+        let is_over = |(_, event): &(PeerId, Event)| *event == Event::Lost;
+        assert!(!events.iter().flatten().any(is_over), "{events:?}");
+    }
+    assert!(first.known[0].current.is_some() && second.known[0].current.is_some());
+}
+
 #[test]
 fn agent_whose_key_is_not_known_is_never_met() {
     let (keys, places) = (keys::<3>(), places::<3>(4));

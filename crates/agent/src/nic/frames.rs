@@ -24,7 +24,7 @@ impl Nic {
     /// A far NIC has gone, or is another one, which knows nothing of what this one has sent: it will hear this channel, if any.
     pub(super) fn begin_with(&mut self, peer: PeerId, channel: Option<Channel>) {
         self.peers[peer].begin(channel);
-        let (mut offered, mut broken) = (Vec::new(), 0);
+        let (mut offered, mut ended, mut broken) = (Vec::new(), Vec::new(), 0);
         for (&id, connection) in &mut self.connections {
             if connection.peer != peer {
                 continue;
@@ -33,6 +33,7 @@ impl Nic {
             if connection.joined.is_some() {
                 broken += usize::from(!connection.is_alone);
                 connection.break_off(program);
+                ended.push(id);
             } else {
                 offered.push((id, connection.link, connection.is_connector, connection.numbers));
             }
@@ -43,6 +44,8 @@ impl Nic {
                 self.name_of(peer)
             );
         }
+        // Those that their programs have left before are over: no program says anything of them any more.
+        ended.into_iter().for_each(|id| self.end_if_over(id));
         for (id, link, is_connector, numbers) in offered {
             self.peers[peer].say(Message::Offer(id, link, is_connector, numbers));
         }

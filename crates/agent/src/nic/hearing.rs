@@ -49,6 +49,8 @@ impl Nic {
                     && let Some(program) = self.programs.get(&connection.program)
                 {
                     connection.break_off(program);
+                    // Its program may have left it before.
+                    self.end_if_over(id);
                 }
             }
         }

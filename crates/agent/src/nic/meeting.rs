@@ -3,7 +3,7 @@
 use super::{Nic, channel_config};
 use crate::connection::Connection;
 use crate::hosts::{Event, PeerId};
-use crate::wire::Id;
+use crate::wire::{Id, Message};
 use sovia_link::{Channel, Time};
 
 impl Nic {
@@ -52,7 +52,8 @@ impl Nic {
     /// without a NIC, too. One that the program itself has ended waits for the peer, which is to have what was sent.
     pub(super) fn look_for_abandoned(&mut self, id: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let Some((_, reflection)) = &connection.joined else { return };
+        let Some((far, reflection)) = &connection.joined else { return };
+        let far = *far;
         let is_met = self.peers[connection.peer].is_met;
         if is_met || connection.is_left || !reflection.has_ended_on_tcp() || connection.is_held() {
             return;
@@ -60,6 +61,9 @@ impl Nic {
         if let Some(program) = self.programs.get(&connection.program) {
             connection.break_off(program);
         }
+        // The far program's TCP may know nothing of it. Should the network be there again, that one is told what TCP would have
+        // told it as soon as it wrote; else it would wait for an end that nobody has.
+        self.peers[connection.peer].say(Message::Broken(far));
         self.end_if_over(id);
     }
 }
