@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use sovia_fuzz::input::Input;
 use sovia_link::datagram::Datagrams;
 use sovia_link::wire::{Packet, seal};
-use sovia_link::{Channel, Config, Time};
+use sovia_link::{Channel, Config, Control, Time};
 use std::sync::Once;
 
 /// Steps of a story.
@@ -18,6 +18,7 @@ const ON_THE_WAY: usize = 64;
 const CONFIG: Config = Config {
     mtu: 100,
     window: 8,
+    control: Control::Fixed,
     send_buffer: 16,
     receive_buffer: 1000,
     message_max: 2000,
