@@ -7,7 +7,6 @@
 //! known from three things alone: nobody listens where it did; one does that cannot read what is said to its key; or one that
 //! has come does not have the channel.
 //!
-//!
 //! Of two agents the one with the smaller public key connects, with waits that double while the other one is not there. The other
 //! one knocks when it starts: it connects once, shows its key, and is connected to at once. So neither has to be started first, and
 //! neither waits for the other's next try.
