@@ -156,7 +156,8 @@ impl World {
         let length = input.below(120);
         let mut frame = input.bytes(length).to_vec();
         if frame.len() > 1 {
-            frame[0] = 1;
+            // The version.
+            frame[0] = 2;
         }
         seal(&mut frame);
         parse(&frame);

@@ -539,6 +539,13 @@ impl<I: Clone + Load> Tx<I> {
     pub(super) fn tick(&mut self, now: Time) -> Verdict {
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         if is_due(self.loss_at) && self.find_lost(now) {
+            // What is sent again has a time of its own to be answered in.
+            if is_due(self.probe_at) {
+                self.probe_at = None;
+            }
+            if is_due(self.last_resort_at) {
+                self.last_resort_at = Some(now.after(self.last_wait()));
+            }
             return Verdict::Again;
         }
         if is_due(self.probe_at) {
