@@ -33,7 +33,8 @@ fn steps() -> impl Strategy<Value = Vec<(Step, u64)>> {
 }
 
 proptest! {
-    /// A frame waits for the one before it as the pace of now has it, and not as an earlier one had it.
+    /// Whenever something has arrived a frame waits for the quantum before it as the pace of now has it, and not as an earlier one
+    /// had it.
     #[test]
     fn next_frame_never_waits_longer_than_the_pace_has_it(steps in steps()) {
         let mut bbr = Bbr::new(FRAME);
@@ -61,10 +62,11 @@ proptest! {
                     let rtt = Some(now.since(sample.sent_at).as_nanos() as u64);
                     let (bytes, sample) = (FRAME.into(), Some(sample));
                     bbr.acknowledged(&Acked { now, bytes, in_flight_before, in_flight, sample, rtt });
+                    let wait = bbr.next_at().since(now);
+                    let pace = bbr.nanos(FRAME.into()).max(bbr.quantum_nanos);
+                    prop_assert!(wait <= Duration::from_nanos(pace + 1), "{wait:?} for {pace} ns");
                 }
             }
-            let (wait, pace) = (bbr.next_at().since(now), bbr.nanos(FRAME.into()));
-            prop_assert!(wait <= Duration::from_nanos(pace + 1), "{wait:?} for {pace} ns");
         }
     }
 }
