@@ -2,32 +2,19 @@
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use crate::far::{FarNic, Key};
 use crate::hosts::Hosts;
 use crate::launch::{Launch, Running};
 use crate::pairing::Stack;
 use crate::programs::skipped;
+use crate::until::until;
 use crate::workspace::{TempDir, all_may_read, sovia};
 
-const WATCHDOG: Duration = Duration::from_secs(120);
 /// Where Redis listens, and where agents hear each other.
 const PORT: &str = "7542";
 const AGENTS: u16 = 7471;
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/neighbours.py");
-
-/// Waits until something holds.
-///
-/// # Panics
-/// With `what`, when the watchdog has lost its patience.
-pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + WATCHDOG;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// Hosts on a switch, whose programs and agents run as one user.
 #[derive(Debug)]
@@ -101,10 +88,7 @@ impl Cluster {
         let (place, name) = (place(host), name(host));
         let at = (place.as_str(), &self.keys[host]);
         FarNic::start_with(&self.folder, &prefix, &name, at, &options)
-            .inspect_err(|said| {
-                assert!(said.contains("needs CAP_BPF"), "{said}");
-                println!("SKIPPED: {test}: {}", said.trim());
-            })
+            .inspect_err(|said| FarNic::cannot(test, said))
             .ok()
     }
 

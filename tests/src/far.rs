@@ -98,6 +98,15 @@ impl FarNic {
         if line == format!("the NIC {name} is ready\n") { Ok(nic) } else { Err(nic.said()) }
     }
 
+    /// Says why a test cannot run here, if what an agent has said instead of starting is that.
+    ///
+    /// # Panics
+    /// If it is something else.
+    pub fn cannot(test: &str, said: &str) {
+        assert!(said.contains("needs CAP_BPF"), "{said}");
+        println!("SKIPPED: {test}: {}", said.trim());
+    }
+
     /// What it, and others of its name in that folder, have said so far.
     ///
     /// # Panics

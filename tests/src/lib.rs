@@ -21,23 +21,25 @@ mod programs;
 mod scenario;
 mod summary;
 mod transcript;
+mod until;
 pub mod walk;
 mod workspace;
 
 pub use apps::c_program;
 pub use bottleneck::Bottleneck;
-pub use cluster::{Cluster, until};
+pub use cluster::Cluster;
 pub use far::{FarNic, Key};
 pub use hosts::{Agent, Hosts};
 pub use lane::{LaneEnd, LaneNics, LaneScene, Served};
 pub use launch::{Launch, Outcome, Running, finish};
 pub use leftovers::Leftovers;
-pub use nics::{LOSSY, Nics};
+pub use nics::{LOSSY, Nics, between};
 pub use pairing::{Pairing, Stack};
 pub use programs::{Client, Service, free_port, installed, skipped, unpacked};
 pub use scenario::{Observation, Scenario};
 pub use summary::accelerated;
 pub use transcript::difference;
+pub use until::until;
 pub use workspace::{TempDir, all_may_read, is_checked, libsovia, sovia};
 
 /// Scenarios of one C program, each a test of the same name. What is common to

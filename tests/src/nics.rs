@@ -10,6 +10,39 @@ use crate::workspace::{TempDir, sovia};
 pub const LOSSY: &[&str] =
     &["--lose", "20000", "--duplicate", "10000", "--delay", "20000", "--corrupt", "10000"];
 
+/// The rules by which ends that connect use the NIC of the first name, and ends that accept that of the second.
+pub fn between([a, b]: &[String; 2]) -> String {
+    format!("nic:name={a},end=connector;nic:name={b},end=acceptor")
+}
+
+/// Cases of the C programs' scenarios that hold wherever two NICs carry a connection, each a test: `$run` is called with its name
+/// and the scenario.
+#[macro_export]
+macro_rules! carried_scenarios {
+    ($run:path) => {
+        $crate::carried_scenarios! {
+            $run;
+            // What was sent before a death arrives, and nothing else.
+            "death": killed_at_any_moment, a_reader_dies_without_reading, one_of_two_dies_waiting;
+            // TCP's end overtakes the VI.
+            "shutdown": what_was_sent_before_exit_arrives, last_words_are_seen_before_the_end,
+                closing_with_unread_bytes_resets, both_close_half_at_once, shutting_both_halves;
+            // Back to TCP, at either end and at both.
+            "taken_back": under_a_thread_that_receives, under_a_thread_that_sends, at_both_ends_at_once,
+                by_children_of_both_ends, by_children_of_both_ends_that_are_killed;
+            "stream_calls": waitall_waits_for_all, writev_and_sendmsg_gather, dontwait_does_not_wait;
+        }
+    };
+    ($run:path; $($program:literal: $($case:ident),+;)+) => {
+        $($(
+            #[test]
+            fn $case() {
+                $run(stringify!($case), $crate::Scenario::c($program, stringify!($case)));
+            }
+        )+)+
+    };
+}
+
 /// A pair of NICs, which end with it.
 #[derive(Debug)]
 pub struct Nics {
@@ -52,8 +85,7 @@ impl Nics {
 
     /// The rules by which ends that connect use the first, and ends that accept the second.
     pub fn rules(&self) -> String {
-        let [a, b] = &self.names;
-        format!("nic:name={a},end=connector;nic:name={b},end=acceptor")
+        between(&self.names)
     }
 
     /// Their process ids.

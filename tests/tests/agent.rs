@@ -1,7 +1,7 @@
 //! Programs that cannot see each other, and the agent that vouches for them. For root, who can make network namespaces.
 
 use sovia_tests::{
-    Agent, Hosts, Launch, Outcome, Running, Stack, TempDir, all_may_read, installed, skipped,
+    Agent, Hosts, Launch, Outcome, Running, Stack, TempDir, all_may_read, installed, skipped, until,
 };
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -95,14 +95,6 @@ fn finish(ends: [Running; 2]) -> [Outcome; 2] {
         assert!(end.success() && end.stdout.ends_with("ok\n"), "{ends:#?}");
     }
     ends
-}
-
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + WATCHDOG;
-    while !holds() {
-        assert!(std::time::Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 const TRUST: [&str; 2] = ["trust:uid=4002", "trust:uid=4001"];

@@ -3,30 +3,16 @@
 
 use sovia_tests::{
     FarNic, Hosts, Key, LOSSY, Launch, Outcome, Running, Scenario, Stack, TempDir, accelerated,
-    finish, free_port, skipped,
+    between, finish, free_port, skipped, until,
 };
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(120);
 const PORT: &str = "7541";
 /// Where agents hear each other.
 const AGENTS: u16 = 7471;
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + WATCHDOG;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Why a test cannot run here, if what an agent has said is that.
-fn cannot(test: &str, said: &str) {
-    assert!(said.contains("needs CAP_BPF"), "{said}");
-    println!("SKIPPED: {test}: {}", said.trim());
-}
 
 /// Two agents on one host, by its loopback, and a name for each.
 struct Pair {
@@ -51,7 +37,7 @@ impl Pair {
         match (start(0), start(1)) {
             (Ok(a), Ok(b)) => Some(Pair { nics: [a, b], names, _folder: folder }),
             (Err(said), _) | (_, Err(said)) => {
-                cannot(test, &said);
+                FarNic::cannot(test, &said);
                 None
             }
         }
@@ -59,35 +45,26 @@ impl Pair {
 
     /// The rules by which ends that connect use the first, and ends that accept the second.
     fn rules(&self) -> String {
-        let [a, b] = &self.names;
-        format!("nic:name={a},end=connector;nic:name={b},end=acceptor")
+        between(&self.names)
+    }
+
+    /// Runs a scenario between the two, once both ends have their VI.
+    fn run(&self, scenario: Scenario) {
+        scenario
+            .env("SOVIA_RULES", self.rules())
+            .env("SOVIA_TEST_UNTIL_MET", "1")
+            .run_accelerated();
     }
 }
 
-/// Cases of the C programs' scenarios, each a test: over frames that get lost, doubled, reordered and damaged.
-macro_rules! over_udp {
-    ($($program:literal: $($case:ident),+;)+) => {
-        $($(
-            #[test]
-            fn $case() {
-                let Some(pair) = Pair::start(stringify!($case), LOSSY) else { return };
-                Scenario::c($program, stringify!($case))
-                    .env("SOVIA_RULES", pair.rules())
-                    .env("SOVIA_TEST_UNTIL_MET", "1")
-                    .run_accelerated();
-            }
-        )+)+
-    };
+/// Over frames that get lost, doubled, reordered and damaged.
+fn over_udp(test: &str, scenario: Scenario) {
+    if let Some(pair) = Pair::start(test, LOSSY) {
+        pair.run(scenario);
+    }
 }
 
-over_udp! {
-    "death": killed_at_any_moment, a_reader_dies_without_reading, one_of_two_dies_waiting;
-    "shutdown": what_was_sent_before_exit_arrives, last_words_are_seen_before_the_end,
-        closing_with_unread_bytes_resets, both_close_half_at_once, shutting_both_halves;
-    "taken_back": under_a_thread_that_receives, under_a_thread_that_sends, at_both_ends_at_once,
-        by_children_of_both_ends, by_children_of_both_ends_that_are_killed;
-    "stream_calls": waitall_waits_for_all, writev_and_sendmsg_gather, dontwait_does_not_wait;
-}
+sovia_tests::carried_scenarios!(over_udp);
 
 /// As behind a firewall that lets TCP pass.
 #[test]
@@ -95,10 +72,7 @@ fn where_udp_does_not_pass_frames_go_as_tcp() {
     let test = "where_udp_does_not_pass_frames_go_as_tcp";
     let Some(pair) = Pair::start(test, &["--lose", "1000000"]) else { return };
     for case in ["waitall_waits_for_all", "writev_and_sendmsg_gather"] {
-        Scenario::c("stream_calls", case)
-            .env("SOVIA_RULES", pair.rules())
-            .env("SOVIA_TEST_UNTIL_MET", "1")
-            .run_accelerated();
+        pair.run(Scenario::c("stream_calls", case));
     }
 }
 
@@ -161,7 +135,7 @@ impl Scene {
         let (place, prefix) = (Scene::place(host), self.hosts.prefix(host));
         let at = (place.as_str(), &self.keys[host]);
         FarNic::start(&self.folder, &prefix, NAME, at, peer, options)
-            .inspect_err(|said| cannot(test, said))
+            .inspect_err(|said| FarNic::cannot(test, said))
             .ok()
     }
 
@@ -330,7 +304,7 @@ fn ends_of_two_connections_with_the_same_addresses_are_told_apart() {
     };
     let agents = match (start(0), start(1)) {
         (Ok(a), Ok(b)) => [a, b],
-        (Err(said), _) | (_, Err(said)) => return cannot(test, &said),
+        (Err(said), _) | (_, Err(said)) => return FarNic::cannot(test, &said),
     };
     until("the agents do not meet", || agents.iter().all(|it| it.said().contains("is there\n")));
     let others = Scene { hosts: others, folder: TempDir::new(), keys: scene.keys.clone() };
@@ -354,9 +328,7 @@ fn connections_outlive_the_agents_conversation() {
     let Some(scene) = Scene::set(test, &["redis-server", "redis-benchmark", "ss"]) else { return };
     let agents = [0, 1].map(|host| scene.agent(test, host));
     let [Some(a), Some(b)] = &agents else { return };
-    let met = |times: usize| {
-        [a, b].iter().all(|agent| agent.said().matches("is there\n").count() >= times)
-    };
+    let met = |times: usize| [a, b].iter().all(|agent| agent.meetings() >= times);
     until("the agents do not meet", || met(1));
     let run = |words: &str| {
         let mut command = std::process::Command::new("ip");
@@ -448,9 +420,6 @@ fn strangers_at_its_ports_change_nothing() {
         guests.push(guest);
     }
     stranger();
-    Scenario::c("stream_calls", "waitall_waits_for_all")
-        .env("SOVIA_RULES", pair.rules())
-        .env("SOVIA_TEST_UNTIL_MET", "1")
-        .run_accelerated();
+    pair.run(Scenario::c("stream_calls", "waitall_waits_for_all"));
     assert!(pair.nics.iter().all(|nic| nic.said().matches("is there\n").count() == 1));
 }

@@ -1,20 +1,10 @@
 //! Lanes between two network namespaces: any IP program runs over them, by the kernel's TCP and IP; over NICs in shared memory,
 //! by UDP and on Ethernet devices. For root.
 
-use sovia_tests::{LaneEnd, LaneNics, LaneScene, free_port, installed, skipped, sovia};
+use sovia_tests::{LaneEnd, LaneNics, LaneScene, free_port, installed, skipped, sovia, until};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-const WATCHDOG: Duration = Duration::from_secs(120);
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/lane.py");
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + WATCHDOG;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// A scene, or why there is none.
 fn scene(test: &str, programs: &[&str], nics: LaneNics, mtu: usize) -> Option<LaneScene> {

@@ -13,34 +13,12 @@ use sovia_tests::{
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs a scenario between two NICs, once both ends have their VI.
-fn between_nics(scenario: Scenario) {
+fn between_nics(_test: &str, scenario: Scenario) {
     let nics = Nics::start(LOSSY);
     scenario.env("SOVIA_RULES", nics.rules()).env("SOVIA_TEST_UNTIL_MET", "1").run_accelerated();
 }
 
-/// Cases of the C programs' scenarios, each a test.
-macro_rules! between_nics {
-    ($($program:literal: $($case:ident),+;)+) => {
-        $($(
-            #[test]
-            fn $case() {
-                between_nics(Scenario::c($program, stringify!($case)));
-            }
-        )+)+
-    };
-}
-
-between_nics! {
-    // What was sent before a death arrives, and nothing else.
-    "death": killed_at_any_moment, a_reader_dies_without_reading, one_of_two_dies_waiting;
-    // TCP's end overtakes the VI.
-    "shutdown": what_was_sent_before_exit_arrives, last_words_are_seen_before_the_end,
-        closing_with_unread_bytes_resets, both_close_half_at_once, shutting_both_halves;
-    // Back to TCP, at either end and at both.
-    "taken_back": under_a_thread_that_receives, under_a_thread_that_sends, at_both_ends_at_once,
-        by_children_of_both_ends, by_children_of_both_ends_that_are_killed;
-    "stream_calls": waitall_waits_for_all, writev_and_sendmsg_gather, dontwait_does_not_wait;
-}
+sovia_tests::carried_scenarios!(between_nics);
 
 #[test]
 fn redis_is_served_over_frames_that_get_lost() {
