@@ -95,3 +95,35 @@ pub(crate) fn await_frames(port: &mut impl Port, count: usize) -> Vec<Vec<u8>> {
     }
     frames
 }
+
+/// Of `accepted` frames that `one` has taken, which begin with their numbers, each has come to `other` in its turn or is counted, and
+/// some are lost because a ring was full.
+#[allow(dead_code, reason = "not every test program asks")]
+#[track_caller]
+pub(crate) fn are_accounted_for(one: &mut impl Port, other: &mut impl Port, accepted: u32) {
+    let sent = one.counters();
+    assert_eq!(sent.sent + sent.unsendable, u64::from(accepted));
+    // The last frames may still be in the kernel's own queue.
+    let mut got = Vec::new();
+    while got.len() as u64 + other.counters().missed + sent.unsendable < u64::from(accepted) {
+        got.extend(contents(other));
+    }
+    assert!(other.counters().missed > 0, "the ring was never full");
+    let numbers: Vec<u32> =
+        got.iter().map(|frame| u32::from_be_bytes(frame[..4].try_into().unwrap())).collect();
+    assert!(numbers.is_sorted());
+}
+
+/// What is for another address does not come, what is for everyone does, and one frame of another EtherType that has gone to
+/// `other`'s device before is counted there.
+#[allow(dead_code, reason = "not every test program asks")]
+#[track_caller]
+pub(crate) fn only_ours_come(one: &mut impl Port, other: &mut impl Port, to: &Address) {
+    put(one, b"another address", &Address::Mac([2, 9, 9, 9, 9, 9]));
+    put(one, b"everyone", &Address::Mac([0xff; 6]));
+    put(one, b"ours", to);
+    one.flush().unwrap();
+    assert_eq!(await_frames(other, 2), [&b"everyone"[..], b"ours"]);
+    let counters = other.counters();
+    assert_eq!((counters.foreign, counters.malformed, counters.missed), (1, 0, 0));
+}
