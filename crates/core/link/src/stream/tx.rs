@@ -305,10 +305,15 @@ impl<I: Clone + Load> Tx<I> {
         wait + wait / 2 * drawn as u32 / 1024
     }
 
+    /// The last wait begins now.
+    fn await_any_answer(&mut self, now: Time) {
+        self.last_resort_at = Some(now.after(self.last_wait()));
+    }
+
     /// Something has been sent.
     fn set_timers(&mut self, now: Time) {
         if self.last_resort_at.is_none() {
-            self.last_resort_at = Some(now.after(self.last_wait()));
+            self.await_any_answer(now);
         }
         self.probe_at = match self.rtt.probe_wait(&self.timing) {
             Some(wait) if !self.is_probed && self.tries == 0 => {
@@ -544,7 +549,7 @@ impl<I: Clone + Load> Tx<I> {
                 self.probe_at = None;
             }
             if is_due(self.last_resort_at) {
-                self.last_resort_at = Some(now.after(self.last_wait()));
+                self.await_any_answer(now);
             }
             return Verdict::Again;
         }
@@ -553,7 +558,7 @@ impl<I: Clone + Load> Tx<I> {
             self.is_probed = true;
             self.probe = Some(Probe::Newest);
             // The probe has a time of its own to be answered in.
-            self.last_resort_at = Some(now.after(self.last_wait()));
+            self.await_any_answer(now);
             return Verdict::Again;
         }
         if is_due(self.last_resort_at) {
@@ -564,7 +569,7 @@ impl<I: Clone + Load> Tx<I> {
             self.counts.timeouts += 1;
             self.probe = Some(Probe::Oldest);
             self.probe_at = None;
-            self.last_resort_at = Some(now.after(self.last_wait()));
+            self.await_any_answer(now);
             self.control.timed_out();
             return Verdict::Again;
         }
