@@ -58,7 +58,7 @@ pub struct Config {
 /// Where other NICs are.
 #[derive(Debug, Clone)]
 pub enum Way {
-    /// On this host, for tests: frames are Unix datagrams, and whoever may use its file is believed to be it.
+    /// On this host, for tests: frames are Unix datagrams, and any process that may use its file is believed to be it.
     Local {
         /// The file name of this NIC's port.
         port: PathBuf,

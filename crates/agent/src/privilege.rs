@@ -3,7 +3,7 @@
 use crate::numbers::Reader;
 use sovia_sys::{Errno, Result, call, credentials};
 
-/// What the kernel asks of whoever runs a program for it, before Linux 5.19.
+/// What the kernel asks of a process that runs such a program, before Linux 5.19.
 const CAP_BPF: u32 = 39;
 
 /// What is left of a NIC's privileges.

@@ -43,7 +43,7 @@ fn decode(text: &str) -> Result<[u8; LEN], KeyError> {
 }
 
 impl SecretKey {
-    /// A key that nobody has.
+    /// A new key, drawn at random.
     ///
     /// # Errors
     /// The kernel has no random bytes.

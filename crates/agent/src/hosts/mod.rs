@@ -4,8 +4,8 @@
 //! The connection stays for as long as both are there and the network joins them. It carries frames, too, where UDP does not. When
 //! it ends the agents try to have another one. Where both then have the channel of the last one still, that goes on, and the programs
 //! notice nothing: a network may be away for long, as for TCP, and an agent may stand still. That the other agent has died is
-//! known from three things alone: nobody listens where it did; one does that cannot read what is said to its key; or one that
-//! has come does not have the channel.
+//! known from three things alone: no process listens where it did; one does that cannot read what is said to its key; or an agent
+//! that has come does not have the channel.
 //!
 //! Of two agents the one with the smaller public key connects, with waits that double while the other one is not there. The other
 //! one knocks when it starts: it connects once, shows its key, and is connected to at once. So neither has to be started first, and
@@ -38,7 +38,7 @@ use std::sync::Arc;
 use talk::{Admitted, Over, Talk};
 use terms::Terms;
 
-/// Conversations that have been begun by whoever can connect, beside one for each agent that is known; one more ends the oldest.
+/// Conversations that any process may have begun which can connect, beside one for each agent that is known; one more ends the oldest.
 const GUESTS: usize = 32;
 /// Guests that are let in before something else has its turn.
 const TURN: usize = 32;
@@ -131,7 +131,7 @@ pub(crate) struct Hosts {
     listener: TcpListener,
     epoll: Fd,
     known: Vec<Known>,
-    /// All conversations. Those of nobody that is known yet are guests.
+    /// All conversations. Those whose other end is not known yet are guests.
     talks: BTreeMap<Number, Talk>,
     guests: BTreeSet<Number>,
     /// Those that have something to be read still.
@@ -425,7 +425,7 @@ impl Hosts {
                 return;
             }
             if !has_answered && matches!(over, Over::Hangup) && known.held.take().is_some() {
-                // Someone listens there who cannot read what is said to that agent: another one has taken its place.
+                // What listens there cannot read what is said to that agent: another one has taken its place.
                 happened.push((peer, Event::Gone));
             }
             return self.has_failed(peer, over, happened);

@@ -1,4 +1,4 @@
-//! A conversation of two agents over a byte stream: neither is who it says unless it has its key, and nobody else can
+//! A conversation of two agents over a byte stream: each shows that it has its key, and no other process can
 //! read or change what they say. Noise's pattern IK (Noise Protocol Framework, revision 34, section 7.5), each message
 //! behind its length (u16, big-endian). A state machine: bytes go in, bytes and messages come out.
 
@@ -6,7 +6,7 @@ use super::key::{PublicKey, SecretKey};
 use snow::{Builder, HandshakeState, TransportState};
 use std::sync::Arc;
 
-/// Whoever speaks another version does not understand a word.
+/// Agents of different versions do not understand each other at all.
 const PROLOGUE: &[u8] = b"sovia agent 1";
 const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
 /// The longest message, sealed, and what sealing adds; the longest one of a greeting.

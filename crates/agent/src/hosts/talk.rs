@@ -10,7 +10,8 @@ use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// A host that answers nothing for so long counts as gone: as long as TCP itself is asked to try.
+/// A conversation in which the other host answers nothing for so long is over, as long as TCP itself is asked to try. That decides
+/// only when the next one is tried: the connections that the agents carry wait for it.
 const SILENCE: Duration = Duration::from_secs(30);
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_TIMES: u32 = 5;
@@ -87,12 +88,12 @@ impl Talk {
         self.secure.peer().is_some()
     }
 
-    /// Has the connection end by a reset, which says nothing of who listens here.
+    /// Has the connection end by a reset, which does not say that another agent listens here.
     pub(super) fn reset(&self) {
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
 
-    /// Whether the other agent has said its terms, as nobody can who repeats what has been heard before.
+    /// Whether the other agent has said its terms, as a station that repeats what it has heard cannot.
     pub(super) fn has_spoken(&self) -> bool {
         self.theirs.is_some()
     }

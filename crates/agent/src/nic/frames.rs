@@ -124,7 +124,7 @@ impl Nic {
             // Without room it has its turn again when there is some.
             self.peers[peer].is_due |= sent.any || !sent.has_room;
             if !sent.has_room && self.peers[peer].route == Route::Port {
-                // The port is everybody's: who comes next begins then.
+                // All peers share the port: the next one begins then.
                 self.first = (peer + 1) % count;
                 self.watch_for_room(true);
                 return any;

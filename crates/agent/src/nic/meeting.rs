@@ -62,7 +62,7 @@ impl Nic {
             connection.break_off(program);
         }
         // The far program's TCP may know nothing of it. Should the network be there again, that one is told what TCP would have
-        // told it as soon as it wrote; else it would wait for an end that nobody has.
+        // told it as soon as it wrote; else it would wait for an end that no process has.
         self.peers[connection.peer].say(Message::Broken(far));
         self.end_if_over(id);
     }

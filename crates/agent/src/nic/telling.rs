@@ -39,7 +39,7 @@ impl Nic {
         connection.look_for_leaving(program);
         let Some((far, reflection)) = &mut connection.joined else { return };
         let peer = &mut self.peers[connection.peer];
-        // Where it has gone the connection has been broken off, and nobody is to be told.
+        // Where it has gone the connection has been broken off, and there is no NIC to be told.
         let Some(channel) = &mut peer.channel else { return self.end_if_over(id) };
         let waits = !peer.unsaid.is_empty();
         let mut about = About { bundle: &mut peer.bundle, channel, waits, far: *far };
