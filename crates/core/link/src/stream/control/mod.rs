@@ -5,8 +5,8 @@
 //!
 //! - BBR (draft-ietf-ccwg-bbr) models the path by the rate at which it delivers and its shortest round trip. Random
 //!   loss below 2 % (section 2.7, `LossThresh`) does not slow it down, where CUBIC (RFC 9438) at 1 % and 10 ms would come to
-//!   some 1.2 MB/s. It probes for bandwidth on the time scale of Reno's (section 5.3.3.5), so that it neither starves a
-//!   competing TCP nor is starved by it.
+//!   some 1.2 MB/s. Where a queue overflows it is bound as CUBIC is, so that it neither starves a competing TCP nor is
+//!   starved by it.
 //! - Swift (SIGCOMM 2020) and TIMELY need time stamps of the NIC's and a target delay that fits the fabric.
 //! - Copa (NSDI 2018) is simpler, but loses to buffer-filling TCP unless it finds out that there is one, and its way of
 //!   doing that takes periodic emptying of the queue for granted.
@@ -15,14 +15,15 @@
 //! state and computes nothing.
 
 mod bbr;
-#[cfg(test)]
-mod cubic;
 mod filters;
+#[cfg(test)]
+mod kernel;
+mod pacer;
 mod rate;
 
 use bbr::Bbr;
 #[cfg(test)]
-pub(super) use cubic::Cubic;
+pub(super) use kernel::KernelCubic;
 pub(super) use rate::{Acked, Sample, Snapshot};
 
 use crate::Time;
@@ -82,7 +83,7 @@ pub(super) enum Controller {
     Bbr(Box<Bbr>),
     /// A competitor.
     #[cfg(test)]
-    Cubic(Cubic),
+    Kernel(KernelCubic),
 }
 
 impl Controller {
@@ -100,7 +101,7 @@ impl Controller {
             Controller::Fixed => 0,
             Controller::Bbr(_) => size_of::<Bbr>(),
             #[cfg(test)]
-            Controller::Cubic(_) => 0,
+            Controller::Kernel(_) => 0,
         }
     }
 
@@ -110,7 +111,7 @@ impl Controller {
             Controller::Fixed => false,
             Controller::Bbr(bbr) => in_flight >= bbr.window(),
             #[cfg(test)]
-            Controller::Cubic(cubic) => in_flight >= cubic.window(),
+            Controller::Kernel(kernel) => in_flight >= kernel.window(),
         }
     }
 
@@ -120,7 +121,7 @@ impl Controller {
             Controller::Fixed => Time::ZERO,
             Controller::Bbr(bbr) => bbr.next_at(),
             #[cfg(test)]
-            Controller::Cubic(_) => Time::ZERO,
+            Controller::Kernel(_) => Time::ZERO,
         }
     }
 
@@ -130,7 +131,7 @@ impl Controller {
             Controller::Fixed => Snapshot::default(),
             Controller::Bbr(bbr) => bbr.sent(bytes.into(), in_flight, now),
             #[cfg(test)]
-            Controller::Cubic(cubic) => cubic.sent(now),
+            Controller::Kernel(kernel) => kernel.sent(now),
         }
     }
 
@@ -148,7 +149,7 @@ impl Controller {
             Controller::Fixed => {}
             Controller::Bbr(bbr) => bbr.lost(snapshot, bytes.into()),
             #[cfg(test)]
-            Controller::Cubic(cubic) => cubic.lost(snapshot),
+            Controller::Kernel(kernel) => kernel.lost(snapshot),
         }
     }
 
@@ -158,7 +159,7 @@ impl Controller {
             Controller::Fixed => {}
             Controller::Bbr(bbr) => bbr.acknowledged(acked),
             #[cfg(test)]
-            Controller::Cubic(cubic) => cubic.acknowledged(acked),
+            Controller::Kernel(kernel) => kernel.acknowledged(acked),
         }
     }
 

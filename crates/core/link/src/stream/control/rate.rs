@@ -48,11 +48,8 @@ pub(super) struct Rate {
     pub(super) rate: u64,
     /// Bytes delivered since the frame was sent.
     pub(super) delivered: u64,
-    /// Bytes lost since then.
-    pub(super) lost: u64,
     /// As the frame's snapshot.
     pub(super) prior_delivered: u64,
-    pub(super) in_flight: u64,
     pub(super) is_starved: bool,
 }
 
@@ -115,9 +112,7 @@ impl Delivery {
         Rate {
             rate,
             delivered,
-            lost: self.lost - snapshot.lost,
             prior_delivered: snapshot.delivered,
-            in_flight: snapshot.in_flight,
             is_starved: snapshot.is_starved,
         }
     }

@@ -1,14 +1,14 @@
 //! What losses say about how much may be on its way (sections 5.5.10 and 5.3.3.6).
 
-use super::{Bbr, Phase, Rate, Snapshot, scaled};
+use super::curve::{Curve, reduced};
+use super::{Acked, Bbr, Phase, Rate, Snapshot};
+use crate::Time;
 
 /// Loss above one in so many is too much: 2 % (`LossThresh`).
 const ONE_IN: u64 = 50;
-/// What is left of a bound that was too high, in 256ths: 0.7 (`Beta`).
-const BETA: u64 = 179;
-/// Room that is left to others, in 256ths: 0.15 (`Headroom`).
-const HEADROOM: u64 = 38;
-/// What is lost while a queue makes each round trip longer by one in so many is lost by that queue.
+/// The part by which the long bound grows each round where it is past the last congestion, and no queue stands.
+const FREE: u64 = 4;
+/// A queue stands between probes where it makes each round trip longer by one in so many.
 const QUEUE_PART: u64 = 2;
 /// Frames lost in one round of the start from which the path counts as full (`StartupFullLossCnt`).
 const FULL_LOSSES: u32 = 6;
@@ -16,7 +16,7 @@ const FULL_LOSSES: u32 = 6;
 /// Bounds of the model.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// Bytes on their way, as probing for more has found; until the next probe finds something else.
+    /// Bytes on their way: CUBIC's window, once something got lost in a queue.
     pub(super) long: u64,
     /// Bytes on their way, and the rate, as losses since the last probe say.
     pub(super) short: u64,
@@ -34,10 +34,11 @@ pub(super) struct Bounds {
     pub(super) queue_stands: bool,
     /// What is lost now has been sent to probe.
     pub(super) probes: bool,
-    /// Bytes that have arrived since the long bound was raised last, and how many raise it by a frame.
-    arrived: u64,
-    raise_at: u64,
-    raises: u32,
+    /// How the long bound grows, since when; what it was when it was last lowered, and how much had been delivered then: what
+    /// was sent before says nothing more.
+    grows: Option<(Time, Curve)>,
+    most: u64,
+    lowered_at: Option<u64>,
 }
 
 impl Bounds {
@@ -55,9 +56,9 @@ impl Bounds {
             round_trip: u64::MAX,
             queue_stands: false,
             probes: false,
-            arrived: 0,
-            raise_at: u64::MAX,
-            raises: 0,
+            grows: None,
+            most: 0,
+            lowered_at: None,
         }
     }
 
@@ -69,29 +70,11 @@ impl Bounds {
         (self.newest_rate, self.newest_delivered, self.is_lossy, self.losses) = (0, 0, false, 0);
     }
 
-    pub(super) fn with_headroom(&self, frame: u64) -> u64 {
-        match self.long {
-            u64::MAX => u64::MAX,
-            long => (long - scaled(long, HEADROOM).max(frame).min(long)).max(4 * frame),
-        }
-    }
-
     /// What is newest is that of the next round.
     pub(super) fn end_round(&mut self, rate: &Rate) {
         if self.begins_round {
             (self.newest_rate, self.newest_delivered) = (rate.rate, rate.delivered);
         }
-    }
-
-    /// A probe begins, by which the long bound may rise.
-    pub(super) fn begin_probe(&mut self) {
-        (self.arrived, self.raises) = (0, 0);
-    }
-
-    /// The bound rises twice as fast each round (`BBRRaiseInflightLongtermSlope`).
-    pub(super) fn raise_faster(&mut self, window: u64, frame: u64) {
-        self.raise_at = (window >> self.raises.min(30)).max(frame);
-        self.raises += 1;
     }
 }
 
@@ -114,26 +97,29 @@ impl Bbr {
         let lost = self.delivery.lost - snapshot.lost;
         let in_flight = snapshot.in_flight;
         let tolerated = Bounds::tolerated(in_flight, self.frame);
-        if lost <= tolerated {
+        let is_lossy = lost > tolerated;
+        self.bounds.is_lossy |= is_lossy;
+        if self.bounds.lowered_at.is_some_and(|at| snapshot.delivered <= at) {
             return;
         }
-        self.bounds.is_lossy = true;
-        if self.bounds.probes {
-            // As much as was on its way when the loss became too much: before, it was not.
-            let (flight, before) = (in_flight.saturating_sub(bytes), lost.saturating_sub(bytes));
-            let tolerated = Bounds::tolerated(flight, self.frame);
-            let prefix = tolerated.saturating_sub(before) * ONE_IN / (ONE_IN - 1);
-            self.lower_long(flight + prefix, snapshot.is_starved);
+        let shortest = self.shortest.value().unwrap_or(u64::MAX);
+        if self.queue.is_long(shortest) || is_lossy && self.bounds.probes {
+            let flight = if snapshot.is_starved { self.window } else { in_flight };
+            self.lower_long(flight);
         }
     }
 
-    /// Probing has found that so much is too much.
-    fn lower_long(&mut self, in_flight: u64, is_starved: bool) {
-        self.bounds.probes = false;
-        if !is_starved {
-            let target = self.product(self.rate()).min(self.window);
-            self.bounds.long = in_flight.max(scaled(target, BETA));
-        }
+    /// So much is too much.
+    fn lower_long(&mut self, flight: u64) {
+        let delivered = self.product(self.bounds.newest_rate);
+        let bounds = &mut self.bounds;
+        bounds.probes = false;
+        bounds.lowered_at = Some(self.delivery.delivered);
+        let flight = flight.min(bounds.long);
+        // Fast convergence (RFC 9438, section 4.7).
+        bounds.most = if flight < bounds.most { (flight + reduced(flight)) / 2 } else { flight };
+        bounds.long = reduced(flight).max(delivered.min(flight)).max(4 * self.frame);
+        bounds.grows = None;
         if self.cycle.phase == Phase::Up {
             self.go_down();
         }
@@ -167,36 +153,33 @@ impl Bbr {
             self.bounds.long = newest.max(self.product(highest));
             return;
         }
-        if (is_lossy || losses > 0 && queue_stands) && !is_probing {
+        if is_lossy && !is_probing {
             let window = self.window;
             let short = if bounds.short == u64::MAX { window } else { bounds.short };
             let rate = if bounds.short_rate == u64::MAX { highest } else { bounds.short_rate };
-            bounds.short = bounds.newest_delivered.max(scaled(short, BETA));
+            bounds.short = bounds.newest_delivered.max(reduced(short));
             // What little there was to send says nothing about the rate.
             if !is_starved {
-                bounds.short_rate = bounds.newest_rate.max(scaled(rate, BETA));
+                bounds.short_rate = bounds.newest_rate.max(reduced(rate));
             }
         }
     }
 
-    /// A measurement during probing: what was on its way was not too much.
-    pub(super) fn raise_long(&mut self, rate: &Rate, acked: u64, is_full: bool) {
-        if self.bounds.long == u64::MAX || rate.lost > Bounds::tolerated(rate.in_flight, self.frame)
-        {
+    /// Bytes have arrived: the long bound grows, if it is what limits the stream.
+    pub(super) fn raise_long(&mut self, acked: &Acked, is_full: bool) {
+        let bounds = &mut self.bounds;
+        if bounds.long == u64::MAX || !is_full || self.window < bounds.long {
             return;
         }
-        self.bounds.long = self.bounds.long.max(rate.in_flight);
-        if self.cycle.phase != Phase::Up || !is_full || self.window < self.bounds.long {
-            return;
-        }
-        self.bounds.arrived += acked;
-        if self.bounds.arrived >= self.bounds.raise_at {
-            let frames = self.bounds.arrived / self.bounds.raise_at;
-            self.bounds.arrived -= frames * self.bounds.raise_at;
-            self.bounds.long = self.bounds.long.saturating_add(frames * self.frame);
-        }
-        if self.begins_round {
-            self.bounds.raise_faster(self.window, self.frame);
+        let before = bounds.long;
+        let fresh = (acked.now, Curve::new(self.frame, before, bounds.most));
+        let (since, curve) = bounds.grows.get_or_insert(fresh);
+        let millis = acked.now.since(*since).as_millis() as u64;
+        let rtt = acked.rtt.unwrap_or(0) / 1_000_000;
+        bounds.long = curve.grown(before, acked.bytes, millis, rtt);
+        let shortest = self.shortest.value().unwrap_or(u64::MAX);
+        if curve.is_past(millis) && !self.queue.stood(shortest) {
+            bounds.long = bounds.long.max(before + acked.bytes.min(before) / FREE);
         }
     }
 }

@@ -166,7 +166,6 @@ impl Bbr {
 
     fn refill(&mut self) {
         self.bounds.forget_short();
-        self.bounds.begin_probe();
         self.begin_round();
         self.cycle.feedback = Feedback::Refilling;
         self.cycle.phase = Phase::Refill;
@@ -180,7 +179,6 @@ impl Bbr {
         self.cycle.since = now;
         self.cycle.phase = Phase::Up;
         self.bounds.probes = true;
-        self.bounds.raise_faster(self.window, self.frame);
         self.begins_round = false;
     }
 
@@ -222,11 +220,11 @@ impl Bbr {
                 _ => {}
             }
         }
-        self.raise_long(rate, acked.bytes, is_limited);
+        self.raise_long(acked, is_limited);
     }
 
     fn is_time_to_cruise(&self, acked: &Acked) -> bool {
-        acked.in_flight <= self.bounds.with_headroom(self.frame)
+        acked.in_flight <= self.bounds.long
             && acked.in_flight <= self.inflight(self.highest.value(), 256)
     }
 
@@ -239,7 +237,9 @@ impl Bbr {
     /// What may be on its way while the shortest round trip is sought. A quantum may: its first frame finds no queue of this
     /// stream's before it.
     pub(super) fn seeking_window(&self) -> u64 {
-        scaled(self.product(self.rate()), 128).max(LEAST_FRAMES * self.frame).max(self.quantum)
+        scaled(self.product(self.rate()), 128)
+            .max(LEAST_FRAMES * self.frame)
+            .max(self.pacer.quantum())
     }
 
     /// Section 5.3.4.

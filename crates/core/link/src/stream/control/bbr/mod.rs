@@ -1,38 +1,43 @@
 //! BBR as draft-ietf-ccwg-bbr (version 3 of the algorithm) describes it; sections are the draft's. All in bytes,
 //! nanoseconds and integers.
 //!
-//! What differs: loss lowers the short-term bounds only in a round that lost more than `LossThresh` of what it
-//! delivered and some frames more, or in which a queue stood, so that every round trip was longer by half than the shortest
-//! (5.5.10 has any loss do so, by which steady random loss below the threshold would lower them
-//! round by round); where a queue stands between probes the window is 1.5 times what the path holds, and not twice; a quantum
-//! may be longer than 64 KB; recovery does not limit the window to what arrives, as pacing bounds bursts; and the waits between
-//! probes, which are random there, follow from the bytes delivered, so that runs can be repeated.
+//! What differs:
+//!
+//! - **The long-term bound is CUBIC's window** (RFC 9438; 5.3.3.6 raises it exponentially, each second or so, by which TCP beside it is
+//!   left a tenth where a queue holds no more than the path does). It becomes 0.7 of what was on its way when a frame got lost in a
+//!   queue that was nearly as long as the longest of late, in whichever phase, but no less than the path delivers; then it grows as
+//!   CUBIC's window does. Beyond the last congestion, where no queue stands, it grows by a quarter each round: the path has
+//!   become wider, or the others have gone. So there is no headroom (5.6.4.7) either.
+//! - Any other loss is chance, as TCP Veno (IEEE JSAC 2003) tells losses apart, unless a round lost more than `LossThresh` of what it delivered
+//!   and some frames more: then it lowers the short-term bounds. (5.5.10 has any loss do so, by which steady random loss below the
+//!   threshold would lower them round by round.)
+//! - Where a queue stands between probes the window is 1.5 times what the path holds, and not twice.
+//! - A quantum may be longer than 64 KB. Recovery does not limit the window to what arrives, as pacing bounds bursts. The waits between
+//!   probes, which are random there, follow from the bytes delivered, so that runs can be repeated.
 //!
 //! - `cycle`: the phases, and when they change;
-//! - `bounds`: what losses say about how much may be on its way.
+//! - `bounds`: what losses say about how much may be on its way;
+//! - `curve`: CUBIC's window as a function of time;
+//! - `queue`: whether a queue stands.
 
 mod bounds;
+mod curve;
 mod cycle;
+mod queue;
 
 use super::filters::{Aggregate, Highest, Shortest};
+use super::pacer::Pacer;
 use super::rate::{Acked, Delivery, Rate, Snapshot};
 use crate::Time;
 use bounds::Bounds;
 use cycle::{Cycle, Phase};
+use queue::Queue;
 
 /// Frames of the first window (RFC 6928), and of the smallest.
 const FIRST_FRAMES: u64 = 10;
 const LEAST_FRAMES: u64 = 4;
 /// A round trip where none has been measured (nanoseconds).
 const FIRST_RTT: u64 = 1_000_000;
-/// A quantum, which goes at once, is what the pace sends in so many nanoseconds, at least two frames: the port hands it to the
-/// kernel in few system calls, and a timer goes off for each quantum and not for each frame. (Section 5.6.3 has a
-/// millisecond and at most 64 KB; where a path is fast that would be a timer each few microseconds.)
-const QUANTUM_NANOS: u64 = 250_000;
-/// What a timer that goes off too late has left out is made good, up to what the pace sends in so many nanoseconds.
-const LATE_NANOS: u64 = 1_000_000;
-/// Bytes of the largest quantum.
-const QUANTUM_MAX: u64 = 1 << 20;
 /// Quanta that the window holds at least (section 5.6.4.2: `BBRUpdateOffloadBudget`).
 const QUANTA: u64 = 3;
 
@@ -46,6 +51,7 @@ pub(in crate::stream) struct Bbr {
     shortest: Shortest,
     aggregate: Aggregate,
     bounds: Bounds,
+    queue: Queue,
     cycle: Cycle,
     /// Rounds so far, and at which count of delivered bytes the next begins.
     round: u64,
@@ -55,13 +61,7 @@ pub(in crate::stream) struct Bbr {
     window: u64,
     /// What it was before it was made small for a while.
     window_before: u64,
-    /// Bytes per second, bytes that go at once, and how long the pace takes for these (nanoseconds).
-    pacing: u64,
-    quantum: u64,
-    quantum_nanos: u64,
-    /// When the pace sends the next frame, and when it really goes: together with the rest of a quantum.
-    paced_at: Time,
-    next_at: Time,
+    pacer: Pacer,
     /// Something is sent again after a pause.
     restarts: bool,
 }
@@ -70,28 +70,23 @@ impl Bbr {
     pub(in crate::stream) fn new(frame: u32) -> Bbr {
         let frame = u64::from(frame.max(1));
         let window = FIRST_FRAMES * frame;
-        let mut bbr = Bbr {
+        Bbr {
             frame,
             delivery: Delivery::default(),
             highest: Highest::default(),
             shortest: Shortest::new(),
             aggregate: Aggregate::default(),
             bounds: Bounds::new(),
+            queue: Queue::new(),
             cycle: Cycle::new(),
             round: 0,
             round_ends: 0,
             begins_round: false,
             window,
             window_before: 0,
-            pacing: 0,
-            quantum: 0,
-            quantum_nanos: 0,
-            paced_at: Time::ZERO,
-            next_at: Time::ZERO,
+            pacer: Pacer::new(frame, first_pace(frame, FIRST_RTT)),
             restarts: false,
-        };
-        bbr.first_pace(FIRST_RTT);
-        bbr
+        }
     }
 
     pub(in crate::stream) fn window(&self) -> u64 {
@@ -99,29 +94,7 @@ impl Bbr {
     }
 
     pub(in crate::stream) fn next_at(&self) -> Time {
-        self.next_at
-    }
-
-    /// Twice the first window per round trip, times the gain of the start.
-    fn first_pace(&mut self, rtt: u64) {
-        let rate = u128::from(FIRST_FRAMES * self.frame) * 1_000_000_000 / u128::from(rtt.max(1));
-        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        self.pace(scaled(rate, Phase::Startup.pacing_gain()));
-    }
-
-    fn pace(&mut self, rate: u64) {
-        // A rate of zero would never send the frame that measures a higher one.
-        self.pacing = rate.max(self.frame);
-        let quantum = u128::from(self.pacing) * u128::from(QUANTUM_NANOS) / 1_000_000_000;
-        let least = 2 * self.frame;
-        self.quantum = (quantum as u64).clamp(least, QUANTUM_MAX.max(least));
-        self.quantum_nanos = self.nanos(self.quantum);
-    }
-
-    /// How long the pace takes for so many bytes.
-    fn nanos(&self, bytes: u64) -> u64 {
-        // Bytes of one frame or of a quantum: no overflow.
-        bytes * 1_000_000_000 / self.pacing
+        self.pacer.next_at()
     }
 
     pub(in crate::stream) fn sent(&mut self, bytes: u64, in_flight: u64, now: Time) -> Snapshot {
@@ -131,17 +104,7 @@ impl Bbr {
                 self.pace_by(1 << 8);
             }
         }
-        let quantum = self.quantum_nanos;
-        let earliest = Time::from_nanos(now.nanos().saturating_sub(quantum.max(LATE_NANOS)));
-        let from = self.paced_at.max(earliest).nanos();
-        let took = self.nanos(bytes);
-        self.paced_at = Time::from_nanos(from.saturating_add(took));
-        self.next_at = match self.paced_at > now {
-            true => {
-                Time::from_nanos(self.paced_at.nanos().saturating_add(quantum - took.min(quantum)))
-            }
-            false => self.paced_at,
-        };
+        self.pacer.sent(bytes, now);
         self.delivery.sent(bytes, in_flight, now)
     }
 
@@ -169,45 +132,33 @@ impl Bbr {
     /// The least that keeps the path busy with delayed acknowledgements and quanta (section 5.6.4.2).
     fn inflight(&self, rate: u64, gain: u64) -> u64 {
         let bytes = scaled(self.product(rate), gain);
-        let bytes = bytes.max(QUANTA * self.quantum).max(LEAST_FRAMES * self.frame);
+        let bytes = bytes.max(QUANTA * self.pacer.quantum()).max(LEAST_FRAMES * self.frame);
         if self.cycle.phase == Phase::Up { bytes + 2 * self.frame } else { bytes }
     }
 
     pub(in crate::stream) fn acknowledged(&mut self, acked: &Acked) {
-        let (had_rtt, pacing) = (self.shortest.value().is_some(), self.pacing);
+        let had_rtt = self.shortest.value().is_some();
         let rate = acked.sample.map(|sample| {
             let shortest = acked.rtt.unwrap_or(u64::MAX).min(self.shortest.value().unwrap_or(0));
             self.delivery.arrived(acked, &sample, shortest)
         });
+        if let Some(rtt) = acked.rtt {
+            self.queue.measured(rtt, acked.now);
+        }
         if let Some(rate) = &rate {
             self.learn(rate, acked);
         }
         let seeks = self.shortest.add(acked.rtt, acked.now);
         if !had_rtt && let Some(rtt) = self.shortest.value() {
-            self.first_pace(rtt);
+            self.pacer.pace(first_pace(self.frame, rtt));
         }
         self.seek_shortest(seeks, acked);
         if rate.is_some() {
             self.restarts = false;
         }
         self.pace_by(self.cycle.phase.pacing_gain());
-        self.hurry(pacing, acked.now);
         self.resize(acked);
-        // What a slower pace has put off.
-        let latest = acked.now.nanos().saturating_add(self.quantum_nanos);
-        let latest = Time::from_nanos(latest);
-        (self.paced_at, self.next_at) = (self.paced_at.min(latest), self.next_at.min(latest));
-    }
-
-    /// Where the pace has become faster than it was: what is left of the wait for the next frame passes by the new one. A pace
-    /// that was slow for one frame (after losses, when nearly nothing arrived) would otherwise hold that frame's successor
-    /// back for as long as it was slow, however fast the path has turned out to be since.
-    fn hurry(&mut self, before: u64, now: Time) {
-        let left = self.next_at.since(now).as_nanos();
-        if self.pacing > before && left > 0 {
-            let left = left * u128::from(before) / u128::from(self.pacing);
-            self.next_at = Time::from_nanos(now.nanos().saturating_add(left as u64));
-        }
+        self.pacer.arrived(acked.now);
     }
 
     /// What a measurement says about the path, and what follows from that.
@@ -215,6 +166,7 @@ impl Bbr {
         self.begins_round = rate.prior_delivered >= self.round_ends;
         if self.begins_round {
             self.round += 1;
+            self.queue.round_passed();
             self.begin_round();
             self.cycle.round_passed();
         }
@@ -241,8 +193,8 @@ impl Bbr {
             return;
         }
         let pacing = scaled(rate, gain) / 100 * 99;
-        if self.cycle.is_full || pacing > self.pacing {
-            self.pace(pacing);
+        if self.cycle.is_full || pacing > self.pacer.rate() {
+            self.pacer.pace(pacing);
         }
     }
 
@@ -271,12 +223,18 @@ impl Bbr {
     fn limit(&self) -> u64 {
         let long = match self.cycle.phase {
             Phase::Startup | Phase::Drain => u64::MAX,
-            Phase::Down | Phase::Refill | Phase::Up => self.bounds.long,
-            Phase::Cruise => self.bounds.with_headroom(self.frame),
-            Phase::SeekShortest => self.bounds.with_headroom(self.frame).min(self.seeking_window()),
+            Phase::SeekShortest => self.bounds.long.min(self.seeking_window()),
+            _ => self.bounds.long,
         };
         long.min(self.bounds.short)
     }
+}
+
+/// Twice the first window per round trip, times the gain of the start.
+fn first_pace(frame: u64, rtt: u64) -> u64 {
+    let rate = u128::from(FIRST_FRAMES * frame) * 1_000_000_000 / u128::from(rtt.max(1));
+    let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+    scaled(rate, Phase::Startup.pacing_gain())
 }
 
 /// A number times a gain in 256ths.

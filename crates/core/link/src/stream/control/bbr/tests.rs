@@ -63,7 +63,7 @@ proptest! {
                     let (bytes, sample) = (FRAME.into(), Some(sample));
                     bbr.acknowledged(&Acked { now, bytes, in_flight_before, in_flight, sample, rtt });
                     let wait = bbr.next_at().since(now);
-                    let pace = bbr.nanos(FRAME.into()).max(bbr.quantum_nanos);
+                    let pace = bbr.pacer.longest_wait();
                     prop_assert!(wait <= Duration::from_nanos(pace + 1), "{wait:?} for {pace} ns");
                 }
             }

@@ -8,7 +8,7 @@ const C: f64 = 0.4;
 
 /// Its state; windows in frames.
 #[derive(Debug)]
-pub(in crate::stream) struct Cubic {
+pub(in crate::stream) struct KernelCubic {
     frame: f64,
     window: f64,
     threshold: f64,
@@ -22,9 +22,9 @@ pub(in crate::stream) struct Cubic {
     shortest: u64,
 }
 
-impl Cubic {
-    pub(in crate::stream) fn new(frame: u32) -> Cubic {
-        Cubic {
+impl KernelCubic {
+    pub(in crate::stream) fn new(frame: u32) -> KernelCubic {
+        KernelCubic {
             frame: frame.into(),
             window: 10.0,
             threshold: f64::INFINITY,
