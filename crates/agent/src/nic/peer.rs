@@ -23,6 +23,8 @@ pub(super) struct Peer {
     pub(super) is_met: bool,
     /// Since when it cannot, though it is not known to have died (nanoseconds).
     lost_at: Option<u64>,
+    /// When it last acknowledged something (nanoseconds).
+    pub(super) progressed_at: u64,
     /// Bytes of the longest frame to it.
     pub(super) frame_max: usize,
     pub(super) route: Route,
@@ -115,8 +117,12 @@ impl Peer {
     pub(super) fn handle_frame(&mut self, now: Time, frame: &[u8]) {
         if let Some(channel) = &mut self.channel {
             self.is_due = true;
+            let before = channel.first_part();
             // A frame that is none is lost.
             let _ = channel.handle_frame(now, frame);
+            if channel.first_part() != before {
+                self.progressed_at = now.nanos();
+            }
         }
     }
 }

@@ -51,7 +51,7 @@ pub use task::{
 };
 pub use tcp::{
     TcpState, bytes_in_queue, bytes_unsent, is_tcp, tcp_bytes_read, tcp_bytes_sent,
-    tcp_bytes_written, tcp_state,
+    tcp_bytes_written, tcp_has_closed_unanswered, tcp_state,
 };
 
 /// A system call with its arguments. A function of this crate has made it out of references that live as long

@@ -96,8 +96,11 @@ pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
     {
         stream::combine::switch(&mut guard, fd);
     }
-    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) {
-        options::note_user_timeout(fd, at.conn);
+    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT)
+        && let Some(guard) = at.attached()
+    {
+        let timeout = options::note_user_timeout(fd, at.conn);
+        stream::reflected::say_user_timeout(&guard, timeout);
     }
     if (level, name) == (libc::IPPROTO_TCP, options::TCP_INQ) {
         options::note_inq(fd, at.conn);
