@@ -27,13 +27,12 @@ impl Nic {
                 Event::Frame(frame) => self.peers[peer].handle_frame(at, &frame),
                 Event::Room => self.peers[peer].is_due = true,
                 Event::Lost => self.lose(peer, now),
-                Event::Gone => self.begin_with(peer, None, word::BROKEN),
             }
         }
     }
 
-    /// The conversation with a peer is over. What is on its way to it stays until there is another one, or it is known to have
-    /// died.
+    /// The conversation with a peer is over. What is on its way to it stays until there is another one, or it has been silent
+    /// for too long.
     fn lose(&mut self, peer: PeerId, now: u64) {
         self.peers[peer].lose(now);
         let of = |(&id, it): (&Id, &Connection)| (it.peer == peer).then_some(id);
