@@ -76,6 +76,16 @@ fn where_udp_does_not_pass_frames_go_as_tcp() {
     }
 }
 
+/// A program that takes nothing: the kernel judges, once the VI is full.
+#[test]
+fn peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that() {
+    let test = "peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that";
+    let Some(pair) = Pair::start(test, &[]) else { return };
+    for case in ["a_user_timeout", "a_polled_user_timeout", "a_user_timeout_of_a_stopped_peer"] {
+        pair.run(Scenario::c("options", case));
+    }
+}
+
 /// Something may be missing, so neither end is told that all is well.
 #[test]
 fn when_an_agent_dies_both_ends_are_told_of_a_reset() {

@@ -217,7 +217,9 @@ impl Nic {
     pub(crate) fn serve(&mut self) -> Error {
         loop {
             let mut busy = self.visit_programs();
-            busy |= self.receive();
+            let has_heard = self.receive();
+            self.look_for_timeouts(clock::now_ns(), has_heard);
+            busy |= has_heard;
             self.tell_rest();
             busy |= self.transmit();
             if busy {
@@ -277,7 +279,6 @@ impl Nic {
                 self.give_up(peer);
             }
         }
-        self.look_for_timeouts(now);
         let is_due =
             now.saturating_sub(self.was_here) >= HERE_NS && self.asks_whether_it_is_there();
         if is_due {

@@ -82,6 +82,11 @@ impl Peer {
         (self.is_met, self.lost_at) = (false, Some(now));
     }
 
+    /// Since when it cannot be spoken to, if it cannot (nanoseconds).
+    pub(super) fn lost_at(&self) -> Option<u64> {
+        self.lost_at
+    }
+
     /// When it is given up unless there is a conversation before: never, while nothing is to be said to it. A program that only
     /// waits does so for ever, as over TCP.
     fn given_up_at(&self) -> Option<u64> {

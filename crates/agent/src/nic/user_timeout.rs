@@ -5,10 +5,15 @@
 //! all connections to a far NIC: for as long as that acknowledges anything, what is behind it in the channel is on its way. What the
 //! far NIC has acknowledged lies in the far program's segment, whether that program reads it or not; where it does not, the
 //! library has the kernel judge (`UNTIL_FULL` in `crates/sockets`).
+//!
+//! An agent that has stood still itself has asked nobody meanwhile. So an end takes, as in the kernel, that frames have been sent
+//! again and not answered, with everything heard that has come. Where the agents' conversation has ended the time counts from then:
+//! whatever has ended that may not be on the connection's way.
 
 use super::Nic;
 use crate::connection::Waits;
 use crate::wire::{Id, Message};
+use sovia_link::Time;
 use sovia_proto::word;
 use sovia_sys::clock;
 use std::collections::BTreeSet;
@@ -19,6 +24,8 @@ pub(super) struct Impatient {
     all: BTreeSet<Id>,
     /// Before that none of them has waited for too long (nanoseconds).
     due: u64,
+    /// How often something has been heard since then.
+    heard: u32,
 }
 
 impl Impatient {
@@ -34,6 +41,10 @@ impl Impatient {
 }
 
 const NS_PER_MS: u64 = 1_000_000;
+/// So often frames must have been sent again in vain.
+const TRIES: u32 = 2;
+/// What had come when the time was over has been heard after so many turns, though more comes all the time.
+const TURNS: u32 = 1024;
 
 impl Nic {
     /// Some of what a program has sent has just been told to the far NIC, or waits for room.
@@ -50,14 +61,18 @@ impl Nic {
         self.impatient.add(id, since.saturating_add(timeout));
     }
 
-    /// Ends connections that have waited for too long.
-    pub(super) fn look_for_timeouts(&mut self, now: u64) {
+    /// Ends connections that have waited for too long, after each turn in which something may have been heard.
+    pub(super) fn look_for_timeouts(&mut self, now: u64, has_heard: bool) {
         if self.impatient.due().is_none_or(|due| due > now) {
+            return;
+        }
+        if has_heard && self.impatient.heard < TURNS {
+            self.impatient.heard += 1;
             return;
         }
         let mut ended = Vec::new();
         for id in core::mem::take(&mut self.impatient).all {
-            match self.timeout_of(id) {
+            match self.timeout_of(id, now) {
                 Some(due) if due <= now => ended.push(id),
                 Some(due) => self.impatient.add(id, due),
                 None => {}
@@ -69,7 +84,7 @@ impl Nic {
     }
 
     /// When a connection has waited for too long, if it waits.
-    fn timeout_of(&self, id: Id) -> Option<u64> {
+    fn timeout_of(&self, id: Id, now: u64) -> Option<u64> {
         let connection = self.connections.get(&id)?;
         let (waits, (_, reflection)) = (connection.waits?, connection.joined.as_ref()?);
         let timeout = reflection.user_timeout().saturating_mul(NS_PER_MS);
@@ -79,9 +94,18 @@ impl Nic {
         }
         let peer = &self.peers[connection.peer];
         let is_told = !peer.untold.contains(&id);
-        let is_acknowledged = peer.channel.as_ref()?.first_part() >= waits.until;
-        let since = waits.since.max(peer.progressed_at);
-        (!is_told || !is_acknowledged).then_some(since.saturating_add(timeout))
+        let channel = peer.channel.as_ref()?;
+        let is_acknowledged = channel.first_part() >= waits.until;
+        if is_told && is_acknowledged {
+            return None;
+        }
+        let lost_at = peer.lost_at().unwrap_or(0);
+        let due = waits.since.max(peer.progressed_at).max(lost_at).saturating_add(timeout);
+        if !peer.is_met || channel.tries() >= TRIES {
+            return Some(due);
+        }
+        // Not before the next try.
+        Some(due.max(channel.poll_timeout().map_or(now, Time::nanos).max(now) + 1))
     }
 
     fn time_out(&mut self, id: Id) {
