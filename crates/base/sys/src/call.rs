@@ -21,6 +21,7 @@ macro_rules! sys {
 
 mod descriptor;
 mod file;
+mod keepalive;
 mod proc_fs;
 mod socket;
 mod task;
@@ -34,6 +35,7 @@ pub use file::{
     file_id, file_size, file_system, ftruncate, is_plain_file, memfd_create, open, pread,
     program_at, pwrite_both, read, seek, write,
 };
+pub use keepalive::{Keepalive, Silence};
 pub use proc_fs::{
     each_descriptor, each_descriptor_of, each_thread, file_id_of, open_of, read_link, read_link_of,
     reopen,

@@ -2,7 +2,7 @@
 
 use crate::conn::{Phase, flag};
 use crate::table::Ref;
-use crate::{Errno, Outcome, anchors, options, rest, stream};
+use crate::{Errno, Outcome, anchors, keepalive, options, rest, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 
@@ -78,6 +78,11 @@ pub fn keep_error(at: Ref, error: Errno) {
     if error != libc::EAGAIN && at.conn.phase() == Phase::Attached {
         at.conn.keep_error(error);
     }
+}
+
+/// Makes the program's call that asks for a socket option, or sets one, so that it meets the program's own options.
+pub fn on_own_options<T>(fd: i32, at: Ref, level: i32, name: i32, kernel: impl FnOnce() -> T) -> T {
+    keepalive::steady(fd, at, (level, name), kernel)
 }
 
 /// The program has set a socket option: what Sovia keeps of it is read again.
