@@ -7,6 +7,7 @@ Both end with "ok". The one that asks says of each connection whether it came to
 accelerated, and waits until it is where it must be.
 """
 
+import errno
 import os
 import socket
 import struct
@@ -205,8 +206,36 @@ def kept_alive(connect, _):
     come_to_be_accelerated(connection)
     try:
         connection.recv(1)
-    except OSError:
-        print("over", flush=True)
+    except OSError as error:
+        print("over:", errno.errorcode[error.errno], flush=True)
+    # The error is told once, as the kernel tells one.
+    print("after it:", connection.recv(1), connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), flush=True)
+
+
+def impatient(connect, folder):
+    """TCP_USER_TIMEOUT ends it when what has been sent is not acknowledged for so long, and at no other time."""
+    connection = connect()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1500)
+    come_to_be_accelerated(connection)
+    wait_for(folder, "down")
+    # Nothing has been sent, for longer than that.
+    time.sleep(3)
+    connection.setblocking(False)
+    try:
+        print("received", connection.recv(1), flush=True)
+    except BlockingIOError:
+        print("waited", flush=True)
+    connection.setblocking(True)
+    wait_for(folder, "up")
+    converse(connection, 20)
+    print("went on", flush=True)
+    wait_for(folder, "down_again")
+    connection.sendall(b"x")
+    try:
+        connection.recv(1)
+    except OSError as error:
+        print("over:", errno.errorcode[error.errno], flush=True)
+    print("after it:", connection.recv(1), connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), flush=True)
 
 
 def killed(connect, _):

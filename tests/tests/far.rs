@@ -76,6 +76,16 @@ fn where_udp_does_not_pass_frames_go_as_tcp() {
     }
 }
 
+/// A program that takes nothing: the kernel judges, once the VI is full.
+#[test]
+fn peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that() {
+    let test = "peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that";
+    let Some(pair) = Pair::start(test, &[]) else { return };
+    for case in ["a_user_timeout", "a_polled_user_timeout", "a_user_timeout_of_a_stopped_peer"] {
+        pair.run(Scenario::c("options", case));
+    }
+}
+
 /// Something may be missing, so neither end is told that all is well.
 #[test]
 fn when_an_agent_dies_both_ends_are_told_of_a_reset() {
@@ -139,6 +149,11 @@ impl Scene {
             .ok()
     }
 
+    /// Has the way between the hosts go `down` or `up`.
+    fn way(&self, state: &str) {
+        ip(&format!("-n {} link set way {state}", self.hosts.name(0)));
+    }
+
     /// Starts a program on a host, by the rule that its agent carries what it can.
     fn start(&self, host: usize, words: &[&str]) -> Running {
         let prefix = self.hosts.prefix(host);
@@ -161,6 +176,13 @@ impl Scene {
         assert!(ends.iter().all(|end| end.success() && end.stdout.ends_with("ok\n")), "{ends:#?}");
         ends
     }
+}
+
+/// Does that by `ip`.
+fn ip(words: &str) {
+    let done = std::process::Command::new("ip").args(words.split_whitespace()).output();
+    let done = done.expect("ip starts");
+    assert!(done.status.success(), "{words}: {done:?}");
 }
 
 /// The name of each host's agent.
@@ -194,9 +216,7 @@ fn path_that_becomes_narrower_loses_nothing() {
     let [Some(a), Some(b)] = &agents else { return };
     until("the agents do not meet", || [a, b].iter().all(|it| it.said().contains("is there\n")));
     for host in [0, 1] {
-        let words = format!("-n {} link set way mtu 1000", scene.hosts.name(host));
-        let done = std::process::Command::new("ip").args(words.split(' ')).status();
-        assert!(done.is_ok_and(|status| status.success()), "{words}");
+        ip(&format!("-n {} link set way mtu 1000", scene.hosts.name(host)));
     }
     let address = Hosts::ADDRESSES[1];
     let server = ["redis-server", "--port", PORT, "--bind", address, "--protected-mode", "no"];
@@ -284,10 +304,6 @@ fn ends_of_two_connections_with_the_same_addresses_are_told_apart() {
     let Some(others) = Hosts::new() else { return };
     // The agents are on the first host of one network and on the second one of the other: a wire of their own joins them.
     let names = [scene.hosts.name(0), others.name(1)];
-    let ip = |words: &str| {
-        let done = std::process::Command::new("ip").args(words.split_whitespace()).status();
-        assert!(done.is_ok_and(|status| status.success()), "{words}");
-    };
     let wires = ["10.91.8.2", "10.91.8.3"];
     ip(&format!("link add wire netns {} type veth peer name wire netns {}", names[0], names[1]));
     for (name, address) in names.iter().zip(wires) {
@@ -330,11 +346,6 @@ fn connections_outlive_the_agents_conversation() {
     let [Some(a), Some(b)] = &agents else { return };
     let met = |times: usize| [a, b].iter().all(|agent| agent.meetings() >= times);
     until("the agents do not meet", || met(1));
-    let run = |words: &str| {
-        let mut command = std::process::Command::new("ip");
-        let output = command.args(words.split_whitespace()).output().expect("ip starts");
-        assert!(output.status.success(), "{words}: {output:?}");
-    };
     let address = Hosts::ADDRESSES[1];
     let server = ["redis-server", "--port", PORT, "--bind", address, "--protected-mode", "no"];
     let server = scene.start(1, &[&server[..], &["--save", ""]].concat());
@@ -349,13 +360,13 @@ fn connections_outlive_the_agents_conversation() {
     for cut in 1..=4 {
         let down = cut % 2 == 0;
         if down {
-            run(&format!("-n {name} link set way down"));
+            scene.way("down");
         }
-        run(&format!(
+        ip(&format!(
             "netns exec {name} ss -K state established ( sport = :{AGENTS} or dport = :{AGENTS} )"
         ));
         if down {
-            run(&format!("-n {name} link set way up"));
+            scene.way("up");
         }
         until("the agents do not meet again", || met(1 + cut));
         let before = served();
@@ -372,28 +383,62 @@ fn connections_outlive_the_agents_conversation() {
     assert!(served.success() && accelerated(&served.stderr).is_some_and(|ends| ends >= 8));
 }
 
-/// A program's TCP breaks while its host is cut off (SO_KEEPALIVE). The other program's TCP knows nothing of it.
+/// A program's TCP breaks while its host is cut off (SO_KEEPALIVE). The other program's TCP knows nothing of it. The agents may have
+/// found out that they cannot speak, or not.
 #[test]
 fn end_while_the_agents_cannot_speak_is_told_when_they_can() {
     let test = "end_while_the_agents_cannot_speak_is_told_when_they_can";
-    let Some(scene) = Scene::set(test, &["ss"]) else { return };
+    for have_found_out in [true, false] {
+        let Some(scene) = Scene::set(test, &["ss"]) else { return };
+        let (Some(_a), Some(_b)) = (scene.agent(test, 0), scene.agent(test, 1)) else { return };
+        let address = Hosts::ADDRESSES[1];
+        let answers = scene.start(1, &["python3", SCRIPT, "answer", address, PORT, "1"]);
+        let asks = scene.start(0, &["python3", SCRIPT, "ask", "kept_alive", address, PORT]);
+        until("it is not accelerated", || asks.stdout_so_far().contains("accelerated\n"));
+        scene.way("down");
+        if have_found_out {
+            let name = scene.hosts.name(0);
+            let filter = format!("( sport = :{AGENTS} or dport = :{AGENTS} )");
+            ip(&format!("netns exec {name} ss -K state established {filter}"));
+        }
+        let asked = asks.finish(WATCHDOG);
+        let end = "over: ETIMEDOUT\nafter it: b'' 0\nok\n";
+        assert!(asked.success() && asked.stdout.ends_with(end), "{asked:?}");
+        assert!(!asked.stderr.contains("damaged"), "{asked:?}");
+        scene.way("up");
+        let answered = answers.finish(WATCHDOG);
+        assert!(answered.success() && answered.stdout == "ok\n", "{answered:?}");
+    }
+}
+
+/// TCP_USER_TIMEOUT says for how long what a program has sent may be on its way.
+#[test]
+fn what_is_not_acknowledged_in_time_ends_a_connection_whose_program_asks_for_that() {
+    let test = "what_is_not_acknowledged_in_time_ends_a_connection_whose_program_asks_for_that";
+    let Some(scene) = Scene::set(test, &[]) else { return };
     let (Some(_a), Some(_b)) = (scene.agent(test, 0), scene.agent(test, 1)) else { return };
-    let address = Hosts::ADDRESSES[1];
+    let (address, folder) = (Hosts::ADDRESSES[1], scene.folder.path());
     let answers = scene.start(1, &["python3", SCRIPT, "answer", address, PORT, "1"]);
-    let asks = scene.start(0, &["python3", SCRIPT, "ask", "kept_alive", address, PORT]);
-    until("it is not accelerated", || asks.stdout_so_far().contains("accelerated\n"));
-    let run = |words: &str| {
-        let done = std::process::Command::new("ip").args(words.split_whitespace()).output();
-        assert!(done.is_ok_and(|output| output.status.success()), "{words}");
+    let asks = ["ask", "impatient", address, PORT, "", folder.to_str().expect("a plain name")];
+    let asks = scene.start(0, &[&["python3", SCRIPT], &asks[..]].concat());
+    let says = |what: &str| until(what, || asks.stdout_so_far().contains(what));
+    let tell = |what: &str| {
+        std::fs::write(folder.join(what), "").expect("a file");
     };
-    let name = scene.hosts.name(0);
-    run(&format!("-n {name} link set way down"));
-    run(&format!(
-        "netns exec {name} ss -K state established ( sport = :{AGENTS} or dport = :{AGENTS} )"
-    ));
+    says("accelerated\n");
+    scene.way("down");
+    tell("down");
+    says("waited\n");
+    scene.way("up");
+    tell("up");
+    says("went on\n");
+    scene.way("down");
+    tell("down_again");
     let asked = asks.finish(WATCHDOG);
-    assert!(asked.success() && asked.stdout.ends_with("over\nok\n"), "{asked:?}");
-    run(&format!("-n {name} link set way up"));
+    let end = "went on\nover: ETIMEDOUT\nafter it: b'' 0\nok\n";
+    assert!(asked.success() && asked.stdout.ends_with(end), "{asked:?}");
+    assert!(asked.stderr.contains("did not answer for too long"), "{asked:?}");
+    scene.way("up");
     let answered = answers.finish(WATCHDOG);
     assert!(answered.success() && answered.stdout == "ok\n", "{answered:?}");
 }

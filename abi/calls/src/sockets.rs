@@ -143,7 +143,8 @@ calls! {
         {
             retreat::now(fd, at, Cause::Call);
         }
-        let result = real(fd, level, name, value, len);
+        let kernel = || real(fd, level, name, value, len);
+        let result = ops::on_own_options(fd, at, level, name, kernel);
         if result == 0 {
             if options::wants_kernel(fd, level, name) {
                 retreat::now(fd, at, Cause::Call);
@@ -164,7 +165,8 @@ calls! {
             retreat::now(fd, at, Cause::Call);
         }
         if level != libc::SOL_SOCKET || name != libc::SO_ERROR {
-            return real(fd, level, name, value, len);
+            let kernel = || real(fd, level, name, value, len);
+            return ops::on_own_options(fd, at, level, name, kernel);
         }
         // What the kernel would refuse is its to refuse, and the error is still there then.
         let Some(room) = take(len).ok().filter(|&room| room as c_int >= 0) else {

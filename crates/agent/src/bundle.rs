@@ -33,6 +33,11 @@ impl Bundle {
         self.bytes[at..at + 4].copy_from_slice(&len.to_le_bytes());
     }
 
+    /// How many bytes wait for the channel.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Gives the channel what there is; false if that has no room.
     pub(crate) fn send(&mut self, channel: &mut Channel) -> bool {
         if !self.bytes.is_empty() {

@@ -14,6 +14,15 @@ use via_shm::request::{Pending, Used};
 /// Bytes that a VI's last use may leave in memory, in each range of the segment.
 const KEPT: usize = 4 << 10;
 
+/// Something that a far NIC has been sent, and not acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// Since when (nanoseconds).
+    pub(crate) since: u64,
+    /// The number of the channel's part before which it is.
+    pub(crate) until: u64,
+}
+
 /// A VI that a program has requested.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -33,6 +42,8 @@ pub(crate) struct Connection {
     pub(crate) is_left: bool,
     /// The far NIC has nothing of it any more, and is sent nothing.
     pub(crate) is_alone: bool,
+    /// What the far NIC has not acknowledged of what it has been sent, where TCP_USER_TIMEOUT asks.
+    pub(crate) waits: Option<Waits>,
     /// Since when the far program's TCP is known to have ended, while this program may hold its socket still.
     pub(crate) asked_at: Option<u64>,
 }
@@ -63,6 +74,7 @@ impl Connection {
             joined: None,
             is_left: false,
             is_alone: false,
+            waits: None,
             asked_at: None,
         })
     }
@@ -194,15 +206,15 @@ impl Connection {
         }
     }
 
-    /// The VI is broken: the program's connection ends with an error.
-    pub(crate) fn break_off(&mut self, program: &Program) {
+    /// The VI is broken: the program's connection ends with an error. `how`: [`word::BROKEN`] or [`word::TIMED_OUT`].
+    pub(crate) fn break_off(&mut self, program: &Program, how: u64) {
         self.is_alone = true;
         // One that has come to its end has all that the peer had published.
         if let Some((_, reflection)) = &self.joined
             && !reflection.has_come_to_end()
         {
             let direction = program.segment.direction(self.vi(), NIC);
-            direction.writer.store(word::GONE, word::BROKEN);
+            direction.writer.store(word::GONE, how);
             self.wake(program, Told::ALL);
         }
     }

@@ -51,6 +51,7 @@ pub mod fork;
 pub mod fuzzing;
 mod handler;
 pub mod inheritance;
+mod keepalive;
 mod keeper;
 pub mod loan;
 pub mod meeting;

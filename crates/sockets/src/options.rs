@@ -152,14 +152,16 @@ pub(crate) fn allow_vi(fd: i32) -> bool {
     HARMLESS.iter().all(|option| has(fd, option)) && !call::has_filter(fd)
 }
 
-/// Notes whether the kernel is to say when the peer has taken nothing for too long.
-pub(crate) fn note_user_timeout(fd: i32, conn: &Conn) {
-    let timeout = call::getsockopt::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT);
-    if timeout.unwrap_or(0) == 0 {
+/// Notes whether the kernel is to say when the peer has taken nothing for too long; after how many milliseconds, or 0.
+pub(crate) fn note_user_timeout(fd: i32, conn: &Conn) -> u32 {
+    let timeout = call::getsockopt::<u32>(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT);
+    let timeout = timeout.unwrap_or(0);
+    if timeout == 0 {
         conn.clear(flag::UNTIL_FULL);
     } else {
         conn.set(flag::UNTIL_FULL);
     }
+    timeout
 }
 
 /// Notes whether `recvmsg` is to tell how many bytes are left.

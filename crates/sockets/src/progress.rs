@@ -15,7 +15,7 @@ use crate::per_engine::per_engine;
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
-use crate::{anchors, epoll, family, pair, peers, sets, table, thread};
+use crate::{anchors, epoll, family, keepalive, pair, peers, sets, table, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
@@ -96,6 +96,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         }
         if due {
             anchors::may_stop_audits();
+            keepalive::look(now);
             audit = audit_all(now).then_some(now + audit::PERIOD_NS);
             // (A pair that was left while this thread used it is its own to unmap.)
             let is_done = !has_pairs() && pair::pause().is_none();

@@ -15,7 +15,7 @@ const LAYERS: &[&[&str]] = &[
     // What is unread, and may be read by several processes.
     &["rest"],
     // What is chosen.
-    &["options", "protocol"],
+    &["keepalive", "options", "protocol"],
     &["config"],
     // The other process, and the two paths to it.
     &["pair"],

@@ -4,8 +4,8 @@
 //! The connection stays for as long as both are there and the network joins them. It carries frames, too, where UDP does not. When
 //! it ends the agents try to have another one. Where both then have the channel of the last one still, that goes on, and the programs
 //! notice nothing: a network may be away for long, as for TCP, and an agent may stand still. That the other agent has died is
-//! known from three things alone: no process listens where it did; one does that cannot read what is said to its key; or an agent
-//! that has come does not have the channel.
+//! known from one thing alone: an agent that has shown the same key does not have the channel. Nothing else is proof: any
+//! station on the way can refuse a connection, or accept one and end it, and a process may listen there in its place for a while.
 //!
 //! Of two agents the one with the smaller public key connects, with waits that double while the other one is not there. The other
 //! one knocks when it starts: it connects once, shows its key, and is connected to at once. So neither has to be started first, and
@@ -93,8 +93,6 @@ pub(crate) enum Event {
     Room,
     /// The conversation is over. The other agent may be there still.
     Lost,
-    /// The other agent has died.
-    Gone,
 }
 
 /// A conversation by its number, and the token by which it is watched.
@@ -208,7 +206,7 @@ impl Hosts {
             }
         }
         // Those that have come are heard before others are tried.
-        self.try_due(now, &mut happened);
+        self.try_due(now);
         happened
     }
 
@@ -242,7 +240,7 @@ impl Hosts {
     }
 
     /// Tries to connect where that is due.
-    fn try_due(&mut self, now: u64, happened: &mut Vec<(PeerId, Event)>) {
+    fn try_due(&mut self, now: u64) {
         for peer in 0..self.known.len() {
             let known = &mut self.known[peer];
             let is_due = known.retry.is_some_and(|retry| retry.is_due(now));
@@ -250,27 +248,16 @@ impl Hosts {
                 continue;
             }
             match &mut known.retry {
-                // With connections that depend on it, whether the other agent lives must be found out.
+                // With connections that depend on it, the other agent is tried until it is there.
                 Some(retry) if known.connects || known.held.is_some() => retry.tried(now),
                 // One that has not been heard by the other agent is not needed: that one connects when it starts.
                 retry => *retry = None,
             }
             match self.connect(peer) {
                 Ok(number) => self.known[peer].trying = Some(number),
-                Err(error) => self.has_failed(peer, &error.into(), happened),
+                Err(error) => self.tell(peer, &error.into()),
             }
         }
-    }
-
-    /// A try to connect has come to nothing.
-    fn has_failed(&mut self, peer: PeerId, over: &Over, happened: &mut Vec<(PeerId, Event)>) {
-        let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        if matches!(over, Over::Stream(error) if is_refused(error))
-            && self.known[peer].held.take().is_some()
-        {
-            happened.push((peer, Event::Gone));
-        }
-        self.tell(peer, over);
     }
 
     fn connect(&mut self, peer: PeerId) -> io::Result<Number> {
@@ -294,10 +281,7 @@ impl Hosts {
             if self.guests.len() >= GUESTS + self.known.len()
                 && let Some(oldest) = self.guests.pop_first()
             {
-                // It may be of an agent, which would take the end of it for another agent's.
-                if let Some(talk) = self.talks.remove(&oldest) {
-                    talk.reset();
-                }
+                self.talks.remove(&oldest);
             }
             self.guests.insert(number);
         }
@@ -424,11 +408,6 @@ impl Hosts {
                 // A knock that has been heard.
                 return;
             }
-            if !has_answered && matches!(over, Over::Hangup) && known.held.take().is_some() {
-                // What listens there cannot read what is said to that agent: another one has taken its place.
-                happened.push((peer, Event::Gone));
-            }
-            return self.has_failed(peer, over, happened);
         }
         self.tell(peer, over);
     }

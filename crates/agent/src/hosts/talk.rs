@@ -88,11 +88,6 @@ impl Talk {
         self.secure.peer().is_some()
     }
 
-    /// Has the connection end by a reset, which does not say that another agent listens here.
-    pub(super) fn reset(&self) {
-        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
-    }
-
     /// Whether the other agent has said its terms, as a station that repeats what it has heard cannot.
     pub(super) fn has_spoken(&self) -> bool {
         self.theirs.is_some()

@@ -3,6 +3,7 @@
 use super::Nic;
 use crate::hosts::PeerId;
 use crate::wire::{Id, Message};
+use sovia_proto::word;
 use sovia_reflect::Told;
 use std::collections::HashMap;
 
@@ -33,7 +34,7 @@ impl Nic {
                 if let Some(connection) = id.and_then(|id| self.connections.get_mut(id)) {
                     connection.is_alone = true;
                     if let Some((_, reflection)) = &mut connection.joined {
-                        let gone = sovia_reflect::message::Message::Gone(sovia_proto::word::ENDED);
+                        let gone = sovia_reflect::message::Message::Gone(word::ENDED);
                         let news = reflection.apply(&gone).unwrap_or_default();
                         if let Some(program) = self.programs.get(&connection.program) {
                             connection.wake(program, news);
@@ -48,7 +49,7 @@ impl Nic {
                     && connection.peer == peer
                     && let Some(program) = self.programs.get(&connection.program)
                 {
-                    connection.break_off(program);
+                    connection.break_off(program, word::BROKEN);
                     // Its program may have left it before.
                     self.end_if_over(id);
                 }
@@ -71,7 +72,7 @@ impl Nic {
             Err(malformed) => {
                 eprintln!("sovia-agent: a connection is given up: {malformed}");
                 if let Some(program) = self.programs.get(&connection.program) {
-                    connection.break_off(program);
+                    connection.break_off(program, word::BROKEN);
                 }
                 self.peers[peer].say(Message::Broken(far));
             }

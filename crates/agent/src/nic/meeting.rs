@@ -5,6 +5,7 @@ use crate::connection::Connection;
 use crate::hosts::{Event, PeerId};
 use crate::wire::{Id, Message};
 use sovia_link::{Channel, Time};
+use sovia_proto::word;
 
 impl Nic {
     /// Does what there is to do about other agents.
@@ -21,18 +22,17 @@ impl Nic {
                     let config = channel_config(agreed.frame_max, self.control);
                     self.peers[peer].frame_max = agreed.frame_max;
                     let channel = Channel::between(config, agreed.channel.number, own, other);
-                    self.begin_with(peer, Some(channel));
+                    self.begin_with(peer, Some(channel), word::BROKEN);
                 }
                 Event::Frame(frame) => self.peers[peer].handle_frame(at, &frame),
                 Event::Room => self.peers[peer].is_due = true,
                 Event::Lost => self.lose(peer, now),
-                Event::Gone => self.begin_with(peer, None),
             }
         }
     }
 
-    /// The conversation with a peer is over. What is on its way to it stays until there is another one, or it is known to have
-    /// died.
+    /// The conversation with a peer is over. What is on its way to it stays until there is another one, or it has been silent
+    /// for too long.
     fn lose(&mut self, peer: PeerId, now: u64) {
         self.peers[peer].lose(now);
         let of = |(&id, it): (&Id, &Connection)| (it.peer == peer).then_some(id);
@@ -45,21 +45,24 @@ impl Nic {
         if let Some(hosts) = &mut self.hosts {
             hosts.give_up(peer);
         }
-        self.begin_with(peer, None);
+        self.begin_with(peer, None, word::TIMED_OUT);
     }
 
-    /// A connection whose peer cannot be spoken to ends when its program has seen its own TCP break: that would have ended it
-    /// without a NIC, too. One that the program itself has ended waits for the peer, which is to have what was sent.
+    /// A connection ends when the kernel has ended its program's TCP: that would have ended it without a NIC, too. Where the peer
+    /// cannot be spoken to a reset does so as well. One that the program itself has ended waits for the peer, which is to have what was
+    /// sent.
     pub(super) fn look_for_abandoned(&mut self, id: Id) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let Some((far, reflection)) = &connection.joined else { return };
         let far = *far;
-        let is_met = self.peers[connection.peer].is_met;
-        if is_met || connection.is_left || !reflection.has_ended_on_tcp() || connection.is_held() {
+        let cannot_be_told = !self.peers[connection.peer].is_met && !connection.is_left;
+        let is_ended = reflection.has_ended_here()
+            || cannot_be_told && reflection.has_ended_on_tcp() && !connection.is_held();
+        if connection.is_alone || !is_ended {
             return;
         }
         if let Some(program) = self.programs.get(&connection.program) {
-            connection.break_off(program);
+            connection.break_off(program, word::BROKEN);
         }
         // The far program's TCP may know nothing of it. Should the network be there again, that one is told what TCP would have
         // told it as soon as it wrote; else it would wait for an end that no process has.

@@ -3,6 +3,7 @@
 //! - `programs`: programs that come, what they mark, and their deaths;
 //! - `requests`: VIs that both ends of a connection ask for, until they end;
 //! - `peer`: what there is of each far NIC; `offers`: what it offers; `unsaid`: what it is to be told;
+//! - `user_timeout`: connections of which too much time has passed without an answer;
 //! - `telling`: messages to a far NIC; `frames`: frames from it and to it; `hearing`: what it says by them; `route`: which
 //!   way frames go;
 //! - `meeting`: agents of other hosts.
@@ -17,6 +18,7 @@ mod requests;
 mod route;
 mod telling;
 mod unsaid;
+mod user_timeout;
 
 use crate::connection::Connection;
 use crate::hosts::{Hosts, PeerId};
@@ -30,6 +32,7 @@ use peer::Peer;
 use sovia_link::{Channel, Control};
 use sovia_sys::{Fd, call, clock, poll};
 use std::collections::HashMap;
+use user_timeout::Impatient;
 
 /// Frames to a far NIC that may be on their way: of Ethernet's usual length 6 MB, which a path of a gigabit a second holds in
 /// 48 ms; and where nothing but this limits them.
@@ -81,6 +84,7 @@ pub(crate) struct Nic {
     was_here: u64,
     next: u64,
     watches_for_room: bool,
+    impatient: Impatient,
 }
 
 /// What channels are like whose frames have up to `mtu` bytes.
@@ -168,6 +172,7 @@ impl Nic {
             was_here: 0,
             next: 1,
             watches_for_room: false,
+            impatient: Impatient::default(),
         };
         nic.watch(nic.entrance.raw(), ENTRANCE)?;
         for door in &nic.entrance.doors {
@@ -212,7 +217,9 @@ impl Nic {
     pub(crate) fn serve(&mut self) -> Error {
         loop {
             let mut busy = self.visit_programs();
-            busy |= self.receive();
+            let has_heard = self.receive();
+            self.look_for_timeouts(clock::now_ns(), has_heard);
+            busy |= has_heard;
             self.tell_rest();
             busy |= self.transmit();
             if busy {
@@ -241,7 +248,8 @@ impl Nic {
         let here = self.asks_whether_it_is_there().then_some(here);
         let hosts = self.hosts.as_ref().and_then(Hosts::deadline);
         let hosts = hosts.map(|due| due.saturating_sub(now));
-        peers.into_iter().chain(closing).chain(here).chain(hosts).min()
+        let impatient = self.impatient.due().map(|due| due.saturating_sub(now));
+        peers.into_iter().chain(closing).chain(here).chain(hosts).chain(impatient).min()
     }
 
     /// Whether VIs are connected to those of far NICs.

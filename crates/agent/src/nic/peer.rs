@@ -23,6 +23,8 @@ pub(super) struct Peer {
     pub(super) is_met: bool,
     /// Since when it cannot, though it is not known to have died (nanoseconds).
     lost_at: Option<u64>,
+    /// When it last acknowledged something (nanoseconds).
+    pub(super) progressed_at: u64,
     /// Bytes of the longest frame to it.
     pub(super) frame_max: usize,
     pub(super) route: Route,
@@ -80,6 +82,11 @@ impl Peer {
         (self.is_met, self.lost_at) = (false, Some(now));
     }
 
+    /// Since when it cannot be spoken to, if it cannot (nanoseconds).
+    pub(super) fn lost_at(&self) -> Option<u64> {
+        self.lost_at
+    }
+
     /// When it is given up unless there is a conversation before: never, while nothing is to be said to it. A program that only
     /// waits does so for ever, as over TCP.
     fn given_up_at(&self) -> Option<u64> {
@@ -115,8 +122,12 @@ impl Peer {
     pub(super) fn handle_frame(&mut self, now: Time, frame: &[u8]) {
         if let Some(channel) = &mut self.channel {
             self.is_due = true;
+            let before = channel.first_part();
             // A frame that is none is lost.
             let _ = channel.handle_frame(now, frame);
+            if channel.first_part() != before {
+                self.progressed_at = now.nanos();
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::connection::Connection;
 use crate::hosts::PeerId;
 use crate::wire::{Id, Message, begin_about};
 use sovia_link::Channel;
+use sovia_proto::word;
 use sovia_reflect::Sink;
 
 /// Wraps a message about a VI, and puts it to the others.
@@ -42,12 +43,14 @@ impl Nic {
         // Where it has gone the connection has been broken off, and there is no NIC to be told.
         let Some(channel) = &mut peer.channel else { return self.end_if_over(id) };
         let waits = !peer.unsaid.is_empty();
+        let before = reflection.sent();
         let mut about = About { bundle: &mut peer.bundle, channel, waits, far: *far };
         let told = match connection.is_alone {
             true => Ok(true),
             false => reflection.collect(&mut about),
         };
-        let (far, is_met) = (*far, peer.is_met);
+        let far = *far;
+        let awaits_answer = reflection.sent() != before || matches!(told, Ok(false));
         peer.is_due = true;
         match told {
             Ok(true) => {
@@ -59,13 +62,14 @@ impl Nic {
             Err(damaged) => {
                 eprintln!("sovia-agent: a connection is given up: {damaged}");
                 peer.untold.remove(&id);
-                connection.break_off(program);
+                connection.break_off(program, word::BROKEN);
                 peer.say(Message::Broken(far));
             }
         }
-        if !is_met {
-            self.look_for_abandoned(id);
+        if awaits_answer {
+            self.await_answer(id);
         }
+        self.look_for_abandoned(id);
         self.end_if_over(id);
     }
 

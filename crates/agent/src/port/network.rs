@@ -36,7 +36,7 @@ impl Network {
         let mut port = Udp::open(own)?;
         // Where there is no route yet the usual length will do.
         let usual = port.frame_max();
-        let longest = |peer: &SocketAddr| port.frame_max_to(peer).unwrap_or(usual);
+        let longest = |peer: &SocketAddr| Udp::frame_max_to(peer).unwrap_or(usual);
         let frame_max: Vec<usize> = peers.iter().map(longest).collect();
         port.set_frame_max(frame_max.iter().copied().max().unwrap_or(usual));
         let port: Box<dyn Port + Send> = match faults.of_network() {

@@ -21,6 +21,7 @@ macro_rules! sys {
 
 mod descriptor;
 mod file;
+mod keepalive;
 mod proc_fs;
 mod socket;
 mod task;
@@ -34,6 +35,7 @@ pub use file::{
     file_id, file_size, file_system, ftruncate, is_plain_file, memfd_create, open, pread,
     program_at, pwrite_both, read, seek, write,
 };
+pub use keepalive::{Keepalive, Silence};
 pub use proc_fs::{
     each_descriptor, each_descriptor_of, each_thread, file_id_of, open_of, read_link, read_link_of,
     reopen,
@@ -51,7 +53,7 @@ pub use task::{
 };
 pub use tcp::{
     TcpState, bytes_in_queue, bytes_unsent, is_tcp, tcp_bytes_read, tcp_bytes_sent,
-    tcp_bytes_written, tcp_state,
+    tcp_bytes_written, tcp_has_closed_unanswered, tcp_state,
 };
 
 /// A system call with its arguments. A function of this crate has made it out of references that live as long

@@ -20,7 +20,7 @@ pub const FIN: usize = 5;
 /// Writer's line, of a NIC alone: what it answers to the receiver ([`CONFIRMED`], [`ACCEPTED`], [`REFUSED`]).
 pub const ANSWER: usize = 6;
 /// Writer's line, of a NIC alone: not 0 once all that the sender has published is here, and no more comes: because the
-/// sender has left ([`ENDED`]) or died ([`DIED`]), or because the NICs have lost each other ([`BROKEN`]).
+/// sender has left ([`ENDED`]) or died ([`DIED`]), or because the NICs have lost each other ([`BROKEN`], [`TIMED_OUT`]).
 pub const GONE: usize = 7;
 
 /// Reader's line: gathered bytes taken.
@@ -35,8 +35,12 @@ pub const FRONT: usize = 3;
 /// Reader's line: not 0 once a receiver whose segment is not the sender's has claimed the switch.
 pub const CLAIM: usize = 4;
 
-/// Reader's line: not 0 once the receiver's TCP has ended: its NIC is to find out whether the sender holds its socket.
+/// Reader's line: not 0 once the receiver's TCP has ended: its NIC is to find out whether the sender holds its socket, unless it is
+/// [`ENDED_HERE`].
 pub const ENDED_ON_TCP: usize = 5;
+/// Reader's line, for this end's own NIC: for how many milliseconds what this end sends may stay unacknowledged
+/// (TCP_USER_TIMEOUT); 0: for as long as TCP lets it by itself.
+pub const USER_TIMEOUT: usize = 6;
 
 /// Path line: the sender's switch.
 pub const SWITCH: usize = 0;
@@ -77,3 +81,10 @@ pub const ENDED: u64 = 1;
 pub const DIED: u64 = 3;
 /// In [`GONE`]: something may be missing that the sender had published.
 pub const BROKEN: u64 = 2;
+/// In [`GONE`]: likewise, because the other host has not answered for too long.
+pub const TIMED_OUT: u64 = 4;
+
+/// In [`ENDED_ON_TCP`]: TCP has ended, and what it says of that may have overtaken what is on the VI.
+pub const ENDED_THERE: u64 = 1;
+/// In [`ENDED_ON_TCP`]: this host's own kernel has ended the connection, which is over with that.
+pub const ENDED_HERE: u64 = 2;

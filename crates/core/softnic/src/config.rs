@@ -8,6 +8,8 @@ use sovia_link::wire::Checksum;
 pub struct Config {
     /// Bytes of a message that one packet carries.
     pub mtu: u32,
+    /// Whether a path may take less than the network of this side does, or more, so that it is asked what it takes.
+    pub probes: bool,
     /// Packets of one direction of a connection that may be on their way.
     pub window: u32,
     /// What else limits them.

@@ -37,10 +37,10 @@ impl<M: Medium> World<M> {
             }
             Packet::Gone { to } => self.peer_gone(to, from),
             Packet::Meeting(meeting) => self.meeting(at, from, meeting),
+            Packet::Probe { to, from: peer, nonce, .. } => self.probe(at, from, to, peer, nonce),
+            Packet::Echo { to, from: peer, nonce } => self.echo(from, to, peer, nonce),
             // Those are channels'.
-            Packet::Hello { .. } | Packet::Probe { .. } | Packet::Echo { .. } => {
-                self.counters.malformed += 1;
-            }
+            Packet::Hello { .. } => self.counters.malformed += 1,
         }
     }
 }

@@ -14,6 +14,7 @@
 //! - `world`: the state of everything, under one lock;
 //! - `engine`: what VIs, connections and completion queues do; `meeting`: how VIs find each other; `events`: frames and
 //!   timers, to whatever they concern;
+//! - `path_mtu`: how long frames to a peer may be;
 //! - `card`, `access`, `recent`, `pins`: a NIC's memory; from a descriptor to memory, and whose pages that is;
 //! - `nic`, `vi`, `connection`, `cq`: what a program holds in its hands.
 //!
@@ -42,6 +43,7 @@ mod ids;
 mod medium;
 mod meeting;
 mod nic;
+mod path_mtu;
 mod pins;
 mod recent;
 mod vi;

@@ -24,6 +24,12 @@ pub trait Medium: Debug + Send + 'static {
     /// The node that has an address; `None` if the bytes are no address, or no node is known to have it.
     fn find(&self, host: &[u8]) -> Option<Self::Node>;
 
+    /// Bytes of the longest frame that can be sent to a node, where the world asks paths what they take and the network knows it.
+    fn frame_max(&self, to: Self::Node) -> Option<u32> {
+        let _ = to;
+        None
+    }
+
     /// A name for an end of a connection: never [`EndId::NONE`], and never the same twice. Where others than the
     /// world's own nodes can send frames it must not be guessed either.
     fn name(&mut self) -> EndId;

@@ -104,7 +104,7 @@ impl Udp {
     ///
     /// # Errors
     /// `ENETUNREACH` and the like without a route.
-    pub fn frame_max_to(&self, peer: &SocketAddr) -> Result<usize, Errno> {
+    pub fn frame_max_to(peer: &SocketAddr) -> Result<usize, Errno> {
         let socket = socket_of(peer)?;
         call::connect(socket.raw(), of_socket_addr(peer).as_bytes())?;
         let (level, name, headers) = match peer {

@@ -155,7 +155,7 @@ fn frame_that_the_kernel_cannot_send_is_counted_and_holds_no_other_one_up() {
 fn frame_max_to_a_peer_is_what_its_route_takes() {
     for on in LOOPBACKS {
         let (mut one, mut other, to) = pair(on);
-        let max = one.frame_max_to(&other.own()).unwrap();
+        let max = Udp::frame_max_to(&other.own()).unwrap();
         assert!(max > 9000, "loopback takes {max} bytes");
         one.set_frame_max(max);
         send(&mut one, &vec![7; max], &to);

@@ -10,7 +10,7 @@ use sovia_link::stream::{Control, Timing};
 use sovia_link::wire::{Checksum, OVERHEAD};
 use sovia_port::impair::{Faults, Impaired};
 use sovia_port::packet::{self, Packet};
-use sovia_port::udp::Udp;
+use sovia_port::udp::{FRAME_MAX, Udp};
 use sovia_port::xdp::{self, Xdp};
 use sovia_port::{Address, Port};
 use sovia_softnic::Description;
@@ -81,10 +81,14 @@ impl Config {
     /// [`OpenError`]
     pub fn open(&self) -> Result<EthNic, OpenError> {
         let refused = |why| OpenError::Port { place: self.place.clone(), why };
+        let mut frame_max = None;
         let (port, address) = match &self.place {
             Place::Udp(own) => {
-                let port = Udp::open(*own).map_err(refused)?;
+                let mut port = Udp::open(*own).map_err(refused)?;
                 let own = Address::Udp(port.own());
+                // Until a path is known to take more.
+                frame_max = Some(port.frame_max());
+                port.set_frame_max(FRAME_MAX);
                 (self.impaired(port), own)
             }
             Place::Device(device) => {
@@ -98,14 +102,15 @@ impl Config {
                 (self.impaired(port), own)
             }
         };
-        let frame_max = port.frame_max();
+        let frame_max = frame_max.unwrap_or(port.frame_max());
         if frame_max < LEAST {
             return Err(OpenError::FrameMax(self.place.clone()));
         }
         let mtu = u32::try_from(frame_max - OVERHEAD).unwrap_or(u32::MAX);
         let (window, control, timing) = (self.window, self.control, self.timing);
         let checksum = self.place.checksum();
-        let engine = sovia_softnic::Config { mtu, window, control, timing, checksum };
+        let probes = true;
+        let engine = sovia_softnic::Config { mtu, probes, window, control, timing, checksum };
         // Faults damage frames behind the checksum of whatever is below.
         let checksum = if self.faults.is_some() { Checksum::Crc } else { checksum };
         let wire = Wire::start(Ether::new(port, address, checksum), engine, self.spin);

@@ -6,6 +6,7 @@ use core::cmp::Reverse;
 use core::fmt;
 use sovia_link::Time;
 use sovia_link::wire::{Checksum, EndId, Packet};
+use sovia_port::udp::Udp;
 use sovia_port::{Address, Descriptors, Error, Port};
 use sovia_softnic::{Medium, Timer};
 use std::collections::{BinaryHeap, VecDeque};
@@ -125,8 +126,16 @@ impl Ether {
         self.has_failed = self.port.as_mut().is_some_and(|port| port.check().is_err());
     }
 
+    /// Where the port's buffer is full, the kernel may have room.
+    fn make_room(&mut self) {
+        if self.port.as_mut().is_some_and(|port| port.slot().is_none()) {
+            self.flush();
+        }
+    }
+
     /// Hands a frame to the port. One for which there is no room is lost, as any frame may be.
     fn put(&mut self, to: &Address, frame: &[u8]) {
+        self.make_room();
         let Some(port) = &mut self.port else { return };
         if let Some(room) = port.slot().and_then(|slot| slot.get_mut(..frame.len())) {
             room.copy_from_slice(frame);
@@ -199,13 +208,21 @@ impl Medium for Ether {
     }
 
     fn send<B: AsRef<[u8]>>(&mut self, _from: Address, to: Address, packet: &Packet<B>) {
-        if to != self.address
-            && let Some(port) = &mut self.port
-        {
+        if to != self.address && self.port.is_some() {
+            // Frames that go together may pass where one alone does not: the next device cuts them, or none does.
+            let is_alone = matches!(packet, Packet::Probe { .. });
+            if is_alone {
+                self.flush();
+            }
+            self.make_room();
             // One for which there is no room is lost, as any frame may be.
+            let Some(port) = &mut self.port else { return };
             let len = port.slot().and_then(|room| packet.emit_into_for(room, self.checksum));
             if let Some(len) = len {
                 let _ = port.commit(len, &to);
+            }
+            if is_alone {
+                self.flush();
             }
             return;
         }
@@ -215,6 +232,13 @@ impl Medium for Ether {
             self.local.push_back(frame);
         } else {
             self.held.push((to, frame));
+        }
+    }
+
+    fn frame_max(&self, to: Address) -> Option<u32> {
+        match to {
+            Address::Udp(peer) => u32::try_from(Udp::frame_max_to(&peer).ok()?).ok(),
+            Address::Mac(_) => None,
         }
     }
 

@@ -1,7 +1,10 @@
 //! What two NICs say to each other, captured, is explained by Wireshark's dissector (tools/wireshark): over UDP and over Ethernet
 //! devices, between two network namespaces.
 
+mod namespaces;
+
 use core::time::Duration;
+use namespaces::between_namespaces;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -20,50 +23,6 @@ use via_eth::{Config, EthNic, EthVi, Place};
 const PACKETS: u32 = 400;
 const LEN: usize = 9000;
 const OWN: usize = 64;
-
-fn ip(arguments: &str) -> Result<(), String> {
-    let output = Command::new("ip").args(arguments.split(' ')).output();
-    let output = output.map_err(|why| format!("the program ip: {why}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
-}
-
-/// Gives the calling thread a namespace with the device `one`, whose peer `other` is in that of a thread which plays `peer`.
-/// Both devices have addresses. Then it plays `own`.
-fn between_namespaces<R: Send>(
-    own: impl FnOnce() -> R + Send,
-    peer: impl FnOnce() + Send,
-) -> Result<R, String> {
-    let fresh = || sovia_sys::netns::fresh().map_err(|why| format!("no network namespace: {why}"));
-    thread::scope(|s| {
-        // The threads are joined by hand: what they say is handed on.
-        let (tell, told) = channel::<Result<i32, String>>();
-        let (go, started) = channel::<()>();
-        let other = s.spawn(move || {
-            tell.send(fresh().map(|()| sovia_sys::call::gettid()))
-                .expect("the other thread listens");
-            // Without a word there are no devices.
-            let Ok(()) = started.recv() else { return Ok(()) };
-            ip("addr add 10.0.0.2/24 dev other")?;
-            ip("link set other up")?;
-            peer();
-            Ok::<_, String>(())
-        });
-        let own = s.spawn(move || {
-            fresh()?;
-            let thread = told.recv().expect("the other thread says so")?;
-            ip("link add one type veth peer name other")?;
-            ip(&format!("link set other netns {thread}"))?;
-            ip("addr add 10.0.0.1/24 dev one")?;
-            ip("link set one up")?;
-            go.send(()).map_err(|_| "the other thread has gone")?;
-            Ok(own())
-        });
-        let figures = own.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        figures
-    })
-}
 
 /// A capture under way.
 struct Capture {

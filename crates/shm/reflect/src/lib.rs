@@ -157,6 +157,21 @@ impl Reflection {
         self.incoming.words(&self.segment).ended != 0
     }
 
+    /// Whether the kernel of the program's host has ended its TCP, and the connection with that.
+    pub fn has_ended_here(&self) -> bool {
+        self.incoming.words(&self.segment).ended == word::ENDED_HERE
+    }
+
+    /// For how many milliseconds what the program sends may stay unacknowledged; 0: it has not said.
+    pub fn user_timeout(&self) -> u64 {
+        self.segment.direction(self.vi, self.program ^ 1).reader.load(word::USER_TIMEOUT)
+    }
+
+    /// What of the program's bytes, and of its end, has been sent: it changes with each.
+    pub fn sent(&self) -> impl PartialEq + use<> {
+        self.outgoing.sent()
+    }
+
     /// Notifies the reader and the writer if `told` has them; `ring` is called with their waiters (a bitmap).
     pub fn tell(&self, told: Told, mut ring: impl FnMut(u32)) {
         if told.reader {

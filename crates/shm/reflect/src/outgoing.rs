@@ -78,6 +78,11 @@ impl Outgoing {
         self.has_ended
     }
 
+    /// The number of the next entry, and the gathered bytes, that have been sent.
+    pub(crate) fn sent(&self) -> (u32, u64) {
+        (self.next, self.tail)
+    }
+
     /// Tells what the program has published. False if there is more than there was room for.
     pub(crate) fn collect(
         &mut self,

@@ -150,6 +150,7 @@ impl Config {
             tries: Some(self.retransmit_tries),
         };
         let (mtu, window, control) = (self.mtu, self.window, self.control);
-        sovia_softnic::Config { mtu, window, control, timing, checksum: Checksum::Crc }
+        let (probes, checksum) = (false, Checksum::Crc);
+        sovia_softnic::Config { mtu, probes, window, control, timing, checksum }
     }
 }

@@ -55,7 +55,7 @@ pub const LEFT_TO_SETS: u32 = 1 << 24;
 /// still, until all of it has come.
 pub const RETURNING: u32 = 1 << 25;
 /// The connection goes back to TCP as soon as the peer leaves no room: TCP_USER_TIMEOUT says for how long that
-/// may last, and the kernel keeps to it.
+/// may last, and the kernel keeps to it. Until then a NIC between the two ends does.
 pub const UNTIL_FULL: u32 = 1 << 26;
 /// The other side of the segment is a NIC in software, which reflects the VI to the peer.
 pub const REFLECTED: u32 = 1 << 27;

@@ -36,6 +36,7 @@ impl Conn {
         self.outlet.forget();
         self.put_out.store(0, Ordering::Relaxed);
         self.choice.forget();
+        self.put_by.forget();
         let counters = [&self.rx_tcp, &self.tx_tcp, &self.receive_timeout, &self.send_timeout];
         for counter in counters.into_iter().chain(&self.gone_over) {
             counter.store(0, Ordering::Relaxed);

@@ -9,6 +9,7 @@
 //! - `locked`: its lock, and what the lock's holder has; `favoured`: the lock for the thread that it favours;
 //! - `body`, `own`: what belongs to the lock's holder;
 //! - `waiting`: threads that wait for it; `error`: the error that the next call is to return;
+//! - `put_by`: the options of its keep-alive while it has others;
 //! - `approach`: how far it is on the way to its VI; `choice`: what the program has chosen for it.
 
 mod approach;
@@ -21,6 +22,7 @@ mod handed;
 mod life;
 mod locked;
 mod own;
+mod put_by;
 mod stay;
 mod waiting;
 mod whereabouts;
@@ -36,6 +38,7 @@ pub(crate) use locked::repair_by;
 pub use locked::{Guard, Locked};
 pub(crate) use own::Place;
 pub use own::{Handler, Own, Seen};
+pub(crate) use put_by::PutBy;
 pub(crate) use whereabouts::Kept;
 use whereabouts::Whereabouts;
 
@@ -139,6 +142,8 @@ pub struct Conn {
     pub(crate) put_out: AtomicU64,
     /// Why this end takes it back to TCP: a [`sovia_control::Reason`] plus one; 0 if it does not.
     pub(crate) leaves_for: AtomicU32,
+    /// The options of its keep-alive while it has others.
+    pub(crate) put_by: PutBy,
     /// How often calls have come by since its peer took it back to TCP, plus one; 0: it does not meet again.
     pub(crate) again: AtomicU32,
     /// Entries of epoll sets that are the kernel's since it has left its VI: the numbers of some, 0 for none. A

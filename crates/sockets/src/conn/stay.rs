@@ -19,6 +19,11 @@ impl Conn {
             self.stay.compare_exchange(0, reason as u32 + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// Why it stays on TCP, or has ended.
+    pub(crate) fn stays_for(&self) -> Option<Reason> {
+        self.stay.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of)
+    }
+
     /// Counts its stay on TCP, once.
     pub(crate) fn count_stay(&self, reason: Reason) {
         self.stays(reason);

@@ -179,7 +179,8 @@ fn occupy(fd: i32, at: Ref, index: u32, vi: u32, request: Request) -> Attached {
             let timeout = |name| call::timeout_ns(fd, name).unwrap_or(0);
             conn.receive_timeout.store(timeout(libc::SO_RCVTIMEO), Ordering::Relaxed);
             conn.send_timeout.store(timeout(libc::SO_SNDTIMEO), Ordering::Relaxed);
-            options::note_user_timeout(fd, conn);
+            let timeout = options::note_user_timeout(fd, conn);
+            stream::reflected::say_user_timeout(&guard, timeout);
             options::note_inq(fd, conn);
         }
         if request == Request::Made {

@@ -21,7 +21,8 @@ pub use close::{
     close, dup, forget, keep_only, leaving, opened, opening, received, shutdown, staying,
 };
 pub use option::{
-    fionread, keep_error, left, nonblocking, note_option, pending_error, socket_error,
+    fionread, keep_error, left, nonblocking, note_option, on_own_options, pending_error,
+    socket_error,
 };
 pub use receive::{receive, receive_parts};
 pub use send::{send, send_file, send_parts};

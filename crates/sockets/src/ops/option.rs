@@ -2,7 +2,7 @@
 
 use crate::conn::{Phase, flag};
 use crate::table::Ref;
-use crate::{Errno, Outcome, anchors, options, rest, stream};
+use crate::{Errno, Outcome, anchors, keepalive, options, rest, stream};
 use core::sync::atomic::Ordering;
 use sovia_sys::call;
 
@@ -80,6 +80,11 @@ pub fn keep_error(at: Ref, error: Errno) {
     }
 }
 
+/// Makes the program's call that asks for a socket option, or sets one, so that it meets the program's own options.
+pub fn on_own_options<T>(fd: i32, at: Ref, level: i32, name: i32, kernel: impl FnOnce() -> T) -> T {
+    keepalive::steady(fd, at, (level, name), kernel)
+}
+
 /// The program has set a socket option: what Sovia keeps of it is read again.
 pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
     if !options::leaves_fresh(level, name) {
@@ -96,8 +101,11 @@ pub fn note_option(fd: i32, at: Ref, level: i32, name: i32) {
     {
         stream::combine::switch(&mut guard, fd);
     }
-    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) {
-        options::note_user_timeout(fd, at.conn);
+    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT)
+        && let Some(guard) = at.attached()
+    {
+        let timeout = options::note_user_timeout(fd, at.conn);
+        stream::reflected::say_user_timeout(&guard, timeout);
     }
     if (level, name) == (libc::IPPROTO_TCP, options::TCP_INQ) {
         options::note_inq(fd, at.conn);

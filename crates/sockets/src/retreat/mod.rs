@@ -39,7 +39,7 @@ use crate::pair;
 use crate::pair::lent::{self, How};
 use crate::stream::{self, leaving, listeners};
 use crate::table::{self, Ref};
-use crate::{anchors, family, inheritance, meeting, process, sets, stats};
+use crate::{anchors, family, inheritance, keepalive, meeting, process, sets, stats};
 use core::sync::atomic::Ordering;
 use patience::Patience;
 use sovia_control::Reason;
@@ -105,6 +105,7 @@ fn leave_sending(guard: &mut Guard<'_>, fd: i32) -> bool {
 fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
     let conn = at.conn;
     let Some(mut guard) = at.attached() else { return false };
+    keepalive::leave(&guard);
     if conn.has(flag::DAMAGED) || !stream::audit::is_whole(&mut guard, true) {
         // Nothing that the segment says of the two paths is to be believed.
         stream::damaged(conn, fd);
@@ -204,6 +205,7 @@ fn detach(at: Ref) {
     let conn = at.conn;
     let (index, pair, vi, loans, how) = {
         let Some(mut guard) = at.attached() else { return };
+        keepalive::leave(&guard);
         guard.settle_traffic();
         say_why(conn);
         conn.set_rx(Rx::Back);

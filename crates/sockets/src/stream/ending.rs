@@ -41,10 +41,14 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
         // What has ended, or not, is the kernel's to say.
         return false;
     }
+    if conn.has(flag::REFLECTED) && is_ended_here(guard, fd) {
+        return true;
+    }
     let dead = conn.has(flag::DEAD);
     let ended = anchor_news(conn, fd) && reflected::tcp_tells_the_end(guard);
     if ended {
         conn.set(flag::ENDED);
+        conn.tell_withheld_error();
     } else if conn.has(flag::ANCHOR) {
         reflected::anchor_ended(guard);
     }
@@ -85,21 +89,55 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     true
 }
 
+/// Whether this host's kernel has ended the anchor, since nothing answered there (keep-alive, TCP_USER_TIMEOUT, bytes sent again
+/// in vain). Nothing more comes then, as it would not by TCP. A reset by the peer's kernel may have overtaken what is on the VI: what
+/// the kernel has said of that is told when a NIC has said that all is here.
+fn is_ended_here(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let conn = guard.conn;
+    if conn.has(flag::DAMAGED) || !call::tcp_has_closed_unanswered(fd) {
+        return false;
+    }
+    match call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR).unwrap_or(0) {
+        0 => false,
+        error @ (libc::ECONNRESET | libc::EPIPE) => {
+            conn.withhold_error(error);
+            false
+        }
+        error => {
+            super::broken_off(conn, fd, error);
+            reflected::ended_here(guard);
+            conn.set(flag::PEER_GONE);
+            true
+        }
+    }
+}
+
 /// A NIC between the two ends has died. What the peer had sent to its end is all here; anything else is an error.
 fn is_broken(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     let is_complete = scan(guard).is_ok() && (has_finished(guard) || conn.rx() == Rx::Back);
     if !is_complete {
-        conn.keep_error(libc::ECONNRESET);
-        super::damaged(conn, fd);
+        super::broken_off(conn, fd, error_of_break(guard, fd));
     }
     conn.set(flag::PEER_GONE);
     true
 }
 
+/// The error with which the kernel has ended the anchor (ETIMEDOUT or what it had heard of the way, where keep-alive has found
+/// the other host missing); else the one that it would have told in the end.
+fn error_of_break(guard: &Guard<'_>, fd: i32) -> Errno {
+    match call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
+        Ok(error) if error != 0 => error,
+        _ if guard.conn.withholds_error() => guard.conn.error().unwrap_or(libc::ECONNRESET),
+        _ if reflected::has_timed_out(guard) => libc::ETIMEDOUT,
+        _ => libc::ECONNRESET,
+    }
+}
+
 /// Whether the kernel has reset the anchor.
 fn is_reset(conn: &Conn, fd: i32) -> bool {
     poll::probe(fd, 0) & libc::POLLERR != 0
+        || conn.withholds_error()
         || call::tcp_state(fd).is_none_or(|state| state.is_closed()) && !conn.has(flag::SHUT_WR)
 }
 

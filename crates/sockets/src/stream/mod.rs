@@ -66,6 +66,7 @@ use crate::Errno;
 use crate::conn::{Conn, Guard, HasEndpoint, Locked, Protocol, flag};
 use crate::pair::{self, Pair};
 use core::sync::atomic::Ordering;
+use sovia_control::Reason;
 use sovia_proto::Violation;
 use sovia_proto::flow::Parameters;
 use sovia_proto::packet::Immediate;
@@ -153,15 +154,50 @@ fn failed(conn: &Conn, fd: i32, fault: Fault) -> Errno {
 /// is touched.
 #[cold]
 pub(crate) fn damaged(conn: &Conn, fd: i32) -> Errno {
-    if conn.set(flag::DAMAGED) & flag::DAMAGED == 0 {
-        conn.stays(sovia_control::Reason::Corrupt);
-        crate::stats::reason(sovia_control::Reason::Corrupt);
+    if fails_for(conn, Reason::Corrupt) {
         if let Some(pair) = pair::get(conn.pair.load(Ordering::Relaxed)) {
             pair.suspect.store(true, Ordering::Relaxed);
         }
         let _ = call::shutdown(fd, libc::SHUT_RDWR);
     }
     libc::ECONNRESET
+}
+
+/// Something of what the peer had sent may be missing, and the segment is sound: the connection ends with `error`, which is told
+/// once, as the kernel tells one.
+#[cold]
+fn broken_off(conn: &Conn, fd: i32, error: Errno) {
+    if !fails_for(conn, Reason::BrokenOff) {
+        return;
+    }
+    conn.keep_error(error);
+    // The peer is sent a reset: a FIN would say that it has everything.
+    if call::disconnect(fd).is_err() {
+        let _ = call::shutdown(fd, libc::SHUT_RDWR);
+    }
+    // The kernel keeps an error of its own for that.
+    let _ = call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
+}
+
+/// Nothing of the connection goes on. False if that is known.
+fn fails_for(conn: &Conn, reason: Reason) -> bool {
+    let is_first = conn.set(flag::DAMAGED) & flag::DAMAGED == 0;
+    if is_first {
+        conn.stays(reason);
+        crate::stats::reason(reason);
+    }
+    is_first
+}
+
+/// What a receive comes to on a connection that is damaged or broken off; `takes`: the program is told of it.
+#[cold]
+fn failure(conn: &Conn, takes: bool) -> Got {
+    let error = if takes { conn.take_error() } else { conn.error() };
+    match error {
+        Some(error) => Got::Failed(error),
+        None if conn.stays_for() == Some(Reason::BrokenOff) => Got::End,
+        None => Got::Failed(libc::ECONNRESET),
+    }
 }
 
 /// Gives a connection its end of a VI of that pair, on which nothing has been sent.

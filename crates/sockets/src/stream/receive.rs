@@ -6,7 +6,7 @@ use super::hold::scan;
 use super::state::{self, Receives};
 use super::take::{has_kept, is_ending, receive_vi, receive_vi_here};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
-use super::{Got, combine, damaged, ending, failed, reflected, rx, unanswered, word};
+use super::{Got, combine, damaged, ending, failed, failure, reflected, rx, unanswered, word};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::errno;
 use core::ops::ControlFlow;
@@ -102,7 +102,7 @@ fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
             }
         }
         if conn.has(flag::DAMAGED) {
-            return Got::Failed(libc::ECONNRESET);
+            return failure(conn, true);
         }
         if let Some(got) = receive_tcp(guard, fd, out) {
             return got;
@@ -130,7 +130,7 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
         Receives::Waits => return Got::Nothing,
         Receives::End if takes => return at_fin(conn, fd),
         Receives::End => return Got::End,
-        Receives::Fails => return Got::Failed(libc::ECONNRESET),
+        Receives::Fails => return failure(conn, takes),
         Receives::Asks | Receives::Gone => {}
     }
     let gone = match conn.has(flag::SHUT_RD) {
@@ -151,7 +151,7 @@ pub(super) fn idle(guard: &mut Guard<'_>, fd: i32, takes: bool) -> Got {
             found => found,
         },
         Receives::Gone | Receives::End => Got::End,
-        Receives::Fails => Got::Failed(libc::ECONNRESET),
+        Receives::Fails => failure(conn, takes),
         Receives::Asks | Receives::Waits => Got::Nothing,
     }
 }

@@ -32,6 +32,13 @@ pub(crate) fn tell_nic(guard: &Guard<'_>) {
     }
 }
 
+/// Tells the NIC for how many milliseconds what this end sends may stay unacknowledged. It asks when it sends something.
+pub(crate) fn say_user_timeout(guard: &Guard<'_>, milliseconds: u32) {
+    if is_reflected(guard) {
+        rx(guard).reader.store(word::USER_TIMEOUT, milliseconds.into());
+    }
+}
+
 /// Why nothing comes on the VI any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
@@ -189,9 +196,20 @@ fn reset_for_what_came_late(guard: &Guard<'_>) {
 /// The anchor has ended: the NICs find out whether the peer holds its end.
 pub(crate) fn anchor_ended(guard: &Guard<'_>) {
     if is_reflected(guard) && rx(guard).reader.load(word::ENDED_ON_TCP) == 0 {
-        rx(guard).reader.store(word::ENDED_ON_TCP, 1);
+        rx(guard).reader.store(word::ENDED_ON_TCP, word::ENDED_THERE);
         tell_nic(guard);
     }
+}
+
+/// This host's kernel has ended the anchor: the NICs let the other end know.
+pub(super) fn ended_here(guard: &Guard<'_>) {
+    rx(guard).reader.store(word::ENDED_ON_TCP, word::ENDED_HERE);
+    tell_nic(guard);
+}
+
+/// Whether the NICs have lost each other because the other host has not answered for too long.
+pub(super) fn has_timed_out(guard: &Guard<'_>) -> bool {
+    rx(guard).writer.load(word::GONE) == word::TIMED_OUT
 }
 
 /// Whether the peer has died, rather than left.

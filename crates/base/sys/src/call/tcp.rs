@@ -60,6 +60,16 @@ pub fn tcp_state(fd: RawFd) -> Option<TcpState> {
     getsockopt::<u8>(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok().map(TcpState)
 }
 
+/// Whether a TCP socket is closed, and something that it had sent had not been answered: bytes, or questions whether the other host is
+/// there. Then this host's kernel may have closed it for that.
+pub fn tcp_has_closed_unanswered(fd: RawFd) -> bool {
+    // `tcpi_state`, `tcpi_ca_state`, `tcpi_retransmits`, `tcpi_probes`, `tcpi_backoff`.
+    let info = getsockopt::<[u8; 5]>(fd, libc::IPPROTO_TCP, libc::TCP_INFO);
+    info.is_ok_and(|[state, _, unanswered @ ..]| {
+        TcpState(state).is_closed() && unanswered != [0; 3]
+    })
+}
+
 /// Bytes that the program has read of a connected TCP socket so far: those that have come in order
 /// (`tcpi_bytes_received`, among which a FIN counts as one) without those that are unread.
 ///

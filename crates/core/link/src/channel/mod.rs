@@ -461,6 +461,21 @@ impl Channel {
         Word::Probe { to, from, nonce, padding }.emit_into(room) == Some(room.len())
     }
 
+    /// The number of the next part that is sent. A message of `len` bytes more has the parts up to [`Channel::parts_of`] of them.
+    pub fn next_part(&self) -> u64 {
+        self.first_part() + self.stream.backlog() as u64
+    }
+
+    /// The number of the oldest part that the other end has not acknowledged.
+    pub fn first_part(&self) -> u64 {
+        self.stream.base()
+    }
+
+    /// How many parts so many bytes of one message are, or begin.
+    pub fn parts_of(&self, len: usize) -> u64 {
+        len.div_ceil(self.config.part()) as u64
+    }
+
     /// Everything sent has been acknowledged.
     pub fn is_idle(&self) -> bool {
         self.stream.backlog() == 0

@@ -97,6 +97,11 @@ impl<O: Clone + Load, I> Stream<O, I> {
         self.tx.backlog()
     }
 
+    /// The number of the oldest item that has not been acknowledged.
+    pub fn base(&self) -> u64 {
+        self.tx.base()
+    }
+
     /// The next item to send, with its number and that of this sending as they travel.
     pub fn next_out(&mut self, now: Time) -> Option<(Sending, O)> {
         self.tx.next(now)

@@ -109,7 +109,7 @@ pub const OVERHEAD: usize = STREAM_PART + 12;
 
 impl<B: AsRef<[u8]>> Packet<B> {
     /// Bytes of a probe without padding.
-    pub(crate) const PROBE: usize = HEADER + 8;
+    pub const PROBE: usize = HEADER + 8;
 
     fn header(&self) -> (u8, EndId, EndId) {
         match *self {

@@ -2,6 +2,7 @@
 
 use crate::ids::ViId;
 use crate::medium::{Medium, Purpose, Timer};
+use crate::path_mtu::PathMtu;
 use crate::world::{Arrived, Arriving, Conn, World};
 use sovia_link::datagram::Datagrams;
 use sovia_link::stream::{Stream, Verdict};
@@ -9,6 +10,8 @@ use sovia_link::wire::{
     Closing, EndId, Item, OVERHEAD, Operation, Packet, Part, Report, Sending, Word,
 };
 
+/// The shortest frames with which a connection works.
+const FRAME_LEAST: u32 = 256;
 /// Items that are acknowledged together at most.
 const TOGETHER: u32 = 64;
 
@@ -24,6 +27,13 @@ impl<M: Medium> World<M> {
     ) -> Conn<M::Node> {
         let window = self.config.window.max(1) as usize;
         let frame = self.config.mtu.saturating_add(OVERHEAD as u32);
+        let (frame, path) = match self.config.probes {
+            false => (frame, PathMtu::known(frame)),
+            true => {
+                let frame = self.net.frame_max(peer_node).unwrap_or(frame).max(FRAME_LEAST);
+                (frame, PathMtu::unknown(frame))
+            }
+        };
         let control = (self.config.control, frame);
         // Where names cannot be guessed, neither can numbers.
         let first = |end: EndId| u64::from(end.0 as u32);
@@ -40,6 +50,7 @@ impl<M: Medium> World<M> {
                 control,
                 (first(id), first(peer)),
             ),
+            path,
             arriving: Arriving::new(longest),
             datagrams: Datagrams::new(longest),
             datagrams_sent: 0,
@@ -60,13 +71,22 @@ impl<M: Medium> World<M> {
             return;
         }
         let (node, to, peer) = (conn.node, conn.peer_node, conn.peer);
+        // Where something is sent, or an answer is awaited.
+        if (conn.stream.backlog() > 0 || conn.path.deadline().is_some())
+            && let Some(len) = conn.path.poll_probe(now)
+        {
+            let padding = len.saturating_sub(Word::PROBE as u32);
+            let probe = Word::Probe { to: peer, from: id, nonce: len.into(), padding };
+            self.net.send(node, to, &probe);
+        }
         let ack = conn.stream.ack();
         while let Some((sending, item)) = conn.stream.next_out(now) {
             conn.owed = 0;
             let packet = Packet::Stream { to: peer, from: id, sending, ack, item };
             self.net.send(node, to, &packet);
         }
-        if let Some(deadline) = conn.stream.deadline()
+        let deadline = conn.stream.deadline().into_iter().chain(conn.path.deadline()).min();
+        if let Some(deadline) = deadline
             && conn.timer.is_none_or(|timer| timer > deadline)
         {
             conn.timer = Some(deadline);
@@ -234,6 +254,31 @@ impl<M: Medium> World<M> {
                 self.conns.contains_key(&id)
             }
         }
+    }
+
+    /// A peer asks whether frames of that length arrive.
+    pub(crate) fn probe(&mut self, at: M::Node, from: M::Node, id: EndId, peer: EndId, nonce: u64) {
+        if self.is_between(from, id, peer) {
+            self.send(at, from, Word::Echo { to: peer, from: id, nonce });
+        }
+    }
+
+    /// A probe of that length has arrived.
+    pub(crate) fn echo(&mut self, from: M::Node, id: EndId, peer: EndId, len: u64) {
+        if self.is_between(from, id, peer)
+            && let Some(conn) = self.conns.get_mut(&id)
+            && conn.path.answered(len)
+        {
+            // There may be more to be asked.
+            self.transmit(id);
+        }
+    }
+
+    /// Whether there is a connection between these two ends. Else nobody is answered: a probe may have overtaken what tells of it.
+    fn is_between(&mut self, from: M::Node, id: EndId, peer: EndId) -> bool {
+        let is = self.conns.get(&id).is_some_and(|it| it.peer_node == from && it.peer == peer);
+        self.counters.strangers += u64::from(!is);
+        is
     }
 
     /// An acknowledgement has come. One that cannot be true is ignored.

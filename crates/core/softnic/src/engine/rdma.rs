@@ -42,8 +42,8 @@ impl<M: Medium> World<M> {
         let Some(bytes) = allowed.then(read).flatten() else {
             return self.deny(id, conn, number, Control::OP_RDMAREAD);
         };
-        let mtu = self.config.mtu as usize;
         if let Some(conn) = self.conns.get_mut(&conn) {
+            let mtu = conn.part_max();
             for part in parts(Operation::ReadReply { read: number }, None, bytes, mtu) {
                 conn.stream.push(Item::Part(part));
             }

@@ -82,7 +82,6 @@ impl<M: Medium> World<M> {
     /// # Errors
     /// The status that it ends in.
     fn start(&mut self, id: ViId, conn: EndId, work: Work) -> Result<(u64, Progress), Status> {
-        let mtu = self.config.mtu as usize;
         let vi = self.vis.get(&id).ok_or(Status::TRANSPORT_ERROR)?;
         let reliable = vi.is_reliable();
         let length = work.length();
@@ -112,6 +111,7 @@ impl<M: Medium> World<M> {
         let bytes = vi.access().gather(&work.data)?;
         let conn_id = conn;
         let conn = self.conns.get_mut(&conn).ok_or(Status::TRANSPORT_ERROR)?;
+        let mtu = conn.part_max();
         if reliable {
             let mut last = 0;
             for part in parts(kind, work.immediate, bytes, mtu) {

@@ -1,11 +1,12 @@
 //! One end of a connection.
 
 use crate::ids::ViId;
+use crate::path_mtu::PathMtu;
 use crate::world::Arriving;
 use sovia_link::Time;
 use sovia_link::datagram::Datagrams;
 use sovia_link::stream::Stream;
-use sovia_link::wire::{Chunk, EndId, Item};
+use sovia_link::wire::{Chunk, EndId, Item, OVERHEAD};
 
 /// One end of a connection. It may outlive its VI's interest in it, until the other end knows
 /// that it is over.
@@ -19,6 +20,8 @@ pub(crate) struct Conn<N> {
     /// The request that it answers, until the requester is known to have the answer.
     pub(crate) unsettled: Option<EndId>,
     pub(crate) stream: Stream<Item<Chunk>, Item<Vec<u8>>>,
+    /// How long its frames may be.
+    pub(crate) path: PathMtu,
     pub(crate) arriving: Arriving,
     pub(crate) datagrams: Datagrams,
     /// Datagram messages sent.
@@ -32,6 +35,11 @@ pub(crate) struct Conn<N> {
 }
 
 impl<N> Conn<N> {
+    /// Bytes of a message that one packet carries.
+    pub(crate) fn part_max(&self) -> usize {
+        self.path.frame_max() as usize - OVERHEAD
+    }
+
     /// Whether this end is done with it and only waits for the other to know.
     pub(crate) fn is_over(&self) -> bool {
         self.vi.is_none()

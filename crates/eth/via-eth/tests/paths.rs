@@ -1,0 +1,167 @@
+//! Paths that take less than the device of one end, or more than Ethernet's usual length, between two network namespaces.
+
+mod namespaces;
+
+use core::time::Duration;
+use namespaces::{between_namespaces, ip};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+use via::error::ConnectError;
+use via::{
+    Connection, DescriptorAddress, MemAttributes, MemHandle, Memory, NetAddress, Nic, Status, Vi,
+    ViAttributes,
+};
+use via_eth::{Config, EthNic, EthVi, Place};
+
+const WATCHDOG: Duration = Duration::from_secs(60);
+/// Messages that nearly fill the longest frame.
+const LEN: usize = 60_000;
+/// Where the descriptors and the bytes of sends and receives lie.
+const SENDS: usize = 64;
+const OUT: usize = 128;
+const IN: usize = OUT + LEN;
+
+struct End {
+    vi: EthVi,
+    memory: Memory,
+    handle: MemHandle,
+}
+
+impl End {
+    fn new(nic: &EthNic) -> End {
+        let attributes = ViAttributes { max_transfer_size: LEN as u32, ..ViAttributes::default() };
+        let vi = nic.create_vi(attributes).expect("a VI");
+        let memory = Memory::zeroed(IN + LEN);
+        let handle = nic.register_mem(&memory, MemAttributes::default()).expect("a region");
+        End { vi, memory, handle }
+    }
+
+    fn prepared(&self, descriptor: usize, data: usize) -> DescriptorAddress {
+        let data = self.memory.segment(data, LEN as u32, self.handle);
+        self.memory.descriptor(descriptor).expect("room").prepare(&[data], None).expect("it fits");
+        DescriptorAddress { address: self.memory.address(descriptor), handle: self.handle }
+    }
+
+    fn receive(&self) {
+        self.vi.post_recv(self.prepared(0, IN)).expect("posted");
+    }
+
+    fn send(&self, bytes: &[u8]) {
+        self.memory.write(OUT, bytes);
+        self.vi.post_send(self.prepared(SENDS, OUT)).expect("posted");
+        let done = self.vi.send_wait(None).expect("it is done");
+        assert!(!done.status.intersects(Status::ERROR_MASK), "{:?}", done.status);
+    }
+
+    /// The next message; `None` when the peer has disconnected.
+    fn received(&self) -> Option<Vec<u8>> {
+        let done = self.vi.recv_wait(None).ok()?;
+        (!done.status.intersects(Status::ERROR_MASK)).then(|| {
+            let mut bytes = vec![0; LEN];
+            self.memory.read(IN, &mut bytes);
+            bytes
+        })
+    }
+}
+
+fn open(place: &str) -> Result<EthNic, String> {
+    let place: Place = place.parse().expect("a place");
+    let mut config = Config::new(place);
+    // However slow the other end is.
+    config.timing.tries = None;
+    config.timing.longest = Duration::from_millis(100);
+    config.open().map_err(|why| why.to_string())
+}
+
+/// Sends back what comes.
+fn echo(nic: &EthNic) {
+    let end = End::new(nic);
+    end.receive();
+    let request = nic.connect_wait(&nic.address(b"server"), None).expect("a request");
+    request.accept(&end.vi).expect("accepted");
+    while let Some(bytes) = end.received() {
+        end.receive();
+        end.send(&bytes);
+    }
+}
+
+/// Sends messages that come back until `is_enough` of the frames that one has taken.
+fn converse(nic: &EthNic, server: &NetAddress, is_enough: impl Fn(u64) -> bool) {
+    let end = End::new(nic);
+    end.receive();
+    let own = nic.address(b"client");
+    while end.vi.connect_request(&own, server, None) == Err(ConnectError::NoMatch) {}
+    let watchdog = Instant::now() + WATCHDOG;
+    for number in 0u32.. {
+        let bytes: Vec<u8> =
+            (0..LEN as u32).map(|at| (at.wrapping_mul(31) ^ number) as u8).collect();
+        let before = nic.driver().counters().port.sent;
+        end.send(&bytes);
+        let back = end.received().expect("it comes back");
+        assert!(back == bytes, "message {number} has other bytes");
+        let frames = nic.driver().counters().port.sent - before;
+        if is_enough(frames) {
+            break;
+        }
+        end.receive();
+        assert!(Instant::now() < watchdog, "message {number} took {frames} frames");
+        // Time for probes that are lost.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    end.vi.disconnect();
+}
+
+/// Messages between two NICs at `places`, whose devices have these MTUs, until one takes so many frames.
+fn over(test: &str, mtus: [u32; 2], places: [&str; 2], is_enough: impl Fn(u64) -> bool + Send) {
+    let (tell, told): (Sender<Result<NetAddress, String>>, Receiver<_>) = channel();
+    let (go, may_open) = channel::<()>();
+    let peer = move || {
+        // Without a word the other end has no NIC.
+        let Ok(()) = may_open.recv() else { return };
+        let set = ip(&format!("link set other mtu {}", mtus[1]));
+        match set.and_then(|()| open(places[1])) {
+            Ok(nic) => {
+                tell.send(Ok(nic.address(b"server"))).expect("the other thread listens");
+                echo(&nic);
+            }
+            Err(why) => tell.send(Err(why)).expect("the other thread listens"),
+        }
+    };
+    let own = move || {
+        ip(&format!("link set one mtu {}", mtus[0]))?;
+        let nic = open(places[0])?;
+        go.send(()).map_err(|_| "the other thread has gone")?;
+        let server = told.recv().expect("the other thread says so")?;
+        converse(&nic, &server, is_enough);
+        Ok::<_, String>(())
+    };
+    if let Err(why) = between_namespaces(own, peer).and_then(|done| done) {
+        println!("SKIPPED: {test}: {why}");
+    }
+}
+
+const UDP: [&str; 2] = ["udp:10.0.0.1:17471", "udp:10.0.0.2:17472"];
+const ETH: [&str; 2] = ["eth:one", "eth:other"];
+
+/// Frames that the other end's device does not take are lost without a word.
+#[test]
+fn path_narrower_than_the_device_loses_nothing() {
+    let test = "path_narrower_than_the_device_loses_nothing";
+    for places in [UDP, ETH] {
+        for mtus in [[9000, 1400], [1400, 9000], [65_535, 1500]] {
+            // By frames of the length that every path takes, or a common one.
+            over(test, mtus, places, |frames| {
+                (LEN as u64 / 1500..LEN as u64 / 1100).contains(&frames)
+            });
+        }
+    }
+}
+
+#[test]
+fn path_wider_than_usual_is_used() {
+    let test = "path_wider_than_usual_is_used";
+    for places in [UDP, ETH] {
+        over(test, [9000, 9000], places, |frames| frames <= 16);
+        over(test, [65_535, 65_535], places, |frames| frames <= 4);
+    }
+}

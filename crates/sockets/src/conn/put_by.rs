@@ -1,0 +1,65 @@
+//! The options of a socket's keep-alive while it has others ([`crate::keepalive`]), for all processes that have the connection.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sovia_sys::call::Keepalive;
+
+/// There are some.
+const SOME: u64 = 1 << 63;
+const ON: u64 = 1 << 62;
+
+/// The options that the program knows of, or none. Changed under the connection's lock.
+#[derive(Debug, Default)]
+pub(crate) struct PutBy {
+    /// Idle time and interval (16 bits each), how many questions (8).
+    words: AtomicU64,
+    user_timeout: AtomicU32,
+}
+
+impl PutBy {
+    pub(super) fn forget(&self) {
+        self.words.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_some(&self) -> bool {
+        self.words.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn put(&self, own: Keepalive) {
+        self.user_timeout.store(own.user_timeout, Ordering::Relaxed);
+        let on = if own.on { ON } else { 0 };
+        let numbers = u64::from(own.idle & 0xffff)
+            | u64::from(own.interval & 0xffff) << 16
+            | u64::from(own.count & 0xff) << 32;
+        // Release: a process that finds them finds the time-out.
+        self.words.store(SOME | on | numbers, Ordering::Release);
+    }
+
+    pub(crate) fn take(&self) -> Option<Keepalive> {
+        let words = self.words.swap(0, Ordering::Acquire);
+        (words & SOME != 0).then(|| Keepalive {
+            on: words & ON != 0,
+            idle: words as u32 & 0xffff,
+            interval: (words >> 16) as u32 & 0xffff,
+            count: (words >> 32) as u32 & 0xff,
+            user_timeout: self.user_timeout.load(Ordering::Relaxed),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_by_is_taken_once() {
+        let put_by = PutBy::default();
+        assert_eq!((put_by.is_some(), put_by.take()), (false, None));
+        for on in [false, true] {
+            let own =
+                Keepalive { on, idle: 32767, interval: 32766, count: 127, user_timeout: u32::MAX };
+            put_by.put(own);
+            assert!(put_by.is_some());
+            assert_eq!((put_by.take(), put_by.take()), (Some(own), None));
+        }
+    }
+}
