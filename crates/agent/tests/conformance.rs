@@ -4,8 +4,9 @@
 
 mod common;
 
-use common::{agent, ip, name};
+use common::{agent, name};
 use core::time::Duration;
+use std::process::Command;
 use std::sync::OnceLock;
 use via_conformance::Case;
 use via_conformance::run::{Verdict, conclude, in_threads, trials};
@@ -69,6 +70,14 @@ fn play(case: &Case<EthNic>, kind: &'static str, way: Way, faults: Option<Faults
         };
         (nic, server.clone())
     })
+}
+
+/// Runs `ip`; what it complains of.
+fn ip(arguments: &str) -> Result<(), String> {
+    let output = Command::new("ip").args(arguments.split(' ')).output();
+    let output = output.map_err(|why| format!("the program ip: {why}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
 }
 
 /// Whether this process may have devices and ports on them.

@@ -2,16 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_agent::{Switch, SwitchConfig};
-use std::process::Command;
 use std::sync::mpsc::channel;
-
-/// Runs `ip`; what it complains of.
-pub(crate) fn ip(arguments: &str) -> Result<(), String> {
-    let output = Command::new("ip").args(arguments.split(' ')).output();
-    let output = output.map_err(|why| format!("the program ip: {why}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
-}
 
 /// A name for an agent that no other one has.
 pub(crate) fn name() -> String {
@@ -25,24 +16,33 @@ pub(crate) fn name() -> String {
 /// # Errors
 /// What it says.
 pub(crate) fn agent(name: &str, place: &str) -> Result<(), String> {
-    let config = SwitchConfig {
-        name: name.to_owned(),
-        place: place.parse().expect("a place"),
-        users: vec![sovia_sys::call::geteuid()],
-        user: Some((65534, 65534)),
-    };
+    agent_for(name, place, vec![sovia_sys::call::geteuid()])
+}
+
+/// The same, for these users.
+///
+/// # Errors
+/// What it says.
+pub(crate) fn agent_for(name: &str, place: &str, users: Vec<u32>) -> Result<(), String> {
+    let (name, place) = (name.to_owned(), place.to_owned());
     let (tell, told) = channel();
     std::thread::spawn(move || {
-        let opened = Switch::open(&config);
-        let opened = opened.map_err(|why| why.to_string()).map(|switch| move || switch.serve());
-        match opened {
-            Ok(serve) => {
-                tell.send(Ok(())).expect("the test listens");
-                let why = serve();
-                println!("the agent {} has ended: {why}", config.name);
-            }
-            Err(why) => tell.send(Err(why)).expect("the test listens"),
-        }
+        let why = serve(&name, &place, users, &|| tell.send(Ok(())).expect("the test listens"));
+        // Once it is ready nobody listens.
+        let _ = tell.send(Err(why));
     });
     told.recv().expect("the agent says so")
+}
+
+/// Is an agent in this thread; why not, or not any more.
+pub(crate) fn serve(name: &str, place: &str, users: Vec<u32>, is_ready: &dyn Fn()) -> String {
+    let place = place.parse().expect("a place");
+    let user = Some((65534, 65534));
+    match Switch::open(&SwitchConfig { name: name.to_owned(), place, users, user }) {
+        Ok(switch) => {
+            is_ready();
+            switch.serve().to_string()
+        }
+        Err(why) => why.to_string(),
+    }
 }
