@@ -18,12 +18,12 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
 
 const UDP: &str = "udp:127.0.0.1:0";
 
-fn context(nic: &EthNic) -> Context<'_, EthNic> {
+pub(crate) fn context(nic: &EthNic) -> Context<'_, EthNic> {
     Context { nic, server: nic.address(b"server") }
 }
 
 /// Requests a connection until somebody waits for it.
-fn request(cx: &Context<'_, EthNic>, end: &End<'_, EthNic>) {
+pub(crate) fn request(cx: &Context<'_, EthNic>, end: &End<'_, EthNic>) {
     let ask = || end.vi.connect_request(&cx.own(1), &cx.server, None);
     let answer = loop {
         match ask() {
@@ -41,7 +41,7 @@ fn requested<'n>(cx: &Context<'n, EthNic>) -> End<'n, EthNic> {
 }
 
 /// Messages both ways.
-fn converse(server: &EthNic, client: &EthNic) {
+pub(crate) fn converse(server: &EthNic, client: &EthNic) {
     let place = server.address(b"talk");
     let talk = |end: &End<'_, EthNic>| {
         for i in 0..100 {
