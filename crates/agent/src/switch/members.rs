@@ -1,7 +1,7 @@
 //! The programs that an agent serves: how they come, what they say, what they are sent.
 
 use super::closer;
-use super::program::{Ended, Program};
+use super::program::{Ended, Program, take_leave};
 use super::table::{Table, Way, depends_on_listeners};
 use sovia_link::wire::{Answer, Checksum, Meeting, Passing, Word};
 use sovia_port::Address;
@@ -121,7 +121,7 @@ impl Members {
             if let Some(why) = refused {
                 // One that does not hear it finds out by the end of the connection.
                 let _ = packets.send(&FromAgent::Refused(why).encode(), &[]);
-                drop(Fd::from(packets).suspected());
+                take_leave(&packets, uid);
             }
         }
     }
@@ -130,7 +130,7 @@ impl Members {
     fn has_place_for(&self, uid: u32) -> bool {
         let share = (PROGRAMS / self.users.len().max(1)).max(1);
         let count = self.programs.values().filter(|program| program.uid == uid).count();
-        self.programs.len() < PROGRAMS && count < share && !closer::is_busy()
+        self.programs.len() < PROGRAMS && count < share && !closer::is_busy(uid)
     }
 
     fn take_in(&mut self, packets: Packets, uid: u32) {

@@ -1,10 +1,11 @@
 //! A program: its rings, its socket, its share.
 
+use super::closer;
 use sovia_port::Address;
 use sovia_port::agent::ring::{self, Broken, Consumer, Geometry, Producer};
 use sovia_port::agent::said::{FromAgent, SAID_MAX, Welcome};
 use sovia_sys::seqpacket::Packets;
-use sovia_sys::{Errno, Fd, datagram};
+use sovia_sys::{Errno, call};
 
 /// What a program may send in its turn, in bytes. What is longer waits until several turns together allow it.
 const QUANTUM: usize = 16 << 10;
@@ -14,7 +15,7 @@ const EACH: usize = 64;
 /// A program that the agent serves.
 #[derive(Debug)]
 pub(super) struct Program {
-    packets: Option<Packets>,
+    packets: Packets,
     pub(super) uid: u32,
     pub(super) hears: Consumer,
     tells: Producer,
@@ -74,7 +75,7 @@ impl Program {
         let welcome = Welcome { prefix, link_checks, own, geometry };
         packets.send(&FromAgent::Welcome(welcome).encode(), &[memory.raw()])?;
         Ok(Program {
-            packets: Some(packets),
+            packets,
             uid,
             hears,
             tells,
@@ -85,13 +86,9 @@ impl Program {
         })
     }
 
-    fn packets(&self) -> &Packets {
-        self.packets.as_ref().expect("it is taken when the program is dropped")
-    }
-
     /// The socket's descriptor.
     pub(super) fn raw(&self) -> i32 {
-        self.packets().raw()
+        self.packets.raw()
     }
 
     /// Takes its next message; `None` if there is none.
@@ -102,7 +99,8 @@ impl Program {
         &self,
         bytes: &'a mut [u8; SAID_MAX + 32],
     ) -> Result<Option<&'a [u8]>, Ended> {
-        match datagram::receive_message(self.raw(), bytes) {
+        closer::now_of(self.uid);
+        match self.packets.receive(bytes) {
             Ok(received) if received.len == 0 => Err(Ended::Gone),
             Ok(received) if received.truncated || !received.fds.is_empty() => Err(Ended::Nonsense),
             Ok(received) => Ok(Some(&bytes[..received.len])),
@@ -154,16 +152,23 @@ impl Program {
     pub(super) fn ring(&mut self) {
         if core::mem::take(&mut self.is_to_ring) && self.tells.is_to_ring() {
             // Where there is no room it has not taken earlier ones, and will look.
-            let _ = self.packets().send(&FromAgent::Bell.encode(), &[]);
+            let _ = self.packets.send(&FromAgent::Bell.encode(), &[]);
         }
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // What lies unread there is closed with it.
-        if let Some(packets) = self.packets.take() {
-            drop(Fd::from(packets).suspected());
-        }
+        take_leave(&self.packets, self.uid);
     }
+}
+
+/// Empties a socket of a user's program, to which nothing can be sent any more: what lay there would be closed with it.
+pub(super) fn take_leave(packets: &Packets, uid: u32) {
+    closer::now_of(uid);
+    packets.shutdown();
+    // A message without bytes is told from the end by its sender's credentials.
+    let _ = call::setsockopt(packets.raw(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32);
+    let mut bytes = [0; SAID_MAX];
+    while packets.receive(&mut bytes).is_ok_and(|received| received.credentials.is_some()) {}
 }
