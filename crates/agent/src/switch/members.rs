@@ -201,10 +201,15 @@ impl Members {
         }
     }
 
-    /// The numbers of all programs, from that one on.
-    pub(super) fn all_from(&self, first: u16) -> Vec<u16> {
-        let behind = self.programs.range(first..).chain(self.programs.range(..first));
-        behind.map(|(number, _)| *number).collect()
+    /// The number of the next program, at that one or behind it.
+    pub(super) fn next_from(&self, number: u16) -> Option<u16> {
+        let behind = self.programs.range(number..).next();
+        behind.or_else(|| self.programs.iter().next()).map(|(number, _)| *number)
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.programs.len()
     }
 
     /// Something of a program's; one that turns out to be at its end is served no more.

@@ -41,6 +41,10 @@ const ROUNDS: u32 = 64;
 const RARE: usize = 4 << 10;
 /// How long the agent looks before it sleeps, where there are processors for that (nanoseconds).
 const SPIN_NS: u64 = 20_000;
+/// It offers its processor to others after so many looks.
+const OFFERS: u32 = 32;
+/// Between two looks whether a port that does not work works again (nanoseconds).
+const FAILED_NS: u64 = 100_000_000;
 
 /// A switch that programs can find.
 pub(crate) struct Switch {
@@ -53,7 +57,8 @@ pub(crate) struct Switch {
     has_failed: bool,
     /// The port had no room for all frames.
     is_full: bool,
-    watches_for_room: bool,
+    /// What the port's descriptor is watched for.
+    watched: i32,
     frame: Vec<u8>,
     spin_ns: u64,
 }
@@ -102,7 +107,7 @@ impl Switch {
             first: 0,
             has_failed: false,
             is_full: false,
-            watches_for_room: false,
+            watched: libc::EPOLLIN,
             frame: Vec::new(),
             spin_ns: if call::cpus_allowed() > 1 { SPIN_NS } else { 0 },
         })
@@ -137,14 +142,20 @@ impl Switch {
             if now.saturating_sub(*idle_since.get_or_insert(now)) >= self.spin_ns {
                 return Ok(());
             }
+            if count.is_multiple_of(OFFERS) {
+                call::sched_yield();
+            }
             core::hint::spin_loop();
         }
     }
 
     /// Sleeps until something comes.
     fn sleep(&mut self) -> Result<(), Error> {
-        self.watch_for_room(self.is_full && !self.has_failed);
-        let pause = if self.members.announce_sleep() { None } else { Some(0) };
+        self.watch_port();
+        let pause = match self.members.announce_sleep() {
+            true => self.has_failed.then_some(FAILED_NS),
+            false => Some(0),
+        };
         let heard = self.hear(pause);
         self.members.is_awake();
         heard
@@ -177,23 +188,30 @@ impl Switch {
         }
     }
 
-    /// Watches the port for room, or no longer.
-    fn watch_for_room(&mut self, wanted: bool) {
+    /// Watches the port for what is wanted of it: frames, and room where frames wait for that. One that does not work may be
+    /// readable for ever.
+    fn watch_port(&mut self) {
         let Descriptors { frames, room, .. } = self.port.descriptors();
-        if wanted == self.watches_for_room || room != frames {
-            return;
-        }
-        self.watches_for_room = wanted;
-        let events = libc::EPOLLIN | if wanted { libc::EPOLLOUT } else { 0 };
+        let for_room = if self.is_full && room == frames { libc::EPOLLOUT } else { 0 };
+        let wanted = if self.has_failed { 0 } else { libc::EPOLLIN | for_room };
+        let operation = match (self.watched, wanted) {
+            (old, new) if old == new => return,
+            (0, _) => libc::EPOLL_CTL_ADD,
+            (_, 0) => libc::EPOLL_CTL_DEL,
+            _ => libc::EPOLL_CTL_MOD,
+        };
         let epoll = self.members.epoll.raw();
-        // It cannot fail for a descriptor that is watched.
-        let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, frames, events as u32, PORT);
+        if poll::epoll_ctl(epoll, operation, frames, wanted as u32, PORT).is_ok() {
+            self.watched = wanted;
+        }
     }
 
     /// Each program has its turn, and the port; whether anything has come of it.
     fn round(&mut self) -> Result<bool, Error> {
-        let mut busy = false;
-        for number in self.members.all_from(self.first) {
+        let (mut busy, mut next) = (false, self.first);
+        for _ in 0..self.members.count() {
+            let Some(number) = self.members.next_from(next) else { break };
+            next = number.wrapping_add(1);
             busy |= self.turn(number);
         }
         busy |= self.receive()?;
