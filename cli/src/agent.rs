@@ -1,5 +1,5 @@
 //! `sovia-agent`: what `sovia agent` becomes. It vouches for programs of this host that cannot see each other, or is a NIC in
-//! software, which connects the programs of this host to those of another one.
+//! software, which connects the programs of this host to those of another one, or shares a device between native VIs' programs.
 
 use core::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -10,8 +10,8 @@ use anyhow::Context;
 use clap::Parser;
 use ipnet::IpNet;
 use sovia_agent::{
-    Config, Control, Faults, HostsConfig, Named, Nic, Peer, Peers, SecretKey, Voucher, Way,
-    read_peers, speak,
+    Config, Control, Faults, HostsConfig, Named, Nic, Peer, Peers, Place, SecretKey, Switch,
+    SwitchConfig, Voucher, Way, read_peers, speak,
 };
 use sovia_cli::{about, databases};
 
@@ -23,14 +23,17 @@ use sovia_cli::{about, databases};
 /// With --name it is a NIC in software: programs of this host that ask for it (`sovia run --nic name=NAME`) reach those of
 /// other hosts by it, where other agents do the same. They know each other by keys (--new-key). It reads its arguments and
 /// files once: to change them, start it again.
+///
+/// With --name and --device it owns a network device, or a UDP port, and shares it between programs with native VIs (VIPL), whose
+/// NIC is then agent:NAME and needs no privilege. It gives its own up before it hears any of them.
 #[derive(Parser)]
 #[command(name = "sovia agent", bin_name = "sovia agent", version, about = about::AGENT, max_term_width = 100)]
 struct Cli {
     /// Where programs find it; it is made, with its folder
     #[arg(long, value_name = "PATH", default_value = sovia_agent::PATH, conflicts_with = "name")]
     socket: PathBuf,
-    /// The user as whom it speaks to programs
-    #[arg(long, value_name = "USER", default_value = "nobody", conflicts_with = "name")]
+    /// The user as whom it speaks to programs; with --device the one that it becomes, if it is root's
+    #[arg(long, value_name = "USER", default_value = "nobody", conflicts_with_all = ["listen", "port"])]
     user: String,
     /// The part that speaks to programs, as this program starts it
     #[arg(long, hide = true)]
@@ -41,6 +44,12 @@ struct Cli {
     /// Be a NIC in software: by what name programs find it, as in `sovia run --nic name=NAME`
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: Option<String>,
+    /// Share a port between programs that have native VIs: udp:IP:PORT, eth:DEVICE, or xdp:DEVICE
+    #[arg(long, value_name = "PLACE", requires = "name", conflicts_with_all = ["listen", "port", "peer"])]
+    device: Option<Place>,
+    /// Whose programs share it; for each user once (without any, the user that starts it alone)
+    #[arg(long, value_name = "USER", requires = "device")]
+    serve: Vec<String>,
     /// Where it hears other agents: an address of this host, and a number for both TCP and UDP
     #[arg(long, value_name = "IP:PORT", requires_all = ["name", "key"])]
     listen: Option<SocketAddr>,
@@ -94,6 +103,7 @@ fn main() -> ExitCode {
     let result = match &cli {
         Cli { speak: true, .. } => Err(speak().into()),
         Cli { new_key: Some(path), .. } => new_key(path),
+        Cli { name: Some(name), device: Some(place), .. } => Err(share(&cli, name, place)),
         Cli { name: Some(name), .. } => Err(serve(&cli, name)),
         _ => Err(vouch(&cli.socket, &cli.user)),
     };
@@ -135,6 +145,36 @@ fn serve(cli: &Cli, name: &str) -> anyhow::Error {
     }
 }
 
+/// Shares a port, for as long as it can.
+fn share(cli: &Cli, name: &str, place: &Place) -> anyhow::Error {
+    let config = || -> anyhow::Result<SwitchConfig> {
+        let own = sovia_sys::call::geteuid();
+        let uid = |user: &String| {
+            let uid = databases::user(user).or_else(|| user.parse().ok());
+            uid.with_context(|| format!("there is no user `{user}`"))
+        };
+        let mut users = cli.serve.iter().map(uid).collect::<anyhow::Result<Vec<u32>>>()?;
+        if users.is_empty() {
+            users.push(own);
+        }
+        let user = match own {
+            0 => Some(
+                databases::user_and_group(&cli.user)
+                    .with_context(|| format!("there is no user `{}`", cli.user))?,
+            ),
+            _ => None,
+        };
+        Ok(SwitchConfig { name: name.to_owned(), place: place.clone(), users, user })
+    };
+    match config().and_then(|config| Ok(Switch::open(&config)?)) {
+        Ok(switch) => {
+            println!("the port {name} is ready");
+            switch.serve().into()
+        }
+        Err(error) => error,
+    }
+}
+
 /// Where other NICs are.
 fn way(cli: &Cli) -> anyhow::Result<Way> {
     if let Some(port) = &cli.port {
@@ -144,7 +184,7 @@ fn way(cli: &Cli) -> anyhow::Result<Way> {
         return Ok(Way::Local { port: port.clone(), peer: peer.into() });
     }
     let (Some(listen), Some(path)) = (cli.listen, &cli.key) else {
-        anyhow::bail!("--name needs --listen and --key");
+        anyhow::bail!("--name needs --listen and --key, or --device");
     };
     anyhow::ensure!(
         !listen.ip().is_unspecified() && listen.port() != 0,

@@ -2,6 +2,8 @@
 //!
 //! Those that were written then cannot be had in a test: see docs/vipl.md, "Programs of its time".
 
+#[path = "common/agent.rs"]
+mod agent;
 mod common;
 
 use common::{folder, here, include, library, run, watched};
@@ -78,4 +80,21 @@ fn a_message_passing_library_between_two_udp_addresses() {
         &lines,
         &places.each_ref().map(setting),
     );
+}
+
+/// The nodes have their NICs at two agents, each on a UDP socket; and at one.
+#[test]
+fn a_message_passing_library_at_agents() {
+    let free = || UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let places = [free(), free()].map(|place| place.expect("a free port").to_string());
+    let names = ["a", "b"].map(|end| format!("period-{}{end}", std::process::id()));
+    for (name, place) in names.iter().zip(&places) {
+        agent::start(name, place);
+    }
+    for [first, second] in [[0, 1], [0, 0]] {
+        let lines = format!("{} node0\n{} node1\n", places[first], places[second]);
+        let settings = [first, second].map(|which| agent::settings(&names[which]));
+        let id = std::process::id() + (1 << 29) + second as u32;
+        converse("period-agent", id, &["-lvipl"], &lines, &settings);
+    }
 }

@@ -1,5 +1,7 @@
 //! C programs that know nothing of Sovia, linked with `-lvipl`.
 
+#[path = "common/agent.rs"]
+mod agent;
 mod common;
 
 use common::{program, run, skipped, watched};
@@ -85,14 +87,20 @@ fn devices_may_be_told_apart() {
     assert!(!good && said.contains("memcmp(first, a.LocalNicAddress"), "{said}");
 }
 
-/// Both ends of a case, maybe under valgrind.
+/// Both ends of a case, maybe under valgrind, with NICs in shared memory.
 fn pair(case: &str, valgrind: bool) {
+    pair_with(case, valgrind, &[]);
+}
+
+/// Both ends of a case, by settings.
+fn pair_with(case: &str, valgrind: bool, settings: &[(&str, String)]) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // A discriminator has few bytes.
     let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let start = |role: &str| {
         watched(if valgrind { 200 } else { 60 }, valgrind, pairs())
             .args([role, case, &name])
+            .envs(settings.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -123,6 +131,19 @@ macro_rules! pairs {
                 pair(stringify!($case), false);
             }
         )+
+
+        /// The same, with NICs at an agent that both ends share.
+        #[test]
+        fn pairs_at_an_agent() {
+            let name = format!("vipl-{}", std::process::id());
+            agent::start(&name, "127.0.0.1:0");
+            // Longer messages and shorter discriminators than those of a NIC in software.
+            const OTHERS: [&str; 2] = ["accepting_with_another", "plain_address"];
+            let cases = [$(stringify!($case)),+].into_iter();
+            for case in cases.filter(|case| !OTHERS.contains(case)) {
+                pair_with(case, false, &agent::settings(&name));
+            }
+        }
 
         /// The same, and neither end uses memory that is not its own, or has nothing in it yet.
         #[test]

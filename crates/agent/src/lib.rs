@@ -1,5 +1,5 @@
 //! What `sovia agent` does: it vouches for two programs of a host that have the two ends of one connection and cannot see
-//! each other (`vouch`), or is a NIC in software, in a process of its own.
+//! each other (`vouch`), or is a NIC in software, in a process of its own, or a switch, which shares a port.
 //!
 //! **The NIC** stands between the programs of its host and the NICs of other hosts. With each program it shares a segment, whose
 //! other side a process of the same host would have ([`via_shm`]); what either program publishes there is
@@ -13,6 +13,8 @@
 //!   connection; `privilege`: what a NIC gives up before it hears a frame;
 //! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
 //! - `nic`: what is done when something comes.
+//!
+//! **The switch** (`switch`) owns a device, and passes frames between it and the NICs of native VIs in programs of this host.
 //!
 //! **What outlives what.** What a program has put on a VI lies in the segment, so it arrives though the program is
 //! killed at once: the NIC reads it there, and tells the far end only then that nothing more comes. A fork, an exec
@@ -29,6 +31,7 @@ mod numbers;
 mod port;
 mod privilege;
 mod program;
+mod switch;
 mod vouch;
 mod wire;
 
@@ -38,6 +41,7 @@ pub use hosts::{
 };
 pub use port::Faults;
 pub use sovia_link::Control;
+pub use sovia_port::Place;
 pub use sovia_proto::agent::PATH;
 use std::path::PathBuf;
 pub use vouch::{Error as VouchError, Voucher, speak};
@@ -53,6 +57,19 @@ pub struct Config {
     pub control: Control,
     /// What happens to its frames.
     pub faults: Faults,
+}
+
+/// A switch's configuration.
+#[derive(Debug, Clone)]
+pub struct SwitchConfig {
+    /// By what name programs find it.
+    pub name: String,
+    /// What its port is on.
+    pub place: Place,
+    /// The users whose programs it serves.
+    pub users: Vec<u32>,
+    /// The user and the group that it becomes when its port is open, if it is root.
+    pub user: Option<(u32, u32)>,
 }
 
 /// Where other NICs are.
@@ -93,6 +110,20 @@ pub enum Error {
     /// It cannot do without privileges that it has.
     #[error("the privileges that it needed for the start cannot be given up: {0}")]
     Privileges(sovia_sys::Errno),
+    /// A switch has a port of its own.
+    #[error(
+        "{0} is another agent's: a port of its own is udp:ADDRESS:PORT, eth:DEVICE or xdp:DEVICE"
+    )]
+    Place(Place),
+    /// The port of a switch cannot be opened.
+    #[error("{0}: {1}")]
+    Port(Place, sovia_port::OpenError),
+    /// The frames of a switch's port are longer than programs' rings can hold.
+    #[error("{0}: its frames of up to {1} bytes are too long")]
+    FrameMax(Place, usize),
+    /// The port of a switch works no more.
+    #[error("{0}: the device has gone")]
+    Gone(Place),
     /// The kernel refuses what every NIC needs.
     #[error("the kernel refuses to let it wait: {0}")]
     Kernel(sovia_sys::Errno),
@@ -112,6 +143,26 @@ impl Nic {
     }
 
     /// Serves, for as long as the kernel lets it.
+    pub fn serve(mut self) -> Error {
+        self.0.serve()
+    }
+}
+
+/// A switch that programs can find.
+#[derive(Debug)]
+pub struct Switch(switch::Switch);
+
+impl Switch {
+    /// Opens it, and gives up all privileges: the calling thread is the only one of its process. From here on programs that come
+    /// are not lost.
+    ///
+    /// # Errors
+    /// [`Error`] says what is missing.
+    pub fn open(config: &SwitchConfig) -> Result<Switch, Error> {
+        switch::Switch::open(config).map(Switch)
+    }
+
+    /// Serves, until its port is gone.
     pub fn serve(mut self) -> Error {
         self.0.serve()
     }

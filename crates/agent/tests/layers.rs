@@ -6,7 +6,7 @@ const LAYERS: &[&[&str]] = &[
     &["privilege", "vouch", "wire"],
     &["bundle", "program"],
     &["connection"],
-    &["nic"],
+    &["nic", "switch"],
 ];
 
 #[test]

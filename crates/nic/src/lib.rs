@@ -209,17 +209,18 @@ impl AnyNic {
 }
 
 impl AnyNic {
-    /// Opens the NIC that a text names with its provider: `shm:NAME`, `udp:10.0.0.1:7000`, `eth:eth0`, `xdp:eth0`.
+    /// Opens the NIC that a text names with its provider: `shm:NAME`, `udp:10.0.0.1:7000`, `eth:eth0`, `xdp:eth0`,
+    /// `agent:lan0`.
     ///
     /// # Errors
     /// [`OpenError`].
     pub fn open_at(place: &str) -> Result<AnyNic, OpenError> {
         match place.split_once(':') {
             Some(("shm", name)) => AnyNic::open("shm", name),
-            Some(("udp" | "eth" | "xdp", _)) => AnyNic::open("eth", place),
+            Some(("udp" | "eth" | "xdp" | "agent", _)) => AnyNic::open("eth", place),
             _ => Err(OpenError::Name(format!(
                 "\"{place}\" is no place for a NIC: shm:NAME, udp:ADDRESS:PORT with an address of this host's, \
-                 eth:DEVICE, or xdp:DEVICE"
+                 eth:DEVICE, xdp:DEVICE, or agent:NAME"
             ))),
         }
     }

@@ -72,6 +72,16 @@ pub fn keep_capabilities(kept: &[u32]) -> Result<()> {
     sys!(capset, header.as_ptr(), data.as_ptr()).map(drop)
 }
 
+/// The calling thread, which is to be the only one of its process, becomes another user for good, with that group and no other.
+///
+/// # Errors
+/// What the kernel says: it takes `CAP_SETUID` and `CAP_SETGID`.
+pub fn become_user(uid: u32, gid: u32) -> Result<()> {
+    sys!(setgroups, 0usize, 0usize)?;
+    sys!(setresgid, gid, gid, gid)?;
+    sys!(setresuid, uid, uid, uid).map(drop)
+}
+
 /// Puts the capabilities of the calling thread to use, or sets them aside: it has them still, and the kernel grants nothing by
 /// them.
 ///

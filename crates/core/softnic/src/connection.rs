@@ -28,9 +28,14 @@ impl<D: Driver> Listener<D> {
         found.map(|found| self.connection(found))
     }
 
-    pub(crate) fn wait(&self, deadline: Deadline) -> Option<SoftConnection<D>> {
-        let found = self.driver.wait_for_request(deadline, |world| take(world, self.waiter));
-        found.map(|found| self.connection(found))
+    /// # Errors
+    /// [`ConnectError::Timeout`]; [`ConnectError::NotReachable`] when the network is gone.
+    pub(crate) fn wait(&self, deadline: Deadline) -> Result<SoftConnection<D>, ConnectError> {
+        let found = self.driver.wait_for_request(deadline, |world| {
+            let found = take(world, self.waiter).map(Ok);
+            found.or_else(|| world.is_there().err().map(Err))
+        });
+        found.unwrap_or(Err(ConnectError::Timeout)).map(|found| self.connection(found))
     }
 
     fn connection(&self, (request, remote, attributes): Found) -> SoftConnection<D> {
@@ -42,8 +47,7 @@ impl<D: Driver> Listener<D> {
 type Found = (EndId, NetAddress, ViAttributes);
 
 fn take<M: Medium>(world: &mut World<M>, waiter: WaiterId) -> Option<Found> {
-    let id = world.waiters.get(&waiter)?.request?;
-    world.waiters.remove(&waiter);
+    let id = world.take_request(waiter)?;
     let request = world.incoming.get(&id)?.request.as_ref()?;
     Some((id, request.local.clone(), request.attributes))
 }

@@ -3,6 +3,9 @@
 use crate::medium::{Medium, Purpose, Timer};
 use crate::world::World;
 use sovia_link::wire::Packet;
+use via::error::ConnectError;
+
+const GONE: ConnectError = ConnectError::NotReachable("the network is gone");
 
 impl<M: Medium> World<M> {
     /// A frame has come to a node of this world. What is wrong with it is counted. What is right with it may be left
@@ -24,6 +27,33 @@ impl<M: Medium> World<M> {
             Purpose::Poke(vi, attempt) => self.poke_again(vi, attempt),
             Purpose::Expire(vi, attempt) => self.expire_attempt(vi, attempt),
         }
+    }
+
+    /// The network is gone for good: connections are lost, requests are over, and none is made any more.
+    pub fn network_gone(&mut self) {
+        if core::mem::replace(&mut self.is_gone, true) {
+            return;
+        }
+        let asked: Vec<_> = self.incoming.iter().map(|(id, it)| (*id, it.from)).collect();
+        for (id, from) in asked {
+            self.cancelled(from, id);
+            self.settle(id, false);
+        }
+        let conns: Vec<_> = self.conns.keys().copied().collect();
+        conns.into_iter().for_each(|id| self.hopeless(id));
+        let vis: Vec<_> = self.vis.keys().copied().collect();
+        for id in vis {
+            self.finish(id, Err(GONE));
+        }
+        // Those that wait for requests, too.
+        self.news = true;
+        self.requests = true;
+    }
+
+    /// # Errors
+    /// [`ConnectError::NotReachable`] once the network is gone.
+    pub(crate) fn is_there(&self) -> Result<(), ConnectError> {
+        if self.is_gone { Err(GONE) } else { Ok(()) }
     }
 
     fn packet(&mut self, from: M::Node, at: M::Node, packet: Packet<&[u8]>) {

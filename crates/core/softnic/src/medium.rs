@@ -5,6 +5,7 @@ use core::fmt::Debug;
 use sovia_link::Time;
 use sovia_link::wire::{EndId, Packet};
 use std::time::Instant;
+use via::NetAddress;
 
 /// The network below a world. Frames that come and timers that go off are handed to the world by whatever drives
 /// it ([`crate::World::frame`], [`crate::World::timer`]).
@@ -38,6 +39,12 @@ pub trait Medium: Debug + Send + 'static {
     /// is sent when they are through. Streams then wait for [`crate::World::catch_up`].
     fn is_receiving(&self) -> bool {
         false
+    }
+
+    /// Connections may be asked for at an address of this world, or not any more; as often the one as the other. For a medium
+    /// whose nodes share an address with other worlds.
+    fn listen(&mut self, address: &NetAddress, listens: bool) {
+        let _ = (address, listens);
     }
 
     /// Something that has happened, for a log.

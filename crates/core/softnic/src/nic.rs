@@ -224,6 +224,6 @@ impl<D: Driver> Nic for SoftNic<D> {
         timeout: Option<Duration>,
     ) -> Result<SoftConnection<D>, ConnectError> {
         let deadline = self.driver.deadline(timeout);
-        self.listen(local)?.wait(deadline).ok_or(ConnectError::Timeout)
+        self.listen(local)?.wait(deadline)
     }
 }

@@ -3,7 +3,7 @@
 //! What happens to each frame follows from a seed and from the order of the calls alone, so that a failure can be
 //! repeated. Time is no part of it: a delay is a number of flushes.
 
-use crate::{Address, Counters, Descriptors, Error, Port, Refused};
+use crate::{Address, Counters, Descriptors, Error, Listens, Port, Refused};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use std::collections::VecDeque;
@@ -204,5 +204,17 @@ impl<P: Port> Port for Impaired<P> {
 
     fn describe(&self) -> String {
         format!("{}, with faults of seed {}", self.within.describe(), self.faults.seed)
+    }
+
+    fn about_to_sleep(&mut self) -> bool {
+        self.within.about_to_sleep()
+    }
+
+    fn listen(&mut self, discriminator: &[u8], listens: Listens) {
+        self.within.listen(discriminator, listens);
+    }
+
+    fn prefix(&self) -> Option<u16> {
+        self.within.prefix()
     }
 }

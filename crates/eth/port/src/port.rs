@@ -57,6 +57,85 @@ pub trait Port {
 
     /// The mode that is really in use, for people.
     fn describe(&self) -> String;
+
+    /// A thread is about to sleep on [`descriptors`](Port::descriptors): from now on frames that come make them readable. False
+    /// if it must look once more instead.
+    fn about_to_sleep(&mut self) -> bool {
+        true
+    }
+
+    /// Whether connections may be asked for at that discriminator of this port's address. Of ports that share an address the first
+    /// that listens at one has it.
+    fn listen(&mut self, discriminator: &[u8], listens: Listens) {
+        let _ = (discriminator, listens);
+    }
+
+    /// The first 16 bits that names of ends have which send by this port, where it shares its address with other ports: frames
+    /// to its own address go by the port as well.
+    fn prefix(&self) -> Option<u16> {
+        None
+    }
+}
+
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn frame_max(&self) -> usize {
+        (**self).frame_max()
+    }
+
+    fn slot(&mut self) -> Option<&mut [u8]> {
+        (**self).slot()
+    }
+
+    fn commit(&mut self, len: usize, to: &Address) -> Result<(), Refused> {
+        (**self).commit(len, to)
+    }
+
+    fn flush(&mut self) -> Result<usize, Error> {
+        (**self).flush()
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, Error> {
+        (**self).receive(take)
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        (**self).check()
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        (**self).descriptors()
+    }
+
+    fn counters(&mut self) -> Counters {
+        (**self).counters()
+    }
+
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+
+    fn about_to_sleep(&mut self) -> bool {
+        (**self).about_to_sleep()
+    }
+
+    fn listen(&mut self, discriminator: &[u8], listens: Listens) {
+        (**self).listen(discriminator, listens);
+    }
+
+    fn prefix(&self) -> Option<u16> {
+        (**self).prefix()
+    }
+}
+
+/// Whether a port listens at a discriminator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listens {
+    /// It does.
+    Now,
+    /// It does not, and may do so again soon.
+    Again,
+    /// It does not any more.
+    Never,
 }
 
 /// The descriptors of a port, valid as long as it lives.

@@ -5,7 +5,8 @@ const LAYERS: &[&[&str]] = &[
     &["address"],
     &["port"],
     &["batch", "device", "ethernet"],
-    &["udp", "packet", "xdp", "impair"],
+    &["udp", "packet", "xdp", "agent", "impair"],
+    &["place"],
 ];
 
 #[test]

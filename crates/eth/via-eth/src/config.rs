@@ -2,17 +2,13 @@
 
 use crate::ether::Ether;
 use crate::nic::EthNic;
-use crate::place::{Place, host_of};
 use crate::registry::{self, Found};
 use crate::wire::Wire;
 use core::time::Duration;
 use sovia_link::stream::{Control, Timing};
 use sovia_link::wire::{Checksum, OVERHEAD};
 use sovia_port::impair::{Faults, Impaired};
-use sovia_port::packet::{self, Packet};
-use sovia_port::udp::{FRAME_MAX, Udp};
-use sovia_port::xdp::{self, Xdp};
-use sovia_port::{Address, Port};
+use sovia_port::{Address, Frames, Opened, Place, Port};
 use sovia_softnic::Description;
 
 /// How a NIC speaks to others.
@@ -80,35 +76,16 @@ impl Config {
     /// # Errors
     /// [`OpenError`]
     pub fn open(&self) -> Result<EthNic, OpenError> {
-        let refused = |why| OpenError::Port { place: self.place.clone(), why };
-        let mut frame_max = None;
-        let (port, address) = match &self.place {
-            Place::Udp(own) => {
-                let mut port = Udp::open(*own).map_err(refused)?;
-                let own = Address::Udp(port.own());
-                // Until a path is known to take more.
-                frame_max = Some(port.frame_max());
-                port.set_frame_max(FRAME_MAX);
-                (self.impaired(port), own)
-            }
-            Place::Device(device) => {
-                let port = Packet::open(&packet::Config::new(device)).map_err(refused)?;
-                let own = Address::Mac(port.own());
-                (self.impaired(port), own)
-            }
-            Place::Xdp(device) => {
-                let port = Xdp::open(&xdp::Config::new(device)).map_err(refused)?;
-                let own = Address::Mac(port.own());
-                (self.impaired(port), own)
-            }
-        };
-        let frame_max = frame_max.unwrap_or(port.frame_max());
-        if frame_max < LEAST {
+        let opened = self.place.open(Frames::Longest);
+        let Opened { port, own: address, link_checks, sure } =
+            opened.map_err(|why| OpenError::Port { place: self.place.clone(), why })?;
+        let port = self.impaired(port);
+        if sure < LEAST {
             return Err(OpenError::FrameMax(self.place.clone()));
         }
-        let mtu = u32::try_from(frame_max - OVERHEAD).unwrap_or(u32::MAX);
+        let mtu = u32::try_from(sure - OVERHEAD).unwrap_or(u32::MAX);
         let (window, control, timing) = (self.window, self.control, self.timing);
-        let checksum = self.place.checksum();
+        let checksum = if link_checks { Checksum::Link } else { Checksum::Crc };
         let probes = true;
         let engine = sovia_softnic::Config { mtu, probes, window, control, timing, checksum };
         // Faults damage frames behind the checksum of whatever is below.
@@ -136,7 +113,7 @@ impl Config {
     }
 
     fn on(&self, wire: Wire, address: Address) -> EthNic {
-        let (name, host) = (self.place.to_string(), host_of(&address));
+        let (name, host) = (self.place.to_string(), address.host());
         let description = Description {
             name: &name,
             address: &host,
@@ -147,10 +124,10 @@ impl Config {
         EthNic::open(wire, address, &description)
     }
 
-    fn impaired(&self, port: impl Port + Send + 'static) -> Box<dyn Port + Send> {
+    fn impaired(&self, port: Box<dyn Port + Send>) -> Box<dyn Port + Send> {
         match self.faults {
             Some(faults) => Box::new(Impaired::new(port, faults)),
-            None => Box::new(port),
+            None => port,
         }
     }
 }

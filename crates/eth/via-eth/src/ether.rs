@@ -1,6 +1,6 @@
 //! A port, the clock and the timers, as the medium of the engine.
 
-use crate::place::address_of;
+use crate::listening::Listening;
 use core::cell::Cell;
 use core::cmp::Reverse;
 use core::fmt;
@@ -10,6 +10,7 @@ use sovia_port::udp::Udp;
 use sovia_port::{Address, Descriptors, Error, Port};
 use sovia_softnic::{Medium, Timer};
 use std::collections::{BinaryHeap, VecDeque};
+use via::NetAddress;
 
 /// A port with its clock.
 pub struct Ether {
@@ -21,6 +22,10 @@ pub struct Ether {
     checksum: Checksum,
     /// The port has refused to work, and has not been asked since.
     has_failed: bool,
+    /// It never works again.
+    is_gone: bool,
+    /// The first bits of ends' names, where others have the same address.
+    prefix: Option<u16>,
     /// The kernel had no room for all frames.
     is_full: bool,
     /// The time, if it has been looked at since the lock was taken.
@@ -32,6 +37,8 @@ pub struct Ether {
     local: VecDeque<Vec<u8>>,
     /// Frames to send when the port is back.
     held: Vec<(Address, Vec<u8>)>,
+    /// At which discriminators the port listens, and for how many waits.
+    listening: Listening,
     /// Buffers for frames.
     spare: Vec<Vec<u8>>,
     /// How often the timers were not looked at in a row.
@@ -54,16 +61,19 @@ impl Ether {
     pub(crate) fn new(port: Box<dyn Port + Send>, address: Address, checksum: Checksum) -> Ether {
         Ether {
             descriptors: port.descriptors(),
+            prefix: port.prefix(),
             port: Some(port),
             address,
             checksum,
             has_failed: false,
+            is_gone: false,
             is_full: false,
             now: Cell::new(None),
             timers: BinaryHeap::new(),
             ready: VecDeque::new(),
             local: VecDeque::new(),
             held: Vec::new(),
+            listening: Listening::default(),
             spare: Vec::new(),
             unlooked: 0,
         }
@@ -80,6 +90,16 @@ impl Ether {
     /// Whether the port has refused to work: its frames are then not worth waiting for.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed
+    }
+
+    /// Whether it never works again.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// A thread is about to sleep on the port's descriptors; false if it is to look once more instead.
+    pub(crate) fn about_to_sleep(&mut self) -> bool {
+        self.is_gone || self.port.as_mut().is_none_or(|port| port.about_to_sleep())
     }
 
     /// Whether frames wait for room in the kernel.
@@ -110,6 +130,14 @@ impl Ether {
             self.put(&to, &frame);
             self.give_back(frame);
         }
+        self.tell_listening();
+    }
+
+    /// Tells the port at which discriminators it listens from now on.
+    fn tell_listening(&mut self) {
+        if let Some(port) = &mut self.port {
+            self.listening.tell(|discriminator, listens| port.listen(discriminator, listens));
+        }
     }
 
     /// What the port has been asked to do has come to that.
@@ -123,7 +151,9 @@ impl Ether {
 
     /// Asks whether the port works, where its device may have changed.
     pub(crate) fn ask(&mut self) {
-        self.has_failed = self.port.as_mut().is_some_and(|port| port.check().is_err());
+        let health = self.port.as_mut().map_or(Ok(()), |port| port.check());
+        self.is_gone |= health == Err(Error::Gone);
+        self.has_failed = self.is_gone || health.is_err();
     }
 
     /// Where the port's buffer is full, the kernel may have room.
@@ -208,7 +238,7 @@ impl Medium for Ether {
     }
 
     fn send<B: AsRef<[u8]>>(&mut self, _from: Address, to: Address, packet: &Packet<B>) {
-        if to != self.address && self.port.is_some() {
+        if (to != self.address || self.prefix.is_some()) && self.port.is_some() {
             // Frames that go together may pass where one alone does not: the next device cuts them, or none does.
             let is_alone = matches!(packet, Packet::Probe { .. });
             if is_alone {
@@ -228,7 +258,7 @@ impl Medium for Ether {
         }
         let mut frame = self.spare.pop().unwrap_or_default();
         packet.emit_for(&mut frame, self.checksum);
-        if to == self.address {
+        if to == self.address && self.prefix.is_none() {
             self.local.push_back(frame);
         } else {
             self.held.push((to, frame));
@@ -236,8 +266,12 @@ impl Medium for Ether {
     }
 
     fn frame_max(&self, to: Address) -> Option<u32> {
+        let port = self.port.as_ref()?;
         match to {
-            Address::Udp(peer) => u32::try_from(Udp::frame_max_to(&peer).ok()?).ok(),
+            Address::Udp(peer) => {
+                let path = Udp::frame_max_to(&peer).ok()?;
+                u32::try_from(path.min(port.frame_max())).ok()
+            }
             Address::Mac(_) => None,
         }
     }
@@ -251,7 +285,7 @@ impl Medium for Ether {
     }
 
     fn find(&self, host: &[u8]) -> Option<Address> {
-        address_of(host, &self.address)
+        self.address.of_host(host)
     }
 
     /// Drawn by the kernel: a frame of an older connection names none of today's ends.
@@ -260,10 +294,21 @@ impl Medium for Ether {
             let mut bytes = [0; 8];
             // Where the kernel has no random bytes there is nothing safe to go on with.
             let drawn = sovia_sys::call::getrandom(&mut bytes);
-            let name = EndId(u64::from_ne_bytes(bytes));
+            let random = u64::from_ne_bytes(bytes);
+            let name = EndId(match self.prefix {
+                Some(prefix) => u64::from(prefix) << 48 | random >> 16,
+                None => random,
+            });
             if drawn == Ok(bytes.len()) && name != EndId::NONE {
                 return name;
             }
+        }
+    }
+
+    fn listen(&mut self, address: &NetAddress, listens: bool) {
+        if self.prefix.is_some() {
+            self.listening.count(&address.discriminator, listens);
+            self.tell_listening();
         }
     }
 

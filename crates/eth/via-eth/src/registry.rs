@@ -1,9 +1,8 @@
 //! The NICs of this process that may have others beside them.
 
 use crate::nic::EthNic;
-use crate::place::Place;
 use crate::wire::{WeakWire, Wire};
-use sovia_port::Address;
+use sovia_port::{Address, Place};
 use std::sync::{Mutex, PoisonError};
 
 /// A place, the wire there, and its address.
@@ -25,9 +24,16 @@ pub(crate) fn find_or_add<E>(
     open: impl FnOnce() -> Result<EthNic, E>,
 ) -> Result<Found, E> {
     let mut entries = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    entries.retain(|(_, wire, _)| wire.is_there());
-    let here = entries.iter().find(|(of, ..)| of == place);
-    if let Some((wire, address)) = here.and_then(|(_, wire, at)| Some((wire.find()?, *at))) {
+    let mut here = None;
+    entries.retain(|(of, wire, at)| {
+        let wire = wire.find();
+        let is_there = wire.is_some();
+        if of == place {
+            here = wire.map(|wire| (wire, *at));
+        }
+        is_there
+    });
+    if let Some((wire, address)) = here {
         return Ok(Found::Here(wire, address));
     }
     let nic = open()?;

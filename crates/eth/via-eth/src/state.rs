@@ -4,6 +4,7 @@ use crate::ether::Ether;
 use crate::watch::Terms;
 use core::time::Duration;
 use sovia_link::Time;
+use sovia_port::Descriptors;
 use sovia_softnic::{Medium, World};
 
 /// Frames that are taken before their senders are told, while more come.
@@ -107,18 +108,25 @@ impl State {
             }
         }
         world.medium_mut().flush();
+        if world.medium().is_gone() {
+            world.network_gone();
+        }
     }
 
     /// What a thread waits for that sleeps on the port's descriptors until `until`, or the next timer.
-    pub(crate) fn terms(&self, until: Option<Time>) -> Terms {
-        let ether = self.world.medium();
-        let again = ether.has_failed().then(|| ether.now().after(FAILED));
-        let until = [until, ether.next_timer(), again].into_iter().flatten().min();
+    pub(crate) fn terms(&mut self, until: Option<Time>) -> Terms {
+        let ether = self.world.medium_mut();
+        let at_once = !ether.about_to_sleep();
+        let is_gone = ether.is_gone();
+        let again = (ether.has_failed() && !is_gone).then(|| ether.now().after(FAILED));
+        let until = [until, ether.next_timer(), again, at_once.then(|| ether.now())];
+        let descriptors = ether.descriptors();
         Terms {
-            descriptors: ether.descriptors(),
+            // What tells of a port that is gone does so for ever.
+            descriptors: Descriptors { news: descriptors.news.filter(|_| !is_gone), ..descriptors },
             frames: !ether.has_failed(),
             room: ether.is_full() && !ether.has_failed(),
-            until,
+            until: until.into_iter().flatten().min(),
         }
     }
 

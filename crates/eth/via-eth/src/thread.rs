@@ -33,6 +33,9 @@ fn run(shared: &Shared) {
         driven = state.driven;
         if looks >= SPINNING {
             state.own = Own::Awake;
+            // No thread sleeps on the descriptors, which would tell.
+            state.woken(true);
+            state.settle();
             shared.leave(state);
             shared.bell.sleep(heard, Some(NAP_NS));
         } else if state.watcher.is_some() {

@@ -22,12 +22,10 @@ struct Handle(Arc<Shared>);
 pub(crate) struct WeakWire(Weak<Handle>);
 
 impl WeakWire {
-    pub(crate) fn is_there(&self) -> bool {
-        self.0.strong_count() > 0
-    }
-
+    /// The wire, unless its network is gone.
     pub(crate) fn find(&self) -> Option<Wire> {
-        self.0.upgrade().map(Wire)
+        let wire = self.0.upgrade().map(Wire)?;
+        wire.is_there().then_some(wire)
     }
 }
 
@@ -71,6 +69,16 @@ impl Wire {
 
     pub(crate) fn downgrade(&self) -> WeakWire {
         WeakWire(Arc::downgrade(&self.0))
+    }
+
+    /// Whether its network is there still, as far as is known.
+    fn is_there(&self) -> bool {
+        let mut state = self.shared().lock();
+        state.woken(true);
+        state.settle();
+        let is_there = !state.world.medium().is_gone();
+        self.shared().leave(state);
+        is_there
     }
 
     fn shared(&self) -> &Shared {

@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["place", "watch"],
+    &["listening", "station", "watch"],
     &["ether"],
     &["state"],
     &["shared"],

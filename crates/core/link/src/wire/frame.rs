@@ -60,11 +60,11 @@ impl<T: AsRef<[u8]>> Frame<T> {
         Frame::checked_for(bytes, Checksum::Crc)
     }
 
-    /// A view of a whole frame, that has been checked here or by the link below.
+    /// A view of a frame that is only passed on: its version and its length are looked at, and whether it is damaged is not.
     ///
     /// # Errors
-    /// As [`Frame::checked`].
-    pub fn checked_for(bytes: T, link: Checksum) -> Result<Frame<T>, Malformed> {
+    /// [`Malformed::Version`], [`Malformed::Short`].
+    pub(super) fn passing(bytes: T) -> Result<Frame<T>, Malformed> {
         let frame = Frame { bytes };
         let all = frame.bytes.as_ref();
         let header = all.first_chunk::<HEADER>().ok_or(Malformed::Short)?;
@@ -74,6 +74,17 @@ impl<T: AsRef<[u8]>> Frame<T> {
         if frame.length() < HEADER || frame.length() > all.len() {
             return Err(Malformed::Short);
         }
+        Ok(frame)
+    }
+
+    /// A view of a whole frame, that has been checked here or by the link below.
+    ///
+    /// # Errors
+    /// As [`Frame::checked`].
+    pub fn checked_for(bytes: T, link: Checksum) -> Result<Frame<T>, Malformed> {
+        let frame = Frame::passing(bytes)?;
+        let all = frame.bytes.as_ref();
+        let header = &all[..HEADER];
         match header[field::FLAGS] {
             UNCHECKED if link == Checksum::Crc => return Err(Malformed::Unchecked),
             // So that a changed flag alone turns no check off.
@@ -122,6 +133,11 @@ impl<T: AsRef<[u8]>> Frame<T> {
 }
 
 impl<'a> Frame<&'a [u8]> {
+    /// The frame without what a medium has put behind it.
+    pub(super) fn whole(&self) -> &'a [u8] {
+        &self.bytes[..self.length()]
+    }
+
     /// What follows the header, for as long as the bytes are there.
     pub(super) fn into_body(self) -> &'a [u8] {
         &self.bytes[HEADER..self.length()]

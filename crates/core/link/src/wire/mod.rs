@@ -14,6 +14,7 @@ mod malformed;
 mod meeting;
 mod packet;
 mod part;
+mod passing;
 mod report;
 
 pub use frame::{Checksum, EndId, Frame, HEADER, seal};
@@ -23,4 +24,5 @@ pub use meeting::{Answer, Meeting, Request};
 pub(crate) use packet::STREAM_PART;
 pub use packet::{OVERHEAD, Packet, Word};
 pub use part::{Chunk, Operation, Part};
+pub use passing::Passing;
 pub use report::{Held, Report, Seen, Sending};

@@ -94,10 +94,10 @@ pub enum Packet<B> {
 /// A packet without bytes of a message.
 pub type Word = Packet<[u8; 0]>;
 
-const STREAM: u8 = 1;
-const ACK: u8 = 2;
-const DATAGRAM: u8 = 3;
-const GONE: u8 = 4;
+pub(super) const STREAM: u8 = 1;
+pub(super) const ACK: u8 = 2;
+pub(super) const DATAGRAM: u8 = 3;
+pub(super) const GONE: u8 = 4;
 const HELLO: u8 = 5;
 const PROBE: u8 = 6;
 const ECHO: u8 = 7;

@@ -14,7 +14,7 @@ impl<M: Medium> World<M> {
     /// Begins to connect an idle VI. What becomes of it is told by `outcome`.
     ///
     /// # Errors
-    /// [`ConnectError::State`].
+    /// [`ConnectError::State`], and [`ConnectError::NotReachable`] where the network is gone.
     pub(crate) fn begin(
         &mut self,
         id: ViId,
@@ -23,6 +23,7 @@ impl<M: Medium> World<M> {
         role: Role,
         deadline: Deadline,
     ) -> Result<(), ConnectError> {
+        self.is_there()?;
         let number = self.fresh();
         let Some(vi) = self.vis.get_mut(&id) else {
             return Err(ConnectError::InvalidParameter("no such VI"));
@@ -55,6 +56,7 @@ impl<M: Medium> World<M> {
         }
         if role != Role::Client {
             self.peers.add(&attempt.local, &attempt.remote, id);
+            self.net.listen(&attempt.local, true);
         }
         vi.attempt = Some(attempt);
         match role {
@@ -100,6 +102,7 @@ impl<M: Medium> World<M> {
         self.news = true;
         if attempt.role != Role::Client {
             self.peers.remove(&attempt.local, &attempt.remote, id);
+            self.net.listen(&attempt.local, false);
         }
         if let Some(Outgoing { node, to, .. }) =
             attempt.request.and_then(|request| self.outgoing.remove(&request))

@@ -3,12 +3,14 @@
 use crate::ids::WaiterId;
 use crate::medium::Medium;
 use crate::world::{Waiter, World};
+use sovia_link::wire::EndId;
 use via::NetAddress;
 
 impl<M: Medium> World<M> {
     /// Waits for a request to an address of a node.
     pub(crate) fn add_waiter(&mut self, node: M::Node, address: NetAddress) -> WaiterId {
         let id = WaiterId(self.fresh());
+        self.net.listen(&address, true);
         self.waiters.insert(id, Waiter { node, address, request: None });
         id
     }
@@ -20,10 +22,23 @@ impl<M: Medium> World<M> {
         self.waiters.iter().find(|(_, waiter)| fits(waiter)).map(|(&id, _)| id)
     }
 
+    /// Takes the request that has come for one, which waits no more.
+    pub(crate) fn take_request(&mut self, id: WaiterId) -> Option<EndId> {
+        let request = self.waiters.get(&id)?.request?;
+        self.forget_waiter(id);
+        Some(request)
+    }
+
     /// Does not wait any more. A request that the program has not looked at is rejected.
     pub(crate) fn remove_waiter(&mut self, id: WaiterId) {
-        if let Some(request) = self.waiters.remove(&id).and_then(|waiter| waiter.request) {
+        if let Some(request) = self.forget_waiter(id) {
             self.turn_away(request);
         }
+    }
+
+    fn forget_waiter(&mut self, id: WaiterId) -> Option<EndId> {
+        let waiter = self.waiters.remove(&id)?;
+        self.net.listen(&waiter.address, false);
+        waiter.request
     }
 }

@@ -52,6 +52,8 @@ pub struct World<M: Medium> {
     pub(crate) news: bool,
     /// A request has come for a thread that waits for one.
     pub(crate) requests: bool,
+    /// The network is gone for good.
+    pub(crate) is_gone: bool,
     last_id: u64,
 }
 
@@ -123,6 +125,7 @@ impl<M: Medium> World<M> {
             jobs: Jobs { queue: VecDeque::new(), busy: false },
             news: false,
             requests: false,
+            is_gone: false,
             last_id: 0,
         }
     }

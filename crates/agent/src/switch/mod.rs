@@ -1,0 +1,334 @@
+//! A switch: the agent owns a port, and serves it to many programs, each of which has a NIC of its own behind it.
+//!
+//! The transport stays in the programs; what passes here are frames. A program has a pair of rings in memory that it shares with
+//! the agent alone (`sovia_port::agent`), and gives its connections' ends names that begin with a number of the agent's choosing: so
+//! the agent knows by a frame's header which program may send it, and which is to get it. What has no end yet, a request for a
+//! connection, goes to the program that listens at its discriminator.
+//!
+//! - `table`: where frames go, and which a program may send; `claims`: who listens where; `requests`: what is remembered of
+//!   requests. No clock, no call of the kernel's;
+//! - `program`: a program, its rings, its share; `members`: all of them, and what they say beside frames;
+//! - `closer`: closes what programs should not have sent; `privilege`: what the agent gives up;
+//! - here: the port, and whose turn it is.
+//!
+//! **Turns.** Each round takes so many bytes from each program (deficit round robin), and a batch of frames from the port. A
+//! program whose next frame finds no room in the port waits with it, and the next round begins with that program. A program that leaves
+//! no room in its own ring loses the frames that are for it, and no other's wait for that.
+//!
+//! **Sleep.** Where nothing has come for a while the agent announces in each program's ring that it sleeps, and waits in epoll; while
+//! it is busy no ring costs a system call.
+
+mod claims;
+mod closer;
+mod members;
+mod privilege;
+mod program;
+mod requests;
+mod table;
+
+use crate::{Error, SwitchConfig};
+use members::{Members, NEWS, PORT};
+use sovia_link::wire::{Checksum, Passing};
+use sovia_port::agent::ring::Geometry;
+use sovia_port::agent::said::socket_of;
+use sovia_port::{Address, Descriptors, Frames, Opened, Place, Port};
+use sovia_sys::seqpacket::Listener;
+use sovia_sys::{Errno, call, clock, poll};
+
+/// While the agent is busy it hears what is said beside frames each so many rounds.
+const ROUNDS: u32 = 64;
+/// What a frame costs its program more for which a program has to be looked for, or an answer to be made.
+const RARE: usize = 4 << 10;
+/// How long the agent looks before it sleeps, where there are processors for that (nanoseconds).
+const SPIN_NS: u64 = 20_000;
+/// It offers its processor to others after so many looks.
+const OFFERS: u32 = 32;
+/// Between two looks whether a port that does not work works again (nanoseconds).
+const FAILED_NS: u64 = 100_000_000;
+
+/// A switch that programs can find.
+pub(crate) struct Switch {
+    place: Place,
+    port: Box<dyn Port + Send>,
+    members: Members,
+    /// The program that has the first turn.
+    first: u16,
+    /// The port has refused to work, and has not been asked since.
+    has_failed: bool,
+    /// The port had no room for all frames.
+    is_full: bool,
+    /// What the port's descriptor is watched for.
+    watched: i32,
+    frame: Vec<u8>,
+    spin_ns: u64,
+}
+
+impl core::fmt::Debug for Switch {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Switch({})", self.place)
+    }
+}
+
+impl Switch {
+    /// # Errors
+    /// [`Error`].
+    pub(crate) fn open(config: &SwitchConfig) -> Result<Switch, Error> {
+        let unnamed = |errno| Error::Name(config.name.clone(), errno);
+        let name = socket_of(&config.name).ok_or(Errno::EINVAL).map_err(unnamed)?;
+        if matches!(config.place, Place::Agent(_)) {
+            return Err(Error::Place(config.place.clone()));
+        }
+        // Each program takes some.
+        call::raise_descriptor_limit();
+        let refused = |why| Error::Port(config.place.clone(), why);
+        let opened = config.place.open(Frames::Sure);
+        let Opened { port, own, link_checks, .. } = opened.map_err(refused)?;
+        let geometry = Geometry::of(port.frame_max());
+        let geometry = geometry.ok_or(Error::FrameMax(config.place.clone(), port.frame_max()))?;
+        // While it has its privileges: programs believe root, and their own user.
+        let listener = Listener::bind(&name).map_err(unnamed)?;
+        privilege::give_up(config.user).map_err(Error::Privileges)?;
+        closer::start().map_err(|_| Error::Kernel(Errno::EAGAIN))?;
+        let checksum = if link_checks { Checksum::Link } else { Checksum::Crc };
+        let members = Members::open(listener, config.users.clone(), (own, checksum, geometry));
+        let members = members.map_err(Error::Kernel)?;
+        let Descriptors { frames, room, news } = port.descriptors();
+        let watch = |fd, events, token| members.watch(fd, events, token).map_err(Error::Kernel);
+        watch(frames, libc::EPOLLIN, PORT)?;
+        if room != frames {
+            watch(room, libc::EPOLLOUT | libc::EPOLLET, PORT)?;
+        }
+        if let Some(news) = news {
+            watch(news, libc::EPOLLIN, NEWS)?;
+        }
+        Ok(Switch {
+            place: config.place.clone(),
+            port,
+            members,
+            first: 0,
+            has_failed: false,
+            is_full: false,
+            watched: libc::EPOLLIN,
+            frame: Vec::new(),
+            spin_ns: if call::cpus_allowed() > 1 { SPIN_NS } else { 0 },
+        })
+    }
+
+    /// Serves until the port is gone, or the kernel refuses to wait.
+    pub(crate) fn serve(&mut self) -> Error {
+        loop {
+            if let Err(error) = self.rounds() {
+                return error;
+            }
+            if let Err(error) = self.sleep() {
+                return error;
+            }
+        }
+    }
+
+    /// Rounds, until there has been nothing to do for a while.
+    fn rounds(&mut self) -> Result<(), Error> {
+        let (mut count, mut idle_since) = (0u32, None);
+        loop {
+            let busy = self.round()?;
+            count += 1;
+            if count.is_multiple_of(ROUNDS) {
+                self.hear(Some(0))?;
+            }
+            if busy {
+                idle_since = None;
+                continue;
+            }
+            let now = clock::now_ns();
+            if now.saturating_sub(*idle_since.get_or_insert(now)) >= self.spin_ns {
+                return Ok(());
+            }
+            if count.is_multiple_of(OFFERS) {
+                call::sched_yield();
+            }
+            core::hint::spin_loop();
+        }
+    }
+
+    /// Sleeps until something comes.
+    fn sleep(&mut self) -> Result<(), Error> {
+        self.watch_port();
+        let pause = match self.members.announce_sleep() {
+            true => self.has_failed.then_some(FAILED_NS),
+            false => Some(0),
+        };
+        let heard = self.hear(pause);
+        self.members.is_awake();
+        heard
+    }
+
+    /// Hears what is said beside frames.
+    fn hear(&mut self, pause: Option<u64>) -> Result<(), Error> {
+        self.members.hear(pause).map_err(Error::Kernel)?;
+        if core::mem::take(&mut self.members.has_news) || self.has_failed {
+            self.ask()?;
+        }
+        Ok(())
+    }
+
+    /// Asks whether the port works.
+    fn ask(&mut self) -> Result<(), Error> {
+        let health = self.port.check();
+        self.has_failed = health.is_err();
+        match health {
+            Err(sovia_port::Error::Gone) => Err(Error::Gone(self.place.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the port has been asked to do has come to that.
+    fn came<T>(&mut self, result: Result<T, sovia_port::Error>) -> Result<Option<T>, Error> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => self.ask().map(|()| None),
+        }
+    }
+
+    /// Watches the port for what is wanted of it: frames, and room where frames wait for that. One that does not work may be
+    /// readable for ever.
+    fn watch_port(&mut self) {
+        let Descriptors { frames, room, .. } = self.port.descriptors();
+        let for_room = if self.is_full && room == frames { libc::EPOLLOUT } else { 0 };
+        let wanted = if self.has_failed { 0 } else { libc::EPOLLIN | for_room };
+        let operation = match (self.watched, wanted) {
+            (old, new) if old == new => return,
+            (0, _) => libc::EPOLL_CTL_ADD,
+            (_, 0) => libc::EPOLL_CTL_DEL,
+            _ => libc::EPOLL_CTL_MOD,
+        };
+        let epoll = self.members.epoll.raw();
+        if poll::epoll_ctl(epoll, operation, frames, wanted as u32, PORT).is_ok() {
+            self.watched = wanted;
+        }
+    }
+
+    /// Each program has its turn, and the port; whether anything has come of it.
+    fn round(&mut self) -> Result<bool, Error> {
+        let (mut busy, mut next) = (false, self.first);
+        for _ in 0..self.members.count() {
+            let Some(number) = self.members.next_from(next) else { break };
+            next = number.wrapping_add(1);
+            busy |= self.turn(number);
+        }
+        busy |= self.receive()?;
+        busy |= self.say();
+        let flushed = self.port.flush();
+        if let Some(left) = self.came(flushed)? {
+            self.is_full = left > 0;
+        }
+        self.members.ring();
+        Ok(busy)
+    }
+
+    /// A program's turn; whether it has sent something.
+    fn turn(&mut self, number: u16) -> bool {
+        let mut busy = false;
+        let mut frame = core::mem::take(&mut self.frame);
+        self.members.with(number, |program| {
+            program.begin_turn();
+            Ok(())
+        });
+        while let Some(Some(to)) = self.members.with(number, |program| program.next(&mut frame)) {
+            let Some(more) = self.pass_on(number, to, &frame) else {
+                // It waits for the port, and comes first then.
+                self.first = number;
+                self.members.with(number, |program| {
+                    program.waits_for_port = true;
+                    Ok(())
+                });
+                break;
+            };
+            self.members.with(number, |program| {
+                program.done(frame.len(), more);
+                Ok(())
+            });
+            busy = true;
+        }
+        self.frame = frame;
+        busy
+    }
+
+    /// Passes a program's frame on, or drops it, and says what it has cost more than others; `None` if there is no room for it.
+    fn pass_on(&mut self, number: u16, to: Address, frame: &[u8]) -> Option<usize> {
+        let Ok((passing, frame)) = Passing::of(frame, self.members.checksum) else {
+            self.count(number, |lost| lost.malformed += 1);
+            return Some(0);
+        };
+        if to == self.members.own {
+            let is_rare = self.members.hear_for(&passing);
+            let goes =
+                self.members.may_send(number, &passing) && self.members.arrive(to, &passing, frame);
+            return Some(if goes && !is_rare { 0 } else { RARE });
+        }
+        if self.has_failed {
+            self.count(number, |lost| lost.unsendable += 1);
+            return Some(0);
+        }
+        if self.port.slot().is_none() {
+            let _ = self.port.flush();
+        }
+        let room = self.port.slot()?;
+        let is_rare = self.members.hear_for(&passing);
+        if !self.members.may_send(number, &passing) {
+            return Some(RARE);
+        }
+        let sent = match room.get_mut(..frame.len()) {
+            Some(room) => {
+                room.copy_from_slice(frame);
+                self.port.commit(frame.len(), &to).is_ok()
+            }
+            None => false,
+        };
+        if !sent {
+            self.count(number, |lost| lost.unsendable += 1);
+        }
+        Some(if is_rare { RARE } else { 0 })
+    }
+
+    fn count(&mut self, number: u16, count: impl FnOnce(&mut program::Lost)) {
+        self.members.with(number, |program| {
+            count(&mut program.lost);
+            Ok(())
+        });
+    }
+
+    /// Gives frames that have come to the programs that they are for; whether there were some.
+    fn receive(&mut self) -> Result<bool, Error> {
+        if self.has_failed {
+            return Ok(false);
+        }
+        let members = &mut self.members;
+        let received = self.port.receive(&mut |from, frame| {
+            // One from the own address has not been sent from here: no port brings its own frames.
+            if let Ok((passing, frame)) = Passing::of(frame, members.checksum)
+                && *from != members.own
+            {
+                members.hear_for(&passing);
+                members.arrive(*from, &passing, frame);
+            }
+        });
+        Ok(self.came(received)?.is_some_and(|count| count > 0))
+    }
+
+    /// Says what the agent has to say by itself; whether there was something.
+    fn say(&mut self) -> bool {
+        let mut busy = false;
+        let mut frame = core::mem::take(&mut self.frame);
+        while self.has_failed || self.port.slot().is_some() {
+            let Some(to) = self.members.next_said(&mut frame) else { break };
+            busy = true;
+            if let Some(room) = self.port.slot().and_then(|room| room.get_mut(..frame.len())) {
+                room.copy_from_slice(&frame);
+                // As any frame it may be lost.
+                let _ = self.port.commit(frame.len(), &to);
+            }
+        }
+        self.frame = frame;
+        busy
+    }
+}

@@ -1,0 +1,174 @@
+//! A program: its rings, its socket, its share.
+
+use super::closer;
+use sovia_port::Address;
+use sovia_port::agent::ring::{self, Broken, Consumer, Geometry, Producer};
+use sovia_port::agent::said::{FromAgent, SAID_MAX, Welcome};
+use sovia_sys::seqpacket::Packets;
+use sovia_sys::{Errno, call};
+
+/// What a program may send in its turn, in bytes. What is longer waits until several turns together allow it.
+const QUANTUM: usize = 16 << 10;
+/// What a frame costs beside its bytes.
+const EACH: usize = 64;
+
+/// A program that the agent serves.
+#[derive(Debug)]
+pub(super) struct Program {
+    packets: Packets,
+    pub(super) uid: u32,
+    pub(super) hears: Consumer,
+    tells: Producer,
+    /// What it may send still.
+    credit: usize,
+    /// Its next frame waits for room in the port.
+    pub(super) waits_for_port: bool,
+    /// Frames have been put in its ring since it was last rung, if it slept.
+    is_to_ring: bool,
+    pub(super) lost: Lost,
+}
+
+/// Frames that were dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Lost {
+    /// The program was not allowed to send them.
+    pub(super) forged: u64,
+    /// They were none.
+    pub(super) malformed: u64,
+    /// The port does not work, or does not take them.
+    pub(super) unsendable: u64,
+    /// The program had left no room for them.
+    pub(super) untaken: u64,
+}
+
+/// Why a program is served no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Ended {
+    #[error("it has gone")]
+    Gone,
+    #[error("its memory holds what it cannot have put there rightly")]
+    Broken,
+    #[error("what it says is no message")]
+    Nonsense,
+    #[error("it listens at too many discriminators")]
+    Discriminators,
+}
+
+impl From<Broken> for Ended {
+    fn from(Broken: Broken) -> Ended {
+        Ended::Broken
+    }
+}
+
+impl Program {
+    /// Serves the program at the other end of that socket: it is told its terms, and has the memory.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn serve(
+        packets: Packets,
+        uid: u32,
+        (prefix, link_checks, own): (u16, bool, Address),
+        geometry: Geometry,
+    ) -> sovia_sys::Result<Program> {
+        let (hears, tells, memory) = ring::make(geometry)?;
+        let welcome = Welcome { prefix, link_checks, own, geometry };
+        packets.send(&FromAgent::Welcome(welcome).encode(), &[memory.raw()])?;
+        Ok(Program {
+            packets,
+            uid,
+            hears,
+            tells,
+            credit: 0,
+            waits_for_port: false,
+            is_to_ring: false,
+            lost: Lost::default(),
+        })
+    }
+
+    /// The socket's descriptor.
+    pub(super) fn raw(&self) -> i32 {
+        self.packets.raw()
+    }
+
+    /// Takes its next message; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Ended`].
+    pub(super) fn hear<'a>(
+        &self,
+        bytes: &'a mut [u8; SAID_MAX + 32],
+    ) -> Result<Option<&'a [u8]>, Ended> {
+        closer::now_of(self.uid);
+        match self.packets.receive(bytes) {
+            Ok(received) if received.len == 0 => Err(Ended::Gone),
+            Ok(received) if received.truncated || !received.fds.is_empty() => Err(Ended::Nonsense),
+            Ok(received) => Ok(Some(&bytes[..received.len])),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(_) => Err(Ended::Gone),
+        }
+    }
+
+    /// Its turn begins.
+    pub(super) fn begin_turn(&mut self) {
+        self.waits_for_port = false;
+        // One that has nothing to send saves nothing up.
+        if self.hears.is_empty() {
+            self.credit = 0;
+        } else {
+            self.credit += QUANTUM;
+        }
+    }
+
+    /// Its next frame, copied, and where that is to go, if its turn allows it.
+    ///
+    /// # Errors
+    /// [`Ended::Broken`].
+    pub(super) fn next(&self, frame: &mut Vec<u8>) -> Result<Option<Address>, Ended> {
+        let to = self.hears.peek(frame)?;
+        Ok(to.filter(|_| frame.len() + EACH <= self.credit))
+    }
+
+    /// Its next frame, of that many bytes, has been dealt with, at some cost beyond that of others.
+    pub(super) fn done(&mut self, len: usize, more: usize) {
+        self.credit = self.credit.saturating_sub(len + EACH + more);
+        self.hears.advance();
+    }
+
+    /// Puts a frame in its ring, where that has so many slots free and one more.
+    ///
+    /// # Errors
+    /// [`Ended::Broken`].
+    pub(super) fn tell(&mut self, from: &Address, frame: &[u8], spared: u32) -> Result<(), Ended> {
+        if self.tells.has_room(spared + 1)? && self.tells.put(from, frame)? {
+            self.is_to_ring = true;
+        } else {
+            self.lost.untaken += 1;
+        }
+        Ok(())
+    }
+
+    /// Rings it if it sleeps and there are frames for it.
+    pub(super) fn ring(&mut self) {
+        if core::mem::take(&mut self.is_to_ring) && self.tells.is_to_ring() {
+            // Where there is no room it has not taken earlier ones, and will look.
+            let _ = self.packets.send(&FromAgent::Bell.encode(), &[]);
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        take_leave(&self.packets, self.uid);
+    }
+}
+
+/// Empties a socket of a user's program, to which nothing can be sent any more: what lay there would be closed with it.
+pub(super) fn take_leave(packets: &Packets, uid: u32) {
+    closer::now_of(uid);
+    packets.shutdown();
+    // A message without bytes is told from the end by its sender's credentials.
+    let _ = call::setsockopt(packets.raw(), libc::SOL_SOCKET, libc::SO_PASSCRED, &1i32);
+    let mut bytes = [0; SAID_MAX];
+    while packets.receive(&mut bytes).is_ok_and(|received| received.credentials.is_some()) {}
+}

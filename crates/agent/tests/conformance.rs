@@ -1,0 +1,114 @@
+//! The suite of the VI core between programs whose ports are agents': two agents over UDP, two over a pair of Ethernet devices in
+//! a network namespace of this process's, two programs of one agent, one NIC; and with frames that are lost, doubled, reordered,
+//! delayed and damaged.
+
+mod common;
+
+use common::{agent, name};
+use core::time::Duration;
+use std::process::Command;
+use std::sync::OnceLock;
+use via_conformance::Case;
+use via_conformance::run::{Verdict, conclude, in_threads, trials};
+use via_eth::{Config, EthNic, Faults, Place};
+
+/// A watchdog.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Five frames in a hundred each.
+const BAD: Faults = Faults {
+    lost: 50_000,
+    duplicated: 50_000,
+    reordered: 50_000,
+    delayed: 50_000,
+    corrupted: 50_000,
+    flushes: 4,
+    seed: 0,
+};
+
+/// How the two roles reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Each by an agent of its own.
+    Two,
+    /// Both by one.
+    One,
+    /// Both have the same NIC.
+    Within,
+}
+
+/// Two agents for all cases: they share nothing but the agents.
+fn agents(kind: &str) -> &'static [String; 2] {
+    static UDP: OnceLock<[String; 2]> = OnceLock::new();
+    static ETH: OnceLock<[String; 2]> = OnceLock::new();
+    let start = |place: &str| {
+        let name = name();
+        agent(&name, place).expect("an agent could be started before");
+        name
+    };
+    match kind {
+        "udp" => UDP.get_or_init(|| [start("udp:127.0.0.1:0"), start("udp:127.0.0.1:0")]),
+        _ => ETH.get_or_init(|| [start("eth:one"), start("eth:other")]),
+    }
+}
+
+fn play(case: &Case<EthNic>, kind: &'static str, way: Way, faults: Option<Faults>) -> Verdict {
+    let agents = agents(kind);
+    let config =
+        move |agent: &String| Config { faults, ..Config::new(Place::Agent(agent.clone())) };
+    let first = config(&agents[0]).open().expect("the agent serves this user");
+    // Cases run at the same time, at one address.
+    static CASES: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let number = CASES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let server = first.address(format!("server {number}").as_bytes());
+    in_threads(case, PATIENCE, move |role| {
+        let nic = match way {
+            _ if role == "server" => config(&agents[0]).open_beside(&first),
+            Way::Within => config(&agents[0]).open_beside(&first),
+            Way::One => config(&agents[0]).open().expect("the agent serves this user"),
+            Way::Two => config(&agents[1]).open().expect("the agent serves this user"),
+        };
+        (nic, server.clone())
+    })
+}
+
+/// Runs `ip`; what it complains of.
+fn ip(arguments: &str) -> Result<(), String> {
+    let output = Command::new("ip").args(arguments.split(' ')).output();
+    let output = output.map_err(|why| format!("the program ip: {why}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if output.status.success() { Ok(()) } else { Err(format!("ip {arguments}: {said}")) }
+}
+
+/// Whether this process may have devices and ports on them.
+fn devices() -> Result<(), String> {
+    sovia_sys::netns::fresh().map_err(|why| format!("no network namespace can be made: {why}"))?;
+    ip("link set lo up")?;
+    ip("link add one type veth peer name other")?;
+    ip("link set one up")?;
+    ip("link set other up")?;
+    Place::Device("one".into()).open(sovia_port::Frames::Sure).map(drop).map_err(|why| why.to_string())
+}
+
+fn main() {
+    let mut kinds = vec!["udp"];
+    // Threads that are started later are in the namespace as well.
+    match devices() {
+        Ok(()) => kinds.push("eth"),
+        Err(why) => println!("SKIPPED: eth: {why}"),
+    }
+    let mut all = Vec::new();
+    for kind in kinds {
+        let mut way = |name: &str, way, faults| {
+            let play = move |case: &Case<EthNic>| play(case, kind, way, faults);
+            all.extend(trials(&format!("{kind}::{name}"), play));
+        };
+        way("two_agents", Way::Two, None);
+        way("one_agent", Way::One, None);
+        if kind == "udp" {
+            way("within_a_nic", Way::Within, None);
+            way("bad_network", Way::Two, Some(BAD));
+        }
+    }
+    conclude(all);
+}
