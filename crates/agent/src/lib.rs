@@ -25,6 +25,8 @@
 
 mod bundle;
 mod connection;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod hosts;
 mod nic;
 mod numbers;

@@ -7,6 +7,8 @@ const LAYERS: &[&[&str]] = &[
     &["bundle", "program"],
     &["connection"],
     &["nic", "switch"],
+    // The way in for a fuzzer, in builds that are made for one.
+    &["fuzzing"],
 ];
 
 #[test]

@@ -33,6 +33,8 @@ mod counters;
 mod credit;
 mod device;
 mod event;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod incoming;
 mod lane;
 mod link;

@@ -14,6 +14,8 @@
 //! - `key`: the keys; `peers`: which agents are known; `secure`: what is said, sealed; `terms`: what is said first;
 //! - `talk`: one conversation; `retry`: when one is tried.
 
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod key;
 mod peers;
 mod retry;
