@@ -39,10 +39,10 @@ use sovia_sys::{Errno, call, clock, poll};
 const ROUNDS: u32 = 64;
 /// What a frame costs its program more for which a program has to be looked for, or an answer to be made.
 const RARE: usize = 4 << 10;
-/// How long the agent looks before it sleeps, where there are processors for that (nanoseconds).
+/// How long the agent looks before it sleeps (nanoseconds), and with how many processors. With fewer it would look in a program's
+/// place that is about to send.
 const SPIN_NS: u64 = 20_000;
-/// It offers its processor to others after so many looks.
-const OFFERS: u32 = 32;
+const PROCESSORS: u32 = 3;
 /// Between two looks whether a port that does not work works again (nanoseconds).
 const FAILED_NS: u64 = 100_000_000;
 
@@ -110,7 +110,7 @@ impl Switch {
             is_full: false,
             watched: libc::EPOLLIN,
             frame: Vec::new(),
-            spin_ns: if call::cpus_allowed() > 1 { SPIN_NS } else { 0 },
+            spin_ns: if call::cpus_allowed() >= PROCESSORS { SPIN_NS } else { 0 },
         })
     }
 
@@ -142,9 +142,6 @@ impl Switch {
             let now = clock::now_ns();
             if now.saturating_sub(*idle_since.get_or_insert(now)) >= self.spin_ns {
                 return Ok(());
-            }
-            if count.is_multiple_of(OFFERS) {
-                call::sched_yield();
             }
             core::hint::spin_loop();
         }

@@ -1,0 +1,70 @@
+//! `sovia agent --device`: a port that programs share.
+
+use sovia_port::agent::Agent;
+use sovia_port::{Error, Port};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+fn agent(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sovia-agent"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn name(of: &str) -> String {
+    format!("{of}-{}", std::process::id())
+}
+
+/// A value of its `/proc/PID/status`.
+fn status(of: &Running, key: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", of.0.id())).expect("it runs");
+    let value = text.lines().find_map(|line| line.strip_prefix(key)).expect("such a line");
+    value.trim_start_matches(':').trim().to_owned()
+}
+
+#[test]
+fn agent_shares_a_port_without_any_privilege() {
+    let name = name("shares");
+    let mut child =
+        Running(agent(&["--name", &name, "--device", "udp:127.0.0.1:0"]).spawn().expect("it runs"));
+    let mut line = String::new();
+    let output = child.0.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut line).expect("it says when it is ready");
+    assert_eq!(line, format!("the port {name} is ready\n"));
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(status(&child, set), "0000000000000000", "{set}");
+    }
+    assert_eq!(status(&child, "NoNewPrivs"), "1");
+    assert!(!status(&child, "Uid").split_whitespace().any(|uid| uid == "0"));
+    let mut port = Agent::open(&name).expect("it serves this user");
+    assert_eq!(port.check(), Ok(()));
+    drop(child);
+    assert_eq!(port.check(), Err(Error::Gone));
+    assert!(Agent::open(&name).is_err());
+}
+
+#[test]
+fn what_cannot_be_shared_is_told() {
+    let name = name("told");
+    let told = |arguments: &[&str]| {
+        let Output { status, stderr, .. } = agent(arguments).output().expect("it runs");
+        assert!(!status.success());
+        String::from_utf8_lossy(&stderr).into_owned()
+    };
+    let other = told(&["--name", &name, "--device", "agent:other"]);
+    assert!(other.contains("agent:other is another agent's"), "{other}");
+    let nobody = ["--name", &name, "--device", "udp:127.0.0.1:0", "--serve", "no-such-user"];
+    assert!(told(&nobody).contains("there is no user `no-such-user`"));
+    let device = told(&["--name", &name, "--device", "eth:no-such-device"]);
+    assert!(device.contains("eth:no-such-device"), "{device}");
+    assert!(told(&["--device", "udp:127.0.0.1:0"]).contains("--name"));
+}
