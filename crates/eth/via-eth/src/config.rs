@@ -83,7 +83,8 @@ impl Config {
         let refused = |why| OpenError::Port { place: self.place.clone(), why };
         let (port, address) = match &self.place {
             Place::Udp(own) => {
-                let port = Udp::open(*own).map_err(refused)?;
+                let mut port = Udp::open(*own).map_err(refused)?;
+                port.connect_busy_peers().map_err(refused)?;
                 let own = Address::Udp(port.own());
                 (self.impaired(port), own)
             }
