@@ -44,6 +44,7 @@ mod meeting;
 mod nic;
 mod pins;
 mod recent;
+mod table;
 mod vi;
 mod world;
 

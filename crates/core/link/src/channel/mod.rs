@@ -406,6 +406,7 @@ impl Channel {
             && let Some((sending, item)) = self.stream.next_out(now)
         {
             self.owed = Owed::Nothing;
+            let item = item.clone();
             return Some(Next::Item(Packet::Stream { to, from, sending, ack, item }));
         }
         if core::mem::replace(&mut self.owed, Owed::Nothing) != Owed::Nothing {

@@ -128,7 +128,7 @@ struct Hearing {
     karn: Option<(u64, u64)>,
 }
 
-impl<I: Clone + Load> Tx<I> {
+impl<I: Load> Tx<I> {
     /// An empty half of which `window` items may be on their way; the first has the number `first`.
     pub(super) fn new(timing: Timing, window: usize, control: Controller, first: u64) -> Tx<I> {
         Tx {
@@ -251,7 +251,7 @@ impl<I: Clone + Load> Tx<I> {
     }
 
     /// The next item to send, with its number and its transmission's.
-    pub(super) fn next(&mut self, now: Time) -> Option<(Sending, I)> {
+    pub(super) fn next(&mut self, now: Time) -> Option<(Sending, &I)> {
         if let Some(place) = self.probe.take().and_then(|probe| self.probed(probe)) {
             return Some(self.send(place, now));
         }
@@ -267,7 +267,7 @@ impl<I: Clone + Load> Tx<I> {
         Some(self.send(place, now))
     }
 
-    fn send(&mut self, place: usize, now: Time) -> (Sending, I) {
+    fn send(&mut self, place: usize, now: Time) -> (Sending, &I) {
         let entry = &mut self.items[place];
         let was_in_flight = self.in_flight;
         if matches!(entry.fate, Fate::Waiting | Fate::Lost) {
@@ -282,12 +282,11 @@ impl<I: Clone + Load> Tx<I> {
         self.counts.again += u64::from(entry.sendings > 1);
         let number = self.base + place as u64;
         let sending = Sending { number: number as u32, transmission: self.transmission as u32 };
-        let item = entry.item.clone();
         self.order.push_back((self.transmission, number));
         self.transmission += 1;
         self.sent = self.sent.max(place + 1);
         self.set_timers(now);
-        (sending, item)
+        (sending, &self.items[place].item)
     }
 
     /// How long any answer is awaited. After the first wait in vain it is up to half longer, by something like chance which is

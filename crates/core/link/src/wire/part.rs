@@ -77,6 +77,12 @@ impl<B: AsRef<[u8]>> Part<B> {
         self.end() == self.total
     }
 
+    /// The part with its bytes where they are.
+    pub(super) fn view(&self) -> Part<&[u8]> {
+        let Part { operation, immediate, total, start, .. } = *self;
+        Part { operation, immediate, total, start, bytes: self.bytes.as_ref() }
+    }
+
     /// Bytes that it occupies in a frame.
     pub(super) fn size(&self) -> usize {
         let operand = match self.operation {

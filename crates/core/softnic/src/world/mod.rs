@@ -18,8 +18,9 @@ pub(crate) use vi::{Progress, Started, ViCore, Workqueue};
 
 use crate::card::Card;
 use crate::config::Config;
-use crate::ids::{CqId, Table, ViId, WaiterId};
+use crate::ids::{CqId, ViId, WaiterId};
 use crate::medium::{Deadline, Medium};
+use crate::table::Table;
 use sovia_link::wire::{EndId, Word};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -149,7 +149,7 @@ impl End {
             && let Some((sending, item)) = self.stream.next_out(now)
         {
             self.acks_owed = 0;
-            return Some(Frame::Item { sending, ack, item });
+            return Some(Frame::Item { sending, ack, item: item.clone() });
         }
         self.acks_owed = self.acks_owed.checked_sub(1)?;
         Some(Frame::Ack(Box::new(self.stream.report(now))))
