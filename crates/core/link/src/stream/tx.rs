@@ -123,7 +123,9 @@ struct Hearing {
     now: Time,
     seen: Option<Seen>,
     bytes: u64,
-    newest: Option<Sample>,
+    /// The transmission of the newest, and its place until that changes; then the rest of what it says.
+    newest: Option<(u64, usize)>,
+    sample: Option<Sample>,
     /// The round trip of the newest that was sent only once.
     karn: Option<(u64, u64)>,
 }
@@ -336,16 +338,19 @@ impl<I: Load> Tx<I> {
             return false;
         }
         let in_flight_before = self.in_flight;
-        let mut hearing = Hearing { now, seen: report.seen, bytes: 0, newest: None, karn: None };
+        let mut hearing =
+            Hearing { now, seen: report.seen, bytes: 0, newest: None, sample: None, karn: None };
         let mut rtt = self.echoed(report.seen, now);
         for place in 0..count as usize {
             self.arrived(place, &mut hearing);
         }
+        self.sample(&mut hearing);
         self.items.drain(..count as usize);
         self.base += count;
         self.sent -= count as usize;
         if ack >= self.base {
             self.hear_ranges(ack, report, &mut hearing);
+            self.sample(&mut hearing);
             if report.room > 0 {
                 self.room = Some(report.room as usize);
             }
@@ -361,7 +366,7 @@ impl<I: Load> Tx<I> {
         if hearing.bytes > 0 || count > 0 {
             self.progressed(now);
         }
-        let (bytes, sample) = (hearing.bytes, hearing.newest);
+        let (bytes, sample) = (hearing.bytes, hearing.sample);
         let in_flight = self.in_flight;
         self.control.acknowledged(&Acked { now, bytes, in_flight_before, in_flight, sample, rtt });
         if self.items.is_empty() {
@@ -430,9 +435,18 @@ impl<I: Load> Tx<I> {
         if entry.sendings == 1 || is_last.unwrap_or(took >= self.rtt.shortest()) {
             self.rack.arrived(entry.transmission, took);
         }
-        let Entry { transmission, sent_at, snapshot, .. } = *entry;
-        if hearing.newest.is_none_or(|newest| newest.transmission < transmission) {
-            hearing.newest = Some(Sample { transmission, sent_at, snapshot });
+        if hearing.newest.is_none_or(|(newest, _)| newest < entry.transmission) {
+            hearing.newest = Some((entry.transmission, place));
+        }
+    }
+
+    /// Takes what the newest says, before it is forgotten, if it is newer than what has been taken before.
+    fn sample(&self, hearing: &mut Hearing) {
+        if let Some((newest, place)) = hearing.newest.take()
+            && hearing.sample.is_none_or(|sample| sample.transmission < newest)
+        {
+            let Entry { transmission, sent_at, snapshot, .. } = self.items[place];
+            hearing.sample = Some(Sample { transmission, sent_at, snapshot });
         }
     }
 

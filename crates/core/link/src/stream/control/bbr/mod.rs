@@ -15,6 +15,7 @@ mod bounds;
 mod cycle;
 
 use super::filters::{Aggregate, Highest, Shortest};
+use super::proportion;
 use super::rate::{Acked, Delivery, Rate, Snapshot};
 use crate::Time;
 use bounds::Bounds;
@@ -111,10 +112,14 @@ impl Bbr {
 
     fn pace(&mut self, rate: u64) {
         // A rate of zero would never send the frame that measures a higher one.
-        self.pacing = rate.max(self.frame);
-        let quantum = u128::from(self.pacing) * u128::from(QUANTUM_NANOS) / 1_000_000_000;
+        let rate = rate.max(self.frame);
+        if rate == self.pacing {
+            return;
+        }
+        self.pacing = rate;
+        let quantum = proportion(self.pacing, QUANTUM_NANOS, 1_000_000_000);
         let least = 2 * self.frame;
-        self.quantum = (quantum as u64).clamp(least, QUANTUM_MAX.max(least));
+        self.quantum = quantum.clamp(least, QUANTUM_MAX.max(least));
         self.quantum_nanos = self.nanos(self.quantum);
     }
 
@@ -162,8 +167,7 @@ impl Bbr {
     /// What a path of that rate holds.
     fn product(&self, rate: u64) -> u64 {
         let Some(rtt) = self.shortest.value() else { return FIRST_FRAMES * self.frame };
-        let bytes = u128::from(rate) * u128::from(rtt) / 1_000_000_000;
-        u64::try_from(bytes).unwrap_or(u64::MAX)
+        proportion(rate, rtt, 1_000_000_000)
     }
 
     /// The least that keeps the path busy with delayed acknowledgements and quanta (section 5.6.4.2).
