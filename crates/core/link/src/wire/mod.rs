@@ -22,5 +22,5 @@ pub use malformed::Malformed;
 pub use meeting::{Answer, Meeting, Request};
 pub(crate) use packet::STREAM_PART;
 pub use packet::{OVERHEAD, Packet, Word};
-pub use part::{Chunk, Operation, Part};
+pub use part::{Operation, Part};
 pub use report::{Held, Report, Seen, Sending};

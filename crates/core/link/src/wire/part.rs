@@ -2,8 +2,6 @@
 
 use super::Malformed;
 use super::bytes::{Out, Reader, put_u32, put_u64};
-use core::ops::Range;
-use std::sync::Arc;
 
 /// Part of a message; `B` are the bytes that travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,27 +35,6 @@ pub enum Operation {
         /// The number of the read's item in its stream.
         read: u64,
     },
-}
-
-/// Bytes of a message that its parts share.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
-    message: Arc<Vec<u8>>,
-    range: Range<usize>,
-}
-
-impl Chunk {
-    /// Part of a message.
-    pub(crate) fn new(message: Arc<Vec<u8>>, range: Range<usize>) -> Chunk {
-        debug_assert!(range.start <= range.end && range.end <= message.len());
-        Chunk { message, range }
-    }
-}
-
-impl AsRef<[u8]> for Chunk {
-    fn as_ref(&self) -> &[u8] {
-        &self.message[self.range.clone()]
-    }
 }
 
 /// Bit of a part's second byte.

@@ -2,9 +2,10 @@
 
 use crate::Scenario;
 use sovia_link::Time;
+use sovia_link::buffers::Chunk;
 use sovia_link::message::{Assembly, parts};
 use sovia_link::stream::{Place, Stream, Verdict};
-use sovia_link::wire::{Chunk, HEADER, Item, Operation, Part, Report, Sending};
+use sovia_link::wire::{HEADER, Item, Operation, Part, Report, Sending};
 use std::collections::VecDeque;
 
 /// Bytes of the longest frame, and those of one that are not a part's.
