@@ -452,6 +452,10 @@ impl<I: Load> Tx<I> {
 
     /// What has come out of its turn. What the report before told of is not looked at again.
     fn hear_ranges(&mut self, ack: u64, report: &Report, hearing: &mut Hearing) {
+        if report.ranges().is_empty() {
+            self.held = Vec::new();
+            return;
+        }
         let mut end = ack;
         let mut known = core::mem::take(&mut self.held).into_iter().peekable();
         let mut held = Vec::new();
@@ -549,8 +553,11 @@ impl<I: Load> Tx<I> {
         let pace = (waits && !self.control.is_full(self.in_flight))
             .then(|| self.control.next_at())
             .filter(|&at| at > Time::ZERO);
-        let timers = [self.last_resort_at, self.probe_at, self.loss_at, pace];
-        timers.into_iter().flatten().min()
+        let sooner = |one: Option<Time>, other: Option<Time>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            _ => one.or(other),
+        };
+        sooner(sooner(self.last_resort_at, self.probe_at), sooner(self.loss_at, pace))
     }
 
     /// Time has passed.
