@@ -87,7 +87,10 @@ fn devices() -> Result<(), String> {
     ip("link add one type veth peer name other")?;
     ip("link set one up")?;
     ip("link set other up")?;
-    Place::Device("one".into()).open(sovia_port::Frames::Sure).map(drop).map_err(|why| why.to_string())
+    Place::Device("one".into())
+        .open(sovia_port::Use::Switch)
+        .map(drop)
+        .map_err(|why| why.to_string())
 }
 
 fn main() {

@@ -31,7 +31,7 @@ use members::{Members, NEWS, PORT};
 use sovia_link::wire::{Checksum, Passing};
 use sovia_port::agent::ring::Geometry;
 use sovia_port::agent::said::socket_of;
-use sovia_port::{Address, Descriptors, Frames, Opened, Place, Port};
+use sovia_port::{Address, Descriptors, Opened, Place, Port, Use};
 use sovia_sys::seqpacket::Listener;
 use sovia_sys::{Errno, call, clock, poll};
 
@@ -81,7 +81,7 @@ impl Switch {
         // Each program takes some.
         call::raise_descriptor_limit();
         let refused = |why| Error::Port(config.place.clone(), why);
-        let opened = config.place.open(Frames::Sure);
+        let opened = config.place.open(Use::Switch);
         let Opened { port, own, link_checks, .. } = opened.map_err(refused)?;
         let geometry = Geometry::of(port.frame_max());
         let geometry = geometry.ok_or(Error::FrameMax(config.place.clone(), port.frame_max()))?;

@@ -7,6 +7,7 @@
 //! - [`wire`]: frames as bytes, with everything in them checked once;
 //! - [`stream`]: items in order and exactly once: numbers, acknowledgements, retransmission, the measured round
 //!   trip;
+//! - [`buffers`]: buffers of messages that are sent;
 //! - [`message`], [`datagram`]: messages in parts, of reliable and of unreliable connections;
 //! - [`channel`]: all of it together, as messages between two ends that a port can use as it is.
 //!
@@ -20,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod buffers;
 pub mod channel;
 mod checksum;
 pub mod datagram;

@@ -1,23 +1,30 @@
 //! Messages in parts, and back again.
 
-use crate::wire::{Chunk, Operation, Part};
-use std::sync::Arc;
+use crate::buffers::{Chunk, Whole};
+use crate::wire::{Operation, Part};
 
 /// The parts of a message, none longer than `mtu` bytes. An empty message has one. A message has less than 4 GB.
 pub fn parts(
     operation: Operation,
     immediate: Option<u32>,
-    message: Vec<u8>,
+    message: impl Into<Whole>,
     mtu: usize,
 ) -> impl Iterator<Item = Part<Chunk>> {
-    let message = Arc::new(message);
-    let total = message.len() as u32;
-    let mtu = mtu.max(1);
-    let count = message.len().div_ceil(mtu).max(1);
-    (0..count).map(move |i| {
-        let (start, end) = (i * mtu, ((i + 1) * mtu).min(message.len()));
-        let bytes = Chunk::new(message.clone(), start..end);
-        Part { operation, immediate, total, start: start as u32, bytes }
+    let message = message.into();
+    let (len, mtu) = (message.len(), mtu.max(1));
+    let (mut rest, mut start) = (Some(message), 0);
+    core::iter::from_fn(move || {
+        let end = len.min(start + mtu);
+        let bytes = match rest.take()? {
+            last if end == len => last.into_chunk(start..end),
+            message => {
+                let chunk = message.chunk(start..end);
+                rest = Some(message);
+                chunk
+            }
+        };
+        let begins = core::mem::replace(&mut start, end) as u32;
+        Some(Part { operation, immediate, total: len as u32, start: begins, bytes })
     })
 }
 

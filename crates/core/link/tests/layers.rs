@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["checksum", "sequence", "time"],
+    &["buffers", "checksum", "sequence", "time"],
     &["wire"],
     &["stream"],
     &["message"],

@@ -113,22 +113,22 @@ impl Access<'_> {
         self.region(segment.handle, with).flatten().ok_or(Status::PROTECTION_ERROR)
     }
 
-    /// The bytes of data segments, one after the other.
+    /// Writes the bytes of data segments, one after the other, to `room`, which has room for just these.
     ///
     /// # Errors
     /// [`Status::PROTECTION_ERROR`].
-    pub(crate) fn gather(&self, data: &[DataSegment]) -> Result<Vec<u8>, Status> {
-        let mut bytes = Vec::new();
+    pub(crate) fn gather(&self, data: &[DataSegment], room: &mut [u8]) -> Result<(), Status> {
+        let mut rest = room;
         for segment in data {
+            let (into, later) = rest.split_at_mut(rest.len().min(segment.length as usize));
             self.segment(segment, |memory, at| {
-                let begin = bytes.len();
-                bytes.resize(begin + segment.length as usize, 0);
-                if !self.pins.read(segment.handle, at, &mut bytes[begin..]) {
-                    memory.read(at, &mut bytes[begin..]);
+                if !self.pins.read(segment.handle, at, into) {
+                    memory.read(at, into);
                 }
             })?;
+            rest = later;
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Whether the VI may use all of the segments.
@@ -207,10 +207,15 @@ impl Access<'_> {
         self.remote(Right::Write, segment)
     }
 
-    /// Reads what a peer's RDMA asks for; `None` if it has no right to.
-    pub(crate) fn remote_read(&self, address: u64, handle: u32, length: u32) -> Option<Vec<u8>> {
+    /// The memory that a peer's RDMA reads; `None` if it has no right to.
+    pub(crate) fn remote_read(
+        &self,
+        address: u64,
+        handle: u32,
+        length: u32,
+    ) -> Option<DataSegment> {
         let segment = DataSegment { address, handle, length };
         self.remote(Right::Read, &segment)?;
-        self.gather(&[segment]).ok()
+        Some(segment)
     }
 }

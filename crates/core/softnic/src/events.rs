@@ -39,9 +39,9 @@ impl<M: Medium> World<M> {
             self.cancelled(from, id);
             self.settle(id, false);
         }
-        let conns: Vec<_> = self.conns.keys().copied().collect();
+        let conns: Vec<_> = self.conns.names().collect();
         conns.into_iter().for_each(|id| self.hopeless(id));
-        let vis: Vec<_> = self.vis.keys().copied().collect();
+        let vis: Vec<_> = self.vis.names().collect();
         for id in vis {
             self.finish(id, Err(GONE));
         }

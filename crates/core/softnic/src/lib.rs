@@ -46,6 +46,7 @@ mod nic;
 mod path_mtu;
 mod pins;
 mod recent;
+mod table;
 mod vi;
 mod world;
 

@@ -190,6 +190,10 @@ impl<P: Port> Port for Impaired<P> {
         self.within.receive(take)
     }
 
+    fn slept(&mut self) {
+        self.within.slept();
+    }
+
     fn check(&mut self) -> Result<(), Error> {
         self.within.check()
     }

@@ -29,5 +29,5 @@ pub mod udp;
 pub mod xdp;
 
 pub use address::Address;
-pub use place::{BadPlace, Frames, Opened, Place};
+pub use place::{BadPlace, Opened, Place, Use};
 pub use port::{Counters, Descriptors, Error, Listens, OpenError, Port, Refused};

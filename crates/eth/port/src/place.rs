@@ -38,13 +38,14 @@ pub struct Opened {
     pub sure: usize,
 }
 
-/// How long the frames are for which a port has room.
+/// What a port is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Frames {
-    /// As long as its network takes them.
-    Sure,
-    /// As long as UDP has them at most, for one that finds out what a path takes.
-    Longest,
+pub enum Use {
+    /// A NIC, which finds out what each path takes, and says when it sleeps: frames may be as long as UDP has them at most, and busy
+    /// peers get sockets of their own.
+    Nic,
+    /// The frames of others, which are as long as the network takes them.
+    Switch,
 }
 
 impl fmt::Debug for Opened {
@@ -58,7 +59,7 @@ impl Place {
     ///
     /// # Errors
     /// [`OpenError`].
-    pub fn open(&self, frames: Frames) -> Result<Opened, OpenError> {
+    pub fn open(&self, purpose: Use) -> Result<Opened, OpenError> {
         let opened = |port: Box<dyn Port + Send>, own, link_checks| {
             let sure = port.frame_max();
             Opened { port, own, link_checks, sure }
@@ -67,8 +68,9 @@ impl Place {
             Place::Udp(own) => {
                 let mut port = Udp::open(*own)?;
                 let (own, sure) = (Address::Udp(port.own()), port.frame_max());
-                if frames == Frames::Longest {
+                if purpose == Use::Nic {
                     port.set_frame_max(udp::FRAME_MAX);
+                    port.connect_busy_peers()?;
                 }
                 Opened { sure, ..opened(Box::new(port), own, true) }
             }

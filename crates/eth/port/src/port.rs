@@ -37,11 +37,16 @@ pub trait Port {
     fn flush(&mut self) -> Result<usize, Error>;
 
     /// Hands frames that have come to `take`, with their senders' addresses, and gives how many: none if none are there,
-    /// and not more than a bounded number in one call. The bytes are lent for the duration of the call.
+    /// and not more than a bounded number in one call. The bytes are lent for the duration of the call. A port with several
+    /// queues may look at the liveliest alone in most calls; the descriptor is readable while any of them has frames.
     ///
     /// # Errors
     /// [`Error`].
     fn receive(&mut self, take: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, Error>;
+
+    /// The owner has slept on the descriptors, and knows of no frame where it is: the next [`receive`](Port::receive) looks
+    /// everywhere.
+    fn slept(&mut self) {}
 
     /// Asks after the device: whether it is there, and its MTU. To be called when [`Descriptors::news`] is readable.
     ///

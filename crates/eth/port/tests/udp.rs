@@ -184,6 +184,99 @@ fn descriptor_is_readable_when_frames_have_come() {
     assert_eq!(readable(&other), 0);
 }
 
+/// Everything that has come, to an owner that has slept.
+fn awake(port: &mut Udp) -> Vec<(Address, Vec<u8>)> {
+    let mut frames = Vec::new();
+    let mut take = |from: &Address, frame: &[u8]| frames.push((*from, frame.to_vec()));
+    loop {
+        port.slept();
+        if port.receive(&mut take).unwrap() == 0 {
+            return frames;
+        }
+    }
+}
+
+/// Lone frames back and forth, until each port has a socket of its own for the other.
+fn chat(one: &mut Udp, other: &mut Udp) {
+    let [to_one, to_other] = [&*one, &*other].map(|port| Address::Udp(port.own()));
+    for i in 0..600u32 {
+        send(one, &i.to_be_bytes(), &to_other);
+        one.flush().unwrap();
+        assert_eq!(awake(other), [(to_one, i.to_be_bytes().to_vec())]);
+        send(other, &i.to_be_bytes(), &to_one);
+        other.flush().unwrap();
+        assert_eq!(awake(one), [(to_other, i.to_be_bytes().to_vec())]);
+    }
+}
+
+fn busy_pair(on: &str) -> (Udp, Udp) {
+    let (mut one, mut other, _) = pair(on);
+    for port in [&mut one, &mut other] {
+        port.connect_busy_peers().unwrap();
+    }
+    (one, other)
+}
+
+#[test]
+fn frames_of_busy_peers_and_of_others_arrive_once_with_their_senders_address() {
+    for on in LOOPBACKS {
+        let (mut one, mut other) = busy_pair(on);
+        chat(&mut one, &mut other);
+        let (mut third, to) = (Udp::open(on.parse().unwrap()).unwrap(), Address::Udp(one.own()));
+        let [from_other, from_third] = [&other, &third].map(|port| Address::Udp(port.own()));
+        for port in [&mut other, &mut third] {
+            // One lone frame, and then several.
+            send(port, b"lone", &to);
+            port.flush().unwrap();
+            (0..3u8).for_each(|i| send(port, &[i; 100], &to));
+            port.flush().unwrap();
+        }
+        let descriptor = one.descriptors().frames;
+        sovia_sys::poll::wait(descriptor, libc::POLLIN);
+        let mut got = awake(&mut one);
+        got.sort_by_key(|(from, _)| *from == from_third);
+        let frames = [b"lone".to_vec(), vec![0; 100], vec![1; 100], vec![2; 100]];
+        let expected = [from_other, from_third].map(|from| frames.clone().map(|it| (from, it)));
+        assert_eq!(got, expected.concat());
+        assert_eq!(sovia_sys::poll::probe(descriptor, libc::POLLIN), 0);
+        assert_eq!(one.counters().received, 600 + 8);
+        // What a spinning owner finds, which never says that it has slept.
+        send(&mut third, b"late", &to);
+        third.flush().unwrap();
+        let mut late = Vec::new();
+        while late.is_empty() {
+            one.receive(&mut |from, frame| late.push((*from, frame.to_vec()))).unwrap();
+        }
+        assert_eq!(late, [(from_third, b"late".to_vec())]);
+    }
+}
+
+#[test]
+fn busy_peer_that_has_gone_is_no_error_and_comes_back_under_its_address() {
+    for on in LOOPBACKS {
+        let (mut one, mut other) = busy_pair(on);
+        chat(&mut one, &mut other);
+        let own = other.own();
+        drop(other);
+        for _ in 0..5 {
+            send(&mut one, b"nobody", &Address::Udp(own));
+            assert_eq!(one.flush(), Ok(0));
+            assert_eq!(awake(&mut one), []);
+        }
+        let mut other = Udp::open(own).unwrap();
+        other.connect_busy_peers().unwrap();
+        chat(&mut one, &mut other);
+        assert_eq!(one.counters().unsendable, 0);
+    }
+}
+
+#[test]
+fn address_of_a_port_with_busy_peers_is_in_use() {
+    let (mut one, mut other) = busy_pair(LOOPBACKS[0]);
+    chat(&mut one, &mut other);
+    assert_eq!(Udp::open(one.own()).unwrap_err().what, "bind");
+}
+
 /// What arrives of a thousand numbered frames.
 fn through(faults: Faults) -> (Vec<Vec<u8>>, sovia_port::impair::Happened) {
     let (one, mut other, to) = pair(LOOPBACKS[0]);

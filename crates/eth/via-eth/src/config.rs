@@ -8,7 +8,7 @@ use core::time::Duration;
 use sovia_link::stream::{Control, Timing};
 use sovia_link::wire::{Checksum, OVERHEAD};
 use sovia_port::impair::{Faults, Impaired};
-use sovia_port::{Address, Frames, Opened, Place, Port};
+use sovia_port::{Address, Opened, Place, Port, Use};
 use sovia_softnic::Description;
 
 /// How a NIC speaks to others.
@@ -76,7 +76,7 @@ impl Config {
     /// # Errors
     /// [`OpenError`]
     pub fn open(&self) -> Result<EthNic, OpenError> {
-        let opened = self.place.open(Frames::Longest);
+        let opened = self.place.open(Use::Nic);
         let Opened { port, own: address, link_checks, sure } =
             opened.map_err(|why| OpenError::Port { place: self.place.clone(), why })?;
         let port = self.impaired(port);

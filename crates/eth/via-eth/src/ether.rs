@@ -163,6 +163,13 @@ impl Ether {
         }
     }
 
+    /// The caller has slept on the port's descriptors.
+    pub(crate) fn slept(&mut self) {
+        if let Some(port) = &mut self.port {
+            port.slept();
+        }
+    }
+
     /// Hands a frame to the port. One for which there is no room is lost, as any frame may be.
     fn put(&mut self, to: &Address, frame: &[u8]) {
         self.make_room();

@@ -133,6 +133,7 @@ impl State {
     /// A thread has slept on the port's descriptors.
     pub(crate) fn woken(&mut self, news: bool) {
         self.world.medium().look_at_clock();
+        self.world.medium_mut().slept();
         if news || self.world.medium().has_failed() {
             self.world.medium_mut().ask();
         }

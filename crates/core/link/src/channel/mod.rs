@@ -42,9 +42,10 @@ mod inbox;
 
 pub use config::Config;
 
+use crate::buffers::Chunk;
 use crate::message::parts;
 use crate::stream::{Place, Stream};
-use crate::wire::{Chunk, Closing, EndId, Frame, Item, Packet, Report, Sending, Word};
+use crate::wire::{Closing, EndId, Frame, Item, Packet, Report, Sending, Word};
 use crate::{Malformed, Time, wire};
 use greeting::{Greeting, Heard, channel_of, epoch_of};
 use inbox::{Inbox, Received};
@@ -406,6 +407,7 @@ impl Channel {
             && let Some((sending, item)) = self.stream.next_out(now)
         {
             self.owed = Owed::Nothing;
+            let item = item.clone();
             return Some(Next::Item(Packet::Stream { to, from, sending, ack, item }));
         }
         if core::mem::replace(&mut self.owed, Owed::Nothing) != Owed::Nothing {

@@ -50,7 +50,7 @@ pub enum Place {
     Outside,
 }
 
-impl<O: Clone + Load, I> Stream<O, I> {
+impl<O: Load, I> Stream<O, I> {
     /// An end of which `window` items may be on their way. Its first item has the number `sends_from`, and the
     /// other end's has `receives_from`.
     pub fn new(
@@ -103,7 +103,7 @@ impl<O: Clone + Load, I> Stream<O, I> {
     }
 
     /// The next item to send, with its number and that of this sending as they travel.
-    pub fn next_out(&mut self, now: Time) -> Option<(Sending, O)> {
+    pub fn next_out(&mut self, now: Time) -> Option<(Sending, &O)> {
         self.tx.next(now)
     }
 

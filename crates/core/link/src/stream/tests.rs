@@ -38,7 +38,7 @@ fn now(net: &Sim) -> Time {
 /// Sends what may be sent, and sets the timer.
 fn pump(net: &mut Sim, tx: &mut Ends, (from, to): (NodeId, NodeId)) {
     while let Some((sending, item)) = tx.next_out(now(net)) {
-        net.send(from, to, 1000, Packet::Item(sending, item));
+        net.send(from, to, 1000, Packet::Item(sending, *item));
     }
     if let Some(deadline) = tx.deadline() {
         net.set_timer(sovia_simnet::Time::from_nanos(deadline.nanos()), ());
@@ -123,7 +123,7 @@ proptest! {
 
 fn out(tx: &mut Ends, nanos: u64) -> Vec<(u32, u32)> {
     let next =
-        || tx.next_out(Time::from_nanos(nanos)).map(|(sending, item)| (sending.number, item));
+        || tx.next_out(Time::from_nanos(nanos)).map(|(sending, &item)| (sending.number, item));
     core::iter::from_fn(next).collect()
 }
 
@@ -222,7 +222,7 @@ fn waits_never_end_without_a_limit_of_tries() {
         let now = tx.deadline().unwrap();
         assert_eq!(tx.tick(now), Verdict::Again);
         let sending = Sending { number: 0, transmission: n };
-        assert_eq!(tx.next(now), Some((sending, 0)));
+        assert_eq!(tx.next(now), Some((sending, &0)));
     }
 }
 

@@ -123,12 +123,14 @@ struct Hearing {
     now: Time,
     seen: Option<Seen>,
     bytes: u64,
-    newest: Option<Sample>,
+    /// The transmission of the newest, and its place until that changes; then the rest of what it says.
+    newest: Option<(u64, usize)>,
+    sample: Option<Sample>,
     /// The round trip of the newest that was sent only once.
     karn: Option<(u64, u64)>,
 }
 
-impl<I: Clone + Load> Tx<I> {
+impl<I: Load> Tx<I> {
     /// An empty half of which `window` items may be on their way; the first has the number `first`.
     pub(super) fn new(timing: Timing, window: usize, control: Controller, first: u64) -> Tx<I> {
         Tx {
@@ -251,7 +253,7 @@ impl<I: Clone + Load> Tx<I> {
     }
 
     /// The next item to send, with its number and its transmission's.
-    pub(super) fn next(&mut self, now: Time) -> Option<(Sending, I)> {
+    pub(super) fn next(&mut self, now: Time) -> Option<(Sending, &I)> {
         if let Some(place) = self.probe.take().and_then(|probe| self.probed(probe)) {
             return Some(self.send(place, now));
         }
@@ -267,7 +269,7 @@ impl<I: Clone + Load> Tx<I> {
         Some(self.send(place, now))
     }
 
-    fn send(&mut self, place: usize, now: Time) -> (Sending, I) {
+    fn send(&mut self, place: usize, now: Time) -> (Sending, &I) {
         let entry = &mut self.items[place];
         let was_in_flight = self.in_flight;
         if matches!(entry.fate, Fate::Waiting | Fate::Lost) {
@@ -282,12 +284,11 @@ impl<I: Clone + Load> Tx<I> {
         self.counts.again += u64::from(entry.sendings > 1);
         let number = self.base + place as u64;
         let sending = Sending { number: number as u32, transmission: self.transmission as u32 };
-        let item = entry.item.clone();
         self.order.push_back((self.transmission, number));
         self.transmission += 1;
         self.sent = self.sent.max(place + 1);
         self.set_timers(now);
-        (sending, item)
+        (sending, &self.items[place].item)
     }
 
     /// How long any answer is awaited. After the first wait in vain it is up to half longer, by something like chance which is
@@ -337,16 +338,19 @@ impl<I: Clone + Load> Tx<I> {
             return false;
         }
         let in_flight_before = self.in_flight;
-        let mut hearing = Hearing { now, seen: report.seen, bytes: 0, newest: None, karn: None };
+        let mut hearing =
+            Hearing { now, seen: report.seen, bytes: 0, newest: None, sample: None, karn: None };
         let mut rtt = self.echoed(report.seen, now);
         for place in 0..count as usize {
             self.arrived(place, &mut hearing);
         }
+        self.sample(&mut hearing);
         self.items.drain(..count as usize);
         self.base += count;
         self.sent -= count as usize;
         if ack >= self.base {
             self.hear_ranges(ack, report, &mut hearing);
+            self.sample(&mut hearing);
             if report.room > 0 {
                 self.room = Some(report.room as usize);
             }
@@ -362,7 +366,7 @@ impl<I: Clone + Load> Tx<I> {
         if hearing.bytes > 0 || count > 0 {
             self.progressed(now);
         }
-        let (bytes, sample) = (hearing.bytes, hearing.newest);
+        let (bytes, sample) = (hearing.bytes, hearing.sample);
         let in_flight = self.in_flight;
         self.control.acknowledged(&Acked { now, bytes, in_flight_before, in_flight, sample, rtt });
         if self.items.is_empty() {
@@ -431,14 +435,27 @@ impl<I: Clone + Load> Tx<I> {
         if entry.sendings == 1 || is_last.unwrap_or(took >= self.rtt.shortest()) {
             self.rack.arrived(entry.transmission, took);
         }
-        let Entry { transmission, sent_at, snapshot, .. } = *entry;
-        if hearing.newest.is_none_or(|newest| newest.transmission < transmission) {
-            hearing.newest = Some(Sample { transmission, sent_at, snapshot });
+        if hearing.newest.is_none_or(|(newest, _)| newest < entry.transmission) {
+            hearing.newest = Some((entry.transmission, place));
+        }
+    }
+
+    /// Takes what the newest says, before it is forgotten, if it is newer than what has been taken before.
+    fn sample(&self, hearing: &mut Hearing) {
+        if let Some((newest, place)) = hearing.newest.take()
+            && hearing.sample.is_none_or(|sample| sample.transmission < newest)
+        {
+            let Entry { transmission, sent_at, snapshot, .. } = self.items[place];
+            hearing.sample = Some(Sample { transmission, sent_at, snapshot });
         }
     }
 
     /// What has come out of its turn. What the report before told of is not looked at again.
     fn hear_ranges(&mut self, ack: u64, report: &Report, hearing: &mut Hearing) {
+        if report.ranges().is_empty() {
+            self.held = Vec::new();
+            return;
+        }
         let mut end = ack;
         let mut known = core::mem::take(&mut self.held).into_iter().peekable();
         let mut held = Vec::new();
@@ -536,8 +553,11 @@ impl<I: Clone + Load> Tx<I> {
         let pace = (waits && !self.control.is_full(self.in_flight))
             .then(|| self.control.next_at())
             .filter(|&at| at > Time::ZERO);
-        let timers = [self.last_resort_at, self.probe_at, self.loss_at, pace];
-        timers.into_iter().flatten().min()
+        let sooner = |one: Option<Time>, other: Option<Time>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            _ => one.or(other),
+        };
+        sooner(sooner(self.last_resort_at, self.probe_at), sooner(self.loss_at, pace))
     }
 
     /// Time has passed.

@@ -1,7 +1,7 @@
 //! The header that all frames have.
 
 use super::Malformed;
-use crate::checksum::crc;
+use crate::checksum::{crc, crc_of};
 use core::ops::Range;
 
 /// Bytes of the header.
@@ -161,7 +161,8 @@ pub fn seal(frame: &mut [u8]) {
         return;
     }
     write_length(frame);
-    let sum = checksum(frame).to_be_bytes();
+    frame[field::CHECKSUM].fill(0);
+    let sum = crc_of(frame).to_be_bytes();
     frame[field::CHECKSUM].copy_from_slice(&sum);
 }
 

@@ -91,6 +91,17 @@ impl<B: AsRef<[u8]>> Item<B> {
     }
 }
 
+impl<B: AsRef<[u8]>> Item<B> {
+    /// The item with its bytes where they are.
+    pub fn view(&self) -> Item<&[u8]> {
+        match self {
+            Item::Part(part) => Item::Part(part.view()),
+            &Item::Read { address, handle, length } => Item::Read { address, handle, length },
+            &Item::Close(closing) => Item::Close(closing),
+        }
+    }
+}
+
 impl<'a> Item<&'a [u8]> {
     pub(super) fn parse(reader: &mut Reader<'a>) -> Result<Item<&'a [u8]>, Malformed> {
         match reader.u8()? {

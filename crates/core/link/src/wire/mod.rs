@@ -23,6 +23,6 @@ pub use malformed::Malformed;
 pub use meeting::{Answer, Meeting, Request};
 pub(crate) use packet::STREAM_PART;
 pub use packet::{OVERHEAD, Packet, Word};
-pub use part::{Chunk, Operation, Part};
+pub use part::{Operation, Part};
 pub use passing::Passing;
 pub use report::{Held, Report, Seen, Sending};

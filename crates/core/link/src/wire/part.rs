@@ -2,8 +2,6 @@
 
 use super::Malformed;
 use super::bytes::{Out, Reader, put_u32, put_u64};
-use core::ops::Range;
-use std::sync::Arc;
 
 /// Part of a message; `B` are the bytes that travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,27 +37,6 @@ pub enum Operation {
     },
 }
 
-/// Bytes of a message that its parts share.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
-    message: Arc<Vec<u8>>,
-    range: Range<usize>,
-}
-
-impl Chunk {
-    /// Part of a message.
-    pub(crate) fn new(message: Arc<Vec<u8>>, range: Range<usize>) -> Chunk {
-        debug_assert!(range.start <= range.end && range.end <= message.len());
-        Chunk { message, range }
-    }
-}
-
-impl AsRef<[u8]> for Chunk {
-    fn as_ref(&self) -> &[u8] {
-        &self.message[self.range.clone()]
-    }
-}
-
 /// Bit of a part's second byte.
 const HAS_IMMEDIATE: u8 = 1;
 pub(super) const SEND: u8 = 1;
@@ -75,6 +52,12 @@ impl<B: AsRef<[u8]>> Part<B> {
     /// Whether no other part follows.
     pub fn is_last(&self) -> bool {
         self.end() == self.total
+    }
+
+    /// The part with its bytes where they are.
+    pub(super) fn view(&self) -> Part<&[u8]> {
+        let Part { operation, immediate, total, start, .. } = *self;
+        Part { operation, immediate, total, start, bytes: self.bytes.as_ref() }
     }
 
     /// Bytes that it occupies in a frame.

@@ -82,6 +82,7 @@ impl<M: Medium> World<M> {
         let ack = conn.stream.ack();
         while let Some((sending, item)) = conn.stream.next_out(now) {
             conn.owed = 0;
+            let item = item.view();
             let packet = Packet::Stream { to: peer, from: id, sending, ack, item };
             self.net.send(node, to, &packet);
         }

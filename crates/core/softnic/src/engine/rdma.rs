@@ -38,13 +38,18 @@ impl<M: Medium> World<M> {
     ) {
         let Some(vi) = self.vis.get(&id) else { return };
         let allowed = vi.attributes.enable_rdma_read && length <= vi.attributes.max_transfer_size;
-        let read = || vi.access().remote_read(address, handle, length);
-        let Some(bytes) = allowed.then(read).flatten() else {
+        let access = vi.access();
+        let memory = allowed.then(|| access.remote_read(address, handle, length)).flatten();
+        let message = memory.and_then(|memory| {
+            let fill = |room: &mut [u8]| access.gather(&[memory], room);
+            self.buffers.message(length as usize, fill).ok()
+        });
+        let Some(message) = message else {
             return self.deny(id, conn, number, Control::OP_RDMAREAD);
         };
         if let Some(conn) = self.conns.get_mut(&conn) {
             let mtu = conn.part_max();
-            for part in parts(Operation::ReadReply { read: number }, None, bytes, mtu) {
+            for part in parts(Operation::ReadReply { read: number }, None, message, mtu) {
                 conn.stream.push(Item::Part(part));
             }
         }

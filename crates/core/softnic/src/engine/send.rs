@@ -108,7 +108,8 @@ impl<M: Medium> World<M> {
             }
             _ => Operation::Send,
         };
-        let bytes = vi.access().gather(&work.data)?;
+        let fill = |room: &mut [u8]| vi.access().gather(&work.data, room);
+        let bytes = self.buffers.message(length as usize, fill)?;
         let conn_id = conn;
         let conn = self.conns.get_mut(&conn).ok_or(Status::TRANSPORT_ERROR)?;
         let mtu = conn.part_max();

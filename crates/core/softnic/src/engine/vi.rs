@@ -64,11 +64,11 @@ impl<M: Medium> World<M> {
     pub(crate) fn hand_out(&mut self, id: ViId, kind: WorkQueueKind) {
         loop {
             let Some(vi) = self.vis.get_mut(&id) else { return };
-            let nic = vi.nic.clone();
-            let queue = vi.queue(kind);
-            if queue.notify.0.is_empty() {
+            if vi.queue(kind).notify.0.is_empty() {
                 return;
             }
+            let nic = vi.nic.clone();
+            let queue = vi.queue(kind);
             let Done::Completion(completion) = queue.work.take() else { return };
             if let Some(callback) = queue.notify.0.pop_front() {
                 self.run_later(&nic, Box::new(move || callback(completion)));

@@ -4,9 +4,10 @@ use crate::ids::ViId;
 use crate::path_mtu::PathMtu;
 use crate::world::Arriving;
 use sovia_link::Time;
+use sovia_link::buffers::Chunk;
 use sovia_link::datagram::Datagrams;
 use sovia_link::stream::Stream;
-use sovia_link::wire::{Chunk, EndId, Item, OVERHEAD};
+use sovia_link::wire::{EndId, Item, OVERHEAD};
 
 /// One end of a connection. It may outlive its VI's interest in it, until the other end knows
 /// that it is over.

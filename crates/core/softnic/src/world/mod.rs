@@ -18,8 +18,10 @@ pub(crate) use vi::{Progress, Started, ViCore, Workqueue};
 
 use crate::card::Card;
 use crate::config::Config;
-use crate::ids::{CqId, Table, ViId, WaiterId};
+use crate::ids::{CqId, ViId, WaiterId};
 use crate::medium::{Deadline, Medium};
+use crate::table::Table;
+use sovia_link::buffers::Buffers;
 use sovia_link::wire::{EndId, Word};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -45,6 +47,8 @@ pub struct World<M: Medium> {
     pub(crate) owing: Vec<EndId>,
     /// Ends that may have something to send when the frames that have come are through.
     pub(crate) later: Vec<EndId>,
+    /// For messages that are sent.
+    pub(crate) buffers: Buffers,
     pub(crate) counters: Counters,
     /// Callbacks to run, in order.
     jobs: Jobs<M::Node>,
@@ -121,6 +125,7 @@ impl<M: Medium> World<M> {
             asked: VecDeque::new(),
             owing: Vec::new(),
             later: Vec::new(),
+            buffers: Buffers::default(),
             counters: Counters::default(),
             jobs: Jobs { queue: VecDeque::new(), busy: false },
             news: false,

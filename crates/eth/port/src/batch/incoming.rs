@@ -86,9 +86,19 @@ impl Incoming {
             headers[i].write(libc::mmsghdr { msg_hdr: message, msg_len: 0 });
         }
         let first = headers.as_mut_ptr().cast();
-        // SAFETY: the first `wanted` headers have just been written. Each of them points to memory of the length that it says, which is used for nothing else until the call
-        // returns.
-        let got = unsafe { call::recvmmsg(socket, first, wanted, libc::MSG_DONTWAIT) }?.min(wanted);
+        let got = if wanted == 1 {
+            let header = headers[0].as_mut_ptr();
+            // SAFETY: the first header has just been written. It points to memory of the length that it says, which is used for nothing else until the call returns.
+            unsafe {
+                let message = &raw mut (*header).msg_hdr;
+                let len = call::recvmsg(socket, message, libc::MSG_DONTWAIT)?;
+                (*header).msg_len = len as u32;
+            }
+            1
+        } else {
+            // SAFETY: as above, for the first `wanted` headers.
+            unsafe { call::recvmmsg(socket, first, wanted, libc::MSG_DONTWAIT) }?.min(wanted)
+        };
         let mut brought = 0;
         for (i, header) in headers[..got].iter().enumerate() {
             // SAFETY: `got` is at most `wanted`, and so many have been written.

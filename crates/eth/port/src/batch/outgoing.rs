@@ -133,6 +133,24 @@ impl Outgoing {
         Ok(())
     }
 
+    /// The destination, where one frame is all there is.
+    pub(crate) fn lone(&self) -> Option<Name> {
+        let first = self.runs.front()?;
+        (self.frames == 1).then_some(first.to)
+    }
+
+    /// Hands the lone frame to a socket that is connected to its destination; false if that does not take it.
+    pub(crate) fn send_lone(&mut self, socket: RawFd, handed: &mut Handed) -> bool {
+        let Some(run) = self.runs.front() else { return false };
+        let sent = call::send_to(socket, self.bytes(run), FLAGS, &[]).is_ok();
+        if sent {
+            handed.sent += 1;
+            self.runs.clear();
+            (self.frames, self.end) = (0, 0);
+        }
+        sent
+    }
+
     /// Makes each frame of the first run a message of its own.
     fn cut_first(&mut self) {
         let Some(run) = self.runs.pop_front() else { return };

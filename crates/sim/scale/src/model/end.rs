@@ -2,9 +2,10 @@
 
 use crate::Scenario;
 use sovia_link::Time;
+use sovia_link::buffers::Chunk;
 use sovia_link::message::{Assembly, parts};
 use sovia_link::stream::{Place, Stream, Verdict};
-use sovia_link::wire::{Chunk, HEADER, Item, Operation, Part, Report, Sending};
+use sovia_link::wire::{HEADER, Item, Operation, Part, Report, Sending};
 use std::collections::VecDeque;
 
 /// Bytes of the longest frame, and those of one that are not a part's.
@@ -149,7 +150,7 @@ impl End {
             && let Some((sending, item)) = self.stream.next_out(now)
         {
             self.acks_owed = 0;
-            return Some(Frame::Item { sending, ack, item });
+            return Some(Frame::Item { sending, ack, item: item.clone() });
         }
         self.acks_owed = self.acks_owed.checked_sub(1)?;
         Some(Frame::Ack(Box::new(self.stream.report(now))))

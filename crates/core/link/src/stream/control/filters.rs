@@ -1,5 +1,6 @@
 //! Extremes of late: how fast at most, how short at least, how much at once.
 
+use super::proportion;
 use crate::Time;
 use core::time::Duration;
 
@@ -88,8 +89,8 @@ impl Aggregate {
     }
 
     pub(super) fn add(&mut self, acked: u64, rate: u64, (round, now): (u64, Time), limit: u64) {
-        let nanos = now.since(self.since).as_nanos();
-        let expected = (u128::from(rate) * nanos / 1_000_000_000) as u64;
+        let nanos = now.nanos().saturating_sub(self.since.nanos());
+        let expected = proportion(rate, nanos, 1_000_000_000);
         if self.bytes <= expected {
             (self.bytes, self.since) = (0, now);
         }

@@ -30,6 +30,17 @@ use crate::Time;
 use core::fmt;
 use core::str::FromStr;
 
+/// `value * times / of`, or the most that there is. By the arithmetic of 64 bits wherever that does: it is needed for each
+/// frame.
+#[inline]
+fn proportion(value: u64, times: u64, of: u64) -> u64 {
+    match value.checked_mul(times) {
+        Some(product) => product / of,
+        None => u64::try_from(u128::from(value) * u128::from(times) / u128::from(of))
+            .unwrap_or(u64::MAX),
+    }
+}
+
 /// How a stream limits what it sends, beside its window.
 ///
 /// As text, for options: `fixed`, `bbr`.

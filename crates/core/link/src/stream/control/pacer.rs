@@ -1,5 +1,6 @@
 //! When the next frame may go: a pace, by which frames go in quanta.
 
+use super::proportion;
 use crate::Time;
 
 /// A quantum, which goes at once, is what the pace sends in so many nanoseconds, at least two frames: the port hands it to the
@@ -47,10 +48,14 @@ impl Pacer {
 
     pub(super) fn pace(&mut self, rate: u64) {
         // A rate of zero would never send the frame that measures a higher one.
-        self.rate = rate.max(self.frame);
-        let quantum = u128::from(self.rate) * u128::from(QUANTUM_NANOS) / 1_000_000_000;
+        let rate = rate.max(self.frame);
+        if rate == self.rate {
+            return;
+        }
+        self.rate = rate;
+        let quantum = proportion(rate, QUANTUM_NANOS, 1_000_000_000);
         let least = 2 * self.frame;
-        self.quantum = (quantum as u64).clamp(least, QUANTUM_MAX.max(least));
+        self.quantum = quantum.clamp(least, QUANTUM_MAX.max(least));
         self.quantum_nanos = self.nanos(self.quantum);
     }
 

@@ -1,5 +1,6 @@
 //! How fast a path delivers (draft-ietf-ccwg-bbr, section 4.1).
 
+use super::proportion;
 use crate::Time;
 
 /// What a frame remembers of the moment when it was sent.
@@ -106,8 +107,7 @@ impl Delivery {
         let rate = match nanos {
             0 => 0,
             nanos if nanos < shortest => 0,
-            nanos => u64::try_from(u128::from(delivered) * 1_000_000_000 / u128::from(nanos))
-                .unwrap_or(u64::MAX),
+            nanos => proportion(delivered, 1_000_000_000, nanos),
         };
         Rate {
             rate,

@@ -239,7 +239,7 @@ impl Scene {
         }
         let [from, to] = self.ends;
         while let Some((sending, item)) = flow.tx.next_out(at) {
-            self.net.send(from, to, FRAME as u32, Packet::Item(id, sending, item));
+            self.net.send(from, to, FRAME as u32, Packet::Item(id, sending, *item));
         }
         if let Some(deadline) = flow.tx.deadline()
             && flow.timer.is_none_or(|timer| timer > deadline)

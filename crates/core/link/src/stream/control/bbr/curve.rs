@@ -1,5 +1,7 @@
 //! CUBIC's curve (RFC 9438, section 4.2), in bytes, milliseconds and integers.
 
+use crate::stream::control::proportion;
+
 /// What is left of a window after congestion, in 256ths: 0.7 (`Beta`).
 const BETA: u64 = 179;
 /// A time after which the curve is as high as it can be.
@@ -55,9 +57,7 @@ impl Curve {
 
 /// As much of a growth as `acked` is of a window.
 fn part(growth: u64, acked: u64, window: u64) -> u64 {
-    let bytes = u128::from(growth) * u128::from(acked.min(window)) / u128::from(window.max(1));
-    // No more than the growth.
-    bytes as u64
+    proportion(growth, acked.min(window), window.max(1))
 }
 
 /// The largest number whose cube is no more than that.

@@ -27,6 +27,7 @@ mod queue;
 
 use super::filters::{Aggregate, Highest, Shortest};
 use super::pacer::Pacer;
+use super::proportion;
 use super::rate::{Acked, Delivery, Rate, Snapshot};
 use crate::Time;
 use bounds::Bounds;
@@ -125,8 +126,7 @@ impl Bbr {
     /// What a path of that rate holds.
     fn product(&self, rate: u64) -> u64 {
         let Some(rtt) = self.shortest.value() else { return FIRST_FRAMES * self.frame };
-        let bytes = u128::from(rate) * u128::from(rtt) / 1_000_000_000;
-        u64::try_from(bytes).unwrap_or(u64::MAX)
+        proportion(rate, rtt, 1_000_000_000)
     }
 
     /// The least that keeps the path busy with delayed acknowledgements and quanta (section 5.6.4.2).

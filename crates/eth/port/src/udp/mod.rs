@@ -7,11 +7,19 @@
 //! Datagrams are sent with "don't fragment", and the kernel's own opinion of the path's MTU does not count
 //! (`IP_PMTUDISC_PROBE`): which length arrives is for the link to find out. A datagram longer than the device's MTU is
 //! refused at once ([`Counters::unsendable`]).
+//!
+//! A peer with which the port exchanges lone frames all the time gets a socket of its own (`busy`): for one that is connected
+//! the kernel need not look up the route of each frame, out and in.
 
-use crate::batch::{Handed, Incoming, Outgoing, of_socket_addr};
+mod busy;
+mod socket;
+
+use crate::batch::{Handed, Incoming, Message, Outgoing, of_socket_addr};
 use crate::port::Step;
 use crate::{Address, Counters, Descriptors, Error, OpenError, Port, Refused};
+use busy::Busy;
 use core::net::SocketAddr;
+use sovia_sys::call::RawFd;
 use sovia_sys::{Errno, Fd, call};
 
 /// Bytes that a frame may have: the longest payload of a datagram over IPv4.
@@ -21,25 +29,25 @@ const HEADERS_V4: usize = 28;
 const HEADERS_V6: usize = 48;
 /// The MTU that is assumed where nothing else is said.
 const MTU: usize = 1500;
-/// Bytes of the sockets' queues in the kernel, which halves them if it must.
-const QUEUE: i32 = 4 << 20;
 /// Bytes of frames between two flushes.
 const BATCH: usize = 4 << 16;
 
-const UDP_GRO: i32 = 104;
-/// `SO_MEMINFO`, and where the number of dropped datagrams is in what it tells.
-const MEMINFO: i32 = 55;
-const DROPS: usize = 8;
+/// Calls among which one looks at all sockets, and not only at the one that has brought frames last.
+const LOOKS: u32 = 16;
 
 /// A UDP socket.
 #[derive(Debug)]
 pub struct Udp {
+    /// It gets what no connected socket does.
     socket: Fd,
     own: SocketAddr,
     frame_max: usize,
     outgoing: Outgoing,
     incoming: Incoming,
     joins: bool,
+    busy: Option<Busy>,
+    /// Looks for frames since all sockets were looked at.
+    looks: u32,
     handed: Handed,
     counters: Counters,
     /// The number of dropped datagrams that the kernel told last.
@@ -53,41 +61,34 @@ impl Udp {
     /// # Errors
     /// [`OpenError`]: the address is not this host's, or in use.
     pub fn open(own: SocketAddr) -> Result<Udp, OpenError> {
-        let socket = socket_of(&own).step("socket")?;
+        let (socket, joins) = socket::for_frames(&own)?;
         let raw = socket.raw();
-        let probe = libc::IP_PMTUDISC_PROBE;
-        let frame_max = if own.is_ipv4() {
-            call::setsockopt(raw, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, &probe)
-                .step("IP_MTU_DISCOVER")?;
-            MTU - HEADERS_V4
-        } else {
-            call::setsockopt(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1i32)
-                .step("IPV6_V6ONLY")?;
-            call::setsockopt(raw, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, &probe)
-                .step("IPV6_MTU_DISCOVER")?;
-            MTU - HEADERS_V6
-        };
-        for (force, ask) in
-            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-        {
-            call::setsockopt(raw, libc::SOL_SOCKET, force, &QUEUE)
-                .or_else(|_| call::setsockopt(raw, libc::SOL_SOCKET, ask, &QUEUE))
-                .step("SO_RCVBUF, SO_SNDBUF")?;
-        }
-        let joins = call::setsockopt(raw, libc::IPPROTO_UDP, UDP_GRO, &1i32).is_ok();
         call::bind(raw, of_socket_addr(&own).as_bytes()).step("bind")?;
         let own = call::socket_name(raw, false).step("getsockname")?;
+        let headers = if own.is_ipv4() { HEADERS_V4 } else { HEADERS_V6 };
         Ok(Udp {
             socket,
             own,
-            frame_max,
+            frame_max: MTU - headers,
             outgoing: Outgoing::new(BATCH, true),
             incoming: Incoming::new(),
             joins,
+            busy: None,
+            looks: 0,
             handed: Handed::default(),
             counters: Counters::default(),
             missed: 0,
         })
+    }
+
+    /// From now on busy peers get sockets of their own. To be called before the port's descriptors are asked for. An owner that
+    /// sleeps says so ([`Port::slept`]).
+    ///
+    /// # Errors
+    /// [`OpenError`]: there are no descriptors left.
+    pub fn connect_busy_peers(&mut self) -> Result<(), OpenError> {
+        self.busy = Some(Busy::new(self.socket.raw(), &self.own).step("epoll")?);
+        Ok(())
     }
 
     /// The address to which the port is bound.
@@ -105,7 +106,7 @@ impl Udp {
     /// # Errors
     /// `ENETUNREACH` and the like without a route.
     pub fn frame_max_to(peer: &SocketAddr) -> Result<usize, Errno> {
-        let socket = socket_of(peer)?;
+        let socket = socket::make(peer)?;
         call::connect(socket.raw(), of_socket_addr(peer).as_bytes())?;
         let (level, name, headers) = match peer {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU, HEADERS_V4),
@@ -116,10 +117,42 @@ impl Udp {
     }
 }
 
-fn socket_of(address: &SocketAddr) -> Result<Fd, Errno> {
-    let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    Fd::make(|| call::socket(domain, kind, 0))
+/// Hands the frames of a message to `take`; how many. `None` if it cannot be used.
+fn frames_of(message: &Message<'_>, take: &mut dyn FnMut(&Address, &[u8])) -> Option<usize> {
+    let from = Address::Udp(message.from.filter(|_| !message.is_cut)?);
+    if message.bytes.is_empty() {
+        take(&from, &[]);
+        return Some(1);
+    }
+    let frames = message.bytes.chunks(message.segment);
+    let count = frames.len();
+    frames.for_each(|frame| take(&from, frame));
+    Some(count)
+}
+
+impl Udp {
+    /// Takes the messages of one socket, as many as one system call brings; how many frames they had.
+    ///
+    /// # Errors
+    /// [`Error`].
+    fn receive_from(
+        &mut self,
+        socket: RawFd,
+        take: &mut dyn FnMut(&Address, &[u8]),
+    ) -> Result<usize, Error> {
+        let (mut frames, mut malformed) = (0, 0);
+        let got = self.incoming.receive(socket, |message| match frames_of(&message, take) {
+            Some(count) => frames += count,
+            None => malformed += 1,
+        });
+        self.counters.received += frames as u64;
+        self.counters.malformed += malformed;
+        match got {
+            // A connected socket tells that nothing has the peer's port open, which is nothing to this port.
+            Ok(_) | Err(Errno::EAGAIN | Errno::EINTR | Errno::ECONNREFUSED) => Ok(frames),
+            Err(why) => Err(why.into()),
+        }
+    }
 }
 
 impl Port for Udp {
@@ -148,33 +181,44 @@ impl Port for Udp {
     }
 
     fn flush(&mut self) -> Result<usize, Error> {
+        if let Some(busy) = &mut self.busy
+            && let Some(to) = self.outgoing.lone()
+            && let Some(own) = busy.socket_to(&to, self.socket.raw(), &self.own)
+            && self.outgoing.send_lone(own, &mut self.handed)
+        {
+            return Ok(0);
+        }
         self.outgoing.flush(self.socket.raw(), &mut self.handed)?;
         Ok(self.outgoing.frames())
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(&Address, &[u8])) -> Result<usize, Error> {
-        let (mut frames, mut malformed) = (0, 0);
-        let got = self.incoming.receive(self.socket.raw(), |message| {
-            let Some(from) = message.from.filter(|_| !message.is_cut) else {
-                malformed += 1;
-                return;
-            };
-            let from = Address::Udp(from);
-            if message.bytes.is_empty() {
-                frames += 1;
-                return take(&from, &[]);
+        let port = self.socket.raw();
+        let latest = self.busy.as_ref().map_or(port, |busy| busy.latest(port));
+        let mut frames = self.receive_from(latest, take)?;
+        self.looks += 1;
+        if self.looks >= LOOKS
+            && let Some(busy) = &self.busy
+            && !busy.is_empty()
+        {
+            self.looks = 0;
+            let is_quiet = frames == 0;
+            for socket in busy.readable(port).filter(|&socket| socket != latest) {
+                let more = self.receive_from(socket, take)?;
+                frames += more;
+                if let Some(busy) = &mut self.busy
+                    && more > 0
+                    && is_quiet
+                {
+                    busy.brought(socket);
+                }
             }
-            for frame in message.bytes.chunks(message.segment) {
-                frames += 1;
-                take(&from, frame);
-            }
-        });
-        self.counters.received += frames as u64;
-        self.counters.malformed += malformed;
-        match got {
-            Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => Ok(frames),
-            Err(why) => Err(why.into()),
         }
+        Ok(frames)
+    }
+
+    fn slept(&mut self) {
+        self.looks = LOOKS;
     }
 
     fn check(&mut self) -> Result<(), Error> {
@@ -182,17 +226,14 @@ impl Port for Udp {
     }
 
     fn descriptors(&self) -> Descriptors {
-        Descriptors { frames: self.socket.raw(), room: self.socket.raw(), news: None }
+        let room = self.socket.raw();
+        let frames = self.busy.as_ref().map_or(room, Busy::descriptor);
+        Descriptors { frames, room, news: None }
     }
 
     fn counters(&mut self) -> Counters {
-        if let Ok(told) = call::getsockopt::<[u32; 9]>(self.socket.raw(), libc::SOL_SOCKET, MEMINFO)
-        {
-            // The kernel's number is of 32 bits.
-            let news = told[DROPS].wrapping_sub(self.missed);
-            self.missed = told[DROPS];
-            self.counters.missed += u64::from(news);
-        }
+        self.counters.missed += socket::missed(self.socket.raw(), &mut self.missed);
+        self.counters.missed += self.busy.as_mut().map_or(0, Busy::missed);
         let Handed { sent, unsendable, why } = self.handed;
         Counters { sent, unsendable, why_unsendable: why, ..self.counters }
     }

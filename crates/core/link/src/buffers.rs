@@ -1,0 +1,155 @@
+//! Buffers of messages that are sent.
+
+use core::ops::Range;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Buffers that are kept at most, and their bytes.
+const KEPT: usize = 64;
+const BYTES: usize = 2 << 20;
+
+/// A message's bytes, which its parts share.
+#[derive(Debug)]
+pub struct Whole {
+    bytes: Arc<Vec<u8>>,
+    /// As many belong to the message.
+    len: usize,
+}
+
+impl From<Vec<u8>> for Whole {
+    fn from(bytes: Vec<u8>) -> Whole {
+        Whole { len: bytes.len(), bytes: Arc::new(bytes) }
+    }
+}
+
+impl Whole {
+    /// Bytes of the message.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn chunk(&self, range: Range<usize>) -> Chunk {
+        Chunk { message: self.bytes.clone(), range }
+    }
+
+    /// The last part of it.
+    pub(crate) fn into_chunk(self, range: Range<usize>) -> Chunk {
+        Chunk { message: self.bytes, range }
+    }
+}
+
+/// Bytes of a message that its parts share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    message: Arc<Vec<u8>>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.message[self.range.clone()]
+    }
+}
+
+/// Buffers for messages to be sent. A buffer is used again once nothing has its message any more: a new one would have to be
+/// allocated and filled with zeros each time.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// Those that have been used the longest time ago first.
+    kept: VecDeque<Arc<Vec<u8>>>,
+    bytes: usize,
+}
+
+impl Buffers {
+    /// A message of `len` bytes, which `fill` writes. Their content is any at first.
+    ///
+    /// # Errors
+    /// What `fill` says.
+    pub fn message<E>(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Whole, E> {
+        let mut bytes = self.unused().unwrap_or_default();
+        let filled = match Arc::get_mut(&mut bytes) {
+            Some(room) => {
+                if room.len() < len {
+                    room.resize(len, 0);
+                }
+                fill(&mut room[..len])
+            }
+            // Nothing else has it.
+            None => Ok(()),
+        };
+        if self.kept.len() < KEPT && self.bytes + bytes.len() <= BYTES {
+            self.bytes += bytes.len();
+            self.kept.push_back(bytes.clone());
+        }
+        filled.map(|()| Whole { bytes, len })
+    }
+
+    /// A buffer that nothing has, if one of the first two is such: a message that stays for long does not hold the others up.
+    fn unused(&mut self) -> Option<Arc<Vec<u8>>> {
+        for _ in 0..2 {
+            let mut first = self.kept.pop_front()?;
+            if Arc::get_mut(&mut first).is_some() {
+                self.bytes -= first.len();
+                return Some(first);
+            }
+            self.kept.push_back(first);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::convert::Infallible;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn messages_stay_as_they_were_written_while_something_has_them(
+            steps in prop::collection::vec((0usize..100_000, 0usize..8), 1..200),
+        ) {
+            let (mut buffers, mut held) = (Buffers::default(), VecDeque::new());
+            for (n, (len, keeps)) in steps.into_iter().enumerate() {
+                let fill = |room: &mut [u8]| {
+                    room.fill(n as u8);
+                    Ok::<(), Infallible>(())
+                };
+                let whole = buffers.message(len, fill).unwrap();
+                prop_assert_eq!(whole.len(), len);
+                held.push_back((n as u8, whole.into_chunk(0..len)));
+                while held.len() > keeps {
+                    held.pop_front();
+                }
+                prop_assert!(held.iter().all(|(n, it)| it.as_ref().iter().all(|byte| byte == n)));
+                let bytes: usize = buffers.kept.iter().map(|it| it.len()).sum();
+                prop_assert_eq!(buffers.bytes, bytes);
+                prop_assert!(bytes <= BYTES && buffers.kept.len() <= KEPT);
+            }
+        }
+    }
+
+    #[test]
+    fn buffer_of_a_message_that_has_gone_is_used_again() {
+        let mut buffers = Buffers::default();
+        let place = |whole: &Whole| whole.bytes.as_ptr();
+        let first = buffers.message(1000, |_| Ok::<(), Infallible>(())).unwrap();
+        let at = place(&first);
+        let second = buffers.message(1000, |_| Ok::<(), Infallible>(())).unwrap();
+        assert_ne!(place(&second), at);
+        drop(first);
+        let third = buffers.message(10, |_| Ok::<(), Infallible>(())).unwrap();
+        assert_eq!(place(&third), at);
+    }
+
+    #[test]
+    fn message_that_cannot_be_filled_leaves_its_buffer() {
+        let mut buffers = Buffers::default();
+        assert_eq!(buffers.message(10, |_| Err::<(), u8>(3)).unwrap_err(), 3);
+        assert!(buffers.unused().is_some());
+    }
+}
