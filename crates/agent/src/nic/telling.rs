@@ -38,6 +38,10 @@ impl Nic {
         let Some(program) = self.programs.get(&connection.program) else { return };
         // First: then what the program published before it left is among what is sent.
         connection.look_for_leaving(program);
+        // Before that is told as an end like any other: the far program's TCP may never hear of it.
+        self.look_for_abandoned(id);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(program) = self.programs.get(&connection.program) else { return };
         let Some((far, reflection)) = &mut connection.joined else { return };
         let peer = &mut self.peers[connection.peer];
         // Where it has gone the connection has been broken off, and there is no NIC to be told.
@@ -69,7 +73,6 @@ impl Nic {
         if awaits_answer {
             self.await_answer(id);
         }
-        self.look_for_abandoned(id);
         self.end_if_over(id);
     }
 
