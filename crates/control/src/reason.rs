@@ -95,6 +95,8 @@ counters! {
         OwnerUnknown = 34, "the kernel does not say here whose the other end is (is AF_NETLINK forbidden?)";
         /// A rule trusts other users there, but no agent answers at its path.
         NoAgent = 35, "the peer is on another machine, or in another network namespace, and no `sovia agent` is here";
+        /// The NIC in software that carried it has died, or the two NICs have lost each other.
+        NicGone = 36, "went back to TCP: an agent that carried it has ended";
     }
 }
 

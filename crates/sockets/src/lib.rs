@@ -52,6 +52,7 @@ pub mod fuzzing;
 mod handler;
 pub mod inheritance;
 mod keeper;
+mod linger;
 pub mod loan;
 pub mod meeting;
 mod members;

@@ -40,7 +40,7 @@ impl Nic {
         }
         if broken > 0 {
             eprintln!(
-                "sovia-agent: {} has gone, or begun anew: {broken} connections end",
+                "sovia-agent: {} has gone, or begun anew: {broken} connections are given up",
                 self.name_of(peer)
             );
         }

@@ -7,7 +7,7 @@
 //!   had; `transfer`: how one's bytes are sent; `combine`: when the reader is notified of small ones;
 //! - `entering`, `leaving`, `anchor`, `returned`: between TCP and the VI: the way in, the way back, what the kernel
 //!   says, and what the way back asks of a sender;
-//! - `reflected`: what differs where a NIC in software is between the two ends;
+//! - `reflected`: what differs where a NIC in software is between the two ends; `failover`: on to TCP when that has died;
 //! - `single`: a message that is one packet, where nothing else is to be known;
 //! - `take`: bytes off the VI, from where they lie;
 //! - `ending`: how the peer's end came, and what is reported of it;
@@ -26,6 +26,7 @@ pub(crate) mod backlog;
 pub(crate) mod combine;
 pub(crate) mod ending;
 mod entering;
+pub(crate) mod failover;
 pub(crate) mod handled;
 mod hold;
 pub(crate) mod leaving;
@@ -231,6 +232,7 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if let Some(fd) = crate::table::descriptor_of(conn) {
         returned::repair(guard, fd);
+        failover::repair(guard, fd);
         if conn.rx() == Rx::Granted || conn.has(flag::RETURNING) {
             uncounted::count_read(conn, fd);
         }
