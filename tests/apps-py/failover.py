@@ -34,7 +34,7 @@ def note(peer, what):
     open(os.path.join(peer.folder, what + ("-server" if peer.server else "-client")), "w").close()
 
 
-def write(peer, connection, pause=0, ends=True):
+def write(peer, connection, pause=0):
     """Blocks, in pieces of changing lengths, until it is enough."""
     number = 0
     while not is_enough(peer):
@@ -47,8 +47,12 @@ def write(peer, connection, pause=0, ends=True):
             data = data[len(piece) :]
         if pause:
             time.sleep(pause)
-    if ends:
-        connection.shutdown(socket.SHUT_WR)
+    peer.leave_port(number, written_by(peer.server))
+    connection.shutdown(socket.SHUT_WR)
+
+
+def written_by(server):
+    return "written-" + ("server" if server else "client")
 
 
 class Reader:
@@ -68,6 +72,9 @@ class Reader:
             assert data[:n] == self.rest[:n], "other bytes than were written"
             data, self.rest = data[n:], self.rest[n:]
 
+    def end(self, peer):
+        assert not self.rest and self.number == peer.port(written_by(not peer.server)), "cut off"
+
 
 def read(peer, connection, pause=0):
     reader = Reader(peer)
@@ -77,7 +84,7 @@ def read(peer, connection, pause=0):
             note(peer, "running")
         if pause:
             time.sleep(pause)
-    assert not reader.rest, "cut off"
+    reader.end(peer)
 
 
 def run(peer, receive=read, write_pause=0, **how):
@@ -114,8 +121,7 @@ def edges(peer):
                     except BlockingIOError:
                         break
                     if not data:
-                        assert not reader.rest, "cut off"
-                        return
+                        return reader.end(peer)
                     reader.take(data)
                     if reader.number > 2000:
                         note(peer, "running")

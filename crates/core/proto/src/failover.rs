@@ -107,7 +107,7 @@ pub enum Receiving {
     Plain,
     /// It reads on on the VI up to the FIN, which is there.
     ToFin,
-    /// It reads what is there on the VI, and then expects a record on TCP.
+    /// It reads TCP up to the switch, then what is there on the VI, and then expects a record on TCP.
     Record,
     /// The sender may have switched, or put on TCP what it was asked for: the connection is over.
     Lost,
@@ -144,7 +144,7 @@ pub const fn receiving(known: Known) -> Receiving {
             Switch::Not if known.fin == word::FIN_ON_TCP => Receiving::Plain,
             Switch::Cancelled => Receiving::Plain,
             // The claim may have been answered where the sender is. If it has not been, the sender ends the connection.
-            Switch::At(n) | Switch::Entered(n) if known.claimed && n == known.read => {
+            Switch::At(n) | Switch::Entered(n) if known.claimed && known.read <= n => {
                 Receiving::Record
             }
             _ => Receiving::Lost,

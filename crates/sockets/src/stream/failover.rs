@@ -22,7 +22,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Reason;
 use sovia_proto::failover::{self, Heard, Kept, Known, Receiving, Record, Sending, Sent, Tail};
 use sovia_proto::packet::Immediate;
-use sovia_proto::path::{Grant, Rx, Tx};
+use sovia_proto::path::{Grant, Rx, Switch, Tx};
 use sovia_sys::call;
 
 /// Bytes of a record on TCP.
@@ -65,7 +65,7 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
         awaits: receiving == Receiving::Record,
         is_plain: receiving == Receiving::Plain,
         tail: tail.unwrap_or_default(),
-        base: conn.rx_tcp.load(Ordering::Acquire),
+        base: switched_at(guard),
         ..Failover::default()
     };
     compiler_fence(Ordering::SeqCst);
@@ -92,14 +92,20 @@ fn apply(guard: &mut Guard<'_>) {
         conn.set(flag::LEFT_VI);
     }
     conn.set_tx(Tx::Back);
-    match conn.rx() {
-        Rx::Granted if guard.failover.awaits => conn.set_rx(Rx::Vi),
-        Rx::Tcp | Rx::Granted if guard.failover.is_plain => conn.set_rx(Rx::Back),
-        _ => {}
+    if guard.failover.is_plain {
+        conn.set_rx(Rx::Back);
     }
     // What TCP says counts at once; while the VI is read, a receive that finds nothing there looks further.
     conn.clear(flag::REFLECTED | flag::DEAD | flag::GONE);
     conn.set(flag::ANCHOR);
+}
+
+/// What is read of TCP before the VI, and before the record.
+fn switched_at(guard: &Guard<'_>) -> u64 {
+    match Switch::from_word(rx(guard).path.load(word::SWITCH)) {
+        Switch::At(n) | Switch::Entered(n) => n,
+        Switch::Not | Switch::Cancelled => guard.conn.rx_tcp.load(Ordering::Acquire),
+    }
 }
 
 fn say_why(conn: &Conn) {
@@ -269,7 +275,17 @@ pub(super) fn is_owed(guard: &Guard<'_>) -> bool {
 
 /// The bytes that TCP has for the program, of `unread` that are there.
 pub(super) fn of_program(guard: &Guard<'_>, unread: usize) -> usize {
-    if guard.failover.awaits && guard.conn.rx() == Rx::Back { 0 } else { unread }
+    if !guard.failover.awaits {
+        return unread;
+    }
+    match guard.conn.rx() {
+        Rx::Back => 0,
+        _ => {
+            let read = guard.conn.rx_tcp.load(Ordering::Acquire);
+            let before = guard.failover.base.saturating_sub(read);
+            unread.min(usize::try_from(before).unwrap_or(usize::MAX))
+        }
+    }
 }
 
 /// How far the direction in which this end receives has come.
@@ -330,10 +346,14 @@ pub(super) fn lost(guard: &Guard<'_>, fd: i32) -> Errno {
 /// The steps to the VI that wait for no byte are taken at once where a NIC is between the two ends: an end that knows of
 /// the other one's path can go on without the NIC.
 pub(crate) fn settle(guard: &mut Guard<'_>, fd: i32) {
-    if may_settle(guard) {
-        if guard.conn.tx() == Tx::Tcp {
-            super::send::switch(guard, fd);
-        }
+    if may_switch(guard) {
+        super::send::switch(guard, fd);
+    }
+    if may_claim(guard) {
+        // What comes before it on TCP may be unread.
+        reflected::claim(guard);
+    }
+    if may_enter(guard) {
         // A fault is the next call's.
         let _ = super::entering::next_from(guard);
     }
@@ -341,10 +361,32 @@ pub(crate) fn settle(guard: &mut Guard<'_>, fd: i32) {
 
 /// Whether there is such a step.
 pub(crate) fn may_settle(guard: &Guard<'_>) -> bool {
+    may_switch(guard) || may_claim(guard) || may_enter(guard)
+}
+
+fn may_switch(guard: &Guard<'_>) -> bool {
     let conn = guard.conn;
-    let is_granted = || Grant::from_word(tx(guard).path.load(word::GRANT)) == Grant::Granted;
-    reflected::is_reflected(guard)
+    conn.tx() == Tx::Tcp
+        && reflected::is_reflected(guard)
+        && Grant::from_word(tx(guard).path.load(word::GRANT)) == Grant::Granted
         && !conn.has(flag::SHUT_WR | flag::RETREATING | flag::DAMAGED | flag::UNANSWERED)
-        && (conn.tx() == Tx::Tcp && is_granted()
-            || conn.rx() == Rx::Granted && rx(guard).path.load(word::SWITCH) != 0)
+}
+
+/// The sender's switch, where this end has granted the VI and not entered it.
+fn switch(guard: &Guard<'_>) -> Switch {
+    let may = guard.conn.rx() == Rx::Granted
+        && reflected::is_reflected(guard)
+        && !guard.conn.has(flag::RETREATING | flag::DAMAGED | flag::UNANSWERED);
+    Switch::from_word(if may { rx(guard).path.load(word::SWITCH) } else { 0 })
+}
+
+fn may_claim(guard: &Guard<'_>) -> bool {
+    let read = guard.conn.rx_tcp.load(Ordering::Acquire);
+    // Where more has been read the sender has taken it back.
+    matches!(switch(guard), Switch::At(n) if read <= n) && rx(guard).reader.load(word::CLAIM) == 0
+}
+
+fn may_enter(guard: &Guard<'_>) -> bool {
+    let read = guard.conn.rx_tcp.load(Ordering::Acquire);
+    matches!(switch(guard), Switch::Entered(n) if n == read)
 }

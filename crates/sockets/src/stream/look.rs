@@ -46,12 +46,15 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             }
             idle(guard, fd, false) != Got::Nothing
         }
-        Rx::Granted if reflected::is_reflected(guard) => match next_from(guard) {
-            Ok(Origin::Vi) => readable(guard, fd),
-            Ok(Origin::Nowhere) => conn.has(flag::SHUT_RD),
-            Ok(Origin::Tcp(_)) => on_tcp(guard, fd),
-            Err(_) => true,
-        },
+        // Bytes on TCP behind the switch are none of the program's.
+        Rx::Granted if reflected::is_reflected(guard) || failover::is_on(guard) => {
+            match next_from(guard) {
+                Ok(Origin::Vi) => readable(guard, fd),
+                Ok(Origin::Nowhere) => conn.has(flag::SHUT_RD),
+                Ok(Origin::Tcp(_)) => on_tcp(guard, fd),
+                Err(_) => true,
+            }
+        }
         Rx::Granted => {
             if on_tcp(guard, fd) {
                 return true;
