@@ -185,8 +185,9 @@ def last_words(peer):
         except BlockingIOError:
             pass
         peer.leave_port(written, "written")
+        before = sent_on_tcp(connection)
         note(peer, "running")
-        goes_on_on_tcp(connection)
+        goes_on_on_tcp(connection, before)
         connection.close()
         peer.meet()
     else:
@@ -222,8 +223,10 @@ def becomes(peer):
     connection = peer.stream()
     text = b"".join(block(peer.server, number) for number in range(300))
     connection.sendall(text)
+    before = sent_on_tcp(connection)
+    peer.meet()
     note(peer, "running")
-    goes_on_on_tcp(connection)
+    goes_on_on_tcp(connection, before)
     connection.sendall(text)
     peer.meet()
     os.dup2(connection.fileno(), 0)
@@ -232,14 +235,14 @@ def becomes(peer):
     os.execvp("sh", ["sh", "-c", check + " && echo every byte && echo end"])
 
 
-def goes_on_on_tcp(connection):
+def sent_on_tcp(connection):
+    """Bytes of this end's that the kernel's socket knows to have arrived."""
+    return struct.unpack_from("=Q", connection.getsockopt(socket.IPPROTO_TCP, 11, 128), 120)[0]
+
+
+def goes_on_on_tcp(connection, before):
     """Until this end has put something on TCP: it knows that the agent has died."""
-
-    def acknowledged():
-        return struct.unpack_from("=Q", connection.getsockopt(socket.IPPROTO_TCP, 11, 128), 120)[0]
-
-    before = acknowledged()
-    while acknowledged() == before:
+    while sent_on_tcp(connection) == before:
         time.sleep(0.002)
 
 
