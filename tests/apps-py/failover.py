@@ -8,6 +8,7 @@ Each end writes a stream that the other one can compute, and compares what it re
 import hashlib
 import os
 import select
+import signal
 import socket
 import struct
 import threading
@@ -173,18 +174,23 @@ def questions(peer):
     say("every byte")
 
 
+def write_all_that_fits(peer, connection):
+    """As much as there is room for while the peer does not read."""
+    connection.setblocking(False)
+    written = 0
+    try:
+        while True:
+            written += connection.send(block(True, written // BLOCK)[written % BLOCK :])
+    except BlockingIOError:
+        pass
+    peer.leave_port(written, "written")
+
+
 def last_words(peer):
     """The server closes when much of what it has written has found no room on TCP yet."""
     connection = peer.stream()
     if peer.server:
-        connection.setblocking(False)
-        written = 0
-        try:
-            while True:
-                written += connection.send(block(True, written // BLOCK)[written % BLOCK :])
-        except BlockingIOError:
-            pass
-        peer.leave_port(written, "written")
+        write_all_that_fits(peer, connection)
         before = sent_on_tcp(connection)
         note(peer, "running")
         goes_on_on_tcp(connection, before)
@@ -201,6 +207,43 @@ def last_words(peer):
         assert had == written, (had, written)
         # What is written now is for no process.
         peer.meet()
+    say("every byte")
+
+
+def killed_over_it(peer):
+    """The server is killed instead: its peer is told of it if something is missing, after what is not."""
+    connection = peer.stream()
+    if peer.server:
+        write_all_that_fits(peer, connection)
+        before = sent_on_tcp(connection)
+        note(peer, "running")
+        goes_on_on_tcp(connection, before)
+        os.kill(os.getpid(), signal.SIGKILL)
+    written = peer.port("written")
+    wait_for(peer, "killed")
+    wait_for(peer, "enough")
+    reader, had = Reader(peer), 0
+    try:
+        while data := connection.recv(50000):
+            reader.take(data)
+            had += len(data)
+    except ConnectionResetError:
+        say("told of it")
+    else:
+        say("told of it" if had == written else "an end in the middle")
+
+
+def half_closed(peer):
+    """The client has said that it writes no more, and reads on."""
+    connection = peer.stream()
+    if peer.server:
+        assert connection.recv(100) == b"question" and connection.recv(100) == b""
+        write(peer, connection)
+    else:
+        connection.sendall(b"question")
+        connection.shutdown(socket.SHUT_WR)
+        read(peer, connection)
+    peer.meet()
     say("every byte")
 
 
@@ -261,6 +304,8 @@ main(
             one_way,
             questions,
             last_words,
+            killed_over_it,
+            half_closed,
             relatives,
             becomes,
         ]

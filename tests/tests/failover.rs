@@ -86,7 +86,35 @@ macro_rules! killed {
     };
 }
 
-killed!(both_ways, slow_readers, edges, one_way, questions, last_words, relatives, becomes);
+killed!(
+    both_ways,
+    slow_readers,
+    edges,
+    one_way,
+    questions,
+    last_words,
+    half_closed,
+    relatives,
+    becomes
+);
+
+/// A program that is killed over it takes bytes with it: to the other one that is no end of the stream.
+#[test]
+fn program_that_is_killed_over_it_leaves_no_end_in_the_middle() {
+    for victims in VICTIMS {
+        // So that much is on its way.
+        let nics = Nics::start(&["--lose", "300000"]);
+        let mut ends = Ends::start("killed_over_it", &nics.rules());
+        ends.run();
+        victims.iter().for_each(|&victim| nics.kill(victim));
+        ends.say("killed");
+        let client = ends.ends.pop().expect("two ends");
+        assert!(!ends.ends.pop().expect("two ends").finish(LIMIT).success(), "it is killed");
+        ends.say("enough");
+        let outcome = client.finish(LIMIT);
+        assert!(outcome.success() && outcome.stdout == "told of it\nend\n", "{outcome:?}");
+    }
+}
 
 /// Frames get lost, doubled, reordered and damaged: more is on its way when the agents die.
 #[test]

@@ -209,7 +209,7 @@ pub(super) fn bring(guard: &mut Guard<'_>, fd: i32) -> Brought {
 #[inline(never)]
 fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
     let mut scrap = [0u8; 1 << 10];
-    loop {
+    while guard.failover.awaits {
         if guard.conn.has(flag::DAMAGED) {
             return Brought::Failed(libc::ECONNRESET);
         }
@@ -227,7 +227,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
         let left = (RECORD + u64::from(guard.failover.skip)).saturating_sub(had);
         if left == 0 {
             guard.failover.awaits = false;
-            return Brought::Next;
+            break;
         }
         let wanted = match had {
             0 => failover::LEN,
@@ -238,9 +238,19 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
                 guard.conn.rx_tcp.fetch_add(n as u64, Ordering::AcqRel);
             }
             Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
+            // It has ended in the middle of what the program has had.
+            Ok(_) if has_all(guard) => guard.failover.awaits = false,
             Ok(_) | Err(_) => return Brought::Failed(lost(guard, fd)),
         }
     }
+    Brought::Next
+}
+
+/// Whether the record has come, and the program has had all that it announces: the sender has put nothing else on TCP before
+/// all of that was there.
+fn has_all(guard: &Guard<'_>) -> bool {
+    let Failover { skip, bytes, .. } = guard.failover;
+    read(guard) >= RECORD && skip == bytes
 }
 
 /// The anchor has news: they are the next receive's. False: nothing follows from them for the other calls.
@@ -269,8 +279,9 @@ fn expects(guard: &mut Guard<'_>, bytes: &[u8]) -> bool {
 
 /// Whether bytes of the VI's are still to come on TCP, which it must not end before.
 pub(super) fn is_owed(guard: &Guard<'_>) -> bool {
-    let all = RECORD + u64::from(guard.failover.bytes);
-    is_on(guard) && (guard.failover.awaits || guard.failover.bytes != 0 && read(guard) < all)
+    let Failover { is_on, awaits, bytes, .. } = guard.failover;
+    let is_short = || read(guard) < RECORD + u64::from(bytes);
+    is_on && (awaits || bytes != 0 && !has_all(guard) && is_short())
 }
 
 /// The bytes that TCP has for the program, of `unread` that are there.
