@@ -11,18 +11,20 @@
 //! From the beginning on the NIC is no part of it: no word that it publishes is looked at but what is unread.
 
 mod rest;
+mod settle;
 
 pub(crate) use rest::{Rest, Went, rest};
+pub(crate) use settle::{may_settle, settle};
 
 use super::hold::scan;
-use super::{Errno, ending, listeners, reflected, rx, tx, uncounted, word};
+use super::{Errno, ending, listeners, rx, tx, uncounted, word};
 use crate::conn::{Conn, Failover, Guard, HasEndpoint, flag};
 use crate::{anchors, stats};
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Reason;
 use sovia_proto::failover::{self, Heard, Kept, Known, Receiving, Record, Sending, Sent, Tail};
 use sovia_proto::packet::Immediate;
-use sovia_proto::path::{Grant, Rx, Switch, Tx};
+use sovia_proto::path::{Rx, Switch, Tx};
 use sovia_sys::call;
 
 /// Bytes of a record on TCP.
@@ -352,52 +354,4 @@ pub(super) fn lost(guard: &Guard<'_>, fd: i32) -> Errno {
         listeners::tell_all(guard);
     }
     libc::ECONNRESET
-}
-
-/// The steps to the VI that wait for no byte are taken at once where a NIC is between the two ends: an end that knows of
-/// the other one's path can go on without the NIC.
-pub(crate) fn settle(guard: &mut Guard<'_>, fd: i32) {
-    if may_switch(guard) {
-        super::send::switch(guard, fd);
-    }
-    if may_claim(guard) {
-        // What comes before it on TCP may be unread.
-        reflected::claim(guard);
-    }
-    if may_enter(guard) {
-        // A fault is the next call's.
-        let _ = super::entering::next_from(guard);
-    }
-}
-
-/// Whether there is such a step.
-pub(crate) fn may_settle(guard: &Guard<'_>) -> bool {
-    may_switch(guard) || may_claim(guard) || may_enter(guard)
-}
-
-fn may_switch(guard: &Guard<'_>) -> bool {
-    let conn = guard.conn;
-    conn.tx() == Tx::Tcp
-        && reflected::is_reflected(guard)
-        && Grant::from_word(tx(guard).path.load(word::GRANT)) == Grant::Granted
-        && !conn.has(flag::SHUT_WR | flag::RETREATING | flag::DAMAGED | flag::UNANSWERED)
-}
-
-/// The sender's switch, where this end has granted the VI and not entered it.
-fn switch(guard: &Guard<'_>) -> Switch {
-    let may = guard.conn.rx() == Rx::Granted
-        && reflected::is_reflected(guard)
-        && !guard.conn.has(flag::RETREATING | flag::DAMAGED | flag::UNANSWERED);
-    Switch::from_word(if may { rx(guard).path.load(word::SWITCH) } else { 0 })
-}
-
-fn may_claim(guard: &Guard<'_>) -> bool {
-    let read = guard.conn.rx_tcp.load(Ordering::Acquire);
-    // Where more has been read the sender has taken it back.
-    matches!(switch(guard), Switch::At(n) if read <= n) && rx(guard).reader.load(word::CLAIM) == 0
-}
-
-fn may_enter(guard: &Guard<'_>) -> bool {
-    let read = guard.conn.rx_tcp.load(Ordering::Acquire);
-    matches!(switch(guard), Switch::Entered(n) if n == read)
 }
