@@ -162,14 +162,6 @@ def redis_until_told(connect, folder):
     print("still" if over_tcp(connection) == before else "no longer", flush=True)
 
 
-def redis_until_reset(connect, folder):
-    """The same, until an agent ends."""
-    try:
-        redis_until_told(connect, folder)
-    except ConnectionResetError:
-        print("reset", flush=True)
-
-
 def many(connect, _):
     for _ in range(8):
         with connect() as connection:

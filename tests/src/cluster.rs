@@ -143,12 +143,26 @@ impl Cluster {
         self.start(host, &[&at[..], &["-c", "20", "-n", &requests]].concat())
     }
 
+    /// The same with 50 clients, until it is interrupted.
+    pub fn benchmark_for_ever(&self, host: usize) -> Running {
+        let at = ["redis-benchmark", "-h", Hosts::ADDRESSES[0], "-p", PORT, "-q", "-t", "set,get"];
+        self.start(host, &[&at[..], &["-c", "50", "-n", "5000", "-l", "-d", "3000"]].concat())
+    }
+
     /// Tells those that ask until they are told that it is enough.
     ///
     /// # Panics
     /// If that cannot be written.
     pub fn enough(&self) {
         std::fs::write(self.folder.path().join("enough"), "").expect("a file");
+    }
+
+    /// It is not, for those that ask from here on.
+    ///
+    /// # Panics
+    /// If that cannot be taken back.
+    pub fn begin_again(&self) {
+        std::fs::remove_file(self.folder.path().join("enough")).expect("it has been said");
     }
 }
 

@@ -88,9 +88,10 @@ impl Nics {
         between(&self.names)
     }
 
-    /// Their process ids.
-    pub fn ids(&self) -> [u32; 2] {
-        self.agents.each_ref().map(Child::id)
+    /// Kills the first or the second.
+    pub fn kill(&self, which: usize) {
+        // SAFETY: kill has no memory effects; the child has not been waited for, so the id is still its own.
+        unsafe { libc::kill(self.agents[which].id().cast_signed(), libc::SIGKILL) };
     }
 
     /// The name of the first.

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use sovia_tests::{
-    LOSSY, Launch, Nics, Scenario, Stack, TempDir, accelerated, finish, free_port, skipped, sovia,
+    LOSSY, Launch, Nics, Scenario, Stack, TempDir, accelerated, free_port, skipped, sovia,
 };
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -67,29 +67,6 @@ fn an_end_whose_peer_has_no_nic_stays_on_tcp() {
         .env("SOVIA_RULES", format!("nic:name={name},end=connector;except:end=acceptor"))
         .may_stay_on_tcp()
         .run_accelerated();
-}
-
-/// Something may be missing, so neither end is told that all is well.
-#[test]
-fn when_a_nic_dies_both_ends_are_told_of_a_reset() {
-    for victim in 0..2 {
-        let nics = Nics::start(&[]);
-        let folder = TempDir::new();
-        let launch = |role: &str| {
-            let program = concat!(env!("CARGO_MANIFEST_DIR"), "/apps-py/nics.py");
-            let folder = folder.path().to_str().expect("a plain name");
-            Launch::new(Stack::Sovia, ["python3", program, role, folder, "a_nic_dies"])
-                .verbose(true)
-                .env("SOVIA_RULES", &nics.rules())
-                .env("SOVIA_TEST_UNTIL_MET", "1")
-                .env("SOVIA_TEST_VICTIM", &nics.ids()[victim].to_string())
-        };
-        let ends = vec![launch("server").start(), launch("client").start()];
-        for outcome in finish(ends, LIMIT) {
-            assert!(accelerated(&outcome.stderr).is_some_and(|ends| ends > 0), "{outcome:?}");
-            assert!(outcome.success() && outcome.stdout == "ECONNRESET\nend\n", "{outcome:?}");
-        }
-    }
 }
 
 #[test]

@@ -19,7 +19,7 @@
 //! **What outlives what.** What a program has put on a VI lies in the segment, so it arrives though the program is
 //! killed at once: the NIC reads it there, and tells the far end only then that nothing more comes. A fork, an exec
 //! and a passed descriptor concern the program alone, as with a peer of its own host. If a NIC dies, its
-//! programs' connections end with an error.
+//! programs' connections go on on TCP, with what their own segments have (`sovia_proto::failover`).
 
 #![forbid(unsafe_code)]
 

@@ -95,8 +95,10 @@ counters! {
         OwnerUnknown = 34, "the kernel does not say here whose the other end is (is AF_NETLINK forbidden?)";
         /// A rule trusts other users there, but no agent answers at its path.
         NoAgent = 35, "the peer is on another machine, or in another network namespace, and no `sovia agent` is here";
-        /// An agent has died, the other host did not answer for too long, or TCP broke while the agents could not speak.
-        BrokenOff = 37, "broken off: an agent is gone, or the other host did not answer for too long";
+        /// The NIC in software that carried it has died, or the two NICs have lost each other.
+        NicGone = 36, "went back to TCP: an agent that carried it has ended";
+        /// An agent has died and something may be missing, the other host did not answer for too long, or TCP broke while the agents could not speak.
+        BrokenOff = 37, "broken off: an agent has ended too early, or the other host did not answer for too long";
     }
 }
 

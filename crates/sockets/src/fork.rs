@@ -6,8 +6,8 @@
 //! be one ([`crate::process`]).
 
 use crate::{
-    anchors, closer, credentials, family, handler, meeting, members, memory, ops, pair, peers,
-    pollset, process, reactor, sets, stream, table,
+    anchors, closer, credentials, family, handler, linger, meeting, members, memory, ops, pair,
+    peers, pollset, process, reactor, sets, stream, table,
 };
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use sovia_sync::{hazard, section, thread};
@@ -127,6 +127,7 @@ fn forking() -> bool {
         ops::keep::hold();
         pair::lent::hold();
         hazard::hold();
+        linger::hold();
     }
     if process::is_confined() {
         // Nothing is held, and asking whose place is free takes system calls.
@@ -144,6 +145,7 @@ fn fork_done(whole: bool) {
     if !whole {
         return;
     }
+    linger::release();
     hazard::release();
     pair::lent::release();
     ops::keep::release();
@@ -178,6 +180,7 @@ fn born(whole: bool) {
     sets::forked();
     pollset::forked();
     ops::keep::forked();
+    linger::forked();
     memory::forked();
     handler::forked();
 }

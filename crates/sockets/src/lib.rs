@@ -53,6 +53,7 @@ mod handler;
 pub mod inheritance;
 mod keepalive;
 mod keeper;
+mod linger;
 pub mod loan;
 pub mod meeting;
 mod members;

@@ -15,7 +15,7 @@ use crate::per_engine::per_engine;
 use crate::retreat::{self, answer};
 use crate::stream::audit::{self, Finding};
 use crate::stream::{combine, ending, handled, listeners, reflected};
-use crate::{anchors, epoll, family, keepalive, pair, peers, sets, table, thread};
+use crate::{anchors, epoll, family, keepalive, linger, pair, peers, sets, table, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_proto::path::{Rx, Tx};
 use sovia_sys::{call, clock, poll};
@@ -51,7 +51,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
         let left = audit.map(|at: u64| at.saturating_sub(clock::now_ns()));
         let pause = answer::pause().or_else(keep::pause).or_else(pair::pause);
         let alone = thread::may_be_alone().then_some(ALONE_NS);
-        let pause = pause.into_iter().chain(left).chain(combine::pause());
+        let pause = pause.into_iter().chain(left).chain(combine::pause()).chain(linger::pause());
         let pause = pause.chain(deaths::pause()).chain(retreat::pause()).chain(alone).min();
         let n = match poll::epoll_wait(watching, &mut events, pause, None) {
             Ok(n) => n,
@@ -99,7 +99,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             keepalive::look(now);
             audit = audit_all(now).then_some(now + audit::PERIOD_NS);
             // (A pair that was left while this thread used it is its own to unmap.)
-            let is_done = !has_pairs() && pair::pause().is_none();
+            let is_done = !has_pairs() && pair::pause().or_else(linger::pause).is_none();
             if pause == left && thread::count() == 1 && is_done {
                 // There is nothing to watch, for now.
                 break;
@@ -109,6 +109,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
             audit = Some(now + audit::PERIOD_NS);
         }
         combine::serve();
+        linger::serve();
         if retreat::go_on_coming() {
             epoll::leave_shared();
         }
@@ -117,7 +118,7 @@ extern "C" fn run(argument: *mut libc::c_void) -> *mut libc::c_void {
     }
     thread::ended();
     // A connection that has come since finds the thread missing, or is found here.
-    if !thread::must_end() && has_pairs() {
+    if !thread::must_end() && (has_pairs() || linger::pause().is_some()) {
         anchors::restart();
     }
     pair::leave_door(watching);

@@ -21,6 +21,8 @@ const LAYERS: &[&[&str]] = &[
     &["pair"],
     &["anchors"],
     &["stream"],
+    // What outlasts a close.
+    &["linger"],
     // What waits for news.
     &["handler", "sets", "wait"],
     // To a VI, and back.

@@ -16,15 +16,15 @@ impl Nic {
     /// The far NIC of this host has died, or is another one than before.
     fn begin_anew(&mut self, peer: PeerId) {
         match channel(self.port.frame_max(), self.control) {
-            Ok(channel) => self.begin_with(peer, Some(channel), word::BROKEN),
+            Ok(channel) => self.begin_with(peer, Some(channel)),
             // It has worked before.
             Err(error) => eprintln!("sovia-agent: {error}"),
         }
     }
 
     /// A far NIC has gone, or is another one, which knows nothing of what this one has sent: it will hear this channel, if any.
-    /// Its connections are broken off as `how` says.
-    pub(super) fn begin_with(&mut self, peer: PeerId, channel: Option<Channel>, how: u64) {
+    /// Its connections are given up.
+    pub(super) fn begin_with(&mut self, peer: PeerId, channel: Option<Channel>) {
         self.peers[peer].begin(channel);
         let (mut offered, mut ended, mut broken) = (Vec::new(), Vec::new(), 0);
         for (&id, connection) in &mut self.connections {
@@ -34,7 +34,7 @@ impl Nic {
             let Some(program) = self.programs.get(&connection.program) else { continue };
             if connection.joined.is_some() {
                 broken += usize::from(!connection.is_alone);
-                connection.break_off(program, how);
+                connection.break_off(program, word::BROKEN);
                 ended.push(id);
             } else {
                 offered.push((id, connection.link, connection.is_connector, connection.numbers));
@@ -42,7 +42,7 @@ impl Nic {
         }
         if broken > 0 {
             eprintln!(
-                "sovia-agent: {} has gone, or begun anew: {broken} connections end",
+                "sovia-agent: {} has gone, or begun anew: {broken} connections are given up",
                 self.name_of(peer)
             );
         }

@@ -22,7 +22,7 @@ impl Nic {
                     let config = channel_config(agreed.frame_max, self.control);
                     self.peers[peer].frame_max = agreed.frame_max;
                     let channel = Channel::between(config, agreed.channel.number, own, other);
-                    self.begin_with(peer, Some(channel), word::BROKEN);
+                    self.begin_with(peer, Some(channel));
                 }
                 Event::Frame(frame) => self.peers[peer].handle_frame(at, &frame),
                 Event::Room => self.peers[peer].is_due = true,
@@ -40,12 +40,13 @@ impl Nic {
         all.into_iter().for_each(|id| self.look_for_abandoned(id));
     }
 
-    /// A peer has not been there for as long as TCP itself waits for an answer.
+    /// A peer has not been there for as long as TCP itself waits for an answer. Its programs' connections go on on TCP, whose way may
+    /// be another one.
     pub(super) fn give_up(&mut self, peer: PeerId) {
         if let Some(hosts) = &mut self.hosts {
             hosts.give_up(peer);
         }
-        self.begin_with(peer, None, word::TIMED_OUT);
+        self.begin_with(peer, None);
     }
 
     /// A connection ends when the kernel has ended its program's TCP: that would have ended it without a NIC, too. Where the peer

@@ -48,6 +48,8 @@ pub const LENT: u8 = 18;
 pub const USED: u8 = 19;
 /// Ends of rests that a program is about to get.
 pub const AT_HAND: u8 = 20;
+/// Connections that have been closed, for which something is still to be done.
+pub const LINGERING: u8 = 21;
 
 /// The calling thread has got a lock for which it would have waited.
 #[inline(always)]

@@ -81,7 +81,7 @@ pub const ENDED: u64 = 1;
 pub const DIED: u64 = 3;
 /// In [`GONE`]: something may be missing that the sender had published.
 pub const BROKEN: u64 = 2;
-/// In [`GONE`]: likewise, because the other host has not answered for too long.
+/// In [`GONE`]: likewise, because the other host has not acknowledged something for as long as the program waits.
 pub const TIMED_OUT: u64 = 4;
 
 /// In [`ENDED_ON_TCP`]: TCP has ended, and what it says of that may have overtaken what is on the VI.

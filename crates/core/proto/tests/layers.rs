@@ -4,7 +4,7 @@
 const LAYERS: &[&[&str]] = &[
     &["meeting", "order", "packet", "path", "word"],
     &["agent"],
-    &["close", "flow", "state"],
+    &["close", "failover", "flow", "state"],
     &["configuration"],
     &["combining", "wakeup"],
     &["session"],

@@ -151,7 +151,8 @@ impl Incoming {
         match message {
             Message::Path(path) => {
                 publish_path(direction, path);
-                Ok(reader)
+                // Its program may make no call.
+                Ok(Told { progress: true, ..reader })
             }
             Message::Entry(n, entry, bytes) => self.publish(segment, direction, *n, *entry, bytes),
             Message::Gathered { after, start, position, bytes } => {

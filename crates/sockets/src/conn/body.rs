@@ -1,6 +1,6 @@
 //! What of a connection belongs to the holder of its lock.
 
-use super::{Guard, Handler, Locked, Own, Protocol, Seen, WINDOW_MAX, flag};
+use super::{Failover, Guard, Handler, Locked, Own, Protocol, Seen, WINDOW_MAX, flag};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering, compiler_fence};
 use sovia_control::Traffic;
@@ -156,6 +156,8 @@ pub struct Body {
     pub seen: Seen,
     /// The thread that handles messages, if one does.
     pub handler: Handler,
+    /// How far it has gone over to TCP, where what carries its VI has died.
+    pub failover: Failover,
 }
 
 impl Body {
@@ -191,6 +193,7 @@ impl Body {
             own,
             seen,
             handler,
+            failover,
         } = self;
         endpoint.write(end);
         *flow = Flow::new(parameters);
@@ -212,6 +215,7 @@ impl Body {
         *own = Own::default();
         *seen = Seen::default();
         *handler = Handler::default();
+        *failover = Failover::default();
     }
 
     /// Notes what is about to be done in several steps, for the relative that must finish it should this

@@ -37,7 +37,7 @@ pub(crate) use handed::{Holding, RECORD};
 pub(crate) use locked::repair_by;
 pub use locked::{Guard, Locked};
 pub(crate) use own::Place;
-pub use own::{Handler, Own, Seen};
+pub use own::{Failover, Handler, Own, Seen};
 pub(crate) use put_by::PutBy;
 pub(crate) use whereabouts::Kept;
 use whereabouts::Whereabouts;

@@ -3,6 +3,7 @@
 //! [`crate::stream`] writes it and goes by it; it lies here because it is a part of the connection.
 
 use crate::members::Member;
+use sovia_proto::failover::Tail;
 
 /// Private copies of words in the segment, and counts that both ends must agree on.
 #[derive(Debug, Clone, Copy, Default)]
@@ -74,4 +75,26 @@ impl Handler {
     pub(crate) fn waiter(&self) -> Option<u32> {
         self.waiter.checked_sub(1)
     }
+}
+
+/// A connection whose NIC has died, on its way to TCP ([`sovia_proto::failover`]).
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Failover {
+    /// It is one.
+    pub is_on: bool,
+    /// This end puts a record on TCP.
+    pub sends: bool,
+    /// A record is to come, or bytes behind it that the program has had.
+    pub awaits: bool,
+    /// The direction in which this end receives has been on TCP all the time.
+    pub is_plain: bool,
+    /// What this end puts on TCP behind its record.
+    pub tail: Tail,
+    /// What had been read of TCP before the record.
+    pub base: u64,
+    /// How many of the bytes behind it the program has had, once it has come.
+    pub skip: u32,
+    /// How many bytes behind it come off the VI.
+    pub bytes: u32,
 }

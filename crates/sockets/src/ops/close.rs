@@ -6,7 +6,8 @@ use crate::meeting::Server;
 use crate::pair::lent::How;
 use crate::table::{self, Entry, Ref};
 use crate::{
-    Outcome, family, inheritance, meeting, members, pair, process, rest, retreat, sets, stream,
+    Outcome, family, inheritance, linger, meeting, members, pair, process, rest, retreat, sets,
+    stream,
 };
 use core::sync::atomic::Ordering;
 use sovia_control::Reason;
@@ -127,6 +128,9 @@ fn leave_vi(mut guard: Guard<'_>, fd: i32, at: Ref, last: bool) {
         }
         if call::getsockopt::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER) != Ok([1, 0]) {
             stream::finish(&mut guard, fd);
+            if let Some(rest) = stream::failover::rest(&guard) {
+                linger::over(fd, rest);
+            }
         }
         stream::leave(&mut guard);
         conn.end();
@@ -202,7 +206,14 @@ pub fn shutdown(fd: i32, at: Ref, how: i32, kernel: impl FnOnce() -> Outcome) ->
                 conn.set(flag::SHUT_RD);
             }
         }
-        let result = kernel();
+        let result = match stream::failover::holds_shutdown(&guard) && how != libc::SHUT_RD {
+            // What goes on TCP first is not there yet.
+            true if how == libc::SHUT_RDWR => {
+                call::shutdown(fd, libc::SHUT_RD).map(|()| 0).map_err(crate::errno)
+            }
+            true => Ok(0),
+            false => kernel(),
+        };
         if conn.is_shut() {
             stream::shut(&mut guard);
         }

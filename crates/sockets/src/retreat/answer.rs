@@ -4,7 +4,7 @@ use super::patience::Patience;
 use crate::conn::{Conn, Phase, flag};
 use crate::per_engine::per_engine;
 use crate::stream::returned::{PUMP_NS, holds_back};
-use crate::stream::{self, ending, leaving, listeners, reflected};
+use crate::stream::{self, ending, failover, leaving, listeners, reflected};
 use crate::table::Ref;
 use crate::{family, pair, table};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +57,11 @@ fn is_wanted(conn: &Conn) -> bool {
         return false;
     }
     let Some(guard) = conn.attached() else { return false };
-    leaving::is_asked_for_recall(&guard) || leaving::is_waited_for(&guard)
+    let may_go_on = failover::is_on(&guard) && conn.is_going_back();
+    leaving::is_asked_for_recall(&guard)
+        || leaving::is_waited_for(&guard)
+        || failover::may_settle(&guard)
+        || may_go_on
 }
 
 /// Notes which peers behind a NIC have left or died.
@@ -87,7 +91,7 @@ pub(crate) fn serve() {
         });
     });
     note_ends();
-    let mut left = false;
+    let (mut left, mut back) = (false, Vec::new());
     if !wanted.is_empty() {
         table::for_each_conn(|fd, at| {
             if !wanted.contains(&at.index) {
@@ -99,11 +103,22 @@ pub(crate) fn serve() {
                 super::now(fd, at, super::Cause::Peer);
                 return;
             }
+            if failover::may_settle(&guard) {
+                failover::settle(&mut guard, fd);
+                drop(guard);
+                listeners::wake_own(at.conn);
+                return;
+            }
             leaving::answer_recall(&mut guard);
             left |= holds_back(&mut guard, fd);
+            let is_going_over = failover::is_on(&guard);
             drop(guard);
+            if is_going_over {
+                back.push(at);
+            }
             listeners::tell_own(at.conn);
         });
     }
+    back.into_iter().for_each(super::go_on);
     PUMPING.store(left, Ordering::Relaxed);
 }

@@ -136,9 +136,10 @@ fn begin(fd: i32, at: Ref, cause: Cause) -> bool {
 
 /// Records why the connection is on TCP. The peer's process may have become another program, or have sent its end to
 /// another process, with which this end may meet again.
-fn say_why(conn: &Conn) {
-    if conn.has(flag::DAMAGED) {
-        // The damage has been recorded as the reason.
+fn say_why(guard: &Guard<'_>) {
+    let conn = guard.conn;
+    if conn.has(flag::DAMAGED) || stream::failover::is_on(guard) {
+        // That has been recorded as the reason.
         return;
     }
     let asked = conn.leaves_for.load(Ordering::Relaxed).checked_sub(1);
@@ -207,7 +208,7 @@ fn detach(at: Ref) {
         let Some(mut guard) = at.attached() else { return };
         keepalive::leave(&guard);
         guard.settle_traffic();
-        say_why(conn);
+        say_why(&guard);
         conn.set_rx(Rx::Back);
         conn.set_tx(Tx::Back);
         let loans = conn.loans.swap(0, Ordering::AcqRel);

@@ -5,6 +5,7 @@
 //! killed or leaves by `longjmp` between two steps leaves nothing behind.
 
 use crate::conn::{Guard, flag};
+use crate::stream::failover::{self, Stands};
 use crate::stream::remains::{self, Next};
 use crate::stream::returned::{self, Debt};
 use crate::stream::{self, Damaged, leaving, listeners, tell_writer};
@@ -51,6 +52,13 @@ pub(super) fn step_or_end(guard: &mut Guard<'_>, fd: i32) -> Step {
 /// Takes the direction in which we receive a step back.
 fn receiving(guard: &mut Guard<'_>, fd: i32) -> Result<Step, Damaged> {
     let conn = guard.conn;
+    if failover::is_on(guard) {
+        return Ok(match failover::receives(guard, fd) {
+            Stands::OnTcp => Step::Over,
+            Stands::Waits => Step::Waits,
+            Stands::OnVi => Step::Stays,
+        });
+    }
     if !path::recalls(conn.rx()) {
         return Ok(on_tcp(guard, fd));
     }

@@ -10,7 +10,7 @@
 use super::anchor::{anchor_has_ended, anchor_news};
 use super::entering::switched;
 use super::hold::scan;
-use super::{listeners, peek, reflected, rx, state, tx, unanswered, word};
+use super::{failover, listeners, peek, reflected, rx, state, tx, unanswered, word};
 use crate::Errno;
 use crate::conn::{Conn, Guard, HELD, flag};
 use sovia_proto::packet::Kind;
@@ -40,6 +40,9 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     if unanswered::settle(guard) {
         // What has ended, or not, is the kernel's to say.
         return false;
+    }
+    if failover::is_on(guard) {
+        return failover::ask(guard);
     }
     if conn.has(flag::REFLECTED) && is_ended_here(guard, fd) {
         return true;
@@ -112,12 +115,16 @@ fn is_ended_here(guard: &mut Guard<'_>, fd: i32) -> bool {
     }
 }
 
-/// A NIC between the two ends has died. What the peer had sent to its end is all here; anything else is an error.
+/// A NIC between the two ends has died: the connection goes over to TCP. Where it cannot, it is an error, unless what the
+/// peer had sent is all here, to its end.
 fn is_broken(guard: &mut Guard<'_>, fd: i32) -> bool {
+    if failover::begin(guard) {
+        return false;
+    }
     let conn = guard.conn;
     let is_complete = scan(guard).is_ok() && (has_finished(guard) || conn.rx() == Rx::Back);
     if !is_complete {
-        super::broken_off(conn, fd, error_of_break(guard, fd));
+        failover::lost(guard, fd, error_of_break(guard, fd));
     }
     conn.set(flag::PEER_GONE);
     true
@@ -147,7 +154,7 @@ pub(crate) fn peer_has_ended(guard: &Guard<'_>, fd: i32) -> bool {
 }
 
 /// Whether the peer has announced on the VI that it sends no more there.
-fn has_finished(guard: &Guard<'_>) -> bool {
+pub(super) fn has_finished(guard: &Guard<'_>) -> bool {
     let mut n = guard.held_first;
     while n != guard.held_end {
         if guard.held[n as usize % HELD].kind != Kind::Data as u8 {
@@ -263,13 +270,16 @@ pub(super) fn come_close(guard: &mut Guard<'_>, fd: i32) {
 pub(crate) fn gone(guard: &mut Guard<'_>) {
     if reflected::has_died(guard) {
         died(guard);
-    } else {
+    } else if !(reflected::end(guard) == reflected::End::Broken && failover::begin(guard)) {
         listeners::tell_all(guard);
     }
 }
 
-/// No process holds the peer's end any more.
+/// No process holds the peer's end any more; or a NIC between the two has died.
 pub(crate) fn died(guard: &mut Guard<'_>) {
+    if reflected::is_without_nic(guard) && failover::begin(guard) {
+        return;
+    }
     // A process that has not answered has not got the other end, or not under Sovia.
     if !unanswered::settle(guard) {
         guard.conn.set(flag::DEAD);

@@ -62,7 +62,7 @@ pub(crate) fn handle(guard: &mut Guard<'_>) {
 }
 
 /// From now on messages are handled by the calling thread.
-fn end(guard: &mut Guard<'_>) {
+pub(super) fn end(guard: &mut Guard<'_>) {
     guard.handler = Handler::default();
     guard.conn.clear(flag::HANDLED | flag::NOTIFIED | flag::CALLED);
     listeners::say(guard);

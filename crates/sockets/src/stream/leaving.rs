@@ -5,7 +5,7 @@
 
 use super::entering::{claim, say_grant};
 use super::returned::{end_part, recalled};
-use super::{Damaged, reflected, rx, send, tell_reader, tell_writer, tx, word};
+use super::{Damaged, failover, reflected, rx, send, tell_reader, tell_writer, tx, word};
 use crate::conn::{Guard, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::{Ordering, fence};
@@ -23,7 +23,9 @@ pub(crate) fn ask_for_recall(guard: &mut Guard<'_>) {
 /// Whether the sender of the direction in which this end receives asks for its recall, and no thread has begun
 /// with it.
 pub(crate) fn is_asked_for_recall(guard: &Guard<'_>) -> bool {
-    !guard.conn.has(flag::RETREATING) && rx(guard).path.load(word::ASKED) != 0
+    !guard.conn.has(flag::RETREATING)
+        && !failover::is_on(guard)
+        && rx(guard).path.load(word::ASKED) != 0
 }
 
 /// What the receiver of the direction in which this end sends has granted.
@@ -46,7 +48,8 @@ pub(crate) fn is_waited_for(guard: &Guard<'_>) -> bool {
         Tx::Vi => granted(guard) == Grant::Recalled,
         Tx::Back => {
             let path = &tx(guard).path;
-            let is_asked_for = path.load(word::SWITCH) == CANCELLED
+            let is_asked_for = failover::is_on(guard)
+                || path.load(word::SWITCH) == CANCELLED
                 || path::owed(granted(guard), path.load(word::RETURNED)) != Owed::Refuse;
             conn.has(flag::LEFT_VI) && !conn.has(flag::PUMPED) && is_asked_for
         }

@@ -1,11 +1,12 @@
 //! Looking whether a call would find something.
 
 use super::entering::{Origin, next_from};
+use super::failover::Brought;
 use super::hold::scan;
 use super::receive::idle;
 use super::send::{goes_over_vi, has_shut};
 use super::take::{has_kept, is_returning};
-use super::{Got, ROOM, backlog, ending, reflected, returned, tx, word};
+use super::{Got, ROOM, backlog, ending, failover, reflected, returned, tx, word};
 use crate::conn::{Bell, Conn, Guard, HasEndpoint, flag};
 use crate::{anchors, pair};
 use core::sync::atomic::Ordering;
@@ -45,12 +46,15 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
             }
             idle(guard, fd, false) != Got::Nothing
         }
-        Rx::Granted if reflected::is_reflected(guard) => match next_from(guard) {
-            Ok(Origin::Vi) => readable(guard, fd),
-            Ok(Origin::Nowhere) => conn.has(flag::SHUT_RD),
-            Ok(Origin::Tcp(_)) => on_tcp(guard, fd),
-            Err(_) => true,
-        },
+        // Bytes on TCP behind the switch are none of the program's.
+        Rx::Granted if reflected::is_reflected(guard) || failover::is_on(guard) => {
+            match next_from(guard) {
+                Ok(Origin::Vi) => readable(guard, fd),
+                Ok(Origin::Nowhere) => conn.has(flag::SHUT_RD),
+                Ok(Origin::Tcp(_)) => on_tcp(guard, fd),
+                Err(_) => true,
+            }
+        }
         Rx::Granted => {
             if on_tcp(guard, fd) {
                 return true;
@@ -67,9 +71,14 @@ pub fn readable(guard: &mut Guard<'_>, fd: i32) -> bool {
 }
 
 /// Whether a receive from the anchor would find something.
-fn on_tcp(guard: &Guard<'_>, fd: i32) -> bool {
+fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
     let conn = guard.conn;
     conn.clear(flag::ANCHOR);
+    match failover::bring(guard, fd) {
+        Brought::Next => {}
+        Brought::Nothing => return false,
+        Brought::Failed(_) => return true,
+    }
     let mut found = conn.has(flag::RESET) || poll::probe(fd, libc::POLLIN) != 0;
     if found && !reflected::tcp_tells_the_end(guard) {
         found = call::bytes_unread(fd).is_ok_and(|n| n > 0);

@@ -7,7 +7,7 @@
 //!   had; `transfer`: how one's bytes are sent; `combine`: when the reader is notified of small ones;
 //! - `entering`, `leaving`, `anchor`, `returned`: between TCP and the VI: the way in, the way back, what the kernel
 //!   says, and what the way back asks of a sender;
-//! - `reflected`: what differs where a NIC in software is between the two ends;
+//! - `reflected`: what differs where a NIC in software is between the two ends; `failover`: on to TCP when that has died;
 //! - `single`: a message that is one packet, where nothing else is to be known;
 //! - `take`: bytes off the VI, from where they lie;
 //! - `ending`: how the peer's end came, and what is reported of it;
@@ -26,6 +26,7 @@ pub(crate) mod backlog;
 pub(crate) mod combine;
 pub(crate) mod ending;
 mod entering;
+pub(crate) mod failover;
 pub(crate) mod handled;
 mod hold;
 pub(crate) mod leaving;
@@ -164,11 +165,11 @@ pub(crate) fn damaged(conn: &Conn, fd: i32) -> Errno {
 }
 
 /// Something of what the peer had sent may be missing, and the segment is sound: the connection ends with `error`, which is told
-/// once, as the kernel tells one.
+/// once, as the kernel tells one. False if it had ended before.
 #[cold]
-fn broken_off(conn: &Conn, fd: i32, error: Errno) {
+fn broken_off(conn: &Conn, fd: i32, error: Errno) -> bool {
     if !fails_for(conn, Reason::BrokenOff) {
-        return;
+        return false;
     }
     conn.keep_error(error);
     // The peer is sent a reset: a FIN would say that it has everything.
@@ -177,6 +178,7 @@ fn broken_off(conn: &Conn, fd: i32, error: Errno) {
     }
     // The kernel keeps an error of its own for that.
     let _ = call::getsockopt::<i32>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
+    true
 }
 
 /// Nothing of the connection goes on. False if that is known.
@@ -267,6 +269,7 @@ pub(crate) fn repair(guard: &mut Guard<'_>) {
     let conn = guard.conn;
     if let Some(fd) = crate::table::descriptor_of(conn) {
         returned::repair(guard, fd);
+        failover::repair(guard, fd);
         if conn.rx() == Rx::Granted || conn.has(flag::RETURNING) {
             uncounted::count_read(conn, fd);
         }

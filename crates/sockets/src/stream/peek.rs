@@ -7,7 +7,7 @@ use super::receive::{at_fin, idle};
 use super::remains::unread_packets;
 use super::take::{is_ending, is_returning};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
-use super::{Fault, Got, damaged, failed, reflected, rx, word};
+use super::{Fault, Got, damaged, failed, failover, reflected, rx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use crate::{Errno, errno};
 use core::ops::ControlFlow;
@@ -23,7 +23,7 @@ pub fn peek(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
         return got;
     }
     loop {
-        let got = if guard.conn.rx() == Rx::Vi {
+        let got = if guard.conn.rx() == Rx::Vi && !failover::leaves_vi(guard) {
             peek_at_vi(guard, fd, out)
         } else {
             peek_tcp(guard, fd, out)
@@ -200,7 +200,9 @@ pub fn receivable(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
 pub fn unread(guard: &mut Guard<'_>, fd: i32) -> Result<usize, Errno> {
     is_returning(guard);
     if guard.conn.rx() != Rx::Vi {
-        let tcp = call::bytes_unread(fd).map_err(errno)?;
+        // What comes before the program's next byte is none of the program's.
+        failover::bring(guard, fd);
+        let tcp = failover::of_program(guard, call::bytes_unread(fd).map_err(errno)?);
         if guard.conn.rx() != Rx::Granted || switched(guard) == 0 {
             return Ok(tcp);
         }

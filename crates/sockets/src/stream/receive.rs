@@ -6,7 +6,9 @@ use super::hold::scan;
 use super::state::{self, Receives};
 use super::take::{has_kept, is_ending, receive_vi, receive_vi_here};
 use super::tcp_end::{limit_on_tcp, tcp_gave_nothing};
-use super::{Got, combine, damaged, ending, failed, failure, reflected, rx, unanswered, word};
+use super::{
+    Got, combine, damaged, ending, failed, failover, failure, reflected, rx, unanswered, word,
+};
 use crate::conn::{Conn, Guard, HasEndpoint, flag};
 use crate::errno;
 use core::ops::ControlFlow;
@@ -89,7 +91,7 @@ fn receive_after_way_back(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> usi
 fn receive_elsewhere(guard: &mut Guard<'_>, fd: i32, out: &mut [u8]) -> Got {
     let conn = guard.conn;
     loop {
-        if conn.rx() == Rx::Vi {
+        if conn.rx() == Rx::Vi && !failover::leaves_vi(guard) {
             match idle(guard, fd, true) {
                 Got::Bytes(_) => {}
                 got => return got,

@@ -61,6 +61,12 @@ pub(super) fn end(guard: &Guard<'_>) -> End {
     }
 }
 
+/// Whether a death that is found is that of the NIC, before it had told of the peer's end; or was.
+pub(super) fn is_without_nic(guard: &Guard<'_>) -> bool {
+    let is_told = rx(guard).writer.load(word::GONE) != 0;
+    super::failover::is_on(guard) || is_reflected(guard) && !is_told
+}
+
 /// Whether what TCP says of the peer's end is all there is: nothing that the peer has published before it is on
 /// its way still.
 pub(super) fn tcp_tells_the_end(guard: &Guard<'_>) -> bool {

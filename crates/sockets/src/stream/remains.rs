@@ -5,9 +5,10 @@
 //! or be killed, in the middle of any of this, and another one goes on.
 
 use super::hold::{kind_of, scan};
-use super::{Fault, reflected, rx, tx, word};
+use super::{Fault, failover, reflected, rx, tx, word};
 use crate::conn::{Guard, HELD, HasEndpoint, Held, flag};
 use core::sync::atomic::Ordering;
+use sovia_proto::failover::LEN;
 use sovia_proto::packet::Kind;
 use sovia_proto::path::{self, Rest, Returned, Rx, Seen};
 use via_shm::Damaged;
@@ -130,11 +131,19 @@ pub(super) enum Said {
     ByReceiver,
     /// The sender's own: the receiver has never entered.
     BySender,
+    /// The sender's own, of what may not have come through a NIC that has died.
+    OfFailover,
 }
 
 /// The unread part of the direction in which this end sends.
 pub(super) struct Part {
     said: Said,
+    /// What goes before it.
+    record: [u8; LEN],
+    /// How much of that does.
+    record_len: usize,
+    /// The first entry of the ring, where the sender's own are meant.
+    first: u32,
     messages: u32,
     /// Messages before what is gathered.
     before: u32,
@@ -151,9 +160,19 @@ impl Part {
     /// [`Damaged`] if the receiver has published what it cannot have left.
     pub(super) fn of(guard: &Guard<'_>, said: Said) -> Result<Part, Damaged> {
         let tail = guard.gatherer.tail;
+        let (record, record_len, first, front) = ([0; LEN], 0, 0, 0);
         if said == Said::BySender {
-            let messages = guard.endpoint_ref().tx.sent();
-            return Ok(Part { said, messages, before: messages, front: 0, gathered: (0, tail) });
+            let (messages, gathered) = (guard.endpoint_ref().tx.sent(), (0, tail));
+            let before = messages;
+            return Ok(Part { said, record, record_len, first, messages, before, front, gathered });
+        }
+        if said == Said::OfFailover {
+            let (record, record_len) = (failover::record(guard), LEN);
+            let kept = &guard.failover.tail;
+            let (first, messages, gathered) =
+                (kept.first, kept.entries, (kept.head, kept.gathered));
+            let before = messages;
+            return Ok(Part { said, record, record_len, first, messages, before, front, gathered });
         }
         let line = &tx(guard).reader;
         let counts = line.load(word::REMAINS);
@@ -167,7 +186,8 @@ impl Part {
                     && before <= messages
                     && gathered <= Area::LEN as u64 =>
             {
-                Ok(Part { said, messages, before, front, gathered: (head, gathered) })
+                let gathered = (head, gathered);
+                Ok(Part { said, record, record_len, first, messages, before, front, gathered })
             }
             _ => Err(Damaged("other remains than can be")),
         }
@@ -177,7 +197,7 @@ impl Part {
         let tx = &guard.endpoint_ref().tx;
         match self.said {
             Said::ByReceiver => tx.remains().find(n),
-            Said::BySender => tx.message(n),
+            Said::BySender | Said::OfFailover => tx.message(self.first.wrapping_add(n)),
         }
     }
 
@@ -189,7 +209,7 @@ impl Part {
 
     /// How many bytes it has.
     pub(super) fn len(&self, guard: &Guard<'_>) -> Result<u64, Damaged> {
-        let mut len = self.gathered.1;
+        let mut len = self.record_len as u64 + self.gathered.1;
         for n in 0..self.messages {
             len += self.unread_of(n, &self.message(guard, n)?)?;
         }
@@ -206,7 +226,13 @@ impl Part {
         at: u64,
         out: &mut [u8],
     ) -> Result<usize, Damaged> {
-        let mut left = at;
+        let rest = self.record[..self.record_len].get(at as usize..).unwrap_or(&[]);
+        if !rest.is_empty() {
+            let n = rest.len().min(out.len());
+            out[..n].copy_from_slice(&rest[..n]);
+            return Ok(n);
+        }
+        let mut left = at - self.record_len as u64;
         for n in 0..=self.messages {
             if n == self.before {
                 if left < self.gathered.1 {
@@ -245,7 +271,9 @@ impl Part {
                 }
             }
             (None, Said::ByReceiver) => tx.remains().copy(n, from, out),
-            (None, Said::BySender) => tx.copy_message(n, from, out),
+            (None, Said::BySender | Said::OfFailover) => {
+                tx.copy_message(self.first.wrapping_add(n), from, out);
+            }
         }
         Ok(out.len())
     }

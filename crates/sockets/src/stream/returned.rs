@@ -2,7 +2,7 @@
 //! anything newer ([`crate::retreat`]).
 
 use super::remains::{Part, Said};
-use super::{damaged, leaving, listeners, reflected, send_control, tell_reader, word};
+use super::{damaged, failover, leaving, listeners, reflected, send_control, tell_reader, word};
 use crate::anchors;
 use crate::conn::{Guard, HasEndpoint, flag};
 use core::sync::atomic::Ordering;
@@ -55,6 +55,9 @@ pub(crate) fn debt(guard: &mut Guard<'_>, fd: i32) -> Debt {
     if !conn.has(flag::LEFT_VI) || conn.has(flag::PUMPED | flag::DAMAGED) {
         return Debt::None;
     }
+    if failover::is_on(guard) {
+        return pay(guard, fd, Said::OfFailover, word::PUMPED, None);
+    }
     let path = &guard.endpoint_ref().tx.direction().path;
     if path.load(word::SWITCH) == CANCELLED {
         return pay(guard, fd, Said::BySender, word::TAKEN, None);
@@ -81,6 +84,7 @@ fn pay(guard: &mut Guard<'_>, fd: i32, said: Said, done: usize, bytes: Option<u6
             guard.endpoint_ref().tx.direction().path.store(done, 1);
             conn.set(flag::PUMPED);
             tell_reader(guard);
+            failover::has_paid(guard, fd);
             // Sends may go on, whichever thread has found it so.
             listeners::tell_all(guard);
             Debt::None
@@ -178,5 +182,7 @@ pub(crate) fn refuse(guard: &Guard<'_>) -> bool {
 /// what it has been asked for. What still waits for room the receiver finds on the VI, when TCP ends.
 pub(crate) fn refuse_or_pump(guard: &mut Guard<'_>, fd: i32) {
     debt(guard, fd);
-    refuse(guard);
+    if !failover::is_on(guard) {
+        refuse(guard);
+    }
 }

@@ -179,7 +179,7 @@ fn asked(guard: &mut Guard<'_>, fd: i32) -> Option<Errno> {
 }
 
 /// Moves the sending direction to the VI if the receiver has granted it.
-fn switch(guard: &mut Guard<'_>, fd: i32) {
+pub(super) fn switch(guard: &mut Guard<'_>, fd: i32) {
     let conn = guard.conn;
     let path = &tx(guard).path;
     if Grant::from_word(path.load(word::GRANT)) != Grant::Granted

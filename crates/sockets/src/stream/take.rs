@@ -4,7 +4,7 @@ use super::hold::{copy_held, hold, kind_of, scan};
 use super::packets::{
     consumed, count_arrival, packet_of, take_control, take_held_control, take_held_data, take_off,
 };
-use super::{Fault, ROOM, rx, tell_writer, word};
+use super::{Fault, ROOM, failover, rx, tell_writer, word};
 use crate::conn::{Guard, HELD, HasEndpoint, flag};
 use sovia_proto::order::Take;
 use sovia_proto::packet::{Immediate, Kind};
@@ -14,7 +14,7 @@ use via_shm::layout::Direction;
 
 /// Whether the direction in which we receive goes back to TCP here; takes the packet (ToTcp) that ends it.
 pub fn is_returning(guard: &mut Guard<'_>) -> bool {
-    is_next(guard, Kind::ToTcp) && take_held(guard, &mut []).is_ok()
+    failover::leaves_vi(guard) || is_next(guard, Kind::ToTcp) && take_held(guard, &mut []).is_ok()
 }
 
 /// Whether the direction in which we receive ends here: nothing is unread before the peer's FIN.

@@ -2,8 +2,9 @@
 
 use super::anchor::anchor_has_ended;
 use super::entering::{Origin, next_from};
+use super::failover::Brought;
 use super::take::receive_vi;
-use super::{Fault, Got, ending, failed, reflected, rx, uncounted, word};
+use super::{Fault, Got, ending, failed, failover, reflected, rx, uncounted, word};
 use crate::conn::{Guard, flag};
 use crate::errno;
 use core::ops::ControlFlow;
@@ -16,6 +17,11 @@ use via_shm::endpoint::Bulk;
 /// the VI.
 pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option<Got>, usize> {
     let conn = guard.conn;
+    match failover::bring(guard, fd) {
+        Brought::Next => {}
+        Brought::Nothing => return ControlFlow::Break(Some(Got::Nothing)),
+        Brought::Failed(error) => return ControlFlow::Break(Some(Got::Failed(error))),
+    }
     ControlFlow::Break(match next_from(guard) {
         Ok(Origin::Tcp(limit)) => return ControlFlow::Continue(limit),
         Ok(Origin::Vi) => None,
@@ -42,6 +48,9 @@ pub(super) fn tcp_gave_nothing(
         (Ok(Origin::Vi), _) => return None,
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
         (Ok(Origin::Nowhere), _) | (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
+        (_, Ok(_)) if failover::is_owed(guard) => {
+            Got::Failed(failover::lost(guard, fd, libc::ECONNRESET))
+        }
         (_, Ok(_)) => {
             // Of bytes that it left unread on the VI the kernel knows nothing.
             ending::has_gone(guard, fd);

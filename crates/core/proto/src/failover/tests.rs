@@ -1,0 +1,383 @@
+use super::*;
+use crate::order::{Gatherer, Next, Take, Taker};
+use crate::path::{CANCELLED, ENTERED, switch_word};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+/// Entries of the ring; the bytes that travel in one of them; packets that are not acknowledged; the area.
+const SLOTS: u32 = 8;
+const INLINE: usize = 3;
+const WINDOW: u32 = 4;
+const AREA: usize = 64;
+/// What lies where something has been overwritten.
+const OTHER: u8 = 0xff;
+
+#[derive(Debug, Clone)]
+struct Entry {
+    number: u32,
+    /// An acknowledgement has none.
+    bytes: Vec<u8>,
+    is_ordered: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Credit {
+    posted: u32,
+    taken_bytes: u32,
+    packets: u32,
+    head: u64,
+}
+
+/// What the sender's NIC passes on.
+#[derive(Debug, Clone)]
+enum News {
+    Entry(Entry),
+    Gathered { after: u32, start: u64, bytes: Vec<u8> },
+}
+
+/// A sender, two NICs with a way between them, a receiver.
+#[derive(Debug)]
+struct World {
+    stream: Vec<u8>,
+    // The sender.
+    ring: Vec<Option<Entry>>,
+    entries: u32,
+    gatherer: Gatherer,
+    bytes: u32,
+    after: u32,
+    start: u64,
+    area: Vec<u8>,
+    credit: Credit,
+    // On the way.
+    news: VecDeque<News>,
+    credits: VecDeque<Credit>,
+    // The receiver.
+    arrived: VecDeque<Entry>,
+    held: VecDeque<Entry>,
+    gathered: VecDeque<u8>,
+    gathered_after: u32,
+    tail: u64,
+    taker: Taker,
+    own: Credit,
+    front: usize,
+    had: Vec<u8>,
+}
+
+impl World {
+    fn new(bytes: u32) -> World {
+        let credit = Credit { posted: SLOTS, taken_bytes: bytes, ..Credit::default() };
+        World {
+            stream: Vec::new(),
+            ring: vec![None; SLOTS as usize],
+            entries: 0,
+            gatherer: Gatherer::default(),
+            bytes,
+            after: 0,
+            start: 0,
+            area: Vec::new(),
+            credit,
+            news: VecDeque::new(),
+            credits: VecDeque::new(),
+            arrived: VecDeque::new(),
+            held: VecDeque::new(),
+            gathered: VecDeque::new(),
+            gathered_after: 0,
+            tail: 0,
+            taker: Taker::default(),
+            own: credit,
+            front: 0,
+            had: Vec::new(),
+        }
+    }
+
+    fn next_bytes(&mut self, len: usize) -> Vec<u8> {
+        let from = self.stream.len();
+        let bytes: Vec<u8> = (from..from + len).map(|n| (n % 251) as u8).collect();
+        self.stream.extend(&bytes);
+        bytes
+    }
+
+    fn post(&mut self, bytes: Vec<u8>, is_ordered: bool) {
+        let entry = Entry { number: self.entries, bytes, is_ordered };
+        self.ring[(self.entries % SLOTS) as usize] = Some(entry.clone());
+        self.entries += 1;
+        self.gatherer.packets += u32::from(is_ordered);
+        self.news.push_back(News::Entry(entry));
+    }
+
+    fn send(&mut self, len: usize) {
+        let next = self.gatherer.next(self.credit.head);
+        let unacknowledged = self.gatherer.packets - self.credit.packets;
+        let has_room = self.entries < self.credit.posted;
+        if next == Next::Packet && unacknowledged < WINDOW && has_room {
+            let bytes = self.next_bytes(len);
+            self.bytes = self.bytes.wrapping_add(len as u32);
+            self.post(bytes, true);
+            return;
+        }
+        if next == Next::Packet {
+            (self.after, self.start) = (self.gatherer.packets, self.gatherer.tail);
+            self.area.clear();
+        }
+        let len = len.min(AREA - self.area.len());
+        let bytes = self.next_bytes(len);
+        self.area.extend(&bytes);
+        self.gatherer.tail += len as u64;
+        self.news.push_back(News::Gathered { after: self.after, start: self.start, bytes });
+    }
+
+    fn acknowledge(&mut self) {
+        if self.entries < self.credit.posted {
+            self.post(Vec::new(), false);
+        }
+    }
+
+    fn carry(&mut self) {
+        match self.news.pop_front() {
+            None => {}
+            Some(News::Entry(entry)) => self.arrived.push_back(entry),
+            Some(News::Gathered { after, start, bytes }) => {
+                self.gathered_after = after;
+                assert!(start <= self.tail);
+                self.tail += bytes.len() as u64;
+                self.gathered.extend(bytes);
+            }
+        }
+    }
+
+    /// Takes an entry off the ring, and posts its receive again.
+    fn hold(&mut self) {
+        if let Some(entry) = self.arrived.pop_front() {
+            self.own.posted += 1;
+            if entry.is_ordered {
+                self.held.push_back(entry);
+            }
+        }
+    }
+
+    fn read(&mut self, mut len: usize) {
+        while len > 0 {
+            if let Take::Gathered(n) = self.taker.next(self.tail, self.gathered_after) {
+                let n = len.min(n as usize);
+                self.had.extend(self.gathered.drain(..n));
+                self.taker.head += n as u64;
+                self.own.head = self.taker.head;
+                len -= n;
+                continue;
+            }
+            if self.held.is_empty() {
+                self.hold();
+                if self.held.is_empty() && self.arrived.is_empty() {
+                    return;
+                }
+                continue;
+            }
+            let bytes = &self.held[0].bytes;
+            let n = len.min(bytes.len() - self.front);
+            self.had.extend(&bytes[self.front..self.front + n]);
+            (self.front, len) = (self.front + n, len - n);
+            if self.front == bytes.len() {
+                self.own.taken_bytes = self.own.taken_bytes.wrapping_add(bytes.len() as u32);
+                self.own.packets += 1;
+                self.taker.packets += 1;
+                (self.held, self.front) = (self.held.split_off(1), 0);
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        self.credits.push_back(self.own);
+    }
+
+    /// Publishes these of the words of what has been told, as a NIC does that dies before the others.
+    fn credit(&mut self, words: u8) {
+        let Some(credit) = self.credits.pop_front() else { return };
+        if words & 1 != 0 {
+            self.credit.taken_bytes = credit.taken_bytes;
+        }
+        if words & 2 != 0 {
+            self.credit.head = credit.head;
+        }
+        if words & 4 != 0 {
+            (self.credit.posted, self.credit.packets) = (credit.posted, credit.packets);
+        }
+    }
+
+    fn kept(&self, number: u32) -> Option<Kept> {
+        let entry = self.ring[(number % SLOTS) as usize].as_ref();
+        let entry = entry.filter(|entry| entry.number == number)?;
+        Some(Kept { len: entry.bytes.len() as u32, is_ordered: entry.is_ordered })
+    }
+
+    /// Both ends find that the carrier has died; the program writes on.
+    fn fail_over(mut self, later: usize) {
+        let sent = Sent {
+            entries: self.entries,
+            packets: self.gatherer.packets,
+            bytes: self.bytes,
+            after: self.after,
+            start: self.start,
+            tail: self.gatherer.tail,
+        };
+        let heard = Heard { bytes: self.credit.taken_bytes, head: self.credit.head };
+        let tail = kept(&sent, &heard, |number| self.kept(number)).unwrap();
+        let mut tcp = Vec::new();
+        for number in tail.first..tail.first + tail.entries {
+            let entry = self.ring[(number % SLOTS) as usize].as_ref().unwrap();
+            // The pool's bytes last until the receiver has released them, and it may have.
+            let had = self.had_of_packets(number);
+            let is_there = entry.bytes.len() <= INLINE || !had;
+            tcp.extend(entry.bytes.iter().map(|byte| if is_there { *byte } else { OTHER }));
+        }
+        let from = (tail.head - self.start) as usize;
+        tcp.extend(&self.area[from..from + tail.gathered as usize]);
+        assert_eq!(tcp.len(), tail.bytes as usize);
+        let record = Record { position: tail.position, bytes: tail.bytes };
+        assert_eq!(Record::decode(&record.encode()), Ok(record));
+        tcp.extend(self.next_bytes(later));
+        // The receiver: first what has come.
+        self.read(usize::MAX);
+        let consumed = self.own.taken_bytes.wrapping_add(self.own.head as u32);
+        let had = skip(&record, consumed).unwrap();
+        self.had.extend(&tcp[had as usize..]);
+        assert_eq!(self.had, self.stream);
+    }
+
+    /// Whether the receiver has read the entry of that number to its end.
+    fn had_of_packets(&self, number: u32) -> bool {
+        let waits = |entries: &VecDeque<Entry>| entries.iter().any(|entry| entry.number == number);
+        let on_way = self
+            .news
+            .iter()
+            .any(|news| matches!(news, News::Entry(entry) if entry.number == number));
+        !waits(&self.arrived) && !waits(&self.held) && !on_way
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Send(usize),
+    Acknowledge,
+    Carry(usize),
+    Hold,
+    Read(usize),
+    Tell,
+    Credit,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1usize..9).prop_map(Step::Send),
+        1 => Just(Step::Acknowledge),
+        3 => (1usize..4).prop_map(Step::Carry),
+        2 => Just(Step::Hold),
+        3 => (1usize..20).prop_map(Step::Read),
+        2 => Just(Step::Tell),
+        3 => Just(Step::Credit),
+    ];
+    proptest::collection::vec(step, 0..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    #[test]
+    fn no_byte_is_lost_or_doubled_whenever_the_carrier_dies(
+        steps in steps(), words in 0u8..8, first in prop_oneof![Just(0u32), Just(u32::MAX - 40)],
+        unaware in 0usize..4, later in 0usize..9
+    ) {
+        let mut world = World::new(first);
+        for step in steps {
+            match step {
+                Step::Send(len) => world.send(len),
+                Step::Acknowledge => world.acknowledge(),
+                Step::Carry(n) => (0..n).for_each(|_| world.carry()),
+                Step::Hold => world.hold(),
+                Step::Read(len) => world.read(len),
+                Step::Tell => world.tell(),
+                Step::Credit => world.credit(7),
+            }
+        }
+        world.credit(words);
+        // The program writes on until it finds out.
+        (0..unaware).for_each(|_| world.send(5));
+        world.fail_over(later);
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_no_record(bytes in proptest::array::uniform32(any::<u8>())) {
+        prop_assert!(Record::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn damaged_record_is_none(position: u32, bytes: u32, at in 0..LEN, by in 1u8..) {
+        let mut encoded = Record { position, bytes }.encode();
+        encoded[at] ^= by;
+        prop_assert!(Record::decode(&encoded).is_err());
+    }
+
+    #[test]
+    fn nonsense_from_a_nic_is_refused_or_stays_within_what_there_is(
+        heard_bytes: u32, head: u64, lens in proptest::collection::vec(0u32..100, 0..20)
+    ) {
+        let sent = Sent {
+            entries: lens.len() as u32,
+            packets: lens.len() as u32,
+            bytes: lens.iter().sum(),
+            after: 3,
+            start: 10,
+            tail: 40,
+        };
+        let entry = |n: u32| Some(Kept { len: *lens.get(n as usize)?, is_ordered: true });
+        let tail = kept(&sent, &Heard { bytes: heard_bytes, head }, entry);
+        if let Ok(tail) = tail {
+            prop_assert!(tail.head >= sent.start && tail.head + tail.gathered == sent.tail);
+            prop_assert_eq!(tail.first + tail.entries, sent.entries);
+        }
+    }
+}
+
+/// A direction on which the two ends have agreed, and those on which they may not have: an error at both, or at the one that
+/// would take the record for data.
+#[test]
+fn ends_that_may_not_agree_on_the_switch_give_up() {
+    let at = switch_word(7);
+    let entered = at | ENTERED;
+    for (tx, switch, fin_sent, owes, expected) in [
+        (Tx::Tcp, 0, false, false, Sending::Plain),
+        (Tx::Vi, at, false, false, Sending::Lost),
+        (Tx::Vi, entered, false, false, Sending::Record),
+        (Tx::Vi, entered, true, false, Sending::Plain),
+        (Tx::Back, entered, false, true, Sending::Lost),
+        (Tx::Back, entered, false, false, Sending::Plain),
+    ] {
+        assert_eq!(sending(tx, switch, fin_sent, owes), expected, "{tx:?} {switch:x}");
+    }
+    let known = Known {
+        rx: Rx::Granted,
+        switch: 0,
+        claimed: false,
+        read: 7,
+        fin: 0,
+        finished: false,
+        returning: false,
+    };
+    for (known, expected) in [
+        (known, Receiving::Lost),
+        (Known { fin: word::FIN_ON_TCP, ..known }, Receiving::Plain),
+        (Known { switch: CANCELLED, ..known }, Receiving::Plain),
+        (Known { switch: at, ..known }, Receiving::Lost),
+        (Known { switch: at, claimed: true, ..known }, Receiving::Record),
+        (Known { switch: at, claimed: true, read: 6, ..known }, Receiving::Record),
+        (Known { switch: at, claimed: true, read: 8, ..known }, Receiving::Lost),
+        (Known { rx: Rx::Tcp, ..known }, Receiving::Plain),
+        (Known { rx: Rx::Back, ..known }, Receiving::Plain),
+        (Known { rx: Rx::Back, returning: true, ..known }, Receiving::Lost),
+        (Known { rx: Rx::Vi, switch: entered, ..known }, Receiving::Record),
+        (Known { rx: Rx::Vi, switch: entered, finished: true, ..known }, Receiving::ToFin),
+    ] {
+        assert_eq!(receiving(known), expected, "{known:?}");
+    }
+}

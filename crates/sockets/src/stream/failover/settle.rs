@@ -1,0 +1,54 @@
+//! On to the VI before anything is sent there, where a NIC is between the two ends: what a failover needs.
+
+use super::super::{entering, reflected, rx, send, tx, word};
+use crate::conn::{Guard, flag};
+use core::sync::atomic::Ordering;
+use sovia_proto::path::{Grant, Rx, Switch, Tx};
+
+/// The steps to the VI that wait for no byte are taken at once where a NIC is between the two ends: an end that knows of
+/// the other one's path can go on without the NIC.
+pub(crate) fn settle(guard: &mut Guard<'_>, fd: i32) {
+    if may_switch(guard) {
+        send::switch(guard, fd);
+    }
+    if may_claim(guard) {
+        // What comes before it on TCP may be unread.
+        reflected::claim(guard);
+    }
+    if may_enter(guard) {
+        // A fault is the next call's.
+        let _ = entering::next_from(guard);
+    }
+}
+
+/// Whether there is such a step.
+pub(crate) fn may_settle(guard: &Guard<'_>) -> bool {
+    may_switch(guard) || may_claim(guard) || may_enter(guard)
+}
+
+fn may_switch(guard: &Guard<'_>) -> bool {
+    let conn = guard.conn;
+    conn.tx() == Tx::Tcp
+        && reflected::is_reflected(guard)
+        && Grant::from_word(tx(guard).path.load(word::GRANT)) == Grant::Granted
+        && !conn.has(flag::SHUT_WR | flag::RETREATING | flag::DAMAGED | flag::UNANSWERED)
+}
+
+/// The sender's switch, where this end has granted the VI and not entered it.
+fn switch(guard: &Guard<'_>) -> Switch {
+    let may = guard.conn.rx() == Rx::Granted
+        && reflected::is_reflected(guard)
+        && !guard.conn.has(flag::RETREATING | flag::DAMAGED | flag::UNANSWERED);
+    Switch::from_word(if may { rx(guard).path.load(word::SWITCH) } else { 0 })
+}
+
+fn may_claim(guard: &Guard<'_>) -> bool {
+    let read = guard.conn.rx_tcp.load(Ordering::Acquire);
+    // Where more has been read the sender has taken it back.
+    matches!(switch(guard), Switch::At(n) if read <= n) && rx(guard).reader.load(word::CLAIM) == 0
+}
+
+fn may_enter(guard: &Guard<'_>) -> bool {
+    let read = guard.conn.rx_tcp.load(Ordering::Acquire);
+    matches!(switch(guard), Switch::Entered(n) if n == read)
+}
