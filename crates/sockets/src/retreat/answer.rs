@@ -1,7 +1,7 @@
 //! The sender's side of a retreat: answer a recall, and put on TCP what is unread on the VI.
 
 use super::patience::Patience;
-use crate::conn::{Conn, Phase, flag};
+use crate::conn::{Conn, Guard, Phase, flag};
 use crate::per_engine::per_engine;
 use crate::stream::returned::{PUMP_NS, holds_back};
 use crate::stream::{self, ending, failover, leaving, listeners, reflected};
@@ -56,12 +56,15 @@ fn is_wanted(conn: &Conn) -> bool {
     if conn.phase() != Phase::Attached || conn.has(flag::DAMAGED) {
         return false;
     }
-    let Some(guard) = conn.attached() else { return false };
-    let may_go_on = failover::is_on(&guard) && conn.is_going_back();
-    leaving::is_asked_for_recall(&guard)
-        || leaving::is_waited_for(&guard)
-        || failover::may_settle(&guard)
-        || may_go_on
+    conn.attached().is_some_and(|guard| may_go_on(&guard) || failover::may_be_told(&guard))
+}
+
+/// Whether there is a step to be taken.
+fn may_go_on(guard: &Guard<'_>) -> bool {
+    leaving::is_asked_for_recall(guard)
+        || leaving::is_waited_for(guard)
+        || failover::may_settle(guard)
+        || failover::is_on(guard) && guard.conn.is_going_back()
 }
 
 /// Notes which peers behind a NIC have left or died.
@@ -101,6 +104,9 @@ pub(crate) fn serve() {
             if leaving::is_asked_for_recall(&guard) {
                 drop(guard);
                 super::now(fd, at, super::Cause::Peer);
+                return;
+            }
+            if failover::told(&mut guard, fd) || !may_go_on(&guard) {
                 return;
             }
             if failover::may_settle(&guard) {

@@ -44,6 +44,9 @@ fn look(guard: &mut Guard<'_>, fd: i32) -> bool {
     if failover::is_on(guard) {
         return failover::ask(guard);
     }
+    if failover::told(guard, fd) {
+        return false;
+    }
     if conn.has(flag::REFLECTED) && is_ended_here(guard, fd) {
         return true;
     }

@@ -1,6 +1,7 @@
 //! The receiver's steps from TCP to the VI: it grants, and at the sender's switch it enters.
 
 use super::{Fault, handled, reflected, rx, tell_writer, uncounted, word};
+use crate::anchors;
 use crate::conn::{Guard, WINDOW_MAX, flag};
 use core::sync::atomic::Ordering;
 use sovia_proto::path::reflected::Next;
@@ -58,6 +59,11 @@ fn enter(guard: &mut Guard<'_>, switch: u64) -> Result<bool, Fault> {
         return Ok(false);
     }
     guard.conn.set_rx(Rx::Vi);
+    if reflected::is_reflected(guard) {
+        // The peer may have gone over to TCP meanwhile: the thread that watches anchors was told of bytes there, and has not looked.
+        guard.conn.set(flag::ANCHOR);
+        anchors::nudge();
+    }
     if guard.own.grant == Grant::Granted as u64 {
         say_grant(guard, Grant::Entered as u64);
     }

@@ -1,7 +1,7 @@
 //! The NIC that carries a connection has died, or the two NICs have lost each other for good: the connection goes on on TCP
 //! ([`sovia_proto::failover`]).
 //!
-//! Each end does its part when it finds out ([`begin`]), and waits for no answer. The direction in which it sends is back on
+//! Each end does its part when it finds out ([`begin`]), from its NIC or by the peer's record ([`told`]), and waits for no answer. The direction in which it sends is back on
 //! TCP from then on: a record goes first, then what the peer may not have got of the VI, as room comes; until all of that
 //! is there sends find no room ([`super::returned`]). The direction in which it receives stays on the VI while something is
 //! unread there ([`leaves_vi`]); then the record is awaited on TCP, and what the program has had is passed over
@@ -90,6 +90,27 @@ pub(super) fn begin(guard: &mut Guard<'_>) -> bool {
     // The thread that watches anchors puts on TCP what goes there, if no call does.
     anchors::nudge();
     true
+}
+
+/// Whether the peer's record may be on TCP, though no NIC has said anything: the peer's own has died, and this end's does not know it.
+pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
+    let conn = guard.conn;
+    let is_silent = conn.has(flag::ANCHOR) && conn.rx() == Rx::Vi && !conn.has(flag::DAMAGED);
+    is_silent && super::reflected::is_reflected(guard) && !is_on(guard)
+}
+
+/// Goes over to TCP if the peer has: its record is there.
+#[cold]
+pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
+    let mut record = [0; failover::LEN];
+    let peek = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    let is_there = may_be_told(guard)
+        && call::recv(fd, &mut record, peek) == Ok(failover::LEN)
+        && Record::decode(&record).is_ok();
+    if is_there && !begin(guard) {
+        lost(guard, fd, libc::ECONNRESET);
+    }
+    is_there
 }
 
 /// Moves both directions to where they are from the beginning on. Done again by a relative of a process that has died over it.
