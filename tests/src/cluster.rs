@@ -143,10 +143,10 @@ impl Cluster {
         self.start(host, &[&at[..], &["-c", "20", "-n", &requests]].concat())
     }
 
-    /// The same with 50 clients, until it is interrupted.
+    /// The same with 50 clients, which stay connected until it is interrupted.
     pub fn benchmark_for_ever(&self, host: usize) -> Running {
         let at = ["redis-benchmark", "-h", Hosts::ADDRESSES[0], "-p", PORT, "-q", "-t", "set,get"];
-        self.start(host, &[&at[..], &["-c", "50", "-n", "5000", "-l", "-d", "3000"]].concat())
+        self.start(host, &[&at[..], &["-c", "50", "-n", "2000000000", "-d", "3000"]].concat())
     }
 
     /// Tells those that ask until they are told that it is enough.
