@@ -124,6 +124,30 @@ def is_relayed_answer(s):
     s.close()
 
 
+def is_relayed_and_cut(s):
+    """This end ends with bytes unread, which loses what the relay has not sent."""
+    warm(s, True)
+    s.sendall(MESSAGE)
+    end = select.poll()
+    end.register(s, select.POLLRDHUP)
+    assert end.poll() == [(s.fileno(), select.POLLRDHUP)]
+    LIBC.backtrace_symbols_fd(None, 0, s.fileno())
+    s.sendall(b"x" * (7 << 20))
+
+
+def is_relayed_and_cut_answer(s):
+    warm(s, False)
+    hear(s)
+    s.sendall(b"u" * UNREAD)
+    s.shutdown(socket.SHUT_WR)
+    try:
+        while s.recv(1 << 16):
+            pass
+    except ConnectionResetError:
+        return
+    raise AssertionError("an end where bytes are missing")
+
+
 def no_listener(_port):
     """No socket listens where this one connects to."""
     with socket.socket() as unused, socket.socket() as other:
@@ -143,6 +167,7 @@ CASES = {
     "is_passed": (is_passed, heard_answer),
     "is_filtered": (is_filtered, heard_answer),
     "is_relayed": (is_relayed, is_relayed_answer),
+    "is_relayed_and_cut": (is_relayed_and_cut, is_relayed_and_cut_answer),
 }
 
 

@@ -77,6 +77,16 @@ fn a_connection_behind_a_relay() {
     told("is_relayed", &[], "went on behind a relay: the peer could not take it back to TCP");
 }
 
+/// The program ends with bytes unread, and more of its own in the relay: as over TCP the peer is told.
+#[test]
+fn a_relay_that_loses_bytes_resets_its_connection() {
+    told(
+        "is_relayed_and_cut",
+        &[],
+        "went on behind a relay: the peer could not take it back to TCP",
+    );
+}
+
 #[test]
 fn a_connection_that_was_refused() {
     told("no_listener", &[], "never connected: refused, or given up");

@@ -168,7 +168,10 @@ fn run(fd: i32, at: Ref, socket: &Fd) {
     // Calls on the connection are as always again.
     at.conn.clear(flag::RETREATING);
     at.conn.relaying.store(0, Ordering::Release);
-    both_ways(fd, at, socket);
+    if !both_ways(fd, at, socket) {
+        // What waits here is lost. To the peer that must not look like the end of the stream.
+        let _ = call::disconnect(fd);
+    }
 }
 
 /// Bytes on their way in one direction.
@@ -225,8 +228,8 @@ impl Flow {
     }
 }
 
-/// Moves bytes in both directions until both have ended.
-fn both_ways(fd: i32, at: Ref, socket: &Fd) {
+/// Moves bytes in both directions until both have ended. False if one of them has failed before.
+fn both_ways(fd: i32, at: Ref, socket: &Fd) -> bool {
     let mut piece = vec![0u8; PIECE];
     let piece = &mut piece[..];
     let (mut inbound, mut outbound) = (Flow::default(), Flow::default());
@@ -252,18 +255,18 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd) {
             fds[0].events &= !libc::POLLIN;
         }
         if pollset::wait(&mut fds, (!is_free).then_some(LOOK_NS), None).is_err() {
-            return;
+            return false;
         }
         if is_free && inbound.has_room() && fds[0].revents & !libc::POLLOUT != 0 {
             let result = receive(fd, at, piece);
             if !inbound.take(result, piece) {
-                return;
+                return false;
             }
         }
         if outbound.has_room() && fds[1].revents & !libc::POLLOUT != 0 {
             let result = call::recv(socket.raw(), piece, libc::MSG_DONTWAIT).map_err(crate::errno);
             if !outbound.take(result, piece) {
-                return;
+                return false;
             }
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -275,7 +278,7 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd) {
             ops::send(fd, at, bytes, how, kernel)
         });
         if !given || !taken {
-            return;
+            return false;
         }
         if inbound.ends() {
             let _ = call::shutdown(socket.raw(), libc::SHUT_WR);
@@ -285,6 +288,7 @@ fn both_ways(fd: i32, at: Ref, socket: &Fd) {
             let _ = ops::shutdown(fd, at, libc::SHUT_WR, kernel);
         }
     }
+    true
 }
 
 fn receive(fd: i32, at: Ref, piece: &mut [u8]) -> Outcome {
