@@ -104,7 +104,9 @@ pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
 pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
     let mut record = [0; failover::LEN];
     let peek = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // First: where no bytes are there, a look would take the kernel's error, which is the program's.
     let is_there = may_be_told(guard)
+        && call::bytes_unread(fd).is_ok_and(|n| n >= failover::LEN)
         && call::recv(fd, &mut record, peek) == Ok(failover::LEN)
         && Record::decode(&record).is_ok();
     if is_there && !begin(guard) {
