@@ -157,6 +157,9 @@ fn share(cli: &Cli, name: &str, place: &Place) -> anyhow::Error {
         if users.is_empty() {
             users.push(own);
         }
+        // Each has its share of the places.
+        users.sort_unstable();
+        users.dedup();
         let user = match own {
             0 => Some(
                 databases::user_and_group(&cli.user)

@@ -1,6 +1,7 @@
 //! The programs that an agent serves: how they come, what they say, what they are sent.
 
 use super::closer;
+use super::complaints::Complaints;
 use super::program::{Ended, Program, take_leave};
 use super::table::{Table, Way, depends_on_listeners};
 use sovia_link::wire::{Answer, Checksum, Meeting, Passing, Word};
@@ -43,6 +44,7 @@ pub(super) struct Members {
     said: VecDeque<(Address, Word)>,
     /// The port may have changed.
     pub(super) has_news: bool,
+    complaints: Complaints,
 }
 
 impl Members {
@@ -67,6 +69,7 @@ impl Members {
             programs: BTreeMap::new(),
             said: VecDeque::new(),
             has_news: false,
+            complaints: Complaints::default(),
         };
         members.watch(members.listener.raw(), libc::EPOLLIN, ENTRANCE)?;
         Ok(members)
@@ -143,7 +146,7 @@ impl Members {
         match served {
             Ok(program) => drop(self.programs.insert(number, program)),
             Err(error) => {
-                eprintln!("sovia-agent: a program of user {uid} cannot be served: {error}");
+                self.complaints.say(uid, format_args!("cannot be served: {error}"));
                 self.table.remove(number);
             }
         }
@@ -194,7 +197,7 @@ impl Members {
     fn end(&mut self, number: u16, why: Ended) {
         let Some(program) = self.programs.remove(&number) else { return };
         if why != Ended::Gone {
-            eprintln!("sovia-agent: a program of user {} is served no more: {why}", program.uid);
+            self.complaints.say(program.uid, format_args!("is served no more: {why}"));
         }
         for (to, word) in self.table.remove(number) {
             self.say(to, word);

@@ -20,6 +20,7 @@
 
 mod claims;
 mod closer;
+mod complaints;
 mod members;
 mod privilege;
 mod program;

@@ -111,13 +111,14 @@ impl Program {
 
     /// Its turn begins.
     pub(super) fn begin_turn(&mut self) {
-        self.waits_for_port = false;
-        // One that has nothing to send saves nothing up.
-        if self.hears.is_empty() {
-            self.credit = 0;
-        } else {
-            self.credit += QUANTUM;
-        }
+        let has_waited = core::mem::take(&mut self.waits_for_port);
+        self.credit = match self.hears.is_empty() {
+            // One that has nothing to send saves nothing up.
+            true => 0,
+            // Nor does one whose last turn goes on, since the port had no room for all of it.
+            false if has_waited => self.credit,
+            false => self.credit + QUANTUM,
+        };
     }
 
     /// Its next frame, copied, and where that is to go, if its turn allows it.

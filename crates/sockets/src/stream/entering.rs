@@ -80,7 +80,8 @@ pub(super) enum Origin {
     Vi,
     /// On TCP, at most so many.
     Tcp(usize),
-    /// Nowhere: TCP has been read up to a switch that the sender's NIC has not settled.
+    /// Nowhere: TCP has been read up to a switch that the sender's NIC has not settled, or behind which what lies has been
+    /// proposed to be returned, and that NIC has not answered.
     Nowhere,
 }
 
@@ -116,6 +117,8 @@ fn next_by_nic(guard: &mut Guard<'_>) -> Result<Origin, Fault> {
         Next::TcpUpTo(n) => Ok(Origin::Tcp(usize::try_from(n).unwrap_or(usize::MAX))),
         Next::Claim | Next::Await => Ok(Origin::Nowhere),
         Next::Impossible => Err(Fault::Damaged),
+        // What lies there has been proposed to be returned. Unless the sender refuses that, it comes on TCP.
+        Next::Vi if guard.conn.has(flag::RETURNING) => Ok(Origin::Nowhere),
         Next::Vi => {
             let switch = switched(guard);
             enter(guard, switch).map(|_| Origin::Vi)
