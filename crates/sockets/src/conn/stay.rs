@@ -19,6 +19,11 @@ impl Conn {
             self.stay.compare_exchange(0, reason as u32 + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// It has ended for that reason, whatever it stayed for before.
+    pub(crate) fn ends_for(&self, reason: Reason) {
+        self.stay.store(reason as u32 + 1, Ordering::Relaxed);
+    }
+
     /// Why it stays on TCP, or has ended.
     pub(crate) fn stays_for(&self) -> Option<Reason> {
         self.stay.load(Ordering::Relaxed).checked_sub(1).and_then(Reason::of)

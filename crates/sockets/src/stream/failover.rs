@@ -226,8 +226,8 @@ pub(super) enum Brought {
     Next,
     /// Nothing yet: the record, or bytes that the program has had, are to come.
     Nothing,
-    /// An error: something is missing.
-    Failed(Errno),
+    /// Nothing ever: something is missing, and the connection has ended with an error.
+    Over,
 }
 
 /// Takes off TCP what comes before the program's next byte.
@@ -243,7 +243,7 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
     let mut scrap = [0u8; 1 << 10];
     while guard.failover.awaits {
         if guard.conn.has(flag::DAMAGED) {
-            return Brought::Failed(libc::ECONNRESET);
+            return Brought::Over;
         }
         let had = read(guard);
         if had == 0 {
@@ -253,8 +253,8 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
                 Ok(failover::LEN) if expects(guard, &scrap) => {}
                 Ok(1..failover::LEN) if !super::anchor_has_ended(fd) => return Brought::Nothing,
                 Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
-                Ok(_) => return Brought::Failed(lost(guard, fd, libc::ECONNRESET)),
-                Err(error) => return Brought::Failed(lost(guard, fd, crate::errno(error))),
+                Ok(_) => return over(guard, fd, libc::ECONNRESET),
+                Err(error) => return over(guard, fd, crate::errno(error)),
             }
         }
         let left = (RECORD + u64::from(guard.failover.skip)).saturating_sub(had);
@@ -273,8 +273,8 @@ fn bring_now(guard: &mut Guard<'_>, fd: i32) -> Brought {
             Err(call::Errno::EAGAIN | call::Errno::EINTR) => return Brought::Nothing,
             // It has ended in the middle of what the program has had.
             Ok(_) if has_all(guard) => guard.failover.awaits = false,
-            Ok(_) => return Brought::Failed(lost(guard, fd, libc::ECONNRESET)),
-            Err(error) => return Brought::Failed(lost(guard, fd, crate::errno(error))),
+            Ok(_) => return over(guard, fd, libc::ECONNRESET),
+            Err(error) => return over(guard, fd, crate::errno(error)),
         }
     }
     Brought::Next
@@ -372,11 +372,15 @@ pub(super) fn repair(guard: &mut Guard<'_>, fd: i32) {
     }
 }
 
-/// Something is missing: the connection ends with that error here, and with a reset at the other end.
+fn over(guard: &Guard<'_>, fd: i32, error: Errno) -> Brought {
+    lost(guard, fd, error);
+    Brought::Over
+}
+
+/// Something is missing: the connection ends with that error here, which is told once, and with a reset at the other end.
 #[cold]
-pub(super) fn lost(guard: &Guard<'_>, fd: i32, error: Errno) -> Errno {
+pub(super) fn lost(guard: &Guard<'_>, fd: i32, error: Errno) {
     if super::broken_off(guard.conn, fd, error) {
         listeners::tell_all(guard);
     }
-    error
 }

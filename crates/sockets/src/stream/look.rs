@@ -77,7 +77,7 @@ fn on_tcp(guard: &mut Guard<'_>, fd: i32) -> bool {
     match failover::bring(guard, fd) {
         Brought::Next => {}
         Brought::Nothing => return false,
-        Brought::Failed(_) => return true,
+        Brought::Over => return true,
     }
     let mut found = conn.has(flag::RESET) || poll::probe(fd, libc::POLLIN) != 0;
     if found && !reflected::tcp_tells_the_end(guard) {

@@ -171,6 +171,7 @@ fn broken_off(conn: &Conn, fd: i32, error: Errno) -> bool {
     if !fails_for(conn, Reason::BrokenOff) {
         return false;
     }
+    conn.ends_for(Reason::BrokenOff);
     conn.keep_error(error);
     // The peer is sent a reset: a FIN would say that it has everything.
     if call::disconnect(fd).is_err() {

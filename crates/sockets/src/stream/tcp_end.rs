@@ -4,7 +4,7 @@ use super::anchor::anchor_has_ended;
 use super::entering::{Origin, next_from};
 use super::failover::Brought;
 use super::take::receive_vi;
-use super::{Fault, Got, ending, failed, failover, reflected, rx, uncounted, word};
+use super::{Fault, Got, ending, failed, failover, failure, reflected, rx, uncounted, word};
 use crate::conn::{Guard, flag};
 use crate::errno;
 use core::ops::ControlFlow;
@@ -20,7 +20,7 @@ pub(super) fn limit_on_tcp(guard: &mut Guard<'_>, fd: i32) -> ControlFlow<Option
     match failover::bring(guard, fd) {
         Brought::Next => {}
         Brought::Nothing => return ControlFlow::Break(Some(Got::Nothing)),
-        Brought::Failed(error) => return ControlFlow::Break(Some(Got::Failed(error))),
+        Brought::Over => return ControlFlow::Break(Some(failure(conn, true))),
     }
     ControlFlow::Break(match next_from(guard) {
         Ok(Origin::Tcp(limit)) => return ControlFlow::Continue(limit),
@@ -49,7 +49,8 @@ pub(super) fn tcp_gave_nothing(
         (Err(fault), _) => Got::Failed(failed(conn, fd, fault)),
         (Ok(Origin::Nowhere), _) | (_, Err(call::Errno::EAGAIN)) => Got::Nothing,
         (_, Ok(_)) if failover::is_owed(guard) => {
-            Got::Failed(failover::lost(guard, fd, libc::ECONNRESET))
+            failover::lost(guard, fd, libc::ECONNRESET);
+            failure(conn, true)
         }
         (_, Ok(_)) => {
             // Of bytes that it left unread on the VI the kernel knows nothing.
