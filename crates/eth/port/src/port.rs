@@ -103,6 +103,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).receive(take)
     }
 
+    fn slept(&mut self) {
+        (**self).slept();
+    }
+
     fn check(&mut self) -> Result<(), Error> {
         (**self).check()
     }
