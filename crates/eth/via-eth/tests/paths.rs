@@ -1,68 +1,20 @@
 //! Paths that take less than the device of one end, or more than Ethernet's usual length, between two network namespaces.
 
+mod ends;
 mod namespaces;
 
 use core::time::Duration;
+use ends::{End, echo};
 use namespaces::{between_namespaces, ip};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 use via::error::ConnectError;
-use via::{
-    Connection, DescriptorAddress, MemAttributes, MemHandle, Memory, NetAddress, Nic, Status, Vi,
-    ViAttributes,
-};
-use via_eth::{Config, EthNic, EthVi, Place};
+use via::{NetAddress, Vi};
+use via_eth::{Config, EthNic, Place};
 
 const WATCHDOG: Duration = Duration::from_secs(60);
 /// Messages that nearly fill the longest frame.
 const LEN: usize = 60_000;
-/// Where the descriptors and the bytes of sends and receives lie.
-const SENDS: usize = 64;
-const OUT: usize = 128;
-const IN: usize = OUT + LEN;
-
-struct End {
-    vi: EthVi,
-    memory: Memory,
-    handle: MemHandle,
-}
-
-impl End {
-    fn new(nic: &EthNic) -> End {
-        let attributes = ViAttributes { max_transfer_size: LEN as u32, ..ViAttributes::default() };
-        let vi = nic.create_vi(attributes).expect("a VI");
-        let memory = Memory::zeroed(IN + LEN);
-        let handle = nic.register_mem(&memory, MemAttributes::default()).expect("a region");
-        End { vi, memory, handle }
-    }
-
-    fn prepared(&self, descriptor: usize, data: usize) -> DescriptorAddress {
-        let data = self.memory.segment(data, LEN as u32, self.handle);
-        self.memory.descriptor(descriptor).expect("room").prepare(&[data], None).expect("it fits");
-        DescriptorAddress { address: self.memory.address(descriptor), handle: self.handle }
-    }
-
-    fn receive(&self) {
-        self.vi.post_recv(self.prepared(0, IN)).expect("posted");
-    }
-
-    fn send(&self, bytes: &[u8]) {
-        self.memory.write(OUT, bytes);
-        self.vi.post_send(self.prepared(SENDS, OUT)).expect("posted");
-        let done = self.vi.send_wait(None).expect("it is done");
-        assert!(!done.status.intersects(Status::ERROR_MASK), "{:?}", done.status);
-    }
-
-    /// The next message; `None` when the peer has disconnected.
-    fn received(&self) -> Option<Vec<u8>> {
-        let done = self.vi.recv_wait(None).ok()?;
-        (!done.status.intersects(Status::ERROR_MASK)).then(|| {
-            let mut bytes = vec![0; LEN];
-            self.memory.read(IN, &mut bytes);
-            bytes
-        })
-    }
-}
 
 fn open(place: &str) -> Result<EthNic, String> {
     let place: Place = place.parse().expect("a place");
@@ -73,21 +25,9 @@ fn open(place: &str) -> Result<EthNic, String> {
     config.open().map_err(|why| why.to_string())
 }
 
-/// Sends back what comes.
-fn echo(nic: &EthNic) {
-    let end = End::new(nic);
-    end.receive();
-    let request = nic.connect_wait(&nic.address(b"server"), None).expect("a request");
-    request.accept(&end.vi).expect("accepted");
-    while let Some(bytes) = end.received() {
-        end.receive();
-        end.send(&bytes);
-    }
-}
-
 /// Sends messages that come back until `is_enough` of the frames that one has taken.
 fn converse(nic: &EthNic, server: &NetAddress, is_enough: impl Fn(u64) -> bool) {
-    let end = End::new(nic);
+    let end = End::new(nic, LEN);
     end.receive();
     let own = nic.address(b"client");
     while end.vi.connect_request(&own, server, None) == Err(ConnectError::NoMatch) {}
@@ -122,7 +62,7 @@ fn over(test: &str, mtus: [u32; 2], places: [&str; 2], is_enough: impl Fn(u64) -
         match set.and_then(|()| open(places[1])) {
             Ok(nic) => {
                 tell.send(Ok(nic.address(b"server"))).expect("the other thread listens");
-                echo(&nic);
+                echo(&nic, LEN);
             }
             Err(why) => tell.send(Err(why)).expect("the other thread listens"),
         }
