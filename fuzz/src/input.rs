@@ -15,6 +15,16 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
+    /// Takes steps until nothing is left, `most` at the most.
+    pub fn each(&mut self, most: usize, mut step: impl FnMut(&mut Input<'a>)) {
+        for _ in 0..most {
+            if self.is_empty() {
+                break;
+            }
+            step(self);
+        }
+    }
+
     /// Up to `n` bytes.
     pub fn bytes(&mut self, n: usize) -> &'a [u8] {
         let (head, rest) = self.0.split_at(n.min(self.0.len()));

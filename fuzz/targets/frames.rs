@@ -230,13 +230,7 @@ fn datagrams(bytes: &[u8]) {
 
 fn story(bytes: &[u8]) -> World {
     let mut world = World::new();
-    let mut input = Input::new(bytes);
-    for _ in 0..MOST {
-        if input.is_empty() {
-            break;
-        }
-        world.step(&mut input);
-    }
+    Input::new(bytes).each(MOST, |input| world.step(input));
     world.finish();
     world
 }

@@ -154,13 +154,7 @@ fn said(bytes: &[u8]) {
 
 fn story(bytes: &[u8]) -> World {
     let mut world = World::new();
-    let mut input = Input::new(bytes);
-    for _ in 0..MOST {
-        if input.is_empty() {
-            break;
-        }
-        world.step(&mut input);
-    }
+    Input::new(bytes).each(MOST, |input| world.step(input));
     world.take();
     world
 }

@@ -186,14 +186,19 @@ def write_all_that_fits(peer, connection):
     peer.leave_port(written, "written")
 
 
+def write_until_on_tcp(peer, connection):
+    """Much, of which a good part finds no room on TCP once the connection goes on there."""
+    write_all_that_fits(peer, connection)
+    before = sent_on_tcp(connection)
+    note(peer, "running")
+    goes_on_on_tcp(connection, before)
+
+
 def last_words(peer):
     """The server closes when much of what it has written has found no room on TCP yet."""
     connection = peer.stream()
     if peer.server:
-        write_all_that_fits(peer, connection)
-        before = sent_on_tcp(connection)
-        note(peer, "running")
-        goes_on_on_tcp(connection, before)
+        write_until_on_tcp(peer, connection)
         connection.close()
         peer.meet()
     else:
@@ -214,10 +219,7 @@ def killed_over_it(peer):
     """The server is killed instead: its peer is told of it if something is missing, after what is not."""
     connection = peer.stream()
     if peer.server:
-        write_all_that_fits(peer, connection)
-        before = sent_on_tcp(connection)
-        note(peer, "running")
-        goes_on_on_tcp(connection, before)
+        write_until_on_tcp(peer, connection)
         os.kill(os.getpid(), signal.SIGKILL)
     written = peer.port("written")
     wait_for(peer, "killed")

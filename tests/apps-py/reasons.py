@@ -105,7 +105,7 @@ def is_filtered(s):
 UNREAD = 50_000
 
 
-def is_relayed(s):
+def go_behind_a_relay(s):
     """The other end has ended its side, and cannot put on TCP what this one has not read."""
     warm(s, True)
     s.sendall(MESSAGE)
@@ -113,6 +113,11 @@ def is_relayed(s):
     end.register(s, select.POLLRDHUP)
     assert end.poll() == [(s.fileno(), select.POLLRDHUP)]
     LIBC.backtrace_symbols_fd(None, 0, s.fileno())
+
+
+def is_relayed(s):
+    """All that the other end has sent comes."""
+    go_behind_a_relay(s)
     with s.makefile("rb") as stream:
         assert stream.read() == b"u" * UNREAD
 
@@ -126,12 +131,7 @@ def is_relayed_answer(s):
 
 def is_relayed_and_cut(s):
     """This end ends with bytes unread, which loses what the relay has not sent."""
-    warm(s, True)
-    s.sendall(MESSAGE)
-    end = select.poll()
-    end.register(s, select.POLLRDHUP)
-    assert end.poll() == [(s.fileno(), select.POLLRDHUP)]
-    LIBC.backtrace_symbols_fd(None, 0, s.fileno())
+    go_behind_a_relay(s)
     s.sendall(b"x" * (7 << 20))
 
 

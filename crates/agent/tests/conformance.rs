@@ -16,15 +16,7 @@ use via_eth::{Config, EthNic, Faults, Place};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Five frames in a hundred each.
-const BAD: Faults = Faults {
-    lost: 50_000,
-    duplicated: 50_000,
-    reordered: 50_000,
-    delayed: 50_000,
-    corrupted: 50_000,
-    flushes: 4,
-    seed: 0,
-};
+const BAD: Faults = Faults::each(50_000);
 
 /// How the two roles reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,9 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use sovia_sync::{RobustBox, rank};
 use sovia_sys::{Fd, call};
 use stream::failover::{Rest, Went};
-
-/// Between two looks at them.
-const LOOK_NS: u64 = 2_000_000;
+use stream::returned::PUMP_NS;
 
 per_engine! {
     static LINGERING: RobustBox<Vec<(Fd, Rest)>, { rank::LINGERING }> = RobustBox::new(Vec::new());
@@ -47,7 +45,7 @@ pub(crate) fn serve() {
 
 /// How long until they are to be looked at again; `None` if there are none.
 pub(crate) fn pause() -> Option<u64> {
-    (COUNT.load(Ordering::Relaxed) != 0).then_some(LOOK_NS)
+    (COUNT.load(Ordering::Relaxed) != 0).then_some(PUMP_NS)
 }
 
 /// Around fork: see [`crate::fork`].

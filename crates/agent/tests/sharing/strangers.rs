@@ -88,13 +88,22 @@ fn asked(id: EndId, local: NetAddress, remote: NetAddress, peer: bool) -> Word {
     Word::Meeting(Meeting::Request(Box::new(request)))
 }
 
-fn forged() {
+/// The ports of a program that lies and of its victim, which have one agent, and that of a stranger, which has another one.
+fn two_agents() -> (Agent, Agent, Agent) {
     let (near, far) = (started(), started());
     let open = |name: &str| Agent::open(name).expect("it serves this user");
-    let (mut liar, mut victim, mut stranger) = (open(&near), open(&near), open(&far));
+    let (liar, mut victim, mut stranger) = (open(&near), open(&near), open(&far));
     victim.listen(b"victim", Listens::Now);
     stranger.listen(b"x", Listens::Now);
-    let place = |port: &Agent, at: &[u8]| NetAddress::new(&port.own().host(), at);
+    (liar, victim, stranger)
+}
+
+fn place(port: &Agent, at: &[u8]) -> NetAddress {
+    NetAddress::new(&port.own().host(), at)
+}
+
+fn forged() {
+    let (mut liar, mut victim, mut stranger) = two_agents();
     let (local, remote) = (place(&victim, b"victim"), place(&stranger, b"x"));
     let own = place(&liar, b"liar");
     for other in [end(&victim, 1), EndId(1), EndId::NONE] {
@@ -125,12 +134,7 @@ fn forged() {
 }
 
 fn request_in_another_name() {
-    let (near, far) = (started(), started());
-    let open = |name: &str| Agent::open(name).expect("it serves this user");
-    let (mut liar, mut victim, mut stranger) = (open(&near), open(&near), open(&far));
-    victim.listen(b"victim", Listens::Now);
-    stranger.listen(b"x", Listens::Now);
-    let place = |port: &Agent, at: &[u8]| NetAddress::new(&port.own().host(), at);
+    let (mut liar, mut victim, mut stranger) = two_agents();
     let (name, server) = (place(&victim, b"victim"), place(&stranger, b"x"));
     for peer in [false, true] {
         let id = end(&liar, 5 + u64::from(peer));

@@ -27,6 +27,21 @@ pub struct Faults {
     pub seed: u64,
 }
 
+impl Faults {
+    /// Each fault to so many frames of a million, and delays of up to four flushes.
+    pub const fn each(of_a_million: u32) -> Faults {
+        Faults {
+            lost: of_a_million,
+            duplicated: of_a_million,
+            reordered: of_a_million,
+            delayed: of_a_million,
+            corrupted: of_a_million,
+            flushes: 4,
+            seed: 0,
+        }
+    }
+}
+
 /// Frames to which something has happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Happened {

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 impl Conn {
     /// Notes an error that is to be reported to the program once, unless there is one.
     pub(crate) fn keep_error(&self, error: Errno) {
-        let _ = self.error.compare_exchange(0, error as u32, Ordering::AcqRel, Ordering::Acquire);
+        self.withhold_error(error);
         self.set(flag::ERROR);
     }
 

@@ -47,7 +47,7 @@ impl Agent {
     pub fn open(name: &str) -> Result<Agent, OpenError> {
         let at = socket_of(name).ok_or(Errno::EINVAL).step("the agent's name")?;
         let socket = Packets::connect(&at).step("the agent")?;
-        // Who listens there has all frames in its hands.
+        // The process that listens there has all frames in its hands.
         let (_, user) = socket.peer().step("the agent's user")?;
         let is_own = user == call::geteuid() && !trace::is_ambiguous(user);
         if user != 0 && !is_own {
