@@ -1,4 +1,4 @@
-//! The door for `fuzz/`: what agents of other hosts, and whoever stands between, can say. Only builds with `--cfg fuzzing` have it.
+//! The door for `fuzz/`: what agents of other hosts, and any station between, can say. Only builds with `--cfg fuzzing` have it.
 
 use crate::bundle::Messages;
 use crate::hosts::fuzzing as hosts;

@@ -184,7 +184,7 @@ fn channel_does_not_go_on_with_an_agent_that_has_begun_anew() {
     }
 }
 
-/// It has another key, and listens where the other one did. Who has a key and who has a place are two things.
+/// It has another key, and listens where the other one did. A key and a place are two things.
 #[test]
 fn agent_whose_place_another_one_has_taken_is_not_taken_for_dead() {
     let (keys, places) = (keys::<3>(), places::<2>(9));

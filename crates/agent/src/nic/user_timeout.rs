@@ -6,7 +6,7 @@
 //! far NIC has acknowledged lies in the far program's segment, whether that program reads it or not; where it does not, the
 //! library has the kernel judge (`UNTIL_FULL` in `crates/sockets`).
 //!
-//! An agent that has stood still itself has asked nobody meanwhile. So an end takes, as in the kernel, that frames have been sent
+//! An agent that has stood still itself has asked no other agent meanwhile. So an end takes, as in the kernel, that frames have been sent
 //! again and not answered, with everything heard that has come. Where the agents' conversation has ended the time counts from then:
 //! whatever has ended that may not be on the connection's way.
 

@@ -152,7 +152,7 @@ impl Members {
         }
     }
 
-    /// A number for a program: it is the beginning of names that nobody is to guess.
+    /// A number for a program: it is the beginning of names that no station is to guess.
     fn number(&mut self, uid: u32) -> Option<u16> {
         loop {
             let mut bytes = [0; 2];

@@ -5,7 +5,7 @@
 //! the agent knows by a frame's header which program may send it, and which is to get it. What has no end yet, a request for a
 //! connection, goes to the program that listens at its discriminator.
 //!
-//! - `table`: where frames go, and which a program may send; `claims`: who listens where; `requests`: what is remembered of
+//! - `table`: where frames go, and which a program may send; `claims`: which program listens where; `requests`: what is remembered of
 //!   requests. No clock, no call of the kernel's;
 //! - `program`: a program, its rings, its share; `members`: all of them, and what they say beside frames;
 //! - `closer`: closes what programs should not have sent; `privilege`: what the agent gives up;

@@ -100,7 +100,7 @@ impl Table {
         let mut rejected = None;
         let may = match frame {
             Passing::Ends { from, .. } => is_own(*from),
-            // Who knows an end's name has it from that end.
+            // A program that knows an end's name has it from that end.
             Passing::Gone { .. } => true,
             Passing::Meeting(meeting) => match meeting {
                 Meeting::Request(request) => {
