@@ -128,6 +128,31 @@ static void fills_both_ways(struct peer *p) {
     meet(p);
 }
 
+// A writer that waits for room by polls, in pieces as of iperf3, is as far ahead of its reader as TCP lets it be. If it is not it
+// waits for ever.
+static void polled_writer(struct peer *p) {
+    const size_t piece = 65536, all = 2 << 20;
+    set_nonblocking(p->fd, true);
+    for (size_t sent = 0; sent < all;) {
+        struct pollfd one = {.fd = p->fd, .events = POLLOUT};
+        MUST(poll(&one, 1, -1));
+        size_t step = all - sent < piece ? all - sent : piece;
+        fill(buffer, step, sent);
+        ssize_t count = send(p->fd, buffer, step, 0);
+        if (count < 0 && errno != EAGAIN)
+            die("send at %zu: %s", sent, strerrorname_np(errno));
+        sent += count > 0 ? count : 0;
+    }
+    tell(p, all);
+    hear(p);
+}
+
+static void late_reader(struct peer *p) {
+    uint64_t count = hear(p);
+    recv_pattern(p->fd, 0, count, 65536);
+    tell(p, 0);
+}
+
 // A blocked writer goes on when the reader does.
 static void blocked_writer(struct peer *p) {
     size_t size = 16 << 20;
@@ -183,5 +208,6 @@ static const struct scenario scenarios[] = {
     {"both_directions_fill_at_once", fills_both_ways, fills_both_ways},
     {"a_blocked_writer_goes_on_with_the_reader", slow_reader, blocked_writer},
     {"a_large_nonblocking_write_is_taken_in_part", reads_after_word, large_writes},
+    {"a_polled_writer_is_far_ahead", late_reader, polled_writer},
 };
 SCENARIO_MAIN(scenarios)

@@ -11,6 +11,7 @@ scenarios!("nonblocking":
     both_directions_fill_at_once,
     a_blocked_writer_goes_on_with_the_reader,
     a_large_nonblocking_write_is_taken_in_part,
+    a_polled_writer_is_far_ahead,
 );
 
 /// Four million system calls over the kernel take a busy machine their time.

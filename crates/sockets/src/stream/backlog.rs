@@ -107,10 +107,20 @@ fn more_area(guard: &mut Guard<'_>) -> bool {
     may
 }
 
-/// Whether there is room for a good part of what is for nothing, without more being asked for.
-pub(super) fn has_room(guard: &Guard<'_>) -> bool {
-    let gathered = guard.gatherer.tail.wrapping_sub(guard.own.start);
-    limit(guard) == Area::LEN || gathered + u64::from(AREA_LEAST / 2) <= limit(guard) as u64
+/// Whether there is room for a good part of what is for nothing. More is asked for: a program that waits for room by a poll
+/// may be as far ahead of its reader as one that just writes, as on TCP. To a reader on another host it would otherwise send
+/// a filling of what it writes at a time for each round trip.
+pub(super) fn has_room(guard: &mut Guard<'_>) -> bool {
+    loop {
+        let gathered = guard.gatherer.tail.wrapping_sub(guard.own.start);
+        let limit = limit(guard);
+        if limit == Area::LEN || gathered + u64::from(AREA_LEAST / 2) <= limit as u64 {
+            return true;
+        }
+        if !more_area(guard) {
+            return false;
+        }
+    }
 }
 
 /// What the connection has used of its VI's memory. A little stays for the next one; more does so for a while, where
