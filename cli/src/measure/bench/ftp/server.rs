@@ -26,6 +26,9 @@ const HASH: &str = "$6$sovia$TTzeR9MgXmaqjhqw91OidAXR2Q.ierp6Aq9gXQs/knrZehVvKA9
 pub(crate) struct Args {
     folder: PathBuf,
     ftpd: PathBuf,
+    /// The address to serve at
+    #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
+    at: Ipv4Addr,
     /// The server's LD_PRELOAD
     #[arg(long)]
     preload: Option<String>,
@@ -38,7 +41,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
     take_accounts(&args.folder).context("cannot give the server an account of its own")?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen")?;
+    let listener = TcpListener::bind((args.at, 0)).context("cannot listen")?;
     println!("{}", listener.local_addr()?.port());
     std::io::stdout().flush()?;
     loop {

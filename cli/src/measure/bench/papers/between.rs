@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::net::{Net, Port};
 use super::pair::Pairs;
 use super::results::Results;
-use super::work::Scenario;
+use super::work::{Scenario, Way};
 use super::{OneArgs, page, plan};
 use crate::bench::machine::Machine;
 
@@ -46,18 +46,18 @@ pub(super) fn bench(args: &HostsArgs) -> anyhow::Result<i32> {
     let mut pairs = Pairs::new()?;
     pairs.add_hosts(parts.iter())?;
     let mut left_out = Vec::new();
-    let mut nets: Vec<_> = parts.iter().filter_map(|part| part.net).collect();
-    nets.dedup();
-    for net in nets {
-        let Some(port) = net.port else { continue };
-        if let Err(why) = pairs.probe(net.link, port) {
-            let why = format!("{} at MTU {}: {why:#}", port.name(), net.link.mtu);
-            if !left_out.contains(&why) {
-                eprintln!("sovia: left out: {why}");
-                left_out.push(why);
-            }
-            parts.retain(|part| part.net != Some(net));
+    let mut uses: Vec<_> = parts.iter().filter_map(|part| Some((part.net?, part.way))).collect();
+    uses.dedup();
+    for (net, way) in uses {
+        let Err(why) = pairs.probe(net, way) else { continue };
+        let name = net.port.map_or("shm", Port::name);
+        let name = if way == Way::Lane { format!("lanes by {name}") } else { name.to_owned() };
+        let why = format!("{name} at MTU {}: {why:#}", net.link.mtu);
+        if !left_out.contains(&why) {
+            eprintln!("sovia: left out: {why}");
+            left_out.push(why);
         }
+        parts.retain(|part| (part.net, part.way) != (Some(net), way));
     }
     let machine = Machine::this(pairs.cpus());
     let busy = machine.load.parse().is_ok_and(|load: f64| load > BUSY).then(|| {

@@ -13,6 +13,7 @@ mod clock;
 mod compare;
 mod control;
 mod hosts;
+mod lanes;
 mod net;
 mod offloads;
 mod page;

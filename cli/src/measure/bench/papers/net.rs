@@ -42,7 +42,7 @@ impl Port {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Net {
     pub(super) link: LinkKind,
-    /// Of VIs; TCP has none.
+    /// Of VIs; TCP has none, nor have lanes over VIs in shared memory.
     pub(super) port: Option<Port>,
 }
 

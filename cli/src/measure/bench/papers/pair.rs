@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::hosts::Hosts;
-use super::net::{LinkKind, Port};
-use super::work::{End, Errand, Metric, Part, Reading, Work};
+use super::lanes::Lanes;
+use super::net::{LinkKind, Net};
+use super::work::{End, Errand, Metric, Part, Reading, Way, Work};
 use crate::bench::cpus;
 use crate::bench::measure::Measurer;
 use crate::bench::process::{self, Process};
@@ -49,9 +50,20 @@ impl Pairs {
         Ok(())
     }
 
-    /// Whether a port can be had on the hosts with that link; the reason, if not.
-    pub(super) fn probe(&self, link: LinkKind, port: Port) -> anyhow::Result<()> {
-        self.hosts.get(&link).context("no such hosts")?.probe(port)
+    /// Whether messages can travel so on that network; the reason, if not.
+    pub(super) fn probe(&self, net: Net, way: Way) -> anyhow::Result<()> {
+        let hosts = self.hosts(net.link)?;
+        if let Some(port) = net.port {
+            hosts.probe(port)?;
+        }
+        if way == Way::Lane {
+            Lanes::start(hosts, net)?;
+        }
+        Ok(())
+    }
+
+    fn hosts(&self, link: LinkKind) -> anyhow::Result<&Hosts> {
+        self.hosts.get(&link).context("no such hosts")
     }
 
     /// The processors of the two ends.
@@ -83,6 +95,11 @@ impl Pairs {
     }
 
     fn pair(&self, part: &Part) -> anyhow::Result<Vec<Reading>> {
+        // As long as the part is played.
+        let _lanes = match part.net {
+            Some(net) if part.way == Way::Lane => Some(Lanes::start(self.hosts(net.link)?, net)?),
+            _ => None,
+        };
         let mut responder = self.start(part, Role::Responder, None)?;
         let place = responder.line().context("the responder did not say where it listens")?;
         let mut requester = self.start(part, Role::Requester, Some(place))?;
@@ -114,7 +131,7 @@ impl Pairs {
             (Cpus::Apart, Role::Responder) => Some(self.cpus.1),
         };
         let namespace = match part.net {
-            Some(net) => Some(self.hosts.get(&net.link).context("no such hosts")?.path(role)),
+            Some(net) => Some(self.hosts(net.link)?.path(role)),
             None => None,
         };
         let errand = Errand { part: part.clone(), role, cpu, place, namespace };

@@ -201,6 +201,8 @@ const fn bulk(series: &'static str) -> Ours {
     ours(Scenario::Hosts, series, Metric::Throughput, Pick::At(32768))
 }
 
+/// TCP over IP over VIs in shared memory, which have cLAN's place.
+const LANE: &str = "MTU 9000, TCP over LANE, shm, sleeping";
 const ETH_POLL: &str = "MTU 1500, VI eth, polling";
 const ETH_BLOCK: &str = "MTU 1500, VI eth, blocking";
 const ETH_SLEEP: &str = "MTU 1500, VI eth, sleeping";
@@ -487,6 +489,13 @@ facts! {
     CLUSTER "Fig. 6a": "4 bytes, native VIA", 8.5, "us", Figure(TWO_VIA);
     CLUSTER "Fig. 6a": "4 bytes, SOVIA_SINGLE by copying", 10.5, "us", Figure(COPY);
     CLUSTER "Fig. 6a": "4 bytes, TCP over LANE", 55.0, "us", Figure(stream("two processors, TCP"));
+    NETPIPE "Table 1, cLAN, one processor": "1 byte, TCP over LANE", 58.0, "us", Figure(byte(LANE));
+    NETPIPE "Table 1, cLAN, two processors": "1 byte, TCP over LANE", 116.0, "us", Figure(byte(LANE));
+    NETPIPE "Sec. 5.2, Fig. 2, one processor": "peak of TCP over LANE", 362.0, "Mbit/s", Figure(peak(Scenario::Hosts, LANE));
+    NETPIPE "Sec. 5.2, Fig. 2, two processors": "peak of TCP over LANE", 339.0, "Mbit/s", Figure(peak(Scenario::Hosts, LANE));
+    SOVIA "Fig. 5, cLAN": "4 bytes, TCP over LANE", 54.9, "us", Figure(four("latency, TCP over LANE, shm"));
+    CLUSTER "Fig. 6a": "4 bytes, TCP over LANE", 55.0, "us", Figure(four("latency, TCP over LANE, shm"));
+    CLUSTER "Fig. 6b": "32 KB, TCP over LANE", 450.0, "Mbit/s", Figure(bulk("bandwidth, TCP over LANE, shm"));
     NETPIPE "Table 1, SK-9821, one processor": "1 byte, TCP", 63.0, "us", Figure(byte(WIRE_TCP));
     NETPIPE "Table 1, SK-9821, one processor": "1 byte, VIA, polling", 29.0, "us", Figure(byte(ETH_POLL));
     NETPIPE "Table 1, SK-9821, one processor": "1 byte, VIA, blocking", 29.0, "us", Figure(byte(ETH_BLOCK));

@@ -90,6 +90,8 @@ pub(super) enum Way {
     /// Writes into the peer's memory
     RdmaWrite,
     Tcp,
+    /// TCP over IP over VIs, as the papers' baseline
+    Lane,
     Unix,
     /// A bare ring in shared memory: the hardware's limit
     Ring,
@@ -106,6 +108,7 @@ impl Way {
             Self::SendRecv => "send_recv",
             Self::RdmaWrite => "rdma_write",
             Self::Tcp => "tcp",
+            Self::Lane => "lane",
             Self::Unix => "unix",
             Self::Ring => "ring",
             Self::Sovia => "sovia",
@@ -119,6 +122,7 @@ impl Way {
             Self::SendRecv => "send/receive",
             Self::RdmaWrite => "RDMA write",
             Self::Tcp => "TCP",
+            Self::Lane => "TCP over LANE",
             Self::Unix => "Unix socket",
             Self::Ring => "bare ring",
             Self::Sovia => "SOVIA",

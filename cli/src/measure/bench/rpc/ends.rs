@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// Over libsovia-rpc, which is here
     #[arg(long)]
     via: Option<PathBuf>,
+    /// The server's address, of TCP
+    #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
+    at: Ipv4Addr,
     #[command(subcommand)]
     end: End,
 }
@@ -40,12 +43,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<i32> {
     nix::unistd::alarm::set(WATCHDOG_SECONDS);
     let library = Library::open(args.via.as_deref())?;
     match &args.end {
-        End::Server => serve(&library, args.via.is_some()),
-        End::Client { port, seconds, sizes } => call(&library, *port, *seconds, sizes),
+        End::Server => serve(&library, args.at, args.via.is_some()),
+        End::Client { port, seconds, sizes } => {
+            call(&library, SocketAddrV4::new(args.at, *port), *seconds, sizes)
+        }
     }
 }
 
-fn serve(library: &Library, via: bool) -> anyhow::Result<i32> {
+fn serve(library: &Library, at: Ipv4Addr, via: bool) -> anyhow::Result<i32> {
     let say = |port: u16| {
         println!("{port}");
         Ok(std::io::stdout().flush()?)
@@ -53,15 +58,20 @@ fn serve(library: &Library, via: bool) -> anyhow::Result<i32> {
     if via {
         library.serve_via(say)?;
     } else {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen")?;
+        let listener = TcpListener::bind((at, 0)).context("cannot listen")?;
         say(listener.local_addr()?.port())?;
         library.serve(listener)?;
     }
     Ok(1)
 }
 
-fn call(library: &Library, port: u16, seconds: f64, sizes: &[usize]) -> anyhow::Result<i32> {
-    let mut client = library.client(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+fn call(
+    library: &Library,
+    server: SocketAddrV4,
+    seconds: f64,
+    sizes: &[usize],
+) -> anyhow::Result<i32> {
+    let mut client = library.client(server)?;
     // Until the ends have met, and a little more.
     for _ in 0..1000 {
         client.call(0)?;

@@ -12,6 +12,14 @@ const LATENCIES: [&str; 5] =
     ["SOVIA_NOTIFY", "SOVIA_HANDLER", "SOVIA_SINGLE", "SOVIA_COPY", "SOVIA_HYBRID"];
 const BANDWIDTHS: [&str; 3] = ["SOVIA_BASE", "SOVIA_DACKS", "SOVIA_COMBINE"];
 
+/// What the VIs of lanes use: shared memory, in cLAN's place, or the Ethernet.
+const LANES: [Option<Port>; 2] = [None, Some(Port::Udp)];
+
+/// TCP over lanes by these VIs, in names of series.
+fn lane(port: Option<Port>) -> String {
+    format!("TCP over LANE, {}", port.map_or("shm", Port::name))
+}
+
 /// How an end waits: of a NIC's calls, those that block look for a while before they sleep.
 pub(in crate::bench::papers) fn waiting(wait: Wait) -> &'static str {
     match wait {
@@ -62,6 +70,13 @@ fn netpipe(mtu: u32, effort: Effort, parts: &mut Vec<Part>) {
             parts.push(hosts_part(net, (Way::Tcp, wait), series, work(), effort));
         }
     }
+    for port in LANES {
+        for wait in [Wait::Poll, Wait::Sleep] {
+            let net = Net { link: LinkKind { mtu, offloads: true }, port };
+            let series = format!("MTU {mtu}, {}, {}", lane(port), waiting(wait));
+            parts.push(hosts_part(net, (Way::Lane, wait), series, work(), effort));
+        }
+    }
 }
 
 /// Latency and bandwidth by size, as the ICS paper's figures 5 and 8 and its table 2: at the MTU of its Fast Ethernet.
@@ -85,6 +100,12 @@ fn streams(effort: Effort, parts: &mut Vec<Part>) {
     };
     put("latency", "TCP", Way::Tcp, None, latency());
     put("bandwidth", "TCP", Way::Tcp, None, bandwidth());
+    for port in LANES {
+        // The port's name is put behind.
+        let name = if port.is_none() { "TCP over LANE, shm" } else { "TCP over LANE" };
+        put("latency", name, Way::Lane, port, latency());
+        put("bandwidth", name, Way::Lane, port, bandwidth());
+    }
     for port in [Port::Udp, Port::Eth] {
         put("latency", "native VIA", Way::SendRecv, Some(port), latency());
         for name in LATENCIES {

@@ -1,7 +1,7 @@
-//! Parts between two hosts: each end goes to its own, and talks to the other over TCP, over a native VI by NetPIPE's
+//! Parts between two hosts: each end goes to its own, and talks to the other over TCP (on the Ethernet or on a lane), over a native VI by NetPIPE's
 //! module, or over a SOVIA stream.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, bail};
 use via::Nic;
@@ -9,6 +9,7 @@ use via::Nic;
 use super::Player;
 use crate::bench::layer::Layer;
 use crate::bench::link::{Link, netpipe, sovia, tcp};
+use crate::bench::papers::lanes;
 use crate::bench::papers::net::{self, Net};
 use crate::bench::papers::work::{Way, Work};
 use crate::bench::task::{Role, Scenario, Task};
@@ -18,8 +19,9 @@ impl Player<'_> {
     pub(super) fn between_hosts(&mut self, net: Net) -> anyhow::Result<()> {
         net::enter(self.namespace.context("no network namespace")?)?;
         match self.part.way {
-            Way::Tcp => {
-                let mut socket = self.tcp_between_hosts()?;
+            way @ (Way::Tcp | Way::Lane) => {
+                let address = if way == Way::Lane { lanes::lane_address } else { net::address };
+                let mut socket = self.tcp_between_hosts(address(Role::Responder).into())?;
                 self.over(&mut socket)
             }
             Way::SendRecv => {
@@ -45,7 +47,7 @@ impl Player<'_> {
         self.control.meet()
     }
 
-    fn tcp_between_hosts(&mut self) -> anyhow::Result<impl Link + use<>> {
+    fn tcp_between_hosts(&mut self, server: IpAddr) -> anyhow::Result<impl Link + use<>> {
         let task = Task {
             // With TCP_NODELAY, as NetPIPE has it.
             scenario: Scenario::Latency,
@@ -57,7 +59,6 @@ impl Player<'_> {
             realtime: None,
             peak: None,
         };
-        let server = net::address(Role::Responder).into();
         if self.is_requester() {
             let port = u16::try_from(self.control.hear()?).context("no port")?;
             tcp::connect_to(SocketAddr::new(server, port), &task)
