@@ -18,7 +18,7 @@ const SHELVES: &[&[&str]] = &[
         "sovia-emp",
     ],
     // Providers: crates/shm, crates/sim, crates/eth
-    &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth"],
+    &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth", "emp-eth"],
     // A NIC of any of them.
     &["sovia-nic"],
     &["sovia-agent", "sovia-lane", "sovia-control"],

@@ -1,15 +1,15 @@
 //! What the host has posted.
 
 use super::{Engine, Io};
-use crate::array::{Cursor, Outcome, Status};
+use crate::array::{Array, Cursor, Outcome, Status};
 use crate::matching::Waiting;
 use crate::message::Outgoing;
 use crate::wire::{Body, Message};
 
 impl<A: Copy + PartialEq> Engine<A> {
     /// Whether there is something that has been posted and not taken.
-    pub fn has_posts(&self, io: &Io<'_, A>) -> bool {
-        !self.posts.is_empty(io.array)
+    pub fn has_posts(&self, array: &Array) -> bool {
+        !self.posts.is_empty(array)
     }
 
     pub(super) fn take_posts(&mut self, io: &mut Io<'_, A>) {

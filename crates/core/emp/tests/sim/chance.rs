@@ -71,11 +71,13 @@ struct Receive {
     met: Option<(Status, Node, u32, Vec<u8>)>,
 }
 
+/// Sender and its process, receiver, tag.
+type Stream = (u32, u32, u32, u32);
+
 /// What has been posted, by station and process.
 struct Model {
     world: World,
-    /// By sender and its process, receiver and tag.
-    sends: BTreeMap<(u32, u32, u32, u32), Vec<Send>>,
+    sends: BTreeMap<Stream, Vec<Send>>,
     /// By station and process.
     receives: BTreeMap<(u32, u32), Vec<Receive>>,
     processes: [u32; STATIONS as usize],
@@ -200,7 +202,7 @@ impl Model {
             assert_eq!(station.free(), DESCRIPTORS, "every descriptor is back");
         }
         // Which receive of which process has met each message.
-        let mut met: BTreeMap<(u32, u32, u32, u32), Vec<(u32, u32, usize)>> = BTreeMap::new();
+        let mut met: BTreeMap<Stream, Vec<(u32, u32, usize)>> = BTreeMap::new();
         for (&(at, process), receives) in &self.receives {
             for (place, receive) in receives.iter().enumerate() {
                 let Some((status, node, tag, bytes)) = &receive.met else { continue };

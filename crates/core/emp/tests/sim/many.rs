@@ -33,7 +33,7 @@ fn a_thousand_nodes_send_to_one() {
     let mut posted = 600;
     while done < NODES - 1 {
         assert!(world.step(), "{done}");
-        if world.net.now().nanos() % 16 != 0 {
+        if !world.net.now().nanos().is_multiple_of(16) {
             continue;
         }
         let (ended, still): (Vec<_>, Vec<_>) = pending

@@ -13,7 +13,7 @@ use sovia_simnet::{Change, Event, Fabric, Link, Net, NodeId};
 /// Bytes of a frame.
 pub(crate) const FRAME_MAX: usize = 1500;
 /// The key that all stations have.
-pub(crate) const KEY: u64 = 0x6b65_79;
+pub(crate) const KEY: u64 = 0x006b_6579;
 
 /// A program's memory, from this address on.
 const BASE: u64 = 0x10_0000;
@@ -132,7 +132,7 @@ impl World {
     fn start(&mut self, count: u32, at: u32) -> Station {
         self.starts += 1;
         // Any that were never used will do.
-        let name = EndId(self.starts.wrapping_mul(0x9e37_79b9_7f4a_7c15) | u64::from(at) + 1);
+        let name = EndId(self.starts.wrapping_mul(0x9e37_79b9_7f4a_7c15) | (u64::from(at) + 1));
         let mut config = Config::new(name, KEY);
         (self.change)(&mut config);
         let mut station = Station::new(config);
@@ -267,7 +267,7 @@ impl World {
 }
 
 /// Frames of a kind among those that were kept.
-pub(crate) fn kept<'w>(world: &'w World) -> impl Iterator<Item = (u32, u32, Frame<&'w [u8]>)> {
+pub(crate) fn kept(world: &World) -> impl Iterator<Item = (u32, u32, Frame<&[u8]>)> {
     world.kept.iter().flatten().map(|(from, to, frame)| {
         (*from, *to, Frame::parse(frame, sovia_link::wire::Checksum::Crc).unwrap())
     })
