@@ -8,9 +8,17 @@ const SHELVES: &[&[&str]] = &[
     // crates/base
     &["sovia-sys", "sovia-sync", "sovia-signal", "sovia-simnet"],
     // crates/core
-    &["via", "via-conformance", "sovia-proto", "sovia-stream", "sovia-link", "sovia-softnic"],
+    &[
+        "via",
+        "via-conformance",
+        "sovia-proto",
+        "sovia-stream",
+        "sovia-link",
+        "sovia-softnic",
+        "sovia-emp",
+    ],
     // Providers: crates/shm, crates/sim, crates/eth
-    &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth"],
+    &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth", "emp-eth"],
     // A NIC of any of them.
     &["sovia-nic"],
     &["sovia-agent", "sovia-lane", "sovia-control"],
