@@ -191,6 +191,8 @@ static void probes(void)
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
         free(out);
         free(in);
+        /* The next ones shall not come before all have looked. */
+        MPI_Barrier(MPI_COMM_WORLD);
     }
 }
 
