@@ -16,15 +16,16 @@ const SHELVES: &[&[&str]] = &[
         "sovia-link",
         "sovia-softnic",
         "sovia-emp",
+        "sovia-tags",
     ],
     // Providers: crates/shm, crates/sim, crates/eth
     &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth", "emp-eth"],
     // A NIC of any of them.
     &["sovia-nic"],
-    &["sovia-agent", "sovia-lane", "sovia-control"],
+    &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control"],
     &["sovia-sockets"],
     // What programs call.
-    &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl"],
+    &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl", "sovia-fi-c"],
     &["sovia-cli"],
     &["sovia-tests", "sovia-layers"],
 ];
