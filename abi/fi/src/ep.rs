@@ -167,7 +167,7 @@ impl Ep {
     }
 
     /// Runs `f` on the endpoint; the result as C has it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run(
         &self,
         f: impl FnOnce(&mut Endpoint, &mut sovia_fi::endpoint::Common) -> Result<(), Error>,
@@ -181,7 +181,7 @@ impl Ep {
     ///
     /// # Safety
     /// The pieces are the program's until the operation is over.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn send(&self, pieces: &[Piece], message: Message, flags: u64) -> isize {
         let Message { to, tag, data, context } = message;
         // SAFETY: the caller's contract.
@@ -204,7 +204,7 @@ impl Ep {
     ///
     /// # Safety
     /// There are so many bytes.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn inject(&self, from: *const c_void, len: usize, message: Message) -> isize {
         if len > EAGER_MAX {
             return long_code(Err(Error::TOO_LONG));
@@ -225,7 +225,7 @@ impl Ep {
     ///
     /// # Safety
     /// The pieces are the program's until the operation is over.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn receive(&self, pieces: &[Piece], from: Wanted, flags: u64) -> isize {
         let Wanted { source, tag, context } = from;
         // SAFETY: the caller's contract.

@@ -48,7 +48,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, completion: Completion) {
         self.entries.push_back(completion);
     }

@@ -28,7 +28,7 @@ impl Buffer {
     ///
     /// # Errors
     /// [`Error::INVALID`] if there are too many, or they are longer than memory is.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn new(pieces: &[Piece]) -> Result<Buffer, Error> {
         let Some((&first, rest)) = pieces.split_first() else { return Ok(Buffer::default()) };
         if rest.is_empty() {

@@ -26,6 +26,9 @@ pub(crate) const DONE: u8 = 5;
 /// The bytes of the operation of that id are to be sent, as many as the first word says, to the operation whose id is
 /// the head's data.
 pub(crate) const NEED: u8 = 6;
+/// Of the bytes of the operation of that id only so many are wanted, from the first on, as the head's data says: the rest
+/// has been copied.
+pub(crate) const ENOUGH: u8 = 13;
 /// Bytes for the operation of that id; the head's data is how many have been sent before.
 pub(crate) const BYTES: u8 = 7;
 /// A write to the region whose key is the head's tag: id, address, its bytes.
@@ -75,11 +78,14 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Those of the first `len` bytes.
-    pub(crate) fn up_to(mut self, len: usize) -> Pieces {
-        let mut left = len;
+    /// Those of `len` bytes from the byte `at` on.
+    pub(crate) fn part(mut self, at: usize, len: usize) -> Pieces {
+        let (mut skip, mut left) = (at, len);
         for piece in &mut self.list[..self.count] {
-            piece.len = piece.len.min(left);
+            let skipped = skip.min(piece.len);
+            skip -= skipped;
+            piece.address = piece.address.wrapping_add(skipped);
+            piece.len = (piece.len - skipped).min(left);
             left -= piece.len;
         }
         self

@@ -5,7 +5,7 @@ use super::{Common, Endpoint, IDLE, LOOKS};
 use crate::error::Error;
 use crate::shm::{Body, Damaged, Head, WORDS_MAX};
 use crate::wire::{
-    ATOMIC, BYTES, DONE, GRANT, KIND, NEED, PLAIN, PLAIN_LONG, READ, TAGGED, TAGGED_LONG,
+    ATOMIC, BYTES, DONE, ENOUGH, GRANT, KIND, NEED, PLAIN, PLAIN_LONG, READ, TAGGED, TAGGED_LONG,
     WITH_DATA, WITH_ID, WRITE, WRITE_LONG, pieces_of,
 };
 use sovia_sys::call;
@@ -53,6 +53,9 @@ impl Endpoint {
         }
         self.inlets = inlets;
         self.idle = if found { 0 } else { self.idle.saturating_add(1) };
+        if !self.pulls.is_empty() {
+            self.pull_on(common);
+        }
         if let Some(peer) = damaged {
             self.lose(common, peer, Error::DAMAGED);
         }
@@ -91,6 +94,10 @@ impl Endpoint {
             DONE => self.done(common, peer, head),
             NEED => self.needed(common, peer, head, body),
             BYTES => self.bytes(common, peer, head, body),
+            ENOUGH => {
+                self.enough(peer, head);
+                Ok(())
+            }
             WRITE => self.serve_write(common, peer, head, body),
             WRITE_LONG => self.serve_long_write(common, peer, head, body),
             READ => self.serve_read(common, peer, head, body),
@@ -165,7 +172,7 @@ impl Endpoint {
         let data = (head.kind & WITH_DATA != 0).then_some(head.data);
         let label = Label { source: peer, tag: head.tag };
         let met = Met { peer, tagged, tag: head.tag, data };
-        let left = self.left_for(&met, true);
+        let left = self.left_for(true);
         let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
         let receive = match matcher.next_receive(label) {
             Some(receive) if receive.used.is_some() => {
@@ -213,20 +220,20 @@ impl Endpoint {
         body: &Body<'_>,
     ) -> Result<(), Damaged> {
         let operation = self.operations.get_mut(head.tag);
-        let operation = operation.filter(|it| it.peer == peer && it.takes);
-        let operation = operation.ok_or(Damaged("bytes for no operation"))?;
-        let fits = body.len() <= operation.expected - operation.got;
-        if !fits || head.data != operation.got as u64 {
+        let Some(operation) = operation.filter(|it| it.peer == peer && it.takes) else {
+            // They were copied before the sender knew.
+            return Ok(());
+        };
+        if head.data != operation.got as u64 {
             return Err(Damaged("bytes that were not asked for"));
         }
-        body.copy(0, &operation.buffer, operation.got);
-        operation.got += body.len();
-        if operation.got < operation.expected {
-            return Ok(());
+        // Those beyond have been copied already.
+        let len = body.len().min(operation.expected - operation.got);
+        body.copy_part(len, &operation.buffer, operation.got);
+        operation.got += len;
+        if operation.got == operation.expected {
+            self.arrived_all(common, peer, head.tag);
         }
-        let origin = operation.origin;
-        self.end(common, peer, head.tag, Ok(()));
-        self.confirm(peer, origin, None);
         Ok(())
     }
 }

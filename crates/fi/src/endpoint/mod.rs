@@ -89,9 +89,13 @@ pub struct Endpoint {
     spare: Vec<Vec<u8>>,
     /// Peers to which there is something to send as soon as there is room.
     stuck: Vec<u32>,
+    /// Operations of whose bytes this end may copy some by itself.
+    pulls: Vec<u64>,
     /// Looks for messages so far, and how many of the last have found none.
     looks: u32,
     idle: u32,
+    /// Looks so far when the last message was sent.
+    sent_at: u32,
     /// Bytes that must be left in a receive for many messages.
     pub min_multi_receive: usize,
 }
@@ -130,8 +134,10 @@ impl Endpoint {
             operations: Slab::default(),
             spare: Vec::new(),
             stuck: Vec::new(),
+            pulls: Vec::new(),
             looks: 0,
             idle: 0,
+            sent_at: 0,
             min_multi_receive: 64,
         })
     }
@@ -157,7 +163,7 @@ impl Endpoint {
     }
 
     /// Tells that an operation is over.
-    #[inline]
+    #[inline(always)]
     fn complete(&self, common: &mut Common, count: Count, tell: bool, completion: Completion) {
         if let Some(counter) = self.counter(common, count) {
             counter.value += 1;

@@ -4,6 +4,7 @@ use super::{Common, Count, Endpoint};
 use crate::completion::{Completion, Failure};
 use crate::error::Error;
 use crate::memory::Buffer;
+use crate::wire::Pieces;
 
 /// An operation under way.
 #[derive(Debug)]
@@ -14,9 +15,11 @@ pub(super) struct Operation {
     pub(super) buffer: Buffer,
     /// Whether bytes of the peer's go to the buffer.
     pub(super) takes: bool,
-    /// Bytes that have arrived, and bytes that are to.
+    /// Bytes that have arrived, from the first on, and bytes that are to: those behind them have been copied.
     pub(super) got: usize,
     pub(super) expected: usize,
+    /// Where in the peer's memory the bytes are, if they can be copied from there.
+    pub(super) pieces: Option<Pieces>,
     /// What is told at its end, to which counter, and whether the queue is told of success.
     pub(super) completion: Completion,
     pub(super) count: Count,

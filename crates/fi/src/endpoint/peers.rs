@@ -36,7 +36,14 @@ pub(super) enum Outlet {
 }
 
 impl Outlet {
-    #[inline]
+    #[inline(always)]
+    fn expect_more(&self) {
+        match self {
+            Outlet::Shm(writer) => writer.expect_more(),
+        }
+    }
+
+    #[inline(always)]
     pub(super) fn send(&mut self, head: Head, load: Load<'_>) -> Result<bool, Damaged> {
         match self {
             Outlet::Shm(writer) => writer.send(head, load),
@@ -56,7 +63,7 @@ const ANSWERS_MAX: usize = 1 << 20;
 
 impl Endpoint {
     /// The peer of that number in the address vector.
-    #[inline]
+    #[inline(always)]
     pub(super) fn peer_of(&mut self, common: &Common, number: u64) -> Result<u32, Error> {
         match self.by_number.get(number as usize) {
             Some(&peer) if peer != NO_PEER => Ok(peer),
@@ -120,12 +127,16 @@ impl Endpoint {
     }
 
     /// Sends to a peer, which is connected to if it has not been; false if there is no room now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put(&mut self, peer: u32, head: Head, load: Load<'_>) -> Result<bool, Error> {
         let its = &mut self.peers[peer as usize];
         if let Some(outlet) = &mut its.outlet
             && !its.is_stuck
         {
+            // One after the other, without a look at what has arrived.
+            if core::mem::replace(&mut self.sent_at, self.looks) == self.looks {
+                outlet.expect_more();
+            }
             return outlet.send(head, load).map_err(|Damaged(_)| Error::DAMAGED);
         }
         self.put_slowly(peer, head, load)

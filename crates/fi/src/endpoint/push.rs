@@ -1,11 +1,16 @@
-//! Bytes that are sent in many messages, because the end that wants them cannot reach them by itself.
+//! Bytes that are sent in many messages, and those that this end copies from a peer's memory meanwhile.
+//!
+//! Two processors copy faster than one, and a copy by a segment that fits the caches is faster than one by the kernel. But
+//! a sender that does something else sends nothing. So both work at a long message: the sender sends it from its
+//! first byte on; a receiver that finds nothing to receive copies it from its last byte on, a step at a time, and
+//! tells the sender what it need not send any more.
 
 use super::{Common, Endpoint};
 use crate::error::Error;
 use crate::flag::REMOTE_READ;
 use crate::memory::{Buffer, Piece};
 use crate::shm::{EAGER_MAX, Head, Load};
-use crate::wire::{BYTES, DONE};
+use crate::wire::{BYTES, DONE, ENOUGH};
 
 /// Bytes on their way to a peer's operation.
 #[derive(Debug)]
@@ -28,7 +33,64 @@ pub(super) enum From {
     Own(Vec<u8>),
 }
 
+/// Messages that are sent before what the peer says is looked at again.
+const BATCH: usize = 8;
+/// Looks in vain after which this end copies bytes by itself.
+const PATIENCE: u32 = 32;
+/// Bytes that it copies then.
+const STEP: usize = 64 << 10;
+
 impl Endpoint {
+    /// Copies the last bytes of a long message that is on its way, if the sender seems to do something else.
+    #[cold]
+    pub(super) fn pull_on(&mut self, common: &mut Common) {
+        let Some(&id) = self.pulls.last() else { return };
+        let Some(operation) = self.operations.get_mut(id) else {
+            self.pulls.pop();
+            return;
+        };
+        let peer = operation.peer;
+        let memory = self.peers[peer as usize].memory.as_mut().filter(|memory| memory.is_open());
+        let (Some(memory), Some(pieces)) = (memory, operation.pieces) else {
+            self.pulls.pop();
+            return;
+        };
+        if self.idle < PATIENCE {
+            return;
+        }
+        let len = (operation.expected - operation.got).min(STEP);
+        let at = operation.expected - len;
+        let part = pieces.part(at, len);
+        if memory.read(&operation.buffer, at, part.as_slice()).is_err() {
+            // The sender sends them, or its end is told.
+            operation.pieces = None;
+            return;
+        }
+        operation.expected = at;
+        if operation.got < at {
+            let Some(origin) = operation.origin else { return };
+            self.answer(peer, Head { kind: ENOUGH, len: 0, tag: origin, data: at as u64 }, &[]);
+        } else {
+            self.arrived_all(common, peer, id);
+        }
+    }
+
+    /// The last byte of an operation has arrived.
+    pub(super) fn arrived_all(&mut self, common: &mut Common, peer: u32, id: u64) {
+        let origin = self.operations.get_mut(id).and_then(|operation| operation.origin);
+        self.end(common, peer, id, Ok(()));
+        self.confirm(peer, origin, None);
+    }
+
+    /// The peer does not want the last bytes of an operation.
+    pub(super) fn enough(&mut self, peer: u32, head: Head) {
+        let is_it = |push: &&mut Push| matches!(push.from, From::Operation(id) if id == head.tag);
+        let pushes = &mut self.peers[peer as usize].pushes;
+        if let Some(push) = pushes.iter_mut().find(is_it) {
+            push.len = push.len.min(usize::try_from(head.data).unwrap_or(usize::MAX));
+        }
+    }
+
     /// Has bytes sent, as there is room for them.
     pub(super) fn push(&mut self, common: &Common, peer: u32, push: Push) {
         self.peers[peer as usize].pushes.push_back(push);
@@ -74,7 +136,17 @@ impl Endpoint {
             return Ok(false);
         }
         let Some(outlet) = &mut its.outlet else { return Ok(false) };
-        while let Some(push) = its.pushes.front_mut() {
+        for _ in 0..BATCH {
+            let Some(push) = its.pushes.front_mut() else { return Ok(true) };
+            let is_over = match push.from {
+                // The peer has got it all.
+                From::Operation(id) => self.operations.get_mut(id).is_none(),
+                From::Region(..) | From::Own(_) => false,
+            };
+            if is_over || push.sent > 0 && push.sent >= push.len {
+                its.pushes.pop_front();
+                continue;
+            }
             let len = (push.len - push.sent).min(EAGER_MAX);
             let head = Head { kind: BYTES, len: 0, tag: push.to, data: push.sent as u64 };
             let owned;
@@ -97,7 +169,7 @@ impl Endpoint {
             let step = if buffer.is_some() { len } else { push.len };
             let sent = match buffer {
                 Some(buffer) => outlet.send(head, Load { words: &[], buffer: Some(buffer) }),
-                // What the bytes belonged to is over: so is the peer's operation.
+                // The region has been taken back: the peer's operation fails.
                 None => {
                     let data = Error::CANCELED.0 as u64;
                     let head = Head { kind: DONE, data, ..head };
@@ -112,6 +184,6 @@ impl Endpoint {
                 its.pushes.pop_front();
             }
         }
-        Ok(true)
+        Ok(its.pushes.is_empty())
     }
 }

@@ -5,7 +5,7 @@ use super::{Common, Count, Endpoint};
 use crate::completion::{Completion, Failure};
 use crate::error::Error;
 use crate::flag;
-use crate::memory::{Buffer, Missed};
+use crate::memory::{Buffer, OtherMemory};
 use crate::shm::Head;
 use crate::wire::{DONE, NEED, Pieces};
 use sovia_tags::{Label, Pattern, Posted};
@@ -182,7 +182,7 @@ impl Endpoint {
             let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
             let Some((label, kept)) = matcher.claim(pattern) else { return false };
             let met = Met { peer: label.source, tagged, tag: label.tag, data: kept.data() };
-            let left = self.left_for(&met, matches!(kept, Kept::Long { .. }));
+            let left = self.left_for(matches!(kept, Kept::Long { .. }));
             let part = receive.split(kept.len(), left);
             let is_last = part.is_last;
             self.meet(common, met, part, kept);
@@ -192,12 +192,10 @@ impl Endpoint {
         }
     }
 
-    /// Bytes that must be left of a receive for many messages when this one has come. One whose bytes have to be sent
-    /// is the last: those before it have all been received when it is.
-    pub(super) fn left_for(&self, met: &Met, long: bool) -> usize {
-        let memory = self.peers[met.peer as usize].memory.as_ref();
-        let is_sent = long && memory.is_none_or(|memory| !memory.is_open());
-        if is_sent { usize::MAX } else { self.min_multi_receive }
+    /// Bytes that must be left of a receive for many messages when this one has come. A long one is the last, for it
+    /// comes by and by: those before it have all been received when it is.
+    pub(super) fn left_for(&self, long: bool) -> usize {
+        if long { usize::MAX } else { self.min_multi_receive }
     }
 
     /// Asks about messages that no receive awaits. The answer is a completion, or the failure [`Error::NO_MESSAGE`].
@@ -351,7 +349,8 @@ impl Endpoint {
         self.confirm(met.peer, id, None);
     }
 
-    /// A long message meets its receive: its bytes are copied from the sender's memory, or the sender has to send them.
+    /// A long message meets its receive: the sender sends its bytes, and this end copies them from its memory, both at the
+    /// same time, from either end of the message.
     pub(super) fn pull(
         &mut self,
         common: &mut Common,
@@ -361,33 +360,15 @@ impl Endpoint {
         len: usize,
         pieces: Pieces,
     ) {
-        let wanted = len.min(receive.buffer.len());
-        let its = &mut self.peers[met.peer as usize];
-        let (gone, source) = (its.is_gone, its.number);
-        let result = match its.memory.as_mut().filter(|memory| memory.is_open()) {
-            _ if gone => Err(Missed::Gone),
-            Some(memory) => memory.read(&receive.buffer, 0, pieces.up_to(wanted).as_slice()),
-            None => Err(Missed::Closed),
-        };
-        let error = match result {
-            Ok(()) => return self.received(common, met, &receive, len, Some(id)),
-            Err(Missed::Closed) => return self.ask_for(met, receive, id, len),
-            Err(Missed::Gone) => Error::GONE,
-            Err(Missed::Fault) => Error::FAULT,
-        };
-        let (mut completion, excess) = met.completion(&receive, len, source);
-        completion.len = 0;
-        self.fail(common, Count::Receive, Failure { completion, excess, error });
-        if error == Error::FAULT {
-            self.confirm(met.peer, Some(id), Some(error));
-        }
-    }
-
-    /// Has the sender send a long message's bytes.
-    fn ask_for(&mut self, met: Met, receive: Receive, id: u64, len: usize) {
         let peer = met.peer;
-        let source = self.peers[peer as usize].number;
-        let (completion, excess) = met.completion(&receive, len, source);
+        let its = &self.peers[peer as usize];
+        let (completion, excess) = met.completion(&receive, len, its.number);
+        if its.is_gone {
+            let completion = Completion { len: 0, ..completion };
+            let failure = Failure { completion, excess, error: Error::GONE };
+            return self.fail(common, Count::Receive, failure);
+        }
+        let is_open = its.memory.as_ref().is_some_and(OtherMemory::is_open);
         let expected = completion.len;
         let own = self.operations.insert(Operation {
             peer,
@@ -395,12 +376,16 @@ impl Endpoint {
             takes: true,
             got: 0,
             expected,
+            pieces: is_open.then_some(pieces),
             completion,
             count: Count::Receive,
             tell: receive.tell,
             excess,
             origin: Some(id),
         });
+        if is_open {
+            self.pulls.push(own);
+        }
         self.answer(peer, Head { kind: NEED, len: 0, tag: id, data: own }, &[expected as u64]);
     }
 }

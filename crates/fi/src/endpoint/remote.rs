@@ -46,6 +46,7 @@ impl Remote {
             takes: false,
             got: 0,
             expected: 0,
+            pieces: None,
             completion,
             count,
             tell: self.tell,

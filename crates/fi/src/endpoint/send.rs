@@ -33,7 +33,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// [`Error::AGAIN`] if there is no room now; what is wrong with the receiver.
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, common: &mut Common, send: Send) -> Result<(), Error> {
         let peer = self.peer_of(common, send.to)?;
         let len = send.buffer.len();
@@ -53,6 +53,7 @@ impl Endpoint {
         Ok(())
     }
 
+    #[cold]
     fn send_slowly(&mut self, _: &mut Common, peer: u32, send: Send) -> Result<(), Error> {
         let len = send.buffer.len();
         let is_long = len > EAGER_MAX;
@@ -73,6 +74,7 @@ impl Endpoint {
             takes: false,
             got: 0,
             expected: 0,
+            pieces: None,
             completion,
             count: Count::Send,
             tell: send.tell,
@@ -103,7 +105,7 @@ impl Endpoint {
 }
 
 impl Send {
-    #[inline]
+    #[inline(always)]
     fn completion(&self) -> Completion {
         let kind = if self.tag.is_some() { flag::TAGGED } else { flag::MSG };
         Completion {

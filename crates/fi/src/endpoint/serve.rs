@@ -78,6 +78,7 @@ impl Endpoint {
                     takes: true,
                     got: 0,
                     expected: len,
+                    pieces: None,
                     completion,
                     count: Count::RemoteWrite,
                     tell: head.kind & WITH_DATA != 0,

@@ -4,6 +4,7 @@ use super::segment::{Head, INLINE, POOL, SLOTS, Segment, WORDS, place};
 use super::{Damaged, MESSAGE_MAX};
 use crate::memory::Buffer;
 use sovia_signal::access;
+use sovia_sys::cache;
 
 /// Given back at the latest when so many messages or bytes have been read.
 const MESSAGES: u32 = SLOTS / 8;
@@ -50,7 +51,10 @@ impl Reader {
             // The message of the lap before is still there, or nothing in the first lap.
             let before = expected.wrapping_sub(SLOTS);
             return match number == before || number == 0 && self.next < SLOTS {
-                true => Ok(None),
+                true => {
+                    cache::look_in_turn();
+                    Ok(None)
+                }
                 false => Err(Damaged("a slot with another number")),
             };
         }
@@ -126,6 +130,14 @@ impl Body<'_> {
         let (from, len) = self.from(at);
         // SAFETY: so many bytes follow.
         unsafe { to.write_from(to_at, from, len) };
+    }
+
+    /// Copies its first `len` bytes to a buffer.
+    #[inline]
+    pub(crate) fn copy_part(&self, len: usize, to: &Buffer, to_at: usize) {
+        let (from, all) = self.from(0);
+        // SAFETY: so many bytes follow.
+        unsafe { to.write_from(to_at, from, len.min(all)) };
     }
 
     /// Copies what lies behind its byte `at`.

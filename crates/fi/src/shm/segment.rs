@@ -6,7 +6,7 @@
 //! slots and pool back in the order of the messages, in [`Credit`], which the writer reads only when it needs room.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use sovia_sys::{Fd, Mapping, Result, mapping};
+use sovia_sys::{Fd, Mapping, Result, cache, mapping};
 use std::sync::Arc;
 
 /// Slots of a ring.
@@ -81,8 +81,14 @@ impl Slot {
         (head, words)
     }
 
+    /// Its line is fetched, to be written soon.
+    #[inline(always)]
+    pub(super) fn will_be_written(&self) {
+        cache::will_write(core::ptr::from_ref(self).cast());
+    }
+
     /// Makes message `n` visible.
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish(&self, n: u32, head: Head, words: &[u64; WORDS]) {
         let in_use = (head.len as usize).min(INLINE).div_ceil(8);
         for (slot, word) in self.words.iter().zip(&words[..in_use]) {

@@ -23,6 +23,9 @@ impl Load<'_> {
     }
 }
 
+/// How far ahead of the next message its slot's line is fetched: beyond the one that the reader looks at.
+const AHEAD: u32 = 4;
+
 /// The writing end.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -46,7 +49,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`Damaged`] if the reader has given back what it had not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_room(&mut self, len: usize) -> Result<bool, Damaged> {
         if self.fits(len) {
             return Ok(true);
@@ -69,11 +72,20 @@ impl Writer {
         slot && (len <= INLINE || place(self.pool, len).1 - self.released <= POOL as u64)
     }
 
+    /// More messages will follow soon: fetches the line that one of them will be in.
+    #[inline(always)]
+    pub(crate) fn expect_more(&self) {
+        let soon = self.next.wrapping_add(AHEAD);
+        if soon.wrapping_sub(self.returned) < SLOTS {
+            self.segment.slot(soon).will_be_written();
+        }
+    }
+
     /// Sends a message if there is room; whether there was.
     ///
     /// # Errors
     /// As for [`Writer::has_room`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(&mut self, mut head: Head, load: Load<'_>) -> Result<bool, Damaged> {
         let len = load.len();
         debug_assert!(len <= MESSAGE_MAX && load.words.len() <= WORDS_MAX);
