@@ -171,6 +171,17 @@ impl Station {
         self.shared.host().test(&self.shared.array, handle)
     }
 
+    /// As [`Station::test`], but does none of the NIC's work: for those that have many, and call [`Station::progress`] once for all.
+    ///
+    /// # Errors
+    /// [`Misuse`].
+    pub fn outcome(&self, handle: Handle) -> Result<Option<Outcome>, Misuse> {
+        if self.shared.array.is_pending(handle)? {
+            return Ok(None);
+        }
+        self.shared.host().test(&self.shared.array, handle)
+    }
+
     /// Waits until a send or a receive has ended; `None` if it has not within that time.
     ///
     /// # Errors
