@@ -2,6 +2,7 @@
 
 use crate::call::{self, Errno, RawFd, Result, Sysno};
 use crate::fd::Fd;
+use core::net::Ipv4Addr;
 
 /// What may change of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,14 @@ struct Request {
     value: [u8; 24],
 }
 
+/// `struct ifconf`.
+#[repr(C)]
+struct List {
+    bytes: i32,
+    at: *mut Request,
+}
+
+const GET_LIST: usize = 0x8912;
 const GET_NAME: usize = 0x8910;
 const GET_FLAGS: usize = 0x8913;
 const GET_MTU: usize = 0x8921;
@@ -126,6 +135,35 @@ impl Interfaces {
         }
     }
 
+    /// The IPv4 addresses of devices that are up, in the devices' order.
+    ///
+    /// # Errors
+    /// Those of the request.
+    pub fn addresses(&self) -> Result<Vec<Ipv4Addr>> {
+        const MOST: usize = 256;
+        let mut entries = Vec::with_capacity(MOST);
+        entries.resize_with(MOST, || Request { name: [0; 16], value: [0; 24] });
+        let mut list = List { bytes: (MOST * size_of::<Request>()) as i32, at: entries.as_mut_ptr() };
+        // SAFETY: the request reads and writes one `struct ifconf`, which has this layout, and as many bytes of the entries as it
+        // says.
+        unsafe { syscalls::syscall!(Sysno::ioctl, self.0.raw(), GET_LIST, &raw mut list) }?;
+        entries.truncate(usize::try_from(list.bytes).unwrap_or(0) / size_of::<Request>());
+        let inet = (libc::AF_INET as u16).to_ne_bytes();
+        let is_up = |name| {
+            let [a, b, ..] = self.ask(GET_FLAGS, name, [0; 24])?.value;
+            Ok(i32::from(u16::from_ne_bytes([a, b])) & libc::IFF_UP != 0)
+        };
+        let mut addresses = Vec::new();
+        for Request { name, value } in entries {
+            let [a, b, _, _, address @ ..] = value;
+            if [a, b] == inet && is_up(name).unwrap_or_else(|_: Errno| false) {
+                let [a, b, c, d, ..] = address;
+                addresses.push(Ipv4Addr::new(a, b, c, d));
+            }
+        }
+        Ok(addresses)
+    }
+
     fn ask(&self, what: usize, name: [u8; 16], value: [u8; 24]) -> Result<Request> {
         let mut request = Request { name, value };
         // SAFETY: each of these requests reads and writes one `struct ifreq`, which has this size and alignment. In that of
@@ -145,6 +183,12 @@ fn name_of(name: &[u8]) -> Option<[u8; 16]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loopback_has_an_address() {
+        let addresses = Interfaces::watch().unwrap().addresses().unwrap();
+        assert!(addresses.contains(&Ipv4Addr::LOCALHOST), "{addresses:?}");
+    }
 
     #[test]
     fn loopback_is_a_device_but_no_ethernet() {
