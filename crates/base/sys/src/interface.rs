@@ -143,7 +143,8 @@ impl Interfaces {
         const MOST: usize = 256;
         let mut entries = Vec::with_capacity(MOST);
         entries.resize_with(MOST, || Request { name: [0; 16], value: [0; 24] });
-        let mut list = List { bytes: (MOST * size_of::<Request>()) as i32, at: entries.as_mut_ptr() };
+        let mut list =
+            List { bytes: (MOST * size_of::<Request>()) as i32, at: entries.as_mut_ptr() };
         // SAFETY: the request reads and writes one `struct ifconf`, which has this layout, and as many bytes of the entries as it
         // says.
         unsafe { syscalls::syscall!(Sysno::ioctl, self.0.raw(), GET_LIST, &raw mut list) }?;

@@ -30,3 +30,4 @@ pub use sovia_emp::array::{CHAIN_PIECES, DESCRIPTORS, MESSAGE_MAX, PAGE_PIECES, 
 pub use sovia_emp::{ANY_NODE, Handle, Misuse, Node, Outcome, Piece, PostError, Status};
 pub use sovia_port::{Address, Place};
 pub use station::{AddError, Counters, Station};
+pub use whereabouts::Whereabouts;

@@ -4,7 +4,7 @@ use crate::config::{Config, OpenError};
 use crate::memory::Program;
 use crate::whereabouts::Whereabouts;
 use core::fmt;
-use sovia_emp::{Array, Engine, Io, Sink};
+use sovia_emp::{Array, Engine, Io, Node, Sink};
 use sovia_link::Time;
 use sovia_link::wire::{Checksum, EndId};
 use sovia_port::impair::Impaired;
@@ -216,6 +216,13 @@ impl Nic {
             let now = Time::from_nanos(clock::now_ns());
             self.with(array, now, Engine::acknowledge);
         }
+        self.flush();
+    }
+
+    /// Ends all that is under way with a peer.
+    pub(crate) fn give_up(&mut self, array: &Array, node: Node) {
+        let now = Time::from_nanos(clock::now_ns());
+        self.with(array, now, |engine, io| engine.give_up_peer(io, node));
         self.flush();
     }
 

@@ -3,7 +3,7 @@
 use crate::config::Mode;
 use crate::nic::{Nic, Own};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use sovia_emp::{Array, Host};
+use sovia_emp::{Array, Host, Node};
 use sovia_port::watch::{Bell, Kick};
 use sovia_sys::{call, futex};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -100,6 +100,14 @@ impl Shared {
         let came = nic.drive(&self.array);
         self.tell(nic.engine.counters().ended.wrapping_sub(before) as u32);
         came
+    }
+
+    /// Ends all that is under way with a peer.
+    pub(crate) fn give_up(&self, node: Node) {
+        let mut nic = self.nic_between();
+        let before = nic.engine.counters().ended;
+        nic.give_up(&self.array, node);
+        self.tell(nic.engine.counters().ended.wrapping_sub(before) as u32);
     }
 
     /// So many sends and receives have ended.

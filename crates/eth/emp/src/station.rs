@@ -152,6 +152,28 @@ impl Station {
         posted.inspect(|_| self.shared.posted())
     }
 
+    /// As [`Station::post_receive`], but the NIC takes the receive only when it next works, for a frame or for another post: for
+    /// those that post many, and have others posted.
+    ///
+    /// # Errors
+    /// As [`Station::post_send`].
+    ///
+    /// # Safety
+    /// As [`Station::post_receive`].
+    pub unsafe fn add_receive(
+        &self,
+        from: Option<Node>,
+        tag: Option<u32>,
+        pieces: &[Piece],
+    ) -> Result<Handle, PostError> {
+        self.shared.host().post_receive(&self.shared.array, from, tag, pieces)
+    }
+
+    /// Ends all that is under way with a peer, as if it did not answer. Receives that have met no message stay.
+    pub fn give_up(&self, node: Node) {
+        self.shared.give_up(node);
+    }
+
     /// Descriptors that are free: a post takes one to four.
     pub fn free_descriptors(&self) -> usize {
         self.shared.host().free()

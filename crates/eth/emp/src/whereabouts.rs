@@ -4,8 +4,22 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use sovia_port::Address;
 
 /// An [`Address`], packed: kind, port, scope, and the address itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Whereabouts([u8; 24]);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Whereabouts([u8; 24]);
+
+impl Whereabouts {
+    /// Bytes that another process has told; `None` if they are no address.
+    pub fn read(bytes: [u8; 24]) -> Option<Whereabouts> {
+        let told = Whereabouts(bytes);
+        // There is one way to write each.
+        (Whereabouts::from(&Address::from(told)) == told).then_some(told)
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> [u8; 24] {
+        self.0
+    }
+}
 
 const _: () = assert!(size_of::<sovia_emp::Peer<Whereabouts>>() <= 64);
 
@@ -59,6 +73,14 @@ mod tests {
             Address::Udp(scoped),
         ] {
             assert_eq!(Address::from(Whereabouts::from(&address)), address);
+            let bytes = Whereabouts::from(&address).bytes();
+            assert_eq!(Whereabouts::read(bytes), Some(Whereabouts(bytes)));
         }
+        for at in [0, 1] {
+            let mut bytes = Whereabouts::from(&Address::Mac([2; 6])).bytes();
+            bytes[at] = 9;
+            assert_eq!(Whereabouts::read(bytes), None);
+        }
+        assert_eq!(Whereabouts::read([0; 24]), None);
     }
 }

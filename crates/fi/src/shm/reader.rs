@@ -93,6 +93,14 @@ impl Reader {
     }
 }
 
+impl<'a> Body<'a> {
+    /// The bytes of a message that are in no segment.
+    pub(crate) fn of(bytes: &'a [u8]) -> Body<'a> {
+        let pool = Some(bytes.as_ptr());
+        Body { words: [0; WORDS], pool, len: bytes.len(), segment: core::marker::PhantomData }
+    }
+}
+
 impl Body<'_> {
     /// Its length in bytes.
     #[inline]

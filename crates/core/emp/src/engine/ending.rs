@@ -1,7 +1,9 @@
 //! A peer is given up, or the station is closed.
 
 use super::{Engine, Io};
+use crate::Node;
 use crate::array::Status;
+use crate::peer::NONE;
 use crate::wire::Why;
 
 impl<A: Copy + PartialEq> Engine<A> {
@@ -22,6 +24,18 @@ impl<A: Copy + PartialEq> Engine<A> {
         self.active(at).incoming = incoming;
         self.active(at).incoming.clear();
         self.peer_at(at).is_greeted = false;
+    }
+
+    /// Ends all that is under way with a peer, as if it did not answer. Receives that have met no message stay.
+    pub fn give_up_peer(&mut self, io: &mut Io<'_, A>, node: Node) {
+        // What is posted already is under way.
+        self.take_posts(io);
+        let Some(peer) = self.peers.get(usize::from(node)) else { return };
+        let at = peer.active;
+        if at != NONE {
+            self.give_up(io, at, Status::PeerDead);
+            self.settle(at);
+        }
     }
 
     fn end_all_outgoing(&mut self, io: &Io<'_, A>, at: u16, status: Status) {

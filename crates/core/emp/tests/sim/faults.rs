@@ -104,6 +104,27 @@ fn a_silent_sender_that_begins_anew_is_found_out() {
 }
 
 #[test]
+fn a_peer_that_is_given_up_ends_what_is_under_way_at_once() {
+    let mut world = two();
+    let (receive, _) = world.receive(1, Some(0), Some(1), LONG);
+    // The second one waits for a receive, which never is.
+    let sends = [world.send(0, 1, 1, &[7; LONG]), world.send(0, 1, 2, b"waits")];
+    world.run_for(Duration::from_millis(1));
+    world.give_up(0, 1);
+    for send in sends {
+        assert_eq!(world.test(0, send).unwrap().status, Status::PeerDead);
+    }
+    assert_eq!(world.stations[0].free(), DESCRIPTORS);
+    let (next, at) = world.receive(1, Some(0), Some(3), 100);
+    let send = world.send(0, 1, 3, b"anew");
+    world.run();
+    assert_eq!(world.test(1, receive).unwrap().status, Status::PeerRestarted);
+    assert_eq!(world.test(0, send).unwrap().status, Status::Done);
+    assert_eq!(world.test(1, next).unwrap().length, 4);
+    assert_eq!(world.bytes(1, at, 4), b"anew");
+}
+
+#[test]
 fn two_that_gave_each_other_up_meet_again() {
     let mut world = two();
     let (receive, _) = world.receive(1, Some(0), None, LONG);

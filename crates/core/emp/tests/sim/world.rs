@@ -179,6 +179,10 @@ impl World {
         }
     }
 
+    pub(crate) fn give_up(&mut self, at: u32, node: Node) {
+        self.drive(at, |engine, io| engine.give_up_peer(io, node));
+    }
+
     pub(crate) fn poll(&mut self, at: u32) {
         self.drive(at, |_, _| ());
     }
