@@ -150,14 +150,14 @@ impl Interfaces {
         unsafe { syscalls::syscall!(Sysno::ioctl, self.0.raw(), GET_LIST, &raw mut list) }?;
         entries.truncate(usize::try_from(list.bytes).unwrap_or(0) / size_of::<Request>());
         let inet = (libc::AF_INET as u16).to_ne_bytes();
-        let is_up = |name| {
+        let is_up = |name| -> Result<bool> {
             let [a, b, ..] = self.ask(GET_FLAGS, name, [0; 24])?.value;
             Ok(i32::from(u16::from_ne_bytes([a, b])) & libc::IFF_UP != 0)
         };
         let mut addresses = Vec::new();
         for Request { name, value } in entries {
             let [a, b, _, _, address @ ..] = value;
-            if [a, b] == inet && is_up(name).unwrap_or_else(|_: Errno| false) {
+            if [a, b] == inet && is_up(name).unwrap_or(false) {
                 let [a, b, c, d, ..] = address;
                 addresses.push(Ipv4Addr::new(a, b, c, d));
             }
