@@ -1,20 +1,23 @@
 //! Addresses of endpoints.
 
+use emp_eth::Whereabouts;
 use sovia_sys::datagram::Name;
 use sovia_sys::{call, netns};
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
-/// Bytes of an address.
+/// Bytes of an address: `FI_NAME_MAX`, and no more, for Open MPI has room for so many.
 pub const ADDRESS_LEN: usize = 64;
 
 const MAGIC: [u8; 8] = *b"SoviaFi\x01";
 const HOST_AT: usize = 8;
-const KEY_AT: usize = 24;
+const KEY_AT: usize = 16;
+const PLACE_AT: usize = 32;
+const SECRET_AT: usize = 56;
 const PREFIX: &str = "fi_sovia://";
 
-/// The address of an endpoint: the host whose memory it shares and a key that no other endpoint has or had. The
-/// bytes behind the key are zero.
+/// The address of an endpoint: the host whose memory it shares; a key that no other endpoint has or had; and, if other hosts
+/// reach it, where, and what they have to know. The last two are zero if they do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address([u8; ADDRESS_LEN]);
 
@@ -27,15 +30,31 @@ impl Address {
         let mut bytes = [0; ADDRESS_LEN];
         bytes[..HOST_AT].copy_from_slice(&MAGIC);
         bytes[HOST_AT..KEY_AT].copy_from_slice(host());
-        call::getrandom(&mut bytes[KEY_AT..KEY_AT + 16])?;
+        call::getrandom(&mut bytes[KEY_AT..PLACE_AT])?;
         Ok(Address(bytes))
     }
 
     /// An address that another process has told; `None` if it is none.
     pub fn read(bytes: &[u8]) -> Option<Address> {
         let bytes: [u8; ADDRESS_LEN] = bytes.get(..ADDRESS_LEN)?.try_into().ok()?;
-        (bytes[..HOST_AT] == MAGIC && bytes[KEY_AT + 16..].iter().all(|&b| b == 0))
-            .then_some(Address(bytes))
+        let address = Address(bytes);
+        let is_near_only = bytes[PLACE_AT..].iter().all(|&b| b == 0);
+        (bytes[..HOST_AT] == MAGIC && (is_near_only || address.far().is_some())).then_some(address)
+    }
+
+    /// The address of an endpoint that other hosts reach there, if they know the secret.
+    pub(crate) fn with_far(mut self, place: Whereabouts, secret: u64) -> Address {
+        self.0[PLACE_AT..SECRET_AT].copy_from_slice(&place.bytes());
+        self.0[SECRET_AT..].copy_from_slice(&secret.to_le_bytes());
+        self
+    }
+
+    /// Where other hosts reach the endpoint, and what they have to know.
+    pub(crate) fn far(&self) -> Option<(Whereabouts, u64)> {
+        let (mut place, mut secret) = ([0; SECRET_AT - PLACE_AT], [0; 8]);
+        place.copy_from_slice(&self.0[PLACE_AT..SECRET_AT]);
+        secret.copy_from_slice(&self.0[SECRET_AT..]);
+        Some((Whereabouts::read(place)?, u64::from_le_bytes(secret)))
     }
 
     /// Its bytes.
@@ -51,7 +70,7 @@ impl Address {
     /// The name at which the endpoint waits for peers.
     pub(crate) fn name(&self) -> Name {
         let mut name = String::from("sovia-fi-");
-        hex(&mut name, &self.0[KEY_AT..KEY_AT + 16]);
+        hex(&mut name, &self.0[KEY_AT..PLACE_AT]);
         Name::new(name.as_bytes()).unwrap_or_else(|| unreachable!("41 bytes are a name"))
     }
 
@@ -60,18 +79,26 @@ impl Address {
         let mut text = String::from(PREFIX);
         hex(&mut text, &self.0[HOST_AT..KEY_AT]);
         text.push(':');
-        hex(&mut text, &self.0[KEY_AT..KEY_AT + 16]);
+        hex(&mut text, &self.0[KEY_AT..PLACE_AT]);
+        if self.far().is_some() {
+            text.push(':');
+            hex(&mut text, &self.0[PLACE_AT..]);
+        }
         text
     }
 
     /// The address that a line of text names.
     pub fn from_text(text: &str) -> Option<Address> {
-        let (host, key) = text.strip_prefix(PREFIX)?.split_once(':')?;
+        let (host, rest) = text.strip_prefix(PREFIX)?.split_once(':')?;
+        let (key, far) = rest.split_once(':').map_or((rest, None), |(key, far)| (key, Some(far)));
         let mut bytes = [0; ADDRESS_LEN];
         bytes[..HOST_AT].copy_from_slice(&MAGIC);
         unhex(host, &mut bytes[HOST_AT..KEY_AT])?;
-        unhex(key, &mut bytes[KEY_AT..KEY_AT + 16])?;
-        Some(Address(bytes))
+        unhex(key, &mut bytes[KEY_AT..PLACE_AT])?;
+        if let Some(far) = far {
+            unhex(far, &mut bytes[PLACE_AT..])?;
+        }
+        Address::read(&bytes)
     }
 }
 
@@ -93,18 +120,22 @@ fn unhex(text: &str, out: &mut [u8]) -> Option<()> {
 }
 
 /// This start of this machine, and the network namespace, in which abstract names are known.
-fn host() -> &'static [u8; 16] {
-    static HOST: OnceLock<[u8; 16]> = OnceLock::new();
+fn host() -> &'static [u8; KEY_AT - HOST_AT] {
+    static HOST: OnceLock<[u8; KEY_AT - HOST_AT]> = OnceLock::new();
     HOST.get_or_init(|| {
-        let mut host = [0; 16];
+        let mut boot = [0; 16];
         let digits: String = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .unwrap_or_default()
             .chars()
             .filter(char::is_ascii_hexdigit)
             .collect();
-        if unhex(&digits, &mut host).is_none() {
+        if unhex(&digits, &mut boot).is_none() {
             // No other process finds the same, so none is taken for a neighbour.
-            let _ = call::getrandom(&mut host);
+            let _ = call::getrandom(&mut boot);
+        }
+        let mut host = [0; KEY_AT - HOST_AT];
+        for (at, byte) in boot.into_iter().enumerate() {
+            host[at % (KEY_AT - HOST_AT)] ^= byte;
         }
         let space = netns::current().and_then(|space| netns::id(&space));
         let inode = space.map_or(0, |(_, inode)| inode);
@@ -129,6 +160,11 @@ mod tests {
         let mut far = *address.bytes();
         far[HOST_AT] ^= 1;
         assert!(!Address::read(&far).unwrap().is_near());
+        let place = Whereabouts::from(&emp_eth::Address::Udp("10.0.0.1:7000".parse().unwrap()));
+        let far = address.with_far(place, 77);
+        assert_eq!((address.far(), far.far()), (None, Some((place, 77))));
+        assert_eq!(Address::read(far.bytes()), Some(far));
+        assert_eq!(Address::from_text(&far.to_text()), Some(far));
     }
 
     #[test]

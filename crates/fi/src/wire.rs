@@ -24,7 +24,8 @@ pub(crate) const TAGGED_LONG: u8 = 4;
 /// The operation of that id has ended; the head's data is an error's number, or 0.
 pub(crate) const DONE: u8 = 5;
 /// The bytes of the operation of that id are to be sent, as many as the first word says, to the operation whose id is
-/// the head's data.
+/// the head's data. Between hosts, of a message: the second word is EMP's tag for them, and the third says up to where there are
+/// receives for them.
 pub(crate) const NEED: u8 = 6;
 /// Of the bytes of the operation of that id only so many are wanted, from the first on, as the head's data says: the rest
 /// has been copied.
@@ -41,6 +42,11 @@ pub(crate) const READ: u8 = 10;
 pub(crate) const GRANT: u8 = 11;
 /// An atomic operation on the region whose key is the head's tag: id, address, what ([`crate::atomic::Code`]), operands.
 pub(crate) const ATOMIC: u8 = 12;
+
+/// Between hosts: the sender's address and the receiver's. It is the first message.
+pub(crate) const HELLO: u8 = 14;
+/// Between hosts: the sender has closed its endpoint, or has given the receiver up. It is the last message.
+pub(crate) const BYE: u8 = 15;
 
 /// Words for pieces of memory.
 pub(crate) fn put_pieces(

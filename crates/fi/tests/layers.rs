@@ -5,9 +5,10 @@ const LAYERS: &[&[&str]] = &[
     &["address", "error", "flag", "slab"],
     &["atomic", "memory"],
     &["completion", "region", "vector"],
-    // A transport, and what is said over any.
+    // A transport, what is said over any, and another one, which says some of it by itself.
     &["shm"],
     &["wire"],
+    &["emp"],
     &["endpoint"],
     &["domain"],
 ];

@@ -28,10 +28,15 @@ impl Endpoint {
         if !self.stuck.is_empty() {
             self.unstick(common);
         }
+        let mut found = false;
+        if let Some(far) = &mut self.far
+            && far.is_due()
+        {
+            found = self.look_far(common);
+        }
         // Nothing that a message has done adds an inlet or takes one away.
         let mut inlets = core::mem::take(&mut self.inlets);
         let mut damaged = None;
-        let mut found = false;
         for inlet in &mut inlets {
             for _ in 0..BATCH {
                 let taken = match inlet.reader.peek() {
@@ -79,7 +84,7 @@ impl Endpoint {
     }
 
     #[inline]
-    fn arrived(
+    pub(super) fn arrived(
         &mut self,
         common: &mut Common,
         peer: u32,
@@ -206,6 +211,9 @@ impl Endpoint {
         let operation = operation.ok_or(Damaged("bytes wanted of no operation"))?;
         let len = usize::try_from(len).ok().filter(|len| *len <= operation.buffer.len());
         let len = len.ok_or(Damaged("more bytes wanted than there are"))?;
+        if body.len() > 8 {
+            return self.needed_far(peer, head.tag, len, body);
+        }
         let from = super::push::From::Operation(head.tag);
         self.push(common, peer, super::push::Push { from, to: head.data, sent: 0, len });
         Ok(())

@@ -1,6 +1,7 @@
 //! Endpoints: what a program sends from and receives at.
 
 mod arrive;
+mod far;
 mod operation;
 mod peers;
 mod push;
@@ -15,12 +16,14 @@ pub use send::Send;
 
 use crate::address::Address;
 use crate::completion::{Completion, Counter, Failure, Queue};
+use crate::emp::Far;
 use crate::error::Error;
 use crate::flag;
 use crate::region::Regions;
 use crate::shm::{Reader, Station};
 use crate::slab::Slab;
 use crate::vector::Vector;
+use far::Transfer;
 use operation::Operation;
 use peers::Peer;
 use receive::{Kept, Receive};
@@ -76,6 +79,11 @@ pub struct Endpoint {
     address: Address,
     bindings: Bindings,
     station: Station,
+    /// By which other hosts are reached, if they are.
+    far: Option<Box<Far>>,
+    uses_shm: bool,
+    /// Long messages of other hosts', by the operations that they belong to.
+    transfers: HashMap<u64, Transfer>,
     peers: Vec<Peer>,
     by_address: HashMap<Address, u32>,
     /// The peer of each number of the address vector that has been used; `NO_PEER` for others.
@@ -114,16 +122,32 @@ const LOOKS: u32 = 128;
 const IDLE: u32 = 2048;
 
 impl Endpoint {
-    /// A new one, which peers can reach from now on.
+    /// A new one, which peers can reach from now on. The environment says where other hosts reach it (docs/mpi.md).
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; [`Error::INVALID`] if the environment names no place for other hosts to reach it.
     pub fn new(bindings: Bindings) -> Result<Endpoint, Error> {
-        let address = Address::new()?;
+        Endpoint::with(bindings, |name| std::env::var(name).ok())
+    }
+
+    /// A new one with those variables in the place of the environment's.
+    ///
+    /// # Errors
+    /// As for [`Endpoint::new`].
+    pub fn with(
+        bindings: Bindings,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Endpoint, Error> {
+        let mut address = Address::new()?;
+        let uses_shm = crate::emp::uses_shm(&variable)?;
+        let far = Self::open_station(&mut address, variable)?;
         Ok(Endpoint {
             address,
             bindings,
             station: Station::new(address)?,
+            far,
+            uses_shm,
+            transfers: HashMap::new(),
             peers: Vec::new(),
             by_address: HashMap::new(),
             by_number: Vec::new(),

@@ -42,6 +42,9 @@ impl Endpoint {
         if self.operations.get_mut(id).is_none_or(|operation| operation.peer != peer) {
             return false;
         }
+        if self.is_held(id, result) {
+            return true;
+        }
         if let Some(operation) = self.operations.remove(id) {
             self.tell(common, operation, result);
         }

@@ -3,6 +3,7 @@
 use super::{Common, Endpoint, Inlet, NO_PEER};
 use crate::address::Address;
 use crate::completion::{Completion, Failure};
+use crate::emp::{Far, Node};
 use crate::error::Error;
 use crate::flag;
 use crate::memory::OtherMemory;
@@ -26,6 +27,8 @@ pub(super) struct Peer {
     /// Whether it is in the list of those to which something is to be sent.
     pub(super) is_stuck: bool,
     pub(super) is_gone: bool,
+    /// Its number at the station for other hosts, if it is reached by that.
+    pub(super) node: Option<Node>,
 }
 
 /// How messages go to a peer. Each transport is a variant.
@@ -33,6 +36,8 @@ pub(super) struct Peer {
 pub(super) enum Outlet {
     /// By a segment.
     Shm(Writer),
+    /// By the station for other hosts.
+    Far(Node),
 }
 
 impl Outlet {
@@ -40,13 +45,23 @@ impl Outlet {
     fn expect_more(&self) {
         match self {
             Outlet::Shm(writer) => writer.expect_more(),
+            Outlet::Far(_) => {}
         }
     }
 
     #[inline(always)]
-    pub(super) fn send(&mut self, head: Head, load: Load<'_>) -> Result<bool, Damaged> {
-        match self {
-            Outlet::Shm(writer) => writer.send(head, load),
+    pub(super) fn send(
+        &mut self,
+        far: Option<&mut Far>,
+        head: Head,
+        load: Load<'_>,
+    ) -> Result<bool, Error> {
+        match (self, far) {
+            (Outlet::Shm(writer), _) => {
+                writer.send(head, load).map_err(|Damaged(_)| Error::DAMAGED)
+            }
+            (Outlet::Far(node), Some(far)) => far.send(*node, head, load),
+            (Outlet::Far(_), None) => Err(Error::UNREACHABLE),
         }
     }
 }
@@ -103,7 +118,7 @@ impl Endpoint {
         }
     }
 
-    fn intern(&mut self, address: Address, number: Option<u64>) -> u32 {
+    pub(super) fn intern(&mut self, address: Address, number: Option<u64>) -> u32 {
         let peers = &mut self.peers;
         let peer = *self.by_address.entry(address).or_insert_with(|| {
             peers.push(Peer {
@@ -116,6 +131,7 @@ impl Endpoint {
                 pushes: VecDeque::new(),
                 is_stuck: false,
                 is_gone: false,
+                node: None,
             });
             peers.len() as u32 - 1
         });
@@ -137,7 +153,7 @@ impl Endpoint {
             if core::mem::replace(&mut self.sent_at, self.looks) == self.looks {
                 outlet.expect_more();
             }
-            return outlet.send(head, load).map_err(|Damaged(_)| Error::DAMAGED);
+            return outlet.send(self.far.as_deref_mut(), head, load);
         }
         self.put_slowly(peer, head, load)
     }
@@ -153,21 +169,23 @@ impl Endpoint {
         }
         let its = &mut self.peers[peer as usize];
         // What waits goes first.
-        if !its.flush()? {
+        if !its.flush(self.far.as_deref_mut())? {
             return Ok(false);
         }
         let Some(outlet) = &mut its.outlet else { return Err(Error::UNREACHABLE) };
-        outlet.send(head, load).map_err(|Damaged(_)| Error::DAMAGED)
+        outlet.send(self.far.as_deref_mut(), head, load)
     }
 
     /// Connects to a peer; false if that is not possible now.
     pub(super) fn open(&mut self, peer: u32) -> Result<bool, Error> {
         let its = &mut self.peers[peer as usize];
-        if !its.address.is_near() {
-            return Err(Error::UNREACHABLE);
+        if !self.uses_shm || !its.address.is_near() {
+            return self.open_far(peer);
         }
         let (writer, link) = match self.station.connect(&its.address, peer) {
             Err(Error::AGAIN) => return Ok(false),
+            // Of another user.
+            Err(Error::ACCESS) => return self.open_far(peer),
             connected => connected?,
         };
         if its.memory.is_none() {
@@ -207,6 +225,7 @@ impl Endpoint {
     /// Looks whether peers have connected or ended.
     #[cold]
     pub(super) fn look_around(&mut self, common: &mut Common) {
+        self.probe_far();
         let mut news = Vec::new();
         self.station.poll(|_: &Station, it| news.push(it));
         for it in news {
@@ -236,7 +255,7 @@ impl Endpoint {
         }
     }
 
-    fn number_of(&self, common: &Common, address: &Address) -> Option<u64> {
+    pub(super) fn number_of(&self, common: &Common, address: &Address) -> Option<u64> {
         common.vectors.get(self.bindings.vector?)?.as_ref()?.number_of(address)
     }
 
@@ -250,6 +269,7 @@ impl Endpoint {
             return;
         }
         its.outlet = None;
+        let node = its.node.take();
         its.links = [None, None];
         its.memory = None;
         its.answers.clear();
@@ -257,6 +277,9 @@ impl Endpoint {
         self.inlets.retain(|inlet| inlet.peer != peer);
         for id in self.operations.ids(|operation| operation.peer == peer) {
             self.end(common, peer, id, Err(error));
+        }
+        if let (Some(node), Some(far)) = (node, &mut self.far) {
+            far.lose(node, error, false);
         }
         // Receives from this peer alone would wait for ever.
         for tagged in [true, false] {
@@ -276,11 +299,11 @@ impl Endpoint {
 
 impl Peer {
     /// Sends answers that wait; whether that was all of them.
-    pub(super) fn flush(&mut self) -> Result<bool, Error> {
+    pub(super) fn flush(&mut self, mut far: Option<&mut Far>) -> Result<bool, Error> {
         let Some(outlet) = &mut self.outlet else { return Ok(false) };
         while let Some(answer) = self.answers.front() {
             let load = Load { words: &answer.words, buffer: None };
-            if !outlet.send(answer.head, load).map_err(|Damaged(_)| Error::DAMAGED)? {
+            if !outlet.send(far.as_deref_mut(), answer.head, load)? {
                 return Ok(false);
             }
             self.answers.pop_front();

@@ -132,7 +132,7 @@ impl Endpoint {
             return Ok(false);
         }
         let its = &mut self.peers[peer as usize];
-        if !its.flush()? {
+        if !its.flush(self.far.as_deref_mut())? {
             return Ok(false);
         }
         let Some(outlet) = &mut its.outlet else { return Ok(false) };
@@ -168,15 +168,18 @@ impl Endpoint {
             };
             let step = if buffer.is_some() { len } else { push.len };
             let sent = match buffer {
-                Some(buffer) => outlet.send(head, Load { words: &[], buffer: Some(buffer) }),
+                Some(buffer) => {
+                    let load = Load { words: &[], buffer: Some(buffer) };
+                    outlet.send(self.far.as_deref_mut(), head, load)
+                }
                 // The region has been taken back: the peer's operation fails.
                 None => {
                     let data = Error::CANCELED.0 as u64;
                     let head = Head { kind: DONE, data, ..head };
-                    outlet.send(head, Load { words: &[], buffer: None })
+                    outlet.send(self.far.as_deref_mut(), head, Load { words: &[], buffer: None })
                 }
             };
-            if !sent.map_err(|_| Error::DAMAGED)? {
+            if !sent? {
                 return Ok(false);
             }
             push.sent = push.len.min(push.sent + step);

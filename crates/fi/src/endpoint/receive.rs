@@ -386,6 +386,9 @@ impl Endpoint {
         if is_open {
             self.pulls.push(own);
         }
+        if let Some(node) = self.peers[peer as usize].node {
+            return self.receive_far(common, peer, node, own);
+        }
         self.answer(peer, Head { kind: NEED, len: 0, tag: id, data: own }, &[expected as u64]);
     }
 }
