@@ -24,6 +24,8 @@ pub struct Ether {
     has_failed: bool,
     /// It never works again.
     is_gone: bool,
+    /// Bytes of a frame to another station of UDP, which stay as they are. Connections begin while the port is away as well.
+    frame_max: usize,
     /// The first bits of ends' names, where others have the same address.
     prefix: Option<u16>,
     /// The kernel had no room for all frames.
@@ -61,6 +63,7 @@ impl Ether {
     pub(crate) fn new(port: Box<dyn Port + Send>, address: Address, checksum: Checksum) -> Ether {
         Ether {
             descriptors: port.descriptors(),
+            frame_max: port.frame_max(),
             prefix: port.prefix(),
             port: Some(port),
             address,
@@ -273,11 +276,10 @@ impl Medium for Ether {
     }
 
     fn frame_max(&self, to: Address) -> Option<u32> {
-        let port = self.port.as_ref()?;
         match to {
             Address::Udp(peer) => {
                 let path = Udp::frame_max_to(&peer).ok()?;
-                u32::try_from(path.min(port.frame_max())).ok()
+                u32::try_from(path.min(self.frame_max)).ok()
             }
             Address::Mac(_) => None,
         }
