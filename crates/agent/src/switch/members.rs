@@ -193,8 +193,17 @@ impl Members {
         }
     }
 
-    /// Serves a program no more. Its peers are told.
+    /// A program is served no more, once it has had its say. Its peers are told.
     fn end(&mut self, number: u16, why: Ended) {
+        if why == Ended::Gone
+            && let Some(program) = self.programs.get_mut(&number)
+            && program.has_last_words(self.geometry.count())
+        {
+            // Its socket tells of its end for as long as it is watched.
+            let (epoll, socket) = (self.epoll.raw(), program.raw());
+            let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, socket, 0, 0);
+            return;
+        }
         let Some(program) = self.programs.remove(&number) else { return };
         if why != Ended::Gone {
             self.complaints.say(program.uid, format_args!("is served no more: {why}"));

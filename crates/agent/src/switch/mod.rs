@@ -227,11 +227,11 @@ impl Switch {
     fn turn(&mut self, number: u16) -> bool {
         let mut busy = false;
         let mut frame = core::mem::take(&mut self.frame);
-        self.members.with(number, |program| {
+        let mut next = self.members.with(number, |program| {
             program.begin_turn();
-            Ok(())
+            program.next(&mut frame)
         });
-        while let Some(Some(to)) = self.members.with(number, |program| program.next(&mut frame)) {
+        while let Some(Some(to)) = next {
             let Some(more) = self.pass_on(number, to, &frame) else {
                 // It waits for the port, and comes first then.
                 self.first = number;
@@ -241,11 +241,11 @@ impl Switch {
                 });
                 break;
             };
-            self.members.with(number, |program| {
-                program.done(frame.len(), more);
-                Ok(())
-            });
             busy = true;
+            next = self.members.with(number, |program| {
+                program.done(frame.len(), more)?;
+                program.next(&mut frame)
+            });
         }
         self.frame = frame;
         busy
