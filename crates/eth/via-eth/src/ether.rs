@@ -159,9 +159,18 @@ impl Ether {
         self.has_failed = self.is_gone || health.is_err();
     }
 
-    /// Where the port's buffer is full, the kernel may have room.
-    fn make_room(&mut self) {
-        if self.port.as_mut().is_some_and(|port| port.slot().is_none()) {
+    /// Has `write` write a frame to the port's slot, and commits as many bytes as it says. One for which there is no room is lost, as any
+    /// frame may be.
+    fn put_by(&mut self, to: &Address, mut write: impl FnMut(&mut [u8]) -> Option<usize>) {
+        for _ in 0..2 {
+            let Some(port) = &mut self.port else { return };
+            if let Some(room) = port.slot() {
+                if let Some(len) = write(room) {
+                    let _ = port.commit(len, to);
+                }
+                return;
+            }
+            // The port's buffer is full, and the kernel may have room.
             self.flush();
         }
     }
@@ -173,14 +182,12 @@ impl Ether {
         }
     }
 
-    /// Hands a frame to the port. One for which there is no room is lost, as any frame may be.
+    /// Hands a frame to the port.
     fn put(&mut self, to: &Address, frame: &[u8]) {
-        self.make_room();
-        let Some(port) = &mut self.port else { return };
-        if let Some(room) = port.slot().and_then(|slot| slot.get_mut(..frame.len())) {
-            room.copy_from_slice(frame);
-            let _ = port.commit(frame.len(), to);
-        }
+        self.put_by(to, |room| {
+            room.get_mut(..frame.len())?.copy_from_slice(frame);
+            Some(frame.len())
+        });
     }
 
     /// Sends what has been committed.
@@ -254,13 +261,8 @@ impl Medium for Ether {
             if is_alone {
                 self.flush();
             }
-            self.make_room();
-            // One for which there is no room is lost, as any frame may be.
-            let Some(port) = &mut self.port else { return };
-            let len = port.slot().and_then(|room| packet.emit_into_for(room, self.checksum));
-            if let Some(len) = len {
-                let _ = port.commit(len, &to);
-            }
+            let checksum = self.checksum;
+            self.put_by(&to, |room| packet.emit_into_for(room, checksum));
             if is_alone {
                 self.flush();
             }
