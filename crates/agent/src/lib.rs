@@ -11,6 +11,7 @@
 //!   several travel together;
 //! - `hosts`: how agents of different hosts know each other, by keys; `numbers`: how they know that two sockets are the ends of one
 //!   connection; `privilege`: what a NIC gives up before it hears a frame;
+//! - `orders`: what its owner asks of it, by signals;
 //! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
 //! - `nic`: what is done when something comes.
 //!
@@ -30,6 +31,7 @@ pub mod fuzzing;
 mod hosts;
 mod nic;
 mod numbers;
+mod orders;
 mod port;
 mod privilege;
 mod program;
@@ -41,6 +43,7 @@ pub use hosts::{
     Config as HostsConfig, Conflict, KeyError, Named, Peer, PeerError, Peers, PublicKey, SecretKey,
     read_peers,
 };
+pub use orders::Orders;
 pub use port::Faults;
 pub use sovia_link::Control;
 pub use sovia_port::Place;
@@ -144,9 +147,12 @@ impl Nic {
         nic::Nic::open(config).map(Nic)
     }
 
-    /// Serves, for as long as the kernel lets it.
-    pub fn serve(mut self) -> Error {
-        self.0.serve()
+    /// Serves until its owner orders it to end: other agents are told that it does.
+    ///
+    /// # Errors
+    /// The kernel does not let it.
+    pub fn serve(mut self, orders: Option<&Orders>) -> Result<(), Error> {
+        self.0.serve(orders)
     }
 }
 
@@ -164,8 +170,11 @@ impl Switch {
         switch::Switch::open(config).map(Switch)
     }
 
-    /// Serves, until its port is gone.
-    pub fn serve(mut self) -> Error {
-        self.0.serve()
+    /// Serves until its owner orders it to end: its programs' peers are told as when those end.
+    ///
+    /// # Errors
+    /// Its port is gone, or the kernel does not let it.
+    pub fn serve(mut self, orders: Option<&Orders>) -> Result<(), Error> {
+        self.0.serve(orders)
     }
 }

@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["hosts", "numbers", "port"],
+    &["hosts", "numbers", "orders", "port"],
     &["privilege", "vouch", "wire"],
     &["bundle", "program"],
     &["connection"],

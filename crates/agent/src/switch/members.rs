@@ -27,6 +27,7 @@ const SAID: usize = 1 << 15;
 pub(super) const PORT: u64 = 1 << 16;
 pub(super) const NEWS: u64 = PORT + 1;
 const ENTRANCE: u64 = PORT + 2;
+pub(super) const ORDERS: u64 = PORT + 3;
 
 /// The programs.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ pub(super) struct Members {
     said: VecDeque<(Address, Word)>,
     /// The port may have changed.
     pub(super) has_news: bool,
+    /// There is an order of the agent's owner.
+    pub(super) is_ordered: bool,
     complaints: Complaints,
 }
 
@@ -69,6 +72,7 @@ impl Members {
             programs: BTreeMap::new(),
             said: VecDeque::new(),
             has_news: false,
+            is_ordered: false,
             complaints: Complaints::default(),
         };
         members.watch(members.listener.raw(), libc::EPOLLIN, ENTRANCE)?;
@@ -101,6 +105,7 @@ impl Members {
             match event.u64 {
                 ENTRANCE => self.greet(),
                 NEWS => self.has_news = true,
+                ORDERS => self.is_ordered = true,
                 PORT => {}
                 program => self.hear_program(program as u16, most),
             }
@@ -210,6 +215,15 @@ impl Members {
         }
         for (to, word) in self.table.remove(number) {
             self.say(to, word);
+        }
+    }
+
+    /// All programs are served no more. Their peers are told.
+    pub(super) fn end_all(&mut self) {
+        for number in core::mem::take(&mut self.programs).into_keys() {
+            for (to, word) in self.table.remove(number) {
+                self.say(to, word);
+            }
         }
     }
 

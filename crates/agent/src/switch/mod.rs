@@ -27,8 +27,9 @@ mod program;
 mod requests;
 mod table;
 
+use crate::orders::{Order, Orders};
 use crate::{Error, SwitchConfig};
-use members::{Members, NEWS, PORT};
+use members::{Members, NEWS, ORDERS, PORT};
 use sovia_link::wire::{Checksum, Passing};
 use sovia_port::agent::ring::Geometry;
 use sovia_port::agent::said::socket_of;
@@ -115,16 +116,44 @@ impl Switch {
         })
     }
 
-    /// Serves until the port is gone, or the kernel refuses to wait.
-    pub(crate) fn serve(&mut self) -> Error {
+    /// Serves until it is ordered to end.
+    ///
+    /// # Errors
+    /// The port is gone, or the kernel refuses to wait.
+    pub(crate) fn serve(&mut self, orders: Option<&Orders>) -> Result<(), Error> {
+        if let Some(orders) = orders {
+            let watched = self.members.watch(orders.raw(), libc::EPOLLIN, ORDERS);
+            watched.map_err(Error::Kernel)?;
+        }
         loop {
-            if let Err(error) = self.rounds() {
-                return error;
+            self.rounds()?;
+            if core::mem::take(&mut self.members.is_ordered)
+                && let Some(orders) = orders
+                && self.obey(orders)
+            {
+                return Ok(());
             }
-            if let Err(error) = self.sleep() {
-                return error;
+            self.sleep()?;
+        }
+    }
+
+    /// Does what its owner asks; whether it is to end.
+    fn obey(&mut self, orders: &Orders) -> bool {
+        while let Some(order) = orders.next() {
+            match order {
+                Order::End => {
+                    self.part();
+                    return true;
+                }
             }
         }
+        false
+    }
+
+    /// The switch ends: programs' peers are told, as far as the port has room.
+    fn part(&mut self) {
+        self.members.end_all();
+        while self.port.flush() == Ok(0) && self.say() {}
     }
 
     /// Rounds, until there has been nothing to do for a while.
@@ -135,6 +164,9 @@ impl Switch {
             count += 1;
             if count.is_multiple_of(ROUNDS) {
                 self.hear(Some(0))?;
+            }
+            if self.members.is_ordered {
+                return Ok(());
             }
             if busy {
                 idle_since = None;
