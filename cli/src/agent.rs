@@ -144,11 +144,8 @@ fn serve(cli: &Cli, name: &str) -> anyhow::Result<()> {
 /// Shares a port, until it is ordered to end.
 fn share(cli: &Cli, name: &str, place: &Place) -> anyhow::Result<()> {
     let own = sovia_sys::call::geteuid();
-    let uid = |user: &String| {
-        let uid = databases::user(user).or_else(|| user.parse().ok());
-        uid.with_context(|| format!("there is no user `{user}`"))
-    };
-    let mut users = cli.serve.iter().map(uid).collect::<anyhow::Result<Vec<u32>>>()?;
+    let uids = cli.serve.iter().map(|user| databases::user(user));
+    let mut users = uids.collect::<anyhow::Result<Vec<u32>>>()?;
     if users.is_empty() {
         users.push(own);
     }
@@ -156,10 +153,7 @@ fn share(cli: &Cli, name: &str, place: &Place) -> anyhow::Result<()> {
     users.sort_unstable();
     users.dedup();
     let user = match own {
-        0 => Some(
-            databases::user_and_group(&cli.user)
-                .with_context(|| format!("there is no user `{}`", cli.user))?,
-        ),
+        0 => Some(databases::user_and_group(&cli.user)?),
         _ => None,
     };
     let config = SwitchConfig { name: name.to_owned(), place: place.clone(), users, user };
@@ -219,8 +213,9 @@ fn named_peers(cli: &Cli) -> anyhow::Result<Vec<Named>> {
 
 /// Vouches, for as long as it can.
 fn vouch(socket: &Path, user: &str) -> anyhow::Error {
-    let Some((uid, gid)) = databases::user_and_group(user) else {
-        return anyhow::anyhow!("there is no user `{user}`");
+    let (uid, gid) = match databases::user_and_group(user) {
+        Ok(found) => found,
+        Err(error) => return error,
     };
     let mut speaker = Command::new("/proc/self/exe");
     speaker.args(["--speak"]).env_clear().current_dir("/").uid(uid).gid(gid);

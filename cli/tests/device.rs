@@ -64,6 +64,13 @@ fn what_cannot_be_shared_is_told() {
     assert!(other.contains("agent:other is another agent's"), "{other}");
     let nobody = ["--name", &name, "--device", "udp:127.0.0.1:0", "--serve", "no-such-user"];
     assert!(told(&nobody).contains("there is no user `no-such-user`"));
+    // Whether there is such a user it cannot find out.
+    let few = ["-c", "ulimit -n 4 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sovia-agent")];
+    let mut confined = Command::new("sh");
+    confined.args(few).args(["--name", &name, "--device", "udp:127.0.0.1:0", "--serve", "nobody"]);
+    let Output { status, stderr, .. } = confined.output().expect("it runs");
+    let said = String::from_utf8_lossy(&stderr);
+    assert!(!status.success() && said.contains("Too many open files"), "{said}");
     let device = told(&["--name", &name, "--device", "eth:no-such-device"]);
     assert!(device.contains("eth:no-such-device"), "{device}");
     assert!(told(&["--device", "udp:127.0.0.1:0"]).contains("--name"));
