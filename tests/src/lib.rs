@@ -28,7 +28,7 @@ mod workspace;
 pub use apps::c_program;
 pub use bottleneck::Bottleneck;
 pub use cluster::Cluster;
-pub use far::{FarNic, Key};
+pub use far::{FarNic, FarPair, Key};
 pub use hosts::{Agent, Hosts};
 pub use lane::{LaneEnd, LaneNics, LaneScene, Served};
 pub use launch::{Launch, Outcome, Running, finish};

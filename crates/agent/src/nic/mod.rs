@@ -23,6 +23,7 @@ mod user_timeout;
 use crate::connection::Connection;
 use crate::hosts::{Hosts, PeerId};
 use crate::numbers::Reader;
+use crate::orders::{Order, Orders};
 use crate::port::{Local, Network, Port};
 use crate::privilege::{self, Left};
 use crate::program::{Entrance, Program, Stranger};
@@ -55,6 +56,7 @@ const PORT: u64 = 2;
 const NOTICE: u64 = 3;
 const STRANGER: u64 = 4;
 const HOSTS: u64 = 5;
+const ORDERS: u64 = 6;
 
 /// A NIC.
 #[derive(Debug)]
@@ -84,6 +86,8 @@ pub(crate) struct Nic {
     was_here: u64,
     next: u64,
     watches_for_room: bool,
+    /// There is an order of its owner's.
+    is_ordered: bool,
     impatient: Impatient,
 }
 
@@ -172,6 +176,7 @@ impl Nic {
             was_here: 0,
             next: 1,
             watches_for_room: false,
+            is_ordered: false,
             impatient: Impatient::default(),
         };
         nic.watch(nic.entrance.raw(), ENTRANCE)?;
@@ -213,9 +218,21 @@ impl Nic {
             .map_err(Error::Kernel)
     }
 
-    /// Serves until the kernel refuses to wait.
-    pub(crate) fn serve(&mut self) -> Error {
+    /// Serves until it is ordered to end.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub(crate) fn serve(&mut self, orders: Option<&Orders>) -> Result<(), Error> {
+        if let Some(orders) = orders {
+            self.watch(orders.raw(), ORDERS)?;
+        }
         loop {
+            if core::mem::take(&mut self.is_ordered)
+                && let Some(orders) = orders
+                && self.obey(orders)
+            {
+                return Ok(());
+            }
             let mut busy = self.visit_programs();
             let has_heard = self.receive();
             self.look_for_timeouts(clock::now_ns(), has_heard);
@@ -232,10 +249,23 @@ impl Nic {
             let pause = if has_news { Some(0) } else { self.pause() };
             let waited = self.look_at_events(pause);
             self.programs.values().for_each(|program| program.waiter().awake());
-            if let Err(error) = waited {
-                return error;
+            waited?;
+        }
+    }
+
+    /// Does what its owner asks; whether it is to end.
+    fn obey(&mut self, orders: &Orders) -> bool {
+        while let Some(order) = orders.next() {
+            self.tell_owner();
+            match order {
+                Order::End => {
+                    self.part();
+                    return true;
+                }
+                Order::Tell => {}
             }
         }
+        false
     }
 
     /// How long there is nothing to do unless something comes.
@@ -297,6 +327,7 @@ impl Nic {
                 STRANGER => self.hear_strangers(),
                 NOTICE => has_died = true,
                 HOSTS => is_called = true,
+                ORDERS => self.is_ordered = true,
                 _ => {}
             }
         }

@@ -1,6 +1,8 @@
 //! A program: its rings, its socket, its share.
 
 use super::closer;
+use core::fmt;
+use core::ops::AddAssign;
 use sovia_port::Address;
 use sovia_port::agent::ring::{self, Broken, Consumer, Geometry, Producer};
 use sovia_port::agent::said::{FromAgent, SAID_MAX, Welcome};
@@ -25,10 +27,12 @@ pub(super) struct Program {
     pub(super) waits_for_port: bool,
     /// Frames have been put in its ring since it was last rung, if it slept.
     is_to_ring: bool,
+    /// The program has gone: frames of its that are passed on still, at most.
+    last: Option<u32>,
     pub(super) lost: Lost,
 }
 
-/// Frames that were dropped.
+/// Frames that were dropped, of one program or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Lost {
     /// The program was not allowed to send them.
@@ -39,6 +43,26 @@ pub(super) struct Lost {
     pub(super) unsendable: u64,
     /// The program had left no room for them.
     pub(super) untaken: u64,
+}
+
+impl AddAssign for Lost {
+    fn add_assign(&mut self, other: Lost) {
+        self.forged += other.forged;
+        self.malformed += other.malformed;
+        self.unsendable += other.unsendable;
+        self.untaken += other.untaken;
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Lost { forged, malformed, unsendable, untaken } = self;
+        write!(
+            f,
+            "frames dropped: {forged} forged, {malformed} malformed, {unsendable} that the port did not take, \
+             {untaken} for which a program had left no room"
+        )
+    }
 }
 
 /// Why a program is served no more.
@@ -82,6 +106,7 @@ impl Program {
             credit: 0,
             waits_for_port: false,
             is_to_ring: false,
+            last: None,
             lost: Lost::default(),
         })
     }
@@ -131,9 +156,26 @@ impl Program {
     }
 
     /// Its next frame, of that many bytes, has been dealt with, at some cost beyond that of others.
-    pub(super) fn done(&mut self, len: usize, more: usize) {
+    ///
+    /// # Errors
+    /// [`Ended::Gone`]: it was the last one of a program that has gone.
+    pub(super) fn done(&mut self, len: usize, more: usize) -> Result<(), Ended> {
         self.credit = self.credit.saturating_sub(len + EACH + more);
         self.hears.advance();
+        match &mut self.last {
+            None => Ok(()),
+            Some(last) => {
+                *last = last.saturating_sub(1);
+                if *last == 0 || self.hears.is_empty() { Err(Ended::Gone) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// The program has gone. What it had sent before lies in its ring of `slots` slots, as it would lie in the kernel had it gone by
+    /// a socket: its last words to its peers. False if there are none any more. Another process may have that memory and go on
+    /// writing to it, so no more frames than the ring holds are taken from here on.
+    pub(super) fn has_last_words(&mut self, slots: u32) -> bool {
+        *self.last.get_or_insert(slots) > 0 && !self.hears.is_empty()
     }
 
     /// Puts a frame in its ring, where that has so many slots free and one more.

@@ -17,6 +17,7 @@ const LAYERS: &[&[&str]] = &[
         "memory_limits",
         "netns",
         "process",
+        "signals",
         "trace",
         "tun",
         "userfault",

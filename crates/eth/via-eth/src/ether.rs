@@ -24,6 +24,8 @@ pub struct Ether {
     has_failed: bool,
     /// It never works again.
     is_gone: bool,
+    /// Bytes of a frame to another station of UDP, which stay as they are. Connections begin while the port is away as well.
+    frame_max: usize,
     /// The first bits of ends' names, where others have the same address.
     prefix: Option<u16>,
     /// The kernel had no room for all frames.
@@ -61,6 +63,7 @@ impl Ether {
     pub(crate) fn new(port: Box<dyn Port + Send>, address: Address, checksum: Checksum) -> Ether {
         Ether {
             descriptors: port.descriptors(),
+            frame_max: port.frame_max(),
             prefix: port.prefix(),
             port: Some(port),
             address,
@@ -156,9 +159,18 @@ impl Ether {
         self.has_failed = self.is_gone || health.is_err();
     }
 
-    /// Where the port's buffer is full, the kernel may have room.
-    fn make_room(&mut self) {
-        if self.port.as_mut().is_some_and(|port| port.slot().is_none()) {
+    /// Has `write` write a frame to the port's slot, and commits as many bytes as it says. One for which there is no room is lost, as any
+    /// frame may be.
+    fn put_by(&mut self, to: &Address, mut write: impl FnMut(&mut [u8]) -> Option<usize>) {
+        for _ in 0..2 {
+            let Some(port) = &mut self.port else { return };
+            if let Some(room) = port.slot() {
+                if let Some(len) = write(room) {
+                    let _ = port.commit(len, to);
+                }
+                return;
+            }
+            // The port's buffer is full, and the kernel may have room.
             self.flush();
         }
     }
@@ -170,14 +182,12 @@ impl Ether {
         }
     }
 
-    /// Hands a frame to the port. One for which there is no room is lost, as any frame may be.
+    /// Hands a frame to the port.
     fn put(&mut self, to: &Address, frame: &[u8]) {
-        self.make_room();
-        let Some(port) = &mut self.port else { return };
-        if let Some(room) = port.slot().and_then(|slot| slot.get_mut(..frame.len())) {
-            room.copy_from_slice(frame);
-            let _ = port.commit(frame.len(), to);
-        }
+        self.put_by(to, |room| {
+            room.get_mut(..frame.len())?.copy_from_slice(frame);
+            Some(frame.len())
+        });
     }
 
     /// Sends what has been committed.
@@ -251,13 +261,8 @@ impl Medium for Ether {
             if is_alone {
                 self.flush();
             }
-            self.make_room();
-            // One for which there is no room is lost, as any frame may be.
-            let Some(port) = &mut self.port else { return };
-            let len = port.slot().and_then(|room| packet.emit_into_for(room, self.checksum));
-            if let Some(len) = len {
-                let _ = port.commit(len, &to);
-            }
+            let checksum = self.checksum;
+            self.put_by(&to, |room| packet.emit_into_for(room, checksum));
             if is_alone {
                 self.flush();
             }
@@ -273,11 +278,10 @@ impl Medium for Ether {
     }
 
     fn frame_max(&self, to: Address) -> Option<u32> {
-        let port = self.port.as_ref()?;
         match to {
             Address::Udp(peer) => {
                 let path = Udp::frame_max_to(&peer).ok()?;
-                u32::try_from(path.min(port.frame_max())).ok()
+                u32::try_from(path.min(self.frame_max)).ok()
             }
             Address::Mac(_) => None,
         }
