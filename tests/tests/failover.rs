@@ -94,8 +94,10 @@ killed!(
     questions,
     last_words,
     half_closed,
+    shut_for_reading,
     relatives,
-    becomes
+    becomes,
+    starts
 );
 
 /// A program that is killed over it takes bytes with it: to the other one that is no end of the stream.
