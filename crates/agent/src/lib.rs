@@ -12,7 +12,7 @@
 //! - `hosts`: how agents of different hosts know each other, by keys; `numbers`: how they know that two sockets are the ends of one
 //!   connection; `privilege`: what a NIC gives up before it hears a frame;
 //! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
-//! - `nic`: what is done when something comes.
+//! - `nic`: what is done when something comes; `closer`: closes what programs should not have sent; `complaints`: what is said of them.
 //!
 //! **The switch** (`switch`) owns a device, and passes frames between it and the NICs of native VIs in programs of this host.
 //!
@@ -24,6 +24,8 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod closer;
+mod complaints;
 mod connection;
 #[cfg(fuzzing)]
 pub mod fuzzing;

@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["hosts", "numbers", "port"],
+    &["closer", "complaints", "hosts", "numbers", "port"],
     &["privilege", "vouch", "wire"],
     &["bundle", "program"],
     &["connection"],

@@ -8,7 +8,7 @@
 //! - `table`: where frames go, and which a program may send; `claims`: which program listens where; `requests`: what is remembered of
 //!   requests. No clock, no call of the kernel's;
 //! - `program`: a program, its rings, its share; `members`: all of them, and what they say beside frames;
-//! - `closer`: closes what programs should not have sent; `privilege`: what the agent gives up;
+//! - `privilege`: what the agent gives up;
 //! - here: the port, and whose turn it is.
 //!
 //! **Turns.** Each round takes so many bytes from each program (deficit round robin), and a batch of frames from the port. A
@@ -19,15 +19,13 @@
 //! it is busy no ring costs a system call.
 
 mod claims;
-mod closer;
-mod complaints;
 mod members;
 mod privilege;
 mod program;
 mod requests;
 mod table;
 
-use crate::{Error, SwitchConfig};
+use crate::{Error, SwitchConfig, closer};
 use members::{Members, NEWS, PORT};
 use sovia_link::wire::{Checksum, Passing};
 use sovia_port::agent::ring::Geometry;
