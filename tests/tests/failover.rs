@@ -95,8 +95,10 @@ killed!(
     questions,
     last_words,
     half_closed,
+    shut_for_reading,
     relatives,
-    becomes
+    becomes,
+    starts
 );
 
 /// An agent that its owner ends says so to the others. Of a connection in one direction, whose sender is not there any more as far as the

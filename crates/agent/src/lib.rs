@@ -13,7 +13,7 @@
 //!   connection; `privilege`: what a NIC gives up before it hears a frame;
 //! - `orders`: what its owner asks of it, by signals; `counted`: what it tells of frames;
 //! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
-//! - `nic`: what is done when something comes.
+//! - `nic`: what is done when something comes; `closer`: closes what programs should not have sent; `complaints`: what is said of them.
 //!
 //! **The switch** (`switch`) owns a device, and passes frames between it and the NICs of native VIs in programs of this host.
 //!
@@ -25,6 +25,8 @@
 #![forbid(unsafe_code)]
 
 mod bundle;
+mod closer;
+mod complaints;
 mod connection;
 mod counted;
 #[cfg(fuzzing)]

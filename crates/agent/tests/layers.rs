@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["counted", "hosts", "numbers", "orders"],
+    &["closer", "complaints", "counted", "hosts", "numbers", "orders"],
     &["port"],
     &["privilege", "vouch", "wire"],
     &["bundle", "program"],

@@ -20,6 +20,8 @@ mod telling;
 mod unsaid;
 mod user_timeout;
 
+use crate::closer;
+use crate::complaints::Complaints;
 use crate::connection::Connection;
 use crate::hosts::{Hosts, PeerId};
 use crate::numbers::Reader;
@@ -32,7 +34,7 @@ use crate::{Config, Error, Way};
 use peer::Peer;
 use sovia_link::{Channel, Control};
 use sovia_sys::{Fd, call, clock, poll};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use user_timeout::Impatient;
 
 /// Frames to a far NIC that may be on their way: of Ethernet's usual length 6 MB, which a path of a gigabit a second holds in
@@ -48,6 +50,10 @@ const CLOSED_NS: u64 = 1_000_000_000;
 
 /// While VIs are connected a far NIC of this host is spoken to this often (nanoseconds), so that its death is found out.
 const HERE_NS: u64 = 1_000_000_000;
+
+/// Programs that are greeted before others have their turn, and programs that may have come and not introduced themselves.
+const NEWCOMERS: usize = 32;
+const STRANGERS: usize = 128;
 
 /// The epoll instance's tokens.
 const ENTRANCE: u64 = 0;
@@ -75,7 +81,10 @@ pub(crate) struct Nic {
     control: Control,
     epoll: Fd,
     /// Programs that have come and not introduced themselves.
-    strangers: Vec<Stranger>,
+    strangers: VecDeque<Stranger>,
+    /// More programs have come than are greeted in a turn.
+    has_more_to_greet: bool,
+    complaints: Complaints,
     programs: HashMap<u64, Program>,
     connections: HashMap<Id, Connection>,
     /// Some program is dying.
@@ -168,7 +177,9 @@ impl Nic {
             first: 0,
             control,
             epoll,
-            strangers: Vec::new(),
+            strangers: VecDeque::new(),
+            has_more_to_greet: false,
+            complaints: Complaints::default(),
             programs: HashMap::new(),
             connections: HashMap::new(),
             is_closing: false,
@@ -179,6 +190,8 @@ impl Nic {
             is_ordered: false,
             impatient: Impatient::default(),
         };
+        // Without the privileges that have been given up.
+        closer::start().map_err(|_| Error::Kernel(sovia_sys::Errno::EAGAIN))?;
         nic.watch(nic.entrance.raw(), ENTRANCE)?;
         for door in &nic.entrance.doors {
             nic.watch(door.raw(), DOOR)?;
@@ -270,6 +283,9 @@ impl Nic {
 
     /// How long there is nothing to do unless something comes.
     fn pause(&self) -> Option<u64> {
+        if self.has_more_to_greet {
+            return Some(0);
+        }
         let now = clock::now_ns();
         let peers = self.peers.iter().filter_map(Peer::deadline).min();
         let peers = peers.map(|due| due.saturating_sub(now));
@@ -321,15 +337,19 @@ impl Nic {
         let hosts = self.hosts.as_ref().and_then(Hosts::deadline);
         let mut is_called = hosts.is_some_and(|due| due <= now);
         let mut has_died = self.is_closing;
+        let mut has_come = self.has_more_to_greet;
         for event in &events[..n] {
             match event.u64 {
-                ENTRANCE => self.greet(),
+                ENTRANCE => has_come = true,
                 STRANGER => self.hear_strangers(),
                 NOTICE => has_died = true,
                 HOSTS => is_called = true,
                 ORDERS => self.is_ordered = true,
                 _ => {}
             }
+        }
+        if has_come {
+            self.greet();
         }
         if is_called {
             self.meet(now);

@@ -36,6 +36,8 @@ pub(super) struct Peer {
     pub(super) joined: HashMap<Id, Id>,
     /// Connections of which it may not have been sent everything.
     pub(super) untold: BTreeSet<Id>,
+    /// The one of them that has its turn first, or the next one behind.
+    pub(super) next_told: Id,
     /// Messages about connections that are to be sent, in order, when there is room.
     pub(super) unsaid: Unsaid,
     /// Messages that go together.

@@ -1,9 +1,9 @@
 //! The programs that an agent serves: how they come, what they say, what they are sent.
 
-use super::closer;
-use super::complaints::Complaints;
-use super::program::{Ended, Lost, Program, take_leave};
+use super::program::{Ended, Lost, Program};
 use super::table::{Table, Way, depends_on_listeners};
+use crate::closer::{self, take_leave};
+use crate::complaints::Complaints;
 use sovia_link::wire::{Answer, Checksum, Meeting, Passing, Word};
 use sovia_port::Address;
 use sovia_port::agent::ring::Geometry;

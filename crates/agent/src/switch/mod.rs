@@ -8,7 +8,7 @@
 //! - `table`: where frames go, and which a program may send; `claims`: which program listens where; `requests`: what is remembered of
 //!   requests. No clock, no call of the kernel's;
 //! - `program`: a program, its rings, its share; `members`: all of them, and what they say beside frames;
-//! - `closer`: closes what programs should not have sent; `privilege`: what the agent gives up;
+//! - `privilege`: what the agent gives up;
 //! - here: the port, and whose turn it is.
 //!
 //! **Turns.** Each round takes so many bytes from each program (deficit round robin), and a batch of frames from the port. A
@@ -19,8 +19,6 @@
 //! it is busy no ring costs a system call.
 
 mod claims;
-mod closer;
-mod complaints;
 mod members;
 mod privilege;
 mod program;
@@ -29,7 +27,7 @@ mod table;
 
 use crate::counted::told;
 use crate::orders::{Order, Orders};
-use crate::{Error, SwitchConfig};
+use crate::{Error, SwitchConfig, closer};
 use members::{Members, NEWS, ORDERS, PORT};
 use sovia_link::wire::{Checksum, Passing};
 use sovia_port::agent::ring::Geometry;
