@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use sovia_fuzz::input::Input;
 use sovia_link::datagram::Datagrams;
-use sovia_link::wire::{Packet, seal};
+use sovia_link::wire::{Checksum, Packet, seal};
 use sovia_link::{Channel, Config, Control, Time};
 use std::sync::Once;
 
@@ -22,6 +22,8 @@ const CONFIG: Config = Config {
     send_buffer: 16,
     receive_buffer: 1000,
     message_max: 2000,
+    link: Checksum::Crc,
+    sends: Checksum::Crc,
     retransmit_first: core::time::Duration::from_millis(1),
     retransmit_longest: core::time::Duration::from_millis(8),
 };

@@ -653,6 +653,19 @@ local function dissect_frame(tvb, root)
     return length, said, tree
 end
 
+-- Where the next frame begins behind zeros, by which a frame becomes as long as those beside it; `at` if there are none.
+local function after_padding(tvb, tree, at)
+    local next, ends = at, tvb:captured_len()
+    while next < ends and tvb(next, 1):uint() == 0 do
+        next = next + 1
+    end
+    if next > at and next < ends and looks_like_frame(tvb(next):tvb()) then
+        tree:add(f.padding, tvb(at, next - at))
+        return next
+    end
+    return at
+end
+
 -- Where segments are cut by a device, a capture on the sender's side has many frames in one datagram.
 function sovia.dissector(tvb, pinfo, root)
     if tvb:captured_len() == 0 then
@@ -664,7 +677,7 @@ function sovia.dissector(tvb, pinfo, root)
         local length, said
         length, said, tree = dissect_frame(at == 0 and tvb or tvb(at):tvb(), root)
         infos[#infos + 1] = said
-        at = at + length
+        at = after_padding(tvb, tree, at + length)
     until at >= tvb:captured_len() or not looks_like_frame(tvb(at):tvb())
     if at < tvb:captured_len() then
         tree:add(f.padding, tvb(at))

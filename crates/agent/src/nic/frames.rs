@@ -66,7 +66,9 @@ impl Nic {
     pub(super) fn receive(&mut self) -> bool {
         let peers = &mut self.peers;
         let now = Time::from_nanos(clock::now_ns());
-        let mut busy = self.port.receive(&mut |peer, frame| peers[peer].handle_frame(now, frame));
+        let mut busy = self.port.receive(&mut |peer, bytes, segment| {
+            peers[peer].handle_frames(now, bytes, segment);
+        });
         for peer in 0..self.peers.len() {
             if self.peers[peer].is_due {
                 busy |= self.receive_from(peer);

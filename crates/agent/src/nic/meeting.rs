@@ -22,12 +22,13 @@ impl Nic {
                 }
                 Event::Met(agreed) => {
                     let [own, other] = agreed.channel.epochs;
-                    let config = channel_config(agreed.frame_max, self.control);
+                    let checksums = self.port.checksums();
+                    let config = channel_config(agreed.frame_max, self.control, checksums);
                     self.peers[peer].frame_max = agreed.frame_max;
                     let channel = Channel::between(config, agreed.channel.number, own, other);
                     self.begin_with(peer, Some(channel));
                 }
-                Event::Frame(frame) => self.peers[peer].handle_frame(at, &frame),
+                Event::Frame(frame) => self.peers[peer].handle_frames(at, &frame, frame.len()),
                 Event::Room => self.peers[peer].is_due = true,
                 Event::Lost => self.lose(peer, now),
                 Event::Parted => {

@@ -32,6 +32,7 @@ use crate::program::{Entrance, Program, Stranger};
 use crate::wire::{Id, Message};
 use crate::{Config, Error, Way};
 use peer::Peer;
+use sovia_link::wire::Checksum;
 use sovia_link::{Channel, Control};
 use sovia_sys::{Fd, call, clock, poll};
 use std::collections::{HashMap, VecDeque};
@@ -101,7 +102,11 @@ pub(crate) struct Nic {
 }
 
 /// What channels are like whose frames have up to `mtu` bytes.
-fn channel_config(mtu: usize, control: Control) -> sovia_link::Config {
+fn channel_config(
+    mtu: usize,
+    control: Control,
+    (link, sends): (Checksum, Checksum),
+) -> sovia_link::Config {
     let window = match control {
         Control::Fixed => WINDOW_FIXED,
         Control::Bbr => WINDOW,
@@ -112,6 +117,8 @@ fn channel_config(mtu: usize, control: Control) -> sovia_link::Config {
         control,
         send_buffer: 2 * window,
         receive_buffer: RECEIVE_BUFFER,
+        link,
+        sends,
         ..Default::default()
     }
 }
@@ -120,7 +127,8 @@ fn channel_config(mtu: usize, control: Control) -> sovia_link::Config {
 fn channel(mtu: usize, control: Control) -> Result<Channel, Error> {
     let mut seed = [0; 8];
     sovia_sys::call::getrandom(&mut seed).map_err(Error::Kernel)?;
-    Ok(Channel::new(channel_config(mtu, control), 0, u64::from_ne_bytes(seed)))
+    let checksums = (Checksum::Crc, Checksum::Crc);
+    Ok(Channel::new(channel_config(mtu, control, checksums), 0, u64::from_ne_bytes(seed)))
 }
 
 /// The way to other NICs, and what is needed where these are on other hosts.

@@ -120,13 +120,12 @@ impl Peer {
         }
     }
 
-    /// Takes a frame that has come from it.
-    pub(super) fn handle_frame(&mut self, now: Time, frame: &[u8]) {
+    /// Takes frames that have come from it, each of `segment` bytes but for the last one, which may have less.
+    pub(super) fn handle_frames(&mut self, now: Time, bytes: &[u8], segment: usize) {
         if let Some(channel) = &mut self.channel {
             self.is_due = true;
             let before = channel.first_part();
-            // A frame that is none is lost.
-            let _ = channel.handle_frame(now, frame);
+            channel.handle_frames(now, bytes, segment);
             if channel.first_part() != before {
                 self.progressed_at = now.nanos();
             }

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use core::cmp::Reverse;
 use core::fmt;
 use sovia_link::Time;
-use sovia_link::wire::{Checksum, EndId, Packet};
+use sovia_link::wire::{Checksum, EndId, Packet, Readable};
 use sovia_port::udp::Udp;
 use sovia_port::{Address, Descriptors, Error, Port};
 use sovia_softnic::{Medium, Timer};
@@ -45,13 +45,29 @@ pub struct Ether {
     spare: Vec<Vec<u8>>,
     /// How often the timers were not looked at in a row.
     unlooked: u32,
+    /// Where the last frame went, and its length.
+    last: (Address, usize),
 }
 
 /// Buffers that are kept.
 const SPARE: usize = 64;
+/// Of a frame no more than one in so many bytes is padding.
+const PADDING_PART: usize = 16;
 /// A thread that finds nothing looks at the clock for the timers' sake so seldom: asking the time takes as long as looking for
 /// frames.
 const UNLOOKED: u32 = 16;
+
+/// The length of the frame at the beginning of `room` with padding, by which it becomes as long as the last one where little is missing:
+/// frames of one length travel together.
+fn padded(room: &mut [u8], len: usize, last: usize) -> usize {
+    match room.get_mut(len..last) {
+        Some(padding) if padding.len() <= last / PADDING_PART => {
+            padding.fill(0);
+            last
+        }
+        _ => len,
+    }
+}
 
 impl fmt::Debug for Ether {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -79,6 +95,7 @@ impl Ether {
             listening: Listening::default(),
             spare: Vec::new(),
             unlooked: 0,
+            last: (address, 0),
         }
     }
 
@@ -254,15 +271,21 @@ impl Medium for Ether {
         })
     }
 
-    fn send<B: AsRef<[u8]>>(&mut self, _from: Address, to: Address, packet: &Packet<B>) {
+    fn send<B: Readable>(&mut self, _from: Address, to: Address, packet: &Packet<B>) {
         if (to != self.address || self.prefix.is_some()) && self.port.is_some() {
             // Frames that go together may pass where one alone does not: the next device cuts them, or none does.
             let is_alone = matches!(packet, Packet::Probe { .. });
             if is_alone {
                 self.flush();
             }
-            let checksum = self.checksum;
-            self.put_by(&to, |room| packet.emit_into_for(room, checksum));
+            let (checksum, last) = (self.checksum, if to == self.last.0 { self.last.1 } else { 0 });
+            let mut written = 0;
+            self.put_by(&to, |room| {
+                let len = packet.emit_into_for(room, checksum)?;
+                written = padded(room, len, last);
+                Some(written)
+            });
+            self.last = (to, written);
             if is_alone {
                 self.flush();
             }

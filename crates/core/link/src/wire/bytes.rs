@@ -1,6 +1,6 @@
 //! Fields of a frame's body, one after the other.
 
-use super::Malformed;
+use super::{Malformed, Readable};
 
 /// What has not been read of a body.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
@@ -58,11 +58,18 @@ impl<'a> Reader<'a> {
 /// Where a frame is written.
 pub(super) trait Out {
     fn put(&mut self, bytes: &[u8]);
+    fn put_payload(&mut self, payload: &impl Readable);
 }
 
 impl Out for Vec<u8> {
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
+    }
+
+    fn put_payload(&mut self, payload: &impl Readable) {
+        let begin = self.len();
+        self.resize(begin + payload.count(), 0);
+        payload.write_to(&mut self[begin..]);
     }
 }
 
@@ -84,6 +91,14 @@ impl Out for Room<'_> {
             room.copy_from_slice(bytes);
         }
         self.len += bytes.len();
+    }
+
+    fn put_payload(&mut self, payload: &impl Readable) {
+        let len = payload.count();
+        if let Some(room) = self.bytes.get_mut(self.len..self.len + len) {
+            payload.write_to(room);
+        }
+        self.len += len;
     }
 }
 
