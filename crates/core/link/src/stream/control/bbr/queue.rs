@@ -1,5 +1,6 @@
 //! Whether a queue stands at the bottleneck, as round trips tell.
 
+use super::Highest;
 use crate::Time;
 use core::time::Duration;
 
@@ -14,7 +15,7 @@ const NOISE_NANOS: u64 = 50_000;
 #[derive(Debug)]
 pub(super) struct Queue {
     since: Time,
-    longest: [u64; 2],
+    longest: Highest,
     /// The shortest of this round and of the last one.
     round: u64,
     last: u64,
@@ -22,13 +23,14 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new() -> Queue {
-        Queue { since: Time::ZERO, longest: [0; 2], round: u64::MAX, last: u64::MAX }
+        let longest = Highest::default();
+        Queue { since: Time::ZERO, longest, round: u64::MAX, last: u64::MAX }
     }
 
     pub(super) fn measured(&mut self, rtt: u64, now: Time) {
         if now.since(self.since) > COUNTS_FOR {
             self.since = now;
-            self.longest = [self.longest[1], 0];
+            self.longest.advance();
         }
         self.round = self.round.min(rtt);
     }
@@ -37,7 +39,7 @@ impl Queue {
     pub(super) fn round_passed(&mut self) {
         if self.round < u64::MAX {
             self.last = core::mem::replace(&mut self.round, u64::MAX);
-            self.longest[1] = self.longest[1].max(self.last);
+            self.longest.add(self.last);
         }
     }
 
@@ -52,7 +54,7 @@ impl Queue {
         if newest == u64::MAX || newest <= least(shortest) {
             return false;
         }
-        let longest = self.longest[0].max(self.longest[1]).max(newest);
+        let longest = self.longest.value().max(newest);
         newest - shortest >= (longest - shortest) / 4 * 3
     }
 }
