@@ -159,7 +159,13 @@ fn share(cli: &Cli, name: &str, place: &Place) -> anyhow::Result<()> {
     let config = SwitchConfig { name: name.to_owned(), place: place.clone(), users, user };
     let orders = Orders::take()?;
     let switch = Switch::open(&config)?;
-    println!("the port {name} is ready");
+    match place {
+        // The kernel has chosen the port.
+        Place::Udp(address) if address.port() == 0 => {
+            println!("the port {name} is ready at udp:{}", switch.own());
+        }
+        _ => println!("the port {name} is ready"),
+    }
     Ok(switch.serve(Some(&orders))?)
 }
 

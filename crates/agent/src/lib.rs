@@ -11,7 +11,7 @@
 //!   several travel together;
 //! - `hosts`: how agents of different hosts know each other, by keys; `numbers`: how they know that two sockets are the ends of one
 //!   connection; `privilege`: what a NIC gives up before it hears a frame;
-//! - `orders`: what its owner asks of it, by signals;
+//! - `orders`: what its owner asks of it, by signals; `counted`: what it tells of frames;
 //! - `port`: where frames go: UDP, or, for tests within a host, a Unix datagram socket;
 //! - `nic`: what is done when something comes.
 //!
@@ -26,6 +26,7 @@
 
 mod bundle;
 mod connection;
+mod counted;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod hosts;
@@ -46,7 +47,7 @@ pub use hosts::{
 pub use orders::Orders;
 pub use port::Faults;
 pub use sovia_link::Control;
-pub use sovia_port::Place;
+pub use sovia_port::{Address, Place};
 pub use sovia_proto::agent::PATH;
 use std::path::PathBuf;
 pub use vouch::{Error as VouchError, Voucher, speak};
@@ -168,6 +169,11 @@ impl Switch {
     /// [`Error`] says what is missing.
     pub fn open(config: &SwitchConfig) -> Result<Switch, Error> {
         switch::Switch::open(config).map(Switch)
+    }
+
+    /// The address at which others reach its programs.
+    pub fn own(&self) -> Address {
+        self.0.own()
     }
 
     /// Serves until its owner orders it to end: its programs' peers are told as when those end.

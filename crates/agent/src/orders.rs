@@ -9,6 +9,8 @@ use std::os::fd::RawFd;
 pub(crate) enum Order {
     /// To end, in order: `SIGTERM` or `SIGINT`.
     End,
+    /// To tell what has become of frames: `SIGUSR1`.
+    Tell,
 }
 
 /// The orders that come to this process.
@@ -21,7 +23,9 @@ impl Orders {
     /// # Errors
     /// The kernel's.
     pub fn take() -> Result<Orders, Error> {
-        Signals::take(&[libc::SIGTERM, libc::SIGINT]).map(Orders).map_err(Error::Kernel)
+        Signals::take(&[libc::SIGTERM, libc::SIGINT, libc::SIGUSR1])
+            .map(Orders)
+            .map_err(Error::Kernel)
     }
 
     /// The descriptor, which is readable while there is an order.
@@ -31,6 +35,6 @@ impl Orders {
 
     /// The next one.
     pub(crate) fn next(&self) -> Option<Order> {
-        self.0.next().map(|_| Order::End)
+        self.0.next().map(|signal| if signal == libc::SIGUSR1 { Order::Tell } else { Order::End })
     }
 }

@@ -256,11 +256,13 @@ impl Nic {
     /// Does what its owner asks; whether it is to end.
     fn obey(&mut self, orders: &Orders) -> bool {
         while let Some(order) = orders.next() {
+            self.tell_owner();
             match order {
                 Order::End => {
                     self.part();
                     return true;
                 }
+                Order::Tell => {}
             }
         }
         false

@@ -69,6 +69,14 @@ impl Port {
         }
     }
 
+    /// What has become of frames, for the owner; nothing of those within a host, where tests alone are.
+    pub(crate) fn told(&mut self) -> Option<String> {
+        match self {
+            Port::Local(_) => None,
+            Port::Network(port) => Some(port.told()),
+        }
+    }
+
     /// Hands frames that have come from peers to `take`, up to a turn; false if nothing has come.
     pub(crate) fn receive(&mut self, take: &mut dyn FnMut(PeerId, &[u8])) -> bool {
         match self {

@@ -1,6 +1,7 @@
 //! A way to the NICs of other hosts: UDP.
 
 use super::{PeerId, Sent, TURN};
+use crate::counted::told;
 use core::net::SocketAddr;
 use sovia_port::impair::Impaired;
 use sovia_port::udp::Udp;
@@ -15,6 +16,8 @@ pub(crate) struct Network {
     numbers: HashMap<Address, PeerId>,
     /// Bytes of the longest frame that the way to each of them takes.
     frame_max: Vec<usize>,
+    /// Frames that have come from addresses that none of them has.
+    strangers: u64,
 }
 
 impl core::fmt::Debug for Network {
@@ -45,7 +48,7 @@ impl Network {
         };
         let peers: Vec<Address> = peers.iter().copied().map(Address::Udp).collect();
         let numbers = peers.iter().copied().zip(0..).collect();
-        Ok(Network { port, peers, numbers, frame_max })
+        Ok(Network { port, peers, numbers, frame_max, strangers: 0 })
     }
 
     /// Bytes of the longest frame that the way to each peer takes, as far as the routes of this host say.
@@ -96,12 +99,15 @@ impl Network {
 
     /// A frame from an address that no peer has is dropped here, for the price of a look into a table.
     pub(super) fn receive(&mut self, take: &mut dyn FnMut(PeerId, &[u8])) -> bool {
-        let numbers = &self.numbers;
-        let received = self.port.receive(&mut |from, frame| {
-            if let Some(&peer) = numbers.get(from) {
-                take(peer, frame);
-            }
+        let (numbers, strangers) = (&self.numbers, &mut self.strangers);
+        let received = self.port.receive(&mut |from, frame| match numbers.get(from) {
+            Some(&peer) => take(peer, frame),
+            None => *strangers += 1,
         });
         received.is_ok_and(|count| count > 0)
+    }
+
+    pub(super) fn told(&mut self) -> String {
+        told(&self.port.counters(), self.strangers)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::closer;
 use super::complaints::Complaints;
-use super::program::{Ended, Program, take_leave};
+use super::program::{Ended, Lost, Program, take_leave};
 use super::table::{Table, Way, depends_on_listeners};
 use sovia_link::wire::{Answer, Checksum, Meeting, Passing, Word};
 use sovia_port::Address;
@@ -41,6 +41,8 @@ pub(super) struct Members {
     geometry: Geometry,
     table: Table,
     programs: BTreeMap<u16, Program>,
+    /// What users' programs have lost that have gone.
+    lost: BTreeMap<u32, Lost>,
     /// What the agent says by itself.
     said: VecDeque<(Address, Word)>,
     /// The port may have changed.
@@ -70,6 +72,7 @@ impl Members {
             geometry,
             table: Table::new(own.host()),
             programs: BTreeMap::new(),
+            lost: BTreeMap::new(),
             said: VecDeque::new(),
             has_news: false,
             is_ordered: false,
@@ -213,9 +216,22 @@ impl Members {
         if why != Ended::Gone {
             self.complaints.say(program.uid, format_args!("is served no more: {why}"));
         }
+        *self.lost.entry(program.uid).or_default() += program.lost;
         for (to, word) in self.table.remove(number) {
             self.say(to, word);
         }
+    }
+
+    /// Each user, how many programs it has here, and what has become of frames of its programs so far.
+    pub(super) fn users(&self) -> BTreeMap<u32, (usize, Lost)> {
+        let gone = self.lost.iter().map(|(&user, &lost)| (user, (0, lost)));
+        let mut users: BTreeMap<_, _> = gone.collect();
+        for program in self.programs.values() {
+            let (count, lost) = users.entry(program.uid).or_default();
+            *count += 1;
+            *lost += program.lost;
+        }
+        users
     }
 
     /// All programs are served no more. Their peers are told.

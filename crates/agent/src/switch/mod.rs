@@ -27,6 +27,7 @@ mod program;
 mod requests;
 mod table;
 
+use crate::counted::told;
 use crate::orders::{Order, Orders};
 use crate::{Error, SwitchConfig};
 use members::{Members, NEWS, ORDERS, PORT};
@@ -55,6 +56,8 @@ pub(crate) struct Switch {
     members: Members,
     /// The program that has the first turn.
     first: u16,
+    /// Frames that have come, and are no frames or for no program.
+    strangers: u64,
     /// The port has refused to work, and has not been asked since.
     has_failed: bool,
     /// The port had no room for all frames.
@@ -108,12 +111,17 @@ impl Switch {
             port,
             members,
             first: 0,
+            strangers: 0,
             has_failed: false,
             is_full: false,
             watched: libc::EPOLLIN,
             frame: Vec::new(),
             spin_ns: if call::cpus_allowed() >= PROCESSORS { SPIN_NS } else { 0 },
         })
+    }
+
+    pub(crate) fn own(&self) -> Address {
+        self.members.own
     }
 
     /// Serves until it is ordered to end.
@@ -140,14 +148,24 @@ impl Switch {
     /// Does what its owner asks; whether it is to end.
     fn obey(&mut self, orders: &Orders) -> bool {
         while let Some(order) = orders.next() {
+            self.tell_owner();
             match order {
                 Order::End => {
                     self.part();
                     return true;
                 }
+                Order::Tell => {}
             }
         }
         false
+    }
+
+    /// Tells the owner what has become of frames.
+    fn tell_owner(&mut self) {
+        eprintln!("sovia-agent: {}: {}", self.place, told(&self.port.counters(), self.strangers));
+        for (user, (programs, lost)) in self.members.users() {
+            eprintln!("sovia-agent: {programs} programs of user {user}, {lost}");
+        }
     }
 
     /// The switch ends: programs' peers are told, as far as the port has room.
@@ -332,15 +350,15 @@ impl Switch {
         if self.has_failed {
             return Ok(false);
         }
-        let members = &mut self.members;
+        let (members, strangers) = (&mut self.members, &mut self.strangers);
         let received = self.port.receive(&mut |from, frame| {
             // One from the own address has not been sent from here: no port brings its own frames.
-            if let Ok((passing, frame)) = Passing::of(frame, members.checksum)
-                && *from != members.own
-            {
-                members.hear_for(&passing);
-                members.arrive(*from, &passing, frame);
-            }
+            let arrives = *from != members.own
+                && Passing::of(frame, members.checksum).is_ok_and(|(passing, frame)| {
+                    members.hear_for(&passing);
+                    members.arrive(*from, &passing, frame)
+                });
+            *strangers += u64::from(!arrives);
         });
         Ok(self.came(received)?.is_some_and(|count| count > 0))
     }

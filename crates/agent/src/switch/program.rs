@@ -1,6 +1,8 @@
 //! A program: its rings, its socket, its share.
 
 use super::closer;
+use core::fmt;
+use core::ops::AddAssign;
 use sovia_port::Address;
 use sovia_port::agent::ring::{self, Broken, Consumer, Geometry, Producer};
 use sovia_port::agent::said::{FromAgent, SAID_MAX, Welcome};
@@ -30,7 +32,7 @@ pub(super) struct Program {
     pub(super) lost: Lost,
 }
 
-/// Frames that were dropped.
+/// Frames that were dropped, of one program or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Lost {
     /// The program was not allowed to send them.
@@ -41,6 +43,26 @@ pub(super) struct Lost {
     pub(super) unsendable: u64,
     /// The program had left no room for them.
     pub(super) untaken: u64,
+}
+
+impl AddAssign for Lost {
+    fn add_assign(&mut self, other: Lost) {
+        self.forged += other.forged;
+        self.malformed += other.malformed;
+        self.unsendable += other.unsendable;
+        self.untaken += other.untaken;
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Lost { forged, malformed, unsendable, untaken } = self;
+        write!(
+            f,
+            "frames dropped: {forged} forged, {malformed} malformed, {unsendable} that the port did not take, \
+             {untaken} for which a program had left no room"
+        )
+    }
 }
 
 /// Why a program is served no more.
