@@ -16,6 +16,7 @@ mod settle;
 pub(crate) use rest::{Rest, Went, rest};
 pub(crate) use settle::{may_settle, settle};
 
+use super::anchor::anchor_has_ended;
 use super::hold::scan;
 use super::{Errno, ending, listeners, rx, tx, uncounted, word};
 use crate::conn::{Conn, Failover, Guard, HasEndpoint, flag};
@@ -102,17 +103,32 @@ pub(crate) fn may_be_told(guard: &Guard<'_>) -> bool {
 /// Goes over to TCP if the peer has: its record is there.
 #[cold]
 pub(crate) fn told(guard: &mut Guard<'_>, fd: i32) -> bool {
+    if !may_be_told(guard) {
+        return false;
+    }
     let mut record = [0; failover::LEN];
     let peek = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // Where nothing is there, to receive would take the kernel's error, which is the program's.
-    let is_there = may_be_told(guard)
-        && call::bytes_unread(fd).is_ok_and(|bytes| bytes >= failover::LEN)
+    let is_there = unread_news(guard.conn, fd) >= failover::LEN
         && call::recv(fd, &mut record, peek) == Ok(failover::LEN)
         && Record::decode(&record).is_ok();
     if is_there && !begin(guard) {
         lost(guard, fd, libc::ECONNRESET);
     }
     is_there
+}
+
+/// Bytes that are unread on TCP. Where there are none, and no end is known, the anchor has no news until it tells of some: it is not
+/// asked again in each round of the thread that watches anchors.
+fn unread_news(conn: &Conn, fd: i32) -> usize {
+    const END: u32 = flag::ENDED | flag::GONE | flag::DEAD;
+    // First: what comes from here on the kernel tells of.
+    conn.clear(flag::ANCHOR);
+    let unread = call::bytes_unread(fd);
+    if unread != Ok(0) || conn.has(END) || anchor_has_ended(fd) {
+        conn.set(flag::ANCHOR);
+    }
+    unread.unwrap_or(0)
 }
 
 /// Moves both directions to where they are from the beginning on. Done again by a relative of a process that has died over it.
