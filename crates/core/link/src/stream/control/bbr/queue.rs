@@ -8,6 +8,8 @@ use core::time::Duration;
 const COUNTS_FOR: Duration = Duration::from_secs(10);
 /// A round trip that is longer than the shortest by no more than one in so many shows no queue.
 const PART: u64 = 8;
+/// A queue stands between probes where it makes each round trip longer by one in so many.
+const STANDING_PART: u64 = 2;
 /// Differences that a busy processor makes.
 const NOISE_NANOS: u64 = 50_000;
 
@@ -46,6 +48,11 @@ impl Queue {
     /// There was one in the last round, beside that shortest round trip.
     pub(super) fn stood(&self, shortest: u64) -> bool {
         self.last < u64::MAX && self.last > least(shortest)
+    }
+
+    /// One stood in the last round that makes each round trip much longer.
+    pub(super) fn stands(&self, shortest: u64) -> bool {
+        self.last < u64::MAX && self.last > shortest.saturating_add(shortest / STANDING_PART)
     }
 
     /// There is one now, nearly as long as the longest of late.
