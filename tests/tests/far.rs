@@ -51,8 +51,8 @@ fn peer_that_takes_nothing_ends_a_connection_whose_program_asks_for_that() {
 #[test]
 fn writer_that_polls_may_be_far_ahead_of_its_reader() {
     let test = "writer_that_polls_may_be_far_ahead_of_its_reader";
-    let Some(pair) = Pair::start(test, &[]) else { return };
-    pair.run(Scenario::c("nonblocking", "a_polled_writer_is_far_ahead"));
+    let Some(pair) = FarPair::start(test, &[]) else { return };
+    run(&pair, Scenario::c("nonblocking", "a_polled_writer_is_far_ahead"));
 }
 
 /// Two network namespaces, with an agent in each.
