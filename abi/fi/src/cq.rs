@@ -99,16 +99,19 @@ impl Cq {
         let Ok(queue) = state.queue(self.at) else { return long_code(Err(Error::INVALID)) };
         let mut n = 0;
         while n < count {
-            match queue.take() {
-                Ok(completion) => {
-                    let entry = entry_of(&completion);
-                    // SAFETY: the caller's contract; an entry is no longer than the longest one.
-                    unsafe {
-                        to.add(n * self.entry)
-                            .copy_from_nonoverlapping((&raw const entry).cast(), self.entry);
-                        if !sources.is_null() {
-                            *sources.add(n) = completion.source;
-                        }
+            // SAFETY: the caller's contract; entries have whole words.
+            let entry = unsafe { to.add(n * self.entry).cast::<u64>() };
+            let taken = queue.take(|i, word| {
+                if i < self.entry / 8 {
+                    // SAFETY: as above.
+                    unsafe { entry.add(i).write(word) };
+                }
+            });
+            match taken {
+                Ok(source) => {
+                    if !sources.is_null() {
+                        // SAFETY: as above.
+                        unsafe { *sources.add(n) = source };
                     }
                     n += 1;
                 }
