@@ -220,11 +220,12 @@ impl Endpoint {
         if long { usize::MAX } else { self.min_multi_receive }
     }
 
-    /// Asks about messages that no receive awaits. The answer is a completion, or the failure [`Error::NO_MESSAGE`].
+    /// Asks about messages that no receive awaits, those that have just arrived among them. The answer is a completion, or the failure [`Error::NO_MESSAGE`].
     ///
     /// # Errors
     /// As for [`Endpoint::receive`].
     pub fn probe(&mut self, common: &mut Common, post: &Post, probe: Probe) -> Result<(), Error> {
+        self.progress(common);
         let source = post.source.map(|number| self.peer_of(common, number)).transpose()?;
         let pattern = Pattern { source, tag: post.tag, ignore: post.ignore };
         let blank = Receive {
