@@ -207,7 +207,6 @@ mod tests {
     #[test]
     fn a_queue_grows_and_keeps_its_order() {
         let mut queue = Queue::default();
-        let mut next = 0;
         for round in 0..5 * ENTRIES {
             for context in [2 * round, 2 * round + 1] {
                 let flags = context as u64 * 3;
@@ -216,8 +215,8 @@ mod tests {
             }
             let mut words = [0; WORDS];
             let source = queue.take(|i, word| words[i] = word).unwrap();
+            let next = round as u64;
             assert_eq!((words[0], words[1], source), (next, next * 3, next * 5));
-            next += 1;
         }
     }
 }
