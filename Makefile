@@ -25,6 +25,9 @@ build:
 	abi/sovia/link $(BUILT)/libsovia_c.a $(BUILT)/libsovia.so -Wl,--strip-debug
 	ln -sf libsovia.so $(BUILT)/libsovia.so.1
 	abi/rpc/build $(BUILT)
+	$(CARGO) build --release -p sovia-fi-c
+	mkdir -p $(BUILT)/fi
+	cp --remove-destination $(BUILT)/libsovia_fi_c.so $(BUILT)/fi/libsovia-fi.so
 	$(CARGO) build --profile vipl -p sovia-vipl
 	abi/vipl/link $(VIPL)/libvipl.a $(VIPL)/libvipl.so -Wl,--strip-debug
 
@@ -50,6 +53,9 @@ install:
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' abi/sovia/sovia.pc.in >$(LIBDIR)/pkgconfig/sovia.pc
 	chmod 644 $(LIBDIR)/pkgconfig/sovia.pc
 	if [ -f $(BUILT)/libsovia-rpc.so ]; then $(MAKE) --no-print-directory install-rpc; fi
+	install -d $(DESTDIR)$(PREFIX)/lib/sovia/fi
+	install -m 644 $(BUILT)/fi/libsovia-fi.so $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
+	-strip --strip-debug $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
 	install -m 644 $(VIPL)/libvipl.a $(LIBDIR)/libvipl.a
 	-strip --strip-debug $(LIBDIR)/libvipl.a
 	install -m 644 $(VIPL)/libvipl.so $(LIBDIR)/libvipl.so.$(VERSION)
@@ -81,6 +87,8 @@ uninstall:
 	rm -f $(LIBDIR)/libsovia-rpc.a $(LIBDIR)/libsovia-rpc.so $(LIBDIR)/libsovia-rpc.so.1 $(LIBDIR)/libsovia-rpc.so.*.*.*
 	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-agent.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-nic@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sovia-port@.service
 	rm -f $(DESTDIR)$(PREFIX)/share/doc/sovia/neighbours.md $(DESTDIR)$(PREFIX)/share/doc/sovia/hosts.md $(DESTDIR)$(PREFIX)/share/doc/sovia/security.md
+	rm -f $(DESTDIR)$(PREFIX)/lib/sovia/fi/libsovia-fi.so
+	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia/fi
 	-rmdir $(DESTDIR)$(PREFIX)/lib/sovia $(DESTDIR)$(PREFIX)/share/doc/sovia
 
 # Programs that tests and demo drive; none of them is started.

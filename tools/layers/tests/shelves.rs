@@ -8,15 +8,23 @@ const SHELVES: &[&[&str]] = &[
     // crates/base
     &["sovia-sys", "sovia-sync", "sovia-signal", "sovia-simnet"],
     // crates/core
-    &["via", "via-conformance", "sovia-proto", "sovia-stream", "sovia-link", "sovia-softnic"],
+    &[
+        "via",
+        "via-conformance",
+        "sovia-proto",
+        "sovia-stream",
+        "sovia-link",
+        "sovia-softnic",
+        "sovia-tags",
+    ],
     // Providers: crates/shm, crates/sim, crates/eth
     &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth"],
     // A NIC of any of them.
     &["sovia-nic"],
-    &["sovia-agent", "sovia-lane", "sovia-control"],
+    &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control"],
     &["sovia-sockets"],
     // What programs call.
-    &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl"],
+    &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl", "sovia-fi-c"],
     &["sovia-cli"],
     &["sovia-tests", "sovia-layers"],
 ];

@@ -20,6 +20,7 @@ pub mod maps;
 pub mod memlock;
 pub mod memory_limits;
 pub mod netns;
+pub mod other_memory;
 pub mod poll;
 pub mod process;
 pub mod record_lock;

@@ -16,6 +16,7 @@ const LAYERS: &[&[&str]] = &[
         "maps",
         "memory_limits",
         "netns",
+        "other_memory",
         "process",
         "signals",
         "trace",

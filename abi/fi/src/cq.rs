@@ -1,0 +1,241 @@
+//! Completion queues.
+
+use crate::object::{Dom, code, hand_out, long_code, of, ops, strerror, take_back};
+use crate::types::{CqAttr, CqEntry, CqErrEntry, Fid, FidCq, FidDomain, Ops, OpsCq, class};
+use crate::wait::Wait;
+use core::ffi::{c_char, c_int, c_void};
+use sovia_fi::completion::{Completion, Queue, WORDS};
+use sovia_fi::{Domain, Error, domain};
+use std::sync::Arc;
+
+static OPS: Ops = ops(close);
+static CQ: OpsCq = OpsCq {
+    size: size_of::<OpsCq>(),
+    read,
+    readfrom,
+    readerr,
+    sread,
+    sreadfrom,
+    signal,
+    strerror: text,
+};
+
+/// `FI_WAIT_NONE`, `FI_WAIT_UNSPEC`, `FI_WAIT_YIELD`: those that need no object.
+const WAITS: [i32; 3] = [0, 1, 5];
+
+/// A completion queue as the program has it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Cq {
+    fid: FidCq,
+    /// The domain.
+    pub inner: Arc<Domain>,
+    /// Its number there.
+    pub at: usize,
+    /// Bytes of an entry, which is the beginning of the longest one.
+    entry: usize,
+}
+
+/// `fi_cq_open`.
+pub unsafe extern "C" fn cq_open(
+    dom: *mut FidDomain,
+    attr: *mut CqAttr,
+    cq: *mut *mut FidCq,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the contract of C's callers.
+    unsafe {
+        let (format, wait) = attr.as_ref().map_or((0, 0), |attr| (attr.format, attr.wait_obj));
+        if !WAITS.contains(&wait) {
+            return code(Err(Error::NO_SYSTEM));
+        }
+        let entry = match format {
+            // `FI_CQ_FORMAT_UNSPEC`: the provider's choice.
+            0 | 4 => 48,
+            1 => 8,
+            2 => 24,
+            3 => 40,
+            _ => return code(Err(Error::INVALID)),
+        };
+        if let Some(attr) = attr.as_mut() {
+            attr.format = if format == 0 { 4 } else { format };
+        }
+        let inner = Arc::clone(&of::<Dom>(dom).inner);
+        let at = domain::insert(&mut inner.enter().common.queues, Queue::default());
+        let fid = Fid { class: class::CQ, context, ops: &OPS };
+        hand_out(Cq { fid: FidCq { fid, ops: &CQ }, inner, at, entry }, cq);
+    }
+    0
+}
+
+unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
+    // SAFETY: the contract of C's callers.
+    let cq = unsafe { of::<Cq>(fid) };
+    {
+        let mut state = cq.inner.enter();
+        if state.queue(cq.at).is_ok_and(|queue| queue.is_used()) {
+            return code(Err(Error::BUSY));
+        }
+        state.common.queues[cq.at] = None;
+    }
+    // SAFETY: as above.
+    drop(unsafe { take_back::<Cq>(fid) });
+    0
+}
+
+impl Cq {
+    /// Reads up to `count` entries; has progress made if there is none.
+    ///
+    /// # Safety
+    /// There is room for so many entries, and sources if it is not null.
+    #[inline]
+    unsafe fn read(&self, to: *mut u8, count: usize, sources: *mut u64) -> isize {
+        let mut state = self.inner.enter();
+        match state.queue(self.at) {
+            Ok(queue) if queue.is_empty() => state.progress_of_queue(self.at),
+            Ok(_) => {}
+            Err(error) => return long_code(Err(error)),
+        }
+        let Ok(queue) = state.queue(self.at) else { return long_code(Err(Error::INVALID)) };
+        let mut n = 0;
+        while n < count {
+            // SAFETY: the caller's contract; entries have whole words.
+            let entry = unsafe { to.add(n * self.entry).cast::<u64>() };
+            let taken = if self.entry == 8 * WORDS {
+                // SAFETY: as above.
+                queue.take(|i, word| unsafe { entry.add(i).write(word) })
+            } else {
+                queue.take(|i, word| {
+                    if i < self.entry / 8 {
+                        // SAFETY: as above.
+                        unsafe { entry.add(i).write(word) };
+                    }
+                })
+            };
+            match taken {
+                Ok(source) => {
+                    if !sources.is_null() {
+                        // SAFETY: as above.
+                        unsafe { *sources.add(n) = source };
+                    }
+                    n += 1;
+                }
+                Err(_) if n > 0 => break,
+                Err(error) => return long_code(Err(error)),
+            }
+        }
+        n as isize
+    }
+
+    /// Likewise, until there is an entry, for so many milliseconds at most.
+    ///
+    /// # Safety
+    /// As for [`Cq::read`].
+    unsafe fn wait(&self, to: *mut u8, count: usize, sources: *mut u64, timeout: c_int) -> isize {
+        let mut wait = Wait::new(timeout);
+        loop {
+            // SAFETY: the caller's contract.
+            let n = unsafe { self.read(to, count, sources) };
+            if n != -(libc::EAGAIN as isize) {
+                return n;
+            }
+            if self.inner.enter().queue(self.at).is_ok_and(Queue::take_signal) || !wait.go_on() {
+                return n;
+            }
+        }
+    }
+}
+
+#[inline]
+fn entry_of(completion: &Completion) -> CqEntry {
+    CqEntry {
+        op_context: completion.context as *mut c_void,
+        flags: completion.flags,
+        len: completion.len,
+        buf: completion.buffer as *mut c_void,
+        data: completion.data,
+        tag: completion.tag,
+    }
+}
+
+/// Whether a thread may sleep until its descriptor is readable.
+///
+/// # Safety
+/// A completion queue's.
+pub(crate) unsafe fn may_sleep(fid: *mut Fid) -> bool {
+    // SAFETY: the caller's contract.
+    let cq = unsafe { of::<Cq>(fid) };
+    cq.inner.enter().queue(cq.at).is_ok_and(|queue| queue.is_empty())
+}
+
+unsafe extern "C" fn read(cq: *mut FidCq, to: *mut c_void, count: usize) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe { of::<Cq>(cq).read(to.cast(), count, core::ptr::null_mut()) }
+}
+
+unsafe extern "C" fn readfrom(
+    cq: *mut FidCq,
+    to: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe { of::<Cq>(cq).read(to.cast(), count, sources) }
+}
+
+unsafe extern "C" fn sread(
+    cq: *mut FidCq,
+    to: *mut c_void,
+    count: usize,
+    _: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe { of::<Cq>(cq).wait(to.cast(), count, core::ptr::null_mut(), timeout) }
+}
+
+unsafe extern "C" fn sreadfrom(
+    cq: *mut FidCq,
+    to: *mut c_void,
+    count: usize,
+    sources: *mut u64,
+    _: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe { of::<Cq>(cq).wait(to.cast(), count, sources, timeout) }
+}
+
+unsafe extern "C" fn readerr(cq: *mut FidCq, to: *mut CqErrEntry, _: u64) -> isize {
+    // SAFETY: the contract of C's callers.
+    let cq = unsafe { of::<Cq>(cq) };
+    let failure = cq.inner.enter().queue(cq.at).map(Queue::take_failure);
+    let Ok(Some(failure)) = failure else { return long_code(Err(Error::AGAIN)) };
+    let CqEntry { op_context, flags, len, buf, data, tag } = entry_of(&failure.completion);
+    let (err, olen) = (failure.error.0, failure.excess);
+    // SAFETY: as above. A program of before 1.5 has room for all but the last word, which is not written.
+    unsafe {
+        let to = &mut *to;
+        (to.op_context, to.flags, to.len, to.buf) = (op_context, flags, len, buf);
+        (to.data, to.tag, to.olen, to.err, to.prov_errno) = (data, tag, olen, err, err);
+        to.err_data = core::ptr::null_mut();
+    }
+    1
+}
+
+unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
+    // SAFETY: the contract of C's callers.
+    let cq = unsafe { of::<Cq>(cq) };
+    code(cq.inner.enter().queue(cq.at).map(Queue::signal))
+}
+
+unsafe extern "C" fn text(
+    _: *mut FidCq,
+    number: c_int,
+    _: *const c_void,
+    to: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    // SAFETY: the contract of C's callers.
+    unsafe { strerror(number, to, len) }
+}

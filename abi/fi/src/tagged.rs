@@ -1,0 +1,157 @@
+//! Messages with tags.
+
+use crate::ep::{Ep, Message, Wanted, pieces};
+use crate::object::of;
+use crate::types::{FidEp, MsgTagged, OpsTagged};
+use core::ffi::c_void;
+use sovia_fi::flag;
+use sovia_fi::memory::Piece;
+
+pub(crate) static TAGGED: OpsTagged = OpsTagged {
+    size: size_of::<OpsTagged>(),
+    recv,
+    recvv,
+    recvmsg,
+    send,
+    sendv,
+    sendmsg,
+    inject,
+    senddata,
+    injectdata,
+};
+
+type Desc = *mut c_void;
+
+fn message(to: u64, tag: u64, data: Option<u64>, context: *mut c_void) -> Message {
+    Message { to, tag: Some(tag), data, context }
+}
+
+unsafe extern "C" fn recv(
+    ep: *mut FidEp,
+    to: *mut c_void,
+    len: usize,
+    _: Desc,
+    source: u64,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    let wanted = Wanted { source, tag: Some((tag, ignore)), context };
+    // SAFETY: the contract of C's callers.
+    unsafe {
+        let ep = of::<Ep>(ep);
+        ep.receive(&[Piece { address: to.addr(), len }], wanted, ep.rx_flags)
+    }
+}
+
+unsafe extern "C" fn recvv(
+    ep: *mut FidEp,
+    list: *const Piece,
+    _: *mut Desc,
+    count: usize,
+    source: u64,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    let wanted = Wanted { source, tag: Some((tag, ignore)), context };
+    // SAFETY: the contract of C's callers.
+    unsafe {
+        let ep = of::<Ep>(ep);
+        ep.receive(pieces(list, count), wanted, ep.rx_flags)
+    }
+}
+
+unsafe extern "C" fn recvmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe {
+        let msg = &*msg;
+        let tag = Some((msg.tag, msg.ignore));
+        let wanted = Wanted { source: msg.addr, tag, context: msg.context };
+        of::<Ep>(ep).receive(pieces(msg.msg_iov, msg.iov_count), wanted, flags)
+    }
+}
+
+unsafe extern "C" fn send(
+    ep: *mut FidEp,
+    from: *const c_void,
+    len: usize,
+    _: Desc,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe {
+        let ep = of::<Ep>(ep);
+        let piece = Piece { address: from.addr(), len };
+        ep.send(&[piece], message(to, tag, None, context), ep.tx_flags)
+    }
+}
+
+unsafe extern "C" fn sendv(
+    ep: *mut FidEp,
+    list: *const Piece,
+    _: *mut Desc,
+    count: usize,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe {
+        let ep = of::<Ep>(ep);
+        ep.send(pieces(list, count), message(to, tag, None, context), ep.tx_flags)
+    }
+}
+
+unsafe extern "C" fn sendmsg(ep: *mut FidEp, msg: *const MsgTagged, flags: u64) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe {
+        let msg = &*msg;
+        let data = (flags & flag::REMOTE_CQ_DATA != 0).then_some(msg.data);
+        let pieces = pieces(msg.msg_iov, msg.iov_count);
+        of::<Ep>(ep).send(pieces, message(msg.addr, msg.tag, data, msg.context), flags)
+    }
+}
+
+unsafe extern "C" fn inject(
+    ep: *mut FidEp,
+    from: *const c_void,
+    len: usize,
+    to: u64,
+    tag: u64,
+) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe { of::<Ep>(ep).inject(from, len, message(to, tag, None, core::ptr::null_mut())) }
+}
+
+unsafe extern "C" fn senddata(
+    ep: *mut FidEp,
+    from: *const c_void,
+    len: usize,
+    _: Desc,
+    data: u64,
+    to: u64,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe {
+        let ep = of::<Ep>(ep);
+        let piece = Piece { address: from.addr(), len };
+        ep.send(&[piece], message(to, tag, Some(data), context), ep.tx_flags)
+    }
+}
+
+unsafe extern "C" fn injectdata(
+    ep: *mut FidEp,
+    from: *const c_void,
+    len: usize,
+    data: u64,
+    to: u64,
+    tag: u64,
+) -> isize {
+    // SAFETY: the contract of C's callers.
+    unsafe { of::<Ep>(ep).inject(from, len, message(to, tag, Some(data), core::ptr::null_mut())) }
+}

@@ -1,0 +1,21 @@
+//! From the structures up to the provider.
+
+/// The modules at the crate's root, lowest layer first.
+const LAYERS: &[&[&str]] = &[
+    &["types", "wait"],
+    &["object"],
+    &["info"],
+    &["av", "cntr", "cq", "eq"],
+    &["ep", "mr"],
+    &["atomic", "msg", "rma", "tagged"],
+    &["endpoint"],
+    &["domain"],
+    &["fabric"],
+    &["provider"],
+];
+
+#[test]
+fn each_module_imports_only_what_is_below_it() {
+    let known = [("tagged", "ep"), ("fabric", "domain")];
+    sovia_layers::check(env!("CARGO_MANIFEST_DIR"), LAYERS, &known);
+}

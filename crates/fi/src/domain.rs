@@ -1,0 +1,184 @@
+//! Domains: endpoints and what they share, under one lock, or under the program's promise that none is needed.
+
+use crate::completion::{Counter, Queue};
+use crate::endpoint::{Common, Endpoint};
+use crate::error::Error;
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A domain.
+#[derive(Debug)]
+pub struct Domain {
+    /// `None` if the program lets one thread at a time call.
+    lock: Option<Mutex<()>>,
+    state: UnsafeCell<State>,
+}
+
+// SAFETY: `state` is reached only by `enter`, which excludes other threads or passes that duty on.
+unsafe impl Sync for Domain {}
+// SAFETY: nothing in it belongs to a thread; memory that programs have lent is theirs to share.
+unsafe impl Send for Domain {}
+
+/// All that is in a domain.
+#[derive(Debug, Default)]
+pub struct State {
+    /// Its endpoints.
+    pub endpoints: Vec<Option<Box<Endpoint>>>,
+    /// What they share.
+    pub common: Common,
+}
+
+/// The right to use a domain.
+#[derive(Debug)]
+pub struct Entered<'a> {
+    state: &'a mut State,
+    _lock: Option<MutexGuard<'a, ()>>,
+}
+
+impl Domain {
+    /// A domain that any threads may use at the same time.
+    pub fn shared() -> Domain {
+        Domain { lock: Some(Mutex::new(())), state: UnsafeCell::default() }
+    }
+
+    /// A domain without a lock.
+    ///
+    /// # Safety
+    /// Threads that call [`Domain::enter`] exclude each other until they have dropped what it returns.
+    pub unsafe fn exclusive() -> Domain {
+        Domain { lock: None, state: UnsafeCell::default() }
+    }
+
+    /// Waits until no other thread is in it.
+    #[inline(always)]
+    pub fn enter(&self) -> Entered<'_> {
+        let lock =
+            self.lock.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: the lock excludes other threads, or those of an exclusive domain exclude each other; no function of
+        // this crate calls the program, so no thread is in it twice.
+        Entered { state: unsafe { &mut *self.state.get() }, _lock: lock }
+    }
+}
+
+impl Deref for Entered<'_> {
+    type Target = State;
+    #[inline]
+    fn deref(&self) -> &State {
+        self.state
+    }
+}
+
+impl DerefMut for Entered<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        self.state
+    }
+}
+
+/// Puts a thing in the first free place.
+pub fn insert<T>(into: &mut Vec<Option<T>>, value: T) -> usize {
+    match into.iter().position(Option::is_none) {
+        Some(at) => {
+            into[at] = Some(value);
+            at
+        }
+        None => {
+            into.push(Some(value));
+            into.len() - 1
+        }
+    }
+}
+
+impl State {
+    /// The endpoint of that number and what all share.
+    ///
+    /// # Errors
+    /// [`Error::BAD_STATE`] if it has not been enabled, or is closed.
+    #[inline(always)]
+    pub fn endpoint(&mut self, at: usize) -> Result<(&mut Endpoint, &mut Common), Error> {
+        let endpoint = self.endpoints.get_mut(at).and_then(Option::as_mut);
+        Ok((endpoint.ok_or(Error::BAD_STATE)?, &mut self.common))
+    }
+
+    /// A queue of that number.
+    ///
+    /// # Errors
+    /// [`Error::INVALID`] if there is none.
+    #[inline]
+    pub fn queue(&mut self, at: usize) -> Result<&mut Queue, Error> {
+        self.common.queues.get_mut(at).and_then(Option::as_mut).ok_or(Error::INVALID)
+    }
+
+    /// A counter of that number.
+    ///
+    /// # Errors
+    /// [`Error::INVALID`] if there is none.
+    pub fn counter(&mut self, at: usize) -> Result<&mut Counter, Error> {
+        self.common.counters.get_mut(at).and_then(Option::as_mut).ok_or(Error::INVALID)
+    }
+
+    /// Has an endpoint's queues and counters drive it, and its address vector know of it.
+    pub fn drive(&mut self, at: usize, queues: &[usize], counters: &[usize], vector: usize) {
+        let add = |list: &mut Vec<usize>| {
+            if !list.contains(&at) {
+                list.push(at);
+            }
+        };
+        for queue in queues {
+            if let Some(queue) = self.common.queues.get_mut(*queue).and_then(Option::as_mut) {
+                add(&mut queue.endpoints);
+            }
+        }
+        for counter in counters {
+            if let Some(counter) = self.common.counters.get_mut(*counter).and_then(Option::as_mut) {
+                add(&mut counter.endpoints);
+            }
+        }
+        if let Some(vector) = self.common.vectors.get_mut(vector).and_then(Option::as_mut) {
+            add(&mut vector.endpoints);
+        }
+    }
+
+    /// Closes an endpoint.
+    pub fn close(&mut self, at: usize) {
+        if let Some(place) = self.endpoints.get_mut(at) {
+            *place = None;
+        }
+        let common = &mut self.common;
+        let queues = common.queues.iter_mut().flatten().map(|queue| &mut queue.endpoints);
+        let counters = common.counters.iter_mut().flatten().map(|counter| &mut counter.endpoints);
+        let vectors = common.vectors.iter_mut().flatten().map(|vector| &mut vector.endpoints);
+        queues.chain(counters).chain(vectors).for_each(|list| list.retain(|its| *its != at));
+    }
+
+    /// Has the endpoints of a queue make progress.
+    #[inline]
+    pub fn progress_of_queue(&mut self, at: usize) {
+        let mut i = 0;
+        while let Some(queue) = self.common.queues.get(at).and_then(Option::as_ref)
+            && let Some(&endpoint) = queue.endpoints.get(i)
+        {
+            self.progress(endpoint);
+            i += 1;
+        }
+    }
+
+    /// Has the endpoints of a counter make progress.
+    pub fn progress_of_counter(&mut self, at: usize) {
+        let mut i = 0;
+        while let Some(counter) = self.common.counters.get(at).and_then(Option::as_ref)
+            && let Some(&endpoint) = counter.endpoints.get(i)
+        {
+            self.progress(endpoint);
+            i += 1;
+        }
+    }
+
+    #[inline]
+    fn progress(&mut self, endpoint: usize) {
+        if let Some(endpoint) = self.endpoints.get_mut(endpoint).and_then(Option::as_mut) {
+            endpoint.progress(&mut self.common);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Peers: other endpoints, and this one as its own neighbour.
+
+use super::{Common, Endpoint, Inlet, NO_PEER};
+use crate::address::Address;
+use crate::completion::{Completion, Failure};
+use crate::error::Error;
+use crate::flag;
+use crate::memory::OtherMemory;
+use crate::shm::{Damaged, Head, Link, Load, News, Station, Writer};
+use std::collections::VecDeque;
+
+/// What is known of a peer.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) address: Address,
+    /// Its number in the address vector, for what has to be told.
+    pub(super) number: u64,
+    pub(super) outlet: Option<Outlet>,
+    /// The connections, ours and its own.
+    links: [Option<Link>; 2],
+    /// Its memory, once it is known which process it is.
+    pub(super) memory: Option<OtherMemory>,
+    /// What waits for room.
+    pub(super) answers: VecDeque<Answer>,
+    pub(super) pushes: VecDeque<super::push::Push>,
+    /// Whether it is in the list of those to which something is to be sent.
+    pub(super) is_stuck: bool,
+    pub(super) is_gone: bool,
+}
+
+/// How messages go to a peer. Each transport is a variant.
+#[derive(Debug)]
+pub(super) enum Outlet {
+    /// By a segment.
+    Shm(Writer),
+}
+
+impl Outlet {
+    #[inline(always)]
+    fn expect_more(&self) {
+        match self {
+            Outlet::Shm(writer) => writer.expect_more(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn send(&mut self, head: Head, load: Load<'_>) -> Result<bool, Damaged> {
+        match self {
+            Outlet::Shm(writer) => writer.send(head, load),
+        }
+    }
+}
+
+/// An answer that waits for room.
+#[derive(Debug)]
+pub(super) struct Answer {
+    head: Head,
+    words: Vec<u64>,
+}
+
+/// Answers that may wait for one peer: more than an honest one asks for before it reads any.
+const ANSWERS_MAX: usize = 1 << 20;
+
+impl Endpoint {
+    /// The peer of that number in the address vector.
+    #[inline(always)]
+    pub(super) fn peer_of(&mut self, common: &Common, number: u64) -> Result<u32, Error> {
+        match self.by_number.get(number as usize) {
+            Some(&peer) if peer != NO_PEER => Ok(peer),
+            _ => self.find_peer(common, number),
+        }
+    }
+
+    #[cold]
+    fn find_peer(&mut self, common: &Common, number: u64) -> Result<u32, Error> {
+        let vector = self.bindings.vector.ok_or(Error::NO_AV)?;
+        let vector = common.vectors.get(vector).and_then(Option::as_ref).ok_or(Error::NO_AV)?;
+        let address = vector.get(number).ok_or(Error::INVALID)?;
+        let peer = self.intern(address, Some(number));
+        let at = number as usize;
+        if self.by_number.len() <= at {
+            self.by_number.resize(at + 1, NO_PEER);
+        }
+        self.by_number[at] = peer;
+        Ok(peer)
+    }
+
+    /// Forgets what it knows of a number of the address vector.
+    pub fn forget(&mut self, number: u64) {
+        let Some(peer) = self.by_number.get_mut(number as usize) else { return };
+        let known = core::mem::replace(peer, NO_PEER);
+        if let Some(peer) = self.peers.get_mut(known as usize).filter(|peer| peer.number == number)
+        {
+            peer.number = flag::ADDRESS_NONE;
+        }
+    }
+
+    /// Tells a peer's number that it has got just now.
+    pub fn note(&mut self, address: &Address, number: u64) {
+        if let Some(&peer) = self.by_address.get(address) {
+            let known = &mut self.peers[peer as usize].number;
+            *known = (*known).min(number);
+        }
+    }
+
+    fn intern(&mut self, address: Address, number: Option<u64>) -> u32 {
+        let peers = &mut self.peers;
+        let peer = *self.by_address.entry(address).or_insert_with(|| {
+            peers.push(Peer {
+                address,
+                number: flag::ADDRESS_NONE,
+                outlet: None,
+                links: [None, None],
+                memory: None,
+                answers: VecDeque::new(),
+                pushes: VecDeque::new(),
+                is_stuck: false,
+                is_gone: false,
+            });
+            peers.len() as u32 - 1
+        });
+        if let Some(number) = number {
+            let known = &mut self.peers[peer as usize].number;
+            *known = (*known).min(number);
+        }
+        peer
+    }
+
+    /// Sends to a peer, which is connected to if it has not been; false if there is no room now.
+    #[inline(always)]
+    pub(super) fn put(&mut self, peer: u32, head: Head, load: Load<'_>) -> Result<bool, Error> {
+        let its = &mut self.peers[peer as usize];
+        if let Some(outlet) = &mut its.outlet
+            && !its.is_stuck
+        {
+            // One after the other, without a look at what has arrived.
+            if core::mem::replace(&mut self.sent_at, self.looks) == self.looks {
+                outlet.expect_more();
+            }
+            return outlet.send(head, load).map_err(|Damaged(_)| Error::DAMAGED);
+        }
+        self.put_slowly(peer, head, load)
+    }
+
+    #[cold]
+    fn put_slowly(&mut self, peer: u32, head: Head, load: Load<'_>) -> Result<bool, Error> {
+        let its = &mut self.peers[peer as usize];
+        if its.is_gone {
+            return Err(Error::GONE);
+        }
+        if its.outlet.is_none() && !self.open(peer)? {
+            return Ok(false);
+        }
+        let its = &mut self.peers[peer as usize];
+        // What waits goes first.
+        if !its.flush()? {
+            return Ok(false);
+        }
+        let Some(outlet) = &mut its.outlet else { return Err(Error::UNREACHABLE) };
+        outlet.send(head, load).map_err(|Damaged(_)| Error::DAMAGED)
+    }
+
+    /// Connects to a peer; false if that is not possible now.
+    pub(super) fn open(&mut self, peer: u32) -> Result<bool, Error> {
+        let its = &mut self.peers[peer as usize];
+        if !its.address.is_near() {
+            return Err(Error::UNREACHABLE);
+        }
+        let (writer, link) = match self.station.connect(&its.address, peer) {
+            Err(Error::AGAIN) => return Ok(false),
+            connected => connected?,
+        };
+        if its.memory.is_none() {
+            its.memory = Some(link.memory()?);
+        }
+        its.outlet = Some(Outlet::Shm(writer));
+        its.links[0] = Some(link);
+        Ok(true)
+    }
+
+    /// Sends an answer, now or as soon as there is room.
+    pub(super) fn answer(&mut self, peer: u32, head: Head, words: &[u64]) {
+        match self.put(peer, head, Load { words, buffer: None }) {
+            Ok(true) => {}
+            Ok(false) => {
+                let its = &mut self.peers[peer as usize];
+                if its.answers.len() < ANSWERS_MAX {
+                    its.answers.push_back(Answer { head, words: words.to_vec() });
+                    self.is_stuck(peer);
+                } else {
+                    its.is_gone = true;
+                }
+            }
+            // Whatever it waits for, it waits in vain: it is gone, or sees that we have given up.
+            Err(_) => self.peers[peer as usize].links[1] = None,
+        }
+    }
+
+    /// Has something for the peer sent when there is room.
+    pub(super) fn is_stuck(&mut self, peer: u32) {
+        let its = &mut self.peers[peer as usize];
+        if !core::mem::replace(&mut its.is_stuck, true) {
+            self.stuck.push(peer);
+        }
+    }
+
+    /// Looks whether peers have connected or ended.
+    #[cold]
+    pub(super) fn look_around(&mut self, common: &mut Common) {
+        let mut news = Vec::new();
+        self.station.poll(|_: &Station, it| news.push(it));
+        for it in news {
+            match it {
+                News::Sender(address, reader, socket) => {
+                    let number = self.number_of(common, &address);
+                    let peer = self.intern(address, number);
+                    let its = &mut self.peers[peer as usize];
+                    // An honest peer connects once.
+                    if its.is_gone || its.links[1].is_some() {
+                        continue;
+                    }
+                    let Ok(link) = self.station.link(socket, peer) else { continue };
+                    if its.memory.is_none() {
+                        its.memory = link.memory().ok();
+                    }
+                    its.links[1] = Some(link);
+                    self.inlets.push(Inlet { peer, reader });
+                }
+                News::Peer(peer) => {
+                    let its = &self.peers[peer as usize];
+                    if its.links.iter().flatten().any(Link::has_ended) {
+                        self.lose(common, peer, Error::GONE);
+                    }
+                }
+            }
+        }
+    }
+
+    fn number_of(&self, common: &Common, address: &Address) -> Option<u64> {
+        common.vectors.get(self.bindings.vector?)?.as_ref()?.number_of(address)
+    }
+
+    /// Gives a peer up. What it has sent completely is received, whatever needs it fails.
+    pub(super) fn lose(&mut self, common: &mut Common, peer: u32, error: Error) {
+        if error == Error::GONE {
+            self.read_all(common, peer);
+        }
+        let its = &mut self.peers[peer as usize];
+        if core::mem::replace(&mut its.is_gone, true) && its.links.iter().all(Option::is_none) {
+            return;
+        }
+        its.outlet = None;
+        its.links = [None, None];
+        its.memory = None;
+        its.answers.clear();
+        its.pushes.clear();
+        self.inlets.retain(|inlet| inlet.peer != peer);
+        for id in self.operations.ids(|operation| operation.peer == peer) {
+            self.end(common, peer, id, Err(error));
+        }
+        // Receives from this peer alone would wait for ever.
+        for tagged in [true, false] {
+            let matcher = if tagged { &mut self.tagged } else { &mut self.plain };
+            let mut lost = Vec::new();
+            while let Some(receive) = matcher.cancel(|pattern, _| pattern.source == Some(peer)) {
+                lost.push(receive);
+            }
+            for receive in lost {
+                let completion = Completion { context: receive.context, ..receive.blank(tagged) };
+                let failure = Failure { completion, excess: 0, error };
+                self.fail(common, super::Count::Receive, failure);
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// Sends answers that wait; whether that was all of them.
+    pub(super) fn flush(&mut self) -> Result<bool, Error> {
+        let Some(outlet) = &mut self.outlet else { return Ok(false) };
+        while let Some(answer) = self.answers.front() {
+            let load = Load { words: &answer.words, buffer: None };
+            if !outlet.send(answer.head, load).map_err(|Damaged(_)| Error::DAMAGED)? {
+                return Ok(false);
+            }
+            self.answers.pop_front();
+        }
+        Ok(true)
+    }
+}

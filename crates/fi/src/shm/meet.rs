@@ -1,0 +1,189 @@
+//! How two endpoints meet: the one that sends connects to the abstract name of the other and hands it a segment. It may
+//! write there at once.
+//!
+//! The connection stays as long as both live. That it ends, or that the other process does, is the news that the peer
+//! is gone.
+
+use super::reader::Reader;
+use super::segment::Segment;
+use super::writer::Writer;
+use crate::address::{ADDRESS_LEN, Address};
+use crate::error::Error;
+use crate::memory::OtherMemory;
+use sovia_sys::seqpacket::{Listener, Packets};
+use sovia_sys::{Errno, Fd, call, poll};
+
+/// What the first message begins with; the last byte counts incompatible versions.
+const HELLO: [u8; 8] = *b"SoviaFi\x01";
+const HELLO_LEN: usize = HELLO.len() + 2 * ADDRESS_LEN;
+const LISTENER: u64 = 0;
+/// Of what is watched for an arrival.
+const ARRIVAL: u64 = 1 << 32;
+/// Of what is watched for a peer.
+const PEER: u64 = 2 << 32;
+/// Connections that have not said yet what they are. With one more the first is turned away.
+const ARRIVALS_MAX: usize = 128;
+
+/// Where an endpoint waits for its peers.
+#[derive(Debug)]
+pub(crate) struct Station {
+    address: Address,
+    user: u32,
+    listener: Listener,
+    epoll: Fd,
+    arrivals: Vec<(u32, Packets)>,
+    arrived: u32,
+}
+
+/// A connection with a peer's process.
+#[derive(Debug)]
+pub(crate) struct Link {
+    socket: Packets,
+    process: Fd,
+    epoll: i32,
+}
+
+/// What a station has to tell.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// An endpoint sends from now on.
+    Sender(Address, Reader, Packets),
+    /// The peer of that number may be gone.
+    Peer(u32),
+}
+
+impl Station {
+    pub(crate) fn new(address: Address) -> Result<Station, Error> {
+        let listener = Listener::bind(&address.name())?;
+        let epoll = Fd::make(poll::epoll_create)?;
+        watch(epoll.raw(), listener.raw(), LISTENER)?;
+        let user = call::geteuid();
+        Ok(Station { address, user, listener, epoll, arrivals: Vec::new(), arrived: 0 })
+    }
+
+    /// A descriptor that is readable when there is news.
+    pub(crate) fn raw(&self) -> i32 {
+        self.epoll.raw()
+    }
+
+    /// Connects to an endpoint of this host, as the peer of that number.
+    pub(crate) fn connect(&self, to: &Address, peer: u32) -> Result<(Writer, Link), Error> {
+        let socket = Packets::connect(&to.name()).map_err(|errno| match errno {
+            Errno::ECONNREFUSED | Errno::ENOENT => Error::UNREACHABLE,
+            errno => errno.into(),
+        })?;
+        if socket.peer()?.1 != self.user {
+            return Err(Error::ACCESS);
+        }
+        let (segment, fd) = Segment::create()?;
+        let mut hello = [0; HELLO_LEN];
+        let (magic, addresses) = hello.split_at_mut(HELLO.len());
+        magic.copy_from_slice(&HELLO);
+        addresses[..ADDRESS_LEN].copy_from_slice(self.address.bytes());
+        addresses[ADDRESS_LEN..].copy_from_slice(to.bytes());
+        socket.send(&hello, &[fd.raw()])?;
+        Ok((Writer::new(segment), self.link(socket, peer)?))
+    }
+
+    /// Watches a connection with the peer of that number.
+    pub(crate) fn link(&self, socket: Packets, peer: u32) -> Result<Link, Error> {
+        let process = socket.peer_process()?;
+        let epoll = self.epoll.raw();
+        watch(epoll, socket.raw(), PEER | u64::from(peer))?;
+        // From here on dropping it takes both off the list.
+        let link = Link { socket, process, epoll };
+        watch(epoll, link.process.raw(), PEER | u64::from(peer))?;
+        Ok(link)
+    }
+
+    /// Passes what has happened to `tell`; never blocks.
+    pub(crate) fn poll(&mut self, mut tell: impl FnMut(&Station, News)) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
+        let n = poll::epoll_wait(self.epoll.raw(), &mut events, Some(0), None).unwrap_or(0);
+        for event in &events[..n] {
+            let what = event.u64;
+            match what >> 32 << 32 {
+                LISTENER => self.accept(),
+                ARRIVAL => {
+                    if let Some(news) = self.hear(what as u32) {
+                        tell(self, news);
+                    }
+                }
+                _ => tell(self, News::Peer(what as u32)),
+            }
+        }
+    }
+
+    /// Takes the next connection in. One of another user is turned away.
+    fn accept(&mut self) {
+        let Ok(socket) = self.listener.accept() else { return };
+        if socket.peer().is_ok_and(|(_, user)| user == self.user) {
+            self.arrived = self.arrived.wrapping_add(1);
+            if watch(self.epoll.raw(), socket.raw(), ARRIVAL | u64::from(self.arrived)).is_err() {
+                return;
+            }
+            if self.arrivals.len() == ARRIVALS_MAX {
+                self.take_arrival(0);
+            }
+            self.arrivals.push((self.arrived, socket));
+        }
+    }
+
+    fn take_arrival(&mut self, at: usize) -> Packets {
+        let (_, socket) = self.arrivals.remove(at);
+        forget(self.epoll.raw(), socket.raw());
+        socket
+    }
+
+    /// What a connection says of itself.
+    fn hear(&mut self, number: u32) -> Option<News> {
+        let at = self.arrivals.iter().position(|(its, _)| *its == number)?;
+        let mut hello = [0; HELLO_LEN + 1];
+        let received = match self.arrivals[at].1.receive(&mut hello) {
+            Err(Errno::EAGAIN | Errno::EINTR) => return None,
+            received => received,
+        };
+        let socket = self.take_arrival(at);
+        let received = received.ok().filter(|received| received.len == HELLO_LEN)?;
+        let addresses = hello[..HELLO_LEN].strip_prefix(&HELLO)?;
+        let (from, to) = addresses.split_at(ADDRESS_LEN);
+        if to != self.address.bytes() {
+            return None;
+        }
+        let segment = Segment::attach(received.fds.first()?)?;
+        Some(News::Sender(Address::read(from)?, Reader::new(segment), socket))
+    }
+}
+
+impl Link {
+    /// Whether the connection, or the other process, has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        let ended = |fd, events| poll::probe(fd, events) != 0;
+        ended(self.socket.raw(), libc::POLLRDHUP) || ended(self.process.raw(), libc::POLLIN)
+    }
+
+    /// The memory of the other process.
+    pub(crate) fn memory(&self) -> Result<OtherMemory, Error> {
+        let pid = self.socket.peer()?.0;
+        Ok(OtherMemory::new(pid, Fd::duplicate(self.process.raw(), 3)?))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // A forked child may have copies, by which the kernel would go on watching.
+        forget(self.epoll, self.socket.raw());
+        forget(self.epoll, self.process.raw());
+        self.socket.shutdown();
+    }
+}
+
+fn watch(epoll: i32, fd: i32, what: u64) -> Result<(), Error> {
+    let events = (libc::EPOLLIN | libc::EPOLLRDHUP) as u32;
+    Ok(poll::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, events, what)?)
+}
+
+fn forget(epoll: i32, fd: i32) {
+    // It may not be watched any more.
+    let _ = poll::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+}

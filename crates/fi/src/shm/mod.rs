@@ -1,0 +1,27 @@
+//! The transport between processes of one host: a segment for each direction of a pair of endpoints.
+//!
+//! Each segment has one writer and one reader, so two endpoints that send to each other for the first time at the same
+//! moment need not agree on anything. What a process reads in a segment is checked before it is used: a peer that
+//! writes nonsense loses its connection ([`Damaged`]) and harms nothing else.
+
+mod meet;
+mod reader;
+mod segment;
+mod writer;
+
+pub(crate) use meet::{Link, News, Station};
+pub(crate) use reader::{Body, Reader};
+pub(crate) use segment::Head;
+pub(crate) use writer::{Load, WORDS_MAX, Writer};
+
+/// Bytes that one message may carry, words and all.
+pub(crate) const MESSAGE_MAX: usize = EAGER_MAX + 8 * WORDS_MAX;
+/// Bytes of the program's that one message may carry.
+pub(crate) const EAGER_MAX: usize = 16 << 10;
+
+/// There is something in a segment that no honest process can have written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Damaged(pub(crate) &'static str);
+
+#[cfg(test)]
+mod tests;

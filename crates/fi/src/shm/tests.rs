@@ -1,0 +1,109 @@
+//! Both ends of a segment in one process, and what a hostile end writes.
+
+use super::reader::Reader;
+use super::segment::{INLINE, POOL, SLOTS, Segment, place};
+use super::writer::Writer;
+use super::{EAGER_MAX, Head, Load, MESSAGE_MAX};
+use crate::memory::{Buffer, Piece};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+fn ends() -> (Writer, Reader, Segment) {
+    let (segment, fd) = Segment::create().unwrap();
+    let reader = Reader::new(Segment::attach(&fd).unwrap());
+    (Writer::new(segment.clone()), reader, segment)
+}
+
+fn send(writer: &mut Writer, kind: u8, words: &[u64], bytes: &[u8]) -> bool {
+    let piece = Piece { address: bytes.as_ptr().addr(), len: bytes.len() };
+    // SAFETY: the bytes outlive the buffer.
+    let buffer = unsafe { Buffer::new(&[piece]) }.unwrap();
+    let head = Head { kind, len: 0, tag: 0, data: 0 };
+    writer.send(head, Load { words, buffer: Some((&buffer, 0, bytes.len())) }).unwrap()
+}
+
+fn receive(reader: &mut Reader) -> Option<(u8, Vec<u8>)> {
+    let (head, body) = reader.peek().unwrap()?;
+    let mut bytes = Vec::new();
+    body.append_to(0, &mut bytes);
+    reader.release(head);
+    Some((head.kind, bytes))
+}
+
+#[test]
+fn places_in_the_pool_are_one_piece_each() {
+    for from in (0..3 * POOL as u64).step_by(64 * 101) {
+        for len in [INLINE + 1, 64, 65, 4000, MESSAGE_MAX] {
+            let (start, end) = place(from, len);
+            assert!(start >= from && end >= start + len as u64);
+            assert_eq!(start / POOL as u64, (end - 1) / POOL as u64, "{from}, {len}");
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_takes_no_more_until_it_is_read() {
+    let (mut writer, mut reader, _) = ends();
+    for i in 0..SLOTS {
+        assert!(send(&mut writer, 1, &[u64::from(i)], &[]));
+    }
+    assert!(!send(&mut writer, 1, &[0], &[]));
+    for i in 0..SLOTS {
+        assert_eq!(receive(&mut reader), Some((1, u64::from(i).to_le_bytes().to_vec())));
+    }
+    assert!(send(&mut writer, 1, &[0], &[]));
+}
+
+#[test]
+fn numbers_that_were_not_given_out_are_damage() {
+    let (mut writer, mut reader, segment) = ends();
+    assert!(send(&mut writer, 1, &[1], &[]));
+    // The reader gives back what it has not got.
+    segment.credit().store(2, 0);
+    assert!(writer.has_room(MESSAGE_MAX * 100).is_err());
+    segment.credit().store(0, 1 << 40);
+    assert!(writer.has_room(MESSAGE_MAX * 100).is_err());
+    // The writer skips a number, or sends more than the longest.
+    assert!(receive(&mut reader).is_some());
+    segment.slot(1).publish(7, Head { kind: 1, ..Head::default() }, &[0; 5]);
+    assert!(reader.peek().is_err());
+    let long = Head { kind: 1, len: MESSAGE_MAX as u32 + 1, tag: 0, data: 0 };
+    segment.slot(1).publish(1, long, &[0; 5]);
+    assert!(reader.peek().is_err());
+}
+
+#[test]
+fn what_is_no_segment_is_not_mapped() {
+    let other = sovia_sys::mapping::sealed_memory(c"other", 4096).unwrap();
+    assert!(Segment::attach(&other).is_none());
+}
+
+proptest! {
+    /// Messages of any lengths, in a ring that is read at any pace, over several laps of it and of the pool.
+    #[test]
+    fn every_message_arrives_in_its_order(
+        steps in proptest::collection::vec((0usize..4, 0..EAGER_MAX, 0usize..8, 0usize..3), 1..400),
+    ) {
+        let (mut writer, mut reader, _) = ends();
+        let mut sent = VecDeque::new();
+        for (number, (kind, len, words, reads)) in steps.into_iter().enumerate() {
+            let len = [len % 8, len % INLINE, len % 300, len][kind];
+            let words = vec![number as u64 | 1 << 63; words];
+            let bytes: Vec<u8> = (0..len).map(|i| (number + i) as u8).collect();
+            if send(&mut writer, kind as u8, &words, &bytes) {
+                let mut all: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                all.extend(bytes);
+                sent.push_back((kind as u8, all));
+            } else {
+                prop_assert!(!sent.is_empty(), "no room in what is empty");
+            }
+            for _ in 0..reads {
+                prop_assert_eq!(receive(&mut reader), sent.pop_front());
+            }
+        }
+        while let Some(expected) = sent.pop_front() {
+            prop_assert_eq!(receive(&mut reader), Some(expected));
+        }
+        prop_assert_eq!(receive(&mut reader), None);
+    }
+}

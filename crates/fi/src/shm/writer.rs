@@ -1,0 +1,120 @@
+//! The writing end of a segment.
+
+use super::segment::{Head, INLINE, POOL, SLOTS, Segment, WORDS, place};
+use super::{Damaged, MESSAGE_MAX};
+use crate::memory::Buffer;
+
+/// What a message carries: a few words, and then a part of a buffer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load<'a> {
+    /// Words that come first; at most [`WORDS_MAX`].
+    pub(crate) words: &'a [u64],
+    /// The buffer, and which part of it.
+    pub(crate) buffer: Option<(&'a Buffer, usize, usize)>,
+}
+
+/// Words that may precede a message's buffer.
+pub(crate) const WORDS_MAX: usize = 12;
+
+impl Load<'_> {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        8 * self.words.len() + self.buffer.map_or(0, |(_, _, len)| len)
+    }
+}
+
+/// How far ahead of the next message its slot's line is fetched: beyond the one that the reader looks at.
+const AHEAD: u32 = 4;
+
+/// The writing end.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    segment: Segment,
+    /// The next message's number.
+    next: u32,
+    /// Messages that the reader has given back, as far as is known.
+    returned: u32,
+    /// Where the next message's bytes may begin in the pool.
+    pool: u64,
+    /// Up to where the reader has given the pool back, as far as is known.
+    released: u64,
+}
+
+impl Writer {
+    pub(super) fn new(segment: Segment) -> Writer {
+        Writer { segment, next: 0, returned: 0, pool: 0, released: 0 }
+    }
+
+    /// Whether there is room for a message of `len` bytes now.
+    ///
+    /// # Errors
+    /// [`Damaged`] if the reader has given back what it had not.
+    #[inline(always)]
+    pub(crate) fn has_room(&mut self, len: usize) -> Result<bool, Damaged> {
+        if self.fits(len) {
+            return Ok(true);
+        }
+        let (messages, pool) = self.segment.credit().load();
+        let known = self.returned;
+        if messages.wrapping_sub(known) > self.next.wrapping_sub(known)
+            || pool < self.released
+            || pool > self.pool
+        {
+            return Err(Damaged("more given back than was taken"));
+        }
+        (self.returned, self.released) = (messages, pool);
+        Ok(self.fits(len))
+    }
+
+    #[inline]
+    fn fits(&self, len: usize) -> bool {
+        let slot = self.next.wrapping_sub(self.returned) < SLOTS;
+        slot && (len <= INLINE || place(self.pool, len).1 - self.released <= POOL as u64)
+    }
+
+    /// More messages will follow soon: fetches the line that one of them will be in.
+    #[inline(always)]
+    pub(crate) fn expect_more(&self) {
+        let soon = self.next.wrapping_add(AHEAD);
+        if soon.wrapping_sub(self.returned) < SLOTS {
+            self.segment.slot(soon).will_be_written();
+        }
+    }
+
+    /// Sends a message if there is room; whether there was.
+    ///
+    /// # Errors
+    /// As for [`Writer::has_room`].
+    #[inline(always)]
+    pub(crate) fn send(&mut self, mut head: Head, load: Load<'_>) -> Result<bool, Damaged> {
+        let len = load.len();
+        debug_assert!(len <= MESSAGE_MAX && load.words.len() <= WORDS_MAX);
+        if !self.has_room(len)? {
+            return Ok(false);
+        }
+        head.len = len as u32;
+        let mut words = [0u64; WORDS];
+        if len <= INLINE {
+            let before = load.words.len();
+            words[..before].copy_from_slice(load.words);
+            if let Some((buffer, at, len)) = load.buffer {
+                // SAFETY: all of the message is no longer than the words.
+                unsafe { buffer.read_to(at, words[before..].as_mut_ptr().cast(), len) };
+            }
+        } else {
+            let (start, end) = place(self.pool, len);
+            let to = self.segment.pool(start);
+            // SAFETY: `place` says that so many bytes follow in the pool, and the reader has given them back.
+            unsafe {
+                to.cast::<u64>().copy_from_nonoverlapping(load.words.as_ptr(), load.words.len());
+                if let Some((buffer, at, len)) = load.buffer {
+                    buffer.read_to(at, to.add(8 * load.words.len()), len);
+                }
+            }
+            self.pool = end;
+        }
+        self.segment.slot(self.next).publish(self.next, head, &words);
+        self.next = self.next.wrapping_add(1);
+        Ok(true)
+    }
+}
