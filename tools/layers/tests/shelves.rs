@@ -24,7 +24,7 @@ const SHELVES: &[&[&str]] = &[
     &["sovia-agent", "sovia-lane", "sovia-control"],
     &["sovia-sockets"],
     // What programs call.
-    &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl"],
+    &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl", "sovia-emp-c"],
     &["sovia-cli"],
     &["sovia-tests", "sovia-layers"],
 ];

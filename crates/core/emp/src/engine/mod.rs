@@ -256,8 +256,8 @@ impl<A: Copy + PartialEq> Engine<A> {
                     engine.not_ready(io.now, at, id, is_early);
                 });
             }
-            Body::Go { sender, id } => {
-                self.with(io, sender, from, |engine, _, at| engine.go(at, id));
+            Body::Go { sender, tag } => {
+                self.with(io, sender, from, |engine, _, at| engine.go(at, tag));
             }
         }
     }
