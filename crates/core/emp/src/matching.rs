@@ -58,6 +58,10 @@ impl Matching {
         place.map(|place| self.receives.remove(place)).is_some()
     }
 
+    pub(crate) fn has_dropped(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
     /// Remembers whose message has found no receive.
     pub(crate) fn remember(&mut self, dropped: Dropped) {
         if self.dropped.len() < REMEMBERED && !self.dropped.contains(&dropped) {

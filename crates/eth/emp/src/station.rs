@@ -149,7 +149,7 @@ impl Station {
         pieces: &[Piece],
     ) -> Result<Handle, PostError> {
         let posted = self.shared.host().post_receive(&self.shared.array, from, tag, pieces);
-        posted.inspect(|_| self.shared.posted())
+        posted.inspect(|_| self.shared.posted_receive())
     }
 
     /// Descriptors that are free: a post takes one to four.

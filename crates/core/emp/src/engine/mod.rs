@@ -214,6 +214,8 @@ impl<A: Copy + PartialEq> Engine<A> {
     /// Takes a frame that has come from an address.
     pub fn frame(&mut self, io: &mut Io<'_, A>, address: &A, bytes: &[u8]) {
         self.counters.came += 1;
+        // A receive that was posted before the frame came is there before it.
+        self.take_posts(io);
         let Ok(Frame { to, from, body }) = Frame::parse(bytes, self.config.checksum) else {
             self.counters.malformed += 1;
             return;

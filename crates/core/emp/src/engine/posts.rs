@@ -12,6 +12,11 @@ impl<A: Copy + PartialEq> Engine<A> {
         !self.posts.is_empty(array)
     }
 
+    /// Whether a receive that is posted may be one that a peer waits for: otherwise it may be taken with the next frame.
+    pub fn misses_receives(&self) -> bool {
+        self.matching.has_dropped()
+    }
+
     pub(super) fn take_posts(&mut self, io: &mut Io<'_, A>) {
         while let Some(posted) = self.posts.next(io.array) {
             if posted.is_cancel {
