@@ -9,11 +9,11 @@
 
 mod between;
 mod charts;
-mod clock;
+pub(super) mod clock;
 mod compare;
 mod control;
-mod hosts;
-mod net;
+pub(super) mod hosts;
+pub(super) mod net;
 mod offloads;
 mod page;
 mod pair;
