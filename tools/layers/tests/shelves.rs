@@ -16,15 +16,17 @@ const SHELVES: &[&[&str]] = &[
         "sovia-link",
         "sovia-softnic",
         "sovia-tags",
+        "sovia-emp",
     ],
     // Providers: crates/shm, crates/sim, crates/eth
-    &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth"],
+    &["via-shm", "sovia-reflect", "via-sim", "sovia-scale", "sovia-port", "via-eth", "emp-eth"],
     // A NIC of any of them.
     &["sovia-nic"],
     &["sovia-agent", "sovia-lane", "sovia-fi", "sovia-control"],
     &["sovia-sockets"],
     // What programs call.
     &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl", "sovia-fi-c"],
+    &["sovia", "sovia-calls", "sovia-preload", "sovia-c", "sovia-vipl", "sovia-emp-c"],
     &["sovia-cli"],
     &["sovia-tests", "sovia-layers"],
 ];

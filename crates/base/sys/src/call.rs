@@ -49,7 +49,7 @@ pub use socket::{
 pub use task::{
     cpus_allowed, current_cpu, exit_now, exit_with, faults_of_thread, getegid, geteuid, getpid,
     gettid, getuid, is_own_thread, is_stopped, is_thread_of, pidfd_of_self, raise, reap,
-    robust_list, sched_yield, set_robust_list, task_exists,
+    robust_list, run_on, sched_yield, set_robust_list, task_exists,
 };
 pub use tcp::{
     TcpState, bytes_in_queue, bytes_unsent, is_tcp, tcp_bytes_read, tcp_bytes_sent,

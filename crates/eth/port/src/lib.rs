@@ -26,6 +26,7 @@ pub mod packet;
 mod place;
 mod port;
 pub mod udp;
+pub mod watch;
 pub mod xdp;
 
 pub use address::Address;

@@ -4,7 +4,7 @@
 const LAYERS: &[&[&str]] = &[
     &["address"],
     &["port"],
-    &["batch", "device", "ethernet"],
+    &["batch", "device", "ethernet", "watch"],
     &["udp", "packet", "xdp", "agent", "impair"],
     &["place"],
 ];

@@ -49,7 +49,6 @@ mod shared;
 mod state;
 mod station;
 mod thread;
-mod watch;
 mod wire;
 
 pub use config::{Config, OpenError};

@@ -1,9 +1,9 @@
 //! The lock of a NIC, and what the threads that use it owe each other.
 
 use crate::state::{Own, State};
-use crate::watch::{Bell, Kick};
 use core::time::Duration;
 use sovia_link::Time;
+use sovia_port::watch::{Bell, Kick};
 use sovia_softnic::{Deadline, Medium};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -120,7 +120,7 @@ impl Shared {
     /// Sleeps on the port's descriptors, as the watcher.
     fn watch<'s>(&'s self, mut state: MutexGuard<'s, State>, until: Option<Time>) {
         let terms = state.terms(until);
-        state.watcher = Some(terms.until);
+        state.watcher = Some(terms.until.map(Time::from_nanos));
         drop(state);
         let found = self.watcher.sleep(&terms);
         let mut state = self.lock();

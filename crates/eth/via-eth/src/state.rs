@@ -1,10 +1,10 @@
 //! What is under a NIC's lock, and how it goes on.
 
 use crate::ether::Ether;
-use crate::watch::Terms;
 use core::time::Duration;
 use sovia_link::Time;
 use sovia_port::Descriptors;
+use sovia_port::watch::Terms;
 use sovia_softnic::{Medium, World};
 
 /// Frames that are taken before their senders are told, while more come.
@@ -128,7 +128,7 @@ impl State {
             descriptors: Descriptors { news: descriptors.news.filter(|_| !is_gone), ..descriptors },
             frames: !ether.has_failed(),
             room: ether.is_full() && !ether.has_failed(),
-            until: until.into_iter().flatten().min(),
+            until: until.into_iter().flatten().min().map(Time::nanos),
         }
     }
 

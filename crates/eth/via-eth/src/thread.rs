@@ -2,6 +2,7 @@
 
 use crate::shared::Shared;
 use crate::state::Own;
+use sovia_link::Time;
 use std::sync::Arc;
 
 /// While threads of the program's spin, it looks in so often, in nanoseconds.
@@ -44,7 +45,7 @@ fn run(shared: &Shared) {
             shared.bell.sleep(heard, None);
         } else {
             let terms = state.terms(None);
-            state.own = Own::Watches(terms.until);
+            state.own = Own::Watches(terms.until.map(Time::from_nanos));
             shared.leave(state);
             let found = shared.own.sleep(&terms);
             let mut state = shared.lock();

@@ -2,7 +2,7 @@
 
 /// The modules at the crate's root, lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["listening", "station", "watch"],
+    &["listening", "station"],
     &["ether"],
     &["state"],
     &["shared"],

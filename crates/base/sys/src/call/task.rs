@@ -133,6 +133,16 @@ pub fn cpus_allowed() -> u32 {
     }
 }
 
+/// Has this thread run on that processor alone from now on.
+///
+/// # Errors
+/// `EINVAL`: there is no such processor, or the thread may not run there.
+pub fn run_on(processor: u32) -> Result<()> {
+    let mut mask = [0u64; 16];
+    *mask.get_mut(processor as usize / 64).ok_or(Errno::EINVAL)? = 1 << (processor % 64);
+    sys!(sched_setaffinity, 0usize, size_of_val(&mask), mask.as_ptr()).map(drop)
+}
+
 /// The processor this thread runs on just now.
 pub fn current_cpu() -> u32 {
     // SAFETY: sched_getcpu reads no memory of ours; it is served by the vDSO or rseq, and is

@@ -16,7 +16,7 @@ mod tx;
 use control::Controller;
 pub use control::{BadControl, Control};
 pub use load::Load;
-pub use rtt::Timing;
+pub use rtt::{Rtt, Timing};
 use rx::Rx;
 use tx::Tx;
 pub use tx::{Counts, Verdict};

@@ -32,20 +32,27 @@ const SHORTEST_FOR: Duration = Duration::from_secs(10);
 
 /// The round trip as measured: its mean, how much it varies, and its minimum. All in nanoseconds.
 #[derive(Debug)]
-pub(super) struct Rtt {
+pub struct Rtt {
     mean: Option<u64>,
     variation: u64,
     shortest: u64,
     shortest_at: Time,
 }
 
+impl Default for Rtt {
+    fn default() -> Rtt {
+        Rtt::new()
+    }
+}
+
 impl Rtt {
-    pub(super) fn new() -> Rtt {
+    /// Not yet measured.
+    pub fn new() -> Rtt {
         Rtt { mean: None, variation: 0, shortest: u64::MAX, shortest_at: Time::ZERO }
     }
 
     /// Another round trip (RFC 6298, section 2).
-    pub(super) fn measured(&mut self, sample: u64, now: Time) {
+    pub fn measured(&mut self, sample: u64, now: Time) {
         if sample <= self.shortest || now.since(self.shortest_at) > SHORTEST_FOR {
             (self.shortest, self.shortest_at) = (sample, now);
         }
@@ -61,7 +68,8 @@ impl Rtt {
         }
     }
 
-    pub(super) fn mean(&self) -> Option<u64> {
+    /// The mean, in nanoseconds; `None` before it has been measured.
+    pub fn mean(&self) -> Option<u64> {
         self.mean
     }
 
@@ -71,7 +79,7 @@ impl Rtt {
     }
 
     /// How long to wait after `tries` retransmissions without an answer.
-    pub(super) fn wait(&self, timing: &Timing, tries: u32) -> Duration {
+    pub fn wait(&self, timing: &Timing, tries: u32) -> Duration {
         let measured = self.mean.map_or(0, |mean| mean + self.variation * 4);
         timing.backed_off(Duration::from_nanos(measured).max(timing.first), tries)
     }

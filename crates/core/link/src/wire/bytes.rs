@@ -1,12 +1,17 @@
-//! Fields of a frame's body, one after the other.
+//! Fields of a frame's body, one after the other: for every format that has this crate's header.
 
 use super::{Malformed, Readable};
 
 /// What has not been read of a body.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+#[derive(Debug)]
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    /// The next bytes.
+    ///
+    /// # Errors
+    /// [`Malformed::Short`].
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed::Short)?;
         self.0 = rest;
         Ok(taken)
@@ -18,20 +23,43 @@ impl<'a> Reader<'a> {
         Ok(*taken)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
+    /// A number of one byte.
+    ///
+    /// # Errors
+    /// [`Malformed::Short`].
+    pub fn u8(&mut self) -> Result<u8, Malformed> {
         self.array().map(u8::from_be_bytes)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, Malformed> {
+    /// A number of two bytes.
+    ///
+    /// # Errors
+    /// [`Malformed::Short`].
+    pub fn u16(&mut self) -> Result<u16, Malformed> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    /// A number of four bytes.
+    ///
+    /// # Errors
+    /// [`Malformed::Short`].
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_be_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, Malformed> {
+    /// A number of eight bytes.
+    ///
+    /// # Errors
+    /// [`Malformed::Short`].
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_be_bytes)
     }
 
     /// Bytes that have no meaning yet.
-    pub(super) fn zeros<const N: usize>(&mut self) -> Result<(), Malformed> {
+    ///
+    /// # Errors
+    /// [`Malformed::Short`], [`Malformed::Value`].
+    pub fn zeros<const N: usize>(&mut self) -> Result<(), Malformed> {
         if self.array()? == [0; N] { Ok(()) } else { Err(Malformed::Value("reserved")) }
     }
 
@@ -45,19 +73,24 @@ impl<'a> Reader<'a> {
     }
 
     /// All that is left.
-    pub(super) fn rest(&mut self) -> &'a [u8] {
+    pub fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.0)
     }
 
     /// Nothing is left.
-    pub(super) fn end(&self) -> Result<(), Malformed> {
+    ///
+    /// # Errors
+    /// [`Malformed::Long`].
+    pub fn end(&self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed::Long) }
     }
 }
 
 /// Where a frame is written.
-pub(super) trait Out {
+pub trait Out {
+    /// Writes bytes behind those that are there.
     fn put(&mut self, bytes: &[u8]);
+    /// Likewise, from wherever they lie: memory of the program, as a rule.
     fn put_payload(&mut self, payload: &impl Readable);
 }
 
@@ -74,13 +107,16 @@ impl Out for Vec<u8> {
 }
 
 /// Room for a frame. What goes beyond it is not written, but counted.
-pub(super) struct Room<'a> {
+#[derive(Debug)]
+pub struct Room<'a> {
     bytes: &'a mut [u8],
-    pub(super) len: usize,
+    /// Bytes of the frame so far.
+    pub len: usize,
 }
 
 impl<'a> Room<'a> {
-    pub(super) fn new(bytes: &'a mut [u8]) -> Room<'a> {
+    /// Room for a frame, from its beginning on.
+    pub fn new(bytes: &'a mut [u8]) -> Room<'a> {
         Room { bytes, len: 0 }
     }
 }
@@ -102,10 +138,12 @@ impl Out for Room<'_> {
     }
 }
 
-pub(super) fn put_u32(out: &mut impl Out, value: u32) {
+/// Writes a number of four bytes.
+pub fn put_u32(out: &mut impl Out, value: u32) {
     out.put(&value.to_be_bytes());
 }
 
-pub(super) fn put_u64(out: &mut impl Out, value: u64) {
+/// Writes a number of eight bytes.
+pub fn put_u64(out: &mut impl Out, value: u64) {
     out.put(&value.to_be_bytes());
 }

@@ -141,13 +141,13 @@ impl<'a> Frame<&'a [u8]> {
     }
 
     /// What follows the header, for as long as the bytes are there.
-    pub(super) fn into_body(self) -> &'a [u8] {
+    pub fn into_body(self) -> &'a [u8] {
         &self.bytes[HEADER..self.length()]
     }
 }
 
 /// The header of a frame that is to be sealed once its body is behind it.
-pub(super) fn begin(kind: u8, to: EndId, from: EndId) -> [u8; HEADER] {
+pub fn begin(kind: u8, to: EndId, from: EndId) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[field::VERSION] = FORMAT;
     header[field::KIND] = kind;
@@ -168,10 +168,16 @@ pub fn seal(frame: &mut [u8]) {
     frame[field::CHECKSUM].copy_from_slice(&sum);
 }
 
-/// As [`seal`], with the flag that there is no checksum in place of one.
-pub(super) fn seal_unchecked(frame: &mut [u8]) {
-    write_length(frame);
-    frame[field::FLAGS] = UNCHECKED;
+/// As [`seal`], for a link that needs a checksum or has its own: then a flag says that there is none.
+pub fn seal_for(frame: &mut [u8], link: Checksum) {
+    match link {
+        Checksum::Crc => seal(frame),
+        Checksum::Link if frame.len() >= HEADER => {
+            write_length(frame);
+            frame[field::FLAGS] = UNCHECKED;
+        }
+        Checksum::Link => {}
+    }
 }
 
 fn write_length(frame: &mut [u8]) {

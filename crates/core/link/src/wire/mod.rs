@@ -7,7 +7,7 @@
 //! The format is specified in `docs/wire.md`, with what a receiver does with each illegal value; frames and their
 //! meanings that every implementation must agree on are in `tests/vectors.txt` of this crate.
 
-mod bytes;
+pub mod bytes;
 mod frame;
 mod item;
 mod malformed;
@@ -18,7 +18,7 @@ mod passing;
 mod report;
 mod train;
 
-pub use frame::{Checksum, EndId, Frame, HEADER, seal};
+pub use frame::{Checksum, EndId, Frame, HEADER, begin, seal, seal_for};
 pub use item::{Closing, Item};
 pub use malformed::Malformed;
 pub use meeting::{Answer, Meeting, Request};

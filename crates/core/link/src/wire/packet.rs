@@ -1,7 +1,7 @@
 //! Every kind of frame, as plain values.
 
 use super::bytes::{Out, Reader, Room, put_u32, put_u64};
-use super::frame::{Checksum, HEADER, begin, seal, seal_unchecked};
+use super::frame::{Checksum, HEADER, begin, seal_for};
 use super::meeting::{POKED, REQUEST};
 use super::{EndId, Frame, Item, Malformed, Meeting, Part, Readable, Report, Sending};
 
@@ -133,7 +133,7 @@ impl<B: Readable> Packet<B> {
     pub fn emit_for(&self, out: &mut Vec<u8>, link: Checksum) {
         out.clear();
         self.put(out);
-        finish(out, link);
+        seal_for(out, link);
     }
 
     /// Writes the frame to the beginning of `room`, and gives its length; `None` if there is too little room. It has a
@@ -147,7 +147,7 @@ impl<B: Readable> Packet<B> {
         let mut out = Room::new(room);
         self.put(&mut out);
         let len = out.len;
-        finish(room.get_mut(..len)?, link);
+        seal_for(room.get_mut(..len)?, link);
         Some(len)
     }
 
@@ -181,13 +181,6 @@ impl<B: Readable> Packet<B> {
             Packet::Echo { nonce, .. } => put_u64(out, *nonce),
             Packet::Meeting(meeting) => meeting.emit_body(out),
         }
-    }
-}
-
-fn finish(frame: &mut [u8], link: Checksum) {
-    match link {
-        Checksum::Crc => seal(frame),
-        Checksum::Link => seal_unchecked(frame),
     }
 }
 
